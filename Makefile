@@ -1,8 +1,11 @@
-# Everything starts here; `make help` lists it. Needs only `make` itself: scripts/setup gets the rest where it is missing.
+# Everything starts here; `make help` lists it. Needs only `make` itself: scripts/setup gets the rest where it is missing. Without make
+# there are ./run and ./test.
 
 # rustup's own directory comes last, so that a cargo already in PATH wins.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 SHELL := /bin/sh
+# The last line of a setup that is part of something else is of no use.
+export ISOCAST_SETUP ?= part
 
 LISTEN ?= 127.0.0.1:8080
 SEEDS ?= 500
@@ -18,7 +21,9 @@ COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 SETTINGS = $(DESTDIR)/etc/isocast
 # Where systemd runs and is installed to.
 RELOAD_UNITS = test -n "$(DESTDIR)" || test ! -d /run/systemd/system || systemctl daemon-reload
-BINARY := $(or $(CARGO_TARGET_DIR),target)/release/isocast
+# The profile that programs are built with (Cargo.toml): `release`, or `ci`.
+PROFILE ?= release
+BINARY := $(or $(CARGO_TARGET_DIR),target)/$(PROFILE)/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
@@ -32,10 +37,10 @@ run: build demo ## build, make the demo videos and serve them on LISTEN (127.0.0
 	@exec $(BINARY) serve --listen $(LISTEN) --root demo/media --state demo/state --local-writes
 
 build: page ## build target/release/isocast, page included, and isocast-mount beside it
-	@$(CARGO) build --release --locked -p isocast -p isocast-mount
+	@$(CARGO) build --profile $(PROFILE) --locked -p isocast -p isocast-mount
 
 lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated disks
-	@$(CARGO) build --release --locked -p isocast-lab
+	@$(CARGO) build --profile $(PROFILE) --locked -p isocast-lab
 
 install: ## put the built program, its service, manual pages and completions below PREFIX (/usr/local), as root
 	@test -x $(BINARY) || { echo "run first, as yourself: make build" >&2; exit 1; }
@@ -70,10 +75,9 @@ test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and 
 	@scripts/setup --players
 	@node tests/players/main.mjs --program $(BINARY) $(if $(ONLY),--only $(ONLY))
 
-test-page: page ## the page in Chromium: plays, seeks, keys, errors, on a phone
+test-page: build ## the page in Chromium: plays, seeks, keys, errors, on a phone
 	@scripts/setup --page
-	@$(CARGO) build --locked -p isocast
-	@ISOCAST_BIN=$(abspath $(or $(CARGO_TARGET_DIR),target)/debug/isocast) node --test tests/players/page.mjs
+	@ISOCAST_BIN=$(abspath $(BINARY)) node --test tests/players/page.mjs
 
 check: fmt clippy test sim ## what CI runs: format, lints, every test (tidy is one), a minute of simulation
 
@@ -83,11 +87,11 @@ fmt: setup
 clippy: page
 	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-tidy: page ## only the checks of the house: dependencies, unsafe, file sizes, links
-	@$(CARGO) test --locked -p isocast --test tidy
+tidy: setup ## only the checks of the house: dependencies, unsafe, file sizes, links
+	@$(CARGO) test --locked -p tidy
 
 sim: setup ## simulate SEEDS (500, or a range such as 500..900) and check the laws of the schedule in each
-	@$(CARGO) run --release --locked -p sim -- --seeds $(if $(findstring ..,$(SEEDS)),,0..)$(SEEDS)
+	@$(CARGO) run --profile $(PROFILE) --locked -p sim -- --seeds $(if $(findstring ..,$(SEEDS)),,0..)$(SEEDS)
 
 fuzz: ## random bytes for what reads media, HTTP, volumes and messages of SNMP and nodes, a minute in all
 	@scripts/setup --fuzz
@@ -95,13 +99,13 @@ fuzz: ## random bytes for what reads media, HTTP, volumes and messages of SNMP a
 
 crash: lab ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) ISOCAST_SKIPPED=fail \
-		scripts/test --locked -p isocast --test real_time crash:: -- --nocapture --test-threads=1
+		scripts/test --locked -p isocast --test main real_time::crash:: -- --nocapture --test-threads=1
 
 mirror: lab ## let a disk of a mirror err, hang and die at 90 % of its streams, ROUNDS (20) times each (needs root)
 	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_FAULT_ROUNDS=$(ROUNDS) ISOCAST_SKIPPED=fail \
-		scripts/test --locked -p isocast --test real_time volume_faults:: -- --nocapture
+		scripts/test --locked -p isocast --test main real_time::volume_faults:: -- --nocapture
 
-bench: lab ## measure on an emulated disk beside nginx, 14 minutes, results into docs/results (needs root)
+bench: lab ## measure on an emulated disk beside nginx, 14 minutes, results into results/ (needs root)
 	@scripts/setup --bench
 	@$(BINARY) bench all --quick $(if $(RESULTS),--out $(RESULTS))
 
@@ -109,7 +113,7 @@ bench-full: lab ## searches, repeats, three drives, a network: 2½ hours; goes o
 	@scripts/setup --bench
 	@$(BINARY) bench all --full --resume $(foreach part,$(PART),--only $(part)) $(if $(RESULTS),--out $(RESULTS))
 
-compare: lab ## put the comparison of RESULTS (docs/results/DATE-HOST) into the READMEs
+compare: lab ## put the comparison of RESULTS (results/DATE-HOST) into the READMEs
 	@$(BINARY)-lab report $(RESULTS) --readme README.md --readme README.ja.md
 
 demo: setup ## make the demo videos in ./demo (kept)

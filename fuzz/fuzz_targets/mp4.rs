@@ -1,11 +1,5 @@
-//! MP4 boxes and tables, plain and fragmented.
+//! libFuzzer's program for `fuzz_targets::media_files::mp4`.
 
 #![no_main]
 
-use isocast_fuzz::probe_file;
-use libfuzzer_sys::fuzz_target;
-
-/// What a file of this kind begins with; the fuzzer writes the rest.
-const BEGINNING: &[u8] = b"\0\0\0\x10ftypisom\0\0\0\0";
-
-fuzz_target!(|data: &[u8]| probe_file(BEGINNING, data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_targets::media_files::mp4(bytes));

@@ -1,9 +1,5 @@
-//! Transport stream packets and clocks.
+//! libFuzzer's program for `fuzz_targets::media_files::mpegts`.
 
 #![no_main]
 
-use isocast_fuzz::probe_file;
-use libfuzzer_sys::fuzz_target;
-
-// Packets need no beginning.
-fuzz_target!(|data: &[u8]| probe_file(&[], data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_targets::media_files::mpegts(bytes));

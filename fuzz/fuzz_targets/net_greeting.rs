@@ -1,31 +1,5 @@
-//! The greeting of two nodes: any bytes of the other side give an answer, and nobody is welcome who does not know the token.
+//! libFuzzer's program for `fuzz_targets::greeting::target`.
 
 #![no_main]
 
-use std::io::Write;
-use std::net::Shutdown;
-
-use libfuzzer_sys::fuzz_target;
-use net::greeting::{Numbered, SharedSecret, answer, call};
-use socket2::{Domain, Socket, Type};
-
-/// A socket on whose other side all of `bytes` were said.
-fn told(bytes: &[u8]) -> (Socket, Socket) {
-    let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("two sockets");
-    (&theirs).write_all(&bytes[..bytes.len().min(4096)]).expect("it fits into the buffer");
-    theirs.shutdown(Shutdown::Write).expect("a socket that is connected");
-    (ours, theirs)
-}
-
-fuzz_target!(|bytes: &[u8]| {
-    let token = SharedSecret::new("0123456789abcdef0123456789abcdef").expect("a token");
-    let numbered = Numbered { session: 1, first: 1 };
-    let (ours, _theirs) = told(bytes);
-    let _ = answer(&ours, None);
-    let (ours, _theirs) = told(bytes);
-    assert!(answer(&ours, Some(&token)).is_err());
-    let (ours, _theirs) = told(bytes);
-    let _ = call(&ours, None, numbered);
-    let (ours, _theirs) = told(bytes);
-    assert!(call(&ours, Some(&token), numbered).is_err());
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_targets::greeting::target(bytes));

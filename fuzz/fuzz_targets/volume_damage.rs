@@ -1,7 +1,5 @@
-//! A volume whose disks lost, misplaced and damaged blocks: errors, never a panic, never wrong bytes.
+//! libFuzzer's program for `fuzz_targets::volumes::damaged`.
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| isocast_fuzz::volumes::damaged(data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_targets::volumes::damaged(bytes));

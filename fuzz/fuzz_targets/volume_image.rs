@@ -1,7 +1,5 @@
-//! A volume whose superblocks, journal and headers say anything, with checksums that agree: errors, never a panic.
+//! libFuzzer's program for `fuzz_targets::volumes::forged`.
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|data: &[u8]| isocast_fuzz::volumes::forged(data));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_targets::volumes::forged(bytes));

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::client::pattern;
 use crate::common::program;
-use crate::common::server::Server;
+use crate::common::server::{Server, Setup};
 
 fn cp(arguments: &[&str]) -> Output {
     Command::new(program()).arg("cp").args(arguments).output().expect("the program runs")
@@ -132,7 +132,7 @@ fn a_server_is_read_and_written_at_a_rate_it_admits() {
     fs::create_dir_all(root.join("series")).expect("made");
     fs::write(root.join("series/a b?.ts"), pattern(2_000_000)).expect("written");
     fs::write(root.join("film.ts"), pattern(1_000_000)).expect("written");
-    let server = Server::start(&[&root], &state, &[]);
+    let server = Server::on(&[&root], &state, &[]);
     let url = |name: &str| format!("http://{}/media/{name}", server.address);
 
     let done = figures(&["--verify", &url(""), text(&here)]);
@@ -201,7 +201,7 @@ fn a_copy_goes_on_when_its_source_is_started_again() {
     fs::create_dir_all(&root).expect("made");
     fs::create_dir(&here).expect("made");
     fs::write(root.join("film.ts"), pattern(20_000_000)).expect("written");
-    let server = Server::start(&[&root], &state, &[]);
+    let server = Server::on(&[&root], &state, &[]);
     let address = server.address.to_string();
     let from = format!("http://{address}/media/film.ts");
     let begin = |to: &Path| {
@@ -224,7 +224,7 @@ fn a_copy_goes_on_when_its_source_is_started_again() {
     };
     let copying = begin(&here.join("film.ts"));
     server.kill();
-    let server = Server::start_at(&address, &[&root], &state, &[]);
+    let server = Setup::on(&[&root], &state, &[]).listen(&address).start();
     let done = copying.wait_with_output().expect("it is ours");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     assert!(fs::read(here.join("film.ts")).expect("there") == pattern(20_000_000));
@@ -233,7 +233,7 @@ fn a_copy_goes_on_when_its_source_is_started_again() {
     let copying = begin(&here.join("mixed.ts"));
     server.kill();
     fs::write(root.join("film.ts"), pattern(20_000_001)).expect("written");
-    let _server = Server::start_at(&address, &[&root], &state, &[]);
+    let _server = Setup::on(&[&root], &state, &[]).listen(&address).start();
     let done = copying.wait_with_output().expect("it is ours");
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.code() == Some(1) && said.contains("changed meanwhile; copy it again"), "{said}");
@@ -248,7 +248,7 @@ fn served_paths_go_through_their_server() {
     fs::create_dir(&here).expect("made");
     fs::write(root.join("series/film.ts"), pattern(1_000_000)).expect("written");
     fs::write(root.join("series/.hidden.ts"), pattern(10_000)).expect("written");
-    let server = Server::start(&[&root], &state, &[]);
+    let server = Server::on(&[&root], &state, &[]);
     let url = format!("http://{}", server.address);
     let copied = |from: &Path, to: &Path| figures(&["--url", &url, "--verify", text(from), text(to)]);
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use crate::common::client::pattern;
 use crate::common::program_and_others;
-use crate::common::server::Server;
+use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
 use crate::common::until;
 
@@ -163,7 +163,7 @@ fn programs_read_what_is_mounted() {
     }
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let films = contents(scratch.path());
-    let server = Server::start(&[&films], &scratch.path().join("state"), &[]);
+    let server = Server::on(&[&films], &scratch.path().join("state"), &[]);
     let mut mounted = Mounted::at(&server, "", &scratch.path().join("mount"), &[]);
     check_programs(&films, &mounted.folder, scratch.path());
     check_seeks(&mounted.folder);
@@ -185,7 +185,7 @@ fn a_volume_is_mounted_below_a_folder_of_it_and_at_a_rate() {
     };
     volume(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", text(&disk)]);
     volume(&["import", text(&disk), text(&films)]);
-    let server = Server::start(&[], &scratch.path().join("state"), &["--volume", text(&disk)]);
+    let server = Server::on(&[], &scratch.path().join("state"), &["--volume", text(&disk)]);
     let mounted = Mounted::at(&server, "films", &scratch.path().join("mount"), &["--rate", "40Mbit/s"]);
     check_programs(&films, &mounted.folder, scratch.path());
     check_seeks(&mounted.folder);
@@ -203,7 +203,7 @@ fn a_server_that_is_gone_gives_errors() {
     }
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let films = contents(scratch.path());
-    let server = Server::start(&[&films], &scratch.path().join("state"), &[]);
+    let server = Server::on(&[&films], &scratch.path().join("state"), &[]);
     let folder = scratch.path().join("mount");
     let mounted = Mounted::at(&server, "", &folder, &[]);
     let file = File::open(folder.join("long.ts")).expect("there");
@@ -216,7 +216,7 @@ fn a_server_that_is_gone_gives_errors() {
         other => Err(format!("{other:?}")),
     });
     // Back at the same address it goes on.
-    let _server = Server::start_at(&address, &[&films], &scratch.path().join("state"), &[]);
+    let _server = Setup::on(&[&films], &scratch.path().join("state"), &[]).listen(&address).start();
     let mut bytes = [0; 10];
     file.read_exact_at(&mut bytes, 8_000_000).expect("read");
     assert_eq!(bytes, pattern(8_000_010)[8_000_000..]);

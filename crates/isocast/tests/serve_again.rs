@@ -5,8 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::PATIENCE;
+use crate::common::client::{Client, pattern};
 use crate::common::skip::skipped;
-use crate::fixtures::{Client, PATIENCE, pattern};
 
 /// A server in a mount namespace of its own, which ends with this.
 struct Confined(Child);

@@ -6,7 +6,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::fixtures::{Server, pattern};
+use crate::common::client::pattern;
+use crate::common::server::Server;
 
 #[test]
 fn a_file_that_is_truncated_while_it_streams_ends_the_stream() {

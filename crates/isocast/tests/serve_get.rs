@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::fixtures::{Server, Setup, pattern};
+use crate::common::client::pattern;
+use crate::common::server::{Server, Setup};
 
 const LENGTH: usize = 700_001;
 
@@ -15,7 +16,7 @@ fn with_film() -> (Server, Vec<u8>) {
     (server, film)
 }
 
-fn get(server: &Server, fields: &str) -> crate::fixtures::Answer {
+fn get(server: &Server, fields: &str) -> crate::common::client::Answer {
     server.ask(&format!("GET /media/film.mp4?rate=20M HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
 }
 

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 
+use crate::common::PATIENCE;
+use crate::common::client::{Answer, pattern};
+use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
-use crate::fixtures::{Answer, PATIENCE, Server, Setup, pattern};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::fixtures::{Client, Server, Setup};
+use crate::common::client::Client;
+use crate::common::server::{Server, Setup};
 use rustix::process::Signal;
 
 const ASKED: &str = "session=viewer&rate=16M";
@@ -43,7 +44,7 @@ fn a_player_of_a_playlist_holds_one_stream() {
     let list = "#EXTM3U\n#EXTINF:4,\n0.ts\n#EXTINF:4,\n1.ts\n";
     server.file("a/list.m3u8", list.as_bytes());
     for name in ["a/0.ts", "a/1.ts"] {
-        server.file(name, &crate::fixtures::pattern(500_000));
+        server.file(name, &crate::common::client::pattern(500_000));
     }
     let mut client = server.connect();
     client.get(&format!("/media/a/list.m3u8?{ASKED}"));

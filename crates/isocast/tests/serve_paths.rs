@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::fixtures::Server;
+use crate::common::server::Server;
 
 #[test]
 fn nothing_outside_the_folder_is_reached() {

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use rustix::fs::XattrFlags;
 
-use crate::fixtures::{Server, Setup, pattern};
+use crate::common::client::pattern;
+use crate::common::server::{Server, Setup};
 
 #[test]
 fn created_read_replaced_deleted() {

@@ -86,9 +86,9 @@ fn of_a_folder() {
         fs::create_dir_all(root.join(folder)).expect("made");
     }
     let arguments = ["--config", &configuration(scratch.path())];
-    check(&Server::start(&[&root], &scratch.path().join("state"), &arguments));
+    check(&Server::on(&[&root], &scratch.path().join("state"), &arguments));
     // What lies there is known after a start, too.
-    let again = Server::start(&[&root], &scratch.path().join("state"), &arguments);
+    let again = Server::on(&[&root], &scratch.path().join("state"), &arguments);
     until("the quota to be known", || match put(again.address, "/media/kept/late.ts", 2 * UPLOAD) {
         (507, true) => Ok(()),
         other => Err(format!("{other:?}")),
@@ -105,5 +105,5 @@ fn of_a_volume() {
     create.args(["volume", "create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", disk]);
     assert!(create.status().expect("the program runs").success());
     let arguments = ["--config", &configuration(scratch.path()), "--volume", disk];
-    check(&Server::start(&[], &scratch.path().join("state"), &arguments));
+    check(&Server::on(&[], &scratch.path().join("state"), &arguments));
 }

@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
-use crate::fixtures::{Server, pattern};
+use crate::common::client::pattern;
+use crate::common::server::Server;
 
 /// What becomes of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -423,7 +424,7 @@ fn old_content(server: &Server, name: &str) -> String {
     head.field("etag").expect("a tag").to_owned()
 }
 
-fn ask(server: &Server, method: &str, name: &str, fields: &str) -> crate::fixtures::Answer {
+fn ask(server: &Server, method: &str, name: &str, fields: &str) -> crate::common::client::Answer {
     let body = if method == "PUT" { "Content-Length: 1\r\n" } else { "" };
     let sent = if method == "PUT" { "x" } else { "" };
     server.ask(&format!("{method} /media/{name} HTTP/1.1\r\nHost: localhost\r\n{body}{fields}\r\n{sent}"))

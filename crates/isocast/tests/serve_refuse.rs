@@ -1,6 +1,7 @@
 //! What does not fit is refused with the rate that would; what is no rate is refused with what to write.
 
-use crate::fixtures::{Client, Server, Setup, pattern};
+use crate::common::client::{Client, pattern};
+use crate::common::server::{Server, Setup};
 
 #[test]
 fn the_one_too_many_is_told_what_would_fit() {

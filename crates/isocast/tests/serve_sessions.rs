@@ -1,6 +1,7 @@
 //! The requests of one player hold one stream, also when it breaks them off to seek or to pause.
 
-use crate::fixtures::{Client, Server, Setup, pattern};
+use crate::common::client::{Client, pattern};
+use crate::common::server::{Server, Setup};
 
 const FILM_BYTES: usize = 5_000_000;
 const NAMED: &str = "/media/film.ts?rate=15M&session=v";

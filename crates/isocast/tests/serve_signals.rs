@@ -5,7 +5,8 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::fixtures::{Client, Server, Setup, pattern};
+use crate::common::client::{Client, pattern};
+use crate::common::server::{Server, Setup};
 use rustix::process::Signal;
 
 /// A configuration whose event log is where `Server::events` looks: beside the file itself.

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::fixtures::{Client, PATIENCE, Server, Setup, pattern};
+use crate::common::PATIENCE;
+use crate::common::client::{Client, pattern};
+use crate::common::server::{Server, Setup};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What a server says that cannot start, under a shell's `limits`.

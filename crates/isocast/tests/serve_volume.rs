@@ -18,7 +18,7 @@ fn serves(layout: &str, count: usize) {
     volume(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes"], &disks);
     let named = joined(&disks);
     let contents = [("a.ts", 5_000_000_usize), ("old/b.ts", 1 << 20), ("old/c.ts", 70_001), ("empty.ts", 0)];
-    let server = Server::start(&[], &state, &["--volume", &named]);
+    let server = Server::on(&[], &state, &["--volume", &named]);
     for (name, length) in contents {
         let target = format!("/media/{name}");
         assert_eq!(put(server.address, &target, &pattern(length)), 201, "{target}");
@@ -35,7 +35,7 @@ fn serves(layout: &str, count: usize) {
     check(&server);
     // Killed, not stopped: what was answered is there.
     server.kill();
-    let server = Server::start(&[], &state, &["--volume", &named]);
+    let server = Server::on(&[], &state, &["--volume", &named]);
     check(&server);
     assert_eq!(put(server.address, "/media/a.ts", &pattern(100)), 204, "replaced");
     assert_eq!(exchange(server.address, "DELETE", "/media/old/c.ts").expect("an answer").status, 204);
@@ -89,13 +89,13 @@ fn wrong_bytes(layout: &str, count: usize, whole: bool) {
     let named = joined(&disks);
     let content: Vec<u8> =
         (0..3_000_000_u32).map(|n| n.wrapping_mul(n).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
-    let server = Server::start(&[], &state, &["--volume", &named]);
+    let server = Server::on(&[], &state, &["--volume", &named]);
     assert_eq!(put(server.address, "/media/a.ts", &content), 201);
     server.stop();
     assert!(damage(&disks[0], &content) > 0, "something of it lies there");
     let config = folder.path().join("isocast.toml");
     std::fs::write(&config, "[[job]]\nname = \"scrub\"\nkind = \"scrub\"\nschedule = \"@monthly\"\n").expect("written");
-    let server = Server::start(&[], &state, &["--volume", &named, "--config", config.to_str().expect("UTF-8")]);
+    let server = Server::on(&[], &state, &["--volume", &named, "--config", config.to_str().expect("UTF-8")]);
     let said = scrubbed(&server);
     assert!(
         said.contains(if whole { "all 1 contents can be read, but disks erred" } else { "a.ts" }),
@@ -151,7 +151,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     let (disks, state) = (disks(folder.path(), 3), folder.path().join("state"));
     volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks[..2]);
     let films = films();
-    let server = Server::start(&[], &state, &["--volume", &joined(&disks[..2])]);
+    let server = Server::on(&[], &state, &["--volume", &joined(&disks[..2])]);
     for (name, bytes) in &films {
         assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
     }
@@ -159,7 +159,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     let (old, new) = (disks[1].to_str().expect("UTF-8"), disks[2].to_str().expect("UTF-8"));
     volume(&["replace", "--old", old, "--new", new, "--yes", "--fill-later"], &disks[..1]);
     let of_new = [disks[0].clone(), disks[2].clone()];
-    let server = Server::start(&[], &state, &["--volume", &joined(&of_new)]);
+    let server = Server::on(&[], &state, &["--volume", &joined(&of_new)]);
     let during: Vec<u8> = pattern(2_500_000);
     assert_eq!(put(server.address, "/media/0/during.ts", &during), 201);
     gives_all(&server, &films, "while it is filled");
@@ -176,7 +176,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     File::create(&third).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
     let (old, third) = (disks[0].to_str().expect("UTF-8"), third.to_str().expect("UTF-8"));
     volume(&["replace", "--old", old, "--new", third, "--yes", "--fill-later"], &of_new[1..]);
-    let server = Server::start(&[], &state, &["--volume", &format!("{new},{third}")]);
+    let server = Server::on(&[], &state, &["--volume", &format!("{new},{third}")]);
     gives_all(&server, &films, "from the disk that was filled");
     gives_all(&server, &[("0/during.ts".to_owned(), during)], "from the disk that was filled");
     when_filled(&server);
@@ -189,13 +189,13 @@ fn wrong_bytes_are_mended_beside_the_streams() {
     let (disks, state) = (disks(folder.path(), 2), folder.path().join("state"));
     volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
     let (named, films) = (joined(&disks), films());
-    let server = Server::start(&[], &state, &["--volume", &named]);
+    let server = Server::on(&[], &state, &["--volume", &named]);
     for (name, bytes) in &films {
         assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
     }
     server.stop();
     assert!(damage(&disks[0], &films[7].1) > 0, "something of it lies there");
-    let server = Server::start(&[], &state, &["--volume", &named]);
+    let server = Server::on(&[], &state, &["--volume", &named]);
     let asked = exchange(server.address, "POST", "/api/v1/volumes/films/scrub").expect("an answer");
     assert_eq!(asked.status, 202);
     gives_all(&server, &films, "while it is scrubbed");
@@ -219,7 +219,7 @@ fn what_a_stream_finds_wrong_is_mended() {
     let (disks, state) = (disks(folder.path(), 2), folder.path().join("state"));
     volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
     let (named, films) = (joined(&disks), films());
-    let server = Server::start(&[], &state, &["--volume", &named]);
+    let server = Server::on(&[], &state, &["--volume", &named]);
     for (name, bytes) in &films {
         assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
     }
@@ -229,7 +229,7 @@ fn what_a_stream_finds_wrong_is_mended() {
         let (name, bytes) = &films[number];
         let pieces: usize = disks.iter().map(|disk| damage_before(disk, bytes, middle)).sum();
         assert!(pieces >= bytes.len().div_ceil(1 << 16), "each first copy");
-        let server = Server::start(&[], &state, &["--volume", &named]);
+        let server = Server::on(&[], &state, &["--volume", &named]);
         let (status, body) = fetch(server.address, "GET", &format!("/media/{name}?{query}")).expect("an answer");
         assert!(status == 200 && body == *bytes, "{name}: {status}, {} bytes", body.len());
         let parts = bytes.len().div_ceil(1 << 20);
@@ -253,7 +253,7 @@ fn a_disk_leaves_beside_the_streams() {
         let (disks, state) = (disks(folder.path(), 3), folder.path().join("state"));
         volume(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes"], &disks);
         let films = films();
-        let server = Server::start(&[], &state, &["--volume", &joined(&disks)]);
+        let server = Server::on(&[], &state, &["--volume", &joined(&disks)]);
         for (name, bytes) in &films {
             assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
         }
@@ -271,7 +271,7 @@ fn a_disk_leaves_beside_the_streams() {
         let output = scrub.args(["volume", "scrub", "--json", &joined(&stay)]).output().expect("the program runs");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("\"contents\": 11"), "{layout}: {said}");
-        let server = Server::start(&[], &state, &["--volume", &joined(&stay)]);
+        let server = Server::on(&[], &state, &["--volume", &joined(&stay)]);
         gives_all(&server, &films, "after a restart without it");
         server.stop();
     }
@@ -284,7 +284,7 @@ fn the_server_of_a_volume_replaces_scrubs_and_removes_its_disks() {
     let names: Vec<&str> = disks.iter().map(|disk| disk.to_str().expect("UTF-8")).collect();
     volume(&["create", "--name", "my films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks[..3]);
     let films = films();
-    let server = Server::start(&[], &state, &["--volume", &joined(&disks[..3])]);
+    let server = Server::on(&[], &state, &["--volume", &joined(&disks[..3])]);
     for (name, bytes) in &films {
         assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
     }
@@ -315,7 +315,7 @@ fn the_server_of_a_volume_replaces_scrubs_and_removes_its_disks() {
     let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--json", &stay]).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let server = Server::start(&[], &state, &["--volume", &stay]);
+    let server = Server::on(&[], &state, &["--volume", &stay]);
     gives_all(&server, &films, "after a restart");
     server.stop();
 }
@@ -328,7 +328,7 @@ fn recording_at_the_end(layout: &str, count: usize) {
     let (named, events) = (joined(&disks), folder.path().join("events.jsonl"));
     let log = format!("log.events={}", events.display());
     let arguments = ["--volume", &named, "--set", "limits.drain=100ms", "--set", &log];
-    let server = Server::start(&[], &state, &arguments);
+    let server = Server::on(&[], &state, &arguments);
     let body = pattern(2_500_000);
     let clients: Vec<Client> = ["talk.ts?rate=8M", "new.ts"]
         .map(|target| {
@@ -350,7 +350,7 @@ fn recording_at_the_end(layout: &str, count: usize) {
     let told = std::fs::read_to_string(&events).expect("an event log");
     let kept = told.lines().find(|line| line.contains("recording_kept")).unwrap_or_else(|| panic!("{layout}: {told}"));
     assert!(kept.contains("talk.ts") && kept.contains("2500000") && kept.contains("\"after_restart\":false"), "{kept}");
-    let server = Server::start(&[], &state, &arguments);
+    let server = Server::on(&[], &state, &arguments);
     let (status, stored) = fetch(server.address, "GET", "/media/talk.ts?rate=max").expect("an answer");
     assert!(status == 200 && stored == body, "{layout}: {status}, {} bytes", stored.len());
     assert_eq!(fetch(server.address, "GET", "/media/new.ts").expect("an answer").0, 404);
@@ -374,7 +374,7 @@ fn a_pull_into_a_volume_that_was_stopped_goes_on_within_the_file() {
     let [films, config] = ["films", "isocast.toml"].map(|name| folder.path().join(name));
     let film = pattern(6_000_000);
     std::fs::create_dir(&films).and_then(|()| std::fs::write(films.join("long.ts"), &film)).expect("there is room");
-    let source = Server::start(&[&films], &folder.path().join("of-source"), &[]);
+    let source = Server::on(&[&films], &folder.path().join("of-source"), &[]);
     let job = "name = 'pull'\nkind = 'copy'\nschedule = '@monthly'\nto = 'pulled'\nrate = '8M'";
     let job = format!("[[job]]\n{job}\nfrom = 'http://{}/media/'\n", source.address);
     std::fs::write(&config, job).expect("there is room");
@@ -382,7 +382,7 @@ fn a_pull_into_a_volume_that_was_stopped_goes_on_within_the_file() {
     volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
     let named = joined(&disks);
     let arguments = ["--volume", &named, "--config", config.to_str().expect("UTF-8")];
-    let server = Server::start(&[], &folder.path().join("state"), &arguments);
+    let server = Server::on(&[], &folder.path().join("state"), &arguments);
     let ask = |what: &str| {
         let target = format!("/api/v1/jobs/pull/{what}");
         assert_eq!(exchange(server.address, "POST", &target).expect("an answer").status, 202, "{what}");

@@ -2,16 +2,15 @@
 //!
 //! Promise: the agent is one of our own, on a port of its own of loopback, with its own settings and socket.
 
-#![allow(clippy::duplicate_mod, reason = "both sets of fixtures bring the client")]
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::common::client::{Client, pattern};
 use crate::common::disk::{Disk, FileSystem, possible};
+use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
-use crate::fixtures::{Client, Server, Setup, pattern};
 use tempfile::TempDir;
 
 const MIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/ISOCAST-MIB.txt");

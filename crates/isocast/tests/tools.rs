@@ -6,8 +6,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::PATIENCE;
+use crate::common::client::{Answer, Client, pattern};
+use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
-use crate::fixtures::{Answer, Client, PATIENCE, Server, Setup, pattern};
 use tempfile::TempDir;
 
 /// Debian has them where only root looks.

@@ -15,7 +15,7 @@ fn what_a_server_does_is_shown_and_looked_at() {
     let (root, state) = (scratch.path().join("root"), scratch.path().join("state"));
     fs::create_dir_all(&root).expect("made");
     fs::write(root.join("film.ts"), vec![7; 40_000_000]).expect("written");
-    let server = Server::start(&[&root], &state, &["--set", "sessions.hold=1h"]);
+    let server = Server::on(&[&root], &state, &["--set", "sessions.hold=1h"]);
     let mut viewer = Client::to(server.address);
     viewer.get("/media/film.ts?rate=2M&burst=0");
     assert_eq!(viewer.head().status, 200);

@@ -29,7 +29,7 @@ fn a_disk_comes_while_the_volume_is_served() {
         let (disks, state) = (disks(folder.path(), 4), folder.path().join("state"));
         volume(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes"], &disks[..2]);
         let films = films();
-        let server = Server::start(&[], &state, &["--volume", &joined(&disks[..2])]);
+        let server = Server::on(&[], &state, &["--volume", &joined(&disks[..2])]);
         for (name, bytes) in &films {
             assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
         }
@@ -61,7 +61,7 @@ fn a_disk_comes_while_the_volume_is_served() {
         assert!(again.0 == Some(0) && again.1.contains("\"moved_parts\": 0"), "{again:?}");
         gives_all(&server, &films, "balanced");
         server.kill();
-        let server = Server::start(&[], &state, &["--volume", &joined(&disks[..3])]);
+        let server = Server::on(&[], &state, &["--volume", &joined(&disks[..3])]);
         gives_all(&server, &films, "after a restart");
         let new: Vec<_> = (0..4).map(|number| (format!("new{number}.ts"), pattern(3_000_000 + number))).collect();
         gives_all(&server, &new, "after a restart");
@@ -72,7 +72,7 @@ fn a_disk_comes_while_the_volume_is_served() {
             serde_json::from_slice(&status.expect("the program runs").stdout).expect("JSON");
         let free = |disk: usize| status["disks"][disk]["free_units"].as_i64().expect("a number");
         assert!((0..3).all(|disk| free(disk).abs_diff(free(0)) <= 2), "{layout}: {status}");
-        let server = Server::start(&[], &state, &["--volume", &joined(&disks[..3])]);
+        let server = Server::on(&[], &state, &["--volume", &joined(&disks[..3])]);
         // A place is free for the next one; one that left leaves its own.
         let added = asked(&server, &["add", "--new", names[3], "--yes", "--json", &joined(&disks[..3])]);
         assert!(added.0 == Some(0) && added.1.contains("\"disk\": 3"), "{added:?}");
@@ -115,7 +115,7 @@ fn what_is_read_most_moves_to_the_outer_zone_when_nobody_reads() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let (disks, state) = (disks(folder.path(), 1), folder.path().join("state"));
     volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
-    let server = Server::start(&[], &state, &["--volume", &joined(&disks)]);
+    let server = Server::on(&[], &state, &["--volume", &joined(&disks)]);
     let contents: Vec<_> = (0..7).map(|number| (format!("{number}.ts"), pattern(9_000_000 + number))).collect();
     for (name, bytes) in &contents {
         assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
@@ -132,7 +132,7 @@ fn what_is_read_most_moves_to_the_outer_zone_when_nobody_reads() {
     // It is durable, and where it was is free again.
     server.kill();
     assert!(lies_outside(&disks[0], "6.ts"));
-    let server = Server::start(&[], &state, &["--volume", &joined(&disks)]);
+    let server = Server::on(&[], &state, &["--volume", &joined(&disks)]);
     gives_all(&server, &contents, "after a restart");
     // What is read may be moved again, and where it was is free when that is durable.
     until("room", || match put(server.address, "/media/7.ts", &pattern(20_000_000)) {

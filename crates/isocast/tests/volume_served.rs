@@ -35,7 +35,7 @@ fn each_command_reaches_the_server_of_the_volume() {
     fs::create_dir(&out).expect("there is room");
     let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
     let both = joined(&disks);
-    let server = Server::start(&[], &state, &["--volume", &both]);
+    let server = Server::on(&[], &state, &["--volume", &both]);
     let done = |arguments: &[&str]| {
         let (code, said) = asked(&server, arguments);
         assert_eq!(code, Some(0), "{arguments:?}: {said}");
@@ -67,7 +67,7 @@ fn each_command_reaches_the_server_of_the_volume() {
     let alone = mount.args(["volume", "mount", &both]).arg(&out).output().expect("the program runs");
     assert!(String::from_utf8_lossy(&alone.stderr).contains("no server serves"), "{alone:?}");
     // What a folder has beside the volume is not taken for the volume's.
-    let server = Server::start(&[&source], &state, &["--volume", &both]);
+    let server = Server::on(&[&source], &state, &["--volume", &both]);
     for command in [&["ls", &both][..], &["import", &both, &path(&source)], &["export", "--to", &path(&out), &both]] {
         let (code, said) = asked(&server, command);
         assert!(code == Some(1) && said.contains("beside it"), "{command:?}: {said}");

@@ -28,7 +28,7 @@ fn filled(layout: &str, count: usize) -> (Vec<PathBuf>, tempfile::TempDir) {
 }
 
 fn serving(disks: &[PathBuf], folder: &tempfile::TempDir) -> Server {
-    Server::start(&[], &folder.path().join("state"), &["--volume", &joined(disks)])
+    Server::on(&[], &folder.path().join("state"), &["--volume", &joined(disks)])
 }
 
 /// What `serve` says when it does not start with these disks.

@@ -44,13 +44,13 @@ pub fn parse_ranges(value: &str, size: u64) -> Ranges {
             return Ranges::Whole;
         }
     }
-    let total = found.iter().fold(0u64, |sum, range| sum.saturating_add(range.length));
+    let total = found.iter().try_fold(0u64, |sum, range| sum.checked_add(range.length));
     match (specs, found.is_empty()) {
         (0, _) => Ranges::Whole,
         // An empty content has no last bytes; `bytes=-5` of it is the whole of it, `bytes=0-` is not there.
         (_, true) if size == 0 && list.trim_start().starts_with('-') => Ranges::Whole,
         (_, true) => Ranges::Unsatisfiable,
-        (_, false) if total > size => Ranges::Whole,
+        (_, false) if total.is_none_or(|total| total > size) => Ranges::Whole,
         (_, false) => Ranges::Some(found),
     }
 }
@@ -108,6 +108,7 @@ mod tests {
         assert_eq!(parse_ranges("bytes=0-18446744073709551615", 10), some(&[(0, 10)]));
         assert_eq!(parse_ranges("bytes=0-", 0), Ranges::Unsatisfiable);
         assert_eq!(parse_ranges("bytes=-5", 0), Ranges::Whole);
+        assert_eq!(parse_ranges("bytes=0-,1-", u64::MAX), Ranges::Whole, "more than 64 bits count");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(crate) struct AllCommand {
     /// Only parts whose results are not in the folder yet.
     #[arg(long)]
     resume: bool,
-    /// Folder for the results [default: docs/results/DATE-HOST].
+    /// Folder for the results [default: results/DATE-HOST].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Folder in memory for the contents of the first experiments.
@@ -261,7 +261,7 @@ struct PartLine {
 fn default_folder() -> PathBuf {
     let host = Host::here(None);
     let day = host.date.split('T').next().unwrap_or_default().to_owned();
-    Path::new("docs/results").join(format!("{day}-{}", host.name))
+    Path::new("results").join(format!("{day}-{}", host.name))
 }
 
 #[cfg(test)]

@@ -11,10 +11,7 @@ pub mod server;
 pub mod skip;
 pub mod volume;
 
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
-use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes; a test that waits this long has failed.
@@ -26,23 +23,16 @@ pub fn program() -> PathBuf {
 }
 
 /// The program whose `lab`, `bench` and `volume mount` work: `isocast-lab` and `isocast-mount` are beside it. Cargo builds no other
-/// package's programs for a test.
+/// package's programs for a test of this one.
 pub fn program_and_others() -> PathBuf {
-    static BUILT: Once = Once::new();
     let program = program();
-    if std::env::var_os("ISOCAST_BIN").is_none() {
-        BUILT.call_once(|| {
-            let release = (!cfg!(debug_assertions)).then_some("--release");
-            // For somebody who runs one test alone this takes minutes, in which nothing else is to be seen.
-            let _ = writeln!(
-                std::io::stderr(),
-                "building isocast-lab and isocast-mount with all tests; ISOCAST_BIN names a program that has them beside it"
-            );
-            let mut cargo = Command::new(env!("CARGO"));
-            // With the same selection as `make test`: another one would build what both use once more.
-            cargo.args(["test", "--quiet", "--locked", "--workspace", "--no-run"]).args(release);
-            assert!(cargo.status().expect("cargo runs these tests").success(), "all programs are built");
-        });
+    for name in ["isocast-lab", "isocast-mount"] {
+        let beside = program.with_file_name(name);
+        assert!(
+            beside.exists(),
+            "{} is missing: run `cargo test --workspace --no-run`, or let ISOCAST_BIN name a program that has it beside it",
+            beside.display()
+        );
     }
     program
 }

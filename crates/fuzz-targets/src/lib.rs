@@ -1,0 +1,11 @@
+//! Targets of fuzzing: each takes any bytes, as the input of a parser or as orders to damage a volume, and panics where a promise is
+//! broken. `fuzz/` gives them to libFuzzer (`make fuzz`); the tests here give each of them damaged samples.
+
+pub mod agentx;
+pub mod chunked;
+pub mod frames;
+pub mod greeting;
+pub mod head;
+pub mod media_files;
+pub mod ranges;
+pub mod volumes;

@@ -1,0 +1,659 @@
+//! Acknowledged means durable: the server killed, and the power cut, during 50 uploads and 50 streams.
+//!
+//! Promise: after each round and a restart, every name holds what was acknowledged last, or what was under way when the
+//! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault. A
+//! recording that was under way is there as far as it was durable.
+//! Every draw (sizes, names, framing, conditions, recordings, removals, uploads broken off, the moment of the end) comes
+//! from a printed seed.
+//!
+//! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and `ISOCAST_BIN` (another build
+//! of the program) change what is run: `make crash ROUNDS=20`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::content::{Chance, Content};
+use crate::common::disk::{Disk, FileSystem, possible};
+use crate::common::http::{Answer, Client, Framing, Upload, encoded, exchange, fetch};
+use crate::common::server::Server;
+use crate::common::{PATIENCE, until};
+
+const UPLOADERS: u64 = 50;
+const STREAMS: u64 = 50;
+const NAMES_PER_UPLOADER: u64 = 3;
+const FILMS: u64 = 10;
+const FILM_BYTES: u64 = 12 << 20;
+/// What an uploaded content has at least and at most.
+const SIZES: (u64, u64) = (4 << 10, 12 << 20);
+/// More than a disk is ever written in two rounds: films, uploads, and what the file system writes of its own.
+const DISK_BYTES_WRITTEN: u64 = 1 << 30;
+/// After so many acknowledgements, and then so many uploaded bytes, the end comes.
+const END_ACKNOWLEDGED: (u64, u64) = (1, 100);
+const END_BYTES: (u64, u64) = (4 << 10, 16 << 20);
+/// Streams' rates together leave an old disk time for uploads.
+const STREAM_RATE: &str = "1M";
+/// One uploader in so many records, every other time, at a rate for which there is always room.
+const UPLOADERS_PER_RECORDER: u64 = 10;
+const RECORDING_RATE: &str = "16M";
+const RECORDING_BITS_PER_SECOND: u64 = 16_000_000;
+/// More than anybody records here.
+const ENDLESS_BYTES: u64 = 1 << 40;
+/// What a recording may lose of what was sent when only its server is killed: its buffer of four seconds, and sockets.
+const RECORDING_LOST_MAX: u64 = 16 << 20;
+/// The first is there from the beginning; uploads make the others.
+const FOLDERS: [&str; 3] = ["films", "in/new", "入力 ü"];
+const TEMPORARY_PREFIX: &str = ".isocast-upload-";
+/// Names nobody would draw at random.
+const WORDS: [&str; 6] = ["映画", "фильм", "e\u{301}té", "a b%41&c=?#", "🎬", "plain"];
+
+/// How a round ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Kill,
+    PowerCut,
+}
+
+/// A name, and what may be under it.
+#[derive(Debug, Clone)]
+struct Name {
+    path: String,
+    /// What the last acknowledgement left there.
+    acknowledged: Option<Content>,
+    /// The entity tag it was acknowledged with.
+    tag: Option<String>,
+    /// What a request left there that was never answered.
+    open: Option<Option<Content>>,
+}
+
+/// What all clients of a round share.
+struct Round {
+    address: SocketAddr,
+    /// When the end comes: acknowledgements, then bytes.
+    end: (u64, u64),
+    /// Uploaded since that many were acknowledged.
+    late_bytes: AtomicU64,
+    streamed_bytes: AtomicU64,
+    streams_running: AtomicU64,
+    /// Streams this machine's disk has no room for: promised nothing.
+    streams_refused: AtomicU64,
+    acknowledged: AtomicU64,
+    failed: AtomicU64,
+    over: AtomicBool,
+    violations: Mutex<Vec<String>>,
+}
+
+impl Round {
+    fn violation(&self, what: String) {
+        self.violations.lock().expect("no panic while it is held").push(what);
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
+}
+
+/// Uploads, replaces, removes and breaks off until the end comes.
+fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, end: &Sender<()>) -> io::Result<()> {
+    let mut sent = |bytes| {
+        if round.acknowledged.load(Relaxed) < round.end.0 {
+            return;
+        }
+        let before = round.late_bytes.fetch_add(bytes, Relaxed);
+        if before < round.end.1 && before + bytes >= round.end.1 {
+            let _ = end.send(());
+        }
+    };
+    let mut connection = Client::try_to(round.address)?;
+    while !round.over.load(Relaxed) {
+        let place = usize::try_from(chance.within(0, NAMES_PER_UPLOADER)).expect("small");
+        let name = &mut names[place];
+        let target = format!("/media/{}", encoded(&name.path));
+        if name.acknowledged.is_some() && chance.one_in(12) {
+            name.open = Some(None);
+            let mut answer = connection.try_ask("DELETE", &target)?;
+            connection.try_body(&mut answer)?;
+            settle(round, name, &answer, 204)?;
+            continue;
+        }
+        let content = Content { seed: chance.next(), bytes: chance.size(SIZES.0, SIZES.1) };
+        let framing = if chance.one_in(2) {
+            Framing::Chunked(usize::try_from(chance.within(1000, 200_000)).expect("small"))
+        } else {
+            Framing::Length
+        };
+        let records = number.is_multiple_of(UPLOADERS_PER_RECORDER) && chance.one_in(2);
+        let target = if records { format!("{target}?rate={RECORDING_RATE}&on_break=discard") } else { target };
+        let fields = match &name.tag {
+            _ if chance.one_in(2) => String::new(),
+            Some(tag) => format!("If-Match: {tag}\r\n"),
+            None => "If-None-Match: *\r\n".to_owned(),
+        };
+        let upload = Upload { target: &target, fields: &fields, content, framing, send_bytes: content.bytes };
+        if chance.one_in(10) {
+            // Broken off: it was never there, so nothing is open.
+            Upload { send_bytes: chance.within(0, content.bytes), ..upload }.run(&mut connection, &mut sent)?;
+            connection = Client::try_to(round.address)?;
+            continue;
+        }
+        name.open = Some(Some(content));
+        let expected = if name.acknowledged.is_none() { 201 } else { 204 };
+        let answer = upload.run(&mut connection, &mut sent)?.expect("all was sent");
+        settle(round, name, &answer, expected)?;
+        if answer.field("connection") == Some("close") {
+            // As behind every body of unknown length. Who went on here found the connection closed, and was missing.
+            connection = Client::try_to(round.address)?;
+        }
+    }
+    Ok(())
+}
+
+/// Records at its rate until the end comes.
+fn record(address: SocketAddr, path: &str, content: Content, sent_bytes: &AtomicU64) -> io::Result<()> {
+    let target = format!("/media/{}?rate={RECORDING_RATE}", encoded(path));
+    let upload =
+        Upload { target: &target, fields: "", content, framing: Framing::Chunked(1 << 16), send_bytes: content.bytes };
+    let mut sent = |bytes| {
+        sent_bytes.fetch_add(bytes, Relaxed);
+        thread::sleep(Duration::from_nanos(bytes * 8 * 1_000_000_000 / RECORDING_BITS_PER_SECOND));
+    };
+    upload.run(&mut Client::try_to(address)?, &mut sent).map(drop)
+}
+
+/// Notes what an answer means.
+fn settle(round: &Round, name: &mut Name, answer: &Answer, expected: u16) -> io::Result<()> {
+    match answer.status {
+        status if status == expected => {
+            name.acknowledged = name.open.take().expect("something was asked for");
+            name.tag = answer.field("etag").map(str::to_owned);
+            round.acknowledged.fetch_add(1, Relaxed);
+            Ok(())
+        }
+        // The disk is gone: what was asked for may or may not have reached it. The kernel lets nobody write to a file system
+        // that found its disk gone (403: read-only).
+        status @ (403 | 500..) => fail(round, status),
+        status => {
+            round.violation(format!("{}: {status} instead of {expected}", name.path));
+            Err(io::Error::other("unexpected"))
+        }
+    }
+}
+
+fn fail(round: &Round, status: u16) -> io::Result<()> {
+    round.failed.fetch_add(1, Relaxed);
+    Err(io::Error::other(format!("{status}")))
+}
+
+/// Watches a film, byte by byte, until the end comes.
+fn watch(round: &Round, film: u64) -> io::Result<()> {
+    let content = film_content(film);
+    let mut buffer = vec![0; 1 << 16];
+    while !round.over.load(Relaxed) {
+        let mut connection = Client::try_to(round.address)?;
+        let answer = connection.try_ask("GET", &format!("/media/{}?rate={STREAM_RATE}", film_path(film)))?;
+        if answer.status == 503 {
+            round.streams_refused.fetch_add(1, Relaxed);
+            return Ok(());
+        }
+        if answer.status != 200 || answer.length() as u64 != content.bytes {
+            round.violation(format!("film {film}: {answer:?}"));
+            return Ok(());
+        }
+        let mut at = 0;
+        while at < content.bytes && !round.over.load(Relaxed) {
+            let count = connection.try_some(&mut buffer)?;
+            if let Some(place) = content.difference(at, &buffer[..count]) {
+                round.violation(format!("film {film} is wrong at {place}"));
+                return Ok(());
+            }
+            let count = u64::try_from(count).expect("fits");
+            round.streams_running.fetch_add(u64::from(at == 0), Relaxed);
+            at += count;
+            round.streamed_bytes.fetch_add(count, Relaxed);
+        }
+    }
+    Ok(())
+}
+
+fn film_path(film: u64) -> String {
+    format!("films/{film}.bin")
+}
+
+fn film_bytes(film: u64) -> Vec<u8> {
+    let mut bytes = vec![0; usize::try_from(FILM_BYTES).expect("fits")];
+    film_content(film).fill(0, &mut bytes);
+    bytes
+}
+
+fn film_content(film: u64) -> Content {
+    Content { seed: film, bytes: FILM_BYTES }
+}
+
+/// What is served, and what is known about it.
+struct Library<'a> {
+    store: Store<'a>,
+    state: &'a Path,
+    names: Vec<Name>,
+    /// Of each round: the name, what was sent, and how much of it must be there.
+    recordings: Vec<(String, Content, u64)>,
+}
+
+/// Where contents lie.
+enum Store<'a> {
+    /// In a folder; where space is nobody else's, what is free and what is used always add up to the same.
+    Folder(&'a Path, Option<(&'a Disk, Space)>),
+    /// On a volume of these disks.
+    Volume(&'a [Disk]),
+}
+
+impl Store<'_> {
+    /// The server, begun on what the last one left.
+    fn serve(&self, state: &Path) -> Server {
+        match self {
+            Self::Folder(folder, _) => Server::on(&[folder], state, &[]),
+            Self::Volume(disks) => {
+                volume("check", disks);
+                Server::on(&[], state, &["--volume", &devices(disks).join(",")])
+            }
+        }
+    }
+
+    /// The emulated disks that lose their power.
+    fn disks(&self) -> Vec<&Disk> {
+        match self {
+            Self::Folder(_, disk) => disk.iter().map(|(disk, _)| *disk).collect(),
+            Self::Volume(disks) => disks.iter().collect(),
+        }
+    }
+}
+
+fn devices(disks: &[Disk]) -> Vec<String> {
+    disks.iter().map(|disk| disk.device().to_str().expect("UTF-8").to_owned()).collect()
+}
+
+/// Looks at a volume that nobody serves, and asserts that it is sound. Where one disk of a mirror lost its power before the other, it
+/// was taken out, and is filled with what it missed, or will be: only its copies may be missing, and each has another one.
+fn volume(look: &str, disks: &[Disk]) {
+    disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
+    let mut command = Command::new(crate::common::program());
+    command.args(["volume", look, &devices(disks).join(",")]);
+    // The kernel ends what a killed server had under way, and holds its disks until then.
+    let output = until("the killed server's disks", || {
+        let output = command.output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("is in use") { Err(said) } else { Ok(output) }
+    });
+    let said = String::from_utf8_lossy(&output.stderr);
+    let found = String::from_utf8_lossy(&output.stdout);
+    let mut damaged = found.lines().filter(|line| line.starts_with('`'));
+    let is_whole = said.contains("nothing is lost") && damaged.all(|line| line.contains("its disk is missing"));
+    assert!(output.status.success() || is_whole, "{look}: {output:?}");
+    disks.iter().for_each(|disk| drop(disk.ctl("timing on")));
+}
+
+/// Bytes and inodes, free ones and ours together.
+type Space = (u64, u64);
+
+impl<'a> Library<'a> {
+    /// Films in a folder, on a file system of its own if it lies on `disk`.
+    fn in_folder(folder: &'a Path, state: &'a Path, disk: Option<&'a Disk>) -> Self {
+        fs::create_dir(folder.join(FOLDERS[0])).expect("made");
+        for film in 0..FILMS {
+            fs::write(folder.join(film_path(film)), film_bytes(film)).expect("written");
+        }
+        rustix::fs::syncfs(fs::File::open(folder).expect("opens")).expect("synced");
+        Server::calibrate(folder, state);
+        Self::new(Store::Folder(folder, disk.map(|disk| (disk, space(folder)))), state)
+    }
+
+    /// Films on a new volume.
+    fn on_volume(disks: &'a [Disk], layout: &str, state: &'a Path) -> Self {
+        let mut create = Command::new(crate::common::program());
+        create.args(["volume", "create", "--name", "crash", "--layout", layout, "--yes"]).args(devices(disks));
+        let created = create.output().expect("the program runs");
+        assert!(created.status.success(), "{created:?}");
+        let library = Self::new(Store::Volume(disks), state);
+        let server = library.store.serve(state);
+        for film in 0..FILMS {
+            let (target, content) = (format!("/media/{}", film_path(film)), film_content(film));
+            let framing = Framing::Length;
+            let upload = Upload { target: &target, fields: "", content, framing, send_bytes: content.bytes };
+            let answer = upload.run(&mut Client::to(server.address), &mut |_| ()).expect("an answer");
+            assert_eq!(answer.expect("all was sent").status, 201);
+        }
+        let (status, said) = server.stop();
+        assert!(status.success(), "{said}");
+        library
+    }
+
+    fn new(store: Store<'a>, state: &'a Path) -> Self {
+        let name = |number: u64| {
+            let word = WORDS[usize::try_from(number).expect("small") % WORDS.len()];
+            let path = format!("{}/{word}-{number}", FOLDERS[1 + usize::from(number.is_multiple_of(2))]);
+            Name { path, acknowledged: None, tag: None, open: None }
+        };
+        let names = (0..UPLOADERS * NAMES_PER_UPLOADER).map(name).collect();
+        Self { store, state, names, recordings: Vec::new() }
+    }
+
+    /// A round: the server starts on what the last one left, all is compared, the load begins, the end comes.
+    fn round(&mut self, end: End, seed: u64) {
+        let server = self.store.serve(self.state);
+        self.compare(&server, seed);
+        let mut chance = Chance(seed);
+        let moment = (chance.within(END_ACKNOWLEDGED.0, END_ACKNOWLEDGED.1), chance.within(END_BYTES.0, END_BYTES.1));
+        let round = Round {
+            address: server.address,
+            end: moment,
+            late_bytes: AtomicU64::new(0),
+            streamed_bytes: AtomicU64::new(0),
+            streams_running: AtomicU64::new(0),
+            streams_refused: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            violations: Mutex::default(),
+        };
+        let (tell, told) = channel();
+        let address = server.address;
+        let recording = Content { seed: chance.next(), bytes: ENDLESS_BYTES };
+        let (recording_path, recorded_bytes) =
+            (format!("{}/recorded-{seed}-{}.ts", FOLDERS[1], recording.seed), AtomicU64::new(0));
+        let said = thread::scope(|scope| {
+            let (path, sent) = (&recording_path, &recorded_bytes);
+            scope.spawn(move || drop(record(address, path, recording, sent)));
+            for number in 0..STREAMS {
+                let round = &round;
+                scope.spawn(move || drop(watch(round, number % FILMS)));
+            }
+            until("all streams", || {
+                let (running, refused) = (round.streams_running.load(Relaxed), round.streams_refused.load(Relaxed));
+                let all = running > 0 && running + refused >= STREAMS;
+                if all { Ok(()) } else { Err(format!("{running} run, {refused} were refused")) }
+            });
+            for (names, number) in self.names.chunks_mut(usize::try_from(NAMES_PER_UPLOADER).expect("small")).zip(0..) {
+                let (chance, tell, round) = (Chance(seed ^ (number << 32)), tell.clone(), &round);
+                // How it ends says nothing: what was answered counts.
+                scope.spawn(move || drop(upload(round, number, names, chance, &tell)));
+            }
+            drop(tell);
+            let said = bring(end, server, &self.store.disks(), seed, &told);
+            round.over.store(true, Relaxed);
+            said
+        });
+        println!(
+            "seed {seed}: {end:?} {} KiB after {} answers; {} acknowledged, {} open, {} failed at the end; {} streams, {} MiB",
+            moment.1 >> 10,
+            moment.0,
+            round.acknowledged.load(Relaxed),
+            self.names.iter().filter(|name| name.open.is_some()).count(),
+            round.failed.load(Relaxed),
+            round.streams_running.load(Relaxed),
+            round.streamed_bytes.load(Relaxed) >> 20,
+        );
+        let sent = recorded_bytes.into_inner();
+        let least = if end == End::Kill { sent.saturating_sub(RECORDING_LOST_MAX) } else { 0 };
+        println!("  a recording of {} KiB was under way", sent >> 10);
+        self.recordings.push((recording_path, recording, least));
+        let violations = round.violations.into_inner().expect("no panic while it was held");
+        assert!(violations.is_empty(), "seed {seed}: {violations:#?}\n{said}");
+        assert!(!said.contains("panicked"), "seed {seed}: {said}");
+    }
+
+    /// Every name holds what it may, and nothing else is there.
+    fn compare(&mut self, server: &Server, seed: u64) {
+        let mut found: BTreeMap<String, u64> = BTreeMap::new();
+        for folder in &FOLDERS[1..] {
+            let (status, body) =
+                fetch(server.address, "GET", &format!("/media/{}/?format=json", encoded(folder))).expect("a listing");
+            if status == 404 {
+                continue;
+            }
+            assert_eq!(status, 200);
+            let list: Vec<serde_json::Value> = serde_json::from_slice(&body).expect("JSON");
+            for entry in list {
+                let name = entry["name"].as_str().expect("a name");
+                found.insert(format!("{folder}/{name}"), entry["size"].as_u64().expect("a size"));
+            }
+        }
+        let recordings = self.recordings.iter().map(|(path, ..)| path);
+        let known: BTreeSet<&String> = self.names.iter().map(|name| &name.path).chain(recordings).collect();
+        let strange: Vec<_> = found.keys().filter(|path| !known.contains(path)).collect();
+        assert!(strange.is_empty(), "before seed {seed}: nobody uploaded {strange:?}");
+        let address = server.address;
+        let wrong: Vec<String> = thread::scope(|scope| {
+            let parts = self.names.chunks_mut(20).map(|names| {
+                let found = &found;
+                scope.spawn(move || {
+                    names.iter_mut().filter_map(|name| compare_one(address, name, found)).collect::<Vec<_>>()
+                })
+            });
+            let parts: Vec<_> = parts.collect();
+            parts.into_iter().flat_map(|part| part.join().expect("compared")).collect()
+        });
+        assert!(wrong.is_empty(), "before seed {seed}: {wrong:#?}\n{}", server.said());
+        self.assert_clean();
+        // By now each is found, or nothing of it was durable.
+        for (path, content, least) in &self.recordings {
+            let target = format!("/media/{}?rate=max", encoded(path));
+            let answer = exchange(server.address, "GET", &target).expect("an answer");
+            let bytes = answer.body.len() as u64;
+            println!("  {path}: {} KiB are there", bytes >> 10);
+            assert!(answer.status == 200 || (answer.status == 404 && *least == 0), "{path}: {}", answer.status);
+            let is_prefix = answer.status == 404 || content.difference(0, &answer.body).is_none();
+            assert!(is_prefix && (bytes >= *least || answer.status == 404), "{path}: {bytes} bytes, at least {least}");
+        }
+    }
+
+    /// No temporaries, no space lost.
+    fn assert_clean(&self) {
+        // A volume was looked at before it was served.
+        let Store::Folder(folder, disk) = &self.store else { return };
+        until("the end of temporaries", || {
+            let left: Vec<_> = FOLDERS
+                .iter()
+                .filter_map(|name| fs::read_dir(folder.join(name)).ok())
+                .flatten()
+                .flatten()
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .filter(|name| name.starts_with(TEMPORARY_PREFIX))
+                .collect();
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        });
+        let Some((disk, before)) = disk else {
+            // Whose space is whose is not known here; but no file takes more than its bytes need.
+            let (blocks, bytes) = taken(folder);
+            assert!(blocks <= bytes, "{blocks} bytes of blocks for at most {bytes}");
+            return;
+        };
+        until("lost space", || {
+            let now = space(folder);
+            // XFS keeps chunks of inodes, and reserves for its trees.
+            let slack = if disk.file_system == FileSystem::Xfs { 4 << 20 } else { 0 };
+            let inodes_agree = disk.file_system == FileSystem::Xfs || now.1 == before.1;
+            if now.0 + slack >= before.0 && now.0 <= before.0 + slack && inodes_agree {
+                Ok(())
+            } else {
+                Err(format!("{now:?} instead of {before:?} (bytes, inodes)"))
+            }
+        });
+    }
+}
+
+/// Waits for the moment, and ends it. Gives what the server had said.
+fn bring(end: End, server: Server, disks: &[&Disk], seed: u64, told: &Receiver<()>) -> String {
+    let came = told.recv_timeout(PATIENCE);
+    if came.is_err() {
+        let streams = fetch(server.address, "GET", "/api/v1/disks");
+        panic!("seed {seed}: the moment of the end never came: {}{streams:?}", server.said());
+    }
+    if end == End::Kill {
+        return server.kill();
+    }
+    assert!(!disks.is_empty(), "power is cut on emulated disks");
+    thread::scope(|scope| {
+        for (disk, nth) in disks.iter().zip(0..) {
+            scope.spawn(move || println!("  {}", disk.ctl(&format!("cut {}", seed + nth)).trim()));
+        }
+    });
+    let said = server.kill();
+    disks.iter().for_each(|disk| disk.boot());
+    said
+}
+
+/// Nothing if this name holds what it may; notes which it was.
+fn compare_one(address: SocketAddr, name: &mut Name, found: &BTreeMap<String, u64>) -> Option<String> {
+    let allowed: Vec<Option<Content>> = [Some(name.acknowledged), name.open].into_iter().flatten().collect();
+    let Some(&size) = found.get(&name.path) else {
+        let absent = allowed.contains(&None);
+        (name.acknowledged, name.tag, name.open) = (None, None, None);
+        return (!absent).then(|| format!("{}: lost, one of {allowed:?}", name.path));
+    };
+    let answer = match exchange(address, "GET", &format!("/media/{}?rate=max", encoded(&name.path))) {
+        Ok(answer) => answer,
+        Err(error) => return Some(format!("{}: {error}", name.path)),
+    };
+    let (status, body) = (answer.status, &answer.body);
+    let tag = answer.field("etag").map(str::to_owned);
+    let is = |content: &Content| {
+        content.bytes == size && u64::try_from(body.len()) == Ok(size) && content.difference(0, body).is_none()
+    };
+    let which = allowed.iter().flatten().find(|content| is(content));
+    match which {
+        // Who saw it before may still replace what it saw.
+        Some(content) if name.acknowledged == Some(*content) && name.tag.is_some() && name.tag != tag => {
+            Some(format!("{}: tagged {tag:?}, acknowledged as {:?}", name.path, name.tag))
+        }
+        Some(content) if status == 200 => {
+            (name.acknowledged, name.tag, name.open) = (Some(*content), tag, None);
+            None
+        }
+        _ => Some(format!("{}: {status}, {size} bytes, none of {allowed:?}", name.path)),
+    }
+}
+
+/// Bytes of blocks of all files below, and what their sizes need at most.
+fn taken(folder: &Path) -> (u64, u64) {
+    let mut sums = (0, 0);
+    each(folder, &mut |facts| {
+        sums.0 += facts.blocks() * 512;
+        // A block for each file's map of extents.
+        sums.1 += facts.len().next_multiple_of(4096) + 4096;
+    });
+    sums
+}
+
+fn space(folder: &Path) -> Space {
+    let facts = rustix::fs::statvfs(folder).expect("a file system");
+    let mut sums = (facts.f_bfree * facts.f_frsize, facts.f_ffree);
+    each(folder, &mut |facts| {
+        sums.0 += facts.blocks() * 512;
+        sums.1 += 1;
+    });
+    sums
+}
+
+fn each(folder: &Path, look: &mut dyn FnMut(&fs::Metadata)) {
+    for entry in fs::read_dir(folder).expect("reads").flatten() {
+        // What is removed meanwhile is not there.
+        let Ok(facts) = entry.path().symlink_metadata() else { continue };
+        look(&facts);
+        if facts.is_dir() {
+            each(&entry.path(), look);
+        }
+    }
+}
+
+/// The last word: all is compared once more, and the server ends in order.
+fn conclude(library: &mut Library<'_>) {
+    let server = library.store.serve(library.state);
+    library.compare(&server, 0);
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+}
+
+fn seed_of(round: u64) -> u64 {
+    setting("ISOCAST_CRASH_SEED", 1) + round
+}
+
+#[test]
+fn a_killed_server_keeps_what_it_acknowledged() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (folder, state) = (place.path().join("media"), place.path().join("state"));
+    fs::create_dir(&folder).expect("made");
+    let mut library = Library::in_folder(&folder, &state, None);
+    for round in 0..setting("ISOCAST_CRASH_ROUNDS", 2) {
+        library.round(End::Kill, seed_of(round));
+    }
+    conclude(&mut library);
+}
+
+/// Rounds of power cuts, with a kill after every other: there the space it leaves can be counted to the byte.
+fn cut_power(file_system: FileSystem) {
+    if !possible(DISK_BYTES_WRITTEN) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disk = Disk::up(&format!("crash-{file_system:?}"), "16G", file_system);
+    let folder = disk.folder();
+    let mut library = Library::in_folder(&folder, state.path(), Some(&disk));
+    cut_and_kill(&mut library);
+    disk.end();
+}
+
+fn cut_and_kill(library: &mut Library<'_>) {
+    for round in 0..setting("ISOCAST_CRASH_ROUNDS", 2) {
+        library.round(End::PowerCut, seed_of(1000 + 2 * round));
+        if round % 2 == 1 {
+            library.round(End::Kill, seed_of(1001 + 2 * round));
+        }
+    }
+    conclude(library);
+}
+
+fn cut_power_of_volume(layout: &str, count: usize) {
+    if !possible(u64::try_from(count).expect("few") * DISK_BYTES_WRITTEN) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let up = |nth| Disk::up(&format!("crash-{layout}-{nth}"), "16G", FileSystem::None);
+    let disks: Vec<Disk> = (0..count).map(up).collect();
+    let mut library = Library::on_volume(&disks, layout, state.path());
+    cut_and_kill(&mut library);
+    volume("scrub", &disks);
+    disks.into_iter().for_each(Disk::end);
+}
+
+#[test]
+fn a_power_cut_takes_nothing_that_was_acknowledged() {
+    let file_system = match std::env::var("ISOCAST_CRASH_FS").as_deref() {
+        Ok("xfs") => FileSystem::Xfs,
+        Ok("ext4") | Err(_) => FileSystem::Ext4,
+        Ok(other) => panic!("ISOCAST_CRASH_FS is ext4 or xfs, not {other}"),
+    };
+    cut_power(file_system);
+}
+
+#[test]
+fn a_power_cut_leaves_nothing_torn_behind_a_page_cache() {
+    cut_power(FileSystem::Overlay);
+}
+
+#[test]
+fn a_power_cut_takes_nothing_from_a_volume() {
+    cut_power_of_volume("span", 1);
+}
+
+#[test]
+fn a_power_cut_takes_nothing_from_a_mirror() {
+    cut_power_of_volume("mirror", 2);
+}

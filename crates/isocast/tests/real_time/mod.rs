@@ -1,0 +1,9 @@
+//! Tests that mostly wait: emulated disks serve in real time, and clients that never read are given up after seconds.
+//! `scripts/test` runs them side by side, and beside all others.
+
+mod crash;
+mod disk_faults;
+mod disk_slower;
+mod lab_disk;
+mod serve_stalled;
+mod volume_faults;
