@@ -1,4 +1,4 @@
-//! The benchmarks that are tables, `bench access` and `bench buffer`, tiny: each way is measured, and everything is kept.
+//! The benchmarks that are tables, `bench access`, `bench buffer` and `bench segments`, tiny: each way is measured, and everything is kept.
 
 use std::fs;
 use std::process::Command;
@@ -12,6 +12,8 @@ fn measured(arguments: &[&str]) -> Value {
     let folder = scratch.path().join("results");
     let mut command = Command::new(program_and_others());
     command.arg("bench").args(arguments).args(["--quick", "--json", "--root"]).arg(scratch.path());
+    // A server that it starts takes such a variable for a setting.
+    command.env_remove("ISOCAST_BIN");
     let output = command.arg("--out").arg(&folder).output().expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -42,4 +44,19 @@ fn buffers_are_measured_from_disk_and_memory() {
     let rows = measured["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), 3 * 2 * 5, "{measured}");
     assert!(rows.iter().all(|row| figure(row, "mb_per_s") > 0.0), "{measured}");
+}
+
+/// With sound apart, and with pictures as ranges of one file.
+#[test]
+fn viewers_of_segments_are_counted_once_each() {
+    let measured = measured(&["segments", "--audio", "--ranges"]);
+    let rows = measured["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2, "{measured}");
+    for row in rows {
+        let watched = figure(row, "smooth") + figure(row, "stalled");
+        assert_eq!((watched, figure(row, "refused")), (row["x"].as_f64().expect("a number"), 0.0), "{measured}");
+        assert!(figure(row, "segment_max_s") > 0.0 && figure(row, "first_max_s") > 0.0, "{measured}");
+    }
+    let remarks = measured["notes"].as_array().expect("notes");
+    assert_eq!(remarks.len(), 1, "nothing was refused, and nothing broke: {measured}");
 }

@@ -243,7 +243,7 @@ impl AgeingCommand {
             starts: STARTS,
             contents: self.long_enough(kept),
             seconds: self.run,
-            lab_disk: Some(site.first_disk()),
+            lab_disk: site.disk().map(str::to_owned),
         };
         if asked.contents.is_empty() {
             anyhow::bail!("no content lasts for {} s at {}: give a larger --largest", self.run, self.rate);

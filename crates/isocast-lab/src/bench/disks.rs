@@ -228,8 +228,13 @@ impl DisksCommand {
         let contents = (0..asked).flat_map(|n| groups[n * groups.len() / asked]).cloned().collect();
         site.set_timing(DiskTiming::Drive)?;
         let starts = StartsPerMinute(if self.quick { QUICK_STARTS } else { STARTS_PER_DISK * u64::from(disks) });
-        let asked =
-            AskedStreams { rate: self.rate, starts, contents, seconds: self.run, lab_disk: Some(site.first_disk()) };
+        let asked = AskedStreams {
+            rate: self.rate,
+            starts,
+            contents,
+            seconds: self.run,
+            lab_disk: site.disk().map(str::to_owned),
+        };
         let needed = starts.bytes_needed(self.rate, asked.contents.len(), self.run);
         if needed > CONTENT_BYTES {
             bail!(

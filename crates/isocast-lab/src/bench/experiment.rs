@@ -223,7 +223,7 @@ fn once(
 ) -> anyhow::Result<(Run, String)> {
     stop.check()?;
     if job.cold {
-        drop_caches(&ground.roots);
+        drop_caches(&ground.roots, ColdPart::Pages);
     }
     let server = RunningServer::start(choice, ground, stop)?;
     if matches!(choice, Choice::Url(_)) {
@@ -419,11 +419,24 @@ fn sample(
     (samples, words)
 }
 
-/// Drops the cached pages of the contents, so that they are read from the disk: as root from the whole machine, else
-/// file by file.
-fn drop_caches(roots: &[std::path::PathBuf]) {
+/// What a cold run does not find in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ColdPart {
+    /// Contents.
+    Pages,
+    /// Contents, and the file system's directories and inodes.
+    PagesAndNames,
+}
+
+/// Drops what is cached of the contents, so that it is read from the disk: as root from the whole machine, else the pages file by
+/// file.
+pub(crate) fn drop_caches(roots: &[std::path::PathBuf], part: ColdPart) {
     rustix::fs::sync();
-    if std::fs::write("/proc/sys/vm/drop_caches", "1").is_err() {
+    let which = match part {
+        ColdPart::Pages => "1",
+        ColdPart::PagesAndNames => "3",
+    };
+    if std::fs::write("/proc/sys/vm/drop_caches", which).is_err() {
         for root in roots {
             drop_pages_below(root);
         }

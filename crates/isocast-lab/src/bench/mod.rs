@@ -35,6 +35,7 @@ mod promises;
 mod report;
 mod scratch;
 mod search;
+mod segments;
 mod server;
 mod session;
 mod store_site;
@@ -73,6 +74,8 @@ enum Experiment {
     Jitter(jitter::JitterCommand),
     /// Measure a crowd of HLS viewers beside streams: segments in time, first bytes, refusals, and what becomes of J.
     Hls(hls::HlsCommand),
+    /// Measure viewers of HLS segments on a disk: smooth, stalled and refused ones, and how long segments take.
+    Segments(segments::SegmentsCommand),
     /// Measure what reading a file at a rate costs in processor time, by the way it is read (fio, and `isocast cp`).
     Access(access::AccessCommand),
     /// Measure how fast files are read through buffers of several sizes, from memory and from the disk.
@@ -97,6 +100,7 @@ impl BenchCommand {
             Experiment::Streams(command) => command.run(&stop, out),
             Experiment::Jitter(command) => command.run(&stop, out),
             Experiment::Hls(command) => command.run(&stop, out),
+            Experiment::Segments(command) => command.run(&stop, out),
             Experiment::Access(command) => command.run(&stop, out),
             Experiment::Buffer(command) => command.run(&stop, out),
             Experiment::Ageing(command) => command.run(&stop, out),
@@ -114,6 +118,7 @@ impl BenchCommand {
             Experiment::Streams(command) => command.estimate(),
             Experiment::Jitter(command) => command.estimate(),
             Experiment::Hls(_)
+            | Experiment::Segments(_)
             | Experiment::Access(_)
             | Experiment::Buffer(_)
             | Experiment::Ageing(_)

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -84,13 +84,29 @@ impl StoreSite {
     pub(super) fn folder(disks: Vec<LabDisk>) -> anyhow::Result<Self> {
         let disk = disks.first().context("a folder lies on a disk")?;
         let path = disk.mount()?.join("contents");
+        Self::folder_at(path, disks)
+    }
+
+    /// A new folder at `path`, on one of `disks` or wherever it lies.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn folder_at(path: PathBuf, disks: Vec<LabDisk>) -> anyhow::Result<Self> {
         fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
         Ok(Self { store: SiteStore::Folder { path }, disks, state: scratch::folder()? })
     }
 
-    /// The first disk's name.
-    pub(super) fn first_disk(&self) -> String {
-        self.disks.first().map(|disk| disk.name.clone()).unwrap_or_default()
+    /// The first disk's name, if it is an emulated one.
+    pub(super) fn disk(&self) -> Option<&str> {
+        self.disks.first().map(|disk| disk.name.as_str())
+    }
+
+    /// The folder; a volume has none.
+    pub(super) fn root(&self) -> Option<&Path> {
+        match &self.store {
+            SiteStore::Volume { .. } => None,
+            SiteStore::Folder { path } => Some(path),
+        }
     }
 
     /// What a server of it needs to know; `more` are further arguments for it.
@@ -188,7 +204,7 @@ impl StoreSite {
     }
 }
 
-fn runs_of_file(path: &std::path::Path) -> anyhow::Result<u64> {
+fn runs_of_file(path: &Path) -> anyhow::Result<u64> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     let extents = kernel::fiemap::extents(file.as_fd()).context("asking where a file lies")?;
     let mut end = None;

@@ -369,15 +369,14 @@ impl Quantiles {
     /// Of `values`, which are put in order; zeros if there are none.
     pub(crate) fn of(values: &mut [f64]) -> Self {
         values.sort_by(f64::total_cmp);
-        // The least value that so many percent do not exceed.
-        let at = |percent: usize| values.get((values.len() * percent).div_ceil(100).saturating_sub(1)).copied();
-        Self {
-            p50: at(50).unwrap_or(0.0),
-            p95: at(95).unwrap_or(0.0),
-            p99: at(99).unwrap_or(0.0),
-            max: at(100).unwrap_or(0.0),
-        }
+        let at = |percent| quantile(values, percent);
+        Self { p50: at(50), p95: at(95), p99: at(99), max: at(100) }
     }
+}
+
+/// The least of the `sorted` values that so many percent do not exceed; zero if there are none.
+pub(crate) fn quantile(sorted: &[f64], percent: usize) -> f64 {
+    sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]

@@ -84,7 +84,11 @@ fn piece() -> AlignedBlock {
     memory
 }
 
-fn write_durably(path: &Path, piece: &[u8], file_bytes: u64) -> std::io::Result<()> {
+/// Writes a file of so many bytes, `piece` again and again, past the page cache, and makes it durable.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write_durably(path: &Path, piece: &[u8], file_bytes: u64) -> std::io::Result<()> {
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

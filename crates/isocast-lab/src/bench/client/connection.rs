@@ -15,6 +15,8 @@ use super::head::{self, HEAD_BYTES_MAX, RefusalReason};
 
 /// A refusal's body is read up to this many bytes.
 const REFUSAL_BYTES_MAX: usize = 16 * 1024;
+/// No body is as long: where more remains, its length is unknown.
+const BODY_BYTES_MAX: u64 = u64::MAX / 2;
 /// Room for the next read to start with: heads and refusals are small.
 const READ_BYTES: usize = 4096;
 
@@ -137,6 +139,10 @@ impl ConnectionState {
         loop {
             let room = usize::try_from(*remaining).unwrap_or(usize::MAX).min(scratch.len());
             match recv(&*socket, &mut scratch[..room], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+                // Of unknown length (RFC 9112, 6.3): the connection's end is the body's.
+                Ok((0, _)) if *remaining > BODY_BYTES_MAX => {
+                    return Drained { bytes, end: BodyEnd::Over { keep_alive: false } };
+                }
                 Ok((0, _)) => {
                     let reason = format!("the server closed the connection {remaining} bytes before the end");
                     return Drained { bytes, end: BodyEnd::Broken { reason } };

@@ -14,6 +14,7 @@ pub(crate) mod habits;
 mod head;
 mod player;
 mod run;
+pub(crate) mod segments;
 mod sockets;
 mod viewer;
 

@@ -1,0 +1,398 @@
+//! `bench segments`: how many viewers of segments a disk carries, each of another film in hundreds of small contents.
+//!
+//! Films are written onto an emulated disk, one directory each, spread over all of it as over a disk that is full; runs are cold. The
+//! server is asked as hls.js asks (`client::segments`); nginx beside it has the read-ahead that is best for it. Not here: viewers
+//! beside streams, from memory (`hls`).
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use kernel::aligned::AlignedBlock;
+use rustix::fs::IFlags;
+use units::{BitRate, Nanos};
+
+use super::account::CountedNames;
+use super::args::Peer;
+use super::client::segments::{SegmentAudience, SegmentFigures, TrackRequests, play};
+use super::experiment::{ColdPart, drop_caches};
+use super::figure_table::{FigureOutput, FigureTable, TableFigure};
+use super::lab_disk::{self, DiskTiming, LabDisk, LabFigures};
+use super::progress::Show;
+use super::server::{Choice, RunningServer, ServerGround};
+use super::store_site::StoreSite;
+use super::summary::{f, quantile};
+use super::{Stop, scratch, yardstick};
+
+/// See the module.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SegmentsCommand {
+    /// Numbers of viewers to measure.
+    #[arg(long, value_delimiter = ',', default_value = "40,56,66,80")]
+    viewers: Vec<usize>,
+    /// How many seconds a segment plays.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+    /// Rate of the pictures.
+    #[arg(long, default_value = "8.8M", value_parser = units::parse_rate)]
+    rate: BitRate,
+    /// Sound of 128 kbit/s in files of its own.
+    #[arg(long)]
+    audio: bool,
+    /// Segments as byte ranges of one file a film.
+    #[arg(long)]
+    ranges: bool,
+    /// Films that viewers share, in turn [default: one for each].
+    #[arg(long)]
+    films: Option<usize>,
+    /// From the first viewer's start to the end of a run.
+    #[arg(long, default_value = "75s", value_parser = units::parse_duration)]
+    duration: Nanos,
+    /// Media that a player holds before it pauses its requests.
+    #[arg(long, default_value = "30s", value_parser = units::parse_duration)]
+    ahead: Nanos,
+    /// From one viewer's start to the next.
+    #[arg(long, default_value = "150ms", value_parser = units::parse_duration)]
+    gap: Nanos,
+    /// Drive to emulate.
+    #[arg(long, value_name = "PROFILE", default_value = "desktop")]
+    profile: String,
+    /// Lay the films into this folder instead of an emulated disk.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Measure this one beside, in turn, over the same files.
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// One more argument for our server (repeatable).
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    serve_arg: Vec<String>,
+    /// A few seconds of two viewers, to see that it works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    output: FigureOutput,
+}
+
+const SOUND_RATE: BitRate = BitRate(128_000);
+/// The best read-ahead of those tried for nginx with files of some megabytes.
+const PEER_READ_AHEAD_KIB: u64 = 4096;
+/// Bytes written at once while films are laid.
+const PIECE_BYTES: usize = 1 << 20;
+/// A burst may wait in a connection's buffer until the client looks.
+const BUFFER_BYTES: usize = 8 << 20;
+/// More viewers than any disk carries, and than one thread plays without being late itself.
+const VIEWERS_MAX: usize = 2_000;
+
+const FIGURES: [TableFigure; 12] = [
+    TableFigure::new("smooth", "smooth", 0),
+    TableFigure::new("stalled", "stalled", 0),
+    TableFigure::new("stall_max_s", "longest stall, s", 1),
+    TableFigure::new("refused", "refused", 0),
+    TableFigure::new("first_p50_s", "first segment p50, s", 2),
+    TableFigure::new("first_p95_s", "p95", 2),
+    TableFigure::new("first_max_s", "max", 2),
+    TableFigure::new("segment_p50_s", "a segment takes p50, s", 2),
+    TableFigure::new("segment_p90_s", "p90", 2),
+    TableFigure::new("segment_max_s", "max", 2),
+    TableFigure::new("disk_busy_percent", "disk busy, %", 0),
+    TableFigure::new("server_cpu_percent", "server CPU, %", 1),
+];
+
+/// One track of every film.
+#[derive(Debug, Clone, Copy)]
+struct FilmTrack {
+    name: &'static str,
+    segment_bytes: u64,
+    /// What is asked for: the playlist takes the pictures' rate along, and to all the session.
+    asked_rate: Option<BitRate>,
+    /// Whether the segments are ranges of one file.
+    is_one_file: bool,
+}
+
+/// What a run found.
+struct MeasuredViewers {
+    viewers: SegmentFigures,
+    disk: Option<LabFigures>,
+    cpu_percent: Option<f64>,
+}
+
+impl SegmentsCommand {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// No emulated disk can be made, a server cannot be started, or interrupted.
+    pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.quick {
+            (self.viewers, self.seconds, self.duration) = (vec![1, 2], 1, Nanos::from_secs(4));
+            (self.rate, self.ahead) = (BitRate(2_000_000), Nanos::from_secs(2));
+        }
+        if let Some(count) = self.viewers.iter().find(|count| !(1..=VIEWERS_MAX).contains(*count)) {
+            bail!("{count} viewers: this client plays 1 to {VIEWERS_MAX}");
+        }
+        let show = Show::on_stderr();
+        let (site, _folder) = self.site(&show, stop)?;
+        let mut table = FigureTable::new("segments", "Viewers of segments", "viewers", &FIGURES, site.root()).linear();
+        table.note(self.description());
+        for &viewers in &self.viewers {
+            for choice in self.choices() {
+                let found = self.measure(&choice, &site, viewers, &show, stop)?;
+                show.line(&found.sentence());
+                table.add(&choice.name(), f(viewers as u64), &found.values());
+                for remark in found.remarks() {
+                    table.note(format!("{}, {viewers} viewers: {remark}", choice.name()));
+                }
+                table.keep(&self.output)?;
+            }
+        }
+        table.finish(&self.output, out)
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let peer = self.peer.map(|Peer::Nginx| Choice::Nginx { threads: true });
+        [Choice::Isocast].into_iter().chain(peer).collect()
+    }
+
+    fn description(&self) -> String {
+        let (sound, kind) = (
+            if self.audio { format!(", sound of {SOUND_RATE} apart") } else { String::new() },
+            if self.ranges { "byte ranges of one file" } else { "files" },
+        );
+        format!(
+            "Each viewer plays {}: {kind} of {} s at {}{sound}. Playback begins with the first; then one after the other is asked for while less than {} \
+             are held; a viewer begins every {}, a run lasts {}",
+            self.films.map_or("another film".to_owned(), |films| format!("one of {films} films")),
+            self.seconds,
+            self.rate,
+            self.ahead,
+            self.gap,
+            self.duration
+        )
+    }
+
+    fn tracks(&self) -> Vec<FilmTrack> {
+        let bytes = |rate: BitRate| rate.bytes_in(Nanos::from_secs(self.seconds));
+        let pictures = FilmTrack {
+            name: "pictures",
+            segment_bytes: bytes(self.rate),
+            asked_rate: Some(self.rate),
+            is_one_file: self.ranges,
+        };
+        let sound = FilmTrack { name: "sound", segment_bytes: bytes(SOUND_RATE), asked_rate: None, is_one_file: false };
+        [pictures].into_iter().chain(self.audio.then_some(sound)).collect()
+    }
+
+    /// Segments of a film: more than a viewer plays and holds.
+    fn segments(&self) -> u64 {
+        (self.duration + self.ahead).0.div_ceil(Nanos::from_secs(self.seconds).0) + 2
+    }
+
+    /// The disk with its films, measured by our server; and the folder that stands for it, where one was named.
+    fn site(&self, show: &Show, stop: &Stop) -> anyhow::Result<(StoreSite, Option<tempfile::TempDir>)> {
+        let folder = self.root.as_deref().map(scratch::folder_in).transpose()?;
+        let site = match &folder {
+            Some(folder) => StoreSite::folder_at(folder.path().join("contents"), Vec::new())?,
+            None => {
+                let name = format!("segments-{}", std::process::id());
+                StoreSite::folder(vec![LabDisk::up(&name, &["--profile", &self.profile])?])?
+            }
+        };
+        let films = self.films.unwrap_or_else(|| self.viewers.iter().copied().max().unwrap_or(0));
+        show.line(&format!("{films} films of {} segments", self.segments()));
+        site.set_timing(DiskTiming::None)?;
+        let root = site.root().context("the films lie in a folder")?;
+        spread_directories(root)?;
+        (0..films).try_for_each(|film| self.lay(&root.join(film_name(film)), stop))?;
+        site.set_timing(DiskTiming::Drive)?;
+        site.serve(&self.serve_arg, stop, |_| Ok(()))?;
+        Ok((site, folder))
+    }
+
+    /// Writes a film.
+    fn lay(&self, folder: &Path, stop: &Stop) -> anyhow::Result<()> {
+        // Zeros, but written: the disk reads them like anything else, and keeps none in memory.
+        let zeros = AlignedBlock::zeroed(PIECE_BYTES);
+        fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))?;
+        for track in self.tracks() {
+            fs::write(folder.join(track.playlist()), self.playlist(&track))?;
+            let (files, bytes) = if track.is_one_file {
+                (1, track.segment_bytes * self.segments())
+            } else {
+                (self.segments(), track.segment_bytes)
+            };
+            for n in 0..files {
+                stop.check()?;
+                let path = folder.join(track.file(n));
+                yardstick::write_durably(&path, zeros.bytes(), bytes)
+                    .with_context(|| format!("writing {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn playlist(&self, track: &FilmTrack) -> String {
+        let segment = |n| {
+            let range =
+                track.range(n).map_or(String::new(), |at| format!("#EXT-X-BYTERANGE:{}@{at}\n", track.segment_bytes));
+            format!("#EXTINF:{}.0,\n{range}{}\n", self.seconds, track.file(n))
+        };
+        let segments: String = (0..self.segments()).map(segment).collect();
+        format!("#EXTM3U\n#EXT-X-VERSION:4\n#EXT-X-TARGETDURATION:{}\n{segments}#EXT-X-ENDLIST\n", self.seconds)
+    }
+
+    fn measure(
+        &self,
+        choice: &Choice,
+        site: &StoreSite,
+        viewers: usize,
+        show: &Show,
+        stop: &Stop,
+    ) -> anyhow::Result<MeasuredViewers> {
+        stop.check()?;
+        // Its best users do not limit what players pace themselves: no rate is named to nginx.
+        let peer_read_ahead = site.disk().map(|_| PEER_READ_AHEAD_KIB);
+        let ground = ServerGround { rates: Vec::new(), peer_read_ahead, ..site.ground(self.rate, &self.serve_arg) };
+        drop_caches(&ground.roots, ColdPart::PagesAndNames);
+        let server = RunningServer::start(choice, &ground, stop)?;
+        show.line(&format!("{}: {viewers} viewers for {}", server.name, self.duration));
+        site.drop_buffers()?;
+        let audience = self.audience(&server, viewers);
+        let counted = CountedNames { server: server.pid, ..CountedNames::default() };
+        let before = counted.read().server_cpu_ns;
+        let played = play(&audience, stop);
+        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| f(after.saturating_sub(before)));
+        let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| found.figures());
+        server.end()?;
+        let cpu_percent = cpu.map(|cpu| cpu * 100.0 / f(self.duration.0));
+        Ok(MeasuredViewers { viewers: played?, disk, cpu_percent })
+    }
+
+    fn audience(&self, server: &RunningServer, viewers: usize) -> SegmentAudience {
+        let films = self.films.unwrap_or(viewers).max(1);
+        let of = |viewer: usize| {
+            let requests = |track: &FilmTrack| self.requests(track, server, viewer, viewer % films);
+            self.tracks().iter().map(requests).collect()
+        };
+        SegmentAudience {
+            address: server.address,
+            buffer_bytes: BUFFER_BYTES,
+            viewers: (0..viewers).map(of).collect(),
+            segment: Nanos::from_secs(self.seconds),
+            ahead: self.ahead,
+            gap: self.gap,
+            duration: self.duration,
+        }
+    }
+
+    fn requests(&self, track: &FilmTrack, server: &RunningServer, viewer: usize, film: usize) -> TrackRequests {
+        let path = |file: &str| {
+            let content = format!("{}/{file}", film_name(film));
+            let start = match track.asked_rate {
+                Some(rate) => server.path_of(&content, rate, viewer) + "&",
+                None => server.upload_path(&content) + "?",
+            };
+            format!("{start}session=viewer-{viewer}")
+        };
+        let get = |file: &str, version: &str, range: &str| {
+            let (path, host) = (path(file), &server.authority);
+            format!(
+                "GET {path} HTTP/{version}\r\nHost: {host}\r\nUser-Agent: isocast-bench\r\nAccept: */*\r\n{range}\r\n"
+            )
+        };
+        let range = |n| {
+            let last = |at| at + track.segment_bytes - 1;
+            track.range(n).map_or(String::new(), |at| format!("Range: bytes={at}-{}\r\n", last(at)))
+        };
+        TrackRequests {
+            // Rewritten for its session, it has no length, and HTTP/1.0 no chunks.
+            playlist: get(&track.playlist(), "1.0", ""),
+            segments: (0..self.segments()).map(|n| get(&track.file(n), "1.1", &range(n))).collect(),
+        }
+    }
+}
+
+impl FilmTrack {
+    fn playlist(&self) -> String {
+        format!("{}.m3u8", self.name)
+    }
+
+    /// The file of segment `n`.
+    fn file(&self, n: u64) -> String {
+        if self.is_one_file { format!("{}.ts", self.name) } else { format!("{}-{n:05}.ts", self.name) }
+    }
+
+    /// Where segment `n` begins in its file, if it is a part of it.
+    fn range(&self, n: u64) -> Option<u64> {
+        self.is_one_file.then(|| n * self.segment_bytes)
+    }
+}
+
+impl MeasuredViewers {
+    fn values(&self) -> Vec<(&'static str, f64)> {
+        let found = &self.viewers;
+        let (first, segment) =
+            (|percent| quantile(&found.first_seconds, percent), |percent| quantile(&found.segment_seconds, percent));
+        let mut values = vec![
+            ("smooth", f(found.smooth as u64)),
+            ("stalled", f(found.stalled as u64)),
+            ("stall_max_s", found.stall_seconds_max),
+            ("refused", f(found.refused as u64)),
+            ("first_p50_s", first(50)),
+            ("first_p95_s", first(95)),
+            ("first_max_s", first(100)),
+            ("segment_p50_s", segment(50)),
+            ("segment_p90_s", segment(90)),
+            ("segment_max_s", segment(100)),
+        ];
+        values.extend(self.disk.map(|disk| ("disk_busy_percent", disk.busy_percent)));
+        values.extend(self.cpu_percent.map(|cpu| ("server_cpu_percent", cpu)));
+        values
+    }
+
+    fn sentence(&self) -> String {
+        let found = &self.viewers;
+        format!(
+            "  {} smooth, {} stalled (up to {:.1} s), {} refused; first segment {:.2} s (95 %), a segment {:.2} s (50 %), {:.2} s (90 %)",
+            found.smooth,
+            found.stalled,
+            found.stall_seconds_max,
+            found.refused,
+            quantile(&found.first_seconds, 95),
+            quantile(&found.segment_seconds, 50),
+            quantile(&found.segment_seconds, 90),
+        )
+    }
+
+    /// What a reader of the figures must know.
+    fn remarks(&self) -> Vec<String> {
+        let found = &self.viewers;
+        let mut remarks = Vec::new();
+        if found.refused_later + found.failed > 0 {
+            let (refused, failed) = (found.refused_later, found.failed);
+            remarks.push(format!(
+                "{refused} requests were refused after the first segment, {failed} broke, and were repeated"
+            ));
+        }
+        if !found.reasons.is_empty() {
+            remarks.push(found.reasons.join("; "));
+        }
+        if let Some(late) = self.disk.map(|disk| disk.over_10ms).filter(|late| *late > 0) {
+            remarks.push(format!("disturbed: the emulated disk was more than 10 ms late {late} times"));
+        }
+        remarks
+    }
+}
+
+fn film_name(film: usize) -> String {
+    format!("film-{film:03}")
+}
+
+/// Has ext4 spread the directories below `root` over the disk, as it does at the top. Where it cannot, they lie as they come.
+fn spread_directories(root: &Path) -> anyhow::Result<()> {
+    let folder = File::open(root).with_context(|| format!("opening {}", root.display()))?;
+    if let Ok(flags) = rustix::fs::ioctl_getflags(&folder) {
+        let _ = rustix::fs::ioctl_setflags(&folder, flags | IFlags::TOPDIR);
+    }
+    Ok(())
+}
