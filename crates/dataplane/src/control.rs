@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 pub use schedule::admission::{Refusal, Resource};
+pub use storage::grant::RecordingPlace;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::layout::{ContentFile, ContentLayout};
@@ -71,6 +72,8 @@ pub enum Report {
         stream: StreamId,
         /// Give it to the store with the upload, and [`Command::Release`] it at the end.
         reservation: ReservationId,
+        /// When it is to be written.
+        place: RecordingPlace,
     },
     /// A recording's reservation was refused.
     ReserveRefused {
@@ -197,6 +200,10 @@ pub struct RecordingRequest {
     pub link: LinkId,
     /// Payload bits per second.
     pub rate: BitRate,
+    /// What has come is to be durable after so long. At least three rounds are needed.
+    pub durable: Nanos,
+    /// Bytes that it gathers before they are written, at most, if it can be so few: as much as its buffers hold.
+    pub block_bytes_max: u64,
 }
 
 /// How a delivery ended, and what it did.

@@ -64,6 +64,11 @@ impl UploadBuffers {
         Ok(Arc::new(BufferShare { buffers: self.clone(), own, most, held, returned: Notify::new(), _own: permit }))
     }
 
+    /// Buffers that uploads can still have for themselves.
+    pub(crate) fn own_free(&self) -> usize {
+        self.own.available_permits()
+    }
+
     /// Gives memory back that was not used for a while.
     pub(crate) fn give_back(&self) {
         self.pool.give_back(LULL);

@@ -57,6 +57,14 @@ pub enum StoreError {
     /// The uploads under way have all the memory there is for them; try again later.
     #[error("as many uploads are under way as there is memory for; try again later")]
     UploadMemory,
+    /// The buffers for recordings are all reserved: so many MiB are needed, and so many are free.
+    #[error("a recording at this rate needs {needed} MiB of buffers, and {free} MiB are free")]
+    NoBuffers {
+        /// For this recording, in MiB.
+        needed: usize,
+        /// Free, in MiB.
+        free: usize,
+    },
     /// A name on the path is longer than the file system allows.
     #[error("a name is too long")]
     NameTooLong,

@@ -1,5 +1,6 @@
 //! What an upload is asked to be, and what became of it.
 
+use storage::grant::RecordingPlace;
 use storage::leftover::part_name;
 use units::{BitRate, DiskId, ReservationId};
 
@@ -58,6 +59,8 @@ pub enum UploadClass {
         disk: DiskId,
         /// What admission gave.
         reservation: ReservationId,
+        /// When admission has time for it.
+        place: RecordingPlace,
     },
 }
 

@@ -14,7 +14,7 @@ pub struct StoreSettings {
     pub patience: Duration,
     /// Memory for best-effort uploads, in chunks of 1 MiB; eight uploads for each at once. At least 1.
     pub upload_chunks: usize,
-    /// Memory for recordings, in chunks of 1 MiB; each takes 4 to 32. At least 1.
+    /// Memory for recordings, in chunks of 1 MiB. At least 1.
     pub recording_chunks: usize,
     /// CPUs the disks' threads may run on; all if empty.
     pub cpus: Vec<usize>,
@@ -37,7 +37,7 @@ impl Default for StoreSettings {
         Self {
             patience: Duration::from_secs(10),
             upload_chunks: 128,
-            recording_chunks: 512,
+            recording_chunks: 2048,
             cpus: Vec::new(),
             hidden_files: false,
             state: None,

@@ -290,6 +290,13 @@ impl Store {
         Err(failure)
     }
 
+    /// Bytes that the buffers of recordings can still hold.
+    #[must_use]
+    pub fn recording_memory(&self) -> u64 {
+        let chunks = self.0.recordings.own_free();
+        u64::try_from(chunks).unwrap_or(u64::MAX).saturating_mul(units::limits::CHUNK_BYTES)
+    }
+
     /// Removes a content or an empty folder, durably, from every root that has it. Every root must answer.
     ///
     /// # Errors

@@ -6,12 +6,16 @@
 //! Not here: writing (`worker::upload`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use kernel::clock::monotonic;
+use storage::grant::RecordingPlace;
 use storage::uploads::RecordingTerms;
-use units::limits;
+use tokio::time::timeout;
+use units::{Nanos, limits};
 
 use crate::StoreError;
-use crate::buffers::{BufferShare, Chunk, UPLOAD_BUFFER_BYTES, UploadBuffers};
+use crate::buffers::{BufferShare, Chunk, UPLOAD_BUFFER_BYTES, UploadBuffers, count, index};
 use crate::disk::DiskHandle;
 use crate::home::UploadRoot;
 use crate::operation::{self, Begun, Operation, UploadProgress, UploadTerms};
@@ -29,6 +33,8 @@ pub struct Upload {
     progress: Arc<UploadProgress>,
     length: Option<u64>,
     received_bytes: u64,
+    /// When what has come of a recording is handed over next, though no chunk is full.
+    cut: Option<(RecordingPlace, Nanos)>,
     /// Kept so that other uploads of this name go to the same root meanwhile.
     _home: Arc<UploadRoot>,
 }
@@ -42,15 +48,19 @@ impl Upload {
         buffers: &UploadBuffers,
         home: Arc<UploadRoot>,
     ) -> Result<Self, StoreError> {
-        let few = |count: u64| u32::try_from(count).expect("a few");
+        let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let (own, most, recording) = match request.class {
             UploadClass::BestEffort => (1, few(UPLOAD_BYTES_MAX / UPLOAD_BUFFER_BYTES), None),
-            UploadClass::Recording { rate, reservation, .. } => {
-                let recording = RecordingTerms { rate, reservation };
+            UploadClass::Recording { rate, reservation, place, .. } => {
+                let recording = RecordingTerms { rate, reservation, place };
                 (few(recording.chunks()), few(recording.chunks()), Some(recording))
             }
         };
-        let buffers = buffers.share(own, most)?;
+        let free = buffers.own_free();
+        let buffers = buffers.share(own, most).map_err(|error| match recording {
+            Some(_) => StoreError::NoBuffers { needed: index(own.into()), free },
+            None => error,
+        })?;
         let progress = Arc::new(UploadProgress::default());
         let terms = UploadTerms {
             length: request.length,
@@ -62,7 +72,8 @@ impl Upload {
         let (path, length) = (request.path, request.length);
         let begun = disk.call(|reply| Operation::Begin { root, path, terms, reply }).await?;
         let (disk, received_bytes) = (disk.clone(), begun.begun_with);
-        Ok(Self { disk, begun, buffers, progress, length, received_bytes, _home: home })
+        let cut = recording.map(|recording| (recording.place, recording.place.next(monotonic())));
+        Ok(Self { disk, begun, buffers, progress, length, received_bytes, cut, _home: home })
     }
 
     /// Bytes that an earlier upload has left: what is appended goes behind them.
@@ -83,16 +94,19 @@ impl Upload {
         }
         while !bytes.is_empty() {
             self.check()?;
+            self.cut_if_due().await?;
             let mut chunk = match self.begun.filling.take() {
                 Some(chunk) => chunk,
                 None => self.lease().await?,
             };
-            let taken = bytes.len().min(chunk.lease.len() - chunk.filled);
+            // A chunk ends where a whole one would: what is cut goes beyond no unit of a volume.
+            let size = chunk.lease.len() - index(self.received_bytes - count(chunk.filled)) % chunk.lease.len();
+            let taken = bytes.len().min(size - chunk.filled);
             chunk.lease[chunk.filled..chunk.filled + taken].copy_from_slice(&bytes[..taken]);
             chunk.filled += taken;
             bytes = &bytes[taken..];
             self.received_bytes += u64::try_from(taken).expect("at most a lease");
-            let full = chunk.filled == chunk.lease.len();
+            let full = chunk.filled == size;
             self.begun.filling = Some(chunk);
             if full {
                 self.hand_over().await?;
@@ -123,14 +137,46 @@ impl Upload {
     }
 
     /// Waits until the disk's side has given the upload up, and says why: it may do so while its client sends nothing. Never
-    /// ends for an upload that goes well.
-    pub async fn failed(&self) -> StoreError {
+    /// ends for an upload that goes well. What has come of a recording is handed over meanwhile when its block is due.
+    pub async fn failed(&mut self) -> StoreError {
         loop {
             if let Err(error) = self.check() {
                 return error;
             }
-            self.progress.failed.notified().await;
+            let Some((_, at)) = self.cut.filter(|_| self.begun.filling.is_some()) else {
+                self.progress.failed.notified().await;
+                continue;
+            };
+            let until = Duration::from_nanos(at.saturating_sub(monotonic()).0);
+            if timeout(until, self.progress.failed.notified()).await.is_err()
+                && let Err(error) = self.cut_if_due().await
+            {
+                return error;
+            }
         }
+    }
+
+    /// Hands over what has come of a recording whose block is due, in whole direct writes; the rest begins another chunk.
+    async fn cut_if_due(&mut self) -> Result<(), StoreError> {
+        let Some((place, _)) = self.cut.filter(|(_, at)| monotonic() >= *at) else { return Ok(()) };
+        let filled = self.begun.filling.as_ref().map_or(0, |chunk| chunk.filled);
+        let whole = filled - filled % index(limits::DIRECT_ALIGN);
+        if whole > 0 {
+            let mut rest = if whole < filled { Some(self.lease().await?) } else { None };
+            let turn = self.disk.place().await?;
+            if let Some(mut chunk) = self.begun.filling.take() {
+                if let Some(rest) = &mut rest {
+                    rest.filled = filled - whole;
+                    rest.lease[..rest.filled].copy_from_slice(&chunk.lease[whole..filled]);
+                }
+                chunk.filled = whole;
+                turn.send(Operation::Append { upload: self.begun.id, chunk });
+                self.disk.shared.wake();
+            }
+            self.begun.filling = rest;
+        }
+        self.cut = Some((place, place.next(monotonic())));
+        Ok(())
     }
 
     fn check(&self) -> Result<(), StoreError> {

@@ -103,16 +103,17 @@ async fn a_recording_gets_through_and_the_end_of_the_plane_ends_it() {
     let governing = govern(root.path(), true);
     let rate = BitRate(50_000_000);
     let disk = DiskId(0);
-    let recording = RecordingRequest { stream: StreamId(1), disk, link: LinkId(0), rate };
+    let (durable, block_bytes_max) = (Nanos::from_secs(10), 8 << 20);
+    let recording = RecordingRequest { stream: StreamId(1), disk, link: LinkId(0), rate, durable, block_bytes_max };
     governing.handle.send(Command::Reserve(recording)).unwrap();
-    let reservation = loop {
+    let (reservation, place) = loop {
         match governing.reports.recv_timeout(std::time::Duration::from_secs(60)).expect("an answer") {
-            Report::Reserved { reservation, .. } => break reservation,
+            Report::Reserved { reservation, place, .. } => break (reservation, place),
             Report::ReserveRefused { refusal, .. } => panic!("{refusal:?}"),
             _ => {}
         }
     };
-    let class = UploadClass::Recording { rate, disk, reservation };
+    let class = UploadClass::Recording { rate, disk, reservation, place };
     let bytes = pattern(9 * MIB + 1, 3);
     let mut upload = governing.store.begin_upload(UploadRequest { class, ..request("/rec", None) }).await.unwrap();
     for part in bytes.chunks(100_000) {
@@ -121,7 +122,7 @@ async fn a_recording_gets_through_and_the_end_of_the_plane_ends_it() {
     assert_eq!(upload.finish().await.unwrap().size, 9 * (1 << 20) + 1);
     assert!(fs::read(root.path().join("rec")).unwrap() == bytes);
 
-    let class = UploadClass::Recording { rate, disk, reservation };
+    let class = UploadClass::Recording { rate, disk, reservation, place };
     let mut upload = governing.store.begin_upload(UploadRequest { class, ..request("/cut", None) }).await.unwrap();
     upload.append(&bytes).await.unwrap();
     let store = governing.end();

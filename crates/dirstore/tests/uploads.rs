@@ -10,7 +10,7 @@ use crate::common::{
 use dirstore::{
     OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadClass, UploadRequest,
 };
-use storage::grant::{Offer, StoreWork, WorkClass};
+use storage::grant::{Offer, RecordingPlace, StoreWork, WorkClass};
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
 const MIB: usize = 1 << 20;
@@ -103,33 +103,31 @@ async fn a_flush_is_offered_when_something_is_dirty() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recording_is_offered_with_its_deadline() {
+async fn what_came_of_a_recording_is_offered_when_its_block_is_due() {
     let root = folder();
     let (store, giver) = governed(root.path(), &settings());
     let reservation = ReservationId { slot: 3, generation: 9 };
     let rate = BitRate(25_000_000);
-    let class = UploadClass::Recording { rate, disk: DiskId(0), reservation };
-    let before = kernel::clock::monotonic();
+    // Not a whole number of chunks, nor of direct writes.
+    let bytes = pattern(6 * MIB + 5_000, 2);
+    let first = kernel::clock::monotonic().saturating_add(Nanos::from_secs(2));
+    let place = RecordingPlace { first, period: Nanos::from_secs(4), within: Nanos::from_secs(2) };
+    let class = UploadClass::Recording { rate, disk: DiskId(0), reservation, place };
     let mut upload = store.begin_upload(UploadRequest { class, ..request("/rec", None) }).await.unwrap();
-    upload.append(&pattern(6 * MIB, 2)).await.unwrap();
-    let (offer, bytes) = giver.write_offer();
-    // Only now: the disk's thread notes when bytes came once it has its turn.
-    let after = kernel::clock::monotonic();
-    assert!(bytes >= rate.bytes_in(Nanos::from_secs(1)), "blocks of a second or more, not each chunk: {bytes}");
-    let WorkClass::RealTime { reservation: given, deadline } = offer.class else { panic!("{offer:?}") };
-    assert_eq!(given, reservation);
-    // Half of a buffer of four seconds, rounded up to chunks.
-    assert!(deadline >= before + Nanos::from_secs(2) && deadline <= after + Nanos::from_millis(2_500));
-    giver.grant_all(&offer);
-    let finished = finishing(&store, upload).await;
-    loop {
-        let offer = giver.offer(|_| true);
-        giver.grant_all(&offer);
-        if matches!(offer.work, StoreWork::Commit { awaited: true, .. }) {
-            break;
-        }
-    }
-    assert_eq!(finished.await.unwrap().size, 6 << 20);
+    upload.append(&bytes).await.unwrap();
+    let failed = tokio::spawn(async move {
+        let error = upload.failed().await;
+        (upload, error)
+    });
+    let (offer, offered) = giver.write_offer();
+    assert!(kernel::clock::monotonic() >= first, "not before");
+    assert_eq!(offered, (6 << 20) + 4096, "also what is in the client's hands, in whole direct writes");
+    let deadline = first.saturating_add(Nanos::from_secs(2));
+    assert_eq!(offer.class, WorkClass::RealTime { reservation, deadline });
+    assert_eq!(giver.grant(&offer, offered, Nanos::MAX).bytes, offered);
+    let commit = giver.commit_offer(true);
+    assert!(giver.grant_all(&commit).ok, "what was written is made durable");
+    failed.abort();
 }
 
 #[tokio::test]
@@ -228,6 +226,11 @@ async fn the_folders_of_an_upload_stay_below_the_root() {
     assert!(everything_below(outside.path()).is_empty() && !root.path().join("nowhere").exists());
 }
 
+fn at_once() -> RecordingPlace {
+    let second = Nanos::from_secs(1);
+    RecordingPlace { first: kernel::clock::monotonic(), period: second, within: second }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_lies_on_the_disk_that_reserved_for_it() {
     let (one, two) = (folder(), tempfile::tempdir_in("/dev/shm").unwrap());
@@ -235,7 +238,7 @@ async fn a_recording_lies_on_the_disk_that_reserved_for_it() {
     let disks: Vec<DiskId> = store.disks().iter().map(|disk| disk.id).collect();
     let recording = |disk: DiskId, at: &str| {
         let reservation = ReservationId { slot: 0, generation: 1 };
-        let class = UploadClass::Recording { rate: BitRate(8_000_000), disk, reservation };
+        let class = UploadClass::Recording { rate: BitRate(8_000_000), disk, reservation, place: at_once() };
         UploadRequest { class, ..request(at, Some(6)) }
     };
     for (disk, root) in disks.iter().zip([&one, &two]) {

@@ -21,6 +21,9 @@ pub(crate) enum AskError {
     /// `burst=`.
     #[error("burst={0}")]
     Burst(#[source] ParseError),
+    /// `durable=`.
+    #[error("durable={0}")]
+    Durable(#[source] ParseError),
     /// `burst=` is too long.
     #[error("burst= is more than 60s; write for example 2s")]
     BurstTooLong,

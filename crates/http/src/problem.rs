@@ -150,6 +150,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
         IngestError::ClientBusy(_) => client_busy(&error.to_string()),
+        IngestError::Durable(_) => Reply::problem(StatusCode::BAD_REQUEST, &error.to_string()),
         IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
         IngestError::Stage(error) => of_stage(error),
     }
@@ -264,7 +265,11 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         }
         // A change that is answered with 503 is not made later either.
         StoreError::Unsettled(_) => (StatusCode::GATEWAY_TIMEOUT, format!("{error}; look again when the disk answers")),
-        StoreError::RootAway(_) | StoreError::Busy | StoreError::UploadMemory | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
+        StoreError::RootAway(_)
+        | StoreError::UploadMemory
+        | StoreError::NoBuffers { .. }
+        | StoreError::Busy
+        | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
         StoreError::NameTooLong => (StatusCode::BAD_REQUEST, "a name in the path is too long".to_owned()),
         StoreError::TooLong | StoreError::TooShort => (StatusCode::BAD_REQUEST, format!("{error}")),
         StoreError::Io(cause) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the store failed: {cause}")),
@@ -276,6 +281,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::DiskFailing(disk) => resource_name(Resource::DiskFailing(*disk)),
         StoreError::RootAway(_) => "folder away".to_owned(),
         StoreError::UploadMemory => "upload memory".to_owned(),
+        StoreError::NoBuffers { .. } => resource_name(Resource::Memory),
         _ => "table".to_owned(),
     };
     unavailable("Service Unavailable", &detail, (&resource, 0))
@@ -289,7 +295,9 @@ mod tests {
 
     #[test]
     fn whatever_is_short_is_named() {
-        for (error, resource) in [(StoreError::DiskFailing(DiskId(3)), "disk 3 failing"), (StoreError::Busy, "table")] {
+        let no_buffers = StoreError::NoBuffers { needed: 8, free: 3 };
+        let failing = StoreError::DiskFailing(DiskId(3));
+        for (error, resource) in [(failing, "disk 3 failing"), (no_buffers, "memory"), (StoreError::Busy, "table")] {
             let reply = of_store(&error);
             assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
             assert!(reply.fields.iter().any(|(name, _)| name == RETRY_AFTER));

@@ -12,7 +12,7 @@ use http_types::header::{
 use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError, Want};
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
-use units::BitRate;
+use units::{BitRate, Nanos};
 
 use crate::asked::AskError;
 use crate::body::RequestBody;
@@ -67,6 +67,7 @@ async fn put_checked(
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let rate = rate(&query)?;
     let on_break = on_break(&query, rate)?;
+    let durable = durable(&query, rate)?;
     let permit = login::authorize(exchange, user).await?;
     can_be_taken(head)?;
     let length = match head.body {
@@ -74,7 +75,7 @@ async fn put_checked(
         BodyFraming::Chunked => None,
     };
     let precondition = precondition(exchange);
-    let request = IngestRequest { path, length, precondition, rate, on_break, client: exchange.client() };
+    let request = IngestRequest { path, length, precondition, rate, durable, on_break, client: exchange.client() };
     let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
     let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
     take_body(body, &mut writer).await?;
@@ -116,6 +117,22 @@ fn on_break(query: &Query, rate: Option<BitRate>) -> Result<OnBreak, Reply> {
         (Some("keep"), _) | (None, Some(_)) => Ok(OnBreak::Keep),
         (Some("discard"), _) | (None, None) => Ok(OnBreak::Discard),
         (Some(_), _) => Err(Reply::problem(StatusCode::BAD_REQUEST, "`on_break=` is `keep` or `discard`")),
+    }
+}
+
+/// How soon a recording is durable, if it says so itself.
+fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
+    match (query.durable.as_deref(), rate) {
+        (None, _) => Ok(None),
+        (Some(text), Some(_)) => {
+            let durable = units::parse_duration(text);
+            durable.map(Some).map_err(|error| problem::bad_request(AskError::Durable(error)))
+        }
+        (Some(_), None) => {
+            let detail =
+                "`durable=` belongs to a recording: say its `rate=`, too; an upload is durable when it is answered";
+            Err(Reply::problem(StatusCode::BAD_REQUEST, detail))
+        }
     }
 }
 

@@ -35,7 +35,7 @@ fn requests() -> impl Strategy<Value = AdmissionRequest> {
             fragments_per_byte,
             length,
             burst_bytes: if writes { 0 } else { burst_bytes.min(length) },
-            writes,
+            written_every: writes.then_some(4),
         },
     )
 }
@@ -155,7 +155,7 @@ fn mirrored(rate: u64, disk: u16) -> [AdmissionRequest; 2] {
         fragments_per_byte: 0.0,
         length: u64::MAX,
         burst_bytes: 0,
-        writes: false,
+        written_every: None,
     })
 }
 

@@ -40,7 +40,7 @@ fn begun_late() -> (DiskSchedule, JobId) {
     let job = JobId(7);
     let late = Nanos::from_millis(240);
     disk.set_carry_headroom(Nanos::ZERO);
-    disk.put_job(BeWork::Write { job, position: 2 << 30, bytes: 2 << 20 }, None);
+    disk.put_job(BeWork::Write { job, position: 2 << 30, bytes: 2 << 20 });
     assert_eq!(disk.next(late), Step::Wait, "it does not fit into what is left of the round");
     disk.set_carry_headroom(round);
     let Step::Grant { until, .. } = disk.next(late) else { panic!("streams have read ahead") };
@@ -53,7 +53,7 @@ fn a_batch_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
     let (mut disk, job) = begun_late();
     disk.put_read(block(Nanos::from_secs(1)));
     disk.grant_done(2 << 20, Nanos::from_millis(240), Nanos::from_millis(290));
-    disk.put_job(BeWork::Write { job: JobId(8), position: 3 << 30, bytes: 2 << 20 }, None);
+    disk.put_job(BeWork::Write { job: JobId(8), position: 3 << 30, bytes: 2 << 20 });
     disk.put_commit(Commit { job, dirty_bytes: 2 << 20, awaited: true });
     let mut now = Nanos::from_millis(290);
     let mut written = 0;
@@ -69,7 +69,7 @@ fn a_batch_goes_over_the_end_of_its_round_and_ends_with_its_flush() {
         written += bytes_max;
     }
     assert!(written <= 2 << 20);
-    disk.put_job(BeWork::Write { job: JobId(9), position: 4 << 30, bytes: 2 << 20 }, None);
+    disk.put_job(BeWork::Write { job: JobId(9), position: 4 << 30, bytes: 2 << 20 });
     assert!(matches!(disk.next(now), Step::Read { real_time: true, .. }), "then the blocks have their turn");
 }
 
@@ -80,7 +80,7 @@ fn a_batch_that_has_begun_gives_way_to_deadlines_and_ends_for_starts() {
         let (mut disk, job) = begun_late();
         disk.put_read(request);
         disk.grant_done(2 << 20, Nanos::from_millis(240), now);
-        disk.put_job(BeWork::Write { job: JobId(8), position: 3 << 30, bytes: 2 << 20 }, None);
+        disk.put_job(BeWork::Write { job: JobId(8), position: 3 << 30, bytes: 2 << 20 });
         disk.put_commit(Commit { job, dirty_bytes: 2 << 20, awaited: true });
         (disk.next(now), job)
     };

@@ -94,7 +94,7 @@ impl Disk {
     fn offer(&mut self) {
         if self.uploads {
             let position = 500_000_000_000 + self.written;
-            self.schedule.put_job(BeWork::Write { job: WRITER, position, bytes: 8 << 20 }, None);
+            self.schedule.put_job(BeWork::Write { job: WRITER, position, bytes: 8 << 20 });
             self.schedule.put_commit(Commit { job: FLUSHER, dirty_bytes: 0, awaited: false });
         }
     }

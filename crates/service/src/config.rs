@@ -23,6 +23,10 @@ pub struct ServiceConfig {
     pub burst: Nanos,
     /// A viewer's reservation is held this long after its last request.
     pub session_hold: Nanos,
+    /// At most so much of a recording, at its rate, may be missing after a power cut.
+    pub recording_durable: Nanos,
+    /// The least that it can be: a block is gathered in a round and written in two.
+    pub recording_durable_min: Nanos,
     /// The rate where nothing else says one, by path prefix (decoded, relative to the root); the longest that matches.
     pub path_rates: Vec<(String, BitRate)>,
     /// What becomes of a stream for which there is no room, by path prefix likewise.
@@ -58,6 +62,8 @@ impl Default for ServiceConfig {
             tick: Nanos::from_millis(50),
             burst: Nanos::ZERO,
             session_hold: Nanos::from_secs(60),
+            recording_durable: Nanos::from_secs(10),
+            recording_durable_min: Nanos::from_secs(3),
             path_rates: Vec::new(),
             path_when_full: Vec::new(),
             links: Vec::new(),

@@ -28,6 +28,8 @@ pub trait Contents: Send + Sync + 'static {
     fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>>;
     /// The disks an upload may go to, the best first; at least one.
     fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<DiskId>>;
+    /// Bytes that the buffers of recordings can still hold.
+    fn recording_memory(&self) -> u64;
     /// Begins an upload; nothing is visible before it is finished.
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
     /// The disks, as they are shown to operators.
@@ -77,6 +79,10 @@ pub trait UploadSink: Send {
 }
 
 impl Contents for Store {
+    fn recording_memory(&self) -> u64 {
+        Self::recording_memory(self)
+    }
+
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened> {
         Box::pin(Self::open(self, path, want))
     }

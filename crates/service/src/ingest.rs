@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use dataplane::control::Refusal;
 use tokio::sync::watch;
-use units::BitRate;
+use units::{BitRate, Nanos};
 
 use crate::access::WritePermit;
 use crate::contents::{
@@ -38,6 +38,8 @@ pub struct IngestRequest {
     pub precondition: Precondition,
     /// The rate to reserve; none: an upload takes what is left over.
     pub rate: Option<BitRate>,
+    /// What has come of a recording is to be durable after so long; none: as is configured.
+    pub durable: Option<Nanos>,
     /// What becomes of it if it breaks off.
     pub on_break: OnBreak,
     /// Who sends it.
@@ -62,6 +64,9 @@ pub enum IngestError {
     /// Longer than an upload may be; with how long that is.
     #[error("an upload has at most {0} bytes here")]
     TooLarge(u64),
+    /// No recording is durable so soon; with how soon one is.
+    #[error("durable= is at least {0} here: three rounds of the disk's schedule")]
+    Durable(Nanos),
     /// The server ends.
     #[error("the server ended before all of it had come")]
     Stopping,
@@ -108,13 +113,13 @@ pub async fn begin(
     let received: Arc<AtomicU64> = Arc::default();
     // What stages alter may become longer or shorter than what was announced.
     let length = request.length.filter(|_| stages.alteration().is_none());
-    let IngestRequest { path, precondition, rate, on_break, client, .. } = request;
+    let IngestRequest { path, precondition, rate, durable, on_break, client, .. } = request;
     let name = path.joined();
     let quota = service.quotas.take(&path, length).await?;
     let upload = UploadRequest { path, length, precondition, class: UploadClass::BestEffort, on_break };
     let (recording, upload) = match rate {
         Some(rate) => {
-            let (recording, upload) = begin_recording(service, upload, rate, client, &received).await?;
+            let (recording, upload) = begin_recording(service, upload, (rate, durable), client, &received).await?;
             (Some(recording), upload)
         }
         None => (None, service.contents.begin_upload(upload).await?),
@@ -146,14 +151,19 @@ pub async fn begin(
 async fn begin_recording(
     service: &Arc<MediaService>,
     request: UploadRequest,
-    rate: BitRate,
+    (rate, durable): (BitRate, Option<Nanos>),
     client: Client,
     received: &Arc<AtomicU64>,
 ) -> Result<(RunningRecording, Box<dyn UploadSink>), IngestError> {
     let link = service.link(client.local);
+    let durable = durable.unwrap_or(service.config().recording_durable);
+    let least = service.config().recording_durable_min;
+    if durable < least {
+        return Err(IngestError::Durable(least));
+    }
     let mut refused: Option<Refusal> = None;
     for disk in service.contents.placements(&request).await? {
-        let recording = match RunningRecording::reserve(service, (rate, disk, link)).await {
+        let recording = match RunningRecording::reserve(service, (rate, disk, link), durable).await {
             Ok(recording) => recording,
             Err(DeliveryError::NoRoom(refusal)) => {
                 refused = refused.filter(|before| before.grantable >= refusal.grantable).or(Some(refusal));

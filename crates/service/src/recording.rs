@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
-use dataplane::control::{Command, RecordingRequest, Report};
-use units::{BitRate, DiskId, LinkId, ReservationId};
+use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report};
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
@@ -20,20 +20,26 @@ pub(crate) struct RunningRecording {
     service: Arc<MediaService>,
     request: RecordingRequest,
     reservation: ReservationId,
+    place: RecordingPlace,
 }
 
+/// A recording gathers no more than this part of the memory that is left for all: blocks become shorter before memory is short.
+const BLOCK_PART: u64 = 32;
+
 impl RunningRecording {
-    /// Reserves the rate on the disk, and on the link by which it comes in.
+    /// Reserves the rate on the disk, and on the link by which it comes in; what has come is to be `durable` after so long.
     pub(crate) async fn reserve(
         service: &Arc<MediaService>,
         (rate, disk, link): (BitRate, DiskId, LinkId),
+        durable: Nanos,
     ) -> Result<Self, DeliveryError> {
         let mut pending = service.plane.number().ok_or(DeliveryError::Busy)?;
-        let request = RecordingRequest { stream: pending.stream, disk, link, rate };
+        let block_bytes_max = service.contents.recording_memory() / BLOCK_PART;
+        let request = RecordingRequest { stream: pending.stream, disk, link, rate, durable, block_bytes_max };
         service.plane.send(Command::Reserve(request)).map_err(|_| DeliveryError::Busy)?;
         match pending.report().await {
-            Some(Report::Reserved { reservation, .. }) => {
-                Ok(Self { service: Arc::clone(service), request, reservation })
+            Some(Report::Reserved { reservation, place, .. }) => {
+                Ok(Self { service: Arc::clone(service), request, reservation, place })
             }
             Some(Report::ReserveRefused { refusal, .. }) => Err(DeliveryError::NoRoom(refusal)),
             _ => Err(DeliveryError::Busy),
@@ -42,7 +48,8 @@ impl RunningRecording {
 
     /// How its upload is written.
     pub(crate) const fn class(&self) -> UploadClass {
-        UploadClass::Recording { rate: self.request.rate, disk: self.request.disk, reservation: self.reservation }
+        let RecordingRequest { rate, disk, .. } = self.request;
+        UploadClass::Recording { rate, disk, reservation: self.reservation, place: self.place }
     }
 
     /// Enters it into the listing of streams; what is counted in `received` is shown as its bytes.

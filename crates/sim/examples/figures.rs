@@ -1,7 +1,7 @@
 //! The figures by which two schedules of a disk are compared (docs/decisions/0007): late blocks, streams, what uploads
 //! get and how long first bytes take, for a few machines and a few seeds each.
 //!
-//! `cargo run -p sim --release --example figures [starts|full|uploads|slower|seeks [SEEDS]]`
+//! `cargo run -p sim --release --example figures [starts|full|uploads|slower|seeks|recorder [SEEDS]]`
 
 use std::thread;
 
@@ -34,10 +34,13 @@ fn main() {
     if wanted("seeks") {
         seeks(&mut cases);
     }
+    if wanted("recorder") {
+        recorder(&mut cases);
+    }
     println!(
-        "| case | broken | streams | refused | seeks refused | ended | misses | first byte p50 | p95 | worst | uploads MB/s | disk reads | idle |"
+        "| case | broken | streams | refused | seeks refused | ended | misses | first byte p50 | p95 | worst | uploads MB/s | disk reads | idle | recorded | refused | at risk |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for case in &mut cases {
         case.seeds = seeds.unwrap_or(case.seeds);
         println!("{}", case.run());
@@ -70,7 +73,7 @@ impl Case {
             mean(&|report| of(&report.tally.calm) / report.tally.calm.spent.total().as_secs_f64().max(1e-9))
         };
         format!(
-            "| {} | {broken} of {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} ms | {:.0} ms | {:.0} ms | {:.1} | {:.0} % | {:.0} % |",
+            "| {} | {broken} of {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.0} ms | {:.0} ms | {:.0} ms | {:.1} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} s |",
             self.name,
             self.seeds,
             mean(&|report| report.tally.running_max as f64),
@@ -84,6 +87,9 @@ impl Case {
             calm(&|calm| calm.upload_bytes as f64) / 1e6,
             100.0 * calm(&|calm| calm.spent.reading.as_secs_f64()),
             100.0 * calm(&|calm| calm.spent.idle.as_secs_f64()),
+            mean(&|report| report.tally.recordings as f64),
+            mean(&|report| report.tally.recordings_refused as f64),
+            mean(&|report| report.tally.at_risk_max.as_secs_f64()),
         )
     }
 }
@@ -177,6 +183,27 @@ fn uploads(cases: &mut Vec<Case>) {
                 scenario
             });
         }
+    }
+}
+
+/// Cameras, and viewers of other contents.
+fn recorder(cases: &mut Vec<Case>) {
+    for (cameras, rate, viewers) in [
+        (32, 4_000_000, 40),
+        (64, 4_000_000, 40),
+        (96, 4_000_000, 40),
+        (128, 4_000_000, 40),
+        (128, 4_000_000, 0),
+        (512, 500_000, 0),
+    ] {
+        push(cases, format!("{cameras} cameras of {} Mbit/s, {viewers} viewers", rate as f64 / 1e6), 2, move |seed| {
+            let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), viewers);
+            (scenario.load.recorded, scenario.load.recording_rates) = (cameras, vec![BitRate(rate)]);
+            scenario.load.arrivals = MS(200);
+            scenario.load.viewing = (SECS(140), SECS(150));
+            (scenario.safety, scenario.liveness) = (SECS(60), SECS(40));
+            scenario
+        });
     }
 }
 

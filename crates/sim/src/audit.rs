@@ -185,5 +185,11 @@ impl World {
         if overflow > 0 {
             self.laws.broke(Law::RecordingInTime, self.now, format!("disk {disk}: {overflow} bytes beyond the buffer"));
         }
+        let (at_risk, too_much) = self.stores[disk].at_risk_max();
+        self.control.tally.at_risk_max = self.control.tally.at_risk_max.max(at_risk);
+        if too_much > Nanos::ZERO {
+            let what = format!("disk {disk}: {at_risk} of a recording were not durable, {too_much} too much");
+            self.laws.broke(Law::DurableInTime, self.now, what);
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId, UploadId};
 
+use crate::camera::Camera;
 use crate::contents::{SimContent, new_content};
 use crate::ledger::LedgerEntry;
 use crate::load::{FaultAt, Load, Tally};
@@ -24,6 +25,7 @@ pub(crate) enum ControlAction {
     Viewer(FilmViewerAction),
     Upload(usize),
     Record(usize),
+    RecordAll(usize),
     Probe(usize),
     FaultBegins(usize),
     FaultEnds(usize),
@@ -48,6 +50,15 @@ pub(crate) struct Shed {
     pub(crate) stream: StreamId,
     pub(crate) disk: DiskId,
     pub(crate) at: Nanos,
+}
+
+/// A recording that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedRecording {
+    pub(crate) disk: usize,
+    pub(crate) rate: BitRate,
+    pub(crate) camera: Camera,
+    pub(crate) lasts: Nanos,
 }
 
 /// A recording that runs.
@@ -84,7 +95,7 @@ pub(crate) struct ControlSide {
     pub(crate) guaranteed: u64,
     pub(crate) viewers: Viewers,
     pub(crate) recordings: BTreeMap<(usize, UploadId), SimRecording>,
-    pub(crate) reserving: BTreeMap<u64, usize>,
+    pub(crate) reserving: BTreeMap<u64, AskedRecording>,
     /// Until when a disk's faults excuse its streams.
     pub(crate) disk_excused: Vec<Nanos>,
     /// Until when who comes is excused on each disk: by how much it is slower is not known yet, and its start is promised by

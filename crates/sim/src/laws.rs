@@ -41,6 +41,8 @@ pub enum Law {
     StartsInTime,
     /// A recording is written before its buffer is full.
     RecordingInTime,
+    /// What came of a recording is durable within the time that was stated.
+    DurableInTime,
     /// Of the streams of a disk that became too slow for all, the youngest end.
     YoungestFirst,
     /// An assertion of the plane or the schedule failed.
@@ -64,6 +66,7 @@ impl fmt::Display for Law {
             Self::NoSpinning => "the loop does not spin",
             Self::StartsInTime => "a stream starts in time or is refused",
             Self::RecordingInTime => "a recording is written in time",
+            Self::DurableInTime => "what came of a recording is soon durable",
             Self::YoungestFirst => "a disk that became too slow ends its youngest streams",
             Self::NoPanic => "no assertion fails",
         })

@@ -7,6 +7,7 @@
 
 mod arena;
 mod audit;
+mod camera;
 mod contents;
 mod control_side;
 mod delays;
@@ -29,6 +30,7 @@ mod viewers;
 mod workload;
 mod world;
 
+pub use camera::Camera;
 pub use disk::Spent;
 pub use io::SimIo;
 pub use laws::{BrokenLaw, Law};

@@ -4,6 +4,7 @@
 
 use units::{BitRate, Nanos};
 
+use crate::camera::Camera;
 use crate::disk::Spent;
 
 /// The demand on the plane.
@@ -61,8 +62,14 @@ pub struct Load {
     pub upload_gap: Nanos,
     /// Mean time between requests for a recording, per disk; zero: none.
     pub recordings: Nanos,
-    /// Rate of a recording.
-    pub recording_rate: BitRate,
+    /// Rates of recordings, and what their clients are.
+    pub recording_rates: Vec<BitRate>,
+    /// What sends them.
+    pub cameras: Vec<Camera>,
+    /// Recordings per disk that begin with the run and go on to its end.
+    pub recorded: u32,
+    /// What has come of a recording is durable after so long.
+    pub durable: Nanos,
     /// Mean time between probes, per disk; zero: none.
     pub probes: Nanos,
     /// Viewers of films in segments, beside the deliveries that arrive.
@@ -265,6 +272,8 @@ pub struct Tally {
     pub recordings: u64,
     /// Recordings refused.
     pub recordings_refused: u64,
+    /// What was not durable of a recording at most, beyond what its camera is ahead of its rate, as time at its rate.
+    pub at_risk_max: Nanos,
     /// Uploads acknowledged.
     pub uploads: u64,
     /// Uploaded bytes that went to the disks with a commit behind them.

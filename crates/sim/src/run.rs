@@ -79,7 +79,8 @@ pub fn run(scenario: &Scenario, trace: Trace) -> RunReport {
             be_share: scenario.be_share,
             survive_disk_loss: scenario.survive_disk_loss,
             stall_max: scenario.stall_max,
-            streams_max: (scenario.load.deliveries_max() + STREAMS_BESIDE).min(limits::STREAMS_MAX),
+            streams_max: (scenario.load.deliveries_max() + scenario.load.recorded as usize + STREAMS_BESIDE)
+                .min(limits::STREAMS_MAX),
             ..PlaneConfig::default()
         };
         let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
@@ -280,6 +281,7 @@ mod tests {
         scenario.be_share = 0.1;
         scenario.load.uploaders = uploaders;
         scenario.load.recordings = Nanos::ZERO;
+        scenario.load.recorded = 0;
         scenario.load.probes = Nanos::ZERO;
         run_with(&scenario, Trace::Tail, |io, _| refuse_all(io, wrong))
     }

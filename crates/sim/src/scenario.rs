@@ -7,6 +7,7 @@
 use schedule::profile::DiskProfile;
 use units::{BitRate, Nanos};
 
+use crate::camera::Camera;
 use crate::drive::{DriveProfile, Parameters};
 use crate::load::{Fault, FaultAt, Load, Popularity};
 use crate::random::Random;
@@ -110,7 +111,10 @@ impl Scenario {
             upload_rate: BitRate(1_000_000_000),
             upload_gap: Nanos::ZERO,
             recordings: Nanos::ZERO,
-            recording_rate: rate,
+            recording_rates: vec![rate],
+            cameras: vec![Camera::Steady],
+            recorded: 0,
+            durable: SECS(10),
             probes: Nanos::ZERO,
             segments: Vec::new(),
         };
@@ -183,7 +187,7 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
     // Each kind of trouble is there in some seeds only.
     let share = |random: &mut Random, most: f64| if random.chance(0.4) { random.fraction() * most } else { 0.0 };
     let upload_bytes = random.between(MIB, 20 * MIB);
-    Load {
+    let mut load = Load {
         contents_per_disk: u32::try_from(random.between(1, 60)).unwrap_or(1),
         popularity: if random.chance(0.3) { Popularity::Zipf } else { Popularity::Favourites },
         content_bytes: (random.between(1, 64 * MIB), random.between(64 * MIB, 2 * GIB)),
@@ -210,10 +214,19 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
         upload_rate: BitRate(*random.pick(&[8_000_000, 100_000_000, 1_000_000_000])),
         upload_gap: MS(random.between(0, 2000)),
         recordings: if random.chance(0.3) { MS(random.between(2000, 20_000)) } else { Nanos::ZERO },
-        recording_rate: BitRate(*random.pick(&[4_000_000, 8_800_000, 25_000_000])),
+        recording_rates: vec![BitRate(*random.pick(&[4_000_000, 8_800_000, 25_000_000]))],
+        cameras: Camera::ALL.to_vec(),
+        recorded: 0,
+        durable: SECS(10),
         probes: if random.chance(0.4) { MS(random.between(200, 5000)) } else { Nanos::ZERO },
         segments: Vec::new(),
+    };
+    if load.recordings > Nanos::ZERO {
+        load.recording_rates.extend([BitRate(100_000), BitRate(500_000)]);
+        load.recorded = if random.chance(0.3) { u32::try_from(random.between(1, 20)).unwrap_or(1) } else { 0 };
+        load.durable = SECS(*random.pick(&[3, 5, 10, 10, 20, 60]));
     }
+    load
 }
 
 fn draw_faults(random: &mut Random, disks: usize, safety: Nanos) -> Vec<FaultAt> {

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use storage::grant::{Grant, JobId, Offer, StoreMessage, StoreWork, WorkClass};
+use storage::grant::{Grant, JobId, Offer, RecordingPlace, StoreMessage, StoreWork, WorkClass};
 use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, UploadId, limits};
 
+use crate::camera::Camera;
 use crate::drive::Op;
 
 /// What comes of an upload before it is written: its client waits then, as the real one's does.
@@ -22,6 +23,8 @@ const JOURNAL_END_BYTES: u64 = 4 << 10;
 const JOURNAL_SPAN_BYTES: u64 = 128 << 20;
 /// Pieces in flight.
 const PIECES_IN_FLIGHT: u32 = 2;
+/// What is handed over when a block is due is handed over so late at most: a store thread in the middle of a grant.
+const HAND_OVER_MAX: Nanos = Nanos::from_millis(50);
 /// Dirty bytes that are worth a flush though nobody waits for it: of less it is only told.
 const DIRTY_WORTH_BYTES: u64 = 4 << 20;
 
@@ -34,8 +37,8 @@ pub(crate) struct UploadSource {
     pub(crate) bytes: u64,
     /// How fast it comes.
     pub(crate) rate: BitRate,
-    /// A recording's terms; `None` for an upload, which waits when it must.
-    pub(crate) recording: Option<RecordingTerms>,
+    /// A recording's terms, what sends it, and how long what came may not be durable; `None` for an upload, which waits when it must.
+    pub(crate) recording: Option<(RecordingTerms, Camera, Nanos)>,
 }
 
 /// What the thread wants done.
@@ -68,10 +71,15 @@ struct File {
     source: UploadSource,
     /// Bytes that have left the client.
     sent: u64,
+    begun: Nanos,
     settled: Nanos,
-    /// Of these, those that were handed to the thread, in whole chunks but the last.
+    /// Of these, those that were handed to the thread, in whole chunks but the last, and what there is when a block is due.
     handed: u64,
     written: u64,
+    /// What was written when a commit was last behind it.
+    durable: u64,
+    /// When all that came is handed over next, of a recording.
+    next_cut: Nanos,
 }
 
 impl UploadFile for File {
@@ -82,7 +90,7 @@ impl UploadFile for File {
 
 impl File {
     fn buffer_bytes(&self) -> u64 {
-        self.source.recording.map_or(UPLOAD_BUFFER_BYTES, |recording| recording.chunks() * limits::CHUNK_BYTES)
+        self.source.recording.map_or(UPLOAD_BUFFER_BYTES, |(terms, ..)| terms.chunks() * limits::CHUNK_BYTES)
     }
 
     /// What the buffer may have taken: a chunk is free again when all of it is written.
@@ -90,27 +98,62 @@ impl File {
         self.written / limits::CHUNK_BYTES * limits::CHUNK_BYTES + self.buffer_bytes()
     }
 
-    /// What came until `now`: an upload's client waits while the buffer is full, a recording's does not. Returns by how many
-    /// bytes that is too much.
+    /// What came until `now`: an upload's client waits while the buffer is full, and so does a camera that is too fast; others do not.
+    /// Returns by how many bytes that is too much.
     fn settle(&mut self, now: Nanos) -> u64 {
-        let more = self.source.rate.bytes_in(now.saturating_sub(self.settled));
-        let room = if self.source.recording.is_some() { u64::MAX } else { self.room_until() };
-        self.sent = self.sent.saturating_add(more).min(self.source.bytes).min(room.max(self.sent));
+        let came = match self.source.recording {
+            Some((_, camera, _)) => camera.bytes(self.source.rate, now.saturating_sub(self.begun)),
+            None => self.sent.saturating_add(self.source.rate.bytes_in(now.saturating_sub(self.settled))),
+        };
+        let room = if self.waits() { self.room_until() } else { u64::MAX };
+        self.sent = came.min(self.source.bytes).min(room).max(self.sent);
         self.settled = now;
         self.sent.saturating_sub(self.room_until())
     }
 
+    fn waits(&self) -> bool {
+        self.source.recording.is_none_or(|(_, camera, _)| camera.ahead_max() == Nanos::MAX)
+    }
+
+    /// What is not durable, as time at its rate, and by how much that is more than was promised.
+    fn at_risk(&self) -> Option<(Nanos, Nanos)> {
+        let (_, camera, durable) = self.source.recording?;
+        // Less than a direct write is not written before its end.
+        let bytes = self.sent.saturating_sub(self.durable + limits::DIRECT_ALIGN);
+        let at_risk = self.source.rate.time_for(bytes).saturating_sub(camera.ahead_max());
+        Some((at_risk, at_risk.saturating_sub(durable).saturating_sub(HAND_OVER_MAX)))
+    }
+
+    fn place(&self) -> Option<RecordingPlace> {
+        self.source.recording.map(|(terms, ..)| terms.place)
+    }
+
     /// Bytes to hand over now.
-    fn due(&self) -> u64 {
-        let ready = self.sent - self.handed;
-        if self.sent == self.source.bytes { ready } else { ready / limits::CHUNK_BYTES * limits::CHUNK_BYTES }
+    fn due(&mut self, now: Nanos) -> u64 {
+        if self.sent == self.source.bytes {
+            return self.sent - self.handed;
+        }
+        let cut = self.place().filter(|_| now >= self.next_cut);
+        self.next_cut = cut.map_or(self.next_cut, |place| place.next(now));
+        let whole = if cut.is_some() { limits::DIRECT_ALIGN } else { limits::CHUNK_BYTES };
+        (self.sent / whole * whole).saturating_sub(self.handed)
     }
 
     /// When more will be due, if nothing happens before.
     fn next_due(&self) -> Option<Nanos> {
-        let next = (self.handed + limits::CHUNK_BYTES).min(self.source.bytes);
-        let waits = self.source.recording.is_none() && next > self.room_until();
-        (next > self.sent && !waits).then(|| self.settled.saturating_add(self.source.rate.time_for(next - self.sent)))
+        let next = (self.handed / limits::CHUNK_BYTES + 1) * limits::CHUNK_BYTES;
+        let next = next.min(self.source.bytes);
+        if next <= self.sent || self.waits() && next > self.room_until() {
+            return self.source.recording.map(|_| self.next_cut);
+        }
+        let comes = match self.source.recording {
+            Some((_, camera, _)) => {
+                let after = self.settled.saturating_sub(self.begun);
+                self.begun.saturating_add(camera.comes(self.source.rate, next, after))
+            }
+            None => self.settled.saturating_add(self.source.rate.time_for(next - self.sent)),
+        };
+        Some(comes.min(self.next_cut))
     }
 }
 
@@ -143,6 +186,8 @@ pub(crate) struct StoreThread {
     waiting: BTreeMap<JobId, StoreWork>,
     /// Largest excess of a recording's buffer over its bound, in bytes.
     overflow_max: u64,
+    /// What was not durable of a recording at most, and by how much that was too much.
+    at_risk_max: (Nanos, Nanos),
     granted_at: Nanos,
     /// How long recordings have had the disk: for their writes, and for commits while one runs.
     recording_time: Nanos,
@@ -159,6 +204,7 @@ impl StoreThread {
             commits: 0,
             waiting: BTreeMap::new(),
             overflow_max: 0,
+            at_risk_max: (Nanos::ZERO, Nanos::ZERO),
             granted_at: Nanos::ZERO,
             recording_time: Nanos::ZERO,
         }
@@ -176,8 +222,10 @@ impl StoreThread {
 
     /// An upload or recording begins.
     pub(crate) fn begin(&mut self, source: UploadSource, now: Nanos, out: &mut Actions) -> UploadId {
-        let file = File { source, sent: 0, settled: now, handed: 0, written: 0 };
-        let upload = self.uploads.begin(file, source.recording, false, 0);
+        let terms = source.recording.map(|(terms, ..)| terms);
+        let next_cut = terms.map_or(Nanos::MAX, |terms| terms.place.next(now));
+        let file = File { source, sent: 0, begun: now, settled: now, handed: 0, written: 0, durable: 0, next_cut };
+        let upload = self.uploads.begin(file, terms, false, 0);
         self.running.push(upload);
         self.poke(now, out);
         upload
@@ -195,19 +243,25 @@ impl StoreThread {
             for upload in &self.running {
                 let Some(file) = self.uploads.receiving(*upload) else { continue };
                 self.overflow_max = self.overflow_max.max(file.settle(now));
-                let due = file.due();
+                if let Some((at_risk, too_much)) = file.at_risk() {
+                    let (most, most_too_much) = self.at_risk_max;
+                    self.at_risk_max = (most.max(at_risk), most_too_much.max(too_much));
+                }
+                let due = file.due(now);
                 file.handed += due;
                 let is_all = file.handed == file.source.bytes;
                 if let Some(at) = file.next_due() {
                     out.wake = Some(out.wake.map_or(at, |known| known.min(at)));
                 }
                 if due > 0 {
-                    self.uploads.received(*upload, due, now);
+                    self.uploads.received(*upload, due);
                 }
                 if is_all {
                     self.uploads.finish(*upload);
                 }
             }
+            self.uploads.begin_blocks(now);
+            out.wake = out.wake.into_iter().chain(self.uploads.next_block()).min();
             if let Some(reads) = self.probes.front() {
                 self.uploads.offer_chore(*reads, 0);
             }
@@ -258,15 +312,21 @@ impl StoreThread {
     }
 
     fn names_are_synced(&mut self) -> bool {
-        matches!(self.uploads.next_part(), Some(CommitPart::SyncName(_)))
+        matches!(self.uploads.next_part(), Some(CommitPart::SyncName(_) | CommitPart::Grown(_)))
     }
 
     /// A part of a commit that took the disk's time is done: a name is durable, or the drive's cache is empty.
     fn part_done(&mut self, ok: bool, now: Nanos, out: &mut Actions) {
+        let syncs = self.names_are_synced();
+        if let Some(Busy::Committing { journal, .. }) = self.busy.as_mut().filter(|_| syncs) {
+            *journal = JournalProgress::Clean;
+        }
+        if let Some(CommitPart::Grown(upload)) = self.uploads.next_part()
+            && let Some(file) = self.uploads.file_mut(upload).filter(|_| ok)
+        {
+            file.durable = file.written;
+        }
         if let Some(CommitPart::SyncName(upload)) = self.uploads.next_part() {
-            if let Some(Busy::Committing { journal, .. }) = &mut self.busy {
-                *journal = JournalProgress::Clean;
-            }
             self.end(upload, if ok { UploadEnd::Acknowledged } else { UploadEnd::Failed }, out);
         }
         self.uploads.part_done(if ok { Ok(()) } else { Err(UploadFailure::Disk) }, now);
@@ -360,7 +420,7 @@ impl StoreThread {
         let place = self.journal();
         while let Some(part) = self.uploads.next_part() {
             match part {
-                CommitPart::SyncName(_) if journal == JournalProgress::Changed => {
+                CommitPart::SyncName(_) | CommitPart::Grown(_) if journal == JournalProgress::Changed => {
                     out.requests.push((Op::Write, place, JOURNAL_BYTES));
                     return true;
                 }
@@ -369,7 +429,7 @@ impl StoreThread {
                     out.requests.push((Op::Flush, 0, 0));
                     return true;
                 }
-                CommitPart::SyncName(_) => self.part_done(true, now, out),
+                CommitPart::SyncName(_) | CommitPart::Grown(_) => self.part_done(true, now, out),
                 CommitPart::Withhold(upload) => {
                     self.end(upload, UploadEnd::Failed, out);
                     self.uploads.part_done(Err(UploadFailure::Disk), now);
@@ -408,9 +468,15 @@ impl StoreThread {
         self.overflow_max
     }
 
-    /// Forgets overflows that had an excuse.
+    /// What was not durable of a recording at most, as time at its rate, and by how much that was more than promised.
+    pub(crate) fn at_risk_max(&self) -> (Nanos, Nanos) {
+        self.at_risk_max
+    }
+
+    /// Forgets what had an excuse.
     pub(crate) fn forget_overflow(&mut self) {
         self.overflow_max = 0;
+        self.at_risk_max = (Nanos::ZERO, Nanos::ZERO);
     }
 
     /// True if best-effort work waits for a grant, and no grant is out.
@@ -538,17 +604,25 @@ mod tests {
     #[test]
     fn a_recording_has_a_deadline_and_its_overflow_is_seen() {
         let (mut thread, mut out) = thread();
-        let recording =
-            RecordingTerms { rate: BitRate(8 << 20), reservation: ReservationId { slot: 1, generation: 1 } };
-        let source = UploadSource { position: 0, bytes: 1 << 30, rate: recording.rate, recording: Some(recording) };
+        let place = RecordingPlace { first: MS(2000), period: MS(4000), within: MS(2000) };
+        let reservation = ReservationId { slot: 1, generation: 1 };
+        let recording = RecordingTerms { rate: BitRate(8 << 20), reservation, place };
+        let source = UploadSource {
+            position: 0,
+            bytes: 1 << 30,
+            rate: recording.rate,
+            recording: Some((recording, Camera::Steady, MS(10_000))),
+        };
         thread.begin(source, MS(0), &mut out);
+        let mut out = Actions::default();
         thread.poke(MS(2000), &mut out);
-        let reservation = recording.reservation;
-        // Half a buffer of four chunks after it came.
+        thread.poke(out.wake.expect("a block is due"), &mut out);
         assert_eq!(offer(&out).class, WorkClass::RealTime { reservation, deadline: MS(4000) });
         assert!(!thread.has_work(), "which is no best-effort work");
+        // Eight seconds of a block, its writing and what may exceed the rate, and two chunks.
+        thread.poke(MS(10_000), &mut out);
         assert_eq!(thread.overflow_max(), 0);
-        thread.poke(MS(5000), &mut out);
+        thread.poke(MS(11_000), &mut out);
         assert_eq!(thread.overflow_max(), 1 << 20);
     }
 }

@@ -162,7 +162,7 @@ fn a_session_that_goes_on_has_buffers_for_its_burst() {
 fn what_recordings_wrote_does_not_stay_dirty() {
     let mut scenario = small(DriveProfile::Desktop, 60);
     scenario.load.recordings = SECS(2);
-    scenario.load.recording_rate = BitRate(25_000_000);
+    scenario.load.recording_rates = vec![BitRate(25_000_000)];
     let tally = lawful(&scenario).tally;
     assert!(tally.recordings > 3 && tally.commits > 3, "{tally:?}");
 }
@@ -206,7 +206,7 @@ fn a_disk_that_records_has_less_time_to_spare() {
     let mut scenario = small(DriveProfile::Desktop, 10);
     scenario.load.viewing = (SECS(60), SECS(90));
     scenario.load.recordings = MS(300);
-    scenario.load.recording_rate = BitRate(60_000_000);
+    scenario.load.recording_rates = vec![BitRate(60_000_000)];
     scenario.safety = SECS(40);
     scenario.faults = vec![FaultAt { at: SECS(20), lasts: SECS(15), fault: Fault::Slow { disk: 0, factor: 3.0 } }];
     let tally = lawful(&scenario).tally;

@@ -64,16 +64,36 @@ pub enum StoreWork {
     },
 }
 
+/// When a recording's blocks are written: what has come of it by `first`, and by each `period` after that, is durable `within` then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordingPlace {
+    /// When the first block is due to be written.
+    pub first: Nanos,
+    /// From one block to the next.
+    pub period: Nanos,
+    /// From when a block is due to be written until it is durable.
+    pub within: Nanos,
+}
+
+impl RecordingPlace {
+    /// The first block after `now`.
+    #[must_use]
+    pub fn next(&self, now: Nanos) -> Nanos {
+        let passed = now.saturating_sub(self.first).0 / self.period.0.max(1);
+        if now < self.first { self.first } else { self.first.saturating_add(self.period.saturating_mul(passed + 1)) }
+    }
+}
+
 /// Real-time (a recording) or best-effort work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkClass {
     /// Served in what real-time work leaves.
     BestEffort,
-    /// A recording: its buffer is full at `deadline`.
+    /// A block of a recording that is due.
     RealTime {
         /// Granted by admission.
         reservation: ReservationId,
-        /// When the bytes must be written.
+        /// When the bytes must be durable.
         deadline: Nanos,
     },
 }

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId, limits};
 
-use crate::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork, WorkClass};
+use crate::grant::{Grant, GrantDone, JobId, Offer, RecordingPlace, StoreMessage, StoreWork, WorkClass};
 
 mod commit;
 
 pub use commit::CommitPart;
-use commit::Commits;
+use commit::{Commits, Growth};
 
 /// The commit: one job for all that is to be made durable.
 const COMMIT_JOB: JobId = JobId(0);
@@ -26,11 +26,12 @@ const CHORE_JOB: JobId = JobId(1);
 /// The first job number for uploads.
 const UPLOAD_JOBS: u64 = 2;
 
-/// Chunks a recording's buffer has at least and at most.
-const CHUNKS_PER_RECORDING: (u64, u64) = (4, 32);
+/// What clients' sides have when a block is due is here so long after. Chosen: a turn of their threads and of this one.
+const HANDED_OVER: Nanos = Nanos::from_millis(20);
 
-/// Seconds of its rate that a recording's buffer holds.
-const RECORDING_SECONDS: u64 = 4;
+/// A recording's buffer holds so much of its rate beyond what a block and its writing need: a key frame of three times the rate for
+/// a second. Chosen.
+const EXCESS: Nanos = Nanos::from_secs(2);
 
 /// The file of an upload, as the caller keeps it.
 pub trait UploadFile {
@@ -45,29 +46,48 @@ pub struct RecordingTerms {
     pub rate: BitRate,
     /// What admission gave.
     pub reservation: ReservationId,
+    /// When it is written.
+    pub place: RecordingPlace,
 }
 
 impl RecordingTerms {
-    /// Chunks of memory that hold what comes until it is written.
+    /// Chunks of memory that hold what comes until it is written; of two of them only parts are used.
     #[must_use]
     pub fn chunks(&self) -> u64 {
-        let bytes = self.rate.bytes_per_second().saturating_mul(RECORDING_SECONDS);
-        bytes.div_ceil(limits::CHUNK_BYTES).clamp(CHUNKS_PER_RECORDING.0, CHUNKS_PER_RECORDING.1)
+        let held = self.place.period.saturating_add(self.place.within).saturating_add(EXCESS);
+        self.rate.bytes_in(held).div_ceil(limits::CHUNK_BYTES) + 2
     }
 
-    fn half_buffer(&self) -> u64 {
-        self.chunks() * limits::CHUNK_BYTES / 2
+    /// Bytes of a block.
+    fn block_bytes(&self) -> u64 {
+        self.rate.bytes_in(self.place.period).next_multiple_of(limits::DIRECT_ALIGN)
+    }
+}
+
+/// A recording under way.
+#[derive(Debug, Clone, Copy)]
+struct Recording {
+    terms: RecordingTerms,
+    /// When the next block is due to be written.
+    next_block: Nanos,
+    /// What is left of the block that is being written, and when that must be durable.
+    due_bytes: u64,
+    deadline: Nanos,
+}
+
+impl Recording {
+    fn new(terms: RecordingTerms) -> Self {
+        Self { terms, next_block: terms.place.first, due_bytes: 0, deadline: Nanos::MAX }
     }
 
-    /// When the bytes that came at `since` must be written: half the buffer later, so that the other half can take what
-    /// comes while they are.
-    fn deadline(&self, since: Nanos) -> Nanos {
-        since.saturating_add(self.rate.time_for(self.half_buffer()))
-    }
-
-    /// Bytes worth an offer: a second and a half of it, at least a chunk, at most half its buffer.
-    fn offer_bytes_min(&self) -> u64 {
-        self.rate.bytes_in(Nanos::from_millis(1500)).clamp(limits::CHUNK_BYTES, self.half_buffer())
+    /// The block is due of which so many bytes are ready. What came in excess of the rate is not part of it.
+    fn begin_block(&mut self, ready_bytes: u64, now: Nanos) {
+        let RecordingTerms { place, .. } = self.terms;
+        if self.due_bytes == 0 {
+            self.deadline = self.next_block.saturating_add(place.within);
+        }
+        self.due_bytes = (self.due_bytes + self.terms.block_bytes()).min(ready_bytes);
+        self.next_block = place.next(now.saturating_sub(HANDED_OVER));
     }
 }
 
@@ -119,13 +139,11 @@ struct UploadState<F> {
     file: F,
     /// What has come is published if the rest does not.
     keep: bool,
-    recording: Option<RecordingTerms>,
+    recording: Option<Recording>,
     life: UploadLife,
     received_bytes: u64,
     /// Bytes that have come and are not written, each part rounded up to whole direct writes.
     ready_bytes: u64,
-    /// Since when the first of these are.
-    ready_since: Nanos,
     /// From the file's start; a multiple of `DIRECT_ALIGN`.
     written_bytes: u64,
     /// Size of the offer that is out; zero if none is.
@@ -141,22 +159,20 @@ impl<F: UploadFile> UploadState<F> {
         (position, self.ready_bytes.min(whole))
     }
 
-    fn class(&self) -> WorkClass {
-        match &self.recording {
-            None => WorkClass::BestEffort,
-            Some(recording) => WorkClass::RealTime {
-                reservation: recording.reservation,
-                deadline: recording.deadline(self.ready_since),
-            },
+    /// The bytes to offer now, where they go, and how. Of a recording what is due; beside that, only what came in excess of its rate,
+    /// and its end.
+    fn next_offer(&self) -> Option<(u64, u64, WorkClass)> {
+        let (position, ready) = self.next_run();
+        let best_effort = (ready > 0).then_some((position, ready, WorkClass::BestEffort));
+        match self.recording {
+            Some(Recording { terms: RecordingTerms { reservation, .. }, due_bytes, deadline, .. }) if due_bytes > 0 => {
+                Some((position, ready.min(due_bytes), WorkClass::RealTime { reservation, deadline }))
+            }
+            Some(Recording { terms, .. }) if self.life == UploadLife::Receiving => {
+                best_effort.filter(|_| self.ready_bytes >= terms.block_bytes() + limits::CHUNK_BYTES)
+            }
+            _ => best_effort,
         }
-    }
-
-    fn is_worth_an_offer(&self) -> bool {
-        let least = match &self.recording {
-            Some(recording) if self.life == UploadLife::Receiving => recording.offer_bytes_min(),
-            _ => 1,
-        };
-        self.ready_bytes >= least
     }
 }
 
@@ -250,11 +266,10 @@ impl<F: UploadFile, R> Uploads<F, R> {
         let upload = UploadState {
             file,
             keep,
-            recording,
+            recording: recording.map(Recording::new),
             life: UploadLife::Receiving,
             received_bytes: written,
             ready_bytes: 0,
-            ready_since: Nanos::ZERO,
             written_bytes: written,
             offered_bytes: 0,
         };
@@ -263,16 +278,39 @@ impl<F: UploadFile, R> Uploads<F, R> {
     }
 
     /// So many bytes more have come. All but the last part are a multiple of `DIRECT_ALIGN`.
-    pub fn received(&mut self, id: UploadId, bytes: u64, now: Nanos) {
+    pub fn received(&mut self, id: UploadId, bytes: u64) {
         let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == UploadLife::Receiving) else {
             return;
         };
-        if upload.ready_bytes == 0 {
-            upload.ready_since = now;
-        }
         upload.received_bytes += bytes;
         upload.ready_bytes += bytes.next_multiple_of(limits::DIRECT_ALIGN);
         self.offer_write(id);
+    }
+
+    /// When a block of a recording is due next, with what its client's side had by then: [`Uploads::begin_blocks`] is to be called.
+    #[must_use]
+    pub fn next_block(&self) -> Option<Nanos> {
+        let recordings =
+            self.uploads.values().filter(|upload| upload.ready_bytes > 0 || upload.life == UploadLife::Receiving);
+        let next = recordings.filter_map(|upload| upload.recording).map(|recording| recording.next_block).min();
+        next.map(|next| next.saturating_add(HANDED_OVER))
+    }
+
+    /// Offers the blocks of recordings that are due.
+    pub fn begin_blocks(&mut self, now: Nanos) {
+        let mut due = Vec::new();
+        for (id, upload) in &mut self.uploads {
+            let Some(recording) = &mut upload.recording else { continue };
+            if now < recording.next_block.saturating_add(HANDED_OVER) {
+                continue;
+            }
+            recording.begin_block(upload.ready_bytes, now);
+            if recording.due_bytes > 0 {
+                upload.offered_bytes = 0;
+                due.push(*id);
+            }
+        }
+        due.into_iter().for_each(|id| self.offer_write(id));
     }
 
     /// All has come.
@@ -360,6 +398,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
                 match self.uploads.get_mut(&id) {
                     None if late => {}
                     None => self.done(GrantUse::default(), now),
+                    // The offer and the last grant crossed on their ways.
+                    Some(upload) if upload.ready_bytes == 0 && !late => self.done(GrantUse::default(), now),
                     Some(upload) if late => {
                         upload.offered_bytes = 0;
                         self.offer_write(id);
@@ -385,24 +425,23 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// were no more, if something failed. Returns the file if the upload is over.
     pub fn wrote(&mut self, id: UploadId, bytes: u64, trouble: Option<UploadFailure>, now: Nanos) -> Option<F> {
         let mut used = GrantUse { bytes, ok: trouble != Some(UploadFailure::Disk), ..GrantUse::default() };
-        self.commits.wrote(id, bytes);
-        let mut renewed = None;
         let mut over = None;
         if let Some(upload) = self.uploads.get_mut(&id) {
             upload.written_bytes += bytes;
             upload.ready_bytes -= bytes.min(upload.ready_bytes);
-            if let Some(recording) = upload.recording {
-                // The bytes that are left came after those that are written, at the recording's rate: their time is
-                // reckoned from that.
-                upload.ready_since = upload.ready_since.saturating_add(recording.rate.time_for(bytes)).min(now);
-            }
-            let (position, ready_bytes) = upload.next_run();
+            let growth = match (upload.keep, &mut upload.recording) {
+                (_, Some(recording)) => {
+                    recording.due_bytes = recording.due_bytes.saturating_sub(bytes);
+                    Growth::Promised
+                }
+                (true, None) => Growth::Kept,
+                (false, None) => Growth::None,
+            };
+            self.commits.wrote(id, bytes, growth);
             upload.offered_bytes = 0;
-            if trouble.is_none() && ready_bytes > 0 && upload.is_worth_an_offer() {
+            if let (None, Some((position, ready_bytes, WorkClass::BestEffort))) = (trouble, upload.next_offer()) {
                 upload.offered_bytes = ready_bytes;
                 (used.ready_bytes, used.position) = (ready_bytes, position);
-                // A recording's next bytes have a deadline of their own, which a `Done` cannot say.
-                renewed = upload.recording.map(|_| (StoreWork::Write { bytes: ready_bytes, position }, upload.class()));
             }
             match trouble {
                 Some(trouble) => over = self.failed(id, trouble),
@@ -413,9 +452,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         // flush.
         self.offer_commit();
         self.done(used, now);
-        if let Some((work, class)) = renewed {
-            self.offer(job_of(id), work, class);
-        }
+        self.offer_write(id);
         over
     }
 
@@ -428,16 +465,17 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     fn offer_write(&mut self, id: UploadId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
-        let (position, bytes) = upload.next_run();
-        // Bytes may come in short pieces: while more come, an offer is renewed when it has doubled, or grown by a chunk.
+        let Some((position, bytes, class)) = upload.next_offer() else { return };
         let offered = upload.offered_bytes;
-        let news = if upload.life == UploadLife::Receiving { offered.clamp(1, limits::CHUNK_BYTES) } else { 1 };
+        // What is best effort may come in short pieces: while more come, an offer is renewed when it has doubled, or grown by a chunk.
         // More than a run is not granted at once: an offer of a run need not be renewed.
-        if !upload.is_worth_an_offer() || bytes < offered + news || offered >= limits::RUN_BYTES_MAX {
+        let grows = class == WorkClass::BestEffort && upload.life == UploadLife::Receiving;
+        let news = if grows { offered.clamp(1, limits::CHUNK_BYTES) } else { 1 };
+        let is_known = class == WorkClass::BestEffort && offered >= limits::RUN_BYTES_MAX;
+        if bytes < offered + news || is_known {
             return;
         }
         upload.offered_bytes = bytes;
-        let class = upload.class();
         self.offer(job_of(id), StoreWork::Write { bytes, position }, class);
     }
 
@@ -529,30 +567,89 @@ mod tests {
         }
     }
 
-    /// Granted a part at a time, a recording is due by when its bytes came, however late the parts before them were written. Counted
-    /// from the last write, its deadline receded until its buffer was full.
-    #[test]
-    fn what_is_left_of_a_recording_is_due_by_when_it_came() {
-        let mut uploads: Uploads<InOnePiece, ()> = Uploads::new(DiskId(0));
-        let recording =
-            RecordingTerms { rate: BitRate(8 * 1_048_576), reservation: ReservationId { slot: 0, generation: 0 } };
-        let id = uploads.begin(InOnePiece, Some(recording), false, 0);
-        let deadlines = |uploads: &mut Uploads<InOnePiece, ()>| {
-            let mut found = Vec::new();
-            uploads.send_messages(|message| {
-                if let StoreMessage::Offer(Offer { class: WorkClass::RealTime { deadline, .. }, .. }) = message {
-                    found.push(deadline);
-                }
-                true
-            });
-            found.pop()
+    const SECOND: Nanos = Nanos::from_secs(1);
+    const CHUNK: u64 = limits::CHUNK_BYTES;
+
+    /// A recording of a chunk a second, with a block of four from second 10 on.
+    fn recording() -> (Uploads<InOnePiece, ()>, UploadId) {
+        let place = RecordingPlace {
+            first: SECOND.saturating_mul(10),
+            period: SECOND.saturating_mul(4),
+            within: SECOND.saturating_mul(2),
         };
-        let second = Nanos::from_secs;
-        (10..14).for_each(|at| uploads.received(id, limits::CHUNK_BYTES, second(at)));
-        assert_eq!(deadlines(&mut uploads), Some(second(12)), "half of four seconds later");
-        let grant = Grant { disk: DiskId(0), job: job_of(id), bytes_max: limits::CHUNK_BYTES, until: Nanos::MAX };
-        assert!(matches!(uploads.granted(grant, second(14)), Granted::Write { .. }));
-        uploads.wrote(id, limits::CHUNK_BYTES, None, second(14));
-        assert_eq!(deadlines(&mut uploads), Some(second(13)), "the second one came a second after the first");
+        let reservation = ReservationId { slot: 0, generation: 0 };
+        let mut uploads = Uploads::new(DiskId(0));
+        let terms = RecordingTerms { rate: BitRate(8 * CHUNK), reservation, place };
+        let id = uploads.begin(InOnePiece, Some(terms), true, 0);
+        (uploads, id)
+    }
+
+    fn offered(uploads: &mut Uploads<InOnePiece, ()>, id: UploadId) -> Option<(u64, WorkClass)> {
+        let mut found = None;
+        uploads.send_messages(|message| {
+            if let StoreMessage::Offer(Offer { job, work: StoreWork::Write { bytes, .. }, class, .. }) = message {
+                assert_eq!(job, job_of(id));
+                found = Some((bytes, class));
+            }
+            true
+        });
+        found
+    }
+
+    fn write(uploads: &mut Uploads<InOnePiece, ()>, id: UploadId, bytes: u64, now: Nanos) {
+        let grant = Grant { disk: DiskId(0), job: job_of(id), bytes_max: bytes, until: Nanos::MAX };
+        assert!(matches!(uploads.granted(grant, now), Granted::Write { .. }));
+        uploads.wrote(id, bytes, None, now);
+    }
+
+    #[test]
+    fn a_recording_gathers_a_block_and_offers_it_when_it_is_due() {
+        let (mut uploads, id) = recording();
+        uploads.received(id, 3 * CHUNK);
+        assert_eq!(offered(&mut uploads, id), None, "it is not due");
+        let due = uploads.next_block().expect("one is");
+        uploads.begin_blocks(due.saturating_sub(Nanos(1)));
+        assert_eq!(offered(&mut uploads, id), None);
+        uploads.begin_blocks(due);
+        let reservation = ReservationId { slot: 0, generation: 0 };
+        let class = WorkClass::RealTime { reservation, deadline: SECOND.saturating_mul(12) };
+        assert_eq!(offered(&mut uploads, id), Some((3 * CHUNK, class)));
+        // What comes meanwhile waits for the next block.
+        uploads.received(id, CHUNK);
+        write(&mut uploads, id, 2 * CHUNK, due);
+        assert_eq!(offered(&mut uploads, id), Some((CHUNK, class)), "what is left of this one");
+        write(&mut uploads, id, CHUNK, due);
+        assert_eq!(offered(&mut uploads, id), None);
+        assert_eq!(uploads.next_block(), Some(due.saturating_add(SECOND.saturating_mul(4))));
+    }
+
+    #[test]
+    fn a_recording_that_exceeds_its_rate_is_promised_a_block_and_the_rest_is_best_effort() {
+        let (mut uploads, id) = recording();
+        uploads.received(id, 4 * CHUNK);
+        assert_eq!(offered(&mut uploads, id), None, "a block");
+        uploads.received(id, 2 * CHUNK);
+        assert_eq!(offered(&mut uploads, id), Some((6 * CHUNK, WorkClass::BestEffort)));
+        let due = uploads.next_block().expect("one is");
+        uploads.begin_blocks(due);
+        assert!(matches!(offered(&mut uploads, id), Some((bytes, WorkClass::RealTime { .. })) if bytes == 4 * CHUNK));
+    }
+
+    #[test]
+    fn a_commit_makes_all_recordings_durable_that_were_written() {
+        let (mut uploads, first) = recording();
+        let second =
+            uploads.begin(InOnePiece, uploads.uploads[&first].recording.map(|recording| recording.terms), true, 0);
+        [first, second].into_iter().for_each(|id| uploads.received(id, CHUNK));
+        let due = uploads.next_block().expect("one is");
+        uploads.begin_blocks(due);
+        [first, second].into_iter().for_each(|id| write(&mut uploads, id, CHUNK, due));
+        let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
+        assert_eq!(uploads.granted(commit, due), Granted::Commit);
+        for id in [first, second] {
+            assert!(matches!(uploads.next_part(), Some(CommitPart::Grown(grown)) if grown == id));
+            uploads.part_done(Ok(()), due);
+        }
+        assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == 0);
     }
 }

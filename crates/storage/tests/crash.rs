@@ -9,7 +9,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Chance, FileSystem, SECTOR, Sector};
-use storage::grant::{Grant, JobId, StoreMessage, StoreWork};
+use storage::grant::{Grant, JobId, RecordingPlace, StoreMessage, StoreWork};
 use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, recovered_names};
 use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
@@ -148,6 +148,7 @@ impl Server {
             12 => self.remove(),
             _ => self.grant(),
         }
+        self.uploads.begin_blocks(self.now);
         self.hear();
     }
 
@@ -182,7 +183,9 @@ impl Server {
         }
         let file = File { file, hidden, name, content: self.contents, sent: 0, keep, resume, effect: 0 };
         let reservation = ReservationId { slot: 1, generation: 1 };
-        let recording = keep.then_some(RecordingTerms { rate: BitRate(8_000_000), reservation });
+        let second = Nanos::from_secs(1);
+        let place = RecordingPlace { first: self.now.saturating_add(second), period: second, within: second };
+        let recording = keep.then_some(RecordingTerms { rate: BitRate(8_000_000), reservation, place });
         self.running.push(self.uploads.begin(file, recording, keep, 0));
     }
 
@@ -198,7 +201,7 @@ impl Server {
         if let Some(file) = self.uploads.receiving(upload) {
             file.sent += bytes;
         }
-        self.uploads.received(upload, bytes, self.now);
+        self.uploads.received(upload, bytes);
     }
 
     fn finish(&mut self) {
@@ -337,15 +340,13 @@ impl Server {
                     }
                     None
                 }
-                CommitPart::Flush { upload, keep } => {
-                    // As the store does: through the file that grows if that is to be found, else the drive alone.
-                    let keep = keep && self.wrong != Wrong::FlushesTheCacheOnly;
-                    if !keep {
-                        self.cut_the_power();
-                        outcome = self.sync_does(FileSystem::flush);
-                    }
-                    let grows = upload.and_then(|upload| self.uploads.file_mut(upload)).map(|file| file.file);
-                    keep.then_some(grows)
+                CommitPart::Grown(upload) if self.wrong != Wrong::FlushesTheCacheOnly => {
+                    self.uploads.file_mut(upload).map(|file| Some(file.file))
+                }
+                CommitPart::Grown(_) | CommitPart::Flush { .. } => {
+                    self.cut_the_power();
+                    outcome = self.sync_does(FileSystem::flush);
+                    None
                 }
             };
             if let Some(file) = sync {
@@ -371,20 +372,20 @@ impl Server {
     /// Acknowledges what the part made durable.
     fn part_done(&mut self, outcome: Result<(), UploadFailure>) {
         let mut removed = None;
-        let mut flushed = false;
+        let mut grown = None;
         match self.uploads.next_part().expect("the same part again") {
             _ if outcome.is_err() => {}
             CommitPart::SyncName(upload) => self.acknowledge(upload),
             CommitPart::CheckRemoval(removal) => removed = Some((removal.name.clone(), removal.effect)),
-            CommitPart::Flush { keep, .. } => flushed = keep,
+            CommitPart::Grown(upload) => grown = Some(upload),
             _ => {}
         }
         self.uploads.part_done(outcome, self.now);
         if let Some((name, effect)) = removed {
             self.acknowledge_effect(&name, effect);
         }
-        if flushed && !self.files.is_broken() {
-            self.note_durable();
+        if let Some(upload) = grown.filter(|_| !self.files.is_broken()) {
+            self.note_durable(upload);
         }
     }
 
@@ -402,13 +403,11 @@ impl Server {
         self.map.recordings.remove(name);
     }
 
-    /// After a flush through a recording's file, what is written of it must be found.
-    fn note_durable(&mut self) {
-        let ordered = self.files.is_ordered();
-        for file in self.uploads.files().filter(|file| file.keep && ordered) {
-            if let Some((_, sectors)) = self.map.recordings.get_mut(&file.name) {
-                *sectors = self.files.length(file.file) / SECTOR;
-            }
+    /// What is written of a recording when it was made durable must be found.
+    fn note_durable(&mut self, upload: UploadId) {
+        let Some(file) = self.uploads.file_mut(upload) else { return };
+        if let Some((_, sectors)) = self.map.recordings.get_mut(&file.name) {
+            *sectors = self.files.length(file.file) / SECTOR;
         }
     }
 

@@ -1,6 +1,8 @@
 //! What is asked of admission, and in which words it is refused.
 
-use schedule::admission::disk_table::StartConditions;
+use schedule::admission::disk_table::{StartConditions, WRITE_ROUNDS};
+use schedule::admission::write_period;
+use storage::grant::RecordingPlace;
 
 use super::*;
 use crate::control::RecordingRequest;
@@ -92,7 +94,7 @@ impl Admitter {
             fragments_per_byte: fragments,
             length: payload,
             burst_bytes: burst_bytes.min(payload),
-            writes: false,
+            written_every: None,
         }
     }
 
@@ -110,22 +112,23 @@ impl Admitter {
     pub(crate) fn reserve_recording<I: Io>(&mut self, request: RecordingRequest, context: &mut PlaneContext<I>) {
         let stream = request.stream;
         match self.record(request, context.now) {
-            Ok(reservation) => {
+            Ok((reservation, place)) => {
                 self.tell_carry_headroom(request.disk, context);
-                context.report(Report::Reserved { stream, reservation });
+                context.report(Report::Reserved { stream, reservation, place });
             }
             Err(refusal) => context.report(Report::ReserveRefused { stream, refusal }),
         }
     }
 
-    fn record(&mut self, request: RecordingRequest, now: Nanos) -> Result<ReservationId, Refusal> {
-        let RecordingRequest { disk, link, rate, .. } = request;
+    fn record(&mut self, request: RecordingRequest, now: Nanos) -> Result<(ReservationId, RecordingPlace), Refusal> {
+        let RecordingRequest { disk, link, rate, durable, block_bytes_max, .. } = request;
         if self.draining {
             return Err(Refusal::outright(Resource::Draining));
         }
         let entry = self.disks.get(usize::from(disk.0)).filter(|disk| disk.condition == DiskCondition::Good);
         let entry = entry.ok_or(Refusal::outright(Resource::DiskFailing(disk)))?;
-        let round = entry.rounds.index_at(now);
+        let rounds = entry.rounds;
+        let period = write_period(rate, rounds.period(), durable, block_bytes_max);
         let request = AdmissionRequest {
             disk,
             link,
@@ -136,14 +139,18 @@ impl Admitter {
             fragments_per_byte: 0.0,
             length: 0,
             burst_bytes: 0,
-            writes: true,
+            written_every: Some(period),
         };
         let reservation = self.admission.reserve(&[request])?;
         // It takes its place at once: a recording has no start, with reads of its own, to wait for.
-        if self.admission.place(reservation, &StartConditions::idle(round)).is_none() {
+        let start = StartConditions { payload_bytes: 0, ..StartConditions::idle(rounds.index_at(now)) };
+        let Some(first) = self.admission.place(reservation, &start) else {
             self.admission.release(reservation);
             return Err(Refusal::outright(Resource::Disk(disk)));
-        }
-        Ok(reservation)
+        };
+        let of = |count| rounds.period().saturating_mul(count);
+        let place =
+            RecordingPlace { first: rounds.start_of(first), period: of(u64::from(period)), within: of(WRITE_ROUNDS) };
+        Ok((reservation, place))
     }
 }

@@ -114,7 +114,7 @@ impl Fetcher {
             }
             let Some((_, next)) = self.missing_on(slot, *disk) else { continue };
             let work = BeWork::Read { slot, position: next.position.unwrap_or(0), bytes: next.length };
-            self.disk_mut(*disk).schedule.put_job(work, None);
+            self.disk_mut(*disk).schedule.put_job(work);
         }
     }
 

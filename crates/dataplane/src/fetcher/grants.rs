@@ -1,6 +1,7 @@
 //! Store threads: what they offer goes to their disk's schedule, what it grants goes to them.
 
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
+use schedule::disk::due_writes::DueWrite;
 use storage::grant::{GrantDone, Offer, StoreMessage, StoreWork, WorkClass};
 
 use super::*;
@@ -31,14 +32,13 @@ impl Fetcher {
         let job = offer.job;
         match (offer.work, offer.class) {
             (StoreWork::Write { bytes: 0, .. }, _) => {}
-            (StoreWork::Write { bytes, position }, class) => {
-                let deadline = match class {
-                    WorkClass::RealTime { deadline, .. } => Some(deadline),
-                    WorkClass::BestEffort => None,
-                };
-                disk.schedule.put_job(BeWork::Write { job, position, bytes }, deadline);
+            (StoreWork::Write { bytes, position }, WorkClass::RealTime { deadline, .. }) => {
+                disk.schedule.put_write(DueWrite { job, position, bytes, deadline });
             }
-            (StoreWork::Probe { reads, bytes }, _) => disk.schedule.put_job(BeWork::Probe { job, reads, bytes }, None),
+            (StoreWork::Write { bytes, position }, WorkClass::BestEffort) => {
+                disk.schedule.put_job(BeWork::Write { job, position, bytes });
+            }
+            (StoreWork::Probe { reads, bytes }, _) => disk.schedule.put_job(BeWork::Probe { job, reads, bytes }),
             (StoreWork::Commit { dirty_bytes, awaited }, _) => {
                 disk.schedule.put_commit(Commit { job, dirty_bytes, awaited });
             }
@@ -47,7 +47,7 @@ impl Fetcher {
 
     fn grant_done<I: Io>(&mut self, done: GrantDone, context: &mut PlaneContext<I>) {
         let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
-        let deadline = disk.schedule.grant_done(done.bytes, done.started, done.ended);
+        disk.schedule.grant_done(done.bytes, done.started, done.ended);
         // It may have been the grant that hung, while no read was out whose answer would show that the disk is back.
         let mut changed = disk.health.answered();
         if !done.ok {
@@ -62,7 +62,7 @@ impl Fetcher {
         (0..self.disks.len()).for_each(|disk| self.run_those_ready(disk, context));
         if done.ready_bytes > 0 {
             let work = BeWork::Write { job: done.job, position: done.position, bytes: done.ready_bytes };
-            self.disks[usize::from(done.disk.0)].schedule.put_job(work, deadline);
+            self.disks[usize::from(done.disk.0)].schedule.put_job(work);
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
@@ -23,12 +22,7 @@ use super::{SharedCore, lock};
 use crate::StoreError;
 use crate::grants::GrantPort;
 use crate::shared::DiskShared;
-
-/// How long the thread sleeps at most; it is woken for tasks and grants.
-const NAP: Duration = Duration::from_secs(1);
-
-/// How long until a message is tried again for which the schedule had no room.
-const RETRY: Duration = Duration::from_millis(5);
+use crate::worker::nap;
 
 /// A set of writes waits for this disk: a commit of its schedule like a removed name.
 #[derive(Debug)]
@@ -74,7 +68,7 @@ impl MemberWorker {
                 return lock(&self.core).give_up();
             }
             if !more {
-                self.port.wait(if self.uploads.has_messages() { RETRY } else { NAP });
+                self.port.wait(nap(&self.uploads));
             }
         }
         self.uploads.send_messages(|message| self.port.send(message));
@@ -85,6 +79,7 @@ impl MemberWorker {
     /// Does once what there is to do. True if there may be more at once.
     fn turn(&mut self) -> bool {
         self.take_tasks();
+        self.uploads.begin_blocks(monotonic());
         self.uploads.send_messages(|message| self.port.send(message));
         let granted = self.port.grant();
         if let Some(grant) = granted {
@@ -111,7 +106,7 @@ impl MemberWorker {
                     let Some(part) = self.uploads.receiving(number) else { continue };
                     let bytes = block.len();
                     part.push(block);
-                    self.uploads.received(number, bytes, monotonic());
+                    self.uploads.received(number, bytes);
                 }
                 Task::Finish(upload) => {
                     if let Some(number) = self.numbers.get(&upload) {
@@ -193,7 +188,7 @@ impl MemberWorker {
         while let Some(part) = self.uploads.next_part() {
             let (upload, is_flush) = match &part {
                 CommitPart::SyncName(number) => (Some(*number), true),
-                CommitPart::Flush { .. } => (None, true),
+                CommitPart::Grown(_) | CommitPart::Flush { .. } => (None, true),
                 CommitPart::Secure { .. } | CommitPart::Publish(_) => (None, false),
                 CommitPart::Withhold(number) => (Some(*number), false),
                 CommitPart::SyncRemoval(_) | CommitPart::CheckRemoval(_) => (None, false),

@@ -14,7 +14,7 @@ use kernel::direct::DirectWriter;
 use rustix::fs::fstatvfs;
 use rustix::io::Errno;
 use storage::grant::Grant;
-use storage::uploads::{Granted, Uploads};
+use storage::uploads::{Granted, UploadFile, Uploads};
 use tokio::sync::mpsc;
 use units::{DiskId, Nanos};
 
@@ -116,7 +116,7 @@ impl Worker {
             let more = self.turn();
             self.shared.set_busy(false);
             if !more {
-                self.port.wait(if self.uploads.has_messages() { RETRY } else { NAP });
+                self.port.wait(nap(&self.uploads));
             }
         }
     }
@@ -129,6 +129,7 @@ impl Worker {
             self.give_up();
         }
         self.offer_chore();
+        self.uploads.begin_blocks(monotonic());
         self.uploads.send_messages(|message| self.port.send(message));
         let granted = self.port.grant();
         if let Some(grant) = granted {
@@ -271,6 +272,13 @@ pub(crate) fn answer<T>(reply: ReplyTo<T>, work: impl FnOnce() -> Result<T, Stor
     if !reply.is_closed() {
         drop(reply.send(work()));
     }
+}
+
+/// For how long a disk's thread may sleep: until its messages are tried again, or a block of a recording is due.
+pub(crate) fn nap<F: UploadFile, R>(uploads: &Uploads<F, R>) -> Duration {
+    let block = uploads.next_block().map(|at| Duration::from_nanos(at.saturating_sub(monotonic()).0));
+    let longest = if uploads.has_messages() { RETRY } else { NAP };
+    block.map_or(longest, |block| block.min(longest))
 }
 
 /// Bytes free for us in the file system of `file`.

@@ -42,8 +42,9 @@ pub(super) struct UploadTarget {
     /// What publishing it gave.
     pub(super) published: Option<Published>,
     progress: Arc<UploadProgress>,
-    /// What is not written; the first is the one the next byte is in.
+    /// What is not written; the first is the one the next byte is in, and begins there in the file.
     ready: VecDeque<Chunk>,
+    ready_from: u64,
     /// What was announced.
     length: Option<u64>,
     allocated_bytes: u64,
@@ -120,14 +121,9 @@ impl UploadTarget {
         }
     }
 
-    /// Bytes of a full chunk: all chunks of an upload are as long as each other, and begin at a multiple of that.
-    fn chunk_bytes(&self) -> u64 {
-        self.ready.front().map_or(limits::CHUNK_BYTES, |chunk| count(chunk.lease.len()))
-    }
-
     /// The parts of the ready chunks that make up `bytes` from `offset`.
     fn slices(&self, offset: u64, mut bytes: u64) -> Vec<&[u8]> {
-        let mut skip = index(offset % self.chunk_bytes());
+        let mut skip = index(offset - self.ready_from);
         let mut slices = Vec::new();
         for chunk in &self.ready {
             let padded = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
@@ -142,14 +138,10 @@ impl UploadTarget {
         slices
     }
 
-    /// Lets go of the chunks that are written up to `end`, after those up to `start` were.
-    fn let_go(&mut self, start: u64, end: u64) {
-        let chunk_bytes = self.chunk_bytes();
-        let done = index(end / chunk_bytes - start / chunk_bytes);
-        self.ready.drain(..done.min(self.ready.len()));
-        let within = index(end % chunk_bytes);
-        if within > 0 && self.ready.front().is_some_and(|last| last.filled <= within) {
-            self.ready.clear();
+    /// Lets go of the chunks that are written up to `end`.
+    fn let_go(&mut self, end: u64) {
+        while let Some(chunk) = self.ready.pop_front_if(|chunk| self.ready_from + count(chunk.filled) <= end) {
+            self.ready_from += count(chunk.filled);
         }
     }
 }
@@ -244,6 +236,7 @@ impl Worker {
             published: None,
             progress: terms.progress,
             ready: VecDeque::new(),
+            ready_from: written,
             length: terms.length,
             allocated_bytes: written,
             extents: Box::default(),
@@ -255,14 +248,14 @@ impl Worker {
         Ok((self.uploads.begin(target, terms.recording, keeps, written), written))
     }
 
-    /// A chunk has come, full unless it is the last.
+    /// A chunk has come: whole direct writes unless it is the last.
     pub(crate) fn take_chunk(&mut self, upload: UploadId, mut chunk: Chunk) {
         let Some(target) = self.uploads.receiving(upload) else { return };
         let end = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
         chunk.lease[chunk.filled..end].fill(0);
         let bytes = count(chunk.filled);
         target.ready.push_back(chunk);
-        self.uploads.received(upload, bytes, monotonic());
+        self.uploads.received(upload, bytes);
     }
 
     /// The last chunk has come, if there is one, and `reply` waits for the end.
@@ -298,7 +291,7 @@ impl Worker {
                 (run.bytes - run.bytes % limits::DIRECT_ALIGN, run.error.map(StoreError::from))
             }
         };
-        target.let_go(offset, offset + written);
+        target.let_go(offset + written);
         if let Some(error) = &error {
             target.tell_failure(error);
             target.ready.clear();

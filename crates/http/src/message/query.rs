@@ -1,4 +1,4 @@
-//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `CMCD=`, `device=`.
+//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `durable=`, `CMCD=`, `device=`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -18,6 +18,8 @@ pub struct Query {
     pub format: Option<String>,
     /// `on_break=`: what becomes of an upload that breaks off.
     pub on_break: Option<String>,
+    /// `durable=`: at most so much of a recording may be missing after a power cut.
+    pub durable: Option<String>,
     /// `limit=`: entries of a listing.
     pub limit: Option<String>,
     /// `after=`: the name after which a listing begins.
@@ -48,6 +50,7 @@ impl Query {
                 "session" => ("session", &mut query.session),
                 "format" => ("format", &mut query.format),
                 "on_break" => ("on_break", &mut query.on_break),
+                "durable" => ("durable", &mut query.durable),
                 "limit" => ("limit", &mut query.limit),
                 "after" => ("after", &mut query.after),
                 "CMCD" => ("CMCD", &mut query.cmcd),

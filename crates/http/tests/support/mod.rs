@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use client::{Answer, Client, PATIENCE, pattern};
+use dataplane::control::RecordingPlace;
 use dataplane::control::{
     Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class,
 };
@@ -121,6 +122,10 @@ fn entry(name: &str, stored: &Stored) -> Entry {
 }
 
 impl Contents for FakeStore {
+    fn recording_memory(&self) -> u64 {
+        1 << 30
+    }
+
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened> {
         Box::pin(async move {
             let (entry, stored) = self.find(path)?;
@@ -544,7 +549,11 @@ impl PlaneQueue for FakePlane {
                         None => me.admit(&mut state, request.rate),
                     };
                     let answer = match admitted {
-                        Ok(reservation) => Report::Reserved { stream: request.stream, reservation },
+                        Ok(reservation) => {
+                            let second = Nanos::from_secs(1);
+                            let place = RecordingPlace { first: second, period: second, within: second };
+                            Report::Reserved { stream: request.stream, reservation, place }
+                        }
                         Err(refusal) => Report::ReserveRefused { stream: request.stream, refusal },
                     };
                     let plane = Arc::clone(&me);

@@ -32,7 +32,7 @@ use settings::{Problem, Settings};
 pub(crate) use snmp::AgentxAddress;
 use values::{
     default_round, default_tick, parse_address, parse_choice, parse_cycle, parse_memory, parse_number, parse_path,
-    parse_percent, parse_rate, parse_size, parse_span, span_up_to, time_up_to, volume_disks,
+    parse_percent, parse_rate, parse_size, parse_span, span_between, span_up_to, time_up_to, volume_disks,
 };
 pub(crate) use webhooks::{WebhookConfig, WebhookTarget};
 
@@ -72,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) streams: StreamsConfig,
     /// How long a paused viewer keeps its reservation.
     pub(crate) session_hold: Nanos,
+    /// At most so much of a recording may be missing after a power cut.
+    pub(crate) recording_durable: Nanos,
     /// Bounds on what clients may do.
     pub(crate) limits: LimitsConfig,
     /// Rate of a network interface, by name, where its own report is wrong or missing.
@@ -246,6 +248,8 @@ impl Config {
 
     fn check(mut settings: Settings) -> Result<Self, ConfigError> {
         let settings_ref = &mut settings;
+        let schedule = ScheduleConfig::take(settings_ref);
+        let durable_min = schedule.recording_durable_min();
         let config = Self {
             listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
             roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
@@ -253,13 +257,18 @@ impl Config {
             require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
             hidden_files: settings_ref.take("hidden_files", false, parse_choice),
             state: settings_ref.take_optional("state", parse_path).unwrap_or_else(default_state),
-            schedule: ScheduleConfig::take(settings_ref),
+            schedule,
             plane: PlaneSettings::take(settings_ref),
             streams: StreamsConfig {
                 start_burst: settings_ref.take("streams.start_burst", Nanos::ZERO, span_up_to(Nanos::from_secs(60))),
                 stall: settings_ref.take("streams.stall", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
             },
             session_hold: settings_ref.take("sessions.hold", Nanos::from_secs(60), span_up_to(Nanos::from_secs(3600))),
+            recording_durable: settings_ref.take(
+                "recordings.durable",
+                durable_min.max(Nanos::from_secs(10)),
+                span_between(durable_min, Nanos::from_secs(3600)),
+            ),
             limits: LimitsConfig::take(settings_ref),
             links: settings_ref.take_table("links", parse_rate),
             path_rates: settings_ref.take_table("path_rates", parse_rate),
@@ -317,6 +326,11 @@ fn take_origins(settings: &mut Settings) -> Vec<String> {
 }
 
 impl ScheduleConfig {
+    /// No recording is durable sooner: a block is gathered in a round and written in two.
+    pub(crate) const fn recording_durable_min(&self) -> Nanos {
+        self.round.saturating_mul(3)
+    }
+
     fn take(settings: &mut Settings) -> Self {
         let cycle = settings.take("schedule.cycle", Nanos::from_millis(250), parse_cycle);
         let tick = settings.take_optional("schedule.tick", parse_span).unwrap_or_else(|| default_tick(cycle));

@@ -47,6 +47,14 @@ pub(super) fn span_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
     }
 }
 
+/// A span that is neither shorter nor longer.
+pub(super) fn span_between(min: Nanos, max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
+    move |text| {
+        let span = span_up_to(max)(text)?;
+        if span >= min { Ok(span) } else { Err(format!("`{text}` is too short ({min} at least)")) }
+    }
+}
+
 /// As [`span_up_to`], and not nothing.
 pub(super) fn time_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
     move |text| {

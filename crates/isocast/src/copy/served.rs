@@ -60,6 +60,7 @@ impl OwnFolder {
             length: Some(file.bytes),
             precondition: Precondition::None,
             rate,
+            durable: None,
             on_break: OnBreak::Resume(hasher.finish()),
             client: Client { address: OWN, local: OWN },
         };

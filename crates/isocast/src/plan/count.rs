@@ -186,7 +186,7 @@ impl PlannedMachine {
             fragments_per_byte: 0.0,
             length: u64::MAX,
             burst_bytes: 0,
-            writes: false,
+            written_every: None,
         }
     }
 }

@@ -38,6 +38,8 @@ pub(super) fn http_config(config: &Config, links: &Links, allowed: ByteCount) ->
         tick: config.schedule.tick,
         burst: config.streams.start_burst,
         session_hold: config.session_hold,
+        recording_durable: config.recording_durable,
+        recording_durable_min: config.schedule.recording_durable_min(),
         path_rates: config.path_rates.clone(),
         path_when_full: config.path_when_full.clone(),
         links: links.by_address(),
@@ -104,6 +106,6 @@ mod tests {
             let settings = upload_memory(ByteCount(mib << 20));
             (settings.upload_chunks, settings.recording_chunks)
         };
-        assert_eq!((chunks(256), chunks(8192), chunks(1)), ((16, 48), (128, 512), (1, 1)));
+        assert_eq!((chunks(256), chunks(8192), chunks(1)), ((16, 48), (128, 1536), (1, 1)));
     }
 }

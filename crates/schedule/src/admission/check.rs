@@ -1,5 +1,6 @@
 //! What fits: the demand of a request, what is short for it, and what would be granted instead.
 
+use super::disk_table::WRITE_ROUNDS;
 use super::*;
 
 /// Share of the core's time that may be promised. Chosen.
@@ -46,7 +47,7 @@ impl Admission {
         let demand = self.demand(request);
         let disk = self.disk(request.disk);
         let kept = f64::from(disk.sharing) * reserve;
-        if !disk.table.fits(&demand, 1.0 + kept) || !(request.writes || self.starts(request, &demand)) {
+        if !disk.table.fits(&demand, 1.0 + kept) || !(demand.writes || self.starts(request, &demand)) {
             return Err(Resource::Disk(request.disk));
         }
         Ok(demand)
@@ -117,11 +118,14 @@ impl Admission {
     /// can carry still find memory. A seek costs as much as 1–2 MiB of transfer, so longer is better while it fits.
     pub(super) fn demand(&self, request: &AdmissionRequest) -> DiskDemand {
         let table = &self.disk(request.disk).table;
+        if let Some(period) = request.written_every {
+            return demand_at(request, table, period);
+        }
         let memory = self.pages / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
         let mut best = demand_at(request, table, 1);
         let mut most = carried(request, table, &best, memory);
         let mut period = 2;
-        while period as usize <= SLOTS && !request.writes {
+        while period as usize <= SLOTS {
             let demand = demand_at(request, table, period);
             let count = carried(request, table, &demand, memory);
             // A gain below one in fifty is not worth the memory (decision 0007, varied).
@@ -135,7 +139,7 @@ impl Admission {
     }
 
     pub(super) fn pages_for(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
-        if request.writes {
+        if demand.writes {
             return 0; // a recording's buffers are the store's
         }
         let window = self.window_bytes(request, demand).min(request.length.saturating_add(CACHE_PAGE_BYTES));
@@ -159,13 +163,24 @@ fn block_bytes(request: &AdmissionRequest, table: &DiskTable, period: u32) -> u6
 
 fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> DiskDemand {
     let (block, profile) = (block_bytes(request, table, period), table.profile());
-    let mut transfer = request.disk_share * request.transfer_seconds(block);
+    let writes = request.written_every.is_some();
+    let ratio = if writes { profile.write_ratio.max(0.05) } else { 1.0 };
+    let transfer = request.disk_share * request.transfer_seconds(block) / ratio;
     let seeks = request.disk_share * (1.0 + request.fragments_per_byte * f64_of(block));
-    if request.writes {
-        // Written blocks are flushed, so that the drive does not empty its cache while reads are due.
-        transfer = transfer / profile.write_ratio.max(0.05) + profile.flush.as_secs_f64();
-    }
-    DiskDemand { period, transfer, seeks }
+    DiskDemand { period, transfer, seeks, writes }
+}
+
+/// Rounds for which a recording gathers a block: the longest period with which no byte is older than `durable` when it is, with
+/// blocks of at most `block_bytes_max`.
+#[must_use]
+pub fn write_period(rate: BitRate, round: Nanos, durable: Nanos, block_bytes_max: u64) -> u32 {
+    let fits = |period: &u32| {
+        let rounds = u64::from(*period);
+        let block = rate.bytes_in(round.saturating_mul(rounds));
+        round.saturating_mul(rounds + WRITE_ROUNDS) <= durable && block <= block_bytes_max.min(limits::BLOCK_BYTES_MAX)
+    };
+    let periods = std::iter::successors(Some(2), |period: &u32| Some(2 * period));
+    periods.take_while(|period| *period as usize <= SLOTS && fits(period)).last().unwrap_or(1)
 }
 
 /// How many such streams a disk and this many pages would carry.

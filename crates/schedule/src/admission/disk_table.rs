@@ -31,6 +31,18 @@ pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
 const JOB_CARRY_MAX: f64 = 1.0;
 
+/// Rounds in which a recording's block is written: from the round of its place on, with its commit. Decision 0055.
+pub const WRITE_ROUNDS: u64 = 2;
+/// Rounds of work that may carry over from a round in which a block is written: a write has a round less than a read, and half a
+/// round is kept as for that.
+const WRITE_CARRY_MAX: f64 = CARRY_MAX - (LOOKAHEAD_ROUNDS - WRITE_ROUNDS) as f64;
+
+/// Fewer writes than that are a rounding error.
+const NO_WRITE: f64 = 1e-6;
+/// A batch of writes that takes so many times as long as the commit behind it is worth one of its own: a recording joins a smaller one
+/// of others. Chosen.
+const BATCH_COMMITS: f64 = 4.0;
+
 /// What one stream's reading (or one recording's writing) costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiskDemand {
@@ -40,11 +52,17 @@ pub struct DiskDemand {
     pub transfer: f64,
     /// Seeks per block: one, and one for each fragment.
     pub seeks: f64,
+    /// Blocks are written.
+    pub writes: bool,
 }
 
 impl DiskDemand {
     fn block(&self) -> RoundLoad {
-        RoundLoad { transfer: self.transfer, seeks: self.seeks }
+        let Self { transfer, seeks, writes, .. } = *self;
+        if writes {
+            return RoundLoad { write_transfer: transfer, writes: seeks, ..RoundLoad::default() };
+        }
+        RoundLoad { transfer, seeks, ..RoundLoad::default() }
     }
 
     fn per_round(&self) -> RoundLoad {
@@ -55,23 +73,41 @@ impl DiskDemand {
 /// Disk time of a round, in the parts that add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RoundLoad {
-    /// Seconds of transfer.
+    /// Seconds of transfer of what is read.
     pub transfer: f64,
-    /// Seeks.
+    /// Reads.
     pub seeks: f64,
+    /// Seconds of transfer of what is written.
+    pub write_transfer: f64,
+    /// Writes; all of a round are made in one sweep, with one commit behind it.
+    pub writes: f64,
 }
 
 impl RoundLoad {
     fn plus(self, other: Self) -> Self {
-        Self { transfer: self.transfer + other.transfer, seeks: self.seeks + other.seeks }
+        self.with(other, |one, other| one + other)
     }
 
     fn minus(self, other: Self) -> Self {
-        Self { transfer: (self.transfer - other.transfer).max(0.0), seeks: (self.seeks - other.seeks).max(0.0) }
+        self.with(other, |one, other| (one - other).max(0.0))
     }
 
     fn scaled(self, factor: f64) -> Self {
-        Self { transfer: self.transfer * factor, seeks: self.seeks * factor }
+        self.with(self, |one, _| one * factor)
+    }
+
+    fn with(self, other: Self, of: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            transfer: of(self.transfer, other.transfer),
+            seeks: of(self.seeks, other.seeks),
+            write_transfer: of(self.write_transfer, other.write_transfer),
+            writes: of(self.writes, other.writes),
+        }
+    }
+
+    /// What may carry over from a round with this load, in rounds.
+    const fn carry_max(&self) -> f64 {
+        if self.writes > NO_WRITE { WRITE_CARRY_MAX } else { CARRY_MAX }
     }
 }
 
@@ -161,7 +197,25 @@ impl DiskTable {
 
     /// Seconds of disk time a round with this load needs.
     fn seconds(&self, load: RoundLoad) -> f64 {
-        self.profile.sweep_seconds(load.seeks, load.transfer) * self.slowdown
+        self.sweep(load.seeks, load.transfer) + self.batch(load)
+    }
+
+    fn sweep(&self, seeks: f64, transfer: f64) -> f64 {
+        self.profile.sweep_seconds(seeks, transfer) * self.slowdown
+    }
+
+    /// What is written in a round takes a sweep and a commit.
+    fn batch(&self, load: RoundLoad) -> f64 {
+        let commit = if load.writes > NO_WRITE { self.profile.flush.as_secs_f64() } else { 0.0 };
+        self.sweep(load.writes, load.write_transfer) + commit
+    }
+
+    /// The mean of all rounds, with `more` beside what is promised. What is written and not placed counts as a batch of its own.
+    fn mean_seconds(&self, more: RoundLoad) -> f64 {
+        let (mean, unplaced) = (self.mean().plus(more), self.unplaced.plus(more));
+        let placed = self.planned.periodic.iter().map(|load| self.batch(*load)).sum::<f64>() / SLOTS as f64;
+        let commits = unplaced.writes.min(1.0) * self.profile.flush.as_secs_f64();
+        self.sweep(mean.seeks, mean.transfer) + placed + self.sweep(unplaced.writes, unplaced.write_transfer) + commits
     }
 
     /// Seconds of disk time that may be promised in each round.
@@ -172,7 +226,7 @@ impl DiskTable {
     /// Mean share of each round promised, 0.0 … 1.0 and above.
     #[must_use]
     pub fn promised_share(&self) -> f64 {
-        self.seconds(self.mean()) / self.round.as_secs_f64()
+        self.mean_seconds(RoundLoad::default()) / self.round.as_secs_f64()
     }
 
     /// Mean share of each round that may still be promised.
@@ -184,7 +238,7 @@ impl DiskTable {
     /// Whether `demand`, so many times, fits beside everything promised, in the long run.
     #[must_use]
     pub fn fits(&self, demand: &DiskDemand, times: f64) -> bool {
-        self.seconds(self.mean().plus(demand.per_round().scaled(times))) <= self.seconds_to_promise()
+        self.mean_seconds(demand.per_round().scaled(times)) <= self.seconds_to_promise()
     }
 
     /// Promises `demand`; it must have fitted.
@@ -303,7 +357,7 @@ impl DiskTable {
     pub fn carry_headroom(&self, round: u64) -> Nanos {
         let (mut behind, mut most, mut placed) = (0.0f64, 0.0f64, false);
         for load in (round + 1..).take(SLOTS).map(|round| self.planned.at(round)) {
-            placed |= load.seeks > 1e-6;
+            placed |= load.seeks + load.writes > NO_WRITE;
             behind += self.seconds(load) - self.seconds_to_promise();
             most = most.max(behind);
         }
@@ -323,9 +377,8 @@ impl DiskTable {
         }
     }
 
-    /// The load of the fullest round the demand would read in, if beside what is `planned` all rounds can be kept.
+    /// The load of the fullest round the demand would be in, if beside what is `planned` all rounds can be kept.
     fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost, first: u64) -> Option<f64> {
-        let carry_max = CARRY_MAX * self.round.as_secs_f64();
         let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period));
         let StartConditions { round, remaining, queued_seconds, .. } = start.conditions;
         let own = start.reads(first, demand);
@@ -337,12 +390,14 @@ impl DiskTable {
             let others = if ahead == 0 { RoundLoad::default() } else { planned.at(at) };
             let mut load = others.plus(own.get(ahead).copied().unwrap_or_default());
             if reads(at) {
+                let opens = demand.writes && load.writes <= NO_WRITE;
+                let worth = if opens { BATCH_COMMITS * self.profile.flush.as_secs_f64() } else { 0.0 };
                 load = load.plus(demand.block());
-                peak = peak.max(self.seconds(load));
+                peak = peak.max(self.seconds(load) + worth);
             }
             let share = if ahead == 0 { remaining } else { 1.0 };
             backlog = (backlog + self.seconds(load) - share * self.seconds_to_promise()).max(0.0);
-            if backlog > carry_max {
+            if backlog > load.carry_max() * self.round.as_secs_f64() {
                 return None;
             }
         }
@@ -423,7 +478,7 @@ impl StartCost {
                 if is_first { (LOOKAHEAD_ROUNDS, self.burst_transfer, 2.0) } else { (0, 0.0, 1.0) };
             let transfer = ((length + ahead) as f64 * self.transfer_per_round + burst).min(left);
             let slot = &mut loads[slot_of(round - self.conditions.round)];
-            *slot = slot.plus(RoundLoad { transfer, seeks });
+            *slot = slot.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
             (round, gap, left) = (next, length, left - transfer);
         }
         loads
@@ -479,7 +534,7 @@ mod tests {
 
     #[test]
     fn the_table_fills_evenly_and_then_refuses() {
-        let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0 };
+        let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0, writes: false };
         let mut table = table(0.95);
         let mut placed = vec![];
         let mut round = 1000;
@@ -503,7 +558,7 @@ mod tests {
 
     #[test]
     fn who_leaves_takes_along_what_its_start_had_still_to_read() {
-        let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0 };
+        let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0, writes: false };
         let mut table = table(0.95);
         table.promise(&demand);
         let first = table.place(&demand, &start(1000)).expect("nothing else is placed");
@@ -512,9 +567,35 @@ mod tests {
         assert!((1000..1032).all(|round| table.work_in(round) < 1e-9));
     }
 
+    /// Places so many recordings that write for so long every 8 rounds: how many rounds in 8 they write in, and their mean share.
+    fn recorded(count: usize, transfer: f64) -> (usize, f64) {
+        let demand = DiskDemand { period: 8, transfer, seeks: 1.0, writes: true };
+        let alone = StartCost { payload_transfer: 0.0, ..start(1000) };
+        let mut table = table(0.95);
+        for _ in 0..count {
+            assert!(table.fits(&demand, 1.0));
+            table.promise(&demand);
+            table.place(&demand, &alone).expect("it fits");
+        }
+        let written = table.planned.periodic.iter().filter(|load| load.writes > NO_WRITE).count();
+        (written / 4, table.promised_share())
+    }
+
+    #[test]
+    fn recordings_of_a_round_share_a_commit_and_small_ones_a_round() {
+        let (small, large) = (recorded(10, 0.001), recorded(2, 0.005));
+        assert_eq!((small.0, large.0), (1, 1), "one commit in 8 rounds");
+        assert!(small.1 < 2.0 * large.1 && small.1 < 0.03, "{small:?} {large:?}");
+        let (rounds, share) = recorded(96, 0.03);
+        assert_eq!(rounds, 8, "large ones are spread");
+        let commits = DiskProfile::spindle_default().flush.as_secs_f64();
+        let sweep = DiskProfile::spindle_default().sweep_seconds(12.0, 12.0 * 0.03);
+        assert!((share - sweep - commits).abs() < 1e-6, "{share}: one commit a round, whatever their number");
+    }
+
     #[test]
     fn a_slower_disk_is_promised_less() {
-        let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0 };
+        let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0, writes: false };
         let count = |slowdown: f64| {
             let mut table = table(0.95);
             table.set_slowdown(slowdown);
@@ -531,7 +612,7 @@ mod tests {
 
     #[test]
     fn a_start_is_charged_what_lasts_to_its_next_read_and_the_look_ahead() {
-        let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0 };
+        let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0, writes: false };
         // A round of data is 0.01 s; the first read is seven of them, those after 4 and 12 rounds are eight and four.
         let reads = |start: StartCost| {
             let loads = start.reads(1016, &demand);
@@ -551,7 +632,7 @@ mod tests {
     fn carry_headroom_is_what_the_fullest_rounds_to_come_leave() {
         let mut table = table(0.9);
         assert_eq!(table.carry_headroom(1000), Nanos::MAX, "nobody reads");
-        let demand = DiskDemand { period: 32, transfer: 0.5, seeks: 1.0 };
+        let demand = DiskDemand { period: 32, transfer: 0.5, seeks: 1.0, writes: false };
         let alone = StartCost { transfer_per_round: 0.0, ..start(1000) };
         let first = (0..32).map(|_| table.place(&demand, &alone).expect("a slot for each"));
         let first: Vec<u64> = first.collect();

@@ -75,7 +75,7 @@ proptest! {
             fragments_per_byte: 0.0,
             length: u64::MAX,
             burst_bytes,
-            writes: false,
+            written_every: None,
         };
         for rate in load {
             if let Ok(id) = served.admission.reserve(&[request(rate, 0)])

@@ -13,8 +13,8 @@ pub mod disk_table;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::profile::DiskProfile;
-pub use check::window_bytes;
 use check::{f64_of, wire};
+pub use check::{window_bytes, write_period};
 use disk_table::{DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, StartConditions, StartCost, StartForecast};
 
 /// Unit of buffer memory: the largest read is four of them. Chosen.
@@ -42,8 +42,8 @@ pub struct AdmissionRequest {
     pub length: u64,
     /// Start burst.
     pub burst_bytes: u64,
-    /// A recording writes.
-    pub writes: bool,
+    /// A recording writes a block every so many rounds, a power of two ([`write_period`]); none: it reads.
+    pub written_every: Option<u32>,
 }
 
 impl AdmissionRequest {

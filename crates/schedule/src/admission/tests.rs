@@ -25,7 +25,7 @@ fn request(rate: u64) -> AdmissionRequest {
         fragments_per_byte: 0.0,
         length: u64::MAX,
         burst_bytes: 0,
-        writes: false,
+        written_every: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Jobs: whatever wants a disk and is not a read that is due. Uploads, recordings, bulk reads, probes and flushes.
+//! Jobs: whatever wants a disk and has no deadline. Uploads, bulk reads, probes and flushes.
 //!
 //! Writes come in *batches*: what several writers have ready, up to `BATCH_BYTES_MAX`, and one flush behind it, so that
 //! the drive's cache is clean when reads have their turn again. A batch is one job, and a write is begun only if it and
@@ -11,7 +11,6 @@
 use units::{Nanos, limits};
 
 use super::cost::CostModel;
-use super::slack::Buckets;
 pub use super::work::{BeChoice, BeWork, Commit, WorkOwner};
 
 /// Bytes of one batch. A file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and an upload of 10
@@ -44,18 +43,11 @@ pub enum JobsAllowed {
     },
 }
 
-#[derive(Debug, Clone, Copy)]
-struct BestEffortJob {
-    work: BeWork,
-    /// When a recording's buffer is full.
-    deadline: Option<Nanos>,
-}
-
 /// The queue.
 #[derive(Debug)]
 pub struct BeQueue {
     /// In turn: the front is served, then goes to the back.
-    work: Vec<BestEffortJob>,
+    work: Vec<BeWork>,
     commit: Option<Commit>,
     /// Bytes the front has had in its turn.
     turn_bytes: u64,
@@ -72,14 +64,13 @@ impl BeQueue {
         Self { work: Vec::with_capacity(capacity), commit: None, turn_bytes: 0, read_bytes: 0, dirty_bytes: 0 }
     }
 
-    /// Adds work, or replaces what its owner wanted before (keeping its turn). A recording's has a deadline.
-    pub fn put(&mut self, work: BeWork, deadline: Option<Nanos>) {
-        let job = BestEffortJob { work, deadline };
-        match self.work.iter_mut().find(|other| other.work.owner() == work.owner()) {
-            Some(place) => *place = job,
+    /// Adds work, or replaces what its owner wanted before (keeping its turn).
+    pub fn put(&mut self, work: BeWork) {
+        match self.work.iter_mut().find(|other| other.owner() == work.owner()) {
+            Some(place) => *place = work,
             None => {
                 assert!(self.work.len() < self.work.capacity(), "owners are bounded");
-                self.work.push(job);
+                self.work.push(work);
                 // Turns are shorter beside bulk reads, so the present one may be over already.
                 if self.turn_bytes >= self.turn_bytes_max() {
                     self.next_turn();
@@ -119,7 +110,7 @@ impl BeQueue {
     /// Bulk reads waiting.
     #[must_use]
     pub fn reads(&self) -> usize {
-        self.work.iter().filter(|job| matches!(job.work, BeWork::Read { .. })).count()
+        self.work.iter().filter(|work| matches!(work, BeWork::Read { .. })).count()
     }
 
     /// True if somebody waits for the flush, or it is worth its time.
@@ -133,28 +124,13 @@ impl BeQueue {
         self.commit.is_some() && self.dirty_bytes() > 0
     }
 
-    /// Enters the recordings that wait, each with a flush behind it.
-    pub fn fill(&self, buckets: &mut Buckets, head: u64, cost: &CostModel) {
-        for job in &self.work {
-            if let (Some(deadline), BeWork::Write { position, bytes, .. }) = (job.deadline, job.work) {
-                buckets.add_job(deadline, cost.write(head, position, bytes) + cost.commit());
-            }
-        }
-    }
-
-    /// The earliest deadline of a recording that waits.
-    #[must_use]
-    pub fn first_deadline(&self) -> Option<Nanos> {
-        self.work.iter().filter_map(|job| job.deadline).min()
-    }
-
     /// What the job whose turn it is takes: of writes the whole batch, if it takes no more than `most`, else as much of it
     /// as that, and a piece at least.
     #[must_use]
     pub fn price(&self, most: Nanos, head: u64, cost: &CostModel) -> Nanos {
-        match self.work.first().map(|job| job.work) {
+        match self.work.first().copied() {
             Some(BeWork::Write { position, .. }) => {
-                let ready: u64 = self.work.iter().map(|job| job.work.write_bytes()).sum();
+                let ready: u64 = self.work.iter().map(BeWork::write_bytes).sum();
                 let takes = |bytes| cost.write(head, position, bytes) + cost.commit() + MARGIN;
                 let left = BATCH_BYTES_MAX.saturating_sub(self.dirty_bytes()).max(limits::PIECE_BYTES_MAX);
                 takes(ready.min(left)).min(most).max(takes(ready.min(limits::PIECE_BYTES_MAX)))
@@ -180,12 +156,12 @@ impl BeQueue {
         // A job that does not fit keeps its turn. While reads wait no other job overtakes it, for its time was saved
         // for it.
         let turns = if allowed == JobsAllowed::Front { 1 } else { self.work.len() };
-        for job in self.work.iter().take(turns).filter(|job| may(&job.work)) {
-            if !matches!(job.work, BeWork::Write { .. }) && self.commit_is_wanted() && commit.is_some() {
+        for work in self.work.iter().take(turns).filter(|work| may(work)) {
+            if !matches!(work, BeWork::Write { .. }) && self.commit_is_wanted() && commit.is_some() {
                 // A drive empties a dirty cache among the reads: each of them took three times as long as expected.
                 return commit;
             }
-            if let Some(choice) = self.fitting(*job, limit, head, cost) {
+            if let Some(choice) = self.fitting(*work, limit, head, cost) {
                 return Some(choice);
             }
         }
@@ -193,17 +169,10 @@ impl BeQueue {
         commit.filter(|_| allowed != JobsAllowed::Anything || self.commit_is_wanted() || !self.work.is_empty())
     }
 
-    /// The recording that is due first, as much of it as fits.
+    /// The commit that is offered, for a batch that was promised its time.
     #[must_use]
-    pub fn pick_due(&self) -> Option<BeChoice> {
-        let due = self.work.iter().filter(|job| job.deadline.is_some()).min_by_key(|job| job.deadline)?;
-        match due.work {
-            BeWork::Write { job, position, bytes } => {
-                let bytes = bytes.min(limits::RUN_BYTES_MAX);
-                Some(BeChoice::Write { job, position, bytes, deadline: due.deadline })
-            }
-            BeWork::Read { .. } | BeWork::Probe { .. } => None,
-        }
+    pub const fn offered_commit(&self) -> Option<Commit> {
+        self.commit
     }
 
     /// The commit, if there is something to settle and it fits.
@@ -216,8 +185,8 @@ impl BeQueue {
     /// After `bytes` of an owner's work were issued; what is left lies at `position`.
     pub fn advance(&mut self, owner: WorkOwner, bytes: u64, position: u64) {
         let Some(at) = self.place_of(owner) else { return };
-        let reads = matches!(self.work[at].work, BeWork::Read { .. });
-        let left = match &mut self.work[at].work {
+        let reads = matches!(self.work[at], BeWork::Read { .. });
+        let left = match &mut self.work[at] {
             BeWork::Read { bytes: left, position: place, .. } | BeWork::Write { bytes: left, position: place, .. } => {
                 *left = left.saturating_sub(bytes);
                 *place = position;
@@ -241,7 +210,7 @@ impl BeQueue {
 
     /// All bulk reads together, however many there are, have had a turn: the next one is the store thread's.
     fn store_turn(&mut self) {
-        let job = self.work.iter().position(|job| !matches!(job.work, BeWork::Read { .. }));
+        let job = self.work.iter().position(|work| !matches!(work, BeWork::Read { .. }));
         if let Some(at) = job.filter(|at| *at > 0) {
             self.work[..=at].rotate_right(1);
             self.turn_bytes = 0;
@@ -266,7 +235,7 @@ impl BeQueue {
     }
 
     fn place_of(&self, owner: WorkOwner) -> Option<usize> {
-        self.work.iter().position(|job| job.work.owner() == owner)
+        self.work.iter().position(|work| work.owner() == owner)
     }
 
     fn dirty_bytes(&self) -> u64 {
@@ -276,7 +245,7 @@ impl BeQueue {
     /// All bulk reads together take turns with the store thread's jobs, each turn of one run. Where only uploads wait,
     /// they have longer turns.
     fn turn_bytes_max(&self) -> u64 {
-        let reads = self.work.iter().any(|job| matches!(job.work, BeWork::Read { .. }));
+        let reads = self.work.iter().any(|work| matches!(work, BeWork::Read { .. }));
         if reads { limits::RUN_BYTES_MAX } else { TURN_BYTES_MAX }
     }
 
@@ -294,8 +263,7 @@ impl BeQueue {
     }
 
     /// As much of a job as is expected to be over within `limit`, with the flush of what is dirty behind it.
-    fn fitting(&self, job: BestEffortJob, limit: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
-        let BestEffortJob { work, deadline } = job;
+    fn fitting(&self, work: BeWork, limit: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
         let settled = limit.saturating_sub(self.settling(cost));
         match work {
             BeWork::Read { slot, position, bytes } => {
@@ -312,7 +280,7 @@ impl BeQueue {
                 while bytes > limits::PIECE_BYTES_MAX && !fits(bytes) {
                     bytes = (bytes / 2).next_multiple_of(limits::PIECE_BYTES_MAX);
                 }
-                (bytes > 0 && fits(bytes)).then_some(BeChoice::Write { job, position, bytes, deadline })
+                (bytes > 0 && fits(bytes)).then_some(BeChoice::Write { job, position, bytes })
             }
         }
     }
@@ -344,11 +312,11 @@ mod tests {
     fn an_awaited_commit_comes_before_bulk_reads_and_behind_writes_that_share_it() {
         let mut queue = BeQueue::new(4);
         queue.put_commit(commit(1 << 20, true));
-        queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 }, None);
+        queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 });
         let flush = BeChoice::Commit { job: JobId(0), scope: SyncScope::Journal };
         assert_eq!(queue.pick(JobsAllowed::Anything, LONG, 0, &spindle()), Some(flush));
         queue.remove(WorkOwner::Stream(1));
-        queue.put(write(7, 1 << 20), None);
+        queue.put(write(7, 1 << 20));
         let choice = queue.pick(JobsAllowed::Anything, LONG, 0, &spindle());
         assert!(matches!(choice, Some(BeChoice::Write { job: JobId(7), .. })), "{choice:?}");
     }
@@ -357,8 +325,8 @@ mod tests {
     fn owners_take_turns_of_one_run() {
         let cost = CostModel::new(DiskProfile::flash_default(), Nanos::from_secs(1));
         let mut queue = BeQueue::new(8);
-        queue.put(write(1, 64 << 20), None);
-        queue.put(write(2, 64 << 20), None);
+        queue.put(write(1, 64 << 20));
+        queue.put(write(2, 64 << 20));
         let mut served = [0u64; 3];
         for _ in 0..16 {
             let Some(BeChoice::Write { job, bytes, .. }) = queue.pick(JobsAllowed::Anything, LONG, 0, &cost) else {
@@ -377,12 +345,12 @@ mod tests {
         let read = |slot: u32| BeWork::Read { slot, position: u64::from(slot) << 33, bytes: limits::PIECE_BYTES_MAX };
         for job in [write(1, 8 << 20), BeWork::Probe { job: JobId(1), reads: 8, bytes: 0 }] {
             let mut queue = BeQueue::new(32);
-            (0..20).for_each(|slot| queue.put(read(slot), None));
-            queue.put(job, None);
+            (0..20).for_each(|slot| queue.put(read(slot)));
+            queue.put(job);
             let mut pieces = 0;
             while let Some(BeChoice::Read { slot, bytes }) = queue.pick(JobsAllowed::Front, LONG, 0, &cost) {
                 queue.advance(WorkOwner::Stream(slot), bytes, 0);
-                queue.put(read(slot), None);
+                queue.put(read(slot));
                 pieces += 1;
                 assert!(pieces <= 16, "a run is sixteen pieces");
             }
@@ -394,9 +362,9 @@ mod tests {
     fn a_turn_that_a_bulk_read_makes_shorter_is_over() {
         let cost = spindle();
         let mut queue = BeQueue::new(8);
-        queue.put(write(1, 32 << 20), None);
+        queue.put(write(1, 32 << 20));
         queue.advance(WorkOwner::Job(JobId(1)), 2 * limits::RUN_BYTES_MAX, 0);
-        queue.put(BeWork::Read { slot: 1, position: 0, bytes: limits::PIECE_BYTES_MAX }, None);
+        queue.put(BeWork::Read { slot: 1, position: 0, bytes: limits::PIECE_BYTES_MAX });
         assert!(matches!(queue.pick(JobsAllowed::Front, LONG, 0, &cost), Some(BeChoice::Read { .. })));
         queue.advance(WorkOwner::Stream(1), limits::PIECE_BYTES_MAX, 0);
         assert!(
@@ -409,8 +377,8 @@ mod tests {
     fn a_write_needs_room_for_its_flush_and_whose_turn_it_is_is_not_overtaken() {
         let cost = spindle();
         let mut queue = BeQueue::new(8);
-        queue.put(write(1, 2 << 20), None);
-        queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 }, None);
+        queue.put(write(1, 2 << 20));
+        queue.put(BeWork::Read { slot: 1, position: 0, bytes: 1 << 20 });
         let enough = queue.price(Nanos::ZERO, 0, &cost);
         let short = enough.saturating_sub(Nanos(1));
         assert_eq!(queue.pick(JobsAllowed::Front, short, 0, &cost), None, "it has saved for this");
@@ -425,7 +393,7 @@ mod tests {
     fn a_batch_has_an_end() {
         let cost = spindle();
         let mut queue = BeQueue::new(8);
-        queue.put(write(1, 64 << 20), None);
+        queue.put(write(1, 64 << 20));
         queue.put_commit(commit(BATCH_BYTES_MAX, false));
         assert!(matches!(queue.pick(JobsAllowed::Anything, LONG, 0, &cost), Some(BeChoice::Commit { .. })));
         queue.commit_granted();
@@ -442,26 +410,9 @@ mod tests {
         let flush = BeChoice::Commit { job: JobId(0), scope: SyncScope::DriveCache };
         let (closed, open) = (JobsAllowed::Batch { grows: false }, JobsAllowed::Batch { grows: true });
         assert_eq!(queue.pick(open, LONG, 0, &cost), Some(flush));
-        queue.put(write(1, 4 << 20), None);
+        queue.put(write(1, 4 << 20));
         assert!(matches!(queue.pick(open, LONG, 0, &cost), Some(BeChoice::Write { .. })));
         assert_eq!(queue.pick(closed, LONG, 0, &cost), Some(flush), "a start waits");
         assert_eq!(queue.pick(open, cost.sync_time(SyncScope::DriveCache), 0, &cost), Some(flush), "no write fits");
-    }
-
-    #[test]
-    fn recordings_are_due_by_their_deadlines_each_with_a_flush() {
-        let cost = spindle();
-        let mut queue = BeQueue::new(8);
-        queue.put(write(1, 1 << 20), None);
-        assert_eq!((queue.pick_due(), queue.first_deadline()), (None, None));
-        queue.put(write(2, 4 << 20), Some(Nanos::from_secs(9)));
-        queue.put(write(3, 1 << 20), Some(Nanos::from_secs(5)));
-        let deadline = Some(Nanos::from_secs(5));
-        let first = BeChoice::Write { job: JobId(3), position: 3 << 30, bytes: 1 << 20, deadline };
-        assert_eq!((queue.pick_due(), queue.first_deadline()), (Some(first), deadline));
-        let mut buckets = Buckets::new(crate::cycle::Grid::new(Nanos::ZERO, Nanos::from_secs(1)), Nanos::ZERO);
-        queue.fill(&mut buckets, 0, &cost);
-        let work = buckets.slack(Nanos::ZERO, cost.profile(), 1.0).work();
-        assert!(work > 2.0 * cost.commit().as_secs_f64(), "{work}");
     }
 }

@@ -106,8 +106,14 @@ impl CostModel {
     /// Writing `bytes` at `position` with the head at `head`.
     #[must_use]
     pub fn write(&self, head: u64, position: u64, bytes: u64) -> Nanos {
-        let transfer = self.profile.transfer_time(position, bytes).as_secs_f64() / self.profile.write_ratio.max(0.05);
-        self.corrected(self.access(head, position).saturating_add(Nanos::from_secs_f64(transfer)))
+        self.corrected(self.access(head, position).saturating_add(self.write_transfer(position, bytes)))
+    }
+
+    /// The transfer alone of writing `bytes` at `position`, by the profile.
+    #[must_use]
+    pub fn write_transfer(&self, position: u64, bytes: u64) -> Nanos {
+        let transfer = self.profile.transfer_time(position, bytes).as_secs_f64();
+        Nanos::from_secs_f64(transfer / self.profile.write_ratio.max(0.05))
     }
 
     /// A commit now: what is in the drive's cache must go out, then the file system's own commit.

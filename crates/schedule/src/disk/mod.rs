@@ -2,9 +2,9 @@
 //!
 //! Reads that are due are kept by the quarter of a round of their deadlines; *slack* is the time for which all of them can wait. The head
 //! goes on to the next read in its sweep while what is due earlier can wait for that, else to what is due first. Whatever is
-//! not a read that is due is a *job*: a batch of writes with its flush, a bulk read, a probe. A job runs if it takes no
-//! longer than the slack: when no read waits, or when the *budget* of best effort has saved its time. A recording is a job
-//! with a deadline.
+//! not due is a *job*: a batch of writes with its flush, a bulk read, a probe. A job runs if it takes no
+//! longer than the slack: when no read waits, or when the *budget* of best effort has saved its time. Recordings' blocks that are due
+//! are written in one sweep with one commit, as soon as what is due before them can wait for that.
 //!
 //! Promise: no job delays a read past its deadline by the costs known; jobs get their share. Not here: reading and writing
 //! (the plane and the store thread do it), admission. See docs/decisions/0007.
@@ -12,6 +12,7 @@
 pub mod best_effort;
 mod budget;
 pub mod cost;
+pub mod due_writes;
 pub mod health;
 pub mod real_time;
 pub mod slack;
@@ -25,6 +26,7 @@ use crate::profile::DiskProfile;
 use best_effort::{BeChoice, BeQueue, BeWork, Commit, JobsAllowed, WorkOwner};
 use budget::DiskBudget;
 use cost::{CostModel, SyncScope};
+use due_writes::{DueWrite, DueWrites};
 use real_time::{RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
@@ -96,16 +98,15 @@ pub struct ScheduleStats {
 struct Outstanding {
     kind: GrantKind,
     since: Nanos,
-    /// Reads waited when it was handed out.
+    /// A job's, beside reads that waited.
     paid: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrantKind {
-    /// From `position` on; a recording's has a deadline.
+    /// From `position` on.
     Write {
         position: u64,
-        deadline: Option<Nanos>,
     },
     Probe,
     Commit(SyncScope),
@@ -117,6 +118,7 @@ pub struct DiskSchedule {
     settings: DiskSettings,
     cost: CostModel,
     rt: RtQueue,
+    writes: DueWrites,
     be: BeQueue,
     reads_in_flight: u32,
     /// When the reads that are out should be over.
@@ -144,6 +146,7 @@ impl DiskSchedule {
             settings,
             cost,
             rt: RtQueue::new(sweeps),
+            writes: DueWrites::new(limits::UPLOADS_MAX),
             be: BeQueue::new(owners),
             reads_in_flight: 0,
             busy_until: now,
@@ -167,9 +170,18 @@ impl DiskSchedule {
         self.rt.put(RtRequest { deadline, ..request });
     }
 
-    /// Somebody wants something else done, a recording by a deadline; replaces its earlier request.
-    pub fn put_job(&mut self, work: BeWork, deadline: Option<Nanos>) {
-        self.be.put(work, deadline);
+    /// Something else is to be done; replaces its owner's earlier request.
+    pub fn put_job(&mut self, work: BeWork) {
+        if let WorkOwner::Job(job) = work.owner() {
+            self.writes.remove(job);
+        }
+        self.be.put(work);
+    }
+
+    /// A recording has something of its block ready; replaces its earlier request.
+    pub fn put_write(&mut self, write: DueWrite) {
+        self.be.remove(WorkOwner::Job(write.job));
+        self.writes.put(write);
     }
 
     /// The store thread would commit.
@@ -180,8 +192,9 @@ impl DiskSchedule {
     /// Forgets everything this owner wants.
     pub fn remove(&mut self, owner: WorkOwner) {
         self.be.remove(owner);
-        if let WorkOwner::Stream(slot) = owner {
-            self.rt.remove(slot);
+        match owner {
+            WorkOwner::Stream(slot) => self.rt.remove(slot),
+            WorkOwner::Job(job) => self.writes.remove(job),
         }
     }
 
@@ -242,32 +255,30 @@ impl DiskSchedule {
         }
     }
 
-    /// The store thread used up its grant. For a recording's, the deadline it had.
-    pub fn grant_done(&mut self, bytes: u64, started: Nanos, ended: Nanos) -> Option<Nanos> {
-        let grant = self.grant.take()?;
+    /// The store thread used up its grant.
+    pub fn grant_done(&mut self, bytes: u64, started: Nanos, ended: Nanos) {
+        let Some(grant) = self.grant.take() else { return };
         let took = ended.saturating_sub(started.max(grant.since));
         if grant.paid {
             self.budget.pay(took, self.settings.rounds.period());
         }
         match grant.kind {
-            GrantKind::Write { position, deadline } => {
+            GrantKind::Write { position } => {
                 self.stats.be_bytes += bytes;
                 self.cost.wrote(position, bytes, took);
                 self.be.wrote(bytes);
                 self.head = position.saturating_add(bytes);
-                return deadline;
             }
             // A grant that came too late, or found nothing to do, is handed back at once.
             GrantKind::Commit(what) if took > Nanos::ZERO => self.cost.sync_took(what, took),
             GrantKind::Commit(_) | GrantKind::Probe => {}
         }
-        None
     }
 
     /// When [`DiskSchedule::next`] should be asked again if nothing happens before.
     #[must_use]
     pub fn next_wakeup(&self, now: Nanos) -> Option<Nanos> {
-        let waiting = !self.rt.is_empty() || !self.be.is_empty();
+        let waiting = !self.rt.is_empty() || !self.writes.is_empty() || !self.be.is_empty();
         let busy = self.reads_in_flight > 0 || self.grant.is_some();
         if !waiting || busy {
             return None;
@@ -355,7 +366,7 @@ impl DiskSchedule {
     fn slack(&self, instead: Option<(u32, Nanos)>, now: Nanos) -> Slack {
         let mut buckets = Buckets::new(self.settings.rounds, now);
         self.rt.fill(&mut buckets, instead, &self.cost);
-        self.be.fill(&mut buckets, self.head, &self.cost);
+        self.writes.fill(&mut buckets, &self.cost);
         // A drive with a dirty cache empties it among the reads: a read may wait for all of it.
         let dirty = if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO };
         let free = if self.reads_in_flight > 0 { self.busy_until.max(now) } else { now };
@@ -376,6 +387,9 @@ impl DiskSchedule {
             return Step::Wait;
         }
         let mut slack = self.slack(None, now);
+        if self.may_write(&slack) {
+            return self.write_step(now);
+        }
         if let Some(step) = self.job_step(&slack, now) {
             return step;
         }
@@ -385,13 +399,43 @@ impl DiskSchedule {
         self.read_step(&slack, now)
     }
 
+    /// True if the batch of due writes has begun, or can: as soon as what is due before it, starts too, can wait for all of it, and
+    /// when it is due itself.
+    fn may_write(&self, slack: &Slack) -> bool {
+        if self.writes.has_begun() {
+            return true;
+        }
+        let Some(deadline) = self.writes.first_deadline() else { return false };
+        let kept = self.covered.filter(|(by, _)| *by < deadline).map_or(0.0, |(_, price)| price.as_secs_f64());
+        let can_wait = self.writes.seconds(&self.cost) + kept <= slack.before(deadline);
+        slack.is_due(deadline) || can_wait && !self.rt.has_start()
+    }
+
+    /// The next step of the batch of due writes.
+    fn write_step(&mut self, now: Nanos) -> Step {
+        if self.cost.profile().rotational && self.reads_in_flight > 0 {
+            return Step::Wait;
+        }
+        if let Some(write) = self.writes.pick(self.head) {
+            self.writes.granted(&write);
+            let DueWrite { job, position, bytes, .. } = write;
+            return self.grant(job, bytes, GrantKind::Write { position }, Nanos::MAX, now);
+        }
+        self.writes.settled();
+        match self.be.offered_commit() {
+            Some(Commit { job, .. }) => {
+                self.commit_granted();
+                self.grant(job, 0, GrantKind::Commit(SyncScope::Journal), Nanos::MAX, now)
+            }
+            // All of it was withdrawn.
+            None => self.next_step(now),
+        }
+    }
+
     /// The next step of a job, if it is time for one.
     fn job_step(&mut self, slack: &Slack, now: Nanos) -> Option<Step> {
         let head = self.head;
         let spins = self.cost.profile().rotational;
-        if self.be.first_deadline().is_some_and(|deadline| slack.is_due(deadline)) {
-            return self.be.pick_due().map(|choice| self.begin_job(choice, Nanos::MAX, now));
-        }
         if self.rt.is_empty() {
             if spins && self.reads_in_flight > 0 && self.phase == Phase::RealTime {
                 return Some(Step::Wait); // the sweep's last reads are still out
@@ -428,23 +472,34 @@ impl DiskSchedule {
                 return Step::Read { slot, bytes_max: bytes, real_time: false };
             }
             _ if spins && self.reads_in_flight > 0 => return Step::Wait,
-            BeChoice::Write { job, position, bytes, deadline } => {
+            BeChoice::Write { job, position, bytes } => {
                 self.be.advance(WorkOwner::Job(job), bytes, position.saturating_add(bytes));
-                (job, bytes, GrantKind::Write { position, deadline })
+                (job, bytes, GrantKind::Write { position })
             }
             BeChoice::Probe { job } => {
                 self.be.advance(WorkOwner::Job(job), 0, 0);
                 (job, 0, GrantKind::Probe)
             }
             BeChoice::Commit { job, scope } => {
-                self.be.commit_granted();
-                self.stats.commits += 1;
+                self.commit_granted();
                 (job, 0, GrantKind::Commit(scope))
             }
         };
+        let step = self.grant(job, bytes_max, kind, until, now);
+        let reads_wait = !self.rt.is_empty();
+        self.grant.iter_mut().for_each(|grant| grant.paid = reads_wait);
+        step
+    }
+
+    fn commit_granted(&mut self) {
+        self.be.commit_granted();
+        self.stats.commits += 1;
+    }
+
+    fn grant(&mut self, job: JobId, bytes_max: u64, kind: GrantKind, until: Nanos, now: Nanos) -> Step {
         assert!(self.grant.is_none(), "one grant at a time");
         self.enter(Phase::BestEffort, now);
-        self.grant = Some(Outstanding { kind, since: now, paid: !self.rt.is_empty() });
+        self.grant = Some(Outstanding { kind, since: now, paid: false });
         Step::Grant { job, bytes_max, until }
     }
 
@@ -452,13 +507,10 @@ impl DiskSchedule {
         if self.reads_in_flight >= self.cost.profile().queue_depth {
             return Step::Wait;
         }
-        let affordable = self.rt.pick(slack, self.head, &self.cost);
-        // No read can go before a recording whose buffer is full soon.
-        let due = if affordable.is_none() { self.be.pick_due() } else { None };
-        if let Some(choice) = due {
-            return self.begin_job(choice, Nanos::MAX, now);
-        }
-        let Some(request) = affordable else { return Step::Wait };
+        let Some(request) = self.rt.pick(slack, self.head, &self.cost) else {
+            // No read can go before the writes that are due.
+            return if self.writes.is_empty() { Step::Wait } else { self.write_step(now) };
+        };
         self.enter(Phase::RealTime, now);
         Step::Read { slot: request.slot, bytes_max: request.bytes.min(limits::CHUNK_BYTES), real_time: true }
     }

@@ -162,7 +162,7 @@ impl RtQueue {
         }
         let hurried = self.waiting.iter().filter(|waiting| waiting.hurried).map(|waiting| &waiting.request);
         let first = hurried.filter(|request| affordable(request, request.bytes.min(START_BYTES), slack, head, cost));
-        if let Some(start) = first.min_by_key(|request| sweep_key(head, request)) {
+        if let Some(start) = first.min_by_key(|request| sweep_key(head, request.position)) {
             return Some(*start);
         }
         if let Some((slot, bytes)) = self.block
@@ -174,7 +174,7 @@ impl RtQueue {
             let unit = if request.position == head { limits::CHUNK_BYTES } else { u64::MAX };
             affordable(request, request.bytes.min(unit), slack, head, cost)
         });
-        next.min_by_key(|request| sweep_key(head, request)).copied()
+        next.min_by_key(|request| sweep_key(head, request.position)).copied()
     }
 
     /// True if a stream waits for its first bytes.
@@ -221,9 +221,9 @@ fn affordable(request: &RtRequest, bytes: u64, slack: &Slack, head: u64, cost: &
     before == f64::INFINITY || cost.read(head, request.position, bytes).as_secs_f64() <= before
 }
 
-/// The order in which a head at `head` comes to requests, going up and then back to the beginning.
-const fn sweep_key(head: u64, request: &RtRequest) -> (bool, u64) {
-    (request.position < head, request.position)
+/// The order in which a head at `head` comes to places, going up and then back to the beginning.
+pub(super) const fn sweep_key(head: u64, position: u64) -> (bool, u64) {
+    (position < head, position)
 }
 
 #[cfg(test)]

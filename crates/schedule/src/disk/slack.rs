@@ -1,7 +1,7 @@
 //! Slack: for how long a disk may do something that nothing it has promised needs.
 //!
 //! What is due is kept in buckets, one for each quarter of a round in which a deadline lies. A bucket is served in one sweep, so it takes
-//! at most S(n, T), the bound that admission counts with; it must be over by the earliest deadline in it. The slack before a
+//! at most S(n, T) for its reads and the same for its writes, which have a commit behind them, J; it must be over by the earliest deadline in it. The slack before a
 //! bucket is the least of what the buckets in front of it leave:
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!
 //! Promise: if slack is not negative, serving bucket after bucket meets every deadline, as far as S bounds what a sweep
 //! takes; and who takes no more than the slack before its own bucket leaves none of them negative. Not here: what is
-//! due (`real_time`, `best_effort`), how it is chosen (`disk`). See docs/decisions/0007.
+//! due (`real_time`, `due_writes`), how it is chosen (`disk`). See docs/decisions/0007.
 
 use units::Nanos;
 
@@ -33,8 +33,17 @@ struct Bucket {
     seeks: f64,
     /// Seconds of transfer of all of them.
     transfer: f64,
-    /// Seconds that jobs need.
-    jobs: f64,
+    /// Writes, seconds of transfer of all of them, and seconds of the commit behind them.
+    writes: f64,
+    write_transfer: f64,
+    commit: f64,
+}
+
+impl Bucket {
+    fn seconds(&self, profile: &DiskProfile, slowdown: f64) -> f64 {
+        let sweep = |seeks, transfer| profile.sweep_seconds(seeks, transfer) * slowdown;
+        sweep(self.seeks, self.transfer) + sweep(self.writes, self.write_transfer) + self.commit
+    }
 }
 
 /// What is due, by quarters of rounds.
@@ -50,7 +59,8 @@ impl Buckets {
     /// Nothing is due.
     #[must_use]
     pub fn new(rounds: Grid, now: Nanos) -> Self {
-        let empty = Bucket { deadline: Nanos::MAX, seeks: 0.0, transfer: 0.0, jobs: 0.0 };
+        let empty =
+            Bucket { deadline: Nanos::MAX, seeks: 0.0, transfer: 0.0, writes: 0.0, write_transfer: 0.0, commit: 0.0 };
         let width = Nanos((rounds.period().0 / PER_ROUND).max(1));
         let round = rounds.start_of(rounds.index_at(now));
         let passed = now.saturating_sub(round).0 / width.0;
@@ -65,9 +75,12 @@ impl Buckets {
         bucket.transfer += transfer.as_secs_f64();
     }
 
-    /// A job is due.
-    pub fn add_job(&mut self, deadline: Nanos, takes: Nanos) {
-        self.bucket_mut(deadline).jobs += takes.as_secs_f64();
+    /// A write is due. Those of a quarter of a round share a commit.
+    pub fn add_write(&mut self, deadline: Nanos, transfer: Nanos, commit: Nanos) {
+        let bucket = self.bucket_mut(deadline);
+        bucket.writes += 1.0;
+        bucket.write_transfer += transfer.as_secs_f64();
+        bucket.commit = commit.as_secs_f64();
     }
 
     fn bucket_mut(&mut self, deadline: Nanos) -> &mut Bucket {
@@ -85,18 +98,25 @@ impl Buckets {
     /// The slack that is left, when the disk is free for what is due from `free` on and so many times slower than its profile.
     #[must_use]
     pub fn slack(self, free: Nanos, profile: &DiskProfile, slowdown: f64) -> Slack {
-        let sweep = |seeks, transfer| profile.sweep_seconds(seeks, transfer) * slowdown;
         // The bound is for whole sweeps: in the middle of one, the head may have to go to the far end first and then
         // come back.
         let epsilon = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64() * slowdown;
         let (mut work, mut left) = (0.0, [f64::INFINITY; BUCKETS]);
         let sum = |of: fn(&Bucket) -> f64| self.buckets.iter().map(of).sum::<f64>();
-        let at_once = sweep(sum(|b| b.seeks), sum(|b| b.transfer)) + sum(|b| b.jobs);
+        let at_once = Bucket {
+            deadline: Nanos::MAX,
+            seeks: sum(|b| b.seeks),
+            transfer: sum(|b| b.transfer),
+            writes: sum(|b| b.writes),
+            write_transfer: sum(|b| b.write_transfer),
+            commit: sum(|b| b.commit),
+        }
+        .seconds(profile, slowdown);
         for (left, bucket) in left.iter_mut().zip(&self.buckets) {
             if bucket.deadline == Nanos::MAX {
                 continue;
             }
-            work += sweep(bucket.seeks, bucket.transfer) + bucket.jobs;
+            work += bucket.seconds(profile, slowdown);
             *left = seconds_until(bucket.deadline, free) - epsilon - work;
         }
         Slack { buckets: self, left, work: at_once }
@@ -173,28 +193,32 @@ mod tests {
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
         assert!(buckets.clone().slack(NOW, &profile, 1.0).least().is_infinite(), "nothing is due");
         buckets.add_read(at(900), Nanos::from_millis(100));
-        buckets.add_job(at(1400), Nanos::from_millis(200));
+        buckets.add_write(at(1400), Nanos::from_millis(50), Nanos::from_millis(60));
         let one = profile.sweep_seconds(1.0, 0.1);
+        let batch = profile.sweep_seconds(1.0, 0.05) + 0.06;
         let slack = buckets.slack(NOW, &profile, 1.0);
         assert!(slack.before(at(900)).is_infinite() && slack.before(at(990)).is_infinite());
         assert!((slack.before(at(1100)) - (0.9 - one - held_back)).abs() < 1e-9);
-        assert!((slack.from(at(1400)) - (1.4 - one - 0.2 - held_back)).abs() < 1e-9);
+        assert!((slack.from(at(1400)) - (1.4 - one - batch - held_back)).abs() < 1e-9);
         assert!((slack.least() - (0.9 - one - held_back)).abs() < 1e-9);
-        assert!((slack.work() - one - 0.2).abs() < 1e-9);
+        assert!((slack.work() - one - batch).abs() < 1e-9);
         let mut kept = slack.clone();
         kept.keep(at(1200), Nanos::from_millis(600));
-        assert!((kept.least() - (1.4 - one - 0.8 - held_back)).abs() < 1e-9, "only what is due behind it waits");
+        assert!(
+            (kept.least() - (1.4 - one - batch - 0.6 - held_back)).abs() < 1e-9,
+            "only what is due behind it waits"
+        );
     }
 
     #[test]
     fn what_is_late_is_in_the_first_bucket_and_what_is_far_in_the_last() {
         let profile = DiskProfile::spindle_default();
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), at(100));
-        buckets.add_job(Nanos::from_secs(3), Nanos::from_millis(10));
+        buckets.add_write(Nanos::from_secs(3), Nanos::from_millis(10), Nanos::ZERO);
         let slack = buckets.clone().slack(at(100), &profile, 1.0);
         assert!(slack.is_due(Nanos::from_secs(3)) && slack.is_due(at(200)) && !slack.is_due(at(300)));
         assert!(slack.least() < -7.0);
-        buckets.add_job(Nanos::from_secs(100), Nanos::from_secs(1));
+        buckets.add_write(Nanos::from_secs(100), Nanos::from_secs(1), Nanos::ZERO);
         assert!(buckets.slack(at(100), &profile, 1.0).from(Nanos::from_secs(50)) > 80.0);
     }
 }

@@ -1,6 +1,6 @@
 //! What best-effort work is: what wants disk time, whose it is, and what is chosen of it.
 
-use units::{JobId, Nanos};
+use units::JobId;
 
 use super::cost::SyncScope;
 
@@ -97,8 +97,6 @@ pub enum BeChoice {
         position: u64,
         /// At most this many bytes.
         bytes: u64,
-        /// When a recording's buffer is full.
-        deadline: Option<Nanos>,
     },
     /// Let the store thread probe.
     Probe {

@@ -13,7 +13,7 @@ use dataplane::control::{Command, Content, Delivery, Ending, Event as News, Outc
 use units::{BitRate, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::contents::{SimFile, segments};
-use crate::control_side::{ControlAction, Shed};
+use crate::control_side::{ControlAction, RunPhases, Shed};
 use crate::disk::Spent;
 use crate::laws::Law;
 use crate::ledger::{DeliveryAsked, DeliveryLife, LedgerEntry};
@@ -29,6 +29,8 @@ const AUDIT: Nanos = Nanos::from_millis(500);
 
 /// Shortest and longest pause of a viewer.
 const PAUSE: (Nanos, Nanos) = (Nanos::from_millis(100), Nanos::from_secs(60));
+/// Recordings that go on to the end begin so far apart: all cameras come back after a power cut.
+const RECORDED_APART: Nanos = Nanos::from_millis(7);
 /// What is still stuck this long before the shutdown is told to stop.
 const END_GRACE: Nanos = Nanos::from_secs(6);
 
@@ -62,6 +64,9 @@ impl World {
             for _ in 0..self.control.load.uploaders {
                 let gap = self.control.random.wait(self.control.load.upload_gap);
                 self.act_in(gap, ControlAction::Upload(disk));
+            }
+            for nth in 0..self.control.load.recorded {
+                self.act_in(RECORDED_APART.saturating_mul(u64::from(nth)), ControlAction::RecordAll(disk));
             }
             self.again(self.control.load.recordings, ControlAction::Record(disk));
             self.again(self.control.load.probes, ControlAction::Probe(disk));
@@ -120,8 +125,12 @@ impl World {
             ControlAction::Viewer(action) => self.viewer_acts(action),
             ControlAction::Upload(disk) if asking => self.begin_upload(disk),
             ControlAction::Record(disk) if asking => {
-                self.reserve(disk);
+                self.reserve(disk, None);
                 self.again(self.control.load.recordings, action);
+            }
+            ControlAction::RecordAll(disk) if asking => {
+                let end = phases_end(self.control.phases);
+                self.reserve(disk, Some(end.saturating_sub(self.now)));
             }
             ControlAction::Probe(disk) if asking => {
                 self.with_store(disk, |store, now, out| store.probe(8, now, out));
@@ -154,6 +163,7 @@ impl World {
             | ControlAction::Pause
             | ControlAction::Upload(_)
             | ControlAction::Record(_)
+            | ControlAction::RecordAll(_)
             | ControlAction::Probe(_) => {}
         }
     }
@@ -326,7 +336,7 @@ impl World {
                     self.comes_back(&delivery, DeliveryLife::Asked, None);
                 }
                 Report::Finished { delivery, end } => self.comes_back(&delivery, DeliveryLife::Started, Some(end)),
-                Report::Reserved { stream, reservation } => self.recording_begins(stream, reservation),
+                Report::Reserved { stream, reservation, place } => self.recording_begins(stream, reservation, place),
                 Report::ReserveRefused { stream, .. } => {
                     self.control.tally.recordings_refused += 1;
                     if self.control.reserving.remove(&stream.0).is_none() {
@@ -443,6 +453,11 @@ impl World {
             self.command(Command::Release(held));
         }
     }
+}
+
+/// When the run asks for nothing more.
+fn phases_end(phases: RunPhases) -> Nanos {
+    phases.safety.saturating_add(phases.liveness)
 }
 
 /// How fast a client reads that keeps up with this rate.

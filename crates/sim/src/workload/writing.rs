@@ -1,9 +1,11 @@
 //! The uploads and recordings of a run: when they begin, where they write, and that none fails without a fault.
 
 use dataplane::control::{Command, RecordingRequest};
+use storage::grant::RecordingPlace;
+use storage::uploads::RecordingTerms;
 use units::{DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
 
-use crate::control_side::{ControlAction, SimRecording};
+use crate::control_side::{AskedRecording, ControlAction, SimRecording};
 use crate::laws::Law;
 use crate::store_thread::{Actions, UploadEnd, UploadSource};
 use crate::world::World;
@@ -20,30 +22,36 @@ impl World {
         });
     }
 
-    pub(super) fn reserve(&mut self, disk: usize) {
+    /// Asks for a recording that lasts so long; for a while if none.
+    pub(super) fn reserve(&mut self, disk: usize, lasts: Option<Nanos>) {
         let control = &mut self.control;
         let stream = StreamId(control.next_stream);
         control.next_stream += 1;
-        control.reserving.insert(stream.0, disk);
+        let lasts = lasts.unwrap_or_else(|| control.random.span(Nanos::from_secs(5), Nanos::from_secs(30)));
+        let rate = *control.random.pick(&control.load.recording_rates);
+        let camera = *control.random.pick(&control.load.cameras);
+        control.reserving.insert(stream.0, AskedRecording { disk, rate, camera, lasts });
         let disk = DiskId(u16::try_from(disk).expect("few disks"));
-        let rate = control.load.recording_rate;
-        self.command(Command::Reserve(RecordingRequest { stream, disk, link: LinkId(0), rate }));
+        let durable = control.load.durable;
+        let block_bytes_max = limits::BLOCK_BYTES_MAX;
+        let request = RecordingRequest { stream, disk, link: LinkId(0), rate, durable, block_bytes_max };
+        self.command(Command::Reserve(request));
     }
 
-    pub(super) fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId) {
-        let Some(disk) = self.control.reserving.remove(&stream.0) else {
+    pub(super) fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId, place: RecordingPlace) {
+        let asked = self.control.reserving.remove(&stream.0);
+        let Some(AskedRecording { disk, rate, camera, lasts }) = asked else {
             self.laws.broke(Law::EveryEndHasAReason, self.now, format!("nobody asked for {reservation:?}"));
             return;
         };
         let control = &mut self.control;
         control.tally.recordings += 1;
-        let rate = control.load.recording_rate;
-        let lasts = control.random.span(Nanos::from_secs(5), Nanos::from_secs(30));
         let bytes = rate.bytes_in(lasts).next_multiple_of(limits::DIRECT_ALIGN);
         let capacity = self.stores[disk].capacity();
         let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
-        let terms = storage::uploads::RecordingTerms { rate, reservation };
-        let source = UploadSource { position, bytes, rate, recording: Some(terms) };
+        let terms = RecordingTerms { rate, reservation, place };
+        let durable = control.load.durable;
+        let source = UploadSource { position, bytes, rate, recording: Some((terms, camera, durable)) };
         let mut upload = None;
         self.with_store(disk, |store, now, out| upload = Some(store.begin(source, now, out)));
         let upload = upload.expect("begun above");

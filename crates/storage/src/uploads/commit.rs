@@ -5,7 +5,7 @@
 //! written since the last flush is told to the schedule: it decides how much a drive's cache may hold, and when it is
 //! emptied though nobody waits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use units::{Nanos, UploadId};
 
@@ -41,13 +41,24 @@ pub enum CommitPart<'a, R> {
     SyncRemoval(&'a mut R),
     /// See whether the file system still makes changes durable. If so, the removal is acknowledged.
     CheckRemoval(&'a mut R),
+    /// Make durable what an upload has grown by that is to be found after a power cut. It goes on.
+    Grown(UploadId),
     /// Empty the drive's cache, though nobody waits for it.
     Flush {
         /// The upload written last, if it still goes on.
         upload: Option<UploadId>,
-        /// True if that one is to be found after a power cut: what it has grown by must be durable, too.
-        keep: bool,
     },
+}
+
+/// What a write means to what is found after a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// Nothing: the upload is whole or not there.
+    None,
+    /// What is written is to be found, with the next flush.
+    Kept,
+    /// It was promised that it soon is.
+    Promised,
 }
 
 /// What is to be made durable.
@@ -57,6 +68,8 @@ pub(super) struct Commits<R> {
     dirty_bytes: u64,
     uploads: VecDeque<UploadId>,
     removals: VecDeque<R>,
+    /// Those that have grown since the last commit.
+    grown: BTreeMap<UploadId, Growth>,
     /// The offer that is out: how much was dirty, and whether somebody waited.
     offered: Option<(u64, bool)>,
     /// The upload written to last: its file is what a flush that nobody waits for goes through.
@@ -68,6 +81,7 @@ pub(super) struct Commits<R> {
 #[derive(Debug)]
 struct CommitBatch<R> {
     dirty_bytes: u64,
+    grown: VecDeque<UploadId>,
     to_secure: VecDeque<UploadId>,
     to_publish: Option<UploadId>,
     to_sync: VecDeque<UploadId>,
@@ -87,6 +101,7 @@ impl<R> Default for Commits<R> {
             dirty_bytes: 0,
             uploads: VecDeque::new(),
             removals: VecDeque::new(),
+            grown: BTreeMap::new(),
             offered: None,
             written_last: None,
             batch: None,
@@ -99,17 +114,22 @@ impl<R> Commits<R> {
         self.dirty_bytes
     }
 
-    pub(super) fn wrote(&mut self, upload: UploadId, bytes: u64) {
+    pub(super) fn wrote(&mut self, upload: UploadId, bytes: u64, growth: Growth) {
         self.dirty_bytes += bytes;
+        if growth != Growth::None && bytes > 0 {
+            self.grown.insert(upload, growth);
+        }
         self.written_last = Some(upload);
     }
 
     pub(super) fn wait_for_upload(&mut self, upload: UploadId) {
+        self.grown.remove(&upload);
         self.uploads.push_back(upload);
     }
 
     pub(super) fn forget(&mut self, upload: UploadId) {
         self.uploads.retain(|waiting| *waiting != upload);
+        self.grown.remove(&upload);
     }
 
     pub(super) fn wait_for_removal(&mut self, removal: R) {
@@ -122,7 +142,8 @@ impl<R> Commits<R> {
     }
 
     fn is_awaited(&self) -> bool {
-        !self.uploads.is_empty() || !self.removals.is_empty()
+        let promised = self.grown.values().any(|growth| *growth == Growth::Promised);
+        !self.uploads.is_empty() || !self.removals.is_empty() || promised
     }
 
     /// No commit will be granted any more.
@@ -156,17 +177,20 @@ impl<R> Commits<R> {
         let removals = self.removals.len().min(NAMES_PER_COMMIT - uploads);
         let batch = CommitBatch {
             dirty_bytes: self.dirty_bytes,
+            grown: std::mem::take(&mut self.grown).into_keys().collect(),
             to_secure: self.uploads.drain(..uploads).collect(),
             to_publish: None,
             to_sync: VecDeque::new(),
             removals_to_sync: self.removals.drain(..removals).collect(),
             removals_to_check: VecDeque::new(),
-            to_flush: uploads + removals == 0 && self.dirty_bytes > 0,
+            to_flush: false,
             journal_broke: false,
             settled: true,
             disk_ok: true,
         };
-        let has_work = uploads + removals > 0 || batch.to_flush;
+        let names_any = uploads + removals > 0 || !batch.grown.is_empty();
+        let batch = CommitBatch { to_flush: !names_any && self.dirty_bytes > 0, ..batch };
+        let has_work = names_any || batch.to_flush;
         self.batch = has_work.then_some(batch);
         has_work
     }
@@ -174,7 +198,8 @@ impl<R> Commits<R> {
 
 impl<R> CommitBatch<R> {
     fn is_over(&self) -> bool {
-        self.to_secure.is_empty()
+        self.grown.is_empty()
+            && self.to_secure.is_empty()
             && self.to_publish.is_none()
             && self.to_sync.is_empty()
             && self.removals_to_sync.is_empty()
@@ -193,6 +218,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// The next part of the commit under way; none once it is over. The same one again until [`Uploads::part_done`].
     pub fn next_part(&mut self) -> Option<CommitPart<'_, R>> {
         let batch = self.commits.batch.as_mut()?;
+        if let Some(upload) = batch.grown.front().copied() {
+            return Some(CommitPart::Grown(upload));
+        }
         if let Some(upload) = batch.to_publish {
             return Some(CommitPart::Publish(upload));
         }
@@ -215,9 +243,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         if let Some(removal) = batch.removals_to_check.front_mut() {
             return Some(CommitPart::CheckRemoval(removal));
         }
-        let written = self.commits.written_last.and_then(|id| Some((id, self.uploads.get(&id)?.keep)));
-        let (upload, keep) = (written.map(|written| written.0), written.is_some_and(|written| written.1));
-        batch.to_flush.then_some(CommitPart::Flush { upload, keep })
+        let upload = self.commits.written_last.filter(|upload| self.uploads.contains_key(upload));
+        batch.to_flush.then_some(CommitPart::Flush { upload })
     }
 
     /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be secured,
@@ -225,7 +252,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
     pub fn part_done(&mut self, outcome: Result<(), UploadFailure>, now: Nanos) {
         let Some(batch) = self.commits.batch.as_mut() else { return };
         let mut over = None;
-        if let Some(id) = batch.to_publish.take() {
+        if batch.grown.pop_front().is_some() {
+            batch.note(outcome);
+        } else if let Some(id) = batch.to_publish.take() {
             match outcome {
                 Ok(()) => batch.to_sync.push_back(id),
                 Err(_) => over = Some(id),
