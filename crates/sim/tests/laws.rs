@@ -307,6 +307,10 @@ fn each_law_has_a_plane_that_breaks_it() {
     let mut full = lively(DriveProfile::Desktop, 60);
     full.load.best_effort_share = 0.8;
     full.load.viewing = (SECS(100), SECS(120));
+    full.load.recordings = Nanos::ZERO;
+    // One that may be durable late has the longest buffer, and is over that before anything else.
+    let mut late = lively(DriveProfile::Desktop, 5);
+    (late.load.recordings, late.load.recorded, late.load.durable) = (Nanos::ZERO, 1, SECS(3600));
     let mut narrow = quiet(DriveProfile::SsdSata, 5);
     (narrow.link, narrow.load.burst_max) = (BitRate(50_000_000), SECS(4));
     let cases = [
@@ -322,7 +326,8 @@ fn each_law_has_a_plane_that_breaks_it() {
         (Law::GrantsExclude, Wrong::ForgetsGrants, lively(DriveProfile::Desktop, 60)),
         (Law::NoSpinning, Wrong::NeverWaits, quiet(DriveProfile::Desktop, 5)),
         (Law::StartsInTime, Wrong::LooksAtStartsLate, quiet(DriveProfile::Desktop, 5)),
-        (Law::RecordingInTime, Wrong::HearsNoRecordings, lively(DriveProfile::Desktop, 5)),
+        (Law::RecordingInTime, Wrong::HearsNoRecordings, late),
+        (Law::DurableInTime, Wrong::HearsNoRecordings, lively(DriveProfile::Desktop, 5)),
         (Law::YoungestFirst, Wrong::AdmitsInReverse, too_slow()),
         (Law::NoPanic, Wrong::Panics, quiet(DriveProfile::Desktop, 5)),
     ];

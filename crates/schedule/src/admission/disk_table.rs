@@ -31,13 +31,13 @@ pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
 const JOB_CARRY_MAX: f64 = 1.0;
 
-/// Rounds in which a recording's block is written: from the round of its place on, with its commit. Decision 0055.
+/// Rounds in which a recording's block is written: from the round of its place on, with its commit. Decision 0056.
 pub const WRITE_ROUNDS: u64 = 2;
 /// Rounds of work that may carry over from a round in which a block is written: a write has a round less than a read, and half a
 /// round is kept as for that.
 const WRITE_CARRY_MAX: f64 = CARRY_MAX - (LOOKAHEAD_ROUNDS - WRITE_ROUNDS) as f64;
 
-/// Fewer writes than that are a rounding error.
+/// Fewer writes than that are a rounding error. Chosen.
 const NO_WRITE: f64 = 1e-6;
 /// A batch of writes that takes so many times as long as the commit behind it is worth one of its own: a recording joins a smaller one
 /// of others. Chosen.
