@@ -55,6 +55,19 @@ impl Marks {
         self.0.len()
     }
 
+    /// From the first mark to the last one that was added.
+    pub(crate) fn span(&self) -> Nanos {
+        let ends = self.0.first().zip(self.0.last());
+        ends.map_or(Nanos::ZERO, |(first, last)| last.time.saturating_sub(first.time))
+    }
+
+    /// How long the media lasts if what follows the last mark, up to `end`, goes at the pace of the marks.
+    pub(crate) fn duration_at_their_pace(&self, end: u64) -> Option<Nanos> {
+        let (first, last) = self.0.first().zip(self.0.last())?;
+        let marked = last.end.checked_sub(first.end).filter(|bytes| *bytes > 0)?;
+        Some(time_at(end.saturating_sub(first.end), marked, self.span()))
+    }
+
     /// Fits them. The media ends at `end`, after `duration` if that is known, else after an interval like those before.
     /// Also gives the duration; `None` if there are too few marks to tell.
     pub(crate) fn fit(mut self, duration: Option<Nanos>, end: u64) -> Option<(Fit, Nanos)> {
@@ -63,12 +76,57 @@ impl Marks {
         let (first, last) = (*self.0.first()?, *self.0.last()?);
         let span = last.time.saturating_sub(first.time);
         let intervals = u64::try_from(self.0.len() - 1).unwrap_or(u64::MAX);
-        let guessed = || span.saturating_add(Nanos(span.0.checked_div(intervals).unwrap_or(0)));
-        let duration = duration.filter(|d| *d >= span && d.0 > 0).unwrap_or_else(guessed);
         self.0.iter_mut().for_each(|p| p.time = p.time.saturating_sub(first.time));
-        self.0.push(Point { time: duration, end });
+        let told = duration.filter(|d| *d >= span && d.0 > 0);
+        self.0.extend(told.map(|time| Point { time, end }));
+        close_jumps(&mut self.0);
+        if told.is_none() {
+            let span = self.0.last()?.time;
+            let time = span.saturating_add(Nanos(span.0.checked_div(intervals).unwrap_or(0)));
+            self.0.push(Point { time, end });
+        }
+        let duration = self.0.last()?.time;
         (duration.0 > 0).then_some((fit(&self.0, first.end.min(end))?, duration))
     }
+}
+
+/// A shorter interval is no jump of a clock.
+const JUMP_MIN: Nanos = Nanos::from_secs(60);
+/// Nor is one that is a smaller part of the whole: it hardly changes the rate.
+const JUMP_PART: u64 = 6;
+/// Nor one whose bytes come at more than such a part of the pace of all others.
+const JUMP_PACE: u128 = 20;
+/// Jumps in one content.
+const JUMPS_MAX: usize = 16;
+
+/// `points` are in the order of their times. An interval that lasts for a good part of the whole and has next to no bytes is a
+/// clock that was set: cameras begin to record before they know the time. It counts as long as the pace of all others says.
+fn close_jumps(points: &mut [Point]) {
+    for _ in 0..JUMPS_MAX {
+        let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
+        let whole = Point { time: last.time.saturating_sub(first.time), end: last.end.saturating_sub(first.end) };
+        let interval = |pair: &[Point]| Point {
+            time: pair[1].time.saturating_sub(pair[0].time),
+            end: pair[1].end.saturating_sub(pair[0].end),
+        };
+        let intervals = points.windows(2).map(interval).enumerate();
+        let Some((at, longest)) = intervals.max_by_key(|(_, interval)| interval.time) else { return };
+        let rest = Point { time: whole.time.saturating_sub(longest.time), end: whole.end.saturating_sub(longest.end) };
+        let product = |bytes: u64, time: Nanos| u128::from(bytes).saturating_mul(u128::from(time.0));
+        let is_slow = product(longest.end, rest.time).saturating_mul(JUMP_PACE) < product(rest.end, longest.time);
+        let is_jump = longest.time > JUMP_MIN && longest.time.0 >= whole.time.0 / JUMP_PART && is_slow;
+        if !is_jump || rest.time == Nanos::ZERO {
+            return;
+        }
+        let excess = longest.time.saturating_sub(time_at(longest.end, rest.end, rest.time));
+        points[at + 1..].iter_mut().for_each(|point| point.time = point.time.saturating_sub(excess));
+    }
+}
+
+/// How long `bytes` last at the pace at which `of_bytes` last for `time`.
+fn time_at(bytes: u64, of_bytes: u64, time: Nanos) -> Nanos {
+    let nanos = u128::from(bytes) * u128::from(time.0) / u128::from(of_bytes.max(1));
+    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// Many samples, gathered in steps of time; each step counts as needed at its beginning.
@@ -107,13 +165,16 @@ impl Samples {
     pub(crate) fn fit(&self) -> Option<Fit> {
         let (mut end, mut sum) = (0, self.head);
         let (mut by_place, mut by_size) = (Vec::new(), Vec::new());
-        for (index, slot) in self.steps.iter().enumerate() {
+        for (index, slot) in self.steps.iter().enumerate().filter(|(_, slot)| slot.1 > 0) {
             let time = Nanos(self.step.saturating_mul(u64::try_from(index).unwrap_or(u64::MAX)));
             end = end.max(slot.0);
             sum = sum.saturating_add(slot.1);
             by_place.push(Point { time, end });
             by_size.push(Point { time, end: sum });
         }
+        // By sizes: a place far behind says nothing of the pace.
+        close_jumps(&mut by_size);
+        by_place.iter_mut().zip(&by_size).for_each(|(place, size)| place.time = size.time);
         let (place, size) = (fit(&by_place, self.head)?, fit(&by_size, self.head)?);
         Some(if place.rate.0 / 3 > size.rate.0 / 2 { size } else { place })
     }
@@ -149,6 +210,38 @@ mod tests {
         assert_eq!(fit.rate.0, (80_000_000_u64).div_ceil(104));
         assert_eq!(marks().fit(Some(Nanos::from_secs(96)), 10_001_000).expect("ten marks").0.rate, BitRate(800_000));
         assert!(Marks::default().fit(Some(Nanos::from_secs(1)), 10).is_none());
+    }
+
+    /// A camera learns the time a second after it began, or at the end, or twice: 2 Mbit/s for 40 s.
+    #[test]
+    fn a_clock_that_was_set_is_no_time() {
+        for jumps in [vec![1], vec![20], vec![39], vec![1, 20]] {
+            let time = |second: u64| {
+                let late = jumps.iter().filter(|at| second >= **at).count();
+                Nanos::from_secs(second + 7200 * u64::try_from(late).expect("few"))
+            };
+            let (mut marks, mut samples) = (Marks::default(), Samples::new());
+            for second in 0..40 {
+                marks.add(time(second), 1000 + second * 250_000);
+                samples.add(time(second), 1000 + second * 250_000, 250_000);
+            }
+            let (fit, duration) = marks.fit(Some(time(40)), 10_001_000).expect("marks");
+            assert!((1_600_000..2_200_000).contains(&fit.rate.0), "{jumps:?}: {fit:?}");
+            assert!((38..=46).contains(&(duration.0 / 1_000_000_000)), "{jumps:?}: {duration:?}");
+            let fit = samples.fit().expect("samples");
+            assert!((1_600_000..2_200_000).contains(&fit.rate.0), "{jumps:?}: {fit:?}");
+        }
+    }
+
+    /// Pictures that stay for minutes, and a film with a part in which nothing moves, are no jumps.
+    #[test]
+    fn long_times_between_bytes_are_kept() {
+        let mut slides = Marks::default();
+        (0..5).for_each(|number| slides.add(Nanos::from_secs(300 * number), 1000 + number * 200_000));
+        assert_eq!(slides.fit(None, 1_001_000).expect("marks").1, Nanos::from_secs(1500));
+        let mut still = Marks::default();
+        (0..100).filter(|second| !(40..50).contains(second)).for_each(|at| still.add(Nanos::from_secs(at), at * 1000));
+        assert_eq!(still.fit(None, 100_000).expect("marks").1.0 / 1_000_000_000, 100);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Fragmented MP4 (ISO/IEC 14496-12 §8.8, §8.16): the curve from an index (`sidx`, else `mfra` at the end), else from
-//! the first fragments and the last one.
+//! the first fragments and the last one; where that is not found, the rest of the file goes at the pace of the first.
 
 use units::Nanos;
 
@@ -12,8 +12,11 @@ use super::{
 
 /// Longer indexes are not read.
 const INDEX_BYTES_MAX: u64 = 4 << 20;
-/// Reads kept back when fragments are walked: for the last one.
-const READS_KEPT: u32 = 6;
+/// The last fragment is looked for in so many views from the end.
+const TAIL_VIEWS: u32 = 4;
+/// Kept back for that when fragments are walked: a view may take five reads of 256 KiB.
+const READS_KEPT: u32 = 5 * TAIL_VIEWS + 2;
+const BYTES_KEPT: u64 = 6 << 20;
 
 pub(super) fn probe(
     source: &mut BudgetedFile<'_>,
@@ -34,12 +37,26 @@ pub(super) fn probe(
     if let Some(marks) = random_access(source, track)? {
         return Ok(indexed(marks, told, size));
     }
-    let (marks, complete) = walk(source, first, track)?;
+    let (marks, walked) = walk(source, first, track)?;
+    let told = match walked {
+        Walked::Beginning => told.filter(|told| *told > marks.span()).or_else(|| marks.duration_at_their_pace(size)),
+        Walked::All | Walked::Ends => told,
+    };
     let mut found = indexed(marks, told, size);
-    if !complete {
+    if walked != Walked::All {
         found.headroom_percent = HEADROOM_AVERAGE_PERCENT;
     }
     Ok(found)
+}
+
+/// Which fragments are marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Walked {
+    All,
+    /// The first ones and the last.
+    Ends,
+    /// The first ones.
+    Beginning,
 }
 
 fn indexed(marks: Marks, told: Option<Nanos>, end: u64) -> ContainerFacts {
@@ -108,8 +125,8 @@ fn parse_random_access(table: &[u8], per_second: u64) -> Option<Marks> {
     Some(marks)
 }
 
-/// Marks of the first fragments, as far as the budget goes, and of the last; true if none was left out.
-fn walk(source: &mut BudgetedFile<'_>, first: TopBox, track: (u32, u64)) -> Result<(Marks, bool), ProbeError> {
+/// Marks of the first fragments, as far as the budget goes, and of the last.
+fn walk(source: &mut BudgetedFile<'_>, first: TopBox, track: (u32, u64)) -> Result<(Marks, Walked), ProbeError> {
     let mut marks = Marks::default();
     let mut next = Some(first);
     while let Some(fragment) = next {
@@ -118,11 +135,10 @@ fn walk(source: &mut BudgetedFile<'_>, first: TopBox, track: (u32, u64)) -> Resu
         {
             marks.add(time, fragment.start);
         }
-        if source.left().reads <= READS_KEPT || source.left().bytes < 4 << 20 {
-            if let Some((time, offset)) = last_fragment(source, track)? {
-                marks.add(time, offset);
-            }
-            return Ok((marks, false));
+        if source.left().reads <= READS_KEPT || source.left().bytes < BYTES_KEPT {
+            let Some((time, offset)) = last_fragment(source, track)? else { return Ok((marks, Walked::Beginning)) };
+            marks.add(time, offset);
+            return Ok((marks, Walked::Ends));
         }
         next = match top_box(source, fragment.end) {
             Ok(next) => next,
@@ -131,7 +147,7 @@ fn walk(source: &mut BudgetedFile<'_>, first: TopBox, track: (u32, u64)) -> Resu
             Err(error) => return Err(error),
         };
     }
-    Ok((marks, true))
+    Ok((marks, Walked::All))
 }
 
 /// When the leading track's samples in a fragment begin.
@@ -151,16 +167,25 @@ fn fragment_time(
     Ok(time.map(|time| ticks(time, track.1)))
 }
 
-/// Time and offset of the last fragment that begins within the last [`VIEW_MAX`] bytes.
+/// Time and offset of the last fragment, if it begins within the last [`TAIL_VIEWS`] views.
 fn last_fragment(source: &mut BudgetedFile<'_>, track: (u32, u64)) -> Result<Option<(Nanos, u64)>, ProbeError> {
-    let start = source.size().saturating_sub(u64::try_from(VIEW_MAX).unwrap_or(0));
-    let tail = source.view(start, VIEW_MAX)?;
-    // The kind is followed by the size and kind of `mfhd`, always 16 bytes long.
-    let found = tail.windows(12).rposition(|w| &w[..4] == b"moof" && &w[4..12] == b"\0\0\0\x10mfhd");
-    let Some(at) = found.and_then(|at| at.checked_sub(4)) else { return Ok(None) };
-    let at = start + u64::try_from(at).unwrap_or(0);
-    match top_box(source, at)? {
-        Some(fragment) => Ok(fragment_time(source, fragment, track)?.map(|time| (time, at))),
-        None => Ok(None),
+    // The kind is followed by the size and kind of `mfhd`, always 16 bytes long. Views overlap by as much.
+    const HEAD: usize = 16;
+    let step = u64::try_from(VIEW_MAX - HEAD).unwrap_or(0);
+    let mut end = source.size();
+    for _ in 0..TAIL_VIEWS {
+        let start = end.saturating_sub(step);
+        let tail = match source.view(start, VIEW_MAX) {
+            Err(ProbeError::OverBudget(..)) => return Ok(None),
+            other => other?,
+        };
+        let found = tail.windows(12).rposition(|w| &w[..4] == b"moof" && &w[4..12] == b"\0\0\0\x10mfhd");
+        if let Some(at) = found.and_then(|at| at.checked_sub(4)) {
+            let at = start + u64::try_from(at).unwrap_or(0);
+            let Ok(Some(fragment)) = top_box(source, at) else { return Ok(None) };
+            return Ok(fragment_time(source, fragment, track)?.map(|time| (time, at)));
+        }
+        end = start;
     }
+    Ok(None)
 }

@@ -12,8 +12,8 @@ use super::{ContainerFacts, ProbeError, be_u32, be_u64, fragments, ticks};
 
 /// Three hours at 60 frames a second, with sound, need about 8 MiB.
 const MOOV_BYTES_MAX: u64 = 12 << 20;
-/// Boxes looked at on the top level before the search for `moov` is given up.
-const TOP_BOXES_MAX: usize = 48;
+/// Boxes looked at on the top level before the search for `moov` is given up: many small ones lie in one read, others soon use up the budget.
+const TOP_BOXES_MAX: usize = 16_384;
 /// Kinds of the first box by which a file is taken for an MP4.
 const FIRST: [&[u8; 4]; 10] =
     [b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"moof", b"sidx"];

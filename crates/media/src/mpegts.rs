@@ -12,10 +12,13 @@ use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, Pr
 
 /// Sizes of packets that are known.
 pub const PACKET_SIZES: [usize; 3] = [188, 192, 204];
-/// Enough of a file's start to tell: five packets and a broken one in front.
-pub(super) const DETECT_BYTES: usize = 6 * 204;
+/// What of a file's start is looked at, which one read brings: packets may come behind something else (a cut amid a packet, another
+/// program's head, the rest of an earlier recording).
+pub(super) const DETECT_BYTES: usize = 64 << 10;
 /// Packets in a row by which a stream is known.
 const ROW: usize = 5;
+/// Such a row is no chance at the start of a file; behind something else it takes a longer one.
+const ROW_LATER: usize = 20;
 /// Places that are looked at, and how much there. A clock comes each 100 ms at least, 128 KiB at 10 Mbit/s.
 const PLACES: u64 = 40;
 const PLACE_BYTES: usize = 320 << 10;
@@ -47,7 +50,8 @@ struct ClockRun {
 }
 
 pub(super) fn begins(start: &[u8]) -> bool {
-    grid(start).is_some_and(|grid| grid.first < 204)
+    let later = || grid_of(start, ROW_LATER).is_some();
+    grid(start).is_some_and(|grid| grid.first < 204) || later()
 }
 
 pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, ProbeError> {
@@ -132,8 +136,13 @@ fn length(place: &ClockRun) -> u64 {
 
 /// Where the next row of packets begins.
 fn grid(bytes: &[u8]) -> Option<PacketGrid> {
+    grid_of(bytes, ROW)
+}
+
+/// Where the next `packets` in a row begin.
+fn grid_of(bytes: &[u8], packets: usize) -> Option<PacketGrid> {
     let sync = |at: usize| bytes.get(at) == Some(&0x47);
-    let row = |first: usize| PACKET_SIZES.into_iter().find(|size| (0..ROW).all(|i| sync(first + i * size)));
+    let row = |first: usize| PACKET_SIZES.into_iter().find(|size| (0..packets).all(|i| sync(first + i * size)));
     (0..bytes.len()).filter(|at| sync(*at)).find_map(|first| row(first).map(|size| PacketGrid { first, size }))
 }
 

@@ -253,6 +253,93 @@ fn clocks_that_wrap_or_jump_are_bridged() {
     assert!(found(transport(TEN_GB, 188, 0, RATE, |_| 5)).is_err(), "a clock that stands still");
 }
 
+/// Packets behind the rest of something else.
+#[test]
+fn a_transport_stream_behind_something_else_is_found() {
+    let alone = found(transport(20_000_000, 188, 0, RATE, |ticks| ticks)).expect("a stream").rate.0;
+    for lead in [150, 700, 4096, 30_000] {
+        let stream = transport(20_000_000, 188, 0, RATE, |ticks| ticks);
+        let junk = |at: u64| if at.is_multiple_of(40) { 0x47 } else { b'x' };
+        let byte = move |at: u64| at.checked_sub(lead).map_or_else(|| junk(at), &stream.byte);
+        let media = found(Reckoned { size: 20_000_000 + lead, byte }).expect("a stream");
+        assert!(media.rate.0.abs_diff(alone) * 100 <= 2 * alone, "{lead}: {}, not {alone}", media.rate.0);
+    }
+}
+
+/// Players pass over any number of boxes that they do not know.
+#[test]
+fn many_boxes_before_the_movie_hide_nothing() {
+    let Golden { bytes, .. } = GOLDEN[1];
+    let movie = bytes.windows(4).rposition(|kind| kind == b"moov").expect("at the end") - 4;
+    let free = mp4_box(b"free", &[0; 8]).repeat(2000);
+    let padded = [&bytes[..movie], &free, &bytes[movie..]].concat();
+    let (one, other) = (found(bytes).expect("a rate"), found(padded.as_slice()).expect("a rate"));
+    assert_eq!(one.rate, other.rate);
+}
+
+/// A recording of a camera: fragments without an index, of any length.
+struct Recording {
+    head: Vec<u8>,
+    fragment_ms: u64,
+    fragment_bytes: u64,
+    count: u64,
+}
+
+impl Recording {
+    /// Of 8 Mbit/s.
+    fn new(seconds: u64, fragment_ms: u64) -> Self {
+        let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
+        let handler = mp4_box(b"hdlr", &[&[0; 8], b"vide".as_slice(), &[0; 12]].concat());
+        let media = mp4_box(b"mdia", &[mp4_box(b"mdhd", &words(&[0, 0, 0, 1000, 0, 0])), handler].concat());
+        let track = mp4_box(b"trak", &[mp4_box(b"tkhd", &words(&[0, 0, 0, 1, 0, 0])), media].concat());
+        let movie = mp4_box(b"moov", &[track, mp4_box(b"mvex", &[])].concat());
+        let (fragment_bytes, count) = (fragment_ms * 1000, seconds * 1000 / fragment_ms);
+        Self { head: [mp4_box(b"ftyp", b"isom"), movie].concat(), fragment_ms, fragment_bytes, count }
+    }
+
+    fn fragment(&self, number: u64) -> Vec<u8> {
+        let time = [&[1, 0, 0, 0], (number * self.fragment_ms).to_be_bytes().as_slice()].concat();
+        let track = [mp4_box(b"tfhd", &[0, 0, 0, 0, 0, 0, 0, 1]), mp4_box(b"tfdt", &time)].concat();
+        let head = mp4_box(b"moof", &[mp4_box(b"mfhd", &[0; 8]), mp4_box(b"traf", &track)].concat());
+        let rest = self.fragment_bytes - u64::try_from(head.len()).expect("small");
+        [head, u32::try_from(rest).expect("megabytes").to_be_bytes().to_vec(), b"mdat".to_vec()].concat()
+    }
+}
+
+impl ReadAt for Recording {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let length = |bytes: &[u8]| u64::try_from(bytes.len()).expect("small");
+        // As much at once as the store gives.
+        let there = self.size().saturating_sub(offset).min(256 * 1024);
+        let n = usize::try_from(there).expect("little").min(buf.len());
+        buf[..n].fill(0);
+        let (end, first) = (offset + length(&buf[..n]), length(&self.head));
+        let from = offset.saturating_sub(first) / self.fragment_bytes;
+        let starts = (from..self.count).map(|number| first + number * self.fragment_bytes).take_while(|at| *at < end);
+        let parts = starts.zip(from..).map(|(at, number)| (at, self.fragment(number)));
+        for (at, bytes) in std::iter::once((0, self.head.clone())).chain(parts) {
+            for (place, byte) in (at..).zip(bytes).filter(|(place, _)| (offset..end).contains(place)) {
+                buf[usize::try_from(place - offset).expect("within")] = byte;
+            }
+        }
+        Ok(n)
+    }
+
+    fn size(&self) -> u64 {
+        u64::try_from(self.head.len()).expect("small") + self.count * self.fragment_bytes
+    }
+}
+
+#[test]
+fn a_recording_in_fragments_without_an_index_gets_its_rate() {
+    for seconds in [60, 3600, 36_000] {
+        for fragment_ms in [500, 1000, 2000, 10_000] {
+            let rate = found(Recording::new(seconds, fragment_ms)).expect("a rate").rate.0;
+            assert!((7_200_000..=12_000_000).contains(&rate), "{seconds} s, each {fragment_ms} ms: {rate}");
+        }
+    }
+}
+
 #[test]
 fn reading_errors_are_passed_on_and_small_budgets_kept() {
     struct BrokenFile;
