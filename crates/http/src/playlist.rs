@@ -26,7 +26,11 @@ const NOT_IN_QUERY: &AsciiSet = &UNFIT.add(b'#');
 /// Tags whose `URI` is a part of the media, played at the rate.
 const MEDIA_TAGS: [&str; 3] = ["#EXT-X-MAP:", "#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:"];
 /// Tags whose `URI` is another playlist, of another rate.
-const PLAYLIST_TAGS: [&str; 3] = ["#EXT-X-MEDIA:", "#EXT-X-I-FRAME-STREAM-INF:", "#EXT-X-RENDITION-REPORT:"];
+const PLAYLIST_TAGS: [&str; 4] =
+    ["#EXT-X-MEDIA:", "#EXT-X-I-FRAME-STREAM-INF:", "#EXT-X-RENDITION-REPORT:", INTERSTITIAL_TAG];
+/// What is played amid the media (RFC 8216bis, appendix D): its attributes have names of their own, of which one stands.
+const INTERSTITIAL_TAG: &str = "#EXT-X-DATERANGE:";
+const INTERSTITIAL_ATTRIBUTES: [&str; 2] = ["X-ASSET-URI", "X-ASSET-LIST"];
 
 struct Playlist {
     session: Option<String>,
@@ -108,7 +112,7 @@ impl Playlist {
     }
 }
 
-/// The value of a tag's `URI`, where that is carried to; else nothing, at the tag's end.
+/// The value of the attribute of a tag that names an address, where that is carried to; else nothing, at the tag's end.
 fn attribute(tag: &str) -> &str {
     let none = &tag[tag.len()..];
     // Some players end a line here.
@@ -116,7 +120,9 @@ fn attribute(tag: &str) -> &str {
     if broken || !MEDIA_TAGS.iter().chain(&PLAYLIST_TAGS).any(|known| tag.starts_with(known)) {
         return none;
     }
-    let starts = [":URI=\"", ",URI=\""].into_iter().filter_map(|start| Some(tag.find(start)? + start.len()));
+    let names: &[&str] = if tag.starts_with(INTERSTITIAL_TAG) { &INTERSTITIAL_ATTRIBUTES } else { &["URI"] };
+    let starts = names.iter().flat_map(|name| [format!(":{name}=\""), format!(",{name}=\"")]);
+    let starts = starts.filter_map(|start| Some(tag.find(&start)? + start.len()));
     let value = starts.min().map_or(none, |start| &tag[start..]);
     value.find('"').map_or(none, |end| &value[..end])
 }
@@ -194,6 +200,18 @@ mod tests {
         let expected = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,URI=\"audio.m3u8?session=s\",NAME=\"a\"\n\
             #EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8?session=s&rate=8M\n";
         assert_eq!(passed("session=s&rate=8M", list, 1000).expect("a playlist"), expected);
+    }
+
+    #[test]
+    fn interstitials_get_the_session_only() {
+        for name in ["X-ASSET-URI", "X-ASSET-LIST"] {
+            let list = |added: &str| {
+                format!("#EXTM3U\n#EXT-X-DATERANGE:ID=\"a\",{name}=\"ad.m3u8{added}\",X-URI=\"b\",URI=\"c\"\n")
+            };
+            assert_eq!(passed("session=s&rate=8M", &list(""), 1000).expect("a playlist"), list("?session=s"));
+        }
+        let elsewhere = "#EXTM3U\n#EXT-X-DATERANGE:X-ASSET-URI=\"https://other/ad.m3u8\"\n";
+        assert_eq!(passed("session=s", elsewhere, 1000).expect("a playlist"), elsewhere);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Common Media Client Data (CTA-5004): what a player says about itself with each request.
 //!
-//! Promise: reads `rtp`, `br` (kbit/s), `sid` and `ot` from the query or the four header fields; whatever is malformed is
-//! ignored, as the standard demands. Not here: what is made of it (`asked`, `content`).
+//! Promise: reads `rtp`, `br` (kbit/s), `sid` and `ot` from the query or the four header fields, in the words of version 1 and in those of
+//! version 2 (CTA-5004-B: values are lists, with parameters); whatever is malformed is ignored, as the standard demands. Not here: what is made of it (`asked`, `content`).
 
 use http_types::HeaderMap;
 use units::BitRate;
@@ -40,7 +40,7 @@ pub enum ObjectType {
 
 impl ObjectType {
     fn read(value: &str) -> Self {
-        match value.trim() {
+        match item(value) {
             "a" => Self::Audio,
             "m" | "i" | "c" | "tt" | "k" => Self::Accompanying,
             _ => Self::Media,
@@ -84,28 +84,43 @@ impl Cmcd {
     }
 }
 
-/// Splits at commas that are not inside a quoted string.
+/// Splits at commas that are not inside a quoted string, which begins where a value or an item of a list does.
 fn split_outside_quotes(text: &str) -> impl Iterator<Item = &str> {
-    let mut quoted = false;
-    let mut escaped = false;
+    let (mut quoted, mut escaped, mut before) = (false, false, ',');
     text.split(move |c: char| {
         let was_escaped = escaped;
         escaped = quoted && c == '\\' && !was_escaped;
         if c == '"' && !was_escaped {
-            quoted = !quoted;
+            quoted = !quoted && matches!(before, '=' | '(' | ' ');
         }
+        before = c;
         c == ',' && !quoted
     })
 }
 
-/// A whole number of kbit/s within what rates can be.
+/// An item without its parameters.
+fn item(value: &str) -> &str {
+    value.split(';').next().unwrap_or_default().trim()
+}
+
+/// A whole number of kbit/s within what rates can be; of a list, one for each track of the object, their sum.
 fn kilobits(value: &str) -> Option<BitRate> {
-    let number: u64 = value.trim().parse().ok()?;
-    (1..=1_000_000_000).contains(&number).then_some(BitRate(number * 1000))
+    let value = value.trim();
+    let items = match value.strip_prefix('(') {
+        Some(list) => list.split(')').next().unwrap_or_default(),
+        None => item(value),
+    };
+    let mut sum = 0u64;
+    for number in items.split_whitespace() {
+        sum = sum.checked_add(item(number).parse().ok()?)?;
+    }
+    (1..=1_000_000_000).contains(&sum).then_some(BitRate(sum * 1000))
 }
 
 fn quoted(value: &str) -> Option<String> {
-    let inner = value.trim().strip_prefix('"')?.strip_suffix('"')?;
+    let value = value.trim();
+    let end = value.rfind('"')?;
+    let inner = value[..end].strip_prefix('"')?;
     let id = inner.replace("\\\"", "\"").replace("\\\\", "\\");
     (!id.is_empty() && id.len() <= SESSION_BYTES_MAX).then_some(id)
 }
@@ -136,6 +151,26 @@ mod tests {
         assert_eq!(cmcd.object, ObjectType::Audio);
         assert_eq!(Cmcd::read(Some("br=131,d=0,ot=i,st=v"), &headers).object, ObjectType::Accompanying);
         assert_eq!(Cmcd::read(Some("ot=av"), &headers).object, ObjectType::Media);
+    }
+
+    #[test]
+    fn in_the_words_of_version_2() {
+        for (text, kilobits) in [
+            ("br=(5000),v=2", 5000),
+            ("br=(5000;v 128;a),ot=av", 5128),
+            ("br=5000;v", 5000),
+            ("br=( 3000 )", 3000),
+            ("nor=(\"a,br=9000.m4v\" \"b\"),br=(3000),v=2", 3000),
+            ("nor=(\"a,br=9000.m4v\" \"b\").m4v\"),br=(3000),sid=\"d\",v=2", 3000),
+        ] {
+            let cmcd = Cmcd::read(Some(text), &HeaderMap::new());
+            assert_eq!(cmcd.encoded, Some(BitRate(kilobits * 1000)), "{text}");
+        }
+        let cmcd = Cmcd::read(Some("br=(3000;v),sid=\"a;b\";x=1,ot=a;y"), &HeaderMap::new());
+        assert_eq!((cmcd.session.as_deref(), cmcd.object), (Some("a;b"), ObjectType::Audio));
+        for text in ["br=()", "br=(", "br=(a)", "br=(1 x)", "br=(18446744073709551615 1)", "br=(3000.5)"] {
+            assert_eq!(Cmcd::read(Some(text), &HeaderMap::new()).encoded, None, "{text}");
+        }
     }
 
     #[test]
