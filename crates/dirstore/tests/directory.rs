@@ -229,6 +229,22 @@ async fn memory_file_systems_are_read_through_the_cache() {
     assert_eq!(fs::read(root.path().join("b")).unwrap(), pattern(1_500_000, 4));
 }
 
+/// Of a file up to the last place that the kernel knows in one, all reads that end on a block can be made; a longer one is no error of a disk.
+#[tokio::test]
+async fn a_file_that_ends_beyond_all_blocks_is_refused() {
+    let root = tempfile::tempdir_in("/dev/shm").unwrap();
+    let lengths = [("longest", i64::MAX.unsigned_abs() / 4096 * 4096), ("longer", i64::MAX.unsigned_abs())];
+    for (name, length) in lengths {
+        File::create(root.path().join(name)).unwrap().set_len(length).unwrap();
+    }
+    let store = ungoverned(&[root.path()]);
+    let longest = store.open(&path("/longest"), Want::File).await.unwrap();
+    assert_eq!(longest.content.size, lengths[0].1);
+    let error = store.open(&path("/longer"), Want::File).await.unwrap_err();
+    assert!(matches!(error, StoreError::Io(_)), "{error}");
+    assert_eq!(store.list(&path("/")).await.unwrap().len(), 2);
+}
+
 /// All of a content, through its own descriptor.
 fn read_all(content: &dataplane::control::Content) -> Vec<u8> {
     let file = File::from(content.file().file.try_clone().unwrap());

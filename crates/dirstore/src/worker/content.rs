@@ -25,6 +25,9 @@ use crate::{StoreError, beneath};
 /// Versions remembered: twice what can be open at once.
 const VERSIONS_MAX: usize = 2 * limits::FILES_MAX;
 
+/// A longer file is not opened: reads end on whole blocks, and the kernel knows no place in a file beyond 2^63.
+const CONTENT_BYTES_MAX: u64 = (u64::MAX >> 1) / limits::DIRECT_ALIGN * limits::DIRECT_ALIGN;
+
 /// A file in more pieces than this is read in file order: its list of places would cost more than it brings.
 const EXTENTS_MAX: usize = 65_536;
 
@@ -84,6 +87,9 @@ impl KnownVersions {
         // Of the opened file, not of the handle before: this is what will be read.
         let stat = fstat(&file)?;
         let stamp = Stamp::of(&stat);
+        if stamp.size > CONTENT_BYTES_MAX {
+            return Err(Errno::OVERFLOW.into());
+        }
         let watched = match &self.writes {
             Some(writes) if !ELSEWHERE.contains(&magic(file.as_fd())?) => writes.watch(file.as_fd())?,
             _ => version_check::watch(file.as_fd())?,
