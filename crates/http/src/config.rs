@@ -24,6 +24,8 @@ pub struct HttpConfig {
     pub stall_max: Duration,
     /// Origins (`https://player.example`) whose pages may read what is answered; `*` is every one.
     pub cors_origins: Vec<String>,
+    /// Names of this server, in lower case, besides addresses and names that nobody else can have; `*` is every one.
+    pub hosts: Vec<String>,
     /// Settings of the service behind it.
     pub service: service::config::ServiceConfig,
 }
@@ -39,6 +41,7 @@ impl Default for HttpConfig {
             upload_idle_max: Duration::from_secs(30),
             stall_max: Duration::from_secs(30),
             cors_origins: Vec::new(),
+            hosts: Vec::new(),
             service: service::config::ServiceConfig::default(),
         }
     }

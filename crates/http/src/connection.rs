@@ -27,7 +27,7 @@ use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head}
 use crate::message::reply::{After, Reply, render};
 use crate::router;
 use crate::shared::Shared;
-use crate::{follow, management, problem};
+use crate::{follow, hosts, management, problem};
 
 /// A connection of the reserve must have sent its request within this time.
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -140,16 +140,20 @@ async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut strea
         refuse(&exchange.shared, stream, exchange.peer, &problem::of_body(&error)).await;
         return None;
     }
-    if content::is_content_read(&exchange.head) {
+    let misdirected = hosts::refusal(&exchange.shared.config(), &exchange.head);
+    if misdirected.is_none() && content::is_content_read(&exchange.head) {
         // A stream may last for hours: it keeps no buffer here meanwhile.
         buffer.let_go();
         return content::serve(&exchange, stream).await;
     }
-    if follow::is_asked_for(&exchange.head) {
+    if misdirected.is_none() && follow::is_asked_for(&exchange.head) {
         follow::serve(&exchange, stream).await;
         return None;
     }
-    let responded = guarded(&exchange.shared.stats, Box::pin(router::respond(&exchange, &mut body))).await;
+    let responded = match misdirected {
+        Some(reply) => Err(reply),
+        None => guarded(&exchange.shared.stats, Box::pin(router::respond(&exchange, &mut body))).await,
+    };
     let (reply, user) = responded.unwrap_or_else(|reply| (reply, None));
     // Where more of a body may come than was needed, the answer says that the connection is closed, and the client is
     // listened to for a while, so that it can read why.

@@ -16,6 +16,7 @@ use service::pipeline::{Pipe, Stages};
 use service::rate::AskedRate;
 use service::reads::{self, ContentRead, PacedRead, ReadPurpose};
 use service::session::{ContentPart, Viewer};
+use service::shares::{NETWORK_BITS, network};
 use tokio::net::TcpStream;
 use units::BitRate;
 
@@ -159,7 +160,9 @@ fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
     let named = session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));
     let service = &exchange.shared.service;
     match named {
-        Some(name) if name.len() <= 128 && !name.is_empty() => Viewer::Named(name),
+        Some(name) if name.len() <= 128 && !name.is_empty() => {
+            Viewer::Named { name, network: network(exchange.peer.ip(), NETWORK_BITS) }
+        }
         _ => Viewer::Unnamed {
             address: exchange.peer.ip(),
             agent: service.hash(head.headers.get(USER_AGENT).map(http_types::HeaderValue::as_bytes)),

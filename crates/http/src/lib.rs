@@ -17,6 +17,7 @@ mod exchange;
 mod figures;
 mod follow;
 mod guard;
+mod hosts;
 mod listing;
 mod login;
 mod management;

@@ -12,6 +12,7 @@ use http_types::{HeaderMap, Method, StatusCode};
 use service::access::{self, Principal, WritePermit};
 
 use crate::exchange::Exchange;
+use crate::message::authority::{RequestHost, host};
 use crate::message::reply::Reply;
 use crate::problem;
 
@@ -74,12 +75,12 @@ fn is_loopback(address: IpAddr) -> bool {
 }
 
 /// `localhost`, `127.x.y.z` or `[::1]`, with or without a port.
-fn is_loopback_name(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
+fn is_loopback_name(authority: &str) -> bool {
+    match host(authority) {
+        Some(RequestHost::Name(name)) => name.eq_ignore_ascii_case("localhost"),
+        Some(RequestHost::Address(address)) => is_loopback(address),
+        None => false,
+    }
 }
 
 /// True if a browser says that the page which writes is of another origin.
@@ -116,6 +117,9 @@ mod tests {
         assert!(!local(&[("host", "localhost")], there));
         assert!(!local(&[("host", "media.example")], here), "DNS rebinding");
         assert!(!local(&[("host", "localhost.evil.example")], here));
+        for host in ["[::1]evil.example", "127.0.0.1:80.evil.example", "localhost:evil"] {
+            assert!(!local(&[("host", host)], here), "{host} is no authority");
+        }
         assert!(!local(&[("host", "localhost"), ("x-forwarded-for", "192.0.2.1")], here));
         assert!(!local(&[("host", "localhost"), ("x-forwarded-host", "a")], here));
         assert!(!local(&[("host", "localhost"), ("forwarded", "for=x")], here));

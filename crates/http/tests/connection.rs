@@ -324,6 +324,27 @@ async fn one_address_has_no_more_than_its_share_of_the_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_lets_its_name_lead_here_reads_nothing() {
+    let harness = Harness::start(HttpConfig { hosts: vec!["media.example".to_owned()], ..HttpConfig::default() });
+    harness.store.put("a.ts", b"bytes");
+    let paths = ["/media/a.ts", "/media/?format=json", "/api/v1/streams", "/api/v1/events", "/metrics", "/"];
+    let mut client = harness.connect();
+    for path in paths {
+        let ask = |host: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        client.send(ask("evil.example"));
+        let refused = client.answer(true);
+        assert_eq!(refused.status, 421, "{path}");
+        assert!(refused.text().contains("`access.hosts`"), "{}", refused.text());
+        assert_ne!(harness.one(&ask("media.example:8080")).status, 421, "{path}");
+    }
+    let followed = "GET /api/v1/events HTTP/1.1\r\nHost: evil.example\r\nAccept: text/event-stream\r\n\r\n";
+    assert_eq!(harness.one(followed).status, 421);
+    let put = "PUT /media/b.ts HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 2\r\n\r\nok";
+    assert_eq!(harness.one(put).status, 421);
+    assert_eq!(harness.store.bytes("b.ts"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_heads_are_answered_precisely_and_closed() {
     let harness = Harness::start(HttpConfig::default());
     for (request, status) in [

@@ -318,7 +318,7 @@ async fn a_recording_is_listed_while_it_runs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_users_foreign_names_origins_and_proxies_do_not_write() {
-    let harness = Harness::start(HttpConfig::default());
+    let harness = Harness::start(HttpConfig { hosts: vec!["media.example".to_owned()], ..HttpConfig::default() });
     for (request, why) in [
         ("PUT /media/a HTTP/1.1\r\nHost: media.example\r\nContent-Length: 0\r\n\r\n".to_owned(), "loopback name"),
         (

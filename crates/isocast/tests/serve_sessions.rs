@@ -41,7 +41,8 @@ fn a_viewer_that_closes_its_connection_finds_its_stream_again() {
     let server = room_for_one();
     let (mut watching, status) = read_from(&server, NAMED, 0);
     assert_eq!(status, 206);
-    watching.take(100_000);
+    // More than a second of it, which keeps its room for more than four.
+    watching.take(2_000_000);
     drop(watching);
     wait_nobody_streams(&server);
     assert_eq!(read_from(&server, NEWCOMER, 0).1, 503, "what somebody may come back to is not given away");
@@ -50,6 +51,28 @@ fn a_viewer_that_closes_its_connection_finds_its_stream_again() {
     last.take(1_500_000);
     // What was read to its end is held for a moment only.
     server.wait_for("room for another", |server| read_from(server, NEWCOMER, 0).1 == 206);
+}
+
+#[test]
+fn a_name_that_is_closed_at_once_keeps_nothing_from_others() {
+    let server = room_for_one();
+    let (looks, status) = read_from(&server, NAMED, 0);
+    assert_eq!(status, 206);
+    drop(looks);
+    wait_nobody_streams(&server);
+    server.wait_for("room for another", |server| read_from(server, NEWCOMER, 0).1 == 206);
+}
+
+#[test]
+fn a_session_is_its_addresss_own() {
+    let server = room_for_one();
+    let (_watching, status) = read_from(&server, NAMED, 0);
+    assert_eq!(status, 206);
+    let mut other = server.connect_from("127.0.0.9");
+    other.get(NAMED);
+    assert_eq!(other.head().status, 503, "its name is no proof");
+    let (_sought, status) = read_from(&server, NAMED, 1_000_000);
+    assert_eq!(status, 206);
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub mod refusals;
 pub mod session;
 pub mod shares;
 
+mod login_queue;
 mod media_service;
 mod piece_cache;
 mod recording;

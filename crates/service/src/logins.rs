@@ -1,32 +1,28 @@
 //! Whether a name and a password are a user's.
 //!
 //! Promise: argon2 is slow on purpose, so what was right is remembered for a while by a keyed hash, and is not verified
-//! again meanwhile; a storm of wrong ones takes one processor at most and delays another address by one verification;
-//! those of one address are verified in the order they came, so that a right one behind the same proxy has its turn as
-//! well; a name that is no user is told apart by no time; and a login that cannot be verified within seconds is answered with a request to try again. No password is
-//! kept.
+//! again meanwhile; a storm of wrong ones takes one processor at most, and keeps no other network waiting (`login_queue`); those of
+//! one address are verified in the order they came, so that a right one behind the same proxy has its turn as
+//! well; a name that is no user is told apart by no time; and a login that cannot be verified within seconds is answered with a
+//! request to try again. No password is kept.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::access::Principal;
 use crate::config::ServiceConfig;
 use crate::lock::lock;
+use crate::login_queue::LoginQueue;
 
 /// A login that was right is not verified again for so long after its last use.
 const REMEMBERED_TIME: Duration = Duration::from_secs(600);
 /// Remembered at once.
 const REMEMBERED_MAX: usize = 1024;
-/// Verifications of one address that run or wait at once.
-const PER_ADDRESS_MAX: usize = 512;
-/// Addresses whose verifications run or wait at once.
-const ADDRESSES_MAX: usize = 256;
 /// Longest wait for a verification to begin: 512 of 10 ms each, and sooner than clients give up.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -42,25 +38,13 @@ pub enum LoginError {
 }
 
 /// Logins that were verified, and those that are.
+#[derive(Default)]
 pub struct Logins {
     /// Two independent 64-bit hashes of what was verified, and until when it is remembered.
     verified: Mutex<HashMap<(u64, u64), Instant>>,
     keys: (RandomState, RandomState),
     /// One at a time: guessing must not take all processors.
-    verifying: Semaphore,
-    /// The addresses whose verifications run or wait.
-    queues: Mutex<HashMap<IpAddr, Queue>>,
-}
-
-impl Default for Logins {
-    fn default() -> Self {
-        Self {
-            verified: Mutex::default(),
-            keys: Default::default(),
-            verifying: Semaphore::new(1),
-            queues: Mutex::default(),
-        }
-    }
+    queue: Arc<LoginQueue>,
 }
 
 impl Logins {
@@ -85,9 +69,8 @@ impl Logins {
             *until = now + REMEMBERED_TIME;
             return Ok(Principal::User(name.to_owned()));
         }
-        let place = QueuePlace::of(self, from).ok_or(LoginError::Busy)?;
-        let turn = tokio::time::timeout(WAIT_MAX, place.turn()).await;
-        let _turn = turn.map_err(|_elapsed| LoginError::Busy)?;
+        let turn = tokio::time::timeout(WAIT_MAX, self.queue.turn(from)).await;
+        let _turn = turn.ok().flatten().ok_or(LoginError::Busy)?;
         let (hash, password) = (password_hash.clone(), password.to_owned());
         let verification = tokio::task::spawn_blocking(move || {
             PasswordHash::new(&hash)
@@ -96,6 +79,7 @@ impl Logins {
         if !verification.await.unwrap_or(false) || user.is_none() {
             return Err(LoginError::Wrong);
         }
+        self.queue.forgive(from);
         let mut verified = lock(&self.verified);
         verified.retain(|_, until| *until > now);
         if verified.len() < REMEMBERED_MAX {
@@ -105,75 +89,13 @@ impl Logins {
     }
 }
 
-/// The verifications of an address.
-struct Queue {
-    length: usize,
-    /// One at a time waits among those of all addresses, in the order they came.
-    turn: Arc<Semaphore>,
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self { length: 0, turn: Arc::new(Semaphore::new(1)) }
-    }
-}
-
-/// A verification's place in the queue of its address; left when dropped.
-struct QueuePlace<'a> {
-    logins: &'a Logins,
-    address: IpAddr,
-    turn: Arc<Semaphore>,
-}
-
-impl<'a> QueuePlace<'a> {
-    /// A place, if there is one left.
-    fn of(logins: &'a Logins, from: IpAddr) -> Option<Self> {
-        let address = network(from);
-        let mut queues = lock(&logins.queues);
-        if queues.len() >= ADDRESSES_MAX && !queues.contains_key(&address) {
-            return None;
-        }
-        let queue = queues.entry(address).or_default();
-        if queue.length >= PER_ADDRESS_MAX {
-            return None;
-        }
-        queue.length += 1;
-        Some(Self { logins, address, turn: Arc::clone(&queue.turn) })
-    }
-
-    /// Waits for its turn: first among those of its address, then among the addresses.
-    async fn turn(&self) -> (SemaphorePermit<'_>, SemaphorePermit<'_>) {
-        let own = self.turn.acquire().await.expect("it is never closed");
-        (own, self.logins.verifying.acquire().await.expect("it is never closed"))
-    }
-}
-
-impl Drop for QueuePlace<'_> {
-    fn drop(&mut self) {
-        let mut queues = lock(&self.logins.queues);
-        if let Some(queue) = queues.get_mut(&self.address) {
-            queue.length -= 1;
-            if queue.length == 0 {
-                queues.remove(&self.address);
-            }
-        }
-    }
-}
-
-/// Whoever has an IPv6 address has the 2^64 beside it as well.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        address => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use argon2::password_hash::{PasswordHasher, SaltString};
     use argon2::{Algorithm, Params, Version};
 
     use super::*;
+    use crate::login_queue::WAITING_MAX;
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
@@ -194,45 +116,45 @@ mod tests {
         assert_eq!(logins.login(&config, "ada", "secret", address(1)).await, user);
         assert_eq!(logins.login(&config, "bob", "secret", address(1)).await, Err(LoginError::Wrong), "ada's password");
         // Nobody else's verification begins while this is held.
-        let held = logins.verifying.acquire().await.expect("it is never closed");
+        let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |name: &'static str, password: String, from| {
             let (logins, config) = (Arc::clone(&logins), Arc::clone(&config));
             tokio::spawn(async move { logins.login(&config, name, &password, from).await })
         };
-        let storm: Vec<_> = (0..=PER_ADDRESS_MAX).map(|guess| ask("ada", guess.to_string(), address(1))).collect();
-        // One of them found no place left.
-        while !storm.iter().any(tokio::task::JoinHandle::is_finished) {
+        let storm: Vec<_> = (0..WAITING_MAX).map(|guess| ask("ada", guess.to_string(), address(1))).collect();
+        while logins.queue.waiting() < WAITING_MAX {
             tokio::task::yield_now().await;
         }
         assert_eq!(logins.login(&config, "ada", "secret", address(1)).await, user, "it is remembered");
         assert_eq!(logins.login(&config, "eve", "other", address(1)).await, Err(LoginError::Busy), "no place is left");
         let elsewhere = ask("eve", "other".to_owned(), address(2));
-        while lock(&logins.queues).len() < 2 {
+        // It takes the place of a guess.
+        while !storm.iter().any(tokio::task::JoinHandle::is_finished) {
             tokio::task::yield_now().await;
         }
         drop(held);
-        assert!(elsewhere.await.expect("no panic").is_ok(), "another address waits for one of them");
+        assert!(elsewhere.await.expect("no panic").is_ok(), "another address waits for one of them at most");
         assert!(storm.iter().any(|guess| !guess.is_finished()), "and not for all");
         let mut outcomes = Vec::new();
         for guess in storm {
             outcomes.push(guess.await.expect("no panic"));
         }
         let wrong = outcomes.iter().filter(|outcome| **outcome == Err(LoginError::Wrong)).count();
-        assert_eq!((wrong, outcomes.len()), (PER_ADDRESS_MAX, PER_ADDRESS_MAX + 1), "each had its turn");
-        assert!(lock(&logins.queues).is_empty());
+        assert_eq!((wrong, outcomes.len()), (WAITING_MAX - 1, WAITING_MAX), "each of the others had its turn");
+        assert_eq!(logins.queue.waiting(), 0);
     }
 
     #[tokio::test]
     async fn a_name_that_is_no_user_waits_for_a_verification_too() {
         let (logins, config) = (Logins::default(), config());
-        let held = logins.verifying.acquire().await.expect("it is never closed");
+        let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let mut login = std::pin::pin!(logins.login(&config, "bob", "secret", address(1)));
         tokio::select! {
             biased;
             _ = &mut login => panic!("it was told at once"),
             () = tokio::task::yield_now() => {}
         }
-        assert_eq!(lock(&logins.queues).len(), 1);
+        assert_eq!(logins.queue.waiting(), 1);
         drop(held);
         assert_eq!(login.await, Err(LoginError::Wrong));
     }
@@ -240,12 +162,12 @@ mod tests {
     #[tokio::test]
     async fn a_right_password_amid_a_storm_from_its_own_address_has_its_turn() {
         let (logins, config) = (Arc::new(Logins::default()), Arc::new(config()));
-        let held = logins.verifying.acquire().await.expect("it is never closed");
+        let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |password: String| {
             let (logins, config) = (Arc::clone(&logins), Arc::clone(&config));
             tokio::spawn(async move { logins.login(&config, "ada", &password, address(1)).await })
         };
-        let waiting = |count| lock(&logins.queues).get(&address(1)).is_some_and(|queue| queue.length == count);
+        let waiting = |count| logins.queue.waiting() == count;
         let before: Vec<_> = (0..50).map(|guess| ask(guess.to_string())).collect();
         while !waiting(50) {
             tokio::task::yield_now().await;
@@ -259,13 +181,5 @@ mod tests {
         assert_eq!(right.await.expect("no panic"), Ok(Principal::User("ada".to_owned())));
         assert!(before.iter().all(tokio::task::JoinHandle::is_finished), "it came after those before it");
         assert!(after.iter().any(|guess| !guess.is_finished()), "and before those behind it");
-    }
-
-    #[test]
-    fn a_network_of_ipv6_has_one_turn() {
-        let parse = |text: &str| text.parse::<IpAddr>().expect("an address");
-        assert_eq!(network(parse("2001:db8::1")), network(parse("2001:db8::ffff:1")));
-        assert_ne!(network(parse("2001:db8::1")), network(parse("2001:db8:0:1::1")));
-        assert_eq!(network(parse("::ffff:192.0.2.1")), address(1));
     }
 }

@@ -17,9 +17,10 @@
 //!    An older read whose client has taken nothing all the while counts as one that only looks: MPlayer goes back to the start
 //!    of a transport stream without closing what it has left, and a player that was killed closes nothing.
 //!
-//! After a read, its reservation is held for the viewer as long as `hold` says. Of a viewer that names itself, or has played for
-//! [`PLAYS_AFTER`] in parts, others are refused it meanwhile (after the end of a content for [`AFTER_END`]). What any other
-//! viewer holds, which may have looked at a head or an index only, is given up to whoever needs the room.
+//! After a read, its reservation is held for the viewer as long as `hold` says. Others are refused it meanwhile (after the end of a
+//! content for [`AFTER_END`]) if its viewer has played for [`PLAYS_AFTER`] in parts; if it names itself, for as long as what it took
+//! lasts. What any other viewer holds, which may have looked at a head or an index only, is given up to whoever needs the room: a request
+//! that is closed at once keeps nothing from others, under however many names it is repeated.
 //!
 //! Promise: the rules are pure (the time is an argument). A reservation that is taken in is given out once: to a read, or to be
 //! released. There are no more entries than streams and reservations. Not here: telling the data plane (`session_table`), who a
@@ -32,14 +33,22 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 /// A viewer without a name plays once its reads have used a reservation for so long; until then it only looks.
 pub const PLAYS_AFTER: Nanos = Nanos::from_secs(10);
+/// Segments come up to so many times as fast as they play (`delivery`), so that a read of one lasts that much less than its media.
+const SEGMENT_SPEEDUP: u64 = 4;
 /// For the next title, after a read to the end of a content: the player shows the rest of its buffer first.
 pub const AFTER_END: Nanos = Nanos::from_secs(10);
 
 /// Who watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Viewer {
-    /// Names itself: by whatever its protocol has for it.
-    Named(String),
+    /// Names itself: by whatever its protocol has for it. The name is good only where it was begun, because names are guessed, and are seen
+    /// in logs and links.
+    Named {
+        /// The name.
+        name: String,
+        /// The network of its address ([`crate::shares::network`]).
+        network: IpAddr,
+    },
     /// Does not: its address and program stand for it.
     Unnamed {
         /// Its address.
@@ -89,7 +98,7 @@ pub enum ContentPart {
 impl ContentPart {
     /// True if a read of it may take a reservation from an older read of its viewer that goes on.
     fn takes_over(self, viewer: &Viewer, superseded: &ViewerReservation, now: Nanos) -> bool {
-        matches!(viewer, Viewer::Named(_))
+        matches!(viewer, Viewer::Named { .. })
             || match self {
                 Self::Download => false,
                 Self::Whole => superseded.used_at(now) < PLAYS_AFTER,
@@ -252,7 +261,7 @@ impl Sessions {
     /// A request comes. After [`ReservationSource::New`] and [`ReservationSource::Take`] its stream runs in the session until [`Sessions::end`].
     pub fn begin(&mut self, request: &SessionRequest, now: Nanos) -> ReservationSource {
         let shares = self.table.entry(request.viewer.clone()).or_default();
-        let named = matches!(request.viewer, Viewer::Named(_));
+        let named = matches!(request.viewer, Viewer::Named { .. });
         let takes_any = named || request.no_room;
         let moves_on = takes_any || request.part == ContentPart::Elsewhere;
         let is_older = |share: &ViewerReservation| {
@@ -312,7 +321,7 @@ impl Sessions {
             // It may have passed to a newer read before the end was told.
             return given_back.filter(|&id| !shares.iter().any(|share| share.reservation() == Some(id)));
         };
-        let named = matches!(viewer, Viewer::Named(_));
+        let named = matches!(viewer, Viewer::Named { .. });
         let release = match (left, shares[nth].state) {
             (StreamRelease::Held(reservation, left_off), _) => {
                 shares[nth].hold(reservation, left_off, named, self.hold, now);
@@ -429,10 +438,14 @@ impl ViewerReservation {
         self.used = self.used_at(now);
         let in_parts = self.goes_on || matches!(self.part, ContentPart::FromStart | ContentPart::Elsewhere);
         let plays = self.used >= PLAYS_AFTER && in_parts;
+        let earned = match () {
+            () if plays => hold,
+            () if named => Nanos(self.used.0.saturating_mul(SEGMENT_SPEEDUP)).min(hold),
+            () => Nanos::ZERO,
+        };
         let firm = match () {
-            () if !named && !plays => Nanos::ZERO,
-            () if left_off == StopPoint::AtEnd && !self.goes_on => hold.min(AFTER_END),
-            () => hold,
+            () if left_off == StopPoint::AtEnd && !self.goes_on => earned.min(AFTER_END),
+            () => earned,
         };
         self.state = ReservationState::Held {
             reservation,

@@ -17,7 +17,7 @@ fn sessions() -> Sessions {
 }
 
 fn named(id: &str) -> Viewer {
-    Viewer::Named(id.to_owned())
+    Viewer::Named { name: id.to_owned(), network: Ipv4Addr::LOCALHOST.into() }
 }
 
 fn unnamed() -> Viewer {
@@ -279,8 +279,17 @@ fn who_only_looked_holds_nothing_that_others_need() {
         assert_eq!(firm_for(&unnamed(), part, 10, StopPoint::AtEnd), 10, "the next title comes, or nothing");
     }
     assert_eq!(firm_for(&unnamed(), ContentPart::Whole, 100, StopPoint::Midway), 0, "a download");
-    assert_eq!(firm_for(&named("a"), ContentPart::Whole, 1, StopPoint::Midway), 60, "who has a name is a player");
-    assert_eq!(firm_for(&named("a"), ContentPart::Whole, 1, StopPoint::AtEnd), 10);
+    for part in [ContentPart::Whole, ContentPart::Elsewhere] {
+        assert_eq!(firm_for(&named("a"), part, 0, StopPoint::Midway), 0, "a name alone earns nothing");
+        assert_eq!(
+            firm_for(&named("a"), part, 1, StopPoint::Midway),
+            4,
+            "as long as a segment lasts that came in a second"
+        );
+        assert_eq!(firm_for(&named("a"), part, 1, StopPoint::AtEnd), 4);
+        assert_eq!(firm_for(&named("a"), part, 15, StopPoint::Midway), 60, "a pause");
+        assert_eq!(firm_for(&named("a"), part, 15, StopPoint::AtEnd), 10);
+    }
 }
 
 #[test]

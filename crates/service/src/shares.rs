@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 
+/// What one client has of IPv6.
+pub const NETWORK_BITS: u32 = 64;
+
 /// A client, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientIdentity {
@@ -23,7 +26,7 @@ impl ClientIdentity {
     /// The user, else the network of the address.
     #[must_use]
     pub fn of(user: Option<&str>, address: IpAddr) -> Self {
-        user.map_or_else(|| Self::Network(network(address, 64)), |user| Self::User(user.to_owned()))
+        user.map_or_else(|| Self::Network(network(address, NETWORK_BITS)), |user| Self::User(user.to_owned()))
     }
 }
 

@@ -6,6 +6,8 @@
 use http_types::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
 use http_types::{HeaderMap, HeaderName, HeaderValue, Method};
 
+use super::authority;
+
 /// Longest request head, in bytes, its closing empty line included.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most header fields in a head.
@@ -221,7 +223,7 @@ fn split_target(method: &Method, target: &str) -> Result<RequestTarget, HeadErro
             return Err(HeadError::Malformed("the target's scheme is not http"));
         }
         let (authority, rest) = after.split_at(after.find(['/', '?', '#']).unwrap_or(after.len()));
-        if authority.is_empty() || !authority.bytes().all(is_host_byte) {
+        if authority.is_empty() || authority::host(authority).is_none() {
             return Err(HeadError::Host);
         }
         (Some(HeaderValue::from_str(authority).map_err(|_| HeadError::Host)?), rest)
@@ -241,34 +243,9 @@ fn check_host(headers: &HeaderMap, version: HttpVersion) -> Result<(), HeadError
     match (first, version) {
         (None, HttpVersion::Http10) => Ok(()),
         (None, HttpVersion::Http11) => Err(HeadError::Host),
-        (Some(host), _) if host.as_bytes().iter().all(|b| is_host_byte(*b)) => Ok(()),
+        (Some(host), _) if host.to_str().is_ok_and(|host| authority::host(host).is_some()) => Ok(()),
         (Some(_), _) => Err(HeadError::Host),
     }
-}
-
-const fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'.' | b'-'
-                | b'_'
-                | b'~'
-                | b':'
-                | b'['
-                | b']'
-                | b'%'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-        )
 }
 
 fn framing(headers: &HeaderMap, version: HttpVersion) -> Result<BodyFraming, HeadError> {

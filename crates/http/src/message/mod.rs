@@ -3,6 +3,7 @@
 //! Promise: no input or output, no clock; nothing here panics on what a peer sends. Not here: connections
 //! (`connection`), what is answered (`content`, `upload`, `management`). See RFC 9110 and RFC 9112.
 
+pub mod authority;
 pub mod chunked;
 pub mod cmcd;
 pub mod conditional;

@@ -52,6 +52,17 @@ impl Client {
         Self::try_to(address).expect("connected")
     }
 
+    /// A client at another address of this machine.
+    pub fn from_to(source: &str, address: SocketAddr) -> Self {
+        let source = SocketAddr::new(source.parse().expect("an address"), 0);
+        let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None);
+        let socket = socket.expect("a socket");
+        socket.bind(&source.into()).expect("an address of this machine");
+        socket.connect(&address.into()).expect("connected");
+        socket.set_read_timeout(Some(PATIENCE)).expect("set");
+        Self { stream: socket.into(), buffer: Vec::new() }
+    }
+
     pub fn try_to(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;

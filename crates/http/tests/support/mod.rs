@@ -661,13 +661,7 @@ impl Harness {
 
     /// A client at another address of this machine.
     pub fn connect_from(&self, source: &str) -> Client {
-        let source = SocketAddr::new(source.parse().expect("an address"), 0);
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-        socket.bind(&source.into()).expect("an address of this machine");
-        socket.connect(&self.address.into()).expect("connected");
-        let stream = StdStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
-        Client { stream, buffer: Vec::new() }
+        Client::from_to(source, self.address)
     }
 
     /// One request on a connection of its own.

@@ -27,6 +27,7 @@ use units::{BitRate, ByteCount, Nanos};
 
 pub(crate) use change::Change;
 pub(crate) use command::{ConfigArgs, ServeArgs};
+use http::message::authority::{RequestHost, host};
 pub(crate) use jobs::{CopyEnd, JobConfig, JobWork, program_problem};
 use settings::{Problem, Settings};
 pub(crate) use snmp::AgentxAddress;
@@ -88,6 +89,8 @@ pub(crate) struct Config {
     pub(crate) local_writes: bool,
     /// Origins whose pages may read what is answered.
     pub(crate) cors_origins: Vec<String>,
+    /// Names that the server goes by, besides addresses and names that nobody else can have.
+    pub(crate) hosts: Vec<String>,
     /// Files to write logs to.
     pub(crate) log: LogConfig,
     /// Where the machine's SNMP agent is told of this server.
@@ -283,6 +286,7 @@ impl Config {
             }),
             local_writes: settings_ref.take("access.local_writes", false, parse_choice),
             cors_origins: take_origins(settings_ref),
+            hosts: take_hosts(settings_ref),
             log: LogConfig {
                 access: settings_ref.take_optional("log.access", parse_path),
                 events: settings_ref.take_optional("log.events", parse_path),
@@ -310,6 +314,18 @@ fn twice<'a>(settings: &mut Settings, key: &str, names: impl Iterator<Item = &'a
     for name in names.filter(|name| !seen.insert(*name)) {
         settings.contradiction(key, format!("`{name}` is the name of two"));
     }
+}
+
+fn take_hosts(settings: &mut Settings) -> Vec<String> {
+    let hosts = settings.take_list("access.hosts");
+    for name in &hosts {
+        let is_name = matches!(host(name), Some(RequestHost::Name(whole)) if whole == name && !name.is_empty());
+        if !is_name {
+            let message = format!("`{name}` is no name; write for example `media.example`, or `*` for every one");
+            settings.contradiction("access.hosts", message);
+        }
+    }
+    hosts
 }
 
 fn take_origins(settings: &mut Settings) -> Vec<String> {

@@ -57,6 +57,7 @@ pub(super) fn http_config(config: &Config, links: &Links, allowed: ByteCount) ->
         upload_idle_max: duration(limits.upload_idle),
         stall_max: duration(config.streams.stall),
         cors_origins: config.cors_origins.clone(),
+        hosts: config.hosts.iter().cloned().chain(own_name()).collect(),
         service,
     }
 }
@@ -73,6 +74,11 @@ pub(super) fn upload_memory(allowed: ByteCount) -> StoreSettings {
         recording_chunks: chunks(3, most.recording_chunks),
         ..most
     }
+}
+
+/// The name of this machine.
+fn own_name() -> Option<String> {
+    rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
 }
 
 /// Memory for what connections hold, a sixteenth of what there is and no more than ever helps; and how many connections fit into an

@@ -233,6 +233,11 @@ impl Server {
         Client::to(self.address)
     }
 
+    /// A client at another address of this machine.
+    pub fn connect_from(&self, source: &str) -> Client {
+        Client::from_to(source, self.address)
+    }
+
     /// Whether the server says that it drains. A connection made just before may be closed unanswered: it was idle.
     pub fn drains(&self) -> bool {
         let mut client = self.connect();

@@ -1,0 +1,62 @@
+//! The names that this server goes by.
+//!
+//! Promise: a page whose author lets the name of his own site resolve to this server (DNS rebinding) reads nothing here: a name that
+//! somebody else can have is no name of this server unless the settings say so. Not here: what a program on this machine may do
+//! (`login`), pages of other origins that ask under a right name (`cors`).
+
+use http_types::StatusCode;
+use http_types::header::HOST;
+
+use crate::config::HttpConfig;
+use crate::message::authority::{RequestHost, host};
+use crate::message::head::RequestHead;
+use crate::message::reply::Reply;
+
+/// Top domains in which names cannot be registered: RFC 6761, RFC 6762, RFC 8375, ICANN's resolution of 2024-07-29, and what OpenWrt gives
+/// to its clients.
+const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan"];
+
+/// 421 where the request is for a name that is not this server's.
+pub(crate) fn refusal(config: &HttpConfig, head: &RequestHead) -> Option<Reply> {
+    let name = head.headers.get(HOST)?.to_str().ok()?;
+    let Some(RequestHost::Name(name)) = host(name) else { return None };
+    (!is_own(config, name)).then(|| {
+        let detail = format!("this server does not go by the name `{name}`; add it to `access.hosts` if it does");
+        Reply::problem(StatusCode::MISDIRECTED_REQUEST, &detail)
+    })
+}
+
+/// True for names of the settings, and for those that nobody can register: without a dot, or in a private domain.
+fn is_own(config: &HttpConfig, name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    !name.contains('.')
+        || PRIVATE_DOMAINS.iter().any(|domain| name.ends_with(domain))
+        || config.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::head::parse_head;
+
+    fn status(hosts: &[&str], host: &str) -> Option<StatusCode> {
+        let config =
+            HttpConfig { hosts: hosts.iter().map(|host| (*host).to_owned()).collect(), ..HttpConfig::default() };
+        let head = parse_head(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        refusal(&config, &head.expect("a head").expect("a whole one")).map(|reply| reply.status)
+    }
+
+    #[test]
+    fn names_that_somebody_else_can_have_are_not_this_servers() {
+        let misdirected = Some(StatusCode::MISDIRECTED_REQUEST);
+        for own in ["", "nas", "nas:8080", "localhost", "nas.local", "NAS.Home.Arpa.", "192.0.2.1", "[2001:db8::1]:80"]
+        {
+            assert_eq!(status(&[], own), None, "{own}");
+        }
+        for foreign in ["evil.example", "127.0.0.1.nip.io", "local.evil.example:80", "evil.example.", "127.1"] {
+            assert_eq!(status(&["media.example"], foreign), misdirected, "{foreign}");
+            assert_eq!(status(&["*"], foreign), None, "{foreign}");
+        }
+        assert_eq!(status(&["media.example"], "Media.Example:8080"), None);
+    }
+}
