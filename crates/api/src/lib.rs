@@ -14,6 +14,9 @@ pub struct ListingEntry {
     pub name: String,
     /// File or directory.
     pub kind: EntryKind,
+    /// The name is a link to it; left out if it is not.
+    #[serde(rename = "link", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_link: bool,
     /// Bytes; zero for a directory.
     pub size: u64,
     /// Last modification, RFC 3339 in UTC.

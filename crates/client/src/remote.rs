@@ -29,7 +29,7 @@ const REOPEN_PAUSES: [Duration; 5] = [
     Duration::from_secs(16),
 ];
 /// Entries asked for at once.
-const PAGE: usize = 1000;
+const PAGE: usize = 10_000;
 
 /// A content or folder of a server.
 #[derive(Debug, Clone)]
@@ -189,6 +189,8 @@ impl Remote {
                 let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
                 match entry.kind {
                     EntryKind::File => tree.files.push(SourceFile { name, bytes: entry.size }),
+                    // What it leads to lies elsewhere, or above.
+                    EntryKind::Directory if entry.is_link => tree.passed_over += 1,
                     EntryKind::Directory => waiting.push(name),
                 }
             }

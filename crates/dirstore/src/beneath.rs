@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
@@ -31,7 +32,37 @@ pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> R
     Err(Errno::AGAIN)
 }
 
-/// The same, one component at a time, each opened without following links.
+/// Opens `path`, relative to `folder`, through real folders only: a link anywhere on it is refused.
+pub(crate) fn open_real(folder: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    for _ in 0..ATTEMPTS_MAX {
+        match openat2(folder, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) => {}
+            Err(Errno::NOSYS | Errno::PERM) => return open_real_by_components(folder, path, flags),
+            other => return other,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+fn open_real_by_components(folder: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let handle = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = openat(folder, ".", handle, Mode::empty())?;
+    let mut components = path.components().peekable();
+    while let Some(component) = components.next() {
+        let flags = if components.peek().is_some() { handle } else { flags };
+        at = match component {
+            Component::Normal(name) => openat(&at, name, flags, Mode::empty())?,
+            Component::CurDir => openat(&at, ".", flags, Mode::empty())?,
+            _ => return Err(Errno::XDEV),
+        };
+    }
+    Ok(at)
+}
+
+/// As [`open_beneath`], one component at a time, each opened without following links.
 fn walk_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut stack = vec![openat(root, ".", handle | OFlags::DIRECTORY, Mode::empty())?];
@@ -120,6 +151,22 @@ mod tests {
             assert_eq!(open(root.as_fd(), "loop", OFlags::RDONLY).unwrap_err(), Errno::LOOP);
             assert_eq!(open(root.as_fd(), "a/none", OFlags::RDONLY).unwrap_err(), Errno::NOENT);
             assert_eq!(open(root.as_fd(), "a/b/in/x", OFlags::RDONLY).unwrap_err(), Errno::NOTDIR);
+        }
+    }
+
+    #[test]
+    fn a_real_path_has_no_link_on_it() {
+        let (_outer, root) = fixture();
+        type RealOpener = fn(BorrowedFd<'_>, &Path, OFlags) -> Result<OwnedFd, Errno>;
+        let by_components: RealOpener =
+            |folder, path, flags| open_real_by_components(folder, path, flags | OFlags::NOFOLLOW);
+        for open in [open_real, by_components] {
+            for path in ["a/b/in", "a/b", "."] {
+                assert!(open(root.as_fd(), path.as_ref(), OFlags::RDONLY).is_ok(), "{path}");
+            }
+            for path in ["a/fine", "a/also/in", "a/also", "../out", "absolute", "loop", "/etc/passwd"] {
+                assert!(open(root.as_fd(), path.as_ref(), OFlags::RDONLY).is_err(), "{path}");
+            }
         }
     }
 

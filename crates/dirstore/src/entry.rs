@@ -16,6 +16,10 @@ pub struct Entry {
     pub name: String,
     /// Which of the two.
     pub kind: NameKind,
+    /// Which file or folder it is, whatever its name; of a volume's it is not known.
+    pub id: Option<FileId>,
+    /// In a listing: its name is a link to it.
+    pub is_link: bool,
     /// Bytes; zero for a directory.
     pub size: u64,
     /// Last modification.
@@ -35,6 +39,23 @@ pub enum NameKind {
     File,
     /// A directory.
     Directory,
+}
+
+/// Tells a file or folder from all others, by whatever name it is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// Of the file system.
+    pub device: u64,
+    /// Within it.
+    pub inode: u64,
+}
+
+impl FileId {
+    /// Of what was looked at.
+    #[must_use]
+    pub fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
 }
 
 /// An open content.
@@ -152,18 +173,26 @@ impl Stamp {
         format!("\"{:x}-{:x}-{:x}-{:x}\"", self.inode, self.modified_ns, self.changed_ns, self.size)
     }
 
-    fn modified(&self) -> SystemTime {
-        let magnitude = self.modified_ns.unsigned_abs();
-        let seconds = u64::try_from(magnitude / 1_000_000_000).unwrap_or(0);
-        let rest = u32::try_from(magnitude % 1_000_000_000).unwrap_or(0);
-        let span = Duration::new(seconds, rest);
-        let time = if self.modified_ns >= 0 {
-            SystemTime::UNIX_EPOCH.checked_add(span)
-        } else {
-            SystemTime::UNIX_EPOCH.checked_sub(span)
-        };
-        time.unwrap_or(SystemTime::UNIX_EPOCH)
+    /// Whether this is the same file, not written to since `before`. Its other names may have come or gone, which changes the time of
+    /// the last change.
+    pub(crate) fn is_as_written(&self, before: &Self) -> bool {
+        *self == Self { changed_ns: self.changed_ns, ..*before }
     }
+
+    pub(crate) fn modified(&self) -> SystemTime {
+        time_of(self.modified_ns)
+    }
+}
+
+/// So many nanoseconds after 1970, or before.
+pub(crate) fn time_of(nanos: i128) -> SystemTime {
+    let magnitude = nanos.unsigned_abs();
+    let seconds = u64::try_from(magnitude / 1_000_000_000).unwrap_or(0);
+    let rest = u32::try_from(magnitude % 1_000_000_000).unwrap_or(0);
+    let span = Duration::new(seconds, rest);
+    let time =
+        if nanos >= 0 { SystemTime::UNIX_EPOCH.checked_add(span) } else { SystemTime::UNIX_EPOCH.checked_sub(span) };
+    time.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 impl Entry {
@@ -189,7 +218,17 @@ impl Entry {
             _ => return None,
         };
         let size = if kind == NameKind::File { stamp.size } else { 0 };
-        Some(Self { name: name.to_owned(), kind, size, modified: stamp.modified(), etag: stamp.etag(), disk, rate })
+        Some(Self {
+            name: name.to_owned(),
+            kind,
+            id: Some(FileId::of(stat)),
+            is_link: false,
+            size,
+            modified: stamp.modified(),
+            etag: stamp.etag(),
+            disk,
+            rate,
+        })
     }
 }
 

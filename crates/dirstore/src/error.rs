@@ -8,6 +8,7 @@ use storage::uploads::UploadFailure;
 use units::DiskId;
 
 use crate::RootAway;
+use crate::path::COMPONENTS_MAX;
 
 /// Why the store did not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -65,6 +66,12 @@ pub enum StoreError {
         /// Free, in MiB.
         free: usize,
     },
+    /// More names than are remembered at once.
+    #[error("more than {0} names: name a folder with fewer, or read this one in parts")]
+    TooManyNames(usize),
+    /// Folders lie in each other more deeply than a path can name.
+    #[error("folders lie in each other more than {COMPONENTS_MAX} deep: what is below is passed over")]
+    TooDeep,
     /// A name on the path is longer than the file system allows.
     #[error("a name is too long")]
     NameTooLong,

@@ -3,6 +3,8 @@
 //! Promise: plain messages; each that has an answer carries where it goes; a change that its caller gave up is not made later.
 //! Not here: doing it (`worker`).
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -11,8 +13,10 @@ use tokio::sync::{Notify, oneshot};
 use units::UploadId;
 
 use crate::buffers::Chunk;
+use crate::entry::{FileId, Stamp};
 use crate::event::StoreEvent;
-use crate::request::{OnBreak, Published};
+use crate::folder::{FolderItem, OpenFolder};
+use crate::request::{OnBreak, Published, UploadPlace};
 use crate::shared::DiskShared;
 use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want};
 
@@ -130,6 +134,37 @@ impl Drop for Begun {
     }
 }
 
+/// A folder as it is read from one page to the next.
+#[derive(Debug, Clone)]
+pub(crate) enum FolderHandle {
+    /// Of a file system.
+    Real(OpenFolder),
+    /// Of a volume: its name, and the first name of the next page.
+    Listed {
+        /// With a slash at its end, but for the volume itself.
+        prefix: String,
+        /// With the prefix.
+        next: String,
+    },
+}
+
+impl FolderHandle {
+    pub(crate) fn id(&self) -> Result<Option<FileId>, StoreError> {
+        match self {
+            Self::Real(folder) => Ok(Some(folder.id()?)),
+            Self::Listed { .. } => Ok(None),
+        }
+    }
+
+    /// As a folder of a file system has it.
+    pub(crate) fn real(&self) -> Result<&OpenFolder, StoreError> {
+        match self {
+            Self::Real(folder) => Ok(folder),
+            Self::Listed { .. } => Err(StoreError::NotFound),
+        }
+    }
+}
+
 /// One thing to do. `root` is the number of a folder among those on the disk.
 #[derive(Debug)]
 pub(crate) enum Operation {
@@ -137,10 +172,18 @@ pub(crate) enum Operation {
     LookUp { root: usize, path: ContentPath, reply: ReplyTo<Entry> },
     /// Open a content for reading.
     Open { root: usize, path: ContentPath, want: Want, reply: ReplyTo<Opened> },
-    /// The names in a directory.
-    Names { root: usize, path: ContentPath, reply: ReplyTo<Vec<String>> },
-    /// What these names in a directory are.
-    Entries { root: usize, path: ContentPath, names: Vec<String>, reply: ReplyTo<Vec<Entry>> },
+    /// Open a folder to read what lies in it.
+    Folder { root: usize, path: ContentPath, reply: ReplyTo<FolderHandle> },
+    /// Open the folder of this name in another, unless it is a link.
+    Enter { folder: FolderHandle, name: OsString, reply: ReplyTo<FolderHandle> },
+    /// The next page of a folder: names as they are, no link followed; empty at the end.
+    Items { folder: FolderHandle, reply: ReplyTo<(FolderHandle, Vec<FolderItem>)> },
+    /// The next page of the folder at `path`, as it is listed; none at the end.
+    Entries { root: usize, path: ContentPath, folder: FolderHandle, reply: ReplyTo<(FolderHandle, Option<Vec<Entry>>)> },
+    /// Where an upload comes to lie.
+    PlaceOf { root: usize, path: ContentPath, reply: ReplyTo<UploadPlace> },
+    /// Remove a file that was met in a walk below `folder`, if it was not written to since.
+    Remove { folder: FolderHandle, path: PathBuf, stamp: Stamp, reply: ChangeReply<()> },
     /// Bytes free in the file system of a directory; all there can be if it holds this hidden name.
     Space { root: usize, path: ContentPath, part: Option<String>, reply: ReplyTo<u64> },
     /// Remove a content, or an empty folder; answered when that is durable.

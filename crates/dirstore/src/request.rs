@@ -4,7 +4,7 @@ use storage::grant::RecordingPlace;
 use storage::leftover::part_name;
 use units::{BitRate, DiskId, ReservationId};
 
-use crate::entry::Precondition;
+use crate::entry::{FileId, Precondition};
 use crate::path::ContentPath;
 
 /// What is to be uploaded.
@@ -62,6 +62,15 @@ pub enum UploadClass {
         /// When admission has time for it.
         place: RecordingPlace,
     },
+}
+
+/// Where an upload comes to lie.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UploadPlace {
+    /// The folders that it may lie in, however they are named: its own, as far as it exists, and all above that.
+    pub folders: Vec<FileId>,
+    /// Bytes of the content that it replaces: they are free when it is stored.
+    pub replaced_bytes: u64,
 }
 
 /// A content that is visible and durable.

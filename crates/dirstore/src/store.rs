@@ -4,8 +4,10 @@
 //! than the configured patience, and what lies on the others stays reachable.
 //! Not here: what happens on a disk (`worker`).
 
+mod walk;
+
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -22,18 +24,23 @@ use crate::grants::GrantPort;
 use crate::home::UploadRoots;
 use crate::index::{Index, IndexWriter};
 use crate::layout::{StoreLayout, disk_id};
-use crate::operation::{self, Operation};
+use crate::operation::{self, FolderHandle, Operation};
 use crate::path::is_hidden;
 use crate::settings::{StoreSettings, restrict_to};
 use crate::shared::{DiskShared, DiskUsable};
 use crate::stats::DiskStats;
 use crate::volume::{self, ServedVolume, UpkeepError, VolumeCommon, VolumeInfo, VolumeWish};
 use crate::worker::content::KnownVersions;
-use crate::worker::{NAMES_MAX, Worker, WorkerParts};
-use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Upload, UploadClass, UploadRequest, Want};
+use crate::worker::{Worker, WorkerParts};
+use crate::{
+    ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Upload, UploadClass, UploadPlace, UploadRequest,
+    Want,
+};
 
-/// Entries looked at by one task of a listing: between two, the disk's thread can use a grant.
-const ENTRIES_PER_TASK: usize = 256;
+/// Names that one listing has at most: 160 bytes of memory each. A longer folder is listed in parts, or walked through.
+const LISTED_MAX: usize = 250_000;
+
+pub use walk::{StoreWalk, StoredItem};
 
 /// A disk as the store knows it.
 #[derive(Debug, Clone)]
@@ -213,29 +220,74 @@ impl Store {
         Err(failure)
     }
 
-    /// What a directory holds, over all roots, sorted by name. At most 100 000 entries of each root.
+    /// What a directory holds, over all roots, sorted by name.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::NotADirectory`] and what the system says.
+    /// [`StoreError::NotFound`], [`StoreError::NotADirectory`], [`StoreError::TooManyNames`] beyond 250 000, and what the system
+    /// says.
     pub async fn list(&self, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
+        let mut listed = Vec::new();
+        self.each_page(path, |page| {
+            listed.extend(page);
+            if listed.len() > LISTED_MAX { Err(StoreError::TooManyNames(LISTED_MAX)) } else { Ok(()) }
+        })
+        .await?;
+        // The sort is stable: of the same name, that of the first root stays.
+        listed.sort_by(|one: &Entry, other| one.name.cmp(&other.name));
+        listed.dedup_by(|later, first| later.name == first.name);
+        Ok(listed)
+    }
+
+    /// The first `count` names after `after` of what [`Store::list`] gives, of a directory with any number of names.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    pub async fn list_part(&self, path: &ContentPath, after: &str, count: usize) -> Result<Vec<Entry>, StoreError> {
+        let mut first: BTreeMap<String, Entry> = BTreeMap::new();
+        let count = count.min(LISTED_MAX);
+        self.each_page(path, |page| {
+            for entry in page.into_iter().filter(|entry| entry.name.as_str() > after) {
+                first.entry(entry.name.clone()).or_insert(entry);
+                if first.len() > count {
+                    first.pop_last();
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(first.into_values().collect())
+    }
+
+    /// Gives the entries of a directory as they are read, those of the first root first.
+    async fn each_page(
+        &self,
+        path: &ContentPath,
+        mut take: impl FnMut(Vec<Entry>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         self.check_served(path)?;
-        let mut merged = BTreeMap::new();
         let mut failure = StoreError::NotFound;
         let mut found = false;
         for (disk, root) in self.roots() {
-            match list_one(disk, root, path).await {
-                Ok(entries) => {
-                    found = true;
-                    for entry in entries.into_iter().filter(|entry| self.0.hidden_files || !is_hidden(&entry.name)) {
-                        merged.entry(entry.name.clone()).or_insert(entry);
-                    }
-                }
+            let mut folder = match open_folder(disk, root, path).await {
+                Ok(folder) => folder,
                 // A name that is a content in an earlier root hides a directory in a later one.
                 Err(StoreError::NotADirectory) if !found => return Err(StoreError::NotADirectory),
-                Err(error) => failure = worse(failure, error)?,
+                Err(error) => {
+                    failure = worse(failure, error)?;
+                    continue;
+                }
+            };
+            found = true;
+            loop {
+                let path = path.clone();
+                let page = disk.handle.call(|reply| Operation::Entries { root, path, folder, reply }).await;
+                let (next, Some(mut entries)) = page? else { break };
+                entries.retain(|entry| self.0.hidden_files || !is_hidden(&entry.name));
+                take(entries)?;
+                folder = next;
             }
         }
-        if found { Ok(merged.into_values().take(NAMES_MAX).collect()) } else { Err(failure) }
+        if found { Ok(()) } else { Err(failure) }
     }
 
     /// The disks an upload may go to, the best first: where the content is that it replaces, else those with its directory, or the
@@ -247,13 +299,33 @@ impl Store {
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
     pub async fn placements(&self, request: &UploadRequest) -> Result<Vec<DiskId>, StoreError> {
         let mut disks: Vec<DiskId> = Vec::new();
-        for (disk, _) in self.places(request).await? {
+        for (disk, _) in self.places(&request.path, part_of(request)).await? {
             let disk = disk.handle.shared.id;
             if !disks.contains(&disk) {
                 disks.push(disk);
             }
         }
         Ok(disks)
+    }
+
+    /// Where an upload to `path` comes to lie, in whichever root it may go to.
+    ///
+    /// # Errors
+    /// As [`Store::placements`].
+    pub async fn place_of(&self, path: &ContentPath) -> Result<UploadPlace, StoreError> {
+        let mut all: Option<UploadPlace> = None;
+        for (disk, root) in self.places(path, None).await? {
+            let path = path.clone();
+            let place = disk.handle.call(|reply| Operation::PlaceOf { root, path, reply }).await?;
+            all = Some(match all {
+                Some(mut all) => {
+                    all.folders.extend(place.folders);
+                    UploadPlace { replaced_bytes: all.replaced_bytes.min(place.replaced_bytes), ..all }
+                }
+                None => place,
+            });
+        }
+        Ok(all.unwrap_or_default())
     }
 
     /// Begins an upload: a recording on the disk where its rate is reserved, and where another upload of this name is under
@@ -273,7 +345,7 @@ impl Store {
         let mut failure = StoreError::Busy;
         let home = self.0.homes.of(&request.path);
         let mut chosen = home.lock().await;
-        for (disk, root) in self.places(&request).await? {
+        for (disk, root) in self.places(&request.path, part_of(&request)).await? {
             let here = (disk.handle.shared.id, root);
             if bound.is_some_and(|bound| bound != here.0) || chosen.is_some_and(|chosen| chosen != here) {
                 continue;
@@ -308,17 +380,22 @@ impl Store {
         if !precondition.holds(Some(found.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
-        // What later roots have under this name is hidden and must not become visible: it is removed first, so that
-        // what is visible stays as it is if that fails. A folder that a content hides stays, and so does a content that
-        // a folder hides.
+        self.remove_hidden(first, path, found.kind).await?;
+        self.remove_from(first, path, found.kind, &precondition).await
+    }
+
+    /// Removes what roots after the number `first` have under this name: it is hidden and must not become visible. This comes first,
+    /// so that what is visible stays as it is if that fails. A folder that a content hides stays, and so does a content that a
+    /// folder hides.
+    async fn remove_hidden(&self, first: usize, path: &ContentPath, kind: NameKind) -> Result<(), StoreError> {
         for number in (first + 1..self.0.roots.len()).rev() {
-            match self.remove_from(number, path, found.kind, &Precondition::None).await {
+            match self.remove_from(number, path, kind, &Precondition::None).await {
                 Err(StoreError::IsDirectory) => {}
                 Err(error) if error.is_absence() => {}
                 other => other?,
             }
         }
-        self.remove_from(first, path, found.kind, &precondition).await
+        Ok(())
     }
 
     /// Removes a name from one root, by its number, durably.
@@ -398,10 +475,8 @@ impl Store {
     }
 
     /// Where an upload may go, the best place first: disks, each with the root's number there. Not empty.
-    async fn places(&self, request: &UploadRequest) -> Result<Vec<(&ServedDisk, usize)>, StoreError> {
-        let path = &request.path;
-        let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let part = request.on_break.part_name(name);
+    async fn places(&self, path: &ContentPath, part: Option<String>) -> Result<Vec<(&ServedDisk, usize)>, StoreError> {
+        let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         self.check_served(path).map_err(|_| StoreError::Forbidden)?;
         let mut able = Vec::new();
         let mut failure = StoreError::ParentMissing;
@@ -452,6 +527,11 @@ impl std::fmt::Debug for StoreInner {
     }
 }
 
+/// The hidden name of what the upload goes on with.
+fn part_of(request: &UploadRequest) -> Option<String> {
+    request.path.split().and_then(|(_, name)| request.on_break.part_name(name))
+}
+
 fn failing(disk: &ServedDisk) -> StoreError {
     StoreError::DiskFailing(disk.handle.shared.id)
 }
@@ -461,17 +541,9 @@ async fn look_up(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<E
     disk.handle.call(|reply| Operation::LookUp { root, path, reply }).await
 }
 
-async fn list_one(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
-    let of = path.clone();
-    let names = disk.handle.call(|reply| Operation::Names { root, path: of, reply }).await?;
-    let mut entries = Vec::with_capacity(names.len());
-    let mut seen = HashSet::new();
-    for part in names.chunks(ENTRIES_PER_TASK) {
-        let (path, names) = (path.clone(), part.to_vec());
-        let some = disk.handle.call(|reply| Operation::Entries { root, path, names, reply }).await?;
-        entries.extend(some.into_iter().filter(|entry| seen.insert(entry.name.clone())));
-    }
-    Ok(entries)
+async fn open_folder(disk: &ServedDisk, root: usize, path: &ContentPath) -> Result<FolderHandle, StoreError> {
+    let path = path.clone();
+    disk.handle.call(|reply| Operation::Folder { root, path, reply }).await
 }
 
 /// What to answer if no root has it: that a root could not be asked matters more than that another does not have it. An

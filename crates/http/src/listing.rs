@@ -57,12 +57,20 @@ async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, ListingPa
         Some(Ok(limit @ 1..)) => Some(limit),
         Some(_) => return Err(Reply::problem(StatusCode::BAD_REQUEST, "limit= is a number of entries, at least 1")),
     };
-    let listing = exchange.shared.service.list(&path).await.map_err(|error| match error {
+    let service = &exchange.shared.service;
+    let after = query.after.as_deref();
+    let listed = match (service.list(&path).await, limit) {
+        (Err(StoreError::TooManyNames(_)), Some(limit)) => {
+            service.list_part(&path, after.unwrap_or_default(), limit.saturating_add(1)).await
+        }
+        (listed, _) => listed,
+    };
+    let listing = listed.map_err(|error| match error {
         // `film.mp4/` names nothing, even where `film.mp4` is a content.
         StoreError::NotADirectory => problem::of_store(&StoreError::NotFound),
         other => problem::of_store(&other),
     })?;
-    let first = listing.position_after(query.after.as_deref());
+    let first = listing.position_after(after);
     let end = limit.map_or(listing.entries.len(), |limit| first.saturating_add(limit).min(listing.entries.len()));
     let format = if json { Format::Json } else { Format::Html(path) };
     Ok((format, listing, ListingPage { first, end, limit }))
@@ -196,6 +204,7 @@ fn listed(entry: &Entry) -> ListingEntry {
     ListingEntry {
         name: entry.name.clone(),
         kind: if entry.kind == NameKind::Directory { EntryKind::Directory } else { EntryKind::File },
+        is_link: entry.is_link,
         size: entry.size,
         modified: rfc3339(entry.modified),
         rate_bps: entry.rate.map(|media| media.rate.0),
@@ -260,6 +269,8 @@ mod tests {
         let entry = Entry {
             name: "a<b>&\"ü:?#.mp4".to_owned(),
             kind: NameKind::File,
+            id: None,
+            is_link: false,
             size: 2048,
             modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             etag: "\"x\"".to_owned(),

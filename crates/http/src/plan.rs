@@ -182,6 +182,8 @@ mod tests {
         Entry {
             name: "film.mp4".to_owned(),
             kind: NameKind::File,
+            id: None,
+            is_link: false,
             size,
             modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             etag: "\"v1\"".to_owned(),

@@ -146,6 +146,8 @@ fn of_stage(error: &StageError) -> Reply {
 pub(crate) fn of_ingest(error: &IngestError) -> Reply {
     match error {
         IngestError::Store(error) => of_store(error),
+        // As where the disk is full (RFC 4918 §11.5).
+        IngestError::Quota(refusal) => Reply::problem(StatusCode::INSUFFICIENT_STORAGE, &refusal.to_string()),
         IngestError::NoRoom(refusal) => of_refusal(*refusal),
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
@@ -246,7 +248,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             (StatusCode::PRECONDITION_FAILED, "what is there is not what the request's condition asks for".to_owned())
         }
         StoreError::NoSpace => {
-            let detail = "the disk is full, or the quota of a folder that it lies in, or no file may be so large there";
+            let detail = "the disk is full (what replaces a content needs room beside it until it is stored), or no file may be so large there";
             (StatusCode::INSUFFICIENT_STORAGE, detail.to_owned())
         }
         // Not the client's fault, and not for it to mend: 507, as for a disk that is full (RFC 4918 §11.5).
@@ -270,7 +272,11 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         | StoreError::NoBuffers { .. }
         | StoreError::Busy
         | StoreError::Closed => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}")),
-        StoreError::NameTooLong => (StatusCode::BAD_REQUEST, "a name in the path is too long".to_owned()),
+        StoreError::TooManyNames(most) => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            format!("this folder holds more than {most} names: ask for parts of it, with limit= and after="),
+        ),
+        StoreError::NameTooLong | StoreError::TooDeep => (StatusCode::BAD_REQUEST, "a name in the path is too long".to_owned()),
         StoreError::TooLong | StoreError::TooShort => (StatusCode::BAD_REQUEST, format!("{error}")),
         StoreError::Io(cause) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the store failed: {cause}")),
     };

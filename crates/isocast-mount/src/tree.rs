@@ -106,7 +106,9 @@ impl MountedTree {
     fn open_folder(&self, number: INodeNo) -> Result<FileHandle, Errno> {
         let path = self.path(number)?;
         let entries = self.remote.entries(&path);
-        let entries = self.told(entries)?;
+        let mut entries = self.told(entries)?;
+        // By its name a link to a folder is found; listed, it would lead a walk round in circles.
+        entries.retain(|entry| !(entry.is_link && entry.kind == EntryKind::Directory));
         let handle = self.next_handle();
         let mut folders = lock(&self.folders);
         if folders.len() >= OPEN_FOLDERS_MAX {

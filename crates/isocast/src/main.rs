@@ -8,6 +8,7 @@ mod config;
 mod copy;
 mod disk;
 mod doctor;
+mod failures;
 mod jobs;
 mod machine;
 mod output;

@@ -9,9 +9,9 @@ use std::pin::Pin;
 use api::DiskFailure;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use dirstore::{
-    ContentPath, Device, DiskInfo, Entry, NameKind, OnBreak, Opened, PathError, Precondition, Published, RootAway,
-    StoreError, StoreEvent, UpkeepError, UpkeepReport, UploadClass, UploadRequest, VolumeInfo, VolumeMemberInfo,
-    VolumeWish, Want,
+    ContentPath, Device, DiskInfo, Entry, FileId, NameKind, OnBreak, Opened, PathError, Precondition, Published,
+    RootAway, StoreError, StoreEvent, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace,
+    UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, WalkError, Walked, WalkedKind, Want,
 };
 use dirstore::{Store, Upload};
 pub use media::MediaRate;
@@ -26,6 +26,21 @@ pub trait Contents: Send + Sync + 'static {
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened>;
     /// The entries of the directory at `path`, by name.
     fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>>;
+    /// The first `count` names after `after` in the directory at `path`, however many it holds.
+    fn list_part<'a>(&'a self, path: &'a ContentPath, after: &'a str, count: usize) -> Pending<'a, Vec<Entry>> {
+        Box::pin(async move {
+            let entries = self.list(path).await?.into_iter();
+            Ok(entries.filter(|entry| entry.name.as_str() > after).take(count).collect())
+        })
+    }
+    /// What `path` names.
+    fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry>;
+    /// A walk through a folder and all below it.
+    fn walk<'a>(&'a self, folder: &'a ContentPath) -> Pending<'a, StoreWalk>;
+    /// Removes a file that a walk through `folder` met.
+    fn remove<'a>(&'a self, folder: &'a ContentPath, item: &'a StoredItem) -> Pending<'a, ()>;
+    /// Where an upload to `path` comes to lie.
+    fn place_of<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, UploadPlace>;
     /// The disks an upload may go to, the best first; at least one.
     fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<DiskId>>;
     /// Bytes that the buffers of recordings can still hold.
@@ -89,6 +104,26 @@ impl Contents for Store {
 
     fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>> {
         Box::pin(Self::list(self, path))
+    }
+
+    fn list_part<'a>(&'a self, path: &'a ContentPath, after: &'a str, count: usize) -> Pending<'a, Vec<Entry>> {
+        Box::pin(Self::list_part(self, path, after, count))
+    }
+
+    fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry> {
+        Box::pin(Self::lookup(self, path))
+    }
+
+    fn walk<'a>(&'a self, folder: &'a ContentPath) -> Pending<'a, StoreWalk> {
+        Box::pin(Self::walk(self, folder))
+    }
+
+    fn remove<'a>(&'a self, folder: &'a ContentPath, item: &'a StoredItem) -> Pending<'a, ()> {
+        Box::pin(Self::remove(self, folder, item))
+    }
+
+    fn place_of<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, UploadPlace> {
+        Box::pin(Self::place_of(self, path))
     }
 
     fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<DiskId>> {

@@ -197,9 +197,36 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
     stamped(object, now)
 }
 
+/// At whose wish a content is removed.
+#[derive(Debug, Clone, Copy)]
+pub enum Remover<'a> {
+    /// A client asked for it.
+    Client(IpAddr),
+    /// A job keeps its folder small.
+    Job {
+        /// Its name.
+        name: &'a str,
+        /// Which of its limits.
+        reason: &'a str,
+    },
+    /// The quota of a folder makes room.
+    Quota {
+        /// The folder.
+        folder: &'a str,
+        /// Which of its limits.
+        reason: &'a str,
+    },
+}
+
 /// A content was removed.
-pub fn content_deleted(path: &str, client: IpAddr, now: SystemTime) -> EventLine {
-    stamped(json!({ "event": "content_deleted", "path": path, "client": client.to_string() }), now)
+pub fn content_deleted(path: &str, remover: Remover<'_>, now: SystemTime) -> EventLine {
+    let event = "content_deleted";
+    let object = match remover {
+        Remover::Client(client) => json!({ "event": event, "path": path, "client": client.to_string() }),
+        Remover::Job { name, reason } => json!({ "event": event, "path": path, "job": name, "reason": reason }),
+        Remover::Quota { folder, reason } => json!({ "event": event, "path": path, "quota": folder, "reason": reason }),
+    };
+    stamped(object, now)
 }
 
 /// A stream is to end because somebody asked for that; `stream_ended` follows.

@@ -16,14 +16,14 @@ use units::{BitRate, Nanos};
 
 use crate::access::WritePermit;
 use crate::contents::{
-    ContentPath, OnBreak, Precondition, Published, StoreError, UploadClass, UploadRequest, UploadSink,
+    ContentPath, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest, UploadSink,
 };
 use crate::delivery::DeliveryError;
 use crate::delivery::{Client, note_refusal};
-use crate::events::{self, UploadOutcome};
+use crate::events::{self, Remover, UploadOutcome};
 use crate::media_service::MediaService;
 use crate::pipeline::{StageError, Stages};
-use crate::quota::QuotaShare;
+use crate::quota::{QuotaRefusal, QuotaShare, QuotaTerms};
 use crate::recording::RunningRecording;
 use crate::shares::{ClientIdentity, Share};
 
@@ -52,6 +52,9 @@ pub enum IngestError {
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A quota does not take it.
+    #[error(transparent)]
+    Quota(#[from] QuotaRefusal),
     /// Its rate cannot be reserved.
     #[error("there is no room for a recording at this rate")]
     NoRoom(Refusal),
@@ -86,7 +89,7 @@ pub struct Writer {
     received: Arc<AtomicU64>,
     stopping: watch::Receiver<bool>,
     bytes_max: u64,
-    name: String,
+    path: ContentPath,
     client: IpAddr,
     begun: Instant,
     /// What is logged when this is dropped.
@@ -114,9 +117,13 @@ pub async fn begin(
     // What stages alter may become longer or shorter than what was announced.
     let length = request.length.filter(|_| stages.alteration().is_none());
     let IngestRequest { path, precondition, rate, durable, on_break, client, .. } = request;
-    let name = path.joined();
-    let quota = service.quotas.take(&path, length).await?;
-    let upload = UploadRequest { path, length, precondition, class: UploadClass::BestEffort, on_break };
+    let quota = if service.quotas.is_empty() {
+        QuotaShare::default()
+    } else {
+        let place = service.contents.place_of(&path).await?;
+        service.quotas.take(&path, QuotaTerms { length, is_kept: on_break == OnBreak::Keep, place }).await?
+    };
+    let upload = UploadRequest { path: path.clone(), length, precondition, class: UploadClass::BestEffort, on_break };
     let (recording, upload) = match rate {
         Some(rate) => {
             let (recording, upload) = begin_recording(service, upload, (rate, durable), client, &received).await?;
@@ -136,7 +143,7 @@ pub async fn begin(
         received,
         stopping: service.stopping(),
         bytes_max,
-        name,
+        path,
         client: client.address,
         begun: Instant::now(),
         end: Err("it broke off".to_owned()),
@@ -239,6 +246,11 @@ impl Writer {
         let outcome = async {
             let rest = self.stages.end()?;
             append(&mut self.upload, &rest).await?;
+            if self.quota.replaces() {
+                // Somebody may have removed what this replaces since it began.
+                let place = self.service.contents.place_of(&self.path).await?;
+                self.quota.replaces_now(place.replaced_bytes).await?;
+            }
             let upload = self.upload.take().expect("it is finished once");
             Ok(upload.finish().await?)
         };
@@ -272,7 +284,7 @@ impl Drop for Writer {
         drop((self.upload.take(), self.recording.take()));
         let stored_bytes = std::mem::replace(&mut self.end, Ok(0));
         let end = UploadOutcome { stored_bytes, duration: self.begun.elapsed() };
-        self.service.events.tell(events::upload_ended(&self.name, self.client, &end, SystemTime::now()));
+        self.service.events.tell(events::upload_ended(&self.path.joined(), self.client, &end, SystemTime::now()));
     }
 }
 
@@ -288,8 +300,28 @@ pub async fn delete(
     client: IpAddr,
 ) -> Result<(), StoreError> {
     service.contents.delete(path, precondition).await?;
-    service.listings.note_write();
-    service.quotas.removed(path);
-    service.events.tell(events::content_deleted(&path.joined(), client, SystemTime::now()));
+    note_removal(service, &path.joined(), Remover::Client(client));
     Ok(())
+}
+
+/// Removes a file that a walk through `folder` met.
+///
+/// # Errors
+/// What the store says.
+pub async fn remove(
+    service: &MediaService,
+    _permit: &WritePermit,
+    (folder, item): (&ContentPath, &StoredItem),
+    remover: Remover<'_>,
+) -> Result<(), StoreError> {
+    service.contents.remove(folder, item).await?;
+    let slash = if folder.components().is_empty() { "" } else { "/" };
+    note_removal(service, &format!("{}{slash}{}", folder.joined(), item.walked.path.display()), remover);
+    Ok(())
+}
+
+fn note_removal(service: &MediaService, name: &str, remover: Remover<'_>) {
+    service.listings.note_write();
+    service.quotas.removed();
+    service.events.tell(events::content_deleted(name, remover, SystemTime::now()));
 }

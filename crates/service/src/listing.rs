@@ -1,16 +1,17 @@
 //! Listings of directories, shared by all who ask for them.
 //!
 //! Promise: what all listings hold is bounded, however many clients ask, and however slowly they read: clients of one
-//! directory share one snapshot, and beyond [`BYTES_MAX`] no other is taken. A snapshot serves those who ask until as
-//! much time has passed as reading it took, so that at most half the time goes into reading, and never one who asks after
-//! a write through this service.
+//! directory share one snapshot, and beyond [`BYTES_MAX`] of snapshots that are being read no other is taken. Those that nobody
+//! reads make room, the one that was asked for longest ago first, so that a client may walk through any number of directories. A
+//! snapshot serves those who ask until as much time has passed as reading it took, so that at most half the time goes into
+//! reading, and never one who asks after a write through this service.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::contents::{ContentPath, Contents, Entry, StoreError};
 use crate::lock::lock;
@@ -29,11 +30,15 @@ pub(crate) struct Listings {
     bytes: Arc<AtomicUsize>,
     /// Grows with each write.
     writes: AtomicU64,
+    /// Grows with each question.
+    questions: AtomicU64,
 }
 
 /// A directory somebody asked for lately.
 #[derive(Default)]
 struct Directory {
+    /// The number of the last question for it.
+    asked: AtomicU64,
     /// Whoever holds this takes the snapshot for the others.
     latest: tokio::sync::Mutex<Option<Snapshot>>,
 }
@@ -75,6 +80,7 @@ impl Default for Listings {
             directories: Mutex::default(),
             bytes: Arc::default(),
             writes: AtomicU64::new(0),
+            questions: AtomicU64::new(0),
         }
     }
 }
@@ -86,7 +92,7 @@ impl Listings {
     /// What the store says, or that too much is held already.
     pub(crate) async fn list(&self, contents: &dyn Contents, path: &ContentPath) -> Result<Arc<Listing>, StoreError> {
         let name = path.joined();
-        let directory = self.directory(&name).ok_or(StoreError::Busy)?;
+        let directory = self.directory(&name);
         let asked = Instant::now();
         let mut latest = directory.latest.lock().await;
         let writes = self.writes.load(Ordering::Acquire);
@@ -98,23 +104,47 @@ impl Listings {
             return Ok(Arc::clone(&snapshot.listing));
         }
         *latest = None;
-        if self.bytes() >= BYTES_MAX {
-            return Err(StoreError::Busy);
-        }
-        let _scan = self.scans.acquire().await.map_err(|_| StoreError::Closed)?;
+        let _scan = self.scan().await?;
         let begun = Instant::now();
-        let mut entries = contents.list(path).await?;
+        let listing = Arc::new(self.hold(contents.list(path).await?));
+        // Where reading takes long, it is not done all the time.
+        let fresh_until = Instant::now() + begun.elapsed();
+        *latest = Some(Snapshot { fresh_until, writes, listing: Arc::clone(&listing) });
+        Ok(listing)
+    }
+
+    /// The first `count` entries after the name `after`, for one reader: of a directory that holds too many for a snapshot.
+    ///
+    /// # Errors
+    /// As [`Listings::list`].
+    pub(crate) async fn list_part(
+        &self,
+        contents: &dyn Contents,
+        path: &ContentPath,
+        (after, count): (&str, usize),
+    ) -> Result<Listing, StoreError> {
+        let _scan = self.scan().await?;
+        Ok(self.hold(contents.list_part(path, after, count).await?))
+    }
+
+    /// Leave to read a directory.
+    async fn scan(&self) -> Result<SemaphorePermit<'_>, StoreError> {
+        while self.bytes() >= BYTES_MAX {
+            if !forget_oldest(&mut lock(&self.directories)) {
+                return Err(StoreError::Busy);
+            }
+        }
+        self.scans.acquire().await.map_err(|_| StoreError::Closed)
+    }
+
+    fn hold(&self, mut entries: Vec<Entry>) -> Listing {
         for entry in &mut entries {
             // Nobody asks for the tags of a listing.
             entry.etag = String::new();
         }
         let bytes = entries.iter().map(|entry| size_of::<Entry>() + entry.name.capacity()).sum();
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        let listing = Arc::new(Listing { entries, bytes, all: Arc::clone(&self.bytes) });
-        // Where reading takes long, it is not done all the time.
-        let fresh_until = Instant::now() + begun.elapsed();
-        *latest = Some(Snapshot { fresh_until, writes, listing: Arc::clone(&listing) });
-        Ok(listing)
+        Listing { entries, bytes, all: Arc::clone(&self.bytes) }
     }
 
     /// Something was written: snapshots from before do not serve those who ask from now on.
@@ -130,21 +160,71 @@ impl Listings {
     /// Forgets snapshots that nobody reads or asked for lately. Called once a second.
     pub(crate) fn expire(&self) {
         lock(&self.directories).retain(|_, directory| {
-            let is_asked_for = Arc::strong_count(directory) > 1;
-            let is_useful = directory.latest.try_lock().is_ok_and(|latest| {
-                latest.as_ref().is_some_and(|snapshot| {
-                    snapshot.fresh_until > Instant::now() || Arc::strong_count(&snapshot.listing) > 1
-                })
-            });
-            is_asked_for || is_useful
+            let is_fresh = directory
+                .latest
+                .try_lock()
+                .is_ok_and(|latest| latest.as_ref().is_some_and(|snapshot| snapshot.fresh_until > Instant::now()));
+            is_fresh || directory.is_used()
         });
     }
 
-    fn directory(&self, name: &str) -> Option<Arc<Directory>> {
+    /// The directory of this name; if so many are in use that it cannot be known to others, for one reader.
+    fn directory(&self, name: &str) -> Arc<Directory> {
         let mut directories = lock(&self.directories);
-        if directories.len() >= DIRECTORIES_MAX && !directories.contains_key(name) {
-            return None;
+        let asked = self.questions.fetch_add(1, Ordering::AcqRel);
+        let is_known = directories.contains_key(name);
+        if !is_known && directories.len() >= DIRECTORIES_MAX && !forget_oldest(&mut directories) {
+            return Arc::default();
         }
-        Some(Arc::clone(directories.entry(name.to_owned()).or_default()))
+        let directory = directories.entry(name.to_owned()).or_default();
+        directory.asked.store(asked, Ordering::Release);
+        Arc::clone(directory)
+    }
+}
+
+impl Directory {
+    /// Whether it is being asked for or read. Its holder has locked all directories, so that no other can begin to.
+    fn is_used(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
+            || self
+                .latest
+                .try_lock()
+                .is_ok_and(|latest| latest.as_ref().is_some_and(|snapshot| Arc::strong_count(&snapshot.listing) > 1))
+    }
+}
+
+/// Forgets the directory that was asked for longest ago of those that nobody uses; false if all are in use.
+fn forget_oldest(directories: &mut HashMap<String, Arc<Directory>>) -> bool {
+    let unused = directories.iter().filter(|(_, directory)| !directory.is_used());
+    let oldest = unused.min_by_key(|(_, directory)| directory.asked.load(Ordering::Acquire));
+    let oldest = oldest.map(|(name, _)| name.clone());
+    oldest.is_some_and(|name| directories.remove(&name).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_that_nobody_reads_make_room_the_oldest_first() {
+        let listings = Listings::default();
+        let known = |name: &str| lock(&listings.directories).contains_key(name);
+        let read = listings.directory("read");
+        for number in 0..DIRECTORIES_MAX {
+            let directory = listings.directory(&number.to_string());
+            *directory.latest.try_lock().expect("nobody else") =
+                Some(Snapshot { fresh_until: Instant::now(), writes: 0, listing: Arc::new(listings.hold(Vec::new())) });
+        }
+        assert!(known("read") && !known("0") && known("1"), "the one that was asked for longest ago");
+        drop(listings.directory("1"));
+        drop(listings.directory("next"));
+        assert!(known("1") && !known("2") && known("next"));
+        // All are in use: the listing is made for its one reader.
+        let used: Vec<_> = lock(&listings.directories).values().cloned().collect();
+        drop(listings.directory("alone"));
+        assert!(!known("alone") && used.len() == DIRECTORIES_MAX);
+        drop((read, used));
+        listings.expire();
+        assert!(lock(&listings.directories).is_empty(), "nothing is fresh or used");
     }
 }

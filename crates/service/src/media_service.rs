@@ -281,6 +281,14 @@ impl MediaService {
         self.listings.list(&*self.contents, path).await
     }
 
+    /// The first `count` entries after the name `after`, of a directory that holds more than [`MediaService::list`] gives.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn list_part(&self, path: &ContentPath, after: &str, count: usize) -> Result<Arc<Listing>, StoreError> {
+        self.listings.list_part(&*self.contents, path, (after, count)).await.map(Arc::new)
+    }
+
     /// Bytes that listings hold.
     #[must_use]
     pub fn listing_bytes(&self) -> usize {

@@ -1,22 +1,66 @@
 //! Quotas: how much may lie below a folder, known without asking a disk.
 //!
 //! Promise: what is under way counts; an upload that does not fit is refused before its first byte where its length is known, else with the
-//! first byte too many. Not here: looking what lies in a folder and removing the oldest of it, for whoever waits in
+//! first byte too many, and nothing is removed for one that cannot be stored. What an upload lies in is decided by the folder that its
+//! path leads to, by whatever way. Not here: looking what lies in a folder and removing the oldest of it, for whoever waits in
 //! [`Quotas::wanted`].
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use units::Nanos;
+use units::{ByteCount, Nanos};
 
-use crate::contents::{ContentPath, StoreError};
+use crate::contents::{ContentPath, FileId, UploadPlace};
 
 /// Where the oldest contents are overwritten, one part in so many of a quota is kept free. Removing begins when half of
 /// that is used.
 const SPARE: u64 = 16;
+/// Where the oldest contents are overwritten, a content may take one part in so many.
+const SHARE: u64 = 2;
+/// So it may if it comes without its length and leaves nothing if it breaks off: it may not end before it is refused, and what was
+/// removed for it by then would have been removed for nothing.
+const UNKNOWN_SHARE: u64 = 8;
 /// An upload waits so long for the oldest to be removed.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Why a quota does not take an upload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaRefusal {
+    /// There is no room.
+    #[error(
+        "the quota of `{folder}` has no room: {used} of {bytes_max} are used, with what is coming, and {wanted} more do not fit{rest}"
+    )]
+    Full {
+        /// Whose quota.
+        folder: String,
+        /// What it holds at most.
+        bytes_max: ByteCount,
+        /// Stored and coming.
+        used: ByteCount,
+        /// Of this upload.
+        wanted: ByteCount,
+        /// What may be removed, where the oldest contents are.
+        rest: String,
+    },
+    /// No content may take so much.
+    #[error("the quota of `{folder}` is {bytes_max}, of which a content may take {share}{}", hint(*.is_unknown))]
+    Share {
+        /// Whose quota.
+        folder: String,
+        /// What it holds at most.
+        bytes_max: ByteCount,
+        /// What a content may take.
+        share: ByteCount,
+        /// Its length was not announced.
+        is_unknown: bool,
+    },
+}
+
+fn hint(is_unknown: bool) -> &'static str {
+    if is_unknown { ", as its length was not announced (`Content-Length`)" } else { "" }
+}
 
 /// What a folder may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,14 +98,29 @@ pub struct Quotas {
 pub struct Quota {
     /// What was set.
     pub config: QuotaConfig,
+    /// The folder itself and those below it, as the last look found them.
+    folders: RwLock<HashSet<FileId>>,
     counts: watch::Sender<QuotaCounts>,
     wanted: Arc<Notify>,
+}
+
+/// What a look at a folder found.
+#[derive(Debug, Default)]
+pub struct QuotaLook {
+    /// Bytes of all files, each once.
+    pub stored: u64,
+    /// Of these, what may be removed to make room.
+    pub removable: u64,
+    /// The folder itself and those below it.
+    pub folders: HashSet<FileId>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct QuotaCounts {
     /// Bytes that were counted in the folder, and those stored since that look began.
     stored: u64,
+    /// Bytes that the last look would remove to make room.
+    removable: u64,
     /// Bytes stored since the last look began: it may have seen them, or not.
     stored_since_look: u64,
     /// Something was stored or removed since the last look began.
@@ -81,12 +140,23 @@ impl QuotaCounts {
     }
 }
 
+/// What of an upload its quotas need to know.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QuotaTerms {
+    /// Its length, if that was announced.
+    pub(crate) length: Option<u64>,
+    /// If it breaks off, what came of it is kept.
+    pub(crate) is_kept: bool,
+    /// Where it comes to lie, and what it replaces there.
+    pub(crate) place: UploadPlace,
+}
+
 impl Quotas {
     /// Puts other quotas in force. What is under way goes on counting towards those it began with.
     pub(crate) fn configure(&self, configs: &[QuotaConfig]) {
         let quota = |config: &QuotaConfig| {
             let (counts, wanted) = (watch::Sender::default(), Arc::clone(&self.wanted));
-            Arc::new(Quota { config: config.clone(), counts, wanted })
+            Arc::new(Quota { config: config.clone(), folders: RwLock::default(), counts, wanted })
         };
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = configs.iter().map(quota).collect();
         self.wanted.notify_one();
@@ -103,23 +173,27 @@ impl Quotas {
         self.wanted.notified().await;
     }
 
+    /// True if there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Counts an upload to `path` towards all quotas that it lies in, with the bytes that were announced.
     ///
     /// # Errors
     /// One of them has no room.
-    pub(crate) async fn take(&self, path: &ContentPath, length: Option<u64>) -> Result<QuotaShare, StoreError> {
-        let quotas = self.all().into_iter().filter(|quota| is_in(path, &quota.config.folder)).collect();
-        let mut share = QuotaShare { quotas, counted: 0 };
-        share.count(length.unwrap_or(0));
-        share.get_room(length.unwrap_or(0)).await?;
+    pub(crate) async fn take(&self, path: &ContentPath, terms: QuotaTerms) -> Result<QuotaShare, QuotaRefusal> {
+        let quotas = self.all().into_iter().filter(|quota| quota.has(path, &terms.place.folders)).collect();
+        let (length, replaced) = (terms.length.unwrap_or(0), terms.place.replaced_bytes);
+        let is_unknown = terms.length.is_none() && !terms.is_kept;
+        let mut share = QuotaShare { quotas, received: 0, replaced, counted: 0, is_unknown };
+        share.came(length).await?;
         Ok(share)
     }
 
     /// A content was removed: an upload may find room now.
-    pub(crate) fn removed(&self, path: &ContentPath) {
-        for quota in self.all().iter().filter(|quota| is_in(path, &quota.config.folder)) {
-            quota.counts.send_modify(|counts| counts.change(0));
-        }
+    pub(crate) fn removed(&self) {
+        self.all().iter().for_each(|quota| quota.counts.send_modify(|counts| counts.change(0)));
     }
 }
 
@@ -130,22 +204,56 @@ impl Quota {
     }
 
     /// Notes what was found in the folder.
-    pub fn found(&self, bytes: u64) {
+    pub fn found(&self, look: QuotaLook) {
+        *self.folders.write().unwrap_or_else(PoisonError::into_inner) = look.folders;
         self.counts.send_modify(|counts| {
-            counts.stored = bytes.saturating_add(counts.stored_since_look);
+            counts.stored = look.stored.saturating_add(counts.stored_since_look);
+            counts.removable = look.removable;
             counts.is_estimate = counts.is_changed;
         });
     }
 
-    /// How many of the bytes that are there may stay, where the oldest contents are overwritten.
+    /// Notes that so many bytes were removed of what was found.
+    pub fn made_room(&self, bytes: u64) {
+        self.counts.send_modify(|counts| {
+            counts.stored = counts.stored.saturating_sub(bytes);
+            counts.removable = counts.removable.saturating_sub(bytes);
+        });
+    }
+
+    /// How many of the bytes that are there may stay, where the oldest contents are overwritten. What is coming gets room only if
+    /// there can be enough.
     #[must_use]
     pub fn keep_bytes(&self) -> u64 {
-        let coming = self.counts.borrow().coming;
+        let counts = *self.counts.borrow();
+        let coming = if self.may_fit(&counts) { counts.coming } else { 0 };
         self.config.bytes_max.saturating_sub(self.config.bytes_max / SPARE).saturating_sub(coming)
+    }
+
+    /// Whether an upload to `path`, which comes to lie in `folders`, lies in this one.
+    fn has(&self, path: &ContentPath, folders: &[FileId]) -> bool {
+        let found = self.folders.read().unwrap_or_else(PoisonError::into_inner);
+        is_in(path, &self.config.folder) || folders.iter().any(|folder| found.contains(folder))
+    }
+
+    /// What one content may take.
+    fn content_bytes_max(&self, is_unknown: bool) -> u64 {
+        match self.config.when_full {
+            WhenQuotaFull::Refuse => self.config.bytes_max,
+            WhenQuotaFull::OverwriteOldest if is_unknown => self.config.bytes_max / UNKNOWN_SHARE,
+            WhenQuotaFull::OverwriteOldest => self.config.bytes_max / SHARE,
+        }
     }
 
     fn fits(&self, counts: &QuotaCounts) -> bool {
         counts.stored.saturating_add(counts.coming) <= self.config.bytes_max
+    }
+
+    /// Whether it would, once all is removed that may be.
+    fn may_fit(&self, counts: &QuotaCounts) -> bool {
+        let rest = counts.stored.saturating_sub(counts.removable);
+        self.config.when_full == WhenQuotaFull::OverwriteOldest
+            && rest.saturating_add(counts.coming) <= self.config.bytes_max
     }
 
     fn add(&self, bytes: u64) {
@@ -159,15 +267,26 @@ impl Quota {
     }
 
     /// Waits for a look that says whether what is coming fits, or for the oldest to be removed.
-    async fn gets_room(&self, length: u64) -> bool {
-        let may_come = |counts: &QuotaCounts| {
-            length <= self.config.bytes_max
-                && (counts.is_estimate || self.config.when_full == WhenQuotaFull::OverwriteOldest)
-        };
+    async fn get_room(&self, wanted: u64) -> Result<(), QuotaRefusal> {
+        let may_come = |counts: &QuotaCounts| counts.is_estimate || self.may_fit(counts);
         let mut counts = self.counts.subscribe();
         let decided = counts.wait_for(|counts| self.fits(counts) || !may_come(counts));
         let decided = tokio::time::timeout(ROOM_TIME_MAX, decided).await;
-        matches!(decided, Ok(Ok(counts)) if self.fits(&counts))
+        if matches!(decided, Ok(Ok(counts)) if self.fits(&counts)) {
+            return Ok(());
+        }
+        let counts = *self.counts.borrow();
+        let rest = match self.config.when_full {
+            WhenQuotaFull::Refuse => String::new(),
+            WhenQuotaFull::OverwriteOldest => format!("; {} may be removed now", ByteCount(counts.removable)),
+        };
+        Err(QuotaRefusal::Full {
+            folder: self.config.folder.joined(),
+            bytes_max: ByteCount(self.config.bytes_max),
+            used: ByteCount(counts.stored.saturating_add(counts.coming).saturating_sub(wanted)),
+            wanted: ByteCount(wanted),
+            rest,
+        })
     }
 }
 
@@ -175,27 +294,57 @@ impl Quota {
 #[derive(Debug, Default)]
 pub(crate) struct QuotaShare {
     quotas: Vec<Arc<Quota>>,
+    received: u64,
+    /// Bytes of the content that it replaces, which need not be free besides.
+    replaced: u64,
     counted: u64,
+    is_unknown: bool,
 }
 
 impl QuotaShare {
-    /// So many bytes came in all.
+    /// So many bytes came in all, or will.
     ///
     /// # Errors
     /// They do not fit.
-    pub(crate) async fn came(&mut self, bytes: u64) -> Result<(), StoreError> {
-        if bytes > self.counted {
-            self.count(bytes);
-            self.get_room(bytes).await?;
-        }
-        Ok(())
+    pub(crate) async fn came(&mut self, bytes: u64) -> Result<(), QuotaRefusal> {
+        self.received = self.received.max(bytes);
+        self.count().await
     }
 
-    async fn get_room(&self, length: u64) -> Result<(), StoreError> {
+    /// Whether it counts less because of what it replaces.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replaced > 0 && !self.quotas.is_empty()
+    }
+
+    /// What it replaces has so many bytes by now.
+    ///
+    /// # Errors
+    /// It does not fit any more: somebody removed what it was to replace, and the room was taken.
+    pub(crate) async fn replaces_now(&mut self, bytes: u64) -> Result<(), QuotaRefusal> {
+        self.replaced = self.replaced.min(bytes);
+        self.count().await
+    }
+
+    async fn count(&mut self) -> Result<(), QuotaRefusal> {
         for quota in &self.quotas {
-            if !quota.gets_room(length).await {
-                return Err(StoreError::NoSpace);
+            let share = quota.content_bytes_max(self.is_unknown);
+            if self.received > share {
+                return Err(QuotaRefusal::Share {
+                    folder: quota.config.folder.joined(),
+                    bytes_max: ByteCount(quota.config.bytes_max),
+                    share: ByteCount(share),
+                    is_unknown: self.is_unknown && share < quota.content_bytes_max(false),
+                });
             }
+        }
+        let counted = self.received.saturating_sub(self.replaced);
+        if counted <= self.counted {
+            return Ok(());
+        }
+        self.quotas.iter().for_each(|quota| quota.add(counted - self.counted));
+        self.counted = counted;
+        for quota in &self.quotas {
+            quota.get_room(counted).await?;
         }
         Ok(())
     }
@@ -203,13 +352,8 @@ impl QuotaShare {
     /// It is stored, with so many bytes.
     pub(crate) fn stored(&mut self, bytes: u64) {
         for quota in &self.quotas {
-            quota.counts.send_modify(|counts| counts.change(bytes));
+            quota.counts.send_modify(|counts| counts.change(bytes.saturating_sub(self.replaced)));
         }
-    }
-
-    fn count(&mut self, bytes: u64) {
-        self.quotas.iter().for_each(|quota| quota.add(bytes - self.counted));
-        self.counted = bytes;
     }
 }
 
@@ -248,62 +392,132 @@ mod tests {
         quotas
     }
 
+    fn found(quota: &Quota, stored: u64, removable: u64) {
+        quota.found(QuotaLook { stored, removable, folders: HashSet::new() });
+    }
+
+    fn of(length: impl Into<Option<u64>>) -> QuotaTerms {
+        QuotaTerms { length: length.into(), ..QuotaTerms::default() }
+    }
+
     #[tokio::test]
     async fn what_is_under_way_counts_in_every_folder_it_lies_in() {
         let quotas = quotas(WhenQuotaFull::Refuse);
         let [outer, inner] = [&quotas.all()[0], &quotas.all()[1]].map(Arc::clone);
-        outer.found(30);
-        let first = quotas.take(&path("a/b/x"), Some(50)).await.expect("room in both");
-        assert!(quotas.take(&path("a/b/y"), Some(11)).await.is_err(), "50 + 11 > 60");
-        assert!(quotas.take(&path("a/y"), Some(21)).await.is_err(), "30 + 50 + 21 > 100");
-        assert!(quotas.take(&path("ab/y"), Some(1 << 40)).await.is_ok(), "another folder");
-        let mut growing = quotas.take(&path("a/y"), None).await.expect("nothing was announced");
+        found(&outer, 30, 0);
+        let first = quotas.take(&path("a/b/x"), of(50)).await.expect("room in both");
+        assert!(quotas.take(&path("a/b/y"), of(11)).await.is_err(), "50 + 11 > 60");
+        assert!(quotas.take(&path("a/y"), of(21)).await.is_err(), "30 + 50 + 21 > 100");
+        assert!(quotas.take(&path("ab/y"), of(1 << 40)).await.is_ok(), "another folder");
+        let mut growing = quotas.take(&path("a/y"), of(None)).await.expect("nothing was announced");
         assert!(growing.came(20).await.is_ok() && growing.came(20).await.is_ok() && growing.came(21).await.is_err());
         drop((first, growing));
-        let mut stored = quotas.take(&path("a/b/x"), Some(60)).await.expect("the room is given back");
+        let mut stored = quotas.take(&path("a/b/x"), of(60)).await.expect("the room is given back");
         stored.stored(60);
         drop(stored);
         // What was stored since a look began is counted, and whoever does not fit waits for another look.
-        [&inner, &outer].into_iter().for_each(|quota| quota.found(0));
-        let waits = tokio::time::timeout(Duration::from_millis(20), quotas.take(&path("a/b/y"), Some(1))).await;
+        [&inner, &outer].into_iter().for_each(|quota| found(quota, 0, 0));
+        let waits = tokio::time::timeout(Duration::from_millis(20), quotas.take(&path("a/b/y"), of(1))).await;
         assert!(waits.is_err(), "nobody looks");
         for quota in [&inner, &outer] {
             quota.begin_look();
-            quota.found(60);
+            found(quota, 60, 0);
         }
-        assert!(quotas.take(&path("a/b/y"), Some(1)).await.is_err(), "nothing was stored meanwhile");
-        quotas.removed(&path("a/b/x"));
+        let full = quotas.take(&path("a/b/y"), of(1)).await.expect_err("nothing was stored meanwhile");
+        let said = full.to_string();
+        assert!(said.starts_with("the quota of `a/b` has no room: 60 B of 60 B are used"), "{said}");
+        quotas.removed();
         let name = path("a/b/y");
-        let (taken, ()) = tokio::join!(quotas.take(&name, Some(60)), async {
+        let (taken, ()) = tokio::join!(quotas.take(&name, of(60)), async {
             for quota in [&inner, &outer] {
                 quota.begin_look();
-                quota.found(0);
+                found(quota, 0, 0);
             }
         });
         assert!(taken.is_ok());
     }
 
     #[tokio::test]
+    async fn a_content_is_replaced_though_both_would_not_fit() {
+        let quotas = quotas(WhenQuotaFull::Refuse);
+        let [outer, inner] = [&quotas.all()[0], &quotas.all()[1]].map(Arc::clone);
+        let all = |stored| {
+            for quota in [&outer, &inner] {
+                quota.begin_look();
+                found(quota, stored, 0);
+            }
+        };
+        all(60);
+        let place = UploadPlace { replaced_bytes: 60, ..UploadPlace::default() };
+        let replacing = |length| QuotaTerms { place: place.clone(), ..of(length) };
+        assert!(quotas.take(&path("a/b/x"), replacing(61)).await.is_err(), "one more than there was");
+        let mut share = quotas.take(&path("a/b/x"), replacing(60)).await.expect("the one takes the other's room");
+        assert!(share.replaces());
+        // Meanwhile the old one was removed, and another one stored in its room.
+        assert!(share.replaces_now(60).await.is_ok() && share.replaces_now(0).await.is_err());
+        drop(share);
+        all(0);
+        let mut share = quotas.take(&path("a/b/x"), replacing(60)).await.expect("room");
+        assert!(share.replaces_now(0).await.is_ok());
+        assert!(quotas.take(&path("a/b/y"), of(1)).await.is_err(), "it counts in full now");
+    }
+
+    #[tokio::test]
+    async fn what_lies_in_a_folder_does_so_by_every_way_to_it() {
+        let quotas = quotas(WhenQuotaFull::Refuse);
+        let id = |inode| FileId { device: 1, inode };
+        let outer = &quotas.all()[0];
+        outer.found(QuotaLook { stored: 90, removable: 0, folders: HashSet::from([id(7), id(8)]) });
+        let by =
+            |inode| QuotaTerms { place: UploadPlace { folders: vec![id(inode), id(2)], replaced_bytes: 0 }, ..of(11) };
+        assert!(quotas.take(&path("alias/x"), by(8)).await.is_err());
+        assert!(quotas.take(&path("alias/x"), by(9)).await.is_ok());
+    }
+
+    #[tokio::test]
     async fn where_the_oldest_goes_an_upload_waits_for_its_room() {
         let quotas = Arc::new(quotas(WhenQuotaFull::OverwriteOldest));
         let outer = Arc::clone(&quotas.all()[0]);
-        outer.found(95);
+        found(&outer, 95, 95);
         let remover = tokio::spawn({
             let (quotas, outer) = (Arc::clone(&quotas), Arc::clone(&outer));
             async move {
                 loop {
                     quotas.wanted().await;
-                    outer.found(outer.keep_bytes());
+                    let kept = outer.keep_bytes();
+                    found(&outer, kept, kept);
                 }
             }
         });
-        let share = quotas.take(&path("a/x"), Some(80)).await.expect("the oldest goes");
-        assert_eq!(outer.keep_bytes(), 14, "100, less 80 that come, less a sixteenth");
+        let share = quotas.take(&path("a/x"), of(50)).await.expect("the oldest goes");
+        assert_eq!(outer.keep_bytes(), 44, "100, less 50 that come, less a sixteenth");
         drop(share);
         remover.abort();
-        outer.found(95);
-        let waits = tokio::time::timeout(Duration::from_millis(20), quotas.take(&path("a/x"), Some(6))).await;
+        found(&outer, 95, 95);
+        let waits = tokio::time::timeout(Duration::from_millis(20), quotas.take(&path("a/x"), of(6))).await;
         assert!(waits.is_err(), "nobody removes anything");
-        assert!(quotas.take(&path("a/x"), Some(101)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_removed_for_an_upload_that_cannot_be_stored() {
+        let quotas = quotas(WhenQuotaFull::OverwriteOldest);
+        let outer = Arc::clone(&quotas.all()[0]);
+        found(&outer, 90, 90);
+        let said = quotas.take(&path("a/x"), of(51)).await.expect_err("more than half").to_string();
+        assert_eq!(said, "the quota of `a` is 100 B, of which a content may take 50 B");
+        let mut growing = quotas.take(&path("a/x"), of(None)).await.expect("it may fit");
+        assert!(growing.came(10).await.is_ok());
+        let said = growing.came(13).await.expect_err("more than an eighth").to_string();
+        assert!(said.ends_with("12 B, as its length was not announced (`Content-Length`)"), "{said}");
+        drop(growing);
+        let recording = QuotaTerms { is_kept: true, ..of(None) };
+        let mut recording = quotas.take(&path("a/x"), recording).await.expect("what comes of it stays");
+        assert!(recording.came(10).await.is_ok() && recording.came(51).await.is_err());
+        drop(recording);
+        // Half of it may not go: there can be no room for this one.
+        found(&outer, 90, 35);
+        assert!(quotas.take(&path("a/x"), of(50)).await.is_err());
+        let _counts = quotas.take(&path("a/x"), of(10)).await;
+        assert_eq!(outer.keep_bytes(), 84, "nothing is coming");
     }
 }

@@ -76,20 +76,24 @@ impl Catalogue {
     /// What the folder holds, in order of names: the empty name is the volume itself. Each folder in it costs one search.
     pub(crate) fn list(&self, folder: &str) -> Vec<ListedName<'_>> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
-        let mut listed = Vec::new();
-        let mut next = self.after(&prefix);
-        while let Some((name, content)) = next {
+        self.page(&prefix, &prefix, usize::MAX).0
+    }
+
+    /// So many at most of what lies under `prefix`, from the name `next` on, and from which name on the page after it is.
+    pub(crate) fn page(&self, prefix: &str, next: &str, count: usize) -> (Vec<ListedName<'_>>, String) {
+        let (mut listed, mut next) = (Vec::new(), next.to_owned());
+        while let Some((name, content)) = self.from(&next, prefix).filter(|_| listed.len() < count) {
             let rest = &name[prefix.len()..];
             if let Some((below, _)) = rest.split_once('/') {
                 listed.push(ListedName::Folder(below));
                 // `0` follows `/`: the first name behind everything in that folder.
-                next = self.from(&format!("{prefix}{below}0"), &prefix);
+                next = format!("{prefix}{below}0");
             } else {
                 listed.push(ListedName::Content(rest, content));
-                next = self.beyond(name, &prefix);
+                next = format!("{name}\0");
             }
         }
-        listed
+        (listed, next)
     }
 
     /// The first content behind `name`.
@@ -158,6 +162,16 @@ mod tests {
         assert_eq!(names("films"), ["new", "old/"]);
         assert_eq!(names("films/old"), ["x", "y"]);
         assert!(names("nothing").is_empty());
+        let (mut paged, mut next) = (Vec::new(), String::new());
+        loop {
+            let (page, after) = catalogue.page("", &next, 2);
+            if page.is_empty() {
+                break;
+            }
+            paged.extend(page);
+            next = after;
+        }
+        assert_eq!(paged, catalogue.list(""), "in pages as at once");
         assert!(catalogue.is_folder("films/old") && !catalogue.is_folder("film") && !catalogue.is_folder("a"));
         assert!(catalogue.lies_below_content("a/b") && !catalogue.lies_below_content("films/a"));
     }

@@ -305,6 +305,13 @@ impl Volume {
         self.catalogue.list(folder)
     }
 
+    /// So many at most of the names under `prefix` (a folder's name with a slash, or nothing) from `next` on, and where the page after
+    /// it begins.
+    #[must_use]
+    pub fn page(&self, prefix: &str, next: &str, count: usize) -> (Vec<ListedName<'_>>, String) {
+        self.catalogue.page(prefix, next, count)
+    }
+
     /// Free units of each disk, none where it cannot be written, or leaves.
     #[must_use]
     pub fn free_counts(&self) -> Vec<Option<u64>> {

@@ -156,6 +156,8 @@ pub(super) fn entry_of(name: &str, content: &StoredContent, disk: DiskId, rate: 
     Entry {
         name: last_of(name),
         kind: NameKind::File,
+        id: None,
+        is_link: false,
         size: content.length,
         modified: SystemTime::UNIX_EPOCH + Duration::from_nanos(content.modified),
         etag: format!("\"{:x}-{:x}\"", content.content, content.generation),
@@ -169,6 +171,8 @@ pub(super) fn folder_of(name: &str, disk: DiskId) -> Entry {
     Entry {
         name: last_of(name),
         kind: NameKind::Directory,
+        id: None,
+        is_link: false,
         size: 0,
         modified: SystemTime::UNIX_EPOCH,
         etag: "\"folder\"".to_owned(),

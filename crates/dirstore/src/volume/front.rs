@@ -15,12 +15,16 @@ use super::opener::OpenQueue;
 use super::seen::{self, SeenGeneration};
 use super::{SharedCore, lock};
 use crate::buffers::count;
+use crate::entry::Stamp;
+use crate::folder::{FolderItem, ItemKind};
 use crate::index::Index;
-use crate::operation::Begun;
-use crate::operation::Operation;
+use crate::operation::{Begun, ChangeReply, FolderHandle, Operation};
 use crate::shared::DiskShared;
-use crate::worker::{NAMES_MAX, answer};
-use crate::{ContentPath, Entry, StoreError};
+use crate::worker::answer;
+use crate::{ContentPath, Entry, Precondition, StoreError, UploadPlace};
+
+/// Names of a folder that are given at once.
+const PAGE_NAMES: usize = 256;
 
 /// How long the thread sleeps at most: it is woken for operations; this is for units that nobody reads any more.
 const NAP: Duration = Duration::from_secs(1);
@@ -94,8 +98,19 @@ impl Front {
         match operation {
             Operation::LookUp { path, reply, .. } => answer(reply, || self.look_up(&path)),
             Operation::Open { path, want, reply, .. } => self.opens.put(path, want, reply),
-            Operation::Names { path, reply, .. } => answer(reply, || self.names(&path)),
-            Operation::Entries { path, names, reply, .. } => answer(reply, || Ok(self.entries(&path, &names))),
+            Operation::Folder { path, reply, .. } => answer(reply, || self.open_folder(&path.joined())),
+            Operation::Enter { folder, name, reply } => answer(reply, || match (folder, name.to_str()) {
+                (FolderHandle::Listed { prefix, .. }, Some(name)) => self.open_folder(&format!("{prefix}{name}")),
+                _ => Err(StoreError::NotFound),
+            }),
+            Operation::Items { folder, reply } => answer(reply, || self.items(folder)),
+            Operation::Entries { folder, reply, .. } => answer(reply, || self.entries(folder)),
+            Operation::PlaceOf { path, reply, .. } => answer(reply, || {
+                let replaced_bytes = self.look_up(&path).map_or(0, |entry| entry.size);
+                // No other name leads to a folder of a volume.
+                Ok(UploadPlace { folders: Vec::new(), replaced_bytes })
+            }),
+            Operation::Remove { folder, path, stamp, reply } => self.remove(&folder, &path, &stamp, reply),
             // Folders need not be there before what is put into them.
             Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).volume.free_bytes())),
             Operation::Delete { path, precondition, reply, .. } => lock(&self.core).remove(&path, &precondition, reply),
@@ -126,22 +141,68 @@ impl Front {
         Err(if above { StoreError::NotADirectory } else { StoreError::NotFound })
     }
 
-    fn names(&self, path: &ContentPath) -> Result<Vec<String>, StoreError> {
+    fn open_folder(&self, folder: &str) -> Result<FolderHandle, StoreError> {
         let core = lock(&self.core);
-        let folder = path.joined();
-        if core.volume.find(&folder).is_some() {
+        if core.volume.find(folder).is_some() {
             return Err(StoreError::NotADirectory);
         }
-        if !core.volume.is_folder(&folder) {
+        if !core.volume.is_folder(folder) {
             return Err(StoreError::NotFound);
         }
-        let listed = core.volume.list(&folder).into_iter().take(NAMES_MAX);
-        Ok(listed.map(|(ListedName::Folder(name) | ListedName::Content(name, _))| name.to_owned()).collect())
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        Ok(FolderHandle::Listed { next: prefix.clone(), prefix })
     }
 
-    /// What `names` in a folder are; those that are gone are left out.
-    fn entries(&self, path: &ContentPath, names: &[String]) -> Vec<Entry> {
-        let children = names.iter().filter_map(|name| path.child(name).ok());
-        children.filter_map(|child| self.look_up(&child).ok()).collect()
+    /// The next page of a folder.
+    fn items(&self, folder: FolderHandle) -> Result<(FolderHandle, Vec<FolderItem>), StoreError> {
+        let FolderHandle::Listed { prefix, next } = folder else { return Err(StoreError::NotFound) };
+        let core = lock(&self.core);
+        let (listed, next) = core.volume.page(&prefix, &next, PAGE_NAMES);
+        let item = |one: &ListedName<'_>| match one {
+            ListedName::Folder(name) => FolderItem { name: name.into(), kind: Ok(ItemKind::Folder(None)) },
+            ListedName::Content(name, content) => {
+                let stamp = stamp_of(&core.volume, content);
+                FolderItem { name: name.into(), kind: Ok(ItemKind::File(stamp, 0)) }
+            }
+        };
+        let items = listed.iter().map(item).collect();
+        Ok((FolderHandle::Listed { prefix, next }, items))
+    }
+
+    /// The next page of a folder, as it is listed; none at the end.
+    fn entries(&self, folder: FolderHandle) -> Result<(FolderHandle, Option<Vec<Entry>>), StoreError> {
+        let FolderHandle::Listed { prefix, next } = folder else { return Err(StoreError::NotFound) };
+        let core = lock(&self.core);
+        let (listed, next) = core.volume.page(&prefix, &next, PAGE_NAMES);
+        let entry = |one: &ListedName<'_>| match one {
+            ListedName::Folder(name) => folder_of(name, self.shared.id),
+            ListedName::Content(name, content) => {
+                let rate = self.index.rate(&stamp_of(&core.volume, content)).flatten();
+                entry_of(name, content, self.shared.id, rate)
+            }
+        };
+        let entries: Vec<_> = listed.iter().map(entry).collect();
+        Ok((FolderHandle::Listed { prefix, next }, (!entries.is_empty()).then_some(entries)))
+    }
+
+    /// Removes the content that was met in a walk, unless another one has its name by now.
+    fn remove(&self, folder: &FolderHandle, path: &Path, stamp: &Stamp, reply: ChangeReply<()>) {
+        let mut core = lock(&self.core);
+        let name = match (folder, path.to_str()) {
+            (FolderHandle::Listed { prefix, .. }, Some(path)) => format!("{prefix}{path}"),
+            _ => return reply.send(Err(StoreError::NotFound)),
+        };
+        let found = core
+            .volume
+            .find(&name)
+            .map(|content| (stamp_of(&core.volume, content), entry_of(&name, content, self.shared.id, None).etag));
+        let path = name.split('/').try_fold(ContentPath::root(), |path, name| path.child(name));
+        match (found, path) {
+            (Some((now, etag)), Ok(path)) if now == *stamp => {
+                core.remove(&path, &Precondition::MustMatch(vec![etag]), reply);
+            }
+            (Some(_), _) => reply.send(Err(StoreError::PreconditionFailed)),
+            (None, _) => reply.send(Err(StoreError::NotFound)),
+        }
     }
 }

@@ -4,23 +4,25 @@
 //! Promise: one small step per grant; what is to be done is bounded; a removed file keeps its bytes while a stream, or another
 //! program, has it open. Not here: finding a rate (`media`), keeping it (`index`).
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kernel::clock::monotonic;
 use kernel::lease::is_open_elsewhere;
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, ftruncate, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, ftruncate, statat, unlinkat};
 use rustix::io::Errno;
 use storage::leftover::{Leftover, leftover, recovered_names};
 use units::Nanos;
 
 use crate::entry::Stamp;
 use crate::event::StoreEvent;
+use crate::folder::{Leftovers, OpenFolder};
+use crate::operation::FolderHandle;
 use crate::{ContentPath, beneath};
 
 use super::Worker;
 use super::commit::sync_name;
-use super::namespace::{FoundName, NAMES_MAX};
 use super::temporary::{TemporaryFile, our_run};
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
@@ -30,7 +32,7 @@ const TRUNCATE_STEP_BYTES: u64 = 128 * 1024 * 1024;
 /// Removed files whose space is freed in steps at once; more are freed by the kernel in one go.
 const REMOVED_MAX: usize = 256;
 
-/// Steps to be done at most; a folder with more names than that is looked through again later.
+/// Steps to be done at most: one for each folder on the path and each name of a page of it, and the contents that came since.
 const STEPS_MAX: usize = 50_000;
 
 /// Names looked at per step.
@@ -66,8 +68,8 @@ pub(super) struct Chores {
 enum ChoreStep {
     /// Read the names in a directory.
     Directory { root: usize, path: ContentPath },
-    /// See what these names in it are.
-    Names { root: usize, path: ContentPath, names: Vec<String> },
+    /// See what these names in it are, and read on.
+    Names { root: usize, path: ContentPath, folder: OpenFolder, names: Vec<OsString> },
     /// Find the rate of a content.
     Content { root: usize, path: ContentPath },
 }
@@ -84,6 +86,20 @@ impl Chores {
     /// No grant will come any more.
     pub(super) fn give_up(&mut self) {
         *self = Self { next_scan: Nanos::MAX, ..Self::default() };
+    }
+
+    /// Looks no further through a folder that is not served any more, and holds nothing of it open.
+    pub(super) fn forget(&mut self, gone: usize) {
+        let is_of = |step: &ChoreStep| match step {
+            ChoreStep::Directory { root, .. } | ChoreStep::Names { root, .. } | ChoreStep::Content { root, .. } => {
+                *root
+            }
+        };
+        let before = self.steps.len();
+        self.steps.retain(|step| is_of(step) != gone);
+        if self.steps.len() < before && self.next_scan < Nanos::MAX {
+            self.next_scan = Nanos::ZERO;
+        }
     }
 
     fn add(&mut self, step: ChoreStep) {
@@ -130,42 +146,49 @@ impl Worker {
         match self.chores.steps.pop() {
             None => {}
             Some(ChoreStep::Directory { root, path }) => self.scan_directory(root, path),
-            Some(ChoreStep::Names { root, path, names }) => self.scan_names(root, path, names),
+            Some(ChoreStep::Names { root, path, folder, names }) => self.scan_names(root, path, folder, names),
             // It may be gone or unreadable: the next look through finds what is there then.
             Some(ChoreStep::Content { root, path }) => drop(self.find_rate(root, &path)),
         }
     }
 
-    /// Reads the names in a directory, and removes what a crash has left there.
     fn scan_directory(&mut self, root: usize, path: ContentPath) {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let Ok(root_directory) = self.root(root).map(|root| root.directory.as_fd()) else { return };
-        let Ok(directory) = beneath::open_beneath(root_directory, &path.relative(), flags) else { return };
-        let Ok(items) = Dir::read_from(&directory) else { return };
-        let mut names = Vec::new();
-        for item in items.flatten().take(NAMES_MAX) {
+        // It may be gone or unreadable: the next look through finds what is there then.
+        if let Ok(FolderHandle::Real(folder)) = self.open_folder(root, &path) {
+            self.read_on(root, path, folder);
+        }
+    }
+
+    /// Reads the next names in a directory, and removes what a crash has left there.
+    fn read_on(&mut self, root: usize, path: ContentPath, folder: OpenFolder) {
+        let Ok(mut names) = folder.names(Leftovers::Given) else { return };
+        if names.is_empty() {
+            return;
+        }
+        names.retain(|name| {
             // No path can name what is not UTF-8, and no upload was called so.
-            let Ok(name) = item.file_name().to_str() else { continue };
+            let Some(name) = name.to_str() else { return false };
+            let directory = folder.fd();
             match leftover(name, our_run()) {
-                Some(Leftover::Keep(own)) => self.recover(&directory, &path, name, own),
+                Some(Leftover::Keep(own)) => self.recover(directory, &path, name, own),
                 // Only files: a directory of such a name is somebody else's, and unlinking it fails.
-                Some(Leftover::Discard) => drop(unlinkat(&directory, name, AtFlags::empty())),
-                Some(Leftover::Part) if !is_older(&directory, name, PART_KEPT) => {}
-                Some(Leftover::Part) => drop(unlinkat(&directory, name, AtFlags::empty())),
-                None if path.child(name).is_ok() => names.push(name.to_owned()),
-                None => {}
+                Some(Leftover::Discard) => drop(unlinkat(directory, name, AtFlags::empty())),
+                Some(Leftover::Part) if !is_older(directory, name, PART_KEPT) => {}
+                Some(Leftover::Part) => drop(unlinkat(directory, name, AtFlags::empty())),
+                None => return path.child(name).is_ok(),
             }
-        }
-        if !names.is_empty() {
-            self.chores.add(ChoreStep::Names { root, path, names });
-        }
+            false
+        });
+        self.chores.add(ChoreStep::Names { root, path, folder, names });
     }
 
     /// Gives its name to a recording during which an earlier run was killed, with what is there of it. It replaces
     /// nothing: if the name is taken by now, the recording gets another one.
-    fn recover(&mut self, directory: &OwnedFd, parent: &ContentPath, hidden: &str, own: &str) {
-        let Ok(mut found) =
-            directory.try_clone().map_err(|_| Errno::MFILE).and_then(|d| TemporaryFile::left_behind(d, hidden))
+    fn recover(&self, directory: BorrowedFd<'_>, parent: &ContentPath, hidden: &str, own: &str) {
+        let Ok(mut found) = directory
+            .try_clone_to_owned()
+            .map_err(|_| Errno::MFILE)
+            .and_then(|d| TemporaryFile::left_behind(d, hidden))
         else {
             return;
         };
@@ -181,7 +204,7 @@ impl Worker {
             if named == Err(Errno::EXIST) {
                 continue;
             }
-            let durable = named.and_then(|()| sync_name(found.file.as_fd(), directory.as_fd()));
+            let durable = named.and_then(|()| sync_name(found.file.as_fd(), directory));
             return self.shared.events.tell(match durable {
                 Ok(()) => StoreEvent::RecordingKept { path, bytes, after_restart: true },
                 Err(error) => StoreEvent::RecordingLost { path, why: error.into() },
@@ -189,18 +212,20 @@ impl Worker {
         }
     }
 
-    fn scan_names(&mut self, root: usize, path: ContentPath, mut names: Vec<String>) {
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let Ok(root_directory) = self.root(root).map(|root| root.directory.as_fd()) else { return };
-        let Ok(directory) = beneath::open_beneath(root_directory, &path.relative(), flags) else { return };
+    fn scan_names(&mut self, root: usize, path: ContentPath, folder: OpenFolder, mut names: Vec<OsString>) {
+        if self.root(root).is_err() {
+            return;
+        }
         let some = names.split_off(names.len().saturating_sub(NAMES_PER_STEP));
-        if !names.is_empty() {
-            self.chores.add(ChoreStep::Names { root, path: path.clone(), names });
+        if names.is_empty() {
+            self.read_on(root, path.clone(), folder.clone());
+        } else {
+            self.chores.add(ChoreStep::Names { root, path: path.clone(), folder: folder.clone(), names });
         }
         for name in some {
             // Links are not followed: what they lead to is found under its own name, and rings have no end.
-            let Ok(stat) = statat(&directory, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            let Ok(child) = path.child(&name) else { continue };
+            let Ok(stat) = statat(folder.fd(), name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Some(Ok(child)) = name.to_str().map(|name| path.child(name)) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => self.chores.add(ChoreStep::Directory { root, path: child }),
                 FileType::RegularFile if self.index.rate(&Stamp::of(&stat)).is_none() => self.look_into(root, child),
@@ -210,15 +235,15 @@ impl Worker {
     }
 
     /// Called before a name goes away: keeps hold of a big file, if that was its last name.
-    pub(super) fn prepare_removal(&mut self, found: &FoundName) -> Option<RemovedFile> {
-        let stamp = Stamp::of(&found.stat);
-        let big = stamp.size > TRUNCATE_STEP_BYTES && found.stat.st_nlink == 1;
+    pub(super) fn prepare_removal(&mut self, handle: BorrowedFd<'_>, stat: &Stat) -> Option<RemovedFile> {
+        let stamp = Stamp::of(stat);
+        let big = stamp.size > TRUNCATE_STEP_BYTES && stat.st_nlink == 1;
         if !big || self.chores.removed.len() >= REMOVED_MAX {
             return None;
         }
         // A lease that another program holds on it (Samba) would be waited for.
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = beneath::reopen(found.handle.as_fd(), flags).ok()?;
+        let file = beneath::reopen(handle, flags).ok()?;
         Some(RemovedFile { file, device: stamp.device, inode: stamp.inode })
     }
 
@@ -255,7 +280,7 @@ fn cut(file: &OwnedFd) -> bool {
 }
 
 /// Whether the file of this name was last written to longer ago than this.
-fn is_older(directory: &OwnedFd, name: &str, than: Duration) -> bool {
+fn is_older(directory: BorrowedFd<'_>, name: &str, than: Duration) -> bool {
     let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
     let written = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
     SystemTime::now().duration_since(written).is_ok_and(|age| age > than)

@@ -23,7 +23,7 @@ use crate::buffers::UploadBuffers;
 use crate::event::StoreEvent;
 use crate::grants::GrantPort;
 use crate::index::Index;
-use crate::operation::{Begun, Operation, ReplyTo};
+use crate::operation::{Begun, FolderHandle, Operation, ReplyTo};
 use crate::root::Root;
 use crate::shared::DiskShared;
 
@@ -39,7 +39,6 @@ mod upload;
 use chores::Chores;
 use commit::Removal;
 use content::KnownVersions;
-pub(crate) use namespace::NAMES_MAX;
 use upload::UploadTarget;
 
 /// Operations done before grants are looked at again.
@@ -178,8 +177,20 @@ impl Worker {
         match operation {
             Operation::LookUp { root, path, reply } => answer(reply, || self.look_up(root, &path)),
             Operation::Open { root, path, want, reply } => answer(reply, || self.open(root, &path, want)),
-            Operation::Names { root, path, reply } => answer(reply, || self.names(root, &path)),
-            Operation::Entries { root, path, names, reply } => answer(reply, || self.entries(root, &path, &names)),
+            Operation::Folder { root, path, reply } => answer(reply, || self.open_folder(root, &path)),
+            Operation::Enter { folder, name, reply } => {
+                answer(reply, || Ok(FolderHandle::Real(folder.real()?.enter(&name)?)));
+            }
+            Operation::Items { folder, reply } => answer(reply, || {
+                let items = folder.real()?.page()?;
+                Ok((folder, items))
+            }),
+            Operation::Entries { root, path, folder, reply } => answer(reply, || {
+                let entries = self.entries(root, &path, folder.real()?)?;
+                Ok((folder, entries))
+            }),
+            Operation::PlaceOf { root, path, reply } => answer(reply, || self.place_of(root, &path)),
+            Operation::Remove { folder, path, stamp, reply } => self.remove(&folder, &path, &stamp, reply),
             Operation::Space { root, path, part, reply } => answer(reply, || self.space(root, &path, part.as_deref())),
             Operation::Delete { root, path, kind, precondition, reply } => {
                 self.delete(root, &path, kind, &precondition, reply);
@@ -208,6 +219,7 @@ impl Worker {
         }
         // It may lie in the folder that was served before, and would keep the file system of that busy.
         self.unchanged = None;
+        self.chores.forget(number);
         let path = root.path.clone();
         self.shared.events.tell(match root.away() {
             Some(why) => StoreEvent::RootAway { root: path, why },

@@ -3,20 +3,23 @@
 //! Promise: nothing is remembered of names: each lookup asks the file system, so what others change is seen at once.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::entry::Stamp;
-use crate::operation::ChangeReply;
-use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want, beneath};
+use crate::entry::{FileId, Stamp};
+use crate::folder::{Leftovers, OpenFolder};
+use crate::operation::{ChangeReply, FolderHandle};
+use crate::path::COMPONENTS_MAX;
+use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, UploadPlace, Want, beneath};
 use dataplane::control::Content;
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, statat, unlinkat};
-use storage::leftover;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
 
 use super::commit::Removal;
 use super::{Worker, free_bytes};
 
-/// Names one directory listing holds at most, over all roots.
-pub(crate) const NAMES_MAX: usize = 100_000;
+/// Folders that are looked at above one: twice as many as a path has names.
+const ABOVE_MAX: usize = 2 * COMPONENTS_MAX;
 
 /// What a path names in one root.
 pub(super) struct FoundName {
@@ -76,49 +79,97 @@ impl Worker {
         self.contents.open(self.disk(), &self.roots[root], found.handle.as_fd())
     }
 
-    /// The names in a directory, without those of temporaries and those that are not UTF-8 (no path can name them).
-    pub(super) fn names(&mut self, root: usize, path: &ContentPath) -> Result<Vec<String>, StoreError> {
-        let root = self.root(root)?;
+    /// Opens the folder that `path` leads to, to be read.
+    pub(super) fn open_folder(&mut self, root: usize, path: &ContentPath) -> Result<FolderHandle, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = beneath::open_beneath(root.directory.as_fd(), &path.relative(), flags)?;
-        let mut names = Vec::new();
-        for item in Dir::new(directory)? {
-            let item = item?;
-            let Ok(name) = item.file_name().to_str() else { continue };
-            if name != "." && name != ".." && !name.starts_with(leftover::PREFIX) {
-                names.push(name.to_owned());
-            }
-            if names.len() >= NAMES_MAX {
-                break;
-            }
-        }
-        Ok(names)
+        let folder = beneath::open_beneath(self.root(root)?.directory.as_fd(), &path.relative(), flags)?;
+        Ok(FolderHandle::Real(OpenFolder::new(folder)))
     }
 
-    /// What `names` in a directory are; those that are gone, or neither contents nor directories, are left out.
+    /// The next page of a folder: links are what they lead to, and names that are gone, that no path can name, or that are neither
+    /// contents nor folders, are left out. None at the end.
     pub(super) fn entries(
         &mut self,
         root: usize,
         path: &ContentPath,
-        names: &[String],
-    ) -> Result<Vec<Entry>, StoreError> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let parent = beneath::open_beneath(self.root(root)?.directory.as_fd(), &path.relative(), flags)?;
+        folder: &OpenFolder,
+    ) -> Result<Option<Vec<Entry>>, StoreError> {
+        let names = folder.names(Leftovers::PassedOver)?;
+        if names.is_empty() {
+            return Ok(None);
+        }
         let mut entries = Vec::with_capacity(names.len());
         for name in names {
-            let Ok(stat) = statat(&parent, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Some(name) = name.to_str() else { continue };
+            let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
                 // Only what a lookup would find is listed: links out of the root lead nowhere.
                 if let Ok(found) = path.child(name).map_err(|_| StoreError::NotFound).and_then(|p| self.find(root, &p))
                 {
-                    entries.push(found.entry);
+                    entries.push(Entry { is_link: true, ..found.entry });
                 }
             } else {
                 let rate = self.index.rate(&Stamp::of(&stat)).flatten();
                 entries.extend(Entry::of(name, &stat, self.disk(), rate));
             }
         }
-        Ok(entries)
+        Ok(Some(entries))
+    }
+
+    /// The folder that an upload goes to, as far as it exists, with all folders that this lies in, also above the root: what a folder
+    /// is does not depend on the way to it. And what is there under its name, if that goes when the name does.
+    pub(super) fn place_of(&mut self, root: usize, path: &ContentPath) -> Result<UploadPlace, StoreError> {
+        let Some((mut parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let directory = self.root(root)?.directory.as_fd();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut folder = loop {
+            match (beneath::open_beneath(directory, &parent.relative(), flags), parent.split()) {
+                (Err(Errno::NOENT), Some((above, _))) => parent = above,
+                (opened, _) => break opened?,
+            }
+        };
+        let is_whole = parent.components().len() + 1 == path.components().len();
+        let there = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).ok().filter(|_| is_whole);
+        let goes = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink == 1;
+        let replaced_bytes = there.filter(goes).map_or(0, |stat| Stamp::of(&stat).size);
+        let mut folders = vec![FileId::of(&fstat(&folder)?)];
+        while folders.len() < ABOVE_MAX
+            && let Ok(above) = openat(&folder, "..", flags, Mode::empty())
+        {
+            let id = FileId::of(&fstat(&above)?);
+            if folders.last() == Some(&id) {
+                break;
+            }
+            folders.push(id);
+            folder = above;
+        }
+        Ok(UploadPlace { folders, replaced_bytes })
+    }
+
+    /// Removes a file below `folder`, reached through real folders only, if it is the one that was met and was not written to
+    /// since. `reply` is answered when that is durable, or at once if it cannot be.
+    pub(super) fn remove(&mut self, folder: &FolderHandle, path: &Path, stamp: &Stamp, reply: ChangeReply<()>) {
+        if !reply.begin() {
+            return;
+        }
+        match self.unlink_met(folder, path, stamp) {
+            Ok(directory) => self.uploads.removed(Removal { directory, reply: Some(reply) }),
+            Err(error) => reply.send(Err(error)),
+        }
+    }
+
+    fn unlink_met(&mut self, folder: &FolderHandle, path: &Path, stamp: &Stamp) -> Result<OwnedFd, StoreError> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(StoreError::IsDirectory) };
+        let directory = beneath::open_real(folder.real()?.fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let handle = beneath::open_real(directory.as_fd(), name.as_ref(), OFlags::PATH)?;
+        let stat = fstat(&handle)?;
+        if !Stamp::of(&stat).is_as_written(stamp) {
+            return Err(StoreError::PreconditionFailed);
+        }
+        let removed = self.prepare_removal(handle.as_fd(), &stat);
+        unlinkat(&directory, name, AtFlags::empty())?;
+        self.free_later(removed);
+        Ok(directory)
     }
 
     /// Removes a content or an empty folder. `reply` is answered when that is durable, or at once if it cannot be.
@@ -169,7 +220,7 @@ impl Worker {
             unlinkat(&directory, name, AtFlags::REMOVEDIR)?;
             return Ok(directory);
         }
-        let removed = self.prepare_removal(&found);
+        let removed = self.prepare_removal(found.handle.as_fd(), &found.stat);
         match unlinkat(&directory, name, AtFlags::empty()) {
             Err(error) => Err(error.into()),
             Ok(()) => {

@@ -82,7 +82,7 @@ impl Worker {
         }
         self.is_still_there(root, path, parent)?;
         let name = path.components().last().map_or("", String::as_str);
-        let removed = existing.as_ref().and_then(|found| self.prepare_removal(found));
+        let removed = existing.as_ref().and_then(|found| self.prepare_removal(found.handle.as_fd(), &found.stat));
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         if let Some(found) = &existing {
             target.temporary.take_permissions(found.handle.as_fd(), &found.stat)?;

@@ -27,7 +27,8 @@ use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
 use service::contents::{
     ContentPath, Contents, Device, DiskInfo, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
-    UpkeepError, UpkeepReport, UploadClass, UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
+    StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace, UploadRequest, UploadSink, VolumeInfo,
+    VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
 use service::{MediaService, PlaneQueue};
@@ -113,6 +114,8 @@ fn entry(name: &str, stored: &Stored) -> Entry {
     Entry {
         name: name.rsplit('/').next().unwrap_or_default().to_owned(),
         kind: NameKind::File,
+        id: None,
+        is_link: false,
         size: stored.bytes.len() as u64,
         modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + stored.version),
         etag: format!("\"v{}\"", stored.version),
@@ -172,6 +175,22 @@ impl Contents for FakeStore {
             list.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(list)
         })
+    }
+
+    fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry> {
+        Box::pin(async { self.find(path).map(|(entry, _)| entry) })
+    }
+
+    fn walk<'a>(&'a self, _: &'a ContentPath) -> Pending<'a, StoreWalk> {
+        Box::pin(async { Err(StoreError::NotFound) })
+    }
+
+    fn remove<'a>(&'a self, _: &'a ContentPath, _: &'a StoredItem) -> Pending<'a, ()> {
+        Box::pin(async { Err(StoreError::NotFound) })
+    }
+
+    fn place_of<'a>(&'a self, _: &'a ContentPath) -> Pending<'a, UploadPlace> {
+        Box::pin(async { Ok(UploadPlace::default()) })
     }
 
     fn placements<'a>(&'a self, _: &'a UploadRequest) -> Pending<'a, Vec<DiskId>> {

@@ -22,6 +22,7 @@ use units::BitRate;
 
 use super::pacing::{MoveProgress, PacedReader};
 use super::{READ_BYTES, fill};
+use crate::failures::Failures;
 
 /// A file with an identifier that changes with each start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -74,10 +75,10 @@ impl OwnFolder {
     ///
     /// # Errors
     /// It cannot be listed, or was told to stop.
-    pub(crate) fn read_all(&self, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<Vec<String>> {
+    pub(crate) fn read_all(&self, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<Failures> {
         let files = self.remote.files()?.files;
         moved.expect(files.iter().map(|file| file.bytes).sum());
-        let mut unreadable = Vec::new();
+        let mut unreadable = Failures::default();
         for file in files {
             let read = self.read(&file, rate, moved);
             moved.check()?;
@@ -85,12 +86,12 @@ impl OwnFolder {
                 Ok(()) => moved.file_is_done(0),
                 Err(error) if error.is::<RateRefusal>() => {
                     let refused = format!("{}: {error:#}; no other was asked for after it", self.shown(&file.name));
-                    unreadable.push(refused);
+                    unreadable.add(refused);
                     break;
                 }
                 // Somebody removed it meanwhile.
                 Err(_) if self.remote.length(&file.name).is_ok_and(|length| length.is_none()) => {}
-                Err(error) => unreadable.push(format!("{}: {error:#}", self.shown(&file.name))),
+                Err(error) => unreadable.add(format_args!("{}: {error:#}", self.shown(&file.name))),
             }
         }
         Ok(unreadable)

@@ -1,25 +1,27 @@
 //! `keep`: removes the oldest contents of a folder.
 //!
-//! Promise: what is younger than `min_age` stays, and so does what was changed since it was looked at; every removal is in the event
-//! log, as if a client had asked for it. Folders stay, also empty ones.
+//! Promise: only what lies in the folder itself counts and goes, each file once, whatever names and links lead to it; what is younger than
+//! `min_age` stays, and so does what was changed since it was looked at. One that cannot be removed stops no other. Every removal is in the
+//! event log. Folders stay, also empty ones. Not here: what is protected (`protected`).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
-use dirstore::{ContentPath, NameKind, Precondition, StoreError};
+use dirstore::{ContentPath, FileId, StoreError, StoredItem, WalkedFile, WalkedKind};
 use service::access::WritePermit;
-use service::quota::is_in;
+use service::events::Remover;
 use service::{MediaService, ingest};
 use tokio::sync::watch;
 use units::{ByteCount, Nanos};
 
+use super::protected::Protected;
 use crate::copy::MoveProgress;
+use crate::failures::Failures;
 
-/// Contents of one folder that are looked at: 300 bytes of memory each.
+/// Contents of one folder that are looked at: 400 bytes of memory each.
 const CONTENTS_MAX: usize = 1_000_000;
-/// Who removes, as the event log tells it.
-const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// What is kept.
 #[derive(Debug, Clone)]
@@ -27,117 +29,201 @@ pub(super) struct Limits {
     pub(super) max_age: Option<Nanos>,
     pub(super) max_size: Option<ByteCount>,
     pub(super) min_age: Nanos,
-    /// Contents, and folders with all in them, that stay whatever else.
-    pub(super) protected: Vec<ContentPath>,
 }
 
-/// A content that may go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OldContent {
-    path: ContentPath,
+/// A file of the folder, under all names that it has there.
+#[derive(Debug)]
+struct OldContent {
+    names: Vec<StoredItem>,
+    path: PathBuf,
     age: Duration,
-    pub(super) bytes: u64,
-    etag: String,
+    bytes: u64,
+    /// It is protected, or clients are not shown it.
+    stays: bool,
+    /// It is dated after now.
+    is_ahead: bool,
+}
+
+/// What a look through a folder found.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    contents: Vec<OldContent>,
+    /// Bytes of all files, each once.
+    pub(super) stored: u64,
+    /// The folder and those below it.
+    pub(super) folders: HashSet<FileId>,
+    /// What could not be looked at.
+    pub(super) failures: Failures,
 }
 
 /// Removes what is too much, the oldest first.
 ///
 /// # Errors
-/// What the store says; what was removed before is gone.
+/// What the store says; what could not be looked at or removed.
 pub(super) async fn keep(
     service: &MediaService,
-    folder: &ContentPath,
-    limits: &Limits,
+    (name, folder): (&str, &ContentPath),
+    (limits, protected): (&Limits, &[ContentPath]),
     moved: &MoveProgress,
     stop: &watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let contents = contents(service, folder, stop).await?;
-    remove(service, contents, limits, moved, stop).await
+    let mut protected = Protected::find(service, protected).await.context("looking what is protected")?;
+    let look = look(service, folder, &mut protected, stop).await?;
+    protected.check()?;
+    let done = |bytes| moved.file_is_done(bytes);
+    let mut failures = Failures::default();
+    let left =
+        look.remove(service, folder, limits, (&mut failures, stop), done, |reason| Remover::Job { name, reason });
+    left.await;
+    failures.judge("contents or folders were passed over, the others were looked at")
 }
 
-/// Removes of these what is too much, the oldest first.
+/// Looks through a folder.
 ///
 /// # Errors
-/// What the store says; what was removed before is gone.
-pub(super) async fn remove(
-    service: &MediaService,
-    contents: Vec<OldContent>,
-    limits: &Limits,
-    moved: &MoveProgress,
-    stop: &watch::Receiver<bool>,
-) -> anyhow::Result<()> {
-    let permit = WritePermit::of_configuration();
-    for content in chosen(contents, limits) {
-        if *stop.borrow() {
-            break;
-        }
-        let unchanged = Precondition::MustMatch(vec![content.etag]);
-        match ingest::delete(service, &permit, &content.path, unchanged, OWN).await {
-            Ok(()) => moved.file_is_done(content.bytes),
-            // Somebody was faster, or wrote it anew.
-            Err(StoreError::NotFound | StoreError::PreconditionFailed) => {}
-            Err(error) => return Err(error).context(content.path.joined()),
-        }
-    }
-    Ok(())
-}
-
-/// All contents below a folder.
-pub(super) async fn contents(
+/// It is not there; it holds too much.
+pub(super) async fn look(
     service: &MediaService,
     folder: &ContentPath,
+    protected: &mut Protected,
     stop: &watch::Receiver<bool>,
-) -> anyhow::Result<Vec<OldContent>> {
+) -> anyhow::Result<Look> {
     let now = SystemTime::now();
-    let (mut found, mut waiting) = (Vec::new(), vec![folder.clone()]);
-    while let Some(folder) = waiting.pop() {
+    let mut walk = service.contents.walk(folder).await.with_context(|| folder.to_string())?;
+    let all_stays = protected.protects_all(walk.ids());
+    let mut look = Look { folders: walk.ids().iter().copied().collect(), ..Look::default() };
+    // Which of the contents has several names.
+    let mut linked: HashMap<FileId, usize> = HashMap::new();
+    while let Some(item) = walk.next().await {
         if *stop.borrow() {
-            return Ok(Vec::new());
+            return Ok(Look::default());
         }
-        let entries = service.contents.list(&folder).await.with_context(|| folder.joined())?;
-        for entry in entries {
-            // A name that cannot be asked for cannot be removed either.
-            let Ok(path) = folder.child(&entry.name) else { continue };
-            if entry.kind == NameKind::Directory {
-                waiting.push(path);
+        let item = match item {
+            Ok(item) => item,
+            Err(error) => {
+                look.failures.add(error);
                 continue;
             }
-            let age = now.duration_since(entry.modified).unwrap_or_default();
-            found.push(OldContent { path, age, bytes: entry.size, etag: entry.etag });
+        };
+        let stays = protected.protects(folder, &item.walked) || all_stays || !item.is_shown;
+        match item.walked.kind {
+            WalkedKind::Folder(id) => look.folders.extend(id),
+            WalkedKind::Other => {}
+            WalkedKind::File(file) => {
+                let known = linked.get(&file.id()).copied().filter(|_| file.links > 1);
+                let Some(content) = known.and_then(|at| look.contents.get_mut(at)) else {
+                    if file.links > 1 {
+                        linked.insert(file.id(), look.contents.len());
+                    }
+                    look.stored += file.bytes();
+                    look.contents.push(OldContent::new(item, &file, stays, now));
+                    ensure!(
+                        look.contents.len() <= CONTENTS_MAX,
+                        "more than {CONTENTS_MAX} contents: name a folder with fewer"
+                    );
+                    continue;
+                };
+                content.names.push(item);
+                content.stays |= stays;
+            }
         }
-        ensure!(found.len() <= CONTENTS_MAX, "more than {CONTENTS_MAX} contents: name a folder with fewer");
     }
-    Ok(found)
+    Ok(look)
 }
 
-/// Those that go, the oldest first.
-fn chosen(mut contents: Vec<OldContent>, limits: &Limits) -> Vec<OldContent> {
-    let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
-    let mut left: u64 = contents.iter().map(|content| content.bytes).sum();
-    contents.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.path.cmp(&b.path)));
-    contents.retain(|content| {
-        let is_old = limits.max_age.is_some_and(|age| content.age > span(age));
-        let is_too_much = limits.max_size.is_some_and(|size| left > size.0);
-        let is_protected = limits.protected.iter().any(|protected| is_in(&content.path, protected));
-        let goes = content.age >= span(limits.min_age) && (is_old || is_too_much) && !is_protected;
-        left -= if goes { content.bytes } else { 0 };
-        goes
-    });
-    contents
+impl OldContent {
+    fn new(item: StoredItem, file: &WalkedFile, stays: bool, now: SystemTime) -> Self {
+        let is_ahead = file.modified() > now;
+        // A date after now tells nothing; what the file system knows does.
+        let written = if is_ahead { file.changed().unwrap_or(now) } else { file.modified() };
+        let age = now.duration_since(written).unwrap_or_default();
+        Self { path: item.walked.path.clone(), names: vec![item], age, bytes: file.bytes(), stays, is_ahead }
+    }
+}
+
+impl Limits {
+    /// Why a content goes while so many bytes are left, if it does.
+    fn reason(&self, (age, bytes_left): (Duration, u64)) -> Option<&'static str> {
+        let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
+        if age < span(self.min_age) {
+            return None;
+        }
+        let is_old = self.max_age.is_some_and(|max_age| age > span(max_age));
+        let is_too_much = self.max_size.is_some_and(|size| bytes_left > size.0);
+        if is_old { Some("max_age") } else { is_too_much.then_some("max_size") }
+    }
+}
+
+impl Look {
+    /// Bytes of what may go to make room.
+    pub(super) fn removable(&self, min_age: Nanos) -> u64 {
+        let may_go = |content: &&OldContent| !content.stays && content.age >= Duration::from_nanos(min_age.0);
+        self.contents.iter().filter(may_go).map(|content| content.bytes).sum()
+    }
+
+    /// Removes what is too much, the oldest first; `done` is told the bytes of each.
+    pub(super) async fn remove<'a>(
+        mut self,
+        service: &MediaService,
+        folder: &ContentPath,
+        limits: &Limits,
+        (failures, stop): (&mut Failures, &watch::Receiver<bool>),
+        done: impl Fn(u64),
+        remover: impl Fn(&'static str) -> Remover<'a>,
+    ) {
+        *failures = std::mem::take(&mut self.failures);
+        self.contents.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.path.cmp(&b.path)));
+        let (mut left, mut ahead) = (self.stored, 0);
+        for content in self.contents {
+            if *stop.borrow() {
+                return;
+            }
+            let Some(reason) = limits.reason((content.age, left)).filter(|_| !content.stays) else {
+                ahead += u64::from(content.is_ahead);
+                continue;
+            };
+            // A file is gone when its last name is.
+            let mut is_gone = true;
+            for item in &content.names {
+                let permit = WritePermit::of_configuration();
+                match ingest::remove(service, &permit, (folder, item), remover(reason)).await {
+                    Ok(()) => {}
+                    // Somebody was faster, or wrote it anew.
+                    Err(StoreError::NotFound | StoreError::PreconditionFailed) => is_gone = false,
+                    Err(error) => {
+                        is_gone = false;
+                        failures.add(format_args!("{}: {error}", item.walked.path.display()));
+                    }
+                }
+            }
+            if is_gone {
+                left -= content.bytes;
+                done(content.bytes);
+            }
+        }
+        if ahead > 0 && limits.max_size.is_some_and(|size| left > size.0) {
+            failures.add(format_args!(
+                "{ahead} contents are dated after now and count from when they were stored: {} are left",
+                ByteCount(left)
+            ));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn content(name: &str, hours: u64, bytes: u64) -> OldContent {
-        let path = ContentPath::root().child(name).expect("a name");
-        OldContent { path, age: Duration::from_secs(3600 * hours), bytes, etag: String::new() }
-    }
-
-    fn gone(limits: &Limits) -> Vec<String> {
-        let all = vec![content("new", 0, 50), content("b", 30, 20), content("a", 30, 10), content("c", 5, 30)];
-        chosen(all, limits).iter().map(|content| content.path.joined()).collect()
+    /// Which of four contents go, as their ages and sizes say.
+    fn gone(limits: &Limits) -> Vec<&'static str> {
+        let all = [("a", 30, 10), ("b", 30, 20), ("c", 5, 30), ("new", 0, 50)];
+        let mut left: u64 = all.iter().map(|(_, _, bytes)| bytes).sum();
+        let goes = |(name, hours, bytes): &(&'static str, u64, u64)| {
+            limits.reason((Duration::from_secs(3600 * hours), left))?;
+            left -= bytes;
+            Some(*name)
+        };
+        all.iter().filter_map(goes).collect()
     }
 
     #[test]
@@ -147,7 +233,6 @@ mod tests {
             max_age: Option::map(max_age, hours),
             max_size: Option::map(max_size, ByteCount),
             min_age: hours(1),
-            protected: Vec::new(),
         };
         assert!(gone(&limits(None, None)).is_empty());
         assert!(gone(&limits(Some(30), None)).is_empty(), "just as old is not older");
@@ -157,7 +242,7 @@ mod tests {
         assert_eq!(gone(&limits(None, Some(1))), ["a", "b", "c"], "the newest is too young");
         assert_eq!(gone(&limits(Some(29), Some(80))), ["a", "b"], "what went by age counts");
         assert!(gone(&Limits { min_age: hours(31), ..limits(Some(1), None) }).is_empty());
-        let protected = vec![ContentPath::root().child("a").expect("a name")];
-        assert_eq!(gone(&Limits { protected, ..limits(None, Some(100)) }), ["b"]);
+        assert_eq!(limits(Some(29), Some(1)).reason((Duration::from_secs(3600 * 30), 5)), Some("max_age"));
+        assert_eq!(limits(None, Some(1)).reason((Duration::from_secs(3600), 2)), Some("max_size"));
     }
 }

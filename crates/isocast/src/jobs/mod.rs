@@ -7,6 +7,7 @@
 mod keep;
 mod kept;
 mod measure;
+mod protected;
 mod quotas;
 mod scrub;
 mod transfer;
@@ -273,9 +274,9 @@ impl Jobs {
         let around = &self.around;
         let outcome = match &config.work {
             JobWork::Keep { folder, max_age, max_size, min_age, protected } => {
-                let protected = protected.clone();
-                let limits = keep::Limits { max_age: *max_age, max_size: *max_size, min_age: *min_age, protected };
-                keep::keep(&around.service, folder, &limits, &running.moved, &end).await
+                let limits = keep::Limits { max_age: *max_age, max_size: *max_size, min_age: *min_age };
+                let what = (config.name.as_str(), folder);
+                keep::keep(&around.service, what, (&limits, protected), &running.moved, &end).await
             }
             JobWork::Copy { from, to, login, rate } => {
                 let (ends, login) = ((from.clone(), to.clone()), login.clone());

@@ -14,9 +14,7 @@ use tokio::runtime::Handle;
 use units::BitRate;
 
 use crate::copy::{MoveProgress, OwnFolder};
-
-/// So many of the contents that cannot be read are named.
-const NAMED_MAX: usize = 5;
+use crate::failures::Failures;
 
 /// Reads all contents of a folder, on a thread that may wait.
 ///
@@ -41,13 +39,8 @@ fn disk_errors(service: &MediaService) -> u64 {
     disks.iter().filter_map(|disk| Some(errors_of(disk, gauges.get(usize::from(disk.id.0))?))).sum()
 }
 
-fn judge(files: u64, unreadable: &[String], errors: u64) -> anyhow::Result<()> {
-    if !unreadable.is_empty() {
-        let named = unreadable.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join("; ");
-        let more = unreadable.len().saturating_sub(NAMED_MAX);
-        let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-        bail!("{} contents were not read whole, {files} were: {named}{rest}", unreadable.len());
-    }
+fn judge(files: u64, unreadable: &Failures, errors: u64) -> anyhow::Result<()> {
+    unreadable.judge(&format!("contents were not read whole, {files} were"))?;
     if errors > 0 {
         bail!(
             "all {files} contents can be read, but disks erred {errors} times meanwhile: look at them, and mend a mirror \
@@ -64,7 +57,11 @@ mod tests {
     #[test]
     fn what_was_not_read_is_named_and_counted() {
         let found = |unreadable: usize, errors: u64| {
-            let unreadable: Vec<_> = (1..=unreadable).map(|number| format!("{number}.ts: it broke off")).collect();
+            let names = (1..=unreadable).map(|number| format!("{number}.ts: it broke off"));
+            let unreadable = names.fold(Failures::default(), |mut all, name| {
+                all.add(name);
+                all
+            });
             judge(9, &unreadable, errors).map_err(|error| error.to_string())
         };
         assert_eq!(found(0, 0), Ok(()));

@@ -1,0 +1,203 @@
+//! What `protected` names: contents and folders that stay, by whatever name they are met.
+//!
+//! Promise: `*` stands for any part of a name and `?` for one character; a pattern protects what it matches, all below that, and what a
+//! link of such a name leads to. One that names nothing is told. Not here: removing anything (`keep`).
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use dirstore::{ContentPath, Entry, FileId, StoreError, Walked, WalkedKind};
+use service::MediaService;
+
+/// The patterns of one job or quota.
+#[derive(Debug)]
+pub(super) struct Protected {
+    patterns: Vec<Pattern>,
+    /// What they lead to.
+    ids: HashSet<FileId>,
+    /// The folder whose path the walk has, and that they lead to.
+    below: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    path: ContentPath,
+    names_something: bool,
+}
+
+impl Protected {
+    /// Looks what the patterns lead to.
+    ///
+    /// # Errors
+    /// What the store says: what is protected is not known then.
+    pub(super) async fn find(service: &MediaService, patterns: &[ContentPath]) -> Result<Self, StoreError> {
+        let mut found = Self { patterns: Vec::new(), ids: HashSet::new(), below: None };
+        for path in patterns {
+            let mut matches = vec![ContentPath::root()];
+            let mut entries: Vec<Entry> = Vec::new();
+            for name in path.components() {
+                (matches, entries) = next_matches(service, &matches, name).await?;
+            }
+            found.ids.extend(entries.iter().filter_map(|entry| entry.id));
+            found.patterns.push(Pattern { path: path.clone(), names_something: !matches.is_empty() });
+        }
+        Ok(found)
+    }
+
+    /// Whether something that the walk through `folder` met is protected. Each is to be asked for in the walk's order.
+    pub(super) fn protects(&mut self, folder: &ContentPath, walked: &Walked) -> bool {
+        if self.below.as_ref().is_some_and(|below| walked.path.starts_with(below)) {
+            return true;
+        }
+        let id = match &walked.kind {
+            WalkedKind::Folder(id) => *id,
+            WalkedKind::File(file) => Some(file.id()),
+            WalkedKind::Other => None,
+        };
+        let is_known = id.is_some_and(|id| self.ids.contains(&id));
+        if is_known && matches!(walked.kind, WalkedKind::Folder(_)) {
+            self.below = Some(walked.path.clone());
+        }
+        let mut matches = is_known;
+        for pattern in self.patterns.iter_mut().filter(|pattern| pattern.matches(folder, &walked.path)) {
+            pattern.names_something = true;
+            matches = true;
+        }
+        matches
+    }
+
+    /// Whether the folder itself is.
+    pub(super) fn protects_all(&self, ids: &[FileId]) -> bool {
+        ids.iter().any(|id| self.ids.contains(id))
+    }
+
+    /// Fails if a pattern names nothing.
+    ///
+    /// # Errors
+    /// Which one.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        match self.patterns.iter().find(|pattern| !pattern.names_something) {
+            Some(pattern) => Err(anyhow::anyhow!(
+                "protected: `{}` names nothing that is there, so nothing is removed; correct it (names are as below /media/, `*` and `?` \
+                 are patterns) or leave it out",
+                pattern.path.joined()
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Pattern {
+    /// Whether it matches the path of what lies at `path` in `folder`, or a folder above that.
+    fn matches(&self, folder: &ContentPath, path: &Path) -> bool {
+        let mut names = folder.components().iter().map(|name| name.as_str().into());
+        let mut below = path.iter().map(|name| name.to_string_lossy());
+        self.path.components().iter().all(|pattern| {
+            names.next().or_else(|| below.next()).is_some_and(|name: std::borrow::Cow<'_, str>| is_like(pattern, &name))
+        })
+    }
+}
+
+/// What the name of a pattern matches in each of these folders.
+async fn next_matches(
+    service: &MediaService,
+    folders: &[ContentPath],
+    name: &str,
+) -> Result<(Vec<ContentPath>, Vec<Entry>), StoreError> {
+    let (mut paths, mut entries) = (Vec::new(), Vec::new());
+    for folder in folders {
+        let path = folder.child(name).map_err(|_| StoreError::NotFound);
+        let exact = match path {
+            Ok(path) => service.contents.lookup(&path).await.map(|entry| (path, entry)),
+            Err(error) => Err(error),
+        };
+        match exact {
+            Ok((path, entry)) => {
+                paths.push(path);
+                entries.push(entry);
+                continue;
+            }
+            Err(StoreError::NotFound | StoreError::NotADirectory) if !name.contains(['*', '?']) => continue,
+            Err(StoreError::NotFound | StoreError::NotADirectory) => {}
+            Err(error) => return Err(error),
+        }
+        let listed = match service.contents.list(folder).await {
+            Err(StoreError::NotFound | StoreError::NotADirectory) => continue,
+            listed => listed?,
+        };
+        for entry in listed.into_iter().filter(|entry| is_like(name, &entry.name)) {
+            if let Ok(path) = folder.child(&entry.name) {
+                paths.push(path);
+                entries.push(entry);
+            }
+        }
+    }
+    Ok((paths, entries))
+}
+
+/// Whether `name` is like `pattern`, or just that.
+fn is_like(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut at, mut of) = (0, 0);
+    // Behind the last `*`, and how much of the name it stands for so far.
+    let mut star: Option<(usize, usize)> = None;
+    while of < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at + 1, of));
+                at += 1;
+            }
+            Some(one) if *one == '?' || *one == name[of] => (at, of) = (at + 1, of + 1),
+            _ => match star {
+                Some((after, taken)) => {
+                    star = Some((after, taken + 1));
+                    (at, of) = (after, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|rest| *rest == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_like_patterns() {
+        for (pattern, name) in [
+            ("kept", "kept"),
+            ("ke*", "kept"),
+            ("*", ""),
+            ("*", "film.ts"),
+            ("*.ts", "a.ts.ts"),
+            ("k?pt", "kept"),
+            ("a*b*c", "axbxbxc"),
+            ("*", "映画"),
+            ("?", "映"),
+            ("[1]", "[1]"),
+        ] {
+            assert!(is_like(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in
+            [("kept", "Kept"), ("kept ", "kept"), ("ke*", "ok"), ("?", ""), ("a*b", "abc"), ("", "a")]
+        {
+            assert!(!is_like(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_protects_what_it_matches_and_what_lies_below() {
+        let path =
+            |text: &str| text.split('/').fold(ContentPath::root(), |path, name| path.child(name).expect("a name"));
+        let pattern = |text: &str| Pattern { path: path(text), names_something: false };
+        let rec = path("rec");
+        for text in ["rec/ke*", "rec", "*/kept/a.ts", "rec/kept/*"] {
+            assert!(pattern(text).matches(&rec, "kept/a.ts".as_ref()), "{text}");
+        }
+        for text in ["rec/kept/a.ts/b", "kept", "Rec/kept", "rec/kept ", "rec/*/b.ts"] {
+            assert!(!pattern(text).matches(&rec, "kept/a.ts".as_ref()), "{text}");
+        }
+    }
+}
