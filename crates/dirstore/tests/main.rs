@@ -7,3 +7,4 @@ mod mounts;
 mod plane;
 mod uploads;
 mod volume_opens;
+mod walk;

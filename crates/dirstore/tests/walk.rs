@@ -1,14 +1,12 @@
 //! The walk through what a folder holds, on real folders: what counts, once, and what is removed by it.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
-use common::{folder, path, ungoverned};
+use crate::common::{folder, path, ungoverned};
 use dirstore::{LocalWalk, Store, StoreError, StoredItem, WalkedKind};
 
 /// The files that a walk meets: under which paths, and whether each was met before.

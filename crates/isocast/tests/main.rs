@@ -13,6 +13,7 @@ mod serve_again;
 mod serve_changes;
 mod serve_get;
 mod serve_jobs;
+mod serve_keep;
 mod serve_passing;
 mod serve_paths;
 mod serve_put;

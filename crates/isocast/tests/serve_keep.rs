@@ -1,7 +1,5 @@
 //! What `keep` and rings remove, with the real program: only what lies in the folder itself, each file once, never what is protected.
 
-mod fixtures;
-
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -10,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fixtures::{Server, Setup, pattern};
+use crate::fixtures::{Server, Setup, pattern};
 use rustix::fs::IFlags;
 use serde_json::Value;
 
@@ -154,7 +152,7 @@ fn one_that_cannot_be_removed_stops_no_other() {
     fill(&rec, 6);
     let pinned = File::open(rec.join("0.ts")).expect("there");
     if rustix::fs::ioctl_setflags(&pinned, IFlags::IMMUTABLE).is_err() {
-        return fixtures::skip::skipped("no file can be made immutable here (needs root, and ext4 or xfs)");
+        return crate::common::skip::skipped("no file can be made immutable here (needs root, and ext4 or xfs)");
     }
     let (outcome, reason) = run(&server, "k");
     rustix::fs::ioctl_setflags(&pinned, IFlags::empty()).expect("as before");

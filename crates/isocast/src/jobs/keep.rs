@@ -54,6 +54,8 @@ pub(super) struct Look {
     pub(super) folders: HashSet<FileId>,
     /// What could not be looked at.
     pub(super) failures: Failures,
+    /// There are more contents than can be remembered: they are counted, and none of them goes.
+    is_too_long: bool,
 }
 
 /// Removes what is too much, the oldest first.
@@ -69,6 +71,7 @@ pub(super) async fn keep(
 ) -> anyhow::Result<()> {
     let mut protected = Protected::find(service, protected).await.context("looking what is protected")?;
     let look = look(service, folder, &mut protected, stop).await?;
+    look.check()?;
     protected.check()?;
     let done = |bytes| moved.file_is_done(bytes);
     let mut failures = Failures::default();
@@ -81,7 +84,7 @@ pub(super) async fn keep(
 /// Looks through a folder.
 ///
 /// # Errors
-/// It is not there; it holds too much.
+/// It is not there.
 pub(super) async fn look(
     service: &MediaService,
     folder: &ContentPath,
@@ -110,21 +113,21 @@ pub(super) async fn look(
             WalkedKind::Folder(id) => look.folders.extend(id),
             WalkedKind::Other => {}
             WalkedKind::File(file) => {
-                let known = linked.get(&file.id()).copied().filter(|_| file.links > 1);
-                let Some(content) = known.and_then(|at| look.contents.get_mut(at)) else {
-                    if file.links > 1 {
-                        linked.insert(file.id(), look.contents.len());
+                let known = linked.get(&file.id()).and_then(|at| look.contents.get_mut(*at));
+                match known.filter(|_| file.is_again) {
+                    Some(content) => {
+                        content.names.push(item);
+                        content.stays |= stays;
                     }
-                    look.stored += file.bytes();
-                    look.contents.push(OldContent::new(item, &file, stays, now));
-                    ensure!(
-                        look.contents.len() <= CONTENTS_MAX,
-                        "more than {CONTENTS_MAX} contents: name a folder with fewer"
-                    );
-                    continue;
-                };
-                content.names.push(item);
-                content.stays |= stays;
+                    None if file.is_again => {}
+                    None => {
+                        look.stored += file.bytes();
+                        if file.links > 1 {
+                            linked.insert(file.id(), look.contents.len());
+                        }
+                        look.add(OldContent::new(item, &file, stays, now));
+                    }
+                }
             }
         }
     }
@@ -155,6 +158,27 @@ impl Limits {
 }
 
 impl Look {
+    fn add(&mut self, content: OldContent) {
+        self.is_too_long |= self.contents.len() >= CONTENTS_MAX;
+        if self.is_too_long {
+            self.contents = Vec::new();
+        } else {
+            self.contents.push(content);
+        }
+    }
+
+    /// Fails if there is too much to remove the oldest of it.
+    ///
+    /// # Errors
+    /// How much would not be too much.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.is_too_long,
+            "more than {CONTENTS_MAX} contents, so nothing is removed: name a folder with fewer"
+        );
+        Ok(())
+    }
+
     /// Bytes of what may go to make room.
     pub(super) fn removable(&self, min_age: Nanos) -> u64 {
         let may_go = |content: &&OldContent| !content.stays && content.age >= Duration::from_nanos(min_age.0);

@@ -73,6 +73,7 @@ async fn count(
         return look.failures.judge("files or folders were not counted");
     }
     is_clear?;
+    look.check()?;
     let limits = Limits { max_age: None, max_size: Some(ByteCount(keep_bytes)), min_age: config.min_age };
     let mut failures = Failures::default();
     let remover = |reason| Remover::Quota { folder, reason };
