@@ -8,7 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::fixtures::{Server, Setup, pattern};
+use crate::common::client::pattern;
+use crate::common::server::{Server, Setup};
 use rustix::fs::IFlags;
 use serde_json::Value;
 
