@@ -292,6 +292,8 @@ mod tests {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let entry = |modified| Entry {
             name: String::new(),
+            id: None,
+            is_link: false,
             kind: NameKind::File,
             size: 1,
             modified,
