@@ -80,7 +80,7 @@ fn main() {
         None => table(&arguments),
     };
     println!(
-        "| case | viewers | smooth | stall | refused | refused later | worst stall | worst lag | first picture p50 | p95 | max \
+        "| case | viewers | smooth | stall | refused | sessions lost | worst stall | worst lag | first picture p50 | p95 | max \
          | segment p50 | p95 | max | misses | disk busy | uploads MB/s | law |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
@@ -180,7 +180,7 @@ fn line(report: &RunReport) -> String {
         of.smooth,
         of.stalled,
         of.refused,
-        of.refused_later,
+        of.lost,
         of.stall_max.as_secs_f64(),
         of.lag_max.as_secs_f64(),
         spans(&of.starts),

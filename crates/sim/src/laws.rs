@@ -39,6 +39,9 @@ pub enum Law {
     NoSpinning,
     /// A stream has its first byte within the time to first byte, or is refused.
     StartsInTime,
+    /// An admitted session falls behind in none of its contents: its requests are not refused, each segment is whole when the
+    /// session's rate has it, and its player does not stall.
+    SessionKeepsRate,
     /// A recording is written before its buffer is full.
     RecordingInTime,
     /// What came of a recording is durable within the time that was stated.
@@ -65,6 +68,7 @@ impl fmt::Display for Law {
             Self::GrantsExclude => "a grant and real-time reads exclude each other",
             Self::NoSpinning => "the loop does not spin",
             Self::StartsInTime => "a stream starts in time or is refused",
+            Self::SessionKeepsRate => "a session keeps its rate from one content to the next",
             Self::RecordingInTime => "a recording is written in time",
             Self::DurableInTime => "what came of a recording is soon durable",
             Self::YoungestFirst => "a disk that became too slow ends its youngest streams",

@@ -89,8 +89,9 @@ pub(crate) struct LedgerEntry {
     pub(crate) started_at: Option<Nanos>,
     pub(crate) stopped_at: Option<Nanos>,
     pub(crate) reservation: Option<ReservationId>,
-    /// When the first payload byte was taken.
+    /// When the first payload byte was taken, and the last one so far.
     first: Option<Nanos>,
+    last: Option<Nanos>,
     at_segment: usize,
     within: u64,
     /// Literal and payload bytes taken.
@@ -118,6 +119,7 @@ impl LedgerEntry {
             stopped_at: None,
             reservation: None,
             first: None,
+            last: None,
             payload_total: asked.segments.iter().map(payload_of).sum(),
             asked,
             at_segment: 0,
@@ -156,6 +158,7 @@ impl LedgerEntry {
                     .check_range(span.offset, count, self.asked.version, next)
                     .map_err(|e| format!("stream {}: {}", self.asked.id.0, e.0))?;
                 self.first.get_or_insert(now);
+                self.last = Some(now);
                 self.payload_bytes += count;
                 let second = now.0 / Nanos::from_secs(1).0;
                 self.second = if self.second.0 == second { (second, self.second.1 + count) } else { (second, count) };
@@ -270,6 +273,11 @@ impl LedgerEntry {
     /// When the first payload byte was taken.
     pub(crate) fn first_at(&self) -> Option<Nanos> {
         self.first
+    }
+
+    /// When its last byte was taken, if all were; what is told of that may wait.
+    pub(crate) fn whole_at(&self) -> Option<Nanos> {
+        self.last.filter(|_| self.payload_bytes == self.payload_total)
     }
 
     /// True once every byte is in the socket.

@@ -141,6 +141,11 @@ impl SegmentViewers {
 }
 
 impl Load {
+    /// What a delivery lasts at most.
+    pub(crate) fn viewing_max(&self) -> Nanos {
+        self.segments.iter().map(|load| load.segment).fold(self.viewing.1, Nanos::max)
+    }
+
     /// Most deliveries at once.
     #[must_use]
     pub fn deliveries_max(&self) -> usize {

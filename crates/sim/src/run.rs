@@ -132,7 +132,7 @@ where
 /// Whether the run is still of interest.
 fn goes_on(world: &RefCell<World>, scenario: &Scenario) -> bool {
     let mut world = world.borrow_mut();
-    let longest = scenario.load.viewing.1.saturating_mul(2);
+    let longest = scenario.load.viewing_max().saturating_mul(2);
     let end = scenario.safety.saturating_add(scenario.liveness).saturating_add(longest).saturating_add(GRACE);
     if world.now > end {
         let now = world.now;

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use dataplane::control::{Command, Content, Outcome, Report};
+use dataplane::control::{Command, Content, Outcome, Report, Service};
 use dataplane::gauges::Gauges;
 use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
 use sim::drive::DriveProfile;
-use sim::{Fault, FaultAt, Law, Scenario, SimIo, Trace};
+use sim::{Fault, FaultAt, Law, Scenario, SegmentViewers, SimIo, Trace};
 use storage::grant::{Grant, GrantDone, Offer, StoreMessage, WorkClass};
 use units::{BitRate, Nanos};
 
@@ -50,6 +50,8 @@ enum Wrong {
     AdmitsInReverse,
     /// No offer of a recording is heard.
     HearsNoRecordings,
+    /// What a session holds is neither used for its next content nor released.
+    ForgetsSessions,
     /// Something asserts.
     Panics,
 }
@@ -203,7 +205,15 @@ impl Io for Spoilt {
             return self.reversed_command();
         }
         let now = self.io.now();
-        while let Some(command) = self.io.command() {
+        while let Some(mut command) = self.io.command() {
+            if let (Wrong::ForgetsSessions, Command::Start(delivery)) = (self.wrong, &mut command)
+                && let Service::Constant { held, .. } = &mut delivery.service
+            {
+                *held = None;
+            }
+            if self.wrong == Wrong::ForgetsSessions && matches!(command, Command::Release(_)) {
+                continue;
+            }
             if self.wrong != Wrong::LooksAtStartsLate || !matches!(command, Command::Start(_)) {
                 return Some(command);
             }
@@ -235,7 +245,7 @@ fn broken(scenario: &Scenario, wrong: Wrong) -> Option<Law> {
             tick: scenario.tick,
             round: scenario.round,
             be_share: scenario.be_share,
-            streams_max: scenario.load.streams_max + 4,
+            streams_max: scenario.load.deliveries_max() + 4,
             ..PlaneConfig::default()
         };
         let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
@@ -313,6 +323,8 @@ fn each_law_has_a_plane_that_breaks_it() {
     (late.load.recordings, late.load.recorded, late.load.durable) = (Nanos::ZERO, 1, SECS(3600));
     let mut narrow = quiet(DriveProfile::SsdSata, 5);
     (narrow.link, narrow.load.burst_max) = (BitRate(50_000_000), SECS(4));
+    let mut segments = quiet(DriveProfile::Desktop, 0);
+    segments.load.segments = vec![SegmentViewers::of_hls(40)];
     let cases = [
         (Law::NeverWrongBytes, Wrong::SendsOtherBytes, quiet(DriveProfile::Desktop, 5)),
         (Law::OneOwner, Wrong::ReadsIntoOnePlace, quiet(DriveProfile::SsdSata, 50)),
@@ -329,6 +341,7 @@ fn each_law_has_a_plane_that_breaks_it() {
         (Law::RecordingInTime, Wrong::HearsNoRecordings, late),
         (Law::DurableInTime, Wrong::HearsNoRecordings, lively(DriveProfile::Desktop, 5)),
         (Law::YoungestFirst, Wrong::AdmitsInReverse, too_slow()),
+        (Law::SessionKeepsRate, Wrong::ForgetsSessions, segments),
         (Law::NoPanic, Wrong::Panics, quiet(DriveProfile::Desktop, 5)),
     ];
     for (law, wrong, scenario) in &cases {
@@ -341,7 +354,7 @@ fn each_law_has_a_plane_that_breaks_it() {
     assert_eq!(watched, (0..LAWS).collect::<Vec<_>>(), "each law once");
 }
 
-const LAWS: usize = 17;
+const LAWS: usize = 18;
 
 /// The laws in order: a new one does not compile until it is counted here, and then needs a case above.
 fn number(law: Law) -> usize {
@@ -362,6 +375,7 @@ fn number(law: Law) -> usize {
         Law::RecordingInTime => 13,
         Law::YoungestFirst => 14,
         Law::DurableInTime => 15,
+        Law::SessionKeepsRate => 16,
         Law::NoPanic => LAWS - 1,
     }
 }

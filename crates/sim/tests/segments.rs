@@ -37,7 +37,7 @@ fn a_few_viewers_play_every_kind_of_film_without_a_stall() {
         let least = usize::try_from((SECS(45).0 + kind.ahead.0) / kind.segment.0).expect("few") * tracks * 10;
         let report = run(&alone(1, kind.clone()));
         let of = &report.viewers;
-        assert_eq!((of.viewers, of.smooth, of.refused, of.refused_later), (10, 10, 0, 0), "{kind:?}: {of:?}");
+        assert_eq!((of.viewers, of.smooth, of.refused, of.lost), (10, 10, 0, 0), "{kind:?}: {of:?}");
         assert_eq!((of.starts.len(), of.lag_max, of.lags), (10, Nanos::ZERO, 0), "{kind:?}");
         assert!((least..least * 3 / 2).contains(&of.segments.len()), "{kind:?}: {least}, {}", of.segments.len());
     }
@@ -48,7 +48,7 @@ fn viewers_that_pause_and_seek_play_on() {
     let kind = SegmentViewers { pauses: SECS(15), seeks: SECS(15), sound: Some(SOUND), ..SegmentViewers::of_hls(10) };
     let report = run(&alone(2, kind.clone()));
     let of = &report.viewers;
-    assert!(of.seeks.len() > 10 && of.refused + of.refused_later == 0, "{of:?}");
+    assert!(of.seeks.len() > 10 && of.refused + of.lost == 0, "{of:?}");
     let without = run(&alone(2, SegmentViewers { pauses: Nanos::ZERO, seeks: Nanos::ZERO, ..kind }));
     assert_ne!(report.hash, without.hash);
 }

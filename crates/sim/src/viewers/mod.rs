@@ -17,7 +17,7 @@ use crate::random::Random;
 pub(crate) use clock::SessionClock;
 pub(crate) use film::SegmentRange;
 use film::{FilmTrack, new_film};
-use player::SegmentPlayer;
+use player::{Reception, SegmentPlayer};
 pub use tally::ViewersTally;
 
 /// A track of a viewer.
@@ -52,6 +52,8 @@ pub(crate) struct Viewers {
     films: Vec<Vec<Vec<FilmTrack>>>,
     pub(crate) all: Vec<FilmViewer>,
     pub(crate) tally: ViewersTally,
+    /// When an admitted session first fell behind, and how. The figures of a run that breaks this law are whole all the same.
+    pub(crate) fell_behind: Option<(Nanos, String)>,
 }
 
 /// One viewer.
@@ -80,6 +82,8 @@ pub(crate) struct ViewerTrack {
     pub(crate) clock: SessionClock,
     /// A segment of this session came.
     pub(crate) in_session: bool,
+    /// The session held a reservation when it first asked for this segment.
+    pub(crate) is_promised: bool,
     /// When the segment was asked for first.
     pub(crate) asked_at: Option<Nanos>,
 }
@@ -115,7 +119,7 @@ impl Viewers {
             let count = usize::try_from(of.viewers).expect("few viewers");
             all.extend((0..count).map(|nth| FilmViewer::new(load, nth % films[load].len(), &of.rates())));
         }
-        Self { random, loads: loads.to_vec(), films, all, tally: ViewersTally::default() }
+        Self { random, loads: loads.to_vec(), films, all, tally: ViewersTally::default(), fell_behind: None }
     }
 
     pub(crate) fn load_of(&self, viewer: usize) -> &SegmentViewers {
@@ -145,18 +149,28 @@ impl Viewers {
         self.tally.viewers += 1;
     }
 
-    /// A segment is all there. The tally of it is made here.
-    pub(crate) fn receive(&mut self, id: ViewerTrackId, now: Nanos) {
+    /// A segment is all there. The tally of it is made here. Returns for how long its player stalled.
+    pub(crate) fn receive(&mut self, id: ViewerTrackId, now: Nanos) -> Nanos {
         let span = self.load_of(id.viewer).segment;
         let viewer = &mut self.all[id.viewer];
         let track = &mut viewer.tracks[id.track];
         (track.next, track.state) = (track.next + 1, TrackState::Rests);
         self.tally.segments.extend(track.asked_at.take().map(|asked_at| now.saturating_sub(asked_at)));
-        if let Some(waited) = viewer.player.receive(id.track, span, now) {
-            let waits = if viewer.began { &mut self.tally.seeks } else { &mut self.tally.starts };
-            waits.push(waited);
-            viewer.began = true;
+        match viewer.player.receive(id.track, span, now) {
+            Reception::Ahead => Nanos::ZERO,
+            Reception::Begins { waited } => {
+                let waits = if viewer.began { &mut self.tally.seeks } else { &mut self.tally.starts };
+                waits.push(waited);
+                viewer.began = true;
+                Nanos::ZERO
+            }
+            Reception::Late { stalled } => stalled,
         }
+    }
+
+    /// An admitted session fell behind: the first time is kept.
+    pub(crate) fn falls_behind(&mut self, now: Nanos, how: String) {
+        self.fell_behind.get_or_insert((now, how));
     }
 
     /// The viewer goes to a place of its film.
@@ -197,6 +211,7 @@ impl FilmViewer {
             reservation: None,
             clock: SessionClock::NEW,
             in_session: false,
+            is_promised: false,
             asked_at: None,
         };
         let tracks: Vec<ViewerTrack> = rates.iter().map(track).collect();

@@ -26,6 +26,17 @@ enum Playback {
     Plays { began: Nanos },
 }
 
+/// What a segment that is whole means to a player.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reception {
+    /// It has more than it had, or waits for another track.
+    Ahead,
+    /// The first picture, for which its viewer waited.
+    Begins { waited: Nanos },
+    /// It had nothing to play for a while.
+    Late { stalled: Nanos },
+}
+
 impl SegmentPlayer {
     /// A player of so many tracks, whose viewer waits from now on.
     pub(crate) fn new(tracks: usize, now: Nanos) -> Self {
@@ -38,22 +49,22 @@ impl SegmentPlayer {
         }
     }
 
-    /// A segment of this track is whole. If its viewer has waited for it: for how long.
-    pub(crate) fn receive(&mut self, track: usize, span: Nanos, now: Nanos) -> Option<Nanos> {
+    /// A segment of this track is whole.
+    pub(crate) fn receive(&mut self, track: usize, span: Nanos, now: Nanos) -> Reception {
         let before = self.playable();
         self.received[track] += span;
         let now = self.clock(now);
         match self.playback {
-            _ if self.playable() == before => None,
+            _ if self.playable() == before => Reception::Ahead,
             Playback::Waits { since } => {
                 self.playback = Playback::Plays { began: now };
-                Some(now.saturating_sub(since))
+                Reception::Begins { waited: now.saturating_sub(since) }
             }
             Playback::Plays { began } => {
                 let stalled = now.saturating_sub(began.saturating_add(before));
                 self.count_stall(stalled);
                 self.playback = Playback::Plays { began: began.saturating_add(stalled) };
-                None
+                if stalled == Nanos::ZERO { Reception::Ahead } else { Reception::Late { stalled } }
             }
         }
     }
@@ -138,10 +149,10 @@ mod tests {
     #[test]
     fn playback_begins_with_the_first_segment_and_stalls_without_a_next_one() {
         let mut player = SegmentPlayer::new(1, SECS(10));
-        assert_eq!(player.receive(0, SECS(6), SECS(13)), Some(SECS(3)));
-        assert_eq!(player.receive(0, SECS(6), SECS(19)), None);
+        assert_eq!(player.receive(0, SECS(6), SECS(13)), Reception::Begins { waited: SECS(3) });
+        assert_eq!(player.receive(0, SECS(6), SECS(19)), Reception::Ahead);
         assert_eq!(player.stalls, 0, "in the last moment");
-        player.receive(0, SECS(6), SECS(27));
+        assert_eq!(player.receive(0, SECS(6), SECS(27)), Reception::Late { stalled: SECS(2) });
         assert_eq!((player.stalls, player.stall_max), (1, SECS(2)));
         player.receive(0, SECS(6), SECS(33));
         assert_eq!(player.stalls, 1, "it was used up at 27 s and six seconds");
@@ -171,8 +182,8 @@ mod tests {
     #[test]
     fn sound_and_pictures_are_played_together() {
         let mut player = SegmentPlayer::new(2, SECS(0));
-        assert_eq!(player.receive(1, SECS(6), SECS(1)), None);
-        assert_eq!(player.receive(0, SECS(6), SECS(2)), Some(SECS(2)));
+        assert_eq!(player.receive(1, SECS(6), SECS(1)), Reception::Ahead);
+        assert_eq!(player.receive(0, SECS(6), SECS(2)), Reception::Begins { waited: SECS(2) });
         player.receive(0, SECS(6), SECS(3));
         player.receive(1, SECS(6), SECS(9));
         assert_eq!((player.stalls, player.stall_max), (1, SECS(1)));
@@ -184,7 +195,7 @@ mod tests {
         player.receive(0, SECS(6), SECS(1));
         player.seek(SECS(2));
         assert_eq!((player.waits_since(), player.asks_at(0, SECS(6), SECS(2))), (Some(SECS(2)), Some(SECS(2))));
-        assert_eq!(player.receive(0, SECS(6), SECS(5)), Some(SECS(3)));
+        assert_eq!(player.receive(0, SECS(6), SECS(5)), Reception::Begins { waited: SECS(3) });
         player.finish(SECS(11));
         assert_eq!((player.stalls, player.waits_since()), (0, None));
     }

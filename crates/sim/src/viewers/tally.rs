@@ -18,8 +18,8 @@ pub struct ViewersTally {
     pub excused: u64,
     /// Of these, those whose first segment was refused.
     pub refused: u64,
-    /// Later requests of sessions that were refused, and asked for again.
-    pub refused_later: u64,
+    /// Sessions that were admitted, and of which a later request was refused though no fault excuses that.
+    pub lost: u64,
     /// Longest stall.
     pub stall_max: Nanos,
     /// Most by which a segment was later than its session's rate allows, from the session's first byte on.

@@ -320,7 +320,7 @@ impl World {
         self.control.draining = true;
         self.command(Command::Drain);
         // Viewings end by themselves; what a vanished client holds is stopped.
-        let longest = self.control.load.viewing.1.saturating_mul(2).saturating_add(Nanos::from_secs(10));
+        let longest = self.control.load.viewing_max().saturating_mul(2).saturating_add(Nanos::from_secs(10));
         self.act_in(longest, ControlAction::Shutdown);
         self.act_in(longest.saturating_sub(END_GRACE), ControlAction::StopLate);
     }

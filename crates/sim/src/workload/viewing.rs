@@ -10,6 +10,7 @@ use units::{BitRate, Nanos};
 
 use crate::contents::one_range;
 use crate::control_side::ControlAction;
+use crate::laws::Law;
 use crate::ledger::LedgerEntry;
 use crate::viewers::{FilmViewerAction, TrackState, ViewerTrack, ViewerTrackId};
 use crate::world::{ClientTurn, World, WorldEvent};
@@ -18,6 +19,8 @@ use super::{PAUSE, SimDelivery};
 
 /// From the last byte in the socket to the next request, beside the time in which the client reads what is in it.
 const ROUND_TRIP: Nanos = Nanos::from_millis(2);
+/// From the last byte in a socket until the control side reads that it is there.
+const TOLD_MAX: Nanos = Nanos::from_millis(100);
 /// As `sessions.hold` by default.
 const SESSION_HOLD: Nanos = Nanos::from_secs(60);
 /// A player asks again for what it did not get after so long.
@@ -57,12 +60,17 @@ impl World {
             FilmViewerAction::Receive(id, requests) => {
                 let track = self.track(id);
                 if track.requests == requests && track.state == TrackState::Arrives {
-                    self.control.viewers.receive(id, self.now);
+                    let stalled = self.control.viewers.receive(id, self.now);
+                    if stalled > self.stall_max() && !self.control.viewers.all[id.viewer].excused {
+                        self.control.viewers.falls_behind(self.now, format!("{id:?} stalled for {stalled}"));
+                    }
                     self.viewer_considers(id.viewer);
                 }
             }
             FilmViewerAction::Expire(id, requests) => {
-                if self.track(id).requests == requests {
+                if self.track(id).requests == requests && self.track(id).reservation.is_some() {
+                    // It may be refused when it comes back.
+                    self.control.viewers.all[id.viewer].excused = true;
                     self.end_session(id);
                 }
             }
@@ -115,7 +123,9 @@ impl World {
         let track = self.track(id);
         let rate = track.rate;
         track.requests += 1;
-        track.asked_at.get_or_insert(now);
+        if track.asked_at.is_none() {
+            (track.asked_at, track.is_promised) = (Some(now), track.reservation.is_some());
+        }
         if may_burst || !track.in_session {
             track.clock.ask(rate.time_for(range.bytes), now);
         }
@@ -155,6 +165,7 @@ impl World {
             Some(_) => {
                 self.control.viewers.all[id.viewer].excused = true;
                 self.end_session(id);
+                self.track(id).is_promised = false;
                 let requests = self.track(id).requests;
                 self.viewer_in(RETRY, FilmViewerAction::Ask(id, requests));
             }
@@ -165,26 +176,34 @@ impl World {
     fn segment_sent(&mut self, id: ViewerTrackId, record: &mut LedgerEntry) {
         self.judge_session(id, record);
         let (first, now) = (record.first_at(), self.now);
+        let whole = record.whole_at().unwrap_or(now);
         let arrives = record.socket.empty_at().saturating_add(ROUND_TRIP);
         let track = self.track(id);
-        track.clock.served(first, now);
+        track.clock.served(first, whole);
         if record.may_be_late() {
             track.clock.forgive(now);
         }
         (track.state, track.in_session) = (TrackState::Arrives, true);
         let requests = track.requests;
-        self.control.viewers.all[id.viewer].excused |= record.may_be_late();
+        // The next request waits until the control side reads of the last one's end.
+        let told_late = now.saturating_sub(whole) > TOLD_MAX;
+        let delayed = told_late || self.plane_delays.between(record.asked.at, now) > Nanos::ZERO;
+        self.control.viewers.all[id.viewer].excused |= record.may_be_late() || delayed;
         self.viewer_in(arrives.saturating_sub(now), FilmViewerAction::Receive(id, requests));
         self.viewer_in(SESSION_HOLD, FilmViewerAction::Expire(id, requests));
     }
 
     /// How much later than its session's rate is a segment that is whole, or was to be by now?
     fn judge_session(&mut self, id: ViewerTrackId, record: &mut LedgerEntry) {
+        let at = record.whole_at().unwrap_or(self.now);
         let clock = self.track(id).clock;
-        let lag = clock.lag(record.first_at(), self.now);
-        let lag = record.unexcused(lag, self.now, &self.plane_delays, Nanos::ZERO);
+        let lag = record.unexcused(clock.lag(record.first_at(), at), at, &self.plane_delays, Nanos::ZERO);
         if !record.may_always_be_late() {
             self.control.viewers.tally.note_lag(lag);
+            if lag > self.control.lateness_max(record.asked.burst_bytes) {
+                let what = format!("{id:?}: {:?} is {lag} behind its session's rate", record.asked.id);
+                self.control.viewers.falls_behind(self.now, what);
+            }
         }
     }
 
@@ -201,7 +220,14 @@ impl World {
             }
             return;
         }
-        self.control.viewers.tally.refused_later += 1;
+        let was_promised = std::mem::take(&mut self.track(id).is_promised);
+        if was_promised && record.may_start_late(self.now) {
+            self.control.viewers.all[id.viewer].excused = true;
+        } else if was_promised {
+            self.control.viewers.tally.lost += 1;
+            let what = format!("{id:?} was admitted, and {:?} is refused", record.asked.id);
+            self.control.viewers.falls_behind(self.now, what);
+        }
         self.viewer_in(RETRY, FilmViewerAction::Ask(id, requests));
     }
 
@@ -263,6 +289,14 @@ impl World {
             }
         }
         self.control.viewers.close(self.now);
+        if let Some((at, how)) = self.control.viewers.fell_behind.take() {
+            self.laws.broke(Law::SessionKeepsRate, at, how);
+        }
+    }
+
+    /// What passes between the last byte in a socket and the player, and between ticks, is no stall.
+    fn stall_max(&self) -> Nanos {
+        self.control.tick_span().saturating_mul(4).saturating_add(Nanos::from_millis(100))
     }
 }
 
