@@ -1,7 +1,9 @@
 //! The HTTP front end over sockets, with a store in memory.
 
 mod connection;
+mod cors;
 mod management;
+mod metrics;
 mod reload;
 mod support;
 mod viewing;

@@ -690,3 +690,8 @@ impl Harness {
         client.answer(!request.starts_with("HEAD"))
     }
 }
+
+/// The head of a GET.
+pub fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
