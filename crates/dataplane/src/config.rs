@@ -3,6 +3,9 @@
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
+/// Ticks in a round of a drive without a head: a disk is asked every tick, and a read may be late by a few. Chosen.
+pub const FLASH_ROUND_TICKS: u64 = 5;
+
 /// Settings of a plane. All derived limits follow from these.
 #[derive(Debug, Clone, Copy)]
 pub struct PlaneConfig {
@@ -54,6 +57,6 @@ impl PlaneConfig {
     /// The round in which this disk is asked: admission and the disk's own schedule must mean the same.
     #[must_use]
     pub fn round_of(&self, profile: &DiskProfile) -> Nanos {
-        if profile.rotational { self.round } else { self.tick.saturating_mul(5) }
+        if profile.rotational { self.round } else { self.tick.saturating_mul(FLASH_ROUND_TICKS) }
     }
 }

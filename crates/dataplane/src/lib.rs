@@ -20,6 +20,6 @@ pub mod plane;
 pub mod port;
 pub mod watched;
 
-pub use config::PlaneConfig;
+pub use config::{FLASH_ROUND_TICKS, PlaneConfig};
 pub use fetcher::BEST_EFFORT_PAGES_SHARE;
 pub use plane::Plane;

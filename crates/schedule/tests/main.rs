@@ -1,5 +1,6 @@
 //! The laws of admission and of the disk schedule.
 
 mod admission_laws;
+mod recordings;
 mod short_rounds;
 mod slack_laws;

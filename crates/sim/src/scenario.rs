@@ -4,6 +4,7 @@
 //! draws *which* kinds of trouble there are, often none (swarm testing: Groce et al., ISSTA 2012), since a fault that is
 //! always there hides what happens without it.
 
+use dataplane::FLASH_ROUND_TICKS;
 use schedule::profile::DiskProfile;
 use units::{BitRate, Nanos};
 
@@ -176,6 +177,8 @@ impl Scenario {
             short_read: if random.chance(0.2) { 0.02 } else { 0.0 },
             disks,
         };
+        let longest = scenario.round.max(scenario.tick.saturating_mul(FLASH_ROUND_TICKS));
+        scenario.load.durable = scenario.load.durable.max(longest.saturating_mul(3));
         if random.chance(0.6) {
             scenario.faults = draw_faults(&mut random, scenario.disks.len(), safety);
         }

@@ -73,21 +73,28 @@ struct Recording {
     /// What is left of the block that is being written, and when that must be durable.
     due_bytes: u64,
     deadline: Nanos,
+    /// What had come by then in excess of the rate.
+    excess_bytes: u64,
 }
 
 impl Recording {
     fn new(terms: RecordingTerms) -> Self {
-        Self { terms, next_block: terms.place.first, due_bytes: 0, deadline: Nanos::MAX }
+        Self { terms, next_block: terms.place.first, due_bytes: 0, deadline: Nanos::MAX, excess_bytes: 0 }
     }
 
-    /// The block is due of which so many bytes are ready. What came in excess of the rate is not part of it.
+    /// The block is due of which so many bytes are ready, and those that were due while the disk held this thread up. What came in
+    /// excess of the rate is not part of it.
     fn begin_block(&mut self, ready_bytes: u64, now: Nanos) {
         let RecordingTerms { place, .. } = self.terms;
         if self.due_bytes == 0 {
             self.deadline = self.next_block.saturating_add(place.within);
         }
-        self.due_bytes = (self.due_bytes + self.terms.block_bytes()).min(ready_bytes);
-        self.next_block = place.next(now.saturating_sub(HANDED_OVER));
+        let next = place.next(now.saturating_sub(HANDED_OVER));
+        let blocks = next.saturating_sub(self.next_block).0 / place.period.0.max(1);
+        let promised = self.terms.block_bytes().saturating_mul(blocks);
+        self.due_bytes = self.due_bytes.saturating_add(promised).min(ready_bytes);
+        self.excess_bytes = ready_bytes - self.due_bytes;
+        self.next_block = next;
     }
 }
 
@@ -168,8 +175,9 @@ impl<F: UploadFile> UploadState<F> {
             Some(Recording { terms: RecordingTerms { reservation, .. }, due_bytes, deadline, .. }) if due_bytes > 0 => {
                 Some((position, ready.min(due_bytes), WorkClass::RealTime { reservation, deadline }))
             }
-            Some(Recording { terms, .. }) if self.life == UploadLife::Receiving => {
-                best_effort.filter(|_| self.ready_bytes >= terms.block_bytes() + limits::CHUNK_BYTES)
+            Some(Recording { terms, excess_bytes, .. }) if self.life == UploadLife::Receiving => {
+                let is_more = self.ready_bytes >= terms.block_bytes() + limits::CHUNK_BYTES;
+                best_effort.filter(|_| excess_bytes > 0 || is_more)
             }
             _ => best_effort,
         }
@@ -431,7 +439,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
             upload.ready_bytes -= bytes.min(upload.ready_bytes);
             let growth = match (upload.keep, &mut upload.recording) {
                 (_, Some(recording)) => {
+                    let excess = bytes.saturating_sub(recording.due_bytes);
                     recording.due_bytes = recording.due_bytes.saturating_sub(bytes);
+                    recording.excess_bytes = recording.excess_bytes.saturating_sub(excess);
                     Growth::Promised
                 }
                 (true, None) => Growth::Kept,
@@ -633,6 +643,26 @@ mod tests {
         let due = uploads.next_block().expect("one is");
         uploads.begin_blocks(due);
         assert!(matches!(offered(&mut uploads, id), Some((bytes, WorkClass::RealTime { .. })) if bytes == 4 * CHUNK));
+    }
+
+    #[test]
+    fn what_came_too_fast_by_a_block_is_written_behind_it_however_little_it_is() {
+        let (mut uploads, id) = recording();
+        uploads.received(id, 4 * CHUNK + 4096);
+        let due = uploads.next_block().expect("one is");
+        uploads.begin_blocks(due);
+        write(&mut uploads, id, 4 * CHUNK, due);
+        assert_eq!(uploads.uploads[&id].offered_bytes, 4096, "as best effort, with the grant that was used");
+    }
+
+    #[test]
+    fn blocks_that_were_due_while_the_disk_held_the_thread_up_are_due_together() {
+        let (mut uploads, id) = recording();
+        uploads.received(id, 12 * CHUNK);
+        assert!(offered(&mut uploads, id).is_some(), "more than a block and a chunk");
+        let due = uploads.next_block().expect("one is").saturating_add(SECOND.saturating_mul(9));
+        uploads.begin_blocks(due);
+        assert!(matches!(offered(&mut uploads, id), Some((bytes, WorkClass::RealTime { .. })) if bytes == 12 * CHUNK));
     }
 
     #[test]

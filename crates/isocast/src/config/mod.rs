@@ -343,8 +343,8 @@ fn take_origins(settings: &mut Settings) -> Vec<String> {
 
 impl ScheduleConfig {
     /// No recording is durable sooner: a block is gathered in a round and written in two.
-    pub(crate) const fn recording_durable_min(&self) -> Nanos {
-        self.round.saturating_mul(3)
+    pub(crate) fn recording_durable_min(&self) -> Nanos {
+        self.round.max(self.tick.saturating_mul(dataplane::FLASH_ROUND_TICKS)).saturating_mul(3)
     }
 
     fn take(settings: &mut Settings) -> Self {

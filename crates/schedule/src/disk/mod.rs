@@ -366,11 +366,16 @@ impl DiskSchedule {
     fn slack(&self, instead: Option<(u32, Nanos)>, now: Nanos) -> Slack {
         let mut buckets = Buckets::new(self.settings.rounds, now);
         self.rt.fill(&mut buckets, instead, &self.cost);
-        self.writes.fill(&mut buckets, &self.cost);
-        // A drive with a dirty cache empties it among the reads: a read may wait for all of it.
-        let dirty = if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO };
+        let before = if self.writes.has_begun() {
+            // Nothing comes between a batch that has begun and its commit.
+            Nanos::from_secs_f64(self.writes.seconds(&self.cost))
+        } else {
+            self.writes.fill(&mut buckets, &self.cost);
+            // A drive with a dirty cache empties it among the reads: a read may wait for all of it.
+            if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO }
+        };
         let free = if self.reads_in_flight > 0 { self.busy_until.max(now) } else { now };
-        buckets.slack(free.saturating_add(dirty), self.cost.profile(), self.cost.slowdown())
+        buckets.slack(free.saturating_add(before), self.cost.profile(), self.cost.slowdown())
     }
 
     /// The same for reads, which must leave enough time for the job that the budget covers.
