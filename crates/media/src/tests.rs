@@ -278,14 +278,14 @@ fn many_boxes_before_the_movie_hide_nothing() {
 }
 
 /// A recording of a camera: fragments without an index, of any length.
-struct Recording {
+struct CameraFile {
     head: Vec<u8>,
     fragment_ms: u64,
     fragment_bytes: u64,
     count: u64,
 }
 
-impl Recording {
+impl CameraFile {
     /// Of 8 Mbit/s.
     fn new(seconds: u64, fragment_ms: u64) -> Self {
         let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
@@ -306,7 +306,7 @@ impl Recording {
     }
 }
 
-impl ReadAt for Recording {
+impl ReadAt for CameraFile {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let length = |bytes: &[u8]| u64::try_from(bytes.len()).expect("small");
         // As much at once as the store gives.
@@ -334,7 +334,7 @@ impl ReadAt for Recording {
 fn a_recording_in_fragments_without_an_index_gets_its_rate() {
     for seconds in [60, 3600, 36_000] {
         for fragment_ms in [500, 1000, 2000, 10_000] {
-            let rate = found(Recording::new(seconds, fragment_ms)).expect("a rate").rate.0;
+            let rate = found(CameraFile::new(seconds, fragment_ms)).expect("a rate").rate.0;
             assert!((7_200_000..=12_000_000).contains(&rate), "{seconds} s, each {fragment_ms} ms: {rate}");
         }
     }
