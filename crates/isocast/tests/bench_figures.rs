@@ -1,4 +1,4 @@
-//! The benchmarks that are tables, `bench access`, `bench buffer` and `bench segments`, tiny: each way is measured, and everything is kept.
+//! The benchmarks that are tables, `bench access`, `bench buffer` and `bench segments`, and `bench recorder`, tiny: each way is measured, and everything is kept.
 
 use std::fs;
 use std::process::Command;
@@ -59,4 +59,34 @@ fn viewers_of_segments_are_counted_once_each() {
     }
     let remarks = measured["notes"].as_array().expect("notes");
     assert_eq!(remarks.len(), 1, "nothing was refused, and nothing broke: {measured}");
+}
+
+#[test]
+fn cameras_are_recorded_beside_a_viewer() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    fs::write(scratch.path().join("film"), vec![1; 4_000_000]).expect("written");
+    let mut command = Command::new(program_and_others());
+    command.args([
+        "bench",
+        "recorder",
+        "--cameras",
+        "2",
+        "--rate",
+        "400k",
+        "--vary",
+        "--viewers",
+        "1",
+        "--viewer-rate",
+    ]);
+    command
+        .env_remove("ISOCAST_BIN")
+        .args(["1M", "--duration", "2s", "--warm-up", "0s", "--json", "--root"])
+        .arg(scratch.path());
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let cameras = &printed["runs"][0]["cameras"];
+    assert_eq!((&cameras["recorded"], &cameras["lost_bytes"]), (&Value::from(2), &Value::from(0)), "{cameras}");
+    assert!(cameras["sent_bytes"].as_u64() > Some(100_000), "{cameras}");
+    assert_eq!(fs::read_dir(scratch.path()).expect("a folder").count(), 1, "recordings are removed");
 }

@@ -170,6 +170,7 @@ fn request(asked: &AskedStreams, streams: usize, warm_up: Nanos, seconds: u64) -
         hostile_clients: 0,
         beside: Vec::new(),
         crowd: None,
+        cameras: None,
         give_up: false,
     }
 }

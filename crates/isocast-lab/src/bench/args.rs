@@ -19,7 +19,7 @@ use super::writer::UPLOAD_PREFIX;
 /// Most seconds one run may measure: the series of 5,000 streams then still fit in memory.
 pub(crate) const SECONDS_MAX: u64 = 3_600;
 /// Streams started per second unless said otherwise.
-const STARTS_PER_SECOND: u64 = 100;
+pub(crate) const STARTS_PER_SECOND: u64 = 100;
 
 /// The stream of HiTactix.
 const RATE: BitRate = BitRate(8_800_000);
@@ -131,10 +131,10 @@ pub(crate) struct ExperimentArgs {
     /// How contents are given to streams.
     #[arg(long, value_name = "turn|random|one|zipf:N", default_value = "turn", value_parser = spread)]
     pub spread: ContentSpread,
-    /// Rate of a stream [default: 8.8M; for jitter 9M].
+    /// Rate of a stream [default: 8.8M; for jitter 9M]; of a camera [default: 4M].
     #[arg(long, value_parser = units::parse_rate)]
     pub rate: Option<BitRate>,
-    /// How long is measured, in whole seconds [default: 20s; for jitter 90s].
+    /// How long is measured, in whole seconds [default: 20s; for jitter 90s, for recorder 60s].
     #[arg(long, value_parser = units::parse_duration)]
     pub duration: Option<Nanos>,
     /// How long nothing is measured after the last stream began.
@@ -327,6 +327,7 @@ impl ExperimentArgs {
             hostile_clients: self.hostile_clients,
             beside: self.beside.clone(),
             crowd: None,
+            cameras: None,
             give_up: false,
         })
     }

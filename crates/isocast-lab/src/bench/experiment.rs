@@ -10,6 +10,7 @@ use anyhow::bail;
 use units::{BitRate, Nanos};
 
 use super::account::{self, CountedNames, RunCounters};
+use super::cameras::{self, Cameras};
 use super::client::crowd::{self, Crowd};
 use super::client::habits::{HabitFigures, ViewerHabits};
 use super::client::{self, ClientPlan, RunProgress, ViewerTerms};
@@ -70,6 +71,8 @@ pub(crate) struct RunRequest {
     pub beside: Vec<String>,
     /// HLS viewers beside.
     pub crowd: Option<Crowd>,
+    /// Cameras beside.
+    pub cameras: Option<Cameras>,
     /// Ends at the first stall.
     pub give_up: bool,
 }
@@ -254,7 +257,7 @@ pub(crate) fn measure(
     let plan = job.plan(server);
     let sites: Vec<WriterSite> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
     let (progress, uploads, over) = (RunProgress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
-    let (report, (samples, own_words), held, hostile, beside, crowd, lab) = thread::scope(|scope| {
+    let (report, (samples, own_words), held, hostile, beside, crowd, cameras, lab) = thread::scope(|scope| {
         let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
         let idle = scope.spawn(|| idle::hold(job.stalled_clients, &plan, stop, &progress));
         let hostile = scope.spawn(|| hostile::act(job.hostile_clients, &plan, stop, &progress));
@@ -268,6 +271,10 @@ pub(crate) fn measure(
             let path_of = |content: &str| server.path_of(content, crowd.rate, 0);
             let (plan, progress) = (&plan, &progress);
             scope.spawn(move || crowd::run(crowd, plan, path_of, stop, progress))
+        });
+        let cameras = job.cameras.as_ref().map(|cameras| {
+            let (plan, progress) = (&plan, &progress);
+            scope.spawn(move || cameras::record(cameras, server, plan, stop, progress))
         });
         if let (Some(name), Some(slower)) = (&job.lab_disk, job.slower) {
             let (plan, stop, over) = (&plan, stop, &over);
@@ -287,6 +294,8 @@ pub(crate) fn measure(
         let lab = ended.map(|ended| (begun.join().unwrap_or_default(), ended));
         let crowd =
             crowd.map(|crowd| crowd.join().unwrap_or_else(|_| bail!("the crowd's thread panicked"))).transpose();
+        let cameras =
+            cameras.map(|cameras| cameras.join().unwrap_or_else(|_| bail!("the cameras' thread panicked"))).transpose();
         let beside = beside.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("a command's thread panicked")));
         let beside = beside.collect::<anyhow::Result<Vec<_>>>();
         (
@@ -296,6 +305,7 @@ pub(crate) fn measure(
             hostile.join(),
             beside,
             crowd,
+            cameras,
             lab,
         )
     });
@@ -309,6 +319,10 @@ pub(crate) fn measure(
     let mut run = Run::of(&server.name, job.rate, &report, &samples);
     run.habits = (job.habits != ViewerHabits::default()).then(|| HabitFigures::of(&report.streams));
     run.crowd = crowd?;
+    run.cameras = cameras?;
+    if let Some(cameras) = &mut run.cameras {
+        cameras.charge(run.cost.server_cpu_percent);
+    }
     run.beside = beside?;
     let hostile = hostile.unwrap_or_else(|_| bail!("the hostile clients' thread panicked"))?;
     run.hostile = (job.hostile_clients > 0).then_some(hostile);

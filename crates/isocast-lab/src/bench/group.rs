@@ -16,6 +16,9 @@ pub(crate) struct RunGroup {
     /// HLS viewers beside.
     #[serde(default)]
     pub viewers: usize,
+    /// Cameras beside.
+    #[serde(default)]
+    pub cameras: usize,
     /// Whether they were tries of a search.
     #[serde(default)]
     pub probe: bool,
@@ -41,7 +44,7 @@ pub(crate) struct Figure {
 type GroupKey = (&'static str, fn(&Run) -> Option<f64>);
 
 /// The figures reports speak of, by name.
-pub(crate) const KEYS: [GroupKey; 35] = [
+pub(crate) const KEYS: [GroupKey; 40] = [
     ("admitted", |r| Some(super::summary::f(r.admitted as u64))),
     ("before_refusal", |r| r.before_refusal.map(|n| super::summary::f(n as u64))),
     ("requested_mbps", |r| Some(r.requested_bps / 1e6)),
@@ -79,6 +82,11 @@ pub(crate) const KEYS: [GroupKey; 35] = [
     ("hls_refused", |r| r.crowd.as_ref().map(|c| c.share(c.refused))),
     ("hls_first_byte_p99_ms", |r| r.crowd.as_ref().map(|c| c.first_byte_ms.p99)),
     ("hls_refusal_p99_ms", |r| r.crowd.as_ref().map(|c| c.refusal_ms.p99)),
+    ("cameras_recorded", |r| r.cameras.as_ref().map(|c| super::summary::f(c.recorded as u64))),
+    ("cameras_refused", |r| r.cameras.as_ref().map(|c| super::summary::f(c.refused as u64))),
+    ("camera_held_up_max_s", |r| r.cameras.as_ref().map(|c| c.held_up_ms.max / 1000.0)),
+    ("cameras_lost_mb", |r| r.cameras.as_ref().map(|c| super::summary::f(c.lost_bytes) / 1e6)),
+    ("recording_cpu_s_per_gb", |r| r.cameras.as_ref()?.cpu_s_per_gb),
 ];
 
 impl RunGroup {
@@ -95,14 +103,14 @@ impl RunGroup {
 
 /// Puts runs of the same kind together, in the order in which the kinds first occur.
 pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
-    let mut kinds: Vec<(&str, usize, u64, bool, usize)> = Vec::new();
+    let mut kinds: Vec<RunKind<'_>> = Vec::new();
     for run in runs {
         let kind = kind_of(run);
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
-    let of_kind = |kind: &(&str, usize, u64, bool, usize)| -> Vec<&Run> {
+    let of_kind = |kind: &RunKind<'_>| -> Vec<&Run> {
         let all = runs.iter().filter(|r| kind_of(r) == *kind);
         let (good, bad): (Vec<_>, Vec<_>) = all.partition(|r| r.disturbed.is_empty());
         if good.is_empty() { bad } else { good }
@@ -113,11 +121,12 @@ pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
             let runs = of_kind(kind);
             let figure = |(name, of): &GroupKey| figure(name, runs.iter().filter_map(|r| of(r)).collect());
             RunGroup {
-                server: kind.0.to_owned(),
-                streams: kind.1,
-                rate_bps: kind.2,
-                probe: kind.3,
-                viewers: kind.4,
+                server: kind.server.to_owned(),
+                streams: kind.streams,
+                rate_bps: kind.rate_bps,
+                probe: kind.probe,
+                viewers: kind.viewers,
+                cameras: kind.cameras,
                 runs: runs.len(),
                 figures: KEYS.iter().filter_map(figure).collect(),
             }
@@ -125,9 +134,26 @@ pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
         .collect()
 }
 
-fn kind_of(run: &Run) -> (&str, usize, u64, bool, usize) {
-    let viewers = run.crowd.as_ref().map_or(0, |crowd| crowd.viewers);
-    (run.server.as_str(), run.streams, run.rate_bps, run.probe, viewers)
+/// Tells which runs are repeats of each other.
+#[derive(Debug, PartialEq)]
+struct RunKind<'a> {
+    server: &'a str,
+    streams: usize,
+    rate_bps: u64,
+    probe: bool,
+    viewers: usize,
+    cameras: usize,
+}
+
+fn kind_of(run: &Run) -> RunKind<'_> {
+    RunKind {
+        server: &run.server,
+        streams: run.streams,
+        rate_bps: run.rate_bps,
+        probe: run.probe,
+        viewers: run.crowd.as_ref().map_or(0, |crowd| crowd.viewers),
+        cameras: run.cameras.as_ref().map_or(0, |cameras| cameras.cameras),
+    }
 }
 
 fn figure(name: &str, mut values: Vec<f64>) -> Option<Figure> {

@@ -11,6 +11,7 @@ mod all;
 mod args;
 mod beside;
 mod buffer;
+mod cameras;
 pub(crate) mod child;
 mod client;
 pub(crate) mod clock;
@@ -32,6 +33,7 @@ mod parts;
 mod planned;
 mod progress;
 mod promises;
+mod recorder;
 mod report;
 mod scratch;
 mod search;
@@ -76,6 +78,8 @@ enum Experiment {
     Hls(hls::HlsCommand),
     /// Measure viewers of HLS segments on a disk: smooth, stalled and refused ones, and how long segments take.
     Segments(segments::SegmentsCommand),
+    /// Measure cameras that record beside viewers: recorded and refused ones, hold-ups, losses, and what becomes of the viewers.
+    Recorder(recorder::RecorderCommand),
     /// Measure what reading a file at a rate costs in processor time, by the way it is read (fio, and `isocast cp`).
     Access(access::AccessCommand),
     /// Measure how fast files are read through buffers of several sizes, from memory and from the disk.
@@ -101,6 +105,7 @@ impl BenchCommand {
             Experiment::Jitter(command) => command.run(&stop, out),
             Experiment::Hls(command) => command.run(&stop, out),
             Experiment::Segments(command) => command.run(&stop, out),
+            Experiment::Recorder(command) => command.run(&stop, out),
             Experiment::Access(command) => command.run(&stop, out),
             Experiment::Buffer(command) => command.run(&stop, out),
             Experiment::Ageing(command) => command.run(&stop, out),
@@ -119,6 +124,7 @@ impl BenchCommand {
             Experiment::Jitter(command) => command.estimate(),
             Experiment::Hls(_)
             | Experiment::Segments(_)
+            | Experiment::Recorder(_)
             | Experiment::Access(_)
             | Experiment::Buffer(_)
             | Experiment::Ageing(_)

@@ -6,12 +6,13 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use kernel::aligned::AlignedBlock;
-use rustix::fs::IFlags;
+use rustix::fs::FallocateFlags;
 use units::{BitRate, Nanos};
 
 use super::account::CountedNames;
@@ -78,6 +79,9 @@ pub(crate) struct SegmentsCommand {
 const SOUND_RATE: BitRate = BitRate(128_000);
 /// The best read-ahead of those tried for nginx with files of some megabytes.
 const PEER_READ_AHEAD_KIB: u64 = 4096;
+/// Left free for directories and playlists while the films are laid.
+const KEPT_BYTES: u64 = 8 << 20;
+const BLOCK_BYTES: u64 = 4096;
 /// Bytes written at once while films are laid.
 const PIECE_BYTES: usize = 1 << 20;
 /// A burst may wait in a connection's buffer until the client looks.
@@ -102,7 +106,7 @@ const FIGURES: [TableFigure; 12] = [
 
 /// One track of every film.
 #[derive(Debug, Clone, Copy)]
-struct FilmTrack {
+struct SegmentTrack {
     name: &'static str,
     segment_bytes: u64,
     /// What is asked for: the playlist takes the pictures' rate along, and to all the session.
@@ -171,15 +175,16 @@ impl SegmentsCommand {
         )
     }
 
-    fn tracks(&self) -> Vec<FilmTrack> {
+    fn tracks(&self) -> Vec<SegmentTrack> {
         let bytes = |rate: BitRate| rate.bytes_in(Nanos::from_secs(self.seconds));
-        let pictures = FilmTrack {
+        let pictures = SegmentTrack {
             name: "pictures",
             segment_bytes: bytes(self.rate),
             asked_rate: Some(self.rate),
             is_one_file: self.ranges,
         };
-        let sound = FilmTrack { name: "sound", segment_bytes: bytes(SOUND_RATE), asked_rate: None, is_one_file: false };
+        let sound =
+            SegmentTrack { name: "sound", segment_bytes: bytes(SOUND_RATE), asked_rate: None, is_one_file: false };
         [pictures].into_iter().chain(self.audio.then_some(sound)).collect()
     }
 
@@ -202,11 +207,26 @@ impl SegmentsCommand {
         show.line(&format!("{films} films of {} segments", self.segments()));
         site.set_timing(DiskTiming::None)?;
         let root = site.root().context("the films lie in a folder")?;
-        spread_directories(root)?;
-        (0..films).try_for_each(|film| self.lay(&root.join(film_name(film)), stop))?;
+        let mut shares = if site.disk().is_some() { take_room(root, films)? } else { Vec::new() };
+        for film in 0..films {
+            if let Some((_, share)) = shares.get_mut(film) {
+                // The only room that is left is at this share's end.
+                share.set_len(share.metadata()?.len().saturating_sub(self.film_bytes()))?;
+                share.sync_all()?;
+            }
+            self.lay(&root.join(film_name(film)), stop)?;
+        }
+        shares.iter().try_for_each(|(path, _)| fs::remove_file(path))?;
+        drop(shares);
         site.set_timing(DiskTiming::Drive)?;
         site.serve(&self.serve_arg, stop, |_| Ok(()))?;
         Ok((site, folder))
+    }
+
+    /// The room that a film takes, and a segment more: without it the last ones come to lie in pieces.
+    fn film_bytes(&self) -> u64 {
+        let of = |track: &SegmentTrack| track.segment_bytes.next_multiple_of(BLOCK_BYTES) * (self.segments() + 1);
+        self.tracks().iter().map(of).sum::<u64>()
     }
 
     /// Writes a film.
@@ -231,7 +251,7 @@ impl SegmentsCommand {
         Ok(())
     }
 
-    fn playlist(&self, track: &FilmTrack) -> String {
+    fn playlist(&self, track: &SegmentTrack) -> String {
         let segment = |n| {
             let range =
                 track.range(n).map_or(String::new(), |at| format!("#EXT-X-BYTERANGE:{}@{at}\n", track.segment_bytes));
@@ -271,7 +291,7 @@ impl SegmentsCommand {
     fn audience(&self, server: &RunningServer, viewers: usize) -> SegmentAudience {
         let films = self.films.unwrap_or(viewers).max(1);
         let of = |viewer: usize| {
-            let requests = |track: &FilmTrack| self.requests(track, server, viewer, viewer % films);
+            let requests = |track: &SegmentTrack| self.requests(track, server, viewer, viewer % films);
             self.tracks().iter().map(requests).collect()
         };
         SegmentAudience {
@@ -285,7 +305,7 @@ impl SegmentsCommand {
         }
     }
 
-    fn requests(&self, track: &FilmTrack, server: &RunningServer, viewer: usize, film: usize) -> TrackRequests {
+    fn requests(&self, track: &SegmentTrack, server: &RunningServer, viewer: usize, film: usize) -> TrackRequests {
         let path = |file: &str| {
             let content = format!("{}/{file}", film_name(film));
             let start = match track.asked_rate {
@@ -312,7 +332,7 @@ impl SegmentsCommand {
     }
 }
 
-impl FilmTrack {
+impl SegmentTrack {
     fn playlist(&self) -> String {
         format!("{}.m3u8", self.name)
     }
@@ -388,11 +408,19 @@ fn film_name(film: usize) -> String {
     format!("film-{film:03}")
 }
 
-/// Has ext4 spread the directories below `root` over the disk, as it does at the top. Where it cannot, they lie as they come.
-fn spread_directories(root: &Path) -> anyhow::Result<()> {
-    let folder = File::open(root).with_context(|| format!("opening {}", root.display()))?;
-    if let Ok(flags) = rustix::fs::ioctl_getflags(&folder) {
-        let _ = rustix::fs::ioctl_setflags(&folder, flags | IFlags::TOPDIR);
-    }
-    Ok(())
+/// Files that take all of the disk's room, each the share of one film, by their places: films written one after the other would all lie
+/// at the outer rim, the fastest.
+fn take_room(root: &Path, films: usize) -> anyhow::Result<Vec<(PathBuf, File)>> {
+    let free = || rustix::fs::statvfs(root).map(|space| space.f_bavail * space.f_frsize);
+    let share = free()?.saturating_sub(KEPT_BYTES) / films.max(1) as u64;
+    let take = |n: usize, bytes: u64| -> anyhow::Result<(u64, PathBuf, File)> {
+        let path = root.join(format!(".room-{n}"));
+        let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).context("taking the disk's room")?;
+        let end = kernel::fiemap::extents(file.as_fd())?.last().map_or(0, |extent| extent.physical);
+        Ok((end, path, file))
+    };
+    let mut taken = (0..films).map(|n| take(n, share)).collect::<anyhow::Result<Vec<_>>>()?;
+    taken.sort_unstable_by_key(|(end, ..)| *end);
+    Ok(taken.into_iter().map(|(_, path, file)| (path, file)).collect())
 }

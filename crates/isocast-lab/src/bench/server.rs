@@ -175,6 +175,13 @@ impl RunningServer {
         Ok(())
     }
 
+    /// The length of the content at `path`; `None` if there is none, or no answer.
+    pub(crate) fn length_of(&self, path: &str, stop: &Stop) -> Option<u64> {
+        let until = clock::now() + ANSWER_MAX;
+        let (head, _) = exchange(self.address, AnswerPart::Head, &self.authority, path, until, stop)?;
+        if head.status == 200 { head.content_length } else { None }
+    }
+
     /// Path to upload `name` to.
     pub(crate) fn upload_path(&self, name: &str) -> String {
         let path = self.template.split('?').next().unwrap_or("/media/{content}");

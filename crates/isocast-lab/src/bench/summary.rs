@@ -103,6 +103,9 @@ pub(crate) struct Run {
     /// What HLS viewers beside the streams got.
     #[serde(default)]
     pub crowd: Option<super::client::crowd::CrowdFigures>,
+    /// What cameras beside the streams recorded.
+    #[serde(default)]
+    pub cameras: Option<super::cameras::CameraFigures>,
     /// What viewers did beside watching, where they were to do something.
     #[serde(default)]
     pub habits: Option<HabitFigures>,
@@ -285,6 +288,7 @@ impl Run {
             hostile: None,
             beside: Vec::new(),
             crowd: None,
+            cameras: None,
             habits: None,
             before_writer: None,
             with_writer: None,
@@ -305,6 +309,7 @@ impl Run {
                 crowd.in_time, crowd.due, crowd.refused, crowd.failed, crowd.first_byte_ms.p99
             )
         });
+        let cameras = self.cameras.as_ref().map(|cameras| format!(", {}", cameras.sentence()));
         let habits = self.habits.map(|h| {
             format!(
                 ", {} pauses, {} seeks ({} refused), first byte after a seek {:.0} ms (95 %)",
@@ -324,7 +329,7 @@ impl Run {
             .map(|one| format!("; beside: `{}` {} ×, {} failed", one.command, one.runs, one.failed))
             .collect();
         format!(
-            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}{}{}{beside}",
+            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}{}{}{}{beside}",
             self.admitted,
             self.streams,
             self.before_first_no().map(|n| format!(" ({n} before the first refusal)")).unwrap_or_default(),
@@ -335,6 +340,7 @@ impl Run {
             self.first_byte_ms.p95,
             habits.unwrap_or_default(),
             crowd.unwrap_or_default(),
+            cameras.unwrap_or_default(),
             hostile.unwrap_or_default(),
             if self.given_up { "; given up" } else { "" },
         )

@@ -44,16 +44,30 @@ const HLS_COLUMNS: [(&str, &str, usize); 6] = [
     ("refusal p99 ms", "hls_refusal_p99_ms", 0),
 ];
 
+/// Further ones where cameras recorded beside.
+const CAMERA_COLUMNS: [(&str, &str, usize); 5] = [
+    ("recorded", "cameras_recorded", 0),
+    ("refused", "cameras_refused", 0),
+    ("held up, s", "camera_held_up_max_s", 2),
+    ("lost MB", "cameras_lost_mb", 3),
+    ("CPU s/GB", "recording_cpu_s_per_gb", 2),
+];
+
 /// Medians, with the spread where there were several runs; the first row is the heading.
 pub(crate) fn groups(groups: &[RunGroup]) -> Vec<Vec<String>> {
-    let mut head = vec!["server".to_owned(), "streams".to_owned(), "runs".to_owned()];
+    let cameras: &[_] = if groups.iter().any(|group| group.cameras > 0) { &CAMERA_COLUMNS } else { &[] };
+    let mut head = vec!["server".to_owned()];
+    head.extend((!cameras.is_empty()).then(|| "cameras".to_owned()));
+    head.extend(["streams", "runs"].map(str::to_owned));
     let hls: &[_] = if groups.iter().any(|group| group.viewers > 0) { &HLS_COLUMNS } else { &[] };
     let seeks: &[_] = if groups.iter().any(|group| group.figure("seeks").is_some()) { &SEEK_COLUMNS } else { &[] };
-    let columns = || COLUMNS.iter().chain(seeks).chain(hls);
+    let columns = || cameras.iter().chain(&COLUMNS).chain(seeks).chain(hls);
     head.extend(columns().map(|(heading, ..)| (*heading).to_owned()));
     let mut rows = vec![head];
     for group in groups {
-        let mut row = vec![group.server.clone(), group.streams.to_string(), group.runs.to_string()];
+        let mut row = vec![group.server.clone()];
+        row.extend((!cameras.is_empty()).then(|| group.cameras.to_string()));
+        row.extend([group.streams, group.runs].map(|count| count.to_string()));
         row.extend(columns().map(|&(_, name, places)| match group.figure(name) {
             None => "–".to_owned(),
             Some(f) if group.runs == 1 => format!("{:.places$}", f.median),

@@ -305,6 +305,7 @@ fn job(contents: &[&str], seconds: u64) -> RunRequest {
         hostile_clients: 16,
         beside: vec!["test -n {address}".to_owned(), "sleep 1000".to_owned(), "exit 3".to_owned()],
         crowd: None,
+        cameras: None,
         give_up: false,
     }
 }

@@ -14,8 +14,6 @@ use super::state::{EmulatorState, Places, ProcessId, make_shared_file};
 use super::{calibrate, control, down, sys};
 use crate::say;
 
-const HASH_SEED: &str = "00000000-0000-4000-8000-000000000001";
-
 /// Make an emulated disk: a drive's service times, a real block device, a file system on it.
 #[derive(Debug, Args)]
 pub(crate) struct DiskUp {
@@ -293,10 +291,8 @@ impl DiskUp {
         match self.fs {
             // The device reads as zeros: nothing need be zeroed now (mkfs) or later (the mount's noinit_itable). Nothing is
             // kept for root: contents lie on all of it.
-            // Directories are spread by a hash of their names: with the same seed they lie at the same places of every disk.
             FileSystem::Ext4 => {
-                let extended = format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,hash_seed={HASH_SEED}");
-                command.args(["-q", "-F", "-m", "0", "-E", &extended])
+                command.args(["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1"])
             }
             FileSystem::Xfs => command.args(["-q", "-f", "-K"]),
             FileSystem::None => return Ok(()),

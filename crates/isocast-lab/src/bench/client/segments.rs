@@ -83,7 +83,7 @@ pub(crate) struct SegmentFigures {
 
 /// What one viewer sees.
 #[derive(Debug, Clone, Copy)]
-struct Playback {
+struct SegmentPlayback {
     segment: Nanos,
     /// When the first picture would have been shown, had no stall moved what followed; `None` before it.
     origin: Option<Nanos>,
@@ -93,7 +93,7 @@ struct Playback {
     stall_max: Nanos,
 }
 
-impl Playback {
+impl SegmentPlayback {
     fn new(segment: Nanos) -> Self {
         Self { segment, origin: None, held: 0, stalled: false, stall_max: Nanos::ZERO }
     }
@@ -129,7 +129,7 @@ struct SegmentViewer {
     begin: Nanos,
     /// Its tracks' numbers.
     tracks: Range<usize>,
-    playback: Playback,
+    playback: SegmentPlayback,
     is_refused: bool,
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn play(audience: &SegmentAudience, stop: &Stop) -> anyhow::Result<Se
         viewers.push(SegmentViewer {
             begin: begin + audience.gap.saturating_mul(n as u64),
             tracks: first..tracks.len(),
-            playback: Playback::new(audience.segment),
+            playback: SegmentPlayback::new(audience.segment),
             is_refused: false,
         });
     }
@@ -236,7 +236,7 @@ impl SegmentRun<'_> {
             }
             let count = match viewer.playback {
                 _ if viewer.is_refused => &mut found.refused,
-                Playback { stalled: false, origin: Some(_), .. } => &mut found.smooth,
+                SegmentPlayback { stalled: false, origin: Some(_), .. } => &mut found.smooth,
                 _ => &mut found.stalled,
             };
             *count += 1;
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn playback_stands_still_as_long_as_a_segment_is_late() {
-        let mut playback = Playback::new(S(6));
+        let mut playback = SegmentPlayback::new(S(6));
         playback.stand_still_until(S(9));
         playback.holds(1, S(10));
         playback.holds(1, S(12));
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_track_asks_while_it_holds_less_than_it_may() {
-        let mut playback = Playback::new(S(6));
+        let mut playback = SegmentPlayback::new(S(6));
         assert_eq!(playback.asks_at(1, S(30), S(3)), Nanos::ZERO, "sound waits for no picture");
         playback.holds(1, S(10));
         assert_eq!(playback.asks_at(4, S(30), S(11)), S(4));

@@ -272,6 +272,7 @@ mod tests {
             streams: 50,
             rate_bps: 8_800_000,
             viewers: 0,
+            cameras: 0,
             probe: false,
             runs: 1,
             figures: admitted.into_iter().chain(more.iter().copied()).map(figure).collect(),

@@ -11,6 +11,7 @@ pub(super) fn of(results: &Results) -> anyhow::Result<Vec<String>> {
         ExperimentKind::Streams => over_streams(results),
         ExperimentKind::Jitter => over_time(results),
         ExperimentKind::Hls => over_viewers(results),
+        ExperimentKind::Recorder => over_cameras(results),
     };
     let mut drawn = Vec::new();
     for plot in plots {
@@ -42,6 +43,18 @@ fn over_viewers(results: &Results) -> Vec<Plot<'_>> {
         Plot { title: "Segments in time", x, y: "Mbit/s", lines: against("hls_goodput_mbps") },
         Plot { title: "First byte of a segment, 99 %", x, y: "ms", lines: against("hls_first_byte_p99_ms") },
         Plot { title: "J over 1 s windows of the streams beside", x, y: "J, %", lines: against("j_1s_mean") },
+    ]
+}
+
+fn over_cameras(results: &Results) -> Vec<Plot<'_>> {
+    let x = "cameras";
+    let against =
+        |y: &'static str| lines(results, move |g| Some((super::super::summary::f(g.cameras as u64), g.median(y)?)));
+    vec![
+        Plot { title: "Recorded to the end", x, y: "cameras", lines: against("cameras_recorded") },
+        Plot { title: "The longest that a camera was held up", x, y: "s", lines: against("camera_held_up_max_s") },
+        Plot { title: "Viewers that stalled", x, y: "viewers", lines: against("stalled_streams") },
+        Plot { title: "J over 1 s windows of the viewers", x, y: "J, %", lines: against("j_1s_mean") },
     ]
 }
 

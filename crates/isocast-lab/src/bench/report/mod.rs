@@ -39,6 +39,8 @@ pub(crate) enum ExperimentKind {
     Jitter,
     /// Streams beside HLS viewers.
     Hls,
+    /// Streams beside cameras.
+    Recorder,
 }
 
 /// The most streams a server carried.
