@@ -31,7 +31,7 @@ pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
 const JOB_CARRY_MAX: f64 = 1.0;
 
-/// Rounds in which a recording's block is written: from the round of its place on, with its commit. Decision 0056.
+/// Rounds in which a recording's block is written: from the round of its place on, with its commit. Decision 0057.
 pub const WRITE_ROUNDS: u64 = 2;
 /// Rounds of work that may carry over from a round in which a block is written: a write has a round less than a read, and half a
 /// round is kept as for that.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Promise: a batch that has begun ends with its commit, and nothing comes between. Not here: when one begins (`disk`), how much
-//! may be due (`admission`), writes that nothing was promised to (`best_effort`). See docs/decisions/0056.
+//! may be due (`admission`), writes that nothing was promised to (`best_effort`). See docs/decisions/0057.
 
 use units::{JobId, Nanos, limits};
 
