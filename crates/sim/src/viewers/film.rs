@@ -10,7 +10,7 @@ use crate::random::Random;
 
 /// One track of a film: its pictures, or its sound.
 #[derive(Debug)]
-pub(crate) struct FilmTrack {
+pub(crate) struct SegmentTrack {
     disk: DiskId,
     position: u64,
     segments: Vec<FilmSegment>,
@@ -41,7 +41,7 @@ pub(crate) struct SegmentRange {
 }
 
 /// A film somewhere on the disk: its files lie one behind the other, as those of a folder do.
-pub(crate) fn new_film(load: &SegmentViewers, disk: usize, capacity: u64, random: &mut Random) -> Vec<FilmTrack> {
+pub(crate) fn new_film(load: &SegmentViewers, disk: usize, capacity: u64, random: &mut Random) -> Vec<SegmentTrack> {
     let count = load.film.0.div_ceil(load.segment.0.max(1)).max(1);
     let mut tracks = Vec::new();
     let mut length = 0;
@@ -69,7 +69,7 @@ pub(crate) fn new_film(load: &SegmentViewers, disk: usize, capacity: u64, random
             SegmentLayout::Ranges => FilmFiles::OfTrack(None),
         };
         let disk = DiskId(u16::try_from(disk).expect("few disks"));
-        tracks.push(FilmTrack { disk, position: length, segments, files });
+        tracks.push(SegmentTrack { disk, position: length, segments, files });
         length += offset.next_multiple_of(limits::DIRECT_ALIGN);
     }
     let room = capacity.checked_sub(length).expect("a disk is larger than a film");
@@ -78,7 +78,7 @@ pub(crate) fn new_film(load: &SegmentViewers, disk: usize, capacity: u64, random
     tracks
 }
 
-impl FilmTrack {
+impl SegmentTrack {
     pub(crate) fn len(&self) -> usize {
         self.segments.len()
     }
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn film(layout: SegmentLayout) -> Vec<FilmTrack> {
+    fn film(layout: SegmentLayout) -> Vec<SegmentTrack> {
         let load = SegmentViewers {
             layout,
             smallest: 0.5,
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn files_of_a_film_lie_behind_each_other_and_are_made_once() {
         let (mut film, mut contents) = (film(SegmentLayout::Files), Vec::new());
-        assert_eq!(film.iter().map(FilmTrack::len).collect::<Vec<_>>(), [10, 10]);
+        assert_eq!(film.iter().map(SegmentTrack::len).collect::<Vec<_>>(), [10, 10]);
         let ranges: Vec<SegmentRange> = (0..10).map(|nth| film[0].range(nth, &mut contents)).collect();
         assert_eq!(ranges[3], film[0].range(3, &mut contents));
         assert_eq!(contents.len(), 10);

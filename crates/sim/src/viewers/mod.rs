@@ -16,7 +16,7 @@ use crate::random::Random;
 
 pub(crate) use clock::SessionClock;
 pub(crate) use film::SegmentRange;
-use film::{FilmTrack, new_film};
+use film::{SegmentTrack, new_film};
 use player::{Reception, SegmentPlayer};
 pub use tally::ViewersTally;
 
@@ -49,7 +49,7 @@ pub(crate) struct Viewers {
     pub(crate) random: Random,
     loads: Vec<SegmentViewers>,
     /// The films of each load.
-    films: Vec<Vec<Vec<FilmTrack>>>,
+    films: Vec<Vec<Vec<SegmentTrack>>>,
     pub(crate) all: Vec<FilmViewer>,
     pub(crate) tally: ViewersTally,
     /// When an admitted session first fell behind, and how. The figures of a run that breaks this law are whole all the same.
@@ -113,7 +113,7 @@ impl Viewers {
             });
             films.collect()
         });
-        let films: Vec<Vec<Vec<FilmTrack>>> = films.collect();
+        let films: Vec<Vec<Vec<SegmentTrack>>> = films.collect();
         let mut all = Vec::new();
         for (load, of) in loads.iter().enumerate() {
             let count = usize::try_from(of.viewers).expect("few viewers");

@@ -10,7 +10,7 @@ use units::Nanos;
 pub(crate) struct SegmentPlayer {
     /// Playing time of the segments that are whole, since the start or the last seek, of each track.
     received: Vec<Nanos>,
-    playback: Playback,
+    playback: PlaybackState,
     paused_at: Option<Nanos>,
     /// Stalls so far, and the longest.
     pub(crate) stalls: u32,
@@ -19,7 +19,7 @@ pub(crate) struct SegmentPlayer {
 
 /// Whether something plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Playback {
+enum PlaybackState {
     /// The viewer waits since then for the first picture.
     Waits { since: Nanos },
     /// The first of what was received was played then, and the rest without a stall or a pause behind it.
@@ -42,7 +42,7 @@ impl SegmentPlayer {
     pub(crate) fn new(tracks: usize, now: Nanos) -> Self {
         Self {
             received: vec![Nanos::ZERO; tracks],
-            playback: Playback::Waits { since: now },
+            playback: PlaybackState::Waits { since: now },
             paused_at: None,
             stalls: 0,
             stall_max: Nanos::ZERO,
@@ -56,14 +56,14 @@ impl SegmentPlayer {
         let now = self.clock(now);
         match self.playback {
             _ if self.playable() == before => Reception::Ahead,
-            Playback::Waits { since } => {
-                self.playback = Playback::Plays { began: now };
+            PlaybackState::Waits { since } => {
+                self.playback = PlaybackState::Plays { began: now };
                 Reception::Begins { waited: now.saturating_sub(since) }
             }
-            Playback::Plays { began } => {
+            PlaybackState::Plays { began } => {
                 let stalled = now.saturating_sub(began.saturating_add(before));
                 self.count_stall(stalled);
-                self.playback = Playback::Plays { began: began.saturating_add(stalled) };
+                self.playback = PlaybackState::Plays { began: began.saturating_add(stalled) };
                 if stalled == Nanos::ZERO { Reception::Ahead } else { Reception::Late { stalled } }
             }
         }
@@ -73,14 +73,14 @@ impl SegmentPlayer {
     pub(crate) fn asks_at(&self, track: usize, ahead: Nanos, now: Nanos) -> Option<Nanos> {
         let received = self.received[track];
         let played = match self.playback {
-            Playback::Waits { .. } => Nanos::ZERO,
-            Playback::Plays { began } => self.clock(now).saturating_sub(began).min(self.playable()),
+            PlaybackState::Waits { .. } => Nanos::ZERO,
+            PlaybackState::Plays { began } => self.clock(now).saturating_sub(began).min(self.playable()),
         };
         if received < played.saturating_add(ahead) {
             return Some(now);
         }
         match self.playback {
-            Playback::Plays { began } if self.paused_at.is_none() => {
+            PlaybackState::Plays { began } if self.paused_at.is_none() => {
                 Some(began.saturating_add(received).saturating_sub(ahead).max(now))
             }
             _ => None,
@@ -90,7 +90,7 @@ impl SegmentPlayer {
     /// True if something plays that a viewer may pause.
     pub(crate) fn plays(&self, now: Nanos) -> bool {
         let dry = |began: Nanos| began.saturating_add(self.playable()) <= now;
-        self.paused_at.is_none() && matches!(self.playback, Playback::Plays { began } if !dry(began))
+        self.paused_at.is_none() && matches!(self.playback, PlaybackState::Plays { began } if !dry(began))
     }
 
     pub(crate) fn pause(&mut self, now: Nanos) {
@@ -99,7 +99,7 @@ impl SegmentPlayer {
 
     pub(crate) fn resume(&mut self, now: Nanos) {
         let Some(at) = self.paused_at.take() else { return };
-        if let Playback::Plays { began } = &mut self.playback {
+        if let PlaybackState::Plays { began } = &mut self.playback {
             *began = began.saturating_add(now.saturating_sub(at));
         }
     }
@@ -109,19 +109,19 @@ impl SegmentPlayer {
         self.finish(now);
         self.paused_at = None;
         self.received.fill(Nanos::ZERO);
-        self.playback = Playback::Waits { since: now };
+        self.playback = PlaybackState::Waits { since: now };
     }
 
     /// Nothing more comes: a stall that has begun lasted until now.
     pub(crate) fn finish(&mut self, now: Nanos) {
-        if let Playback::Plays { began } = self.playback {
+        if let PlaybackState::Plays { began } = self.playback {
             self.count_stall(self.clock(now).saturating_sub(began.saturating_add(self.playable())));
         }
     }
 
     /// Since when the viewer has waited for the first picture, if it does.
     pub(crate) fn waits_since(&self) -> Option<Nanos> {
-        if let Playback::Waits { since } = self.playback { Some(since) } else { None }
+        if let PlaybackState::Waits { since } = self.playback { Some(since) } else { None }
     }
 
     fn count_stall(&mut self, lasted: Nanos) {
