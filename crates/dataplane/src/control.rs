@@ -120,6 +120,12 @@ pub enum Service {
         /// changed (the session's next request will use it). The control plane must then release it.
         hold: bool,
     },
+    /// A small read beside what a session plays, of its disk time: sound, subtitles, an index. Best effort, if the session has no
+    /// share of that disk from which it can be read.
+    Beside {
+        /// The session's reservation.
+        session: ReservationId,
+    },
     /// Bulk and short probes: whatever disk time and network the constant-rate streams leave.
     BestEffort,
 }

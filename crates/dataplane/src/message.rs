@@ -31,6 +31,8 @@ pub(crate) struct ReadRate {
     pub(crate) burst_bytes: u64,
     /// Rounds between its reads.
     pub(crate) period: u32,
+    /// All of it is read in one block, by the clock of its session.
+    pub(crate) whole: bool,
 }
 
 /// When a reservation was given its place.
@@ -40,13 +42,15 @@ pub(crate) struct PlacedStart {
     pub(crate) round: u64,
     /// That of its first regular read.
     pub(crate) first_round: u64,
+    /// When all of it shall have been sent, by the clock of its session, if it is read in one block.
+    pub(crate) deadline: Option<Nanos>,
 }
 
 /// To the admitter; all of them come from the fetcher.
 #[derive(Debug)]
 pub(crate) enum ToAdmitter {
-    /// Whose reads a new delivery can share, and whether its files can be opened.
-    Found { delivery: Box<Delivery>, group: Option<SharingGroup>, has_room: bool },
+    /// The group that a new delivery can join, whether all of it lies in the buffers, and whether its files can be opened.
+    Found { delivery: Box<Delivery>, group: Option<SharingGroup>, is_buffered: bool, has_room: bool },
     /// A stream needs no disk to start, or shares the reads of another.
     Started { slot: u32 },
     /// A stream needs disk time for its start.

@@ -3,7 +3,7 @@
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::Commit;
 use schedule::disk::due_writes::DueWrite;
-use schedule::disk::real_time::RtRequest;
+use schedule::disk::real_time::{ReadKind, RtRequest};
 use schedule::disk::{DiskSchedule, DiskSettings, Step};
 use schedule::profile::DiskProfile;
 use units::{BitRate, JobId, Nanos};
@@ -22,7 +22,14 @@ fn disk() -> DiskSchedule {
 }
 
 fn start(bytes: u64) -> RtRequest {
-    RtRequest { slot: 0, position: 1 << 30, bytes, deadline: MS(1000), rate: BitRate(25_000_000), starting: true }
+    RtRequest {
+        slot: 0,
+        position: 1 << 30,
+        bytes,
+        deadline: MS(1000),
+        rate: BitRate(25_000_000),
+        kind: ReadKind::Start,
+    }
 }
 
 /// Does what is granted, each for 40 ms; gives the jobs.

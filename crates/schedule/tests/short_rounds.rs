@@ -2,7 +2,7 @@
 
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit};
-use schedule::disk::real_time::RtRequest;
+use schedule::disk::real_time::{ReadKind, RtRequest};
 use schedule::disk::{DiskSchedule, DiskSettings, Step};
 use schedule::profile::DiskProfile;
 use units::{BitRate, JobId, Nanos};
@@ -29,7 +29,7 @@ fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
 /// One stream's block of 4 MiB, due then.
 fn block(deadline: Nanos) -> RtRequest {
     let rate = BitRate(8_800_000);
-    RtRequest { slot: 0, position: 1 << 30, bytes: 4 << 20, deadline, rate, starting: false }
+    RtRequest { slot: 0, position: 1 << 30, bytes: 4 << 20, deadline, rate, kind: ReadKind::Regular }
 }
 
 /// An upload's 2 MiB, granted 10 ms before the end of a round of 250 ms, over which streams can wait for another round.
@@ -86,6 +86,6 @@ fn a_batch_that_has_begun_gives_way_to_deadlines_and_ends_for_starts() {
     };
     let (urgent, _) = behind(block(Nanos::from_millis(350)));
     assert!(matches!(urgent, Step::Read { real_time: true, .. }), "{urgent:?}");
-    let (start, flush) = behind(RtRequest { starting: true, ..block(now) });
+    let (start, flush) = behind(RtRequest { kind: ReadKind::Start, ..block(now) });
     assert!(matches!(start, Step::Grant { job, .. } if job == flush), "no more is written: {start:?}");
 }

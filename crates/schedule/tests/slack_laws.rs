@@ -13,7 +13,7 @@ use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::cost::CostModel;
-use schedule::disk::real_time::{RtQueue, RtRequest, START_BYTES};
+use schedule::disk::real_time::{ReadKind, RtQueue, RtRequest, START_BYTES};
 use schedule::disk::slack::Buckets;
 use schedule::disk::{DiskSchedule, DiskSettings, IssuedRead, Step};
 use schedule::profile::DiskProfile;
@@ -104,7 +104,8 @@ impl Disk {
         let ahead = if read.starting { ROUND.saturating_mul(LOOKAHEAD_ROUNDS) } else { Nanos::ZERO };
         let Asked { position, bytes, starting, within, .. } = *read;
         let deadline = self.now.saturating_add(within).saturating_add(ahead);
-        let request = RtRequest { slot, position, bytes, deadline, rate: RATE, starting };
+        let kind = if starting { ReadKind::Start } else { ReadKind::Regular };
+        let request = RtRequest { slot, position, bytes, deadline, rate: RATE, kind };
         self.queue.put(request);
         self.waiting.push(request);
         request
@@ -156,8 +157,8 @@ impl Disk {
         self.schedule.issued(slot, issued, self.now);
         self.now = self.now.saturating_add(took);
         (request.position, request.bytes) = (next_position, request.bytes - bytes);
-        let has_begun = request.starting;
-        if !request.starting {
+        let has_begun = request.kind == ReadKind::Start;
+        if request.kind != ReadKind::Start {
             self.late = self.late.max(self.now.saturating_sub(request.deadline));
             request.deadline = request.deadline.saturating_add(RATE.time_for(bytes));
         }
@@ -177,11 +178,13 @@ impl Disk {
     fn begin_clocks(&mut self) {
         let due = self.now.saturating_add(RATE.time_for(START_BYTES));
         for slot in std::mem::take(&mut self.unclocked) {
-            let Some(request) = self.waiting.iter_mut().find(|r| r.slot == slot && r.starting) else { continue };
+            let Some(request) = self.waiting.iter_mut().find(|r| r.slot == slot && r.kind == ReadKind::Start) else {
+                continue;
+            };
             if self.schedule.can_promise(slot, due, self.now) {
                 self.schedule.promise(slot, due);
                 self.queue.promise(slot, due);
-                (request.deadline, request.starting) = (due, false);
+                (request.deadline, request.kind) = (due, ReadKind::Regular);
             } else {
                 self.unclocked.push(slot);
             }

@@ -50,6 +50,8 @@ pub(crate) struct DeliveryTerms {
     next: Decision,
     /// What becomes of it when there is no room.
     when_full: WhenFull,
+    /// It may be read beside what its viewer plays, from the share of that.
+    pub(crate) is_companion: bool,
 }
 
 /// A read of an open content.
@@ -118,7 +120,12 @@ impl DeliveryTerms {
         // What the request itself asks for is not changed.
         let is_said = asked.burst.is_some() || asked.ceiling.is_some();
         let next = if is_said { decision } else { decision.ahead(bytes, BitRate(u64::MAX)) };
-        Self { decision, next, when_full: by_prefix(&config.path_when_full, path).unwrap_or_default() }
+        Self {
+            decision,
+            next,
+            when_full: by_prefix(&config.path_when_full, path).unwrap_or_default(),
+            is_companion: false,
+        }
     }
 }
 
@@ -149,6 +156,10 @@ pub(crate) async fn open(
         let guaranteed = request.terms.decision != Decision::BestEffort;
         if guaranteed && request.terms.next != request.terms.decision {
             request.terms.next = request.terms.decision;
+            continue;
+        }
+        if guaranteed && request.terms.is_companion && service.sessions.plays(&request.viewer) {
+            request.terms.decision = Decision::BestEffort;
             continue;
         }
         let may_pass = guaranteed && !draining && !matches!(refusal.resource, Resource::DiskFailing(_));
@@ -307,10 +318,14 @@ async fn enter(
     link: LinkId,
     no_room: bool,
 ) -> (Class, Option<Viewer>) {
-    let Decision::Constant { rate, burst_bytes } = request.terms.decision else { return (Class::BestEffort, None) };
+    let Decision::Constant { rate, burst_bytes } = request.terms.decision else {
+        let session = request.terms.is_companion.then(|| service.sessions.share_of(&request.viewer)).flatten();
+        return (session.map_or(Class::BestEffort, |session| Class::Beside { session }), None);
+    };
     let terms = session::ReservationTerms { disk: request.content.disk(), link, rate, burst_bytes };
     let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
-    let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, no_room };
+    let is_small = request.terms.is_companion;
+    let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, is_small, no_room };
     let SessionSlot { held, in_session: hold, goes_on } = service.sessions.enter(&entering).await;
     if !goes_on {
         request.terms.next = request.terms.decision;

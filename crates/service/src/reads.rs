@@ -19,8 +19,8 @@ use crate::rate::{AskedRate, RateAsked};
 use crate::session::{ContentPart, Viewer};
 use crate::small_reads;
 
-/// A range up to so many bytes may be a look at an index.
-const INDEX_READ_BYTES_MAX: u64 = 1 << 20;
+/// A read up to so many bytes may be a look at an index, or belong to what its viewer plays: sound, subtitles, a playlist.
+const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
 
 /// A read of an open content.
 pub struct ContentRead {
@@ -84,16 +84,19 @@ impl ContentRead {
     fn terms(&self, service: &MediaService) -> DeliveryTerms {
         let ranges = self.body.iter().filter(|segment| matches!(segment, Segment::Range { .. }));
         let bytes = ranges.map(Segment::length).sum();
+        let is_small = bytes <= SMALL_READ_BYTES_MAX;
         let mut asked = self.asked;
         match self.purpose {
             ReadPurpose::Plays => {}
-            _ if bytes > INDEX_READ_BYTES_MAX => {}
+            _ if !is_small => {}
             ReadPurpose::Looks if service.sessions.has(&self.viewer, service.hash(&self.path)) => {
                 asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
             }
             ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = AskedRate::Bulk,
         }
-        DeliveryTerms::decide(&service.config(), &self.path, asked, self.media, bytes)
+        let mut terms = DeliveryTerms::decide(&service.config(), &self.path, asked, self.media, bytes);
+        terms.is_companion = is_small && self.asked.rate != AskedRate::Bulk;
+        terms
     }
 }
 

@@ -71,11 +71,18 @@ pub struct SessionRequest {
     pub part: ContentPart,
     /// What it asks for.
     pub terms: ReservationTerms,
+    /// So small that it may be sound beside pictures: it takes nothing of a higher rate.
+    pub is_small: bool,
     /// It was refused: it takes whatever its viewer has.
     pub no_room: bool,
 }
 
 impl SessionRequest {
+    /// True if it may be sound beside the pictures for which a reservation is held.
+    fn is_beside(&self, share: &ViewerReservation) -> bool {
+        self.is_small && !self.no_room && share.terms.rate > self.terms.rate
+    }
+
     /// True if it is the first range of many that were opened at once, but does not come first.
     fn is_one_of_many(&self, older: &ViewerReservation, now: Nanos) -> bool {
         self.part == ContentPart::FromStart && !older.has_start && older.used_at(now) < PLAYS_AFTER
@@ -243,6 +250,13 @@ impl Sessions {
         self.table.get(viewer).is_some_and(|shares| shares.iter().any(|share| share.content == content))
     }
 
+    /// The viewer's reservation of the highest rate, beside which small reads are made.
+    #[must_use]
+    pub fn share_of(&self, viewer: &Viewer) -> Option<ReservationId> {
+        let shares = self.table.get(viewer)?.iter();
+        shares.filter(|share| share.reservation().is_some()).max_by_key(|share| share.terms.rate)?.reservation()
+    }
+
     /// The viewer's newest read of this content, if one goes on.
     #[must_use]
     pub fn reads(&self, viewer: &Viewer, content: u64) -> Option<StreamId> {
@@ -268,7 +282,7 @@ impl Sessions {
             share.content == request.content && request.part.takes_over(&request.viewer, share, now)
         };
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
-            .or_else(|| newest(shares, |share| share.is_held() && takes_any));
+            .or_else(|| newest(shares, |share| share.is_held() && takes_any && !request.is_beside(share)));
         let superseded = || newest(shares, |share| (moves_on || request.is_one_of_many(share, now)) && is_older(share));
         match held.or_else(superseded) {
             Some(nth) => shares[nth].take(request, now),

@@ -87,6 +87,16 @@ impl SessionTable {
         lock(&self.sessions).has(viewer, content)
     }
 
+    /// True if the viewer has a reservation.
+    pub(crate) fn plays(&self, viewer: &Viewer) -> bool {
+        self.share_of(viewer).is_some()
+    }
+
+    /// The viewer's reservation beside which small reads are made.
+    pub(crate) fn share_of(&self, viewer: &Viewer) -> Option<ReservationId> {
+        lock(&self.sessions).share_of(viewer)
+    }
+
     /// Time since the start, for the rules, which take it as an argument.
     fn now(&self) -> Nanos {
         Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))

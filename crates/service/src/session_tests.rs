@@ -25,7 +25,7 @@ fn unnamed() -> Viewer {
 }
 
 fn read(viewer: Viewer, stream: u64, content: u64, part: ContentPart) -> SessionRequest {
-    SessionRequest { viewer, stream: StreamId(stream), content, part, terms: TERMS, no_room: false }
+    SessionRequest { viewer, stream: StreamId(stream), content, part, terms: TERMS, is_small: false, no_room: false }
 }
 
 fn id(slot: u32) -> ReservationId {

@@ -85,6 +85,8 @@ struct AdmittedStream {
     suspended: Option<ReservationId>,
     /// Keep the reservation at its end.
     hold: bool,
+    /// The session whose share it is read from, beside what that plays.
+    session: Option<ReservationId>,
     /// Another request of the session has the reservation as soon as this stream has left its group.
     is_taken_over: bool,
 }
@@ -154,7 +156,9 @@ impl Admitter {
 
     pub(crate) fn receive<I: Io>(&mut self, message: ToAdmitter, context: &mut PlaneContext<I>) {
         match message {
-            ToAdmitter::Found { delivery, group, has_room } => self.found(delivery, group, has_room, context),
+            ToAdmitter::Found { delivery, group, is_buffered, has_room } => {
+                self.found(delivery, (group, is_buffered), has_room, context);
+            }
             ToAdmitter::Started { slot } => self.tell_start(slot, context),
             ToAdmitter::Waits { slot, conditions } => self.waits(slot, &conditions, context),
             ToAdmitter::Weighed { slot, conditions } => self.weighed(slot, &conditions, context),
@@ -230,8 +234,8 @@ impl Admitter {
     /// The fetcher has looked: the delivery begins, or there is no room for it.
     fn found<I: Io>(
         &mut self,
-        delivery: Box<Delivery>,
-        group: Option<SharingGroup>,
+        mut delivery: Box<Delivery>,
+        (group, is_buffered): (Option<SharingGroup>, bool),
         has_room: bool,
         context: &mut PlaneContext<I>,
     ) {
@@ -252,9 +256,21 @@ impl Admitter {
             ..AdmittedStream::default()
         };
         let (mut rate, mut age) = (None, 0);
-        if let Service::Constant { rate: asked, burst_bytes, held, hold } = delivery.service {
+        if let Service::Beside { session } = delivery.service {
+            self.ask_for(&delivery.content, delivery.link, disk, BitRate(0), (payload, 0));
+            let reservation = self.admission.accompany(session, &self.asked[0]);
+            delivery.service = Service::BestEffort;
+            if let Some((id, session_rate)) = reservation.zip(self.admission.rate(session)) {
+                delivery.service =
+                    Service::Constant { rate: session_rate, burst_bytes: payload, held: None, hold: false };
+                (admitted.reservation, admitted.session) = (Some(id), Some(session));
+                (admitted.rate, age) = (session_rate, self.age(id));
+                rate = Some(self.read_rate(id, session_rate, payload));
+            }
+        } else if let Service::Constant { rate: asked, burst_bytes, held, hold } = delivery.service {
             self.ask_for(&delivery.content, delivery.link, disk, asked, (payload, burst_bytes));
-            let id = match self.held_or_new(held, group.is_some()) {
+            let shares = group.is_some() || (is_buffered && self.admission.is_one_block(&self.asked[0]));
+            let id = match self.held_or_new(held, shares) {
                 Ok(id) => id,
                 Err(refusal) => {
                     if let (Some(group), Some(before)) = (group, charged) {
@@ -266,7 +282,7 @@ impl Admitter {
             (admitted.reservation, admitted.hold) = (Some(id), hold);
             (admitted.rate, admitted.burst_bytes) = (asked, burst_bytes);
             age = self.age(id);
-            rate = Some(ReadRate { rate: asked, burst_bytes, period: self.period(id) });
+            rate = Some(self.read_rate(id, asked, burst_bytes));
         }
         let slot = self.free.pop().expect("looked at before");
         if let Some(id) = admitted.reservation {
@@ -300,7 +316,11 @@ impl Admitter {
     /// A stream needs disk time for its start: it waits for its turn, or is refused at once if that will come too late. Who
     /// goes on with a session's reservation was promised its time before, and waits.
     fn waits<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
-        let AdmittedStream { disk, is_new, .. } = self.streams[slot as usize];
+        let AdmittedStream { disk, is_new, reservation, .. } = self.streams[slot as usize];
+        let Some(id) = reservation else { return };
+        if self.admission.is_placed(id) || self.streams[slot as usize].session.is_some() {
+            return self.start_reads(slot, (conditions.round, conditions.round), context);
+        }
         // Whoever then waits is in the forecast for the next.
         let is_in_time = self.starts_in_time(slot, conditions, context);
         if is_new && !is_in_time {
@@ -347,9 +367,15 @@ impl Admitter {
             return self.tell_carry_headroom(disk, context);
         };
         self.disk_mut(disk).stops_waiting(slot);
-        self.tell_start(slot, context);
-        context.tell_fetcher(ToFetcher::Start { slot, start: PlacedStart { round: conditions.round, first_round } });
+        self.start_reads(slot, (conditions.round, first_round), context);
         self.launch(disk, context);
+    }
+
+    /// A stream that has its place in the time table reads from now on.
+    fn start_reads<I: Io>(&mut self, slot: u32, (round, first_round): (u64, u64), context: &mut PlaneContext<I>) {
+        self.tell_start(slot, context);
+        let start = self.placed_start(slot, (round, first_round), context.now);
+        context.tell_fetcher(ToFetcher::Start { slot, start });
     }
 
     /// Tells for how long best-effort work may go on, by what is promised now.
@@ -401,7 +427,7 @@ impl Admitter {
         let own = self.admission.unshare(id, &self.asked).ok();
         match own.and_then(|()| self.admission.place(id, conditions)) {
             Some(first_round) => {
-                let start = PlacedStart { round: conditions.round, first_round };
+                let start = self.placed_start(slot, (conditions.round, first_round), context.now);
                 context.tell_fetcher(ToFetcher::ReadAlone { slot, period: self.period(id), start });
             }
             None => context.tell_fetcher(ToFetcher::Demote { slot, at: context.now }),
@@ -438,8 +464,9 @@ impl Admitter {
         self.holders[id.slot as usize] = Some(slot);
         let entry = &mut self.streams[slot as usize];
         (entry.reservation, entry.suspended, entry.burst_bytes) = (Some(id), None, 0);
-        let rate = ReadRate { rate: entry.rate, burst_bytes: 0, period: self.period(id) };
-        let start = PlacedStart { round: conditions.round, first_round };
+        let rate = entry.rate;
+        let rate = self.read_rate(id, rate, 0);
+        let start = self.placed_start(slot, (conditions.round, first_round), context.now);
         context.tell_pacer(ToPacer::Promoted { slot });
         context.tell_fetcher(ToFetcher::Promote { slot, rate, start, age: self.age(id) });
     }
@@ -466,7 +493,7 @@ impl Admitter {
         self.disk_mut(disk).stops_waiting(slot);
         if let Some(id) = held {
             self.holders[id.slot as usize] = None;
-            self.admission.unplace(id);
+            self.admission.rest(id);
         } else {
             self.take_back(slot);
         }

@@ -16,8 +16,7 @@ impl Admitter {
     pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
         let (admission, asked) = (&mut self.admission, &self.asked[..]);
         if let Some(id) = held {
-            if asked.len() == 1 && !admission.has_further(id) && admission.covers(id, &asked[0]) {
-                admission.unplace(id);
+            if admission.renew(id, asked) {
                 if shares {
                     admission.share(id);
                     return Ok(id);
@@ -96,6 +95,21 @@ impl Admitter {
             burst_bytes: burst_bytes.min(payload),
             written_every: None,
         }
+    }
+
+    /// What the disks need to know of a stream with this reservation.
+    pub(super) fn read_rate(&self, id: ReservationId, rate: BitRate, burst_bytes: u64) -> ReadRate {
+        ReadRate { rate, burst_bytes, period: self.period(id), whole: self.admission.is_spread(id) }
+    }
+
+    /// The start of a stream that has its place.
+    pub(super) fn placed_start(&mut self, slot: u32, (round, first_round): (u64, u64), now: Nanos) -> PlacedStart {
+        let AdmittedStream { reservation, session, payload, .. } = self.streams[slot as usize];
+        let deadline = match session {
+            Some(session) => self.admission.deadline_beside(session, payload, now),
+            None => reservation.and_then(|id| self.admission.deadline(id, payload, now)),
+        };
+        PlacedStart { round, first_round, deadline }
     }
 
     /// Rounds between the reads of a reservation.

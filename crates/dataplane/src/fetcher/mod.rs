@@ -109,10 +109,17 @@ struct ReadPlan {
     gap: u64,
     /// How many reservations were made before its own: greater is younger.
     age: u64,
+    /// When all of it shall have been read, if it is read in one block.
+    read_by: Option<Nanos>,
 }
 
-/// What is read for one stream. Thousands of these lie in no cache: what each send's end looks at comes first, in two
-/// lines of it.
+impl ReadPlan {
+    /// The plan of a stream that has no place in a time table yet.
+    const fn new(rate: ReadRate, age: u64) -> Self {
+        Self { rate, first_round: 0, next_round: 0, gap: 0, age, read_by: None }
+    }
+}
+
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct StreamReads {
@@ -178,7 +185,15 @@ impl StreamReads {
 
     /// When its next byte to be read is promised.
     fn due(&self, now: Nanos) -> Nanos {
+        if let Some(read_by) = self.plan.and_then(|plan| plan.read_by) {
+            return read_by;
+        }
         self.pace.map_or(now, |pace| pace.promised_at(self.fetch.payload + 1))
+    }
+
+    /// True if it is read in one block.
+    fn is_whole(&self) -> bool {
+        self.plan.is_some_and(|plan| plan.rate.whole)
     }
 
     /// Where in its payload a page begins, if it holds that.
@@ -235,7 +250,7 @@ impl Fetcher {
         match message {
             ToFetcher::Find { delivery } => self.find_group(delivery, context),
             ToFetcher::Begin { slot, content, segments, rate, disk, group, age } => {
-                let plan = rate.map(|rate| ReadPlan { rate, first_round: 0, next_round: 0, gap: 0, age });
+                let plan = rate.map(|rate| ReadPlan::new(rate, age));
                 self.begin(slot, content, segments, disk, context);
                 self.streams[slot as usize].plan = plan;
                 match (plan, group) {
@@ -422,7 +437,11 @@ impl Fetcher {
     fn window(&self, slot: u32) -> u64 {
         let stream = &self.streams[slot as usize];
         let round = self.disk(stream.disk).rounds.period();
-        stream.plan.map_or(0, |ReadPlan { rate, .. }| window_bytes(rate.rate, round, rate.period) + rate.burst_bytes)
+        match stream.plan {
+            None => 0,
+            Some(ReadPlan { rate: ReadRate { whole: true, .. }, .. }) => stream.payload,
+            Some(ReadPlan { rate, .. }) => window_bytes(rate.rate, round, rate.period) + rate.burst_bytes,
+        }
     }
 
     fn disk(&self, disk: DiskId) -> &FetchDisk {

@@ -4,7 +4,7 @@ use schedule::admission::CACHE_PAGE_BYTES;
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::disk::Step;
 use schedule::disk::best_effort::WorkOwner;
-use schedule::disk::real_time::RtRequest;
+use schedule::disk::real_time::{ReadKind, RtRequest};
 use storage::grant::Grant;
 
 use super::*;
@@ -58,7 +58,9 @@ impl Fetcher {
         let disk = &self.disks[usize::from(stream.disk.0)];
         let Some(plan) = &mut stream.plan else { return };
         let mut wanted = u64::MAX;
-        if disk.spins {
+        if plan.rate.whole {
+            plan.next_round = u64::MAX;
+        } else if disk.spins {
             (plan.next_round, plan.gap) = next_read(round, plan.gap, plan.first_round, plan.rate.period);
             let until = disk.rounds.start_of(plan.next_round + LOOKAHEAD_ROUNDS);
             wanted = match stream.pace {
@@ -87,7 +89,11 @@ impl Fetcher {
             bytes: next.length,
             deadline,
             rate: plan.rate.rate,
-            starting: stream.life == ReadsLife::Starting,
+            kind: match stream.life {
+                _ if plan.rate.whole => ReadKind::Whole,
+                ReadsLife::Starting => ReadKind::Start,
+                _ => ReadKind::Regular,
+            },
         };
         self.disk_mut(next.disk).schedule.put_read(request);
     }

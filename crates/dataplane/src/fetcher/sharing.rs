@@ -7,6 +7,8 @@
 //! further behind than it was when it joined reads for itself, with disk time of the reserve that admission keeps for
 //! that, or goes on as best effort. Not here: who is admitted.
 
+use units::limits;
+
 use super::*;
 use crate::cache::PageState;
 use crate::control::Service;
@@ -20,7 +22,24 @@ impl Fetcher {
     pub(super) fn find_group<I: Io>(&mut self, delivery: Box<Delivery>, context: &mut PlaneContext<I>) {
         let has_room = self.files.has_room(delivery.content.layout.files().len());
         let group = context.config.sharing.and_then(|_| self.group_for(&delivery));
-        context.tell_admitter(ToAdmitter::Found { delivery, group, has_room });
+        let is_buffered = context.config.sharing.is_some() && self.is_buffered(&delivery);
+        context.tell_admitter(ToAdmitter::Found { delivery, group, is_buffered, has_room });
+    }
+
+    /// Whether all of a delivery, if it is no longer than a block, lies in the buffers.
+    fn is_buffered(&self, delivery: &Delivery) -> bool {
+        let segments = SegmentList::of(delivery);
+        let mut cursor = Cursor::default();
+        while let Some((key, _, left)) =
+            cursor.next_content(segments).filter(|_| segments.payload() <= limits::BLOCK_BYTES_MAX)
+        {
+            cursor.pass(left);
+            let page = self.cache.find(key).map(|page| self.cache.state(page));
+            if !matches!(page, Some(PageState::Ready(_))) {
+                return false;
+            }
+        }
+        cursor.payload > 0
     }
 
     fn group_for(&self, delivery: &Delivery) -> Option<SharingGroup> {
@@ -122,7 +141,12 @@ impl Fetcher {
                 continue;
             }
             self.take_behind_leader(other, context);
-            let stream = &self.streams[other as usize];
+            let stream = &mut self.streams[other as usize];
+            if stream.is_whole() && stream.fetch.payload >= stream.payload {
+                // It holds all that it will send, in pages of its own reservation.
+                stream.leader = None;
+                continue;
+            }
             let at = stream.range_start + stream.send.payload;
             if next.is_none_or(|(furthest, _)| at > furthest) {
                 next = Some((at, other));
@@ -184,7 +208,7 @@ impl Fetcher {
         if let Some(plan) = &mut stream.plan {
             plan.rate.period = period;
         }
-        self.plan_from(slot, start);
+        self.plan_from(slot, start, context.config.tick);
         let until = self.streams[slot as usize].send.payload + self.window(slot);
         self.keep_until(slot, until, context);
         self.read_ahead(slot, start.round, context);

@@ -6,7 +6,8 @@
 
 use schedule::admission::disk_table::StartConditions;
 use schedule::disk::real_time::START_BYTES;
-use schedule::pace::Stride;
+use schedule::pace::{BURST_FACTOR, Stride};
+use units::BitRate;
 
 use super::*;
 use crate::cache::PageState;
@@ -57,16 +58,22 @@ impl Fetcher {
 
     /// An admitted stream has its place: its first bytes are read.
     pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, context: &mut PlaneContext<I>) {
-        self.plan_from(slot, start);
+        self.plan_from(slot, start, context.config.tick);
         self.list_as_starting(slot);
         self.read_ahead(slot, start.round, context);
         self.run_if_ready(slot, context);
     }
 
     /// A stream's regular reads begin.
-    pub(super) fn plan_from(&mut self, slot: u32, start: PlacedStart) {
+    pub(super) fn plan_from(&mut self, slot: u32, start: PlacedStart, tick: Nanos) {
+        let payload = self.streams[slot as usize].payload;
         if let Some(plan) = &mut self.streams[slot as usize].plan {
+            // A block is sent once all of it is there, as fast as bursts are, in whole sends.
+            let fastest = BitRate(plan.rate.rate.0.saturating_mul(BURST_FACTOR));
+            let sends = Stride::of(plan.rate.rate, tick).span(tick).saturating_mul(2);
+            let takes = fastest.time_for(payload).saturating_add(sends);
             (plan.first_round, plan.next_round, plan.gap) = (start.first_round, start.round, 0);
+            plan.read_by = start.deadline.map(|deadline| deadline.saturating_sub(takes));
         }
     }
 
@@ -103,7 +110,7 @@ impl Fetcher {
         self.ask_nothing(slot);
         self.best_effort.0 -= 1;
         let stream = &mut self.streams[slot as usize];
-        stream.plan = Some(ReadPlan { rate, first_round: 0, next_round: 0, gap: 0, age });
+        stream.plan = Some(ReadPlan::new(rate, age));
         stream.pace = None;
         self.start(slot, start, context);
     }
@@ -137,20 +144,33 @@ impl Fetcher {
             return;
         }
         let Some(ReadPlan { rate: ReadRate { rate, .. }, .. }) = stream.plan else { return };
-        if !self.start_is_there(slot, rate.bytes_in(context.config.tick.saturating_mul(3))) {
+        // A block is sent once all of it is there: it comes in one go, and then waits for the disk no more.
+        let three_ticks = rate.bytes_in(context.config.tick.saturating_mul(3));
+        if !self.start_is_there(slot, if stream.is_whole() { stream.payload } else { three_ticks }) {
             return;
         }
         let tick = Stride::of(rate, context.config.tick).span(context.config.tick);
+        if stream.is_whole() {
+            if stream.leader.is_some() {
+                // It holds all that it will send.
+                self.leave_group(slot, context);
+            }
+            return self.begin_to_run(slot, context);
+        }
         // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
         // stream's clock must not run before the rest can be there in time.
         let there = stream.fetch.payload - stream.send.payload;
         let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(2));
         let (reader, disk) = self.next_reader(slot);
         if self.disk(disk).schedule.can_promise(reader, context.now.saturating_add(lasts), context.now) {
-            self.leave_starting(slot);
-            self.streams[slot as usize].life = ReadsLife::Running;
-            context.tell_pacer(ToPacer::Run { slot });
+            self.begin_to_run(slot, context);
         }
+    }
+
+    fn begin_to_run<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
+        self.leave_starting(slot);
+        self.streams[slot as usize].life = ReadsLife::Running;
+        context.tell_pacer(ToPacer::Run { slot });
     }
 
     /// Who reads for a stream, and from which disk next.
@@ -191,7 +211,8 @@ impl Fetcher {
             if cursor.payload >= stream.fetch.payload {
                 // A slow stream's first block can be less than a usual start: then all that was asked for is enough. A
                 // stream that cannot be read any further runs as well, so that its client is told.
-                return stream.fetch.payload >= stream.target && (stream.target > 0 || stream.is_cut);
+                let wanted = if stream.is_whole() { stream.payload } else { stream.target };
+                return stream.fetch.payload >= wanted && (wanted > 0 || stream.is_cut);
             }
             match self.cache.find(key).map(|page| self.cache.state(page)) {
                 Some(PageState::Ready(_)) => cursor.pass(left),
@@ -207,7 +228,10 @@ impl Fetcher {
         for disk in &self.disks {
             for &slot in disk.starting.iter().rev() {
                 let stream = &self.streams[slot as usize];
-                let late = context.now.saturating_sub(stream.started) >= context.config.first_byte_max;
+                // The block of a session may be due later, and is read by then.
+                let due = stream.plan.and_then(|plan| plan.read_by).unwrap_or(stream.started);
+                let since = stream.started.max(due);
+                let late = context.now.saturating_sub(since) >= context.config.first_byte_max;
                 if late && stream.send == Cursor::default() {
                     context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::StartTooLate });
                 }

@@ -199,7 +199,7 @@ impl Pacer {
         assert_eq!(stream.life, PacedLife::Free, "a slot is used by one stream at a time");
         let rate = match delivery.service {
             Service::Constant { rate, .. } => rate,
-            Service::BestEffort => BitRate(0),
+            Service::BestEffort | Service::Beside { .. } => BitRate(0),
         };
         publish_begin(&context.gauges.streams[slot as usize], &delivery, rate);
         *stream = PacedStream {

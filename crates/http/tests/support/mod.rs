@@ -450,7 +450,7 @@ impl FakePlane {
         let mut state = self.state.lock().expect("lock");
         let mut hold_it = false;
         let reservation = match delivery.service {
-            Class::BestEffort => {
+            Class::BestEffort | Class::Beside { .. } => {
                 state.told.push(Told::Start { rate: None, burst_bytes: 0, held: None, hold: false });
                 Ok(None)
             }

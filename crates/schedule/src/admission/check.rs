@@ -3,6 +3,12 @@
 use super::disk_table::WRITE_ROUNDS;
 use super::*;
 
+/// A content or range that lasts no longer at its rate is read in one block, if its stream may hold so much. Chosen: segments of
+/// HLS and DASH last up to 10 s, and their sizes scatter by half.
+const BLOCK_MAX: Nanos = Nanos::from_secs(15);
+/// A block is due no later than this after its request, if it does not last longer, however early the player asks: hls.js gives up
+/// after 10 s without a first byte, and after a seek a player needs the next block soon, however far it was ahead.
+const BLOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
 /// Share of the core's time that may be promised. Chosen.
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
 /// Below this load the core's cost per bit is not known well enough to refuse anybody. Chosen.
@@ -47,10 +53,16 @@ impl Admission {
         let demand = self.demand(request);
         let disk = self.disk(request.disk);
         let kept = f64::from(disk.sharing) * reserve;
-        if !disk.table.fits(&demand, 1.0 + kept) || !(demand.writes || self.starts(request, &demand)) {
+        if !disk.table.fits(&demand, 1.0 + kept) || !(demand.writes() || self.starts(request, &demand)) {
             return Err(Resource::Disk(request.disk));
         }
         Ok(demand)
+    }
+
+    /// Whether one more session that shares reads leaves enough of the disk's time for all of those that do.
+    pub(super) fn keeps_reserve(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
+        let disk = self.disk(request.disk);
+        disk.table.fits(demand, f64::from(disk.sharing + sharers(demand)) * self.sharing_reserve)
     }
 
     /// What is short for sending, and for so many entries.
@@ -78,16 +90,23 @@ impl Admission {
     fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
         let conditions =
             StartConditions { remaining: STARTS_WITH, payload_bytes: request.length, ..StartConditions::idle(0) };
-        self.disk(request.disk).table.starts(demand, &self.start_of(request, &conditions))
+        self.disk(request.disk).table.starts(demand, &self.start_of(request, demand, &conditions))
     }
 
-    pub(super) fn start_of(&self, request: &AdmissionRequest, conditions: &StartConditions) -> StartCost {
+    /// What a start of this demand reads; nothing beside the regular reads if these are spread over all rounds.
+    pub(super) fn start_of(
+        &self,
+        request: &AdmissionRequest,
+        demand: &DiskDemand,
+        conditions: &StartConditions,
+    ) -> StartCost {
         let round = self.disk(request.disk).table.round();
+        let payload_bytes = if demand.is_spread() { 0 } else { conditions.payload_bytes };
         StartCost {
             conditions: *conditions,
             transfer_per_round: request.transfer_seconds(request.rate.bytes_in(round)),
             burst_transfer: request.transfer_seconds(request.burst_bytes),
-            payload_transfer: request.transfer_seconds(conditions.payload_bytes),
+            payload_transfer: request.transfer_seconds(payload_bytes),
         }
     }
 
@@ -135,18 +154,32 @@ impl Admission {
             (best, most) = (demand, count);
             period *= 2;
         }
+        let window = window_bytes(request.rate, table.round(), best.period);
+        let lasts = request.rate.time_for(request.length);
+        let is_block = request.length <= window && lasts <= BLOCK_MAX;
+        if is_block && table.profile().rotational {
+            best = spread_demand(request, table);
+        }
         best
     }
 
     pub(super) fn pages_for(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
-        if demand.writes {
+        if demand.writes() {
             return 0; // a recording's buffers are the store's
         }
         let window = self.window_bytes(request, demand).min(request.length.saturating_add(CACHE_PAGE_BYTES));
         window.div_ceil(CACHE_PAGE_BYTES) + 1
     }
 
+    /// Buffers of a stream that another one reads for: of a content that is one block it holds all itself.
+    pub(super) fn pages_of_sharer(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
+        if demand.is_spread() { self.pages_for(request, demand) } else { 0 }
+    }
+
     pub(super) fn window_bytes(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
+        if demand.is_spread() {
+            return request.length;
+        }
         window_bytes(request.rate, self.disk(request.disk).table.round(), demand.period) + request.burst_bytes
     }
 }
@@ -161,13 +194,35 @@ fn block_bytes(request: &AdmissionRequest, table: &DiskTable, period: u32) -> u6
     request.rate.bytes_in(table.round().saturating_mul(u64::from(period)))
 }
 
+/// The demand of a session that reads contents of this length, each in one block, one after the other: every content has a seek
+/// of its own. Contents shorter than a round (initialization segments, keys) come no more often than once in a round.
+fn spread_demand(request: &AdmissionRequest, table: &DiskTable) -> DiskDemand {
+    let round = table.round();
+    let (transfer, _) = one_block(request, request.rate.bytes_in(round));
+    let (_, seeks) = one_block(request, request.length);
+    let rounds = request.rate.time_for(request.length).max(round).as_secs_f64() / round.as_secs_f64();
+    DiskDemand { period: 1, transfer, seeks: seeks / rounds, kind: DemandKind::Spread }
+}
+
+/// The deadline of a block that was asked for at `now` and lasts so long at its session's share, after one that was due at `clock`. It
+/// is never earlier than its length allows, so that the share suffices for it.
+pub(super) fn block_deadline(clock: Nanos, lasts: Nanos, now: Nanos) -> Nanos {
+    clock.max(now).saturating_add(lasts).min(now.saturating_add(lasts.max(BLOCK_WAIT_MAX)))
+}
+
+/// Seconds of transfer, and seeks, of a block of so many bytes.
+pub(super) fn one_block(request: &AdmissionRequest, bytes: u64) -> (f64, f64) {
+    let seeks = 1.0 + request.fragments_per_byte * f64_of(bytes);
+    (request.disk_share * request.transfer_seconds(bytes), request.disk_share * seeks)
+}
+
 fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> DiskDemand {
     let (block, profile) = (block_bytes(request, table, period), table.profile());
     let writes = request.written_every.is_some();
     let ratio = if writes { profile.write_ratio.max(0.05) } else { 1.0 };
-    let transfer = request.disk_share * request.transfer_seconds(block) / ratio;
-    let seeks = request.disk_share * (1.0 + request.fragments_per_byte * f64_of(block));
-    DiskDemand { period, transfer, seeks, writes }
+    let (transfer, seeks) = one_block(request, block);
+    let kind = if writes { DemandKind::Writes } else { DemandKind::Reads };
+    DiskDemand { period, transfer: transfer / ratio, seeks, kind }
 }
 
 /// Rounds for which a recording gathers a block: the longest period with which no byte is older than `durable` when it is, with

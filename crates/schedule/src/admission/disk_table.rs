@@ -13,6 +13,8 @@ use units::Nanos;
 
 use crate::profile::DiskProfile;
 
+/// A seek among others goes over one in so many parts of the disk: eight reads a round. Chosen; it only compares demands.
+const HOPS: u64 = 8;
 /// Rounds in the table; also the longest period. Chosen: the longest block of the longest round is 32 MiB, 30 s of 8.8 Mbit/s.
 pub const SLOTS: usize = 32;
 /// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away. Decision 0007, table of
@@ -52,14 +54,35 @@ pub struct DiskDemand {
     pub transfer: f64,
     /// Seeks per block: one, and one for each fragment.
     pub seeks: f64,
-    /// Blocks are written.
-    pub writes: bool,
+    /// Which blocks these are.
+    pub kind: DemandKind,
+}
+
+/// Which blocks a demand is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DemandKind {
+    /// A stream reads one every period, and starts before that.
+    Reads,
+    /// A session reads whole contents, each a block, at times that only its player knows: the demand is spread over all rounds
+    /// (its period is 1), and needs no start. Decision 0060.
+    Spread,
+    /// A recording writes one every period.
+    Writes,
 }
 
 impl DiskDemand {
+    /// It has no phase, but a part of every round.
+    pub(super) fn is_spread(&self) -> bool {
+        self.kind == DemandKind::Spread
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.kind == DemandKind::Writes
+    }
+
     fn block(&self) -> RoundLoad {
-        let Self { transfer, seeks, writes, .. } = *self;
-        if writes {
+        let Self { transfer, seeks, .. } = *self;
+        if self.writes() {
             return RoundLoad { write_transfer: transfer, writes: seeks, ..RoundLoad::default() };
         }
         RoundLoad { transfer, seeks, ..RoundLoad::default() }
@@ -84,7 +107,7 @@ pub struct RoundLoad {
 }
 
 impl RoundLoad {
-    fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         self.with(other, |one, other| one + other)
     }
 
@@ -92,7 +115,7 @@ impl RoundLoad {
         self.with(other, |one, other| (one - other).max(0.0))
     }
 
-    fn scaled(self, factor: f64) -> Self {
+    pub(super) fn scaled(self, factor: f64) -> Self {
         self.with(self, |one, _| one * factor)
     }
 
@@ -221,6 +244,21 @@ impl DiskTable {
     /// Seconds of disk time that may be promised in each round.
     pub(super) fn seconds_to_promise(&self) -> f64 {
         self.budget * self.round.as_secs_f64()
+    }
+
+    /// Seconds of disk time that so much transfer with so many seeks takes among others, about: each seek over an eighth of the
+    /// disk. Its sum over streams is no bound; it compares demands.
+    #[must_use]
+    pub(super) fn seconds_among_others(&self, transfer: f64, seeks: f64) -> f64 {
+        transfer
+            + seeks * self.profile.access_time(self.profile.capacity.0 / HOPS).as_secs_f64()
+                / self.profile.parallel_requests()
+    }
+
+    /// Whether `demand` fits in place of `instead`, which was promised.
+    pub(super) fn fits_instead(&self, demand: &DiskDemand, instead: &DiskDemand) -> bool {
+        let others = self.mean().minus(instead.per_round());
+        self.seconds(others.plus(demand.per_round())) <= self.seconds_to_promise()
     }
 
     /// Mean share of each round promised, 0.0 … 1.0 and above.
@@ -377,6 +415,12 @@ impl DiskTable {
         }
     }
 
+    /// Exchanges a spread demand that has its place for another.
+    pub(super) fn replace(&mut self, demand: &DiskDemand, by: &DiskDemand, first: u64) {
+        let (old, new) = (demand.block(), by.block());
+        self.planned.each_slot(demand, first, |slot| *slot = slot.minus(old).plus(new));
+    }
+
     /// The load of the fullest round the demand would be in, if beside what is `planned` all rounds can be kept.
     fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost, first: u64) -> Option<f64> {
         let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period));
@@ -390,7 +434,7 @@ impl DiskTable {
             let others = if ahead == 0 { RoundLoad::default() } else { planned.at(at) };
             let mut load = others.plus(own.get(ahead).copied().unwrap_or_default());
             if reads(at) {
-                let opens = demand.writes && load.writes <= NO_WRITE;
+                let opens = demand.writes() && load.writes <= NO_WRITE;
                 let worth = if opens { BATCH_COMMITS * self.profile.flush.as_secs_f64() } else { 0.0 };
                 load = load.plus(demand.block());
                 peak = peak.max(self.seconds(load) + worth);
@@ -513,6 +557,10 @@ mod tests {
         DiskTable::new(DiskProfile::spindle_default(), ROUND, budget)
     }
 
+    fn regular(period: u32, transfer: f64) -> DiskDemand {
+        DiskDemand { period, transfer, seeks: 1.0, kind: DemandKind::Reads }
+    }
+
     fn start(round: u64) -> StartCost {
         StartCost {
             conditions: StartConditions::idle(round),
@@ -534,7 +582,7 @@ mod tests {
 
     #[test]
     fn the_table_fills_evenly_and_then_refuses() {
-        let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0, writes: false };
+        let demand = regular(16, 0.15);
         let mut table = table(0.95);
         let mut placed = vec![];
         let mut round = 1000;
@@ -558,7 +606,7 @@ mod tests {
 
     #[test]
     fn who_leaves_takes_along_what_its_start_had_still_to_read() {
-        let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0, writes: false };
+        let demand = regular(16, 0.16);
         let mut table = table(0.95);
         table.promise(&demand);
         let first = table.place(&demand, &start(1000)).expect("nothing else is placed");
@@ -569,7 +617,7 @@ mod tests {
 
     /// Places so many recordings that write for so long every 8 rounds: how many rounds in 8 they write in, and their mean share.
     fn recorded(count: usize, transfer: f64) -> (usize, f64) {
-        let demand = DiskDemand { period: 8, transfer, seeks: 1.0, writes: true };
+        let demand = DiskDemand { period: 8, transfer, seeks: 1.0, kind: DemandKind::Writes };
         let alone = StartCost { payload_transfer: 0.0, ..start(1000) };
         let mut table = table(0.95);
         for _ in 0..count {
@@ -595,7 +643,7 @@ mod tests {
 
     #[test]
     fn a_slower_disk_is_promised_less() {
-        let demand = DiskDemand { period: 16, transfer: 0.15, seeks: 1.0, writes: false };
+        let demand = regular(16, 0.15);
         let count = |slowdown: f64| {
             let mut table = table(0.95);
             table.set_slowdown(slowdown);
@@ -612,7 +660,7 @@ mod tests {
 
     #[test]
     fn a_start_is_charged_what_lasts_to_its_next_read_and_the_look_ahead() {
-        let demand = DiskDemand { period: 16, transfer: 0.16, seeks: 1.0, writes: false };
+        let demand = regular(16, 0.16);
         // A round of data is 0.01 s; the first read is seven of them, those after 4 and 12 rounds are eight and four.
         let reads = |start: StartCost| {
             let loads = start.reads(1016, &demand);
@@ -632,7 +680,7 @@ mod tests {
     fn carry_headroom_is_what_the_fullest_rounds_to_come_leave() {
         let mut table = table(0.9);
         assert_eq!(table.carry_headroom(1000), Nanos::MAX, "nobody reads");
-        let demand = DiskDemand { period: 32, transfer: 0.5, seeks: 1.0, writes: false };
+        let demand = regular(32, 0.5);
         let alone = StartCost { transfer_per_round: 0.0, ..start(1000) };
         let first = (0..32).map(|_| table.place(&demand, &alone).expect("a slot for each"));
         let first: Vec<u64> = first.collect();

@@ -27,7 +27,7 @@ use best_effort::{BeChoice, BeQueue, BeWork, Commit, JobsAllowed, WorkOwner};
 use budget::DiskBudget;
 use cost::{CostModel, SyncScope};
 use due_writes::{DueWrite, DueWrites};
-use real_time::{RtQueue, RtRequest};
+use real_time::{ReadKind, RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
 /// Pieces of a best-effort read, issued together. With a single one, a drive without a cache loses a turn of the platter after
@@ -165,7 +165,7 @@ impl DiskSchedule {
     pub fn put_read(&mut self, request: RtRequest) {
         // A start was given room in the coming rounds, as any block is.
         let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
-        let late = request.starting && self.cost.profile().rotational;
+        let late = request.kind == ReadKind::Start && self.cost.profile().rotational;
         let deadline = request.deadline.saturating_add(if late { ahead } else { Nanos::ZERO });
         self.rt.put(RtRequest { deadline, ..request });
     }
@@ -251,7 +251,7 @@ impl DiskSchedule {
         self.reads_in_flight = self.reads_in_flight.checked_sub(1).expect("a read was in flight");
         self.cost.observe_read(predicted, took);
         if !real_time && !self.rt.is_empty() {
-            self.budget.pay(took, self.settings.rounds.period());
+            self.budget.pay(took, Nanos(self.settings.rounds.period().0 / 2));
         }
     }
 
@@ -260,7 +260,7 @@ impl DiskSchedule {
         let Some(grant) = self.grant.take() else { return };
         let took = ended.saturating_sub(started.max(grant.since));
         if grant.paid {
-            self.budget.pay(took, self.settings.rounds.period());
+            self.budget.pay(took, Nanos(self.settings.rounds.period().0 / 2));
         }
         match grant.kind {
             GrantKind::Write { position } => {
@@ -317,10 +317,18 @@ impl DiskSchedule {
         self.be.reads()
     }
 
-    /// Disk time that everything due needs at most, in seconds.
+    /// Disk time that everything due needs at most, in seconds, beside the blocks of sessions that read whole contents: the time
+    /// table keeps time for those in every round.
     #[must_use]
     pub fn queued_seconds(&self, now: Nanos) -> f64 {
-        self.slack_of_reads(None, now).work()
+        let mut buckets = Buckets::new(self.settings.rounds, now);
+        self.rt.fill_placed(&mut buckets, &self.cost);
+        self.writes.fill(&mut buckets, &self.cost);
+        let mut slack = buckets.slack(now, self.cost.profile(), self.cost.slowdown());
+        if let Some((deadline, price)) = self.covered {
+            slack.keep(deadline, price);
+        }
+        slack.work()
     }
 
     /// Sets for how long after the end of the present round jobs may still use the disk when no read waits: for as long
@@ -342,7 +350,7 @@ impl DiskSchedule {
     #[must_use]
     pub fn is_behind(&self, now: Nanos) -> bool {
         let kept = self.settings.rounds.period().as_secs_f64() / 2.0;
-        let mut buckets = Buckets::new(self.settings.rounds, now);
+        let mut buckets = Buckets::near(self.settings.rounds, now);
         self.rt.fill_regular(&mut buckets, &self.cost);
         self.cost.lost_seconds() >= kept && buckets.slack(now, self.cost.profile(), 1.0).least() < kept
     }

@@ -23,8 +23,19 @@ pub struct RtRequest {
     pub deadline: Nanos,
     /// How fast its deadline recedes as it is served.
     pub rate: BitRate,
-    /// A start: its clock does not run yet, and it wants its first bytes soon.
-    pub starting: bool,
+    /// Its place in the time table.
+    pub kind: ReadKind,
+}
+
+/// Where the time table has a place for a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadKind {
+    /// In the round of its stream's phase.
+    Regular,
+    /// Where its stream starts, whose clock does not run yet: it wants its first bytes soon.
+    Start,
+    /// In no round of its own but spread over all of them: a whole content, by the clock of its session.
+    Whole,
 }
 
 impl RtRequest {
@@ -32,7 +43,7 @@ impl RtRequest {
     /// force.
     #[must_use]
     pub fn promised(&self, deadline: Nanos) -> Nanos {
-        if self.starting { deadline } else { deadline.min(self.deadline) }
+        if self.kind == ReadKind::Start { deadline } else { deadline.min(self.deadline) }
     }
 }
 
@@ -76,7 +87,8 @@ impl RtQueue {
     /// Adds a stream's request, or replaces the one it had.
     pub fn put(&mut self, request: RtRequest) {
         let slot = request.slot;
-        let waiting = WaitingRead { request, hurried: request.starting, begins: request.starting };
+        let waiting =
+            WaitingRead { request, hurried: request.kind == ReadKind::Start, begins: request.kind == ReadKind::Start };
         match self.place_of(slot) {
             Some(at) => self.waiting[at] = waiting,
             None => {
@@ -117,7 +129,7 @@ impl RtQueue {
         request.bytes -= bytes;
         request.position = position;
         *hurried &= bytes < START_BYTES;
-        if !request.starting {
+        if request.kind == ReadKind::Regular {
             request.deadline = request.deadline.saturating_add(request.rate.time_for(bytes));
         }
     }
@@ -126,7 +138,7 @@ impl RtQueue {
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
         if let Some(at) = self.place_of(slot) {
             let WaitingRead { request, hurried, .. } = &mut self.waiting[at];
-            (request.deadline, request.starting, *hurried) = (request.promised(deadline), false, false);
+            (request.deadline, request.kind, *hurried) = (request.promised(deadline), ReadKind::Regular, false);
         }
     }
 
@@ -151,6 +163,12 @@ impl RtQueue {
     pub fn fill_regular(&self, buckets: &mut Buckets, cost: &CostModel) {
         let regular = self.waiting.iter().filter(|waiting| !waiting.begins);
         regular.for_each(|WaitingRead { request, .. }| enter(buckets, request, request.deadline, cost));
+    }
+
+    /// Enters the reads that have places of their own in the time table.
+    pub fn fill_placed(&self, buckets: &mut Buckets, cost: &CostModel) {
+        let placed = self.waiting.iter().filter(|waiting| waiting.request.kind != ReadKind::Whole);
+        placed.for_each(|WaitingRead { request, .. }| enter(buckets, request, request.deadline, cost));
     }
 
     /// The request to serve next with the head at `head`; `None` if a job that is due comes before all of them.
@@ -198,8 +216,9 @@ impl RtQueue {
 
 /// Enters what is to be read for a request, in two parts: a slice, and the rest, due when the stream needs it.
 fn enter(buckets: &mut Buckets, request: &RtRequest, deadline: Nanos, cost: &CostModel) {
-    let RtRequest { position, bytes, .. } = *request;
-    let slice = bytes.min(slice_bytes(position, cost));
+    let RtRequest { position, bytes, kind, .. } = *request;
+    // Nothing of a whole content is sent before all of it is there.
+    let slice = if kind == ReadKind::Whole { bytes } else { bytes.min(slice_bytes(position, cost)) };
     let transfer = |from: u64, bytes: u64| cost.profile().transfer_time(from, bytes);
     buckets.add_read(deadline, transfer(position, slice));
     if slice < bytes {
@@ -241,7 +260,7 @@ mod tests {
             bytes: 8 << 20,
             deadline: NOW.saturating_add(Nanos::from_millis(deadline_ms)),
             rate: BitRate(8_800_000),
-            starting: false,
+            kind: ReadKind::Regular,
         }
     }
 
@@ -279,14 +298,14 @@ mod tests {
 
     #[test]
     fn a_starting_streams_first_bytes_go_ahead_unless_they_cost_a_deadline() {
-        let start = RtRequest { starting: true, ..request(1, 500 << 30, 3000) };
+        let start = RtRequest { kind: ReadKind::Start, ..request(1, 500 << 30, 3000) };
         assert_eq!(next(&queue(&[request(0, 1 << 30, 900), start]), 0), Some(1));
         assert_eq!(next(&queue(&[request(0, 1 << 30, 150), start]), 0), Some(0));
         let mut begun = queue(&[request(0, 1 << 30, 900), start]);
         begun.advance(1, 1 << 20, (500 << 30) + (1 << 20));
         assert!(!begun.has_start(), "the rest of it is a block like others");
         begun.promise(1, NOW);
-        assert_eq!(begun.find(1).map(|request| (request.deadline, request.starting)), Some((NOW, false)));
+        assert_eq!(begun.find(1).map(|request| (request.deadline, request.kind)), Some((NOW, ReadKind::Regular)));
     }
 
     #[test]

@@ -231,7 +231,7 @@ impl World {
         control.next_stream += 1;
         let (held, hold) = match service {
             Service::Constant { held, hold, .. } => (held, hold),
-            Service::BestEffort => (None, false),
+            Service::BestEffort | Service::Beside { .. } => (None, false),
         };
         let best_effort = service == Service::BestEffort;
         let socket_bytes = rate.bytes_in(control.tick_span().saturating_mul(2).saturating_add(Nanos::from_millis(200)));
