@@ -39,11 +39,13 @@ pub(super) fn probe(
     }
     let (marks, walked) = walk(source, first, track)?;
     let told = match walked {
-        Walked::Beginning => told.filter(|told| *told > marks.span()).or_else(|| marks.duration_at_their_pace(size)),
-        Walked::All | Walked::Ends => told,
+        WalkedFragments::Beginning => {
+            told.filter(|told| *told > marks.span()).or_else(|| marks.duration_at_their_pace(size))
+        }
+        WalkedFragments::All | WalkedFragments::Ends => told,
     };
     let mut found = indexed(marks, told, size);
-    if walked != Walked::All {
+    if walked != WalkedFragments::All {
         found.headroom_percent = HEADROOM_AVERAGE_PERCENT;
     }
     Ok(found)
@@ -51,7 +53,7 @@ pub(super) fn probe(
 
 /// Which fragments are marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Walked {
+enum WalkedFragments {
     All,
     /// The first ones and the last.
     Ends,
@@ -126,7 +128,11 @@ fn parse_random_access(table: &[u8], per_second: u64) -> Option<Marks> {
 }
 
 /// Marks of the first fragments, as far as the budget goes, and of the last.
-fn walk(source: &mut BudgetedFile<'_>, first: TopBox, track: (u32, u64)) -> Result<(Marks, Walked), ProbeError> {
+fn walk(
+    source: &mut BudgetedFile<'_>,
+    first: TopBox,
+    track: (u32, u64),
+) -> Result<(Marks, WalkedFragments), ProbeError> {
     let mut marks = Marks::default();
     let mut next = Some(first);
     while let Some(fragment) = next {
@@ -136,9 +142,11 @@ fn walk(source: &mut BudgetedFile<'_>, first: TopBox, track: (u32, u64)) -> Resu
             marks.add(time, fragment.start);
         }
         if source.left().reads <= READS_KEPT || source.left().bytes < BYTES_KEPT {
-            let Some((time, offset)) = last_fragment(source, track)? else { return Ok((marks, Walked::Beginning)) };
+            let Some((time, offset)) = last_fragment(source, track)? else {
+                return Ok((marks, WalkedFragments::Beginning));
+            };
             marks.add(time, offset);
-            return Ok((marks, Walked::Ends));
+            return Ok((marks, WalkedFragments::Ends));
         }
         next = match top_box(source, fragment.end) {
             Ok(next) => next,
@@ -147,7 +155,7 @@ fn walk(source: &mut BudgetedFile<'_>, first: TopBox, track: (u32, u64)) -> Resu
             Err(error) => return Err(error),
         };
     }
-    Ok((marks, Walked::All))
+    Ok((marks, WalkedFragments::All))
 }
 
 /// When the leading track's samples in a fragment begin.

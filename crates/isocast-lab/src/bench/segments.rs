@@ -164,7 +164,7 @@ impl SegmentsCommand {
             if self.ranges { "byte ranges of one file" } else { "files" },
         );
         format!(
-            "Each viewer plays {}: {kind} of {} s at {}{sound}. Playback begins with the first; then one after the other is asked for while less than {} \
+            "Each viewer plays {}: {kind} of {} s at {}{sound}. PlayedMedia begins with the first; then one after the other is asked for while less than {} \
              are held; a viewer begins every {}, a run lasts {}",
             self.films.map_or("another film".to_owned(), |films| format!("one of {films} films")),
             self.seconds,
