@@ -267,7 +267,7 @@ impl Admitter {
                 (admitted.rate, age) = (session_rate, self.age(id));
                 rate = Some(self.read_rate(id, session_rate, payload));
             }
-        } else if let Service::Constant { rate: asked, burst_bytes, held, hold } = delivery.service {
+        } else if let Service::Constant { rate: asked, mut burst_bytes, held, hold } = delivery.service {
             self.ask_for(&delivery.content, delivery.link, disk, asked, (payload, burst_bytes));
             let shares = group.is_some() || (is_buffered && self.admission.is_one_block(&self.asked[0]));
             let id = match self.held_or_new(held, shares) {
@@ -279,6 +279,8 @@ impl Admitter {
                     return refuse(delivery, refusal, context);
                 }
             };
+            burst_bytes = burst_bytes.min(self.asked[0].burst_bytes);
+            delivery.service = Service::Constant { rate: asked, burst_bytes, held, hold };
             (admitted.reservation, admitted.hold) = (Some(id), hold);
             (admitted.rate, admitted.burst_bytes) = (asked, burst_bytes);
             age = self.age(id);

@@ -11,12 +11,19 @@ use crate::control::RecordingRequest;
 const SHARE_TOLERANCE: f64 = 1e-9;
 
 impl Admitter {
-    /// The session's reservation if it covers what is asked for ([`Self::ask_for`]), else a new one; for a stream that shares
-    /// another's reads, or not.
+    /// The session's reservation if it covers what is asked for ([`Self::ask_for`]), if need be without the burst, else a new one;
+    /// for a stream that shares another's reads, or not.
     pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
-        let (admission, asked) = (&mut self.admission, &self.asked[..]);
+        let (admission, asked) = (&mut self.admission, &mut self.asked[..]);
         if let Some(id) = held {
-            if admission.renew(id, asked) {
+            let burst_bytes = asked[0].burst_bytes;
+            let mut is_renewed = admission.renew(id, asked);
+            if !is_renewed {
+                // A burst is a wish: no session loses what it holds for it.
+                asked[0].burst_bytes = 0;
+                is_renewed = admission.renew(id, asked);
+            }
+            if is_renewed {
                 if shares {
                     admission.share(id);
                     return Ok(id);
@@ -26,6 +33,7 @@ impl Admitter {
                 }
             }
             // The session wants something else now: what it held is given back first, so that it can count for it.
+            asked[0].burst_bytes = burst_bytes;
             admission.release(id);
         }
         if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }
