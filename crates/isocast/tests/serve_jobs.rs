@@ -238,6 +238,9 @@ fn a_pull_that_was_stopped_goes_on_within_the_file() {
     source.file("films/long.ts", &film);
     let config = format!(
         r#"
+        # A pull at a rate gathers blocks as a recording does; without this nothing of six seconds would be written before its end.
+        recordings.durable = "3s"
+
         [[job]]
         name = "pull"
         kind = "copy"
