@@ -158,7 +158,8 @@ pub(crate) async fn open(
             request.terms.next = request.terms.decision;
             continue;
         }
-        if guaranteed && request.terms.is_companion && service.sessions.plays(&request.viewer) {
+        let small = request.terms.decision.rate().filter(|_| request.terms.is_companion);
+        if small.is_some_and(|rate| service.sessions.share_of(&request.viewer, rate).is_some()) {
             request.terms.decision = Decision::BestEffort;
             continue;
         }
@@ -319,7 +320,8 @@ async fn enter(
     no_room: bool,
 ) -> (Class, Option<Viewer>) {
     let Decision::Constant { rate, burst_bytes } = request.terms.decision else {
-        let session = request.terms.is_companion.then(|| service.sessions.share_of(&request.viewer)).flatten();
+        let small = request.terms.is_companion.then_some(BitRate(0));
+        let session = small.and_then(|rate| service.sessions.share_of(&request.viewer, rate));
         return (session.map_or(Class::BestEffort, |session| Class::Beside { session }), None);
     };
     let terms = session::ReservationTerms { disk: request.content.disk(), link, rate, burst_bytes };

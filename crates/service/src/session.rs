@@ -250,10 +250,10 @@ impl Sessions {
         self.table.get(viewer).is_some_and(|shares| shares.iter().any(|share| share.content == content))
     }
 
-    /// The viewer's reservation of the highest rate, beside which small reads are made.
+    /// The viewer's reservation of the highest rate, if that is above `rate`: small reads of that rate are made beside it.
     #[must_use]
-    pub fn share_of(&self, viewer: &Viewer) -> Option<ReservationId> {
-        let shares = self.table.get(viewer)?.iter();
+    pub fn share_of(&self, viewer: &Viewer, rate: BitRate) -> Option<ReservationId> {
+        let shares = self.table.get(viewer)?.iter().filter(|share| share.terms.rate > rate);
         shares.filter(|share| share.reservation().is_some()).max_by_key(|share| share.terms.rate)?.reservation()
     }
 

@@ -20,7 +20,7 @@ use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
-use units::{Nanos, ReservationId, StreamId};
+use units::{BitRate, Nanos, ReservationId, StreamId};
 
 use crate::lock::lock;
 use crate::plane_client::PlaneClient;
@@ -87,14 +87,9 @@ impl SessionTable {
         lock(&self.sessions).has(viewer, content)
     }
 
-    /// True if the viewer has a reservation.
-    pub(crate) fn plays(&self, viewer: &Viewer) -> bool {
-        self.share_of(viewer).is_some()
-    }
-
-    /// The viewer's reservation beside which small reads are made.
-    pub(crate) fn share_of(&self, viewer: &Viewer) -> Option<ReservationId> {
-        lock(&self.sessions).share_of(viewer)
+    /// The viewer's reservation beside which small reads of this rate are made.
+    pub(crate) fn share_of(&self, viewer: &Viewer, rate: BitRate) -> Option<ReservationId> {
+        lock(&self.sessions).share_of(viewer, rate)
     }
 
     /// Time since the start, for the rules, which take it as an argument.

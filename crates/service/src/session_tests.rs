@@ -260,6 +260,22 @@ fn another_rate_takes_the_place_of_what_is_held() {
 }
 
 /// How long others are refused what a viewer held that read `part` of a content for `seconds`.
+/// Its player fetches both by turns; the pictures would have lost their reservation to each part of the sound.
+#[test]
+fn sound_in_files_of_its_own_takes_nothing_from_the_pictures() {
+    let (viewer, mut sessions) = (named("a"), sessions());
+    admitted(&mut sessions, &read(viewer.clone(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
+    assert_eq!(sessions.end(&viewer, StreamId(1), midway(5), Nanos::from_secs(1)), None);
+    let low = BitRate(TERMS.rate.0 / 64);
+    let terms = ReservationTerms { rate: low, ..TERMS };
+    let sound = SessionRequest { terms, is_small: true, ..read(viewer.clone(), 2, 2, ContentPart::Whole) };
+    assert_eq!(sessions.begin(&sound, Nanos::from_secs(1)), ReservationSource::New);
+    assert_eq!(sessions.share_of(&viewer, low), Some(id(5)), "where there is no room, it is read beside them");
+    assert_eq!(sessions.share_of(&viewer, TERMS.rate), None, "nothing of their own rate or more is");
+    let pictures = read(viewer, 3, 3, ContentPart::Whole);
+    assert_eq!(sessions.begin(&pictures, Nanos::from_secs(2)), ReservationSource::Take(id(5)));
+}
+
 fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: StopPoint) -> u64 {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(viewer.clone(), 1, 1, part), 5, Nanos::ZERO);

@@ -9,7 +9,12 @@ const SOUND: BitRate = BitRate(128_000);
 
 /// These viewers alone on a 7200 rpm disk, for a minute.
 fn alone(seed: u64, segments: SegmentViewers) -> Scenario {
-    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 1 << 30, segments.rate, 0);
+    with_memory(1 << 30, seed, segments)
+}
+
+/// The same with so many bytes of buffers.
+fn with_memory(bytes: u64, seed: u64, segments: SegmentViewers) -> Scenario {
+    let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, bytes, segments.rate, 0);
     scenario.load.viewing = (SECS(20), SECS(20));
     (scenario.safety, scenario.liveness) = (Nanos::ZERO, SECS(60));
     scenario.load.segments = vec![segments];
@@ -68,4 +73,33 @@ fn the_same_viewers_do_the_same_twice() {
         SegmentViewers { films: 3, smallest: 0.5, pauses: SECS(20), seeks: SECS(20), ..SegmentViewers::of_hls(8) };
     let (one, two) = (run(&alone(4, kind.clone())), run(&alone(4, kind)));
     assert_eq!((one.hash, one.viewers), (two.hash, two.viewers));
+}
+
+/// The law of sessions on a disk that has no room for more: whoever is admitted has a segment in each of its times. Decision 0060 has
+/// more cases.
+#[test]
+fn no_viewer_admitted_to_a_full_disk_falls_behind() {
+    let of = SegmentViewers::of_hls;
+    let kinds = [
+        of(80),
+        SegmentViewers { segment: SECS(2), ..of(60) },
+        SegmentViewers { sound: Some(SOUND), ..of(72) },
+        SegmentViewers { smallest: 0.4, ..of(80) },
+    ];
+    for (seed, kind) in (1..).zip(kinds) {
+        let scenario = Scenario { be_share: 0.1, ..with_memory(3 << 30, seed, kind.clone()) };
+        let report = run(&scenario);
+        let of = &report.viewers;
+        assert_eq!((of.smooth, of.stalled, of.lost), (u64::from(kind.viewers), 0, 0), "{kind:?}: {of:?}");
+    }
+    let full = run(&with_memory(3 << 30, 5, of(120))).viewers;
+    assert!(full.refused > 10 && full.stalled + full.lost == 0, "{full:?}");
+}
+
+/// Each film is read once for all of its viewers.
+#[test]
+fn viewers_of_a_few_films_in_segments_are_all_admitted() {
+    let kind = SegmentViewers { films: 20, ..SegmentViewers::of_hls(200) };
+    let of = run(&with_memory(3 << 30, 1, kind)).viewers;
+    assert_eq!((of.smooth, of.stalled, of.refused), (200, 0, 0), "{of:?}");
 }

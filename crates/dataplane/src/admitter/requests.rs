@@ -16,14 +16,7 @@ impl Admitter {
     pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
         let (admission, asked) = (&mut self.admission, &mut self.asked[..]);
         if let Some(id) = held {
-            let burst_bytes = asked[0].burst_bytes;
-            let mut is_renewed = admission.renew(id, asked);
-            if !is_renewed {
-                // A burst is a wish: no session loses what it holds for it.
-                asked[0].burst_bytes = 0;
-                is_renewed = admission.renew(id, asked);
-            }
-            if is_renewed {
+            if admission.renew(id, asked) {
                 if shares {
                     admission.share(id);
                     return Ok(id);
@@ -32,8 +25,16 @@ impl Admitter {
                     return Ok(id);
                 }
             }
-            // The session wants something else now: what it held is given back first, so that it can count for it.
-            asked[0].burst_bytes = burst_bytes;
+            // The session wants something else now: what it held is given back first, so that it can count for it. A burst is a
+            // wish, for which no session loses what it holds.
+            admission.suspend(id);
+            let bursts = if shares { [None; 2] } else { [Some(asked[0].burst_bytes), Some(0)] };
+            for burst_bytes in bursts.into_iter().flatten() {
+                asked[0].burst_bytes = burst_bytes;
+                if admission.reserve_again(id, asked).is_ok() {
+                    return Ok(id);
+                }
+            }
             admission.release(id);
         }
         if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }

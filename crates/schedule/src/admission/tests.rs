@@ -135,3 +135,63 @@ fn what_was_suspended_holds_nothing_and_is_reserved_again_under_its_name() {
     assert_eq!(admission.reserve_again(id, &[request(8_800_000)]), Err(Resource::Table), "somebody else's now");
     assert_eq!(admission.reserve(&[request(8_800_000)]).unwrap().slot, id.slot);
 }
+
+const SEGMENT: u64 = 6_600_000;
+
+/// Segments of six seconds at 8.8 Mbit/s.
+fn segment() -> AdmissionRequest {
+    AdmissionRequest { length: SEGMENT, ..request(8_800_000) }
+}
+
+fn placed(admission: &mut Admission) -> ReservationId {
+    let id = admission.reserve(&[segment()]).expect("it fits");
+    assert!(admission.place(id, &StartConditions::idle(100)).is_some(), "it needs no start");
+    id
+}
+
+#[test]
+fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_between_them() {
+    let mut admission = admission(4 << 30);
+    let id = placed(&mut admission);
+    let share = admission.promised_share(DiskId(0));
+    let at = Nanos::from_secs;
+    let lasts = |deadline: Option<Nanos>, from: u64| deadline.expect("it has its place").saturating_sub(at(from)).0;
+    let six = at(6).0;
+    assert!(lasts(admission.deadline(id, SEGMENT, at(100)), 100).abs_diff(six) < 1_000_000);
+    admission.rest(id);
+    assert!(admission.renew(id, &[segment()]) && admission.is_placed(id));
+    assert!(
+        lasts(admission.deadline(id, SEGMENT, at(101)), 101).abs_diff(six) < 1_000_000,
+        "the player began with the first, which was early"
+    );
+    assert!(lasts(admission.deadline(id, SEGMENT, at(102)), 102).abs_diff(at(10).0) < 1_000_000, "no later than 10 s");
+    assert!((admission.promised_share(DiskId(0)) - share).abs() < 1e-9, "nothing is promised twice");
+    admission.release(id);
+    assert!(admission.promised_share(DiskId(0)) < 1e-9);
+}
+
+#[test]
+fn small_reads_beside_a_session_move_its_clock_and_its_share_grows_by_them() {
+    let mut admission = admission(4 << 30);
+    let id = placed(&mut admission);
+    let share = admission.promised_share(DiskId(0));
+    let sound = AdmissionRequest { length: 96_000, rate: BitRate(0), ..request(0) };
+    let beside = admission.accompany(id, &sound).expect("there is memory");
+    let now = Nanos::from_secs(100);
+    admission.deadline(id, SEGMENT, now);
+    let first = admission.deadline_beside(id, 96_000, now).expect("it is of the session's share");
+    assert!(first > now && first < now + Nanos::from_secs(6), "{first}");
+    assert!(admission.renew(id, &[segment()]));
+    assert!(admission.promised_share(DiskId(0)) > share * 1.05, "a seek more in six seconds");
+    admission.release(beside);
+    assert!(admission.accompany(beside, &sound).is_none(), "there is no such session any more");
+}
+
+#[test]
+fn a_held_burst_that_finds_no_memory_is_no_reason_to_lose_the_session() {
+    let mut admission = admission(64 << 20);
+    let long = request(8_800_000);
+    let id = admission.reserve(&[long]).expect("it fits");
+    assert!(!admission.renew(id, &[AdmissionRequest { burst_bytes: 4_000_000, ..long }]));
+    assert!(admission.renew(id, &[long]), "it is there still");
+}
