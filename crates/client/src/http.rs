@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -51,6 +51,18 @@ impl std::fmt::Display for RateRefusal {
 }
 
 impl std::error::Error for RateRefusal {}
+
+/// The server was not reached, or does not answer: no other question would fare better.
+#[derive(Debug)]
+pub struct NoAnswer(&'static str);
+
+impl std::fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for NoAnswer {}
 
 /// A client of Isocast servers.
 #[derive(Debug, Clone)]
@@ -123,13 +135,13 @@ impl HttpClient {
 pub fn explained(error: ureq::Error) -> anyhow::Error {
     match error {
         ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            anyhow!("nobody listens there: is the server started, and the port right?")
+            NoAnswer("nobody listens there: is the server started, and the port right?").into()
         }
         ureq::Error::Io(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
-            anyhow!("the server ended the connection: was it stopped?")
+            NoAnswer("the server ended the connection: was it stopped?").into()
         }
-        ureq::Error::HostNotFound => anyhow!("no machine of this name is known here"),
-        ureq::Error::Timeout(_) => anyhow!("no answer came in time"),
+        ureq::Error::HostNotFound => NoAnswer("no machine of this name is known here").into(),
+        ureq::Error::Timeout(_) => NoAnswer("no answer came in time").into(),
         error => error.into(),
     }
 }

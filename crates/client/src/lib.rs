@@ -6,5 +6,7 @@
 mod http;
 mod remote;
 
-pub use http::{HttpClient, Login, RateRefusal, USUAL_SERVER, expect, explained};
-pub use remote::{Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, check_address, decoded};
+pub use http::{HttpClient, Login, NoAnswer, RateRefusal, USUAL_SERVER, expect, explained};
+pub use remote::{
+    FileVersion, Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, check_address, decoded,
+};

@@ -6,6 +6,7 @@
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
@@ -16,7 +17,7 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, 
 use ureq::http::{HeaderName, Response};
 use ureq::{Body, SendBody};
 
-use crate::http::{HttpClient, Login, expect};
+use crate::http::{HttpClient, Login, NoAnswer, expect};
 
 /// What may stand in a path as it is (RFC 3986, unreserved).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -62,10 +63,21 @@ pub struct RemoteContent {
 /// A file below a content's or folder's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Below the end it was found at; empty for the end itself.
-    pub name: String,
+    /// Below the end it was found at; empty for the end itself. On a file system it may be no text.
+    pub name: PathBuf,
     /// Its length.
     pub bytes: u64,
+}
+
+/// A version of a file, as it is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileVersion {
+    /// What tells it from others.
+    pub tag: String,
+    /// Its length.
+    pub bytes: u64,
+    /// When it was written, if that is known.
+    pub modified: Option<SystemTime>,
 }
 
 /// A file that is being read.
@@ -85,6 +97,8 @@ pub struct Tree {
     pub files: Vec<SourceFile>,
     /// What is neither file nor folder, or a link to a folder.
     pub passed_over: u64,
+    /// What could not be read, and why.
+    pub unreadable: Vec<String>,
 }
 
 /// Whether this can be the address of a content or folder.
@@ -180,15 +194,23 @@ impl Remote {
     pub fn files(&self) -> anyhow::Result<Tree> {
         if !self.is_folder()? {
             let bytes = self.content("")?.bytes;
-            return Ok(Tree { files: vec![SourceFile { name: String::new(), bytes }], ..Tree::default() });
+            return Ok(Tree { files: vec![SourceFile { name: PathBuf::new(), bytes }], ..Tree::default() });
         }
         let mut tree = Tree { is_folder: true, ..Tree::default() };
         let mut waiting = vec![String::new()];
         while let Some(folder) = waiting.pop() {
-            for entry in self.entries(&folder)? {
+            let entries = match self.entries(&folder) {
+                // One folder does not keep the others from being read, unless it is the only one.
+                Err(error) if !folder.is_empty() && !error.is::<NoAnswer>() => {
+                    tree.unreadable.push(format!("{}: {error:#}", self.at(&folder)));
+                    continue;
+                }
+                entries => entries?,
+            };
+            for entry in entries {
                 let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
                 match entry.kind {
-                    EntryKind::File => tree.files.push(SourceFile { name, bytes: entry.size }),
+                    EntryKind::File => tree.files.push(SourceFile { name: name.into(), bytes: entry.size }),
                     // What it leads to lies elsewhere, or above.
                     EntryKind::Directory if entry.is_link => tree.passed_over += 1,
                     EntryKind::Directory => waiting.push(name),
@@ -228,24 +250,38 @@ impl Remote {
         }
     }
 
-    /// What tells this version of a content from others, and its length.
+    /// The version that a content has now.
     ///
     /// # Errors
     /// As [`Remote::find`]; there is no such content.
-    pub fn version(&self, name: &str) -> anyhow::Result<(String, u64)> {
-        let content = self.content(name)?;
-        Ok((format!("{} {:?} {:?}", self.at(name), content.etag, content.modified), content.bytes))
+    pub fn version(&self, name: &str) -> anyhow::Result<FileVersion> {
+        Ok(self.version_of(name, &self.content(name)?))
     }
 
-    /// The length of a content; none if there is none of this name.
+    /// The same; none if there is no content of this name.
     ///
     /// # Errors
     /// As [`Remote::find`].
-    pub fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
+    pub fn find_version(&self, name: &str) -> anyhow::Result<Option<FileVersion>> {
         Ok(self.find(name)?.and_then(|found| match found {
-            RemoteEntry::Content(content) => Some(content.bytes),
+            RemoteEntry::Content(content) => Some(self.version_of(name, &content)),
             RemoteEntry::Folder => None,
         }))
+    }
+
+    fn version_of(&self, name: &str, content: &RemoteContent) -> FileVersion {
+        FileVersion {
+            tag: format!("{} {:?} {:?}", self.at(name), content.etag, content.modified),
+            bytes: content.bytes,
+            // Left out by the server.
+            modified: Some(content.modified).filter(|time| *time != UNIX_EPOCH),
+        }
+    }
+
+    /// Whether it is the other, or lies in it, as the addresses say.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.url.strip_prefix(&other.url).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// Reads a part of a content in the version that was found; at a rate it is guaranteed, but for a short part, which the server sends

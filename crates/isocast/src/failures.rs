@@ -21,6 +21,18 @@ impl Failures {
         }
     }
 
+    /// One more, which is named before all others: it ended the work.
+    pub(crate) fn add_first(&mut self, what: impl fmt::Display) {
+        self.count += 1;
+        self.named.insert(0, what.to_string());
+        self.named.truncate(NAMED_MAX);
+    }
+
+    /// How many there are.
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Fails if there is one; `what` says what was not done with them.
     ///
     /// # Errors

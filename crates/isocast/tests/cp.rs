@@ -1,8 +1,10 @@
 //! `isocast cp` with the real program: local files and a server's, at a rate and without, whole folders, broken off and gone on.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -72,6 +74,46 @@ fn local_files_and_folders_are_copied_whole() {
     let usage = cp(&["--rate", "15", text(&from), text(&to)]);
     assert_eq!(usage.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&usage.stderr).contains("15"), "{usage:?}");
+}
+
+#[test]
+fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (from, root, state) = (scratch.path().join("from"), scratch.path().join("root"), scratch.path().join("state"));
+    fs::create_dir_all(from.join("sub")).expect("made");
+    fs::create_dir_all(&root).expect("made");
+    let odd = OsStr::from_bytes(b"caf\xe9.ts");
+    fs::write(from.join(".DS_Store"), "hidden").expect("written");
+    fs::write(from.join(odd), "odd").expect("written");
+    (0..4).for_each(|number| fs::write(from.join(format!("sub/{number}.ts")), "12345").expect("written"));
+    std::os::unix::fs::symlink(".", from.join("self")).expect("linked");
+    let server = Server::on(&[&root], &state, &[]);
+    let url = |name: &str| format!("http://{}/media/{name}", server.address);
+    let said = refused(&[text(&from), &url("up")]);
+    assert!(said.contains("2 files or folders were not copied: "), "{said}");
+    assert!(said.contains(".DS_Store: not copied: 403") && said.contains("its name is not UTF-8"), "{said}");
+    assert_eq!(names(&root.join("up/sub")).len(), 4);
+    // Between folders a name is what it is; a link to a folder is passed over.
+    let to = scratch.path().join("to");
+    let done = figures(&[text(&from), text(&to)]);
+    assert_eq!((&done["files"], &done["passed_over"], &done["failed"]), (&6.into(), &1.into(), &0.into()), "{done}");
+    assert_eq!(fs::read(to.join(odd)).expect("there"), b"odd");
+    // A file that was changed since is copied again, though it has the same length.
+    let changed = from.join("sub/3.ts");
+    fs::write(&changed, "54321").expect("written");
+    let file = fs::File::options().write(true).open(&changed).expect("there");
+    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(5)).expect("dated");
+    for (target, copy) in [(text(&to), to.join("sub/3.ts")), (&*url("up"), root.join("up/sub/3.ts"))] {
+        let again = cp(&["--json", "--resume", text(&from), target]);
+        let again: Value = serde_json::from_slice(&again.stdout).expect("JSON");
+        assert_eq!(&again["files"], 1, "{again}");
+        assert_eq!(fs::read(copy).expect("there"), b"54321");
+    }
+    let within = refused(&[&url("up"), &url("up/backup")]);
+    assert!(within.contains("lies in what is copied"), "{within}");
+    let within =
+        refused(&["--url", &url("")[..url("").len() - "media/".len()], text(&root.join("up")), &url("up/backup")]);
+    assert!(within.contains("lies in what is copied"), "{within}");
 }
 
 #[test]
@@ -286,6 +328,8 @@ fn what_differs_is_found() {
     figures(&[text(&from), text(&to)]);
     let copy = fs::File::options().write(true).open(&to).expect("there");
     copy.write_all_at(b"x", 1_234_567).expect("written");
+    // Nothing but its bytes tells that it was changed, as where a disk lost some.
+    copy.set_modified(fs::metadata(&from).and_then(|of| of.modified()).expect("dated")).expect("dated");
     drop(copy);
     let said = refused(&["--resume", "--verify", text(&from), text(&to)]);
     assert!(said.contains("differs from byte 1234567"), "{said}");

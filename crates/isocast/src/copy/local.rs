@@ -9,9 +9,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::Context as _;
-use client::{SourceFile, SourceReader, Tree};
+use client::{FileVersion, SourceFile, SourceReader, Tree};
+use dirstore::{LocalWalk, Walked, WalkedKind};
 use kernel::aligned::AlignedBlock;
 use kernel::direct::DirectWriter;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
@@ -50,13 +52,13 @@ impl Folder {
         Self { path: self.path.join(name) }
     }
 
-    pub(super) fn shown(&self, name: &str) -> String {
-        let slash = if name.is_empty() { "" } else { "/" };
-        format!("{}{slash}{name}", self.path.display())
+    pub(super) fn shown(&self, name: &Path) -> String {
+        let slash = if name.as_os_str().is_empty() { "" } else { "/" };
+        format!("{}{slash}{}", self.path.display(), name.display())
     }
 
-    fn at(&self, name: &str) -> PathBuf {
-        if name.is_empty() || self.is_sink() { self.path.clone() } else { self.path.join(name) }
+    fn at(&self, name: &Path) -> PathBuf {
+        if name.as_os_str().is_empty() || self.is_sink() { self.path.clone() } else { self.path.join(name) }
     }
 
     /// True if it is in the other, or the other itself.
@@ -80,59 +82,61 @@ impl Folder {
     }
 
     /// The entity tag that a server gives this version of a file.
-    pub(super) fn etag(&self, name: &str) -> anyhow::Result<String> {
+    pub(super) fn etag(&self, name: &Path) -> anyhow::Result<String> {
         Ok(dirstore::etag_of(&rustix::fs::stat(self.at(name))?))
     }
 
     pub(super) fn files(&self) -> anyhow::Result<Tree> {
         let what = fs::metadata(&self.path).with_context(|| self.path.display().to_string())?;
         if what.is_file() {
-            let file = SourceFile { name: String::new(), bytes: what.len() };
+            let file = SourceFile { name: PathBuf::new(), bytes: what.len() };
             return Ok(Tree { files: vec![file], ..Tree::default() });
         }
         anyhow::ensure!(what.is_dir(), "{}: neither file nor folder", self.path.display());
         let mut tree = Tree { is_folder: true, ..Tree::default() };
-        let mut waiting = vec![String::new()];
-        while let Some(folder) = waiting.pop() {
-            let path = self.at(&folder);
-            for entry in fs::read_dir(&path).with_context(|| path.display().to_string())? {
-                let entry = entry?;
-                let Ok(own) = entry.file_name().into_string() else {
-                    tree.passed_over += 1;
+        for met in LocalWalk::begin(&self.path).with_context(|| self.path.display().to_string())? {
+            let Walked { path: name, kind } = match met {
+                Ok(walked) => walked,
+                Err(error) => {
+                    tree.unreadable.push(format!("{}: {}", self.shown(&error.path), error.why));
                     continue;
-                };
-                let name = if folder.is_empty() { own.clone() } else { format!("{folder}/{own}") };
-                match fs::metadata(entry.path()) {
-                    Ok(what) if what.is_file() && !own.contains(PART) => {
-                        tree.files.push(SourceFile { name, bytes: what.len() });
-                    }
-                    Ok(what) if what.is_dir() && !entry.file_type()?.is_symlink() => waiting.push(name),
-                    _ => tree.passed_over += 1,
                 }
+            };
+            let is_part = name.file_name().is_some_and(|own| own.to_string_lossy().contains(PART));
+            match kind {
+                WalkedKind::Folder(_) => {}
+                WalkedKind::File(file) if !is_part => tree.files.push(SourceFile { name, bytes: file.bytes() }),
+                // A link to a file is copied as that file.
+                WalkedKind::Other => match fs::metadata(self.at(&name)) {
+                    Ok(what) if what.is_file() => tree.files.push(SourceFile { name, bytes: what.len() }),
+                    _ => tree.passed_over += 1,
+                },
+                WalkedKind::File(_) => tree.passed_over += 1,
             }
         }
         tree.files.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(tree)
     }
 
-    pub(super) fn version(&self, name: &str) -> anyhow::Result<(String, u64)> {
+    pub(super) fn version(&self, name: &Path) -> anyhow::Result<FileVersion> {
         let path = self.at(name);
         let what = fs::metadata(&path)?;
-        let version =
-            format!("{} {} {} {}", path.canonicalize()?.display(), what.len(), what.mtime(), what.mtime_nsec());
-        Ok((version, what.len()))
+        let whole = path.canonicalize()?;
+        let tag = format!("{} {} {} {}", whole.display(), what.len(), what.mtime(), what.mtime_nsec());
+        Ok(FileVersion { tag, bytes: what.len(), modified: what.modified().ok() })
     }
 
-    pub(super) fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
+    /// The same; none if there is no file of this name.
+    pub(super) fn find_version(&self, name: &Path) -> anyhow::Result<Option<FileVersion>> {
         match fs::metadata(self.at(name)) {
-            Ok(what) if what.is_file() => Ok(Some(what.len())),
+            Ok(what) if what.is_file() => self.version(name).map(Some),
             Ok(_) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) fn open(&self, name: &str, from: u64) -> anyhow::Result<SourceReader> {
+    pub(super) fn open(&self, name: &Path, from: u64) -> anyhow::Result<SourceReader> {
         let path = self.at(name);
         let (file, direct) = open(&path, OFlags::RDONLY).with_context(|| path.display().to_string())?;
         let bytes = file.metadata()?.len();
@@ -141,7 +145,7 @@ impl Folder {
     }
 
     /// Begins a copy of a file, or goes on with one of the same version of its source.
-    pub(super) fn begin(&self, name: &str, version: &str, resume: bool) -> anyhow::Result<PartialCopy> {
+    pub(super) fn begin(&self, name: &Path, version: &str, resume: bool) -> anyhow::Result<PartialCopy> {
         let path = self.at(name);
         if self.is_sink() {
             let file = File::options().write(true).open(&path).with_context(|| path.display().to_string())?;
@@ -156,7 +160,7 @@ impl Folder {
             });
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if name.contains('/') || !name.is_empty() {
+        if !name.as_os_str().is_empty() {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
         let own = path.file_name().with_context(|| format!("{}: no name for a file", path.display()))?;
@@ -310,12 +314,16 @@ impl PartialCopy {
         Ok(())
     }
 
-    /// Gives it its name, whole and durable.
-    pub(super) fn publish(self) -> anyhow::Result<()> {
+    /// Gives it its name, whole and durable, with the time of its source: by that and its length it is known as a copy.
+    pub(super) fn publish(self, modified: Option<SystemTime>) -> anyhow::Result<()> {
         if matches!(self.how, WriteMode::Sink) {
             return Ok(());
         }
         self.file.set_len(self.written)?;
+        if let Some(modified) = modified {
+            // A file system that keeps no such time copies anew each time.
+            let _ = self.file.set_modified(modified);
+        }
         self.file.sync_all().with_context(|| format!("cannot flush {}", self.path.display()))?;
         if matches!(self.how, WriteMode::Buffered) {
             let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
@@ -331,7 +339,7 @@ mod tests {
     use super::*;
 
     fn copied(folder: &Folder, version: &str, resume: bool, bytes: &[u8]) -> PartialCopy {
-        let mut part = folder.begin("", version, resume).expect("room");
+        let mut part = folder.begin("".as_ref(), version, resume).expect("room");
         let mut buffer = AlignedBlock::zeroed(READ_BYTES);
         buffer.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         part.write(&mut buffer, bytes.len()).expect("written");
@@ -346,16 +354,16 @@ mod tests {
         drop(copied(&folder, "first", false, &[7; 10_000]));
         assert!(!path.exists() && fs::read_dir(scratch.path()).expect("listed").count() == 1);
         // Another version of the source begins anew, and leaves nothing of the first.
-        let part = folder.begin("", "second", true).expect("room");
+        let part = folder.begin("".as_ref(), "second", true).expect("room");
         assert_eq!((part.written(), fs::read_dir(scratch.path()).expect("listed").count()), (0, 1));
         drop(copied(&folder, "second", false, &[8; 10_000]));
-        let mut part = folder.begin("", "second", true).expect("room");
+        let mut part = folder.begin("".as_ref(), "second", true).expect("room");
         assert!(part.written().is_multiple_of(DIRECT_ALIGN) && part.written() >= 8192, "{}", part.written());
         let mut buffer = AlignedBlock::zeroed(READ_BYTES);
         let rest = 10_000 - usize::try_from(part.written()).expect("small");
         buffer.bytes_mut()[..rest].fill(8);
         part.write(&mut buffer, rest).expect("written");
-        part.publish().expect("named");
+        part.publish(None).expect("named");
         assert_eq!(fs::read(&path).expect("there"), [8; 10_000]);
         assert_eq!(fs::read_dir(scratch.path()).expect("listed").count(), 1);
     }
@@ -369,7 +377,7 @@ mod tests {
         fs::write(&path, &bytes).expect("written");
         for from in [0, 4096, 5000, 2_999_999, 3_000_000] {
             let mut read = Vec::new();
-            let mut opened = Folder::new(&path).open("", from).expect("opened");
+            let mut opened = Folder::new(&path).open("".as_ref(), from).expect("opened");
             opened.reader.read_to_end(&mut read).expect("read");
             assert!(read == bytes[usize::try_from(from).expect("small")..], "from {from}");
             assert_eq!(opened.bytes, 3_000_000);

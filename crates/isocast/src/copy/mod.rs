@@ -2,8 +2,8 @@
 //!
 //! Promise: the rate is kept as the server keeps it (`schedule::pace`); local files are read and written past the page
 //! cache where their file system can do that; a copy gets its name when it is whole and durable. What is read from a
-//! server or sent to one goes through that server's schedule, at a rate that it has admitted. Not here: how either end is
-//! read and written (`local`, crate `client`).
+//! server or sent to one goes through that server's schedule, at a rate that it has admitted. A file that cannot be copied keeps no other
+//! from being so, and is told at the end. Not here: how either end is read and written (`local`, crate `client`).
 
 mod local;
 mod pacing;
@@ -13,13 +13,13 @@ mod served;
 mod shared;
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use client::{Login, Remote, SourceFile, SourceReader, Tree, decoded};
+use client::{FileVersion, Login, NoAnswer, RateRefusal, Remote, SourceFile, SourceReader, Tree, decoded};
 use kernel::aligned::AlignedBlock;
 use units::BitRate;
 
@@ -45,7 +45,7 @@ pub(crate) struct CopyArgs {
     /// The rate, for example 15Mbit/s; `max` takes what is left.
     #[arg(long, value_name = "RATE", default_value = "max", value_parser = parse_rate)]
     rate: Rate,
-    /// Go on where an earlier copy was broken off: files that are there with all their bytes are left as they are.
+    /// Go on where an earlier copy was broken off: files that were copied whole and not changed since are left as they are.
     #[arg(long)]
     resume: bool,
     /// Read both sides again afterwards, and compare them.
@@ -127,42 +127,66 @@ impl Endpoint {
     }
 
     /// A file at this end, as it is named to people.
-    fn shown(&self, name: &str) -> String {
+    fn shown(&self, name: &Path) -> String {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.shown(name),
-            Self::There(remote) => remote.at(name),
-            Self::Served(served) => served.shown(name),
-            Self::Rclone(rclone) => format!("{rclone}/{name}"),
+            Self::There(remote) => remote.at(&name.to_string_lossy()),
+            Self::Served(served) => served.shown(&name.to_string_lossy()),
+            Self::Rclone(rclone) => format!("{rclone}/{}", name.display()),
         }
     }
 
-    /// What tells this version of a file from others, and its length.
-    fn version(&self, name: &str) -> anyhow::Result<(String, u64)> {
+    /// The version that a file has now.
+    fn version(&self, name: &Path) -> anyhow::Result<FileVersion> {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.version(name),
-            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.version(name),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.version(utf8(name)?),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
     }
 
     /// Opens a file to be read from `from` on. A server sends it at `rate`, again from where it broke off.
-    fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+    fn open(&self, name: &Path, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         match self {
             Self::Here(folder) => folder.open(name, from),
             Self::Shared(shared) => shared.open(name, from, rate),
-            Self::There(remote) => remote.open_resumed(name, from, rate),
-            Self::Served(OwnFolder { remote, .. }) => remote.open(name, from, rate),
+            Self::There(remote) => remote.open_resumed(utf8(name)?, from, rate),
+            Self::Served(OwnFolder { remote, .. }) => remote.open(utf8(name)?, from, rate),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
     }
 
-    /// The bytes of a file that is there already.
-    fn length(&self, name: &str) -> anyhow::Result<Option<u64>> {
+    /// The version of a file that is there already.
+    fn stored(&self, name: &Path) -> anyhow::Result<Option<FileVersion>> {
         match self {
-            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.length(name),
-            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.length(name),
-            Self::Rclone(rclone) => rclone.length(name),
+            Self::Here(folder) => folder.find_version(name),
+            Self::Shared(SharedFolder { remote, .. })
+            | Self::There(remote)
+            | Self::Served(OwnFolder { remote, .. }) => remote.find_version(utf8(name)?),
+            Self::Rclone(rclone) => Ok(rclone.find_version(utf8(name)?)),
         }
+    }
+
+    /// Whether what is stored is a copy of this version: of the same length, and with its time where copies keep that, else not older.
+    fn has_copy(&self, stored: &FileVersion, source: &FileVersion) -> bool {
+        stored.bytes == source.bytes
+            && match (stored.modified, source.modified) {
+                (Some(stored), Some(source)) if matches!(self, Self::Here(_)) => is_same_time(stored, source),
+                // Servers tell whole seconds.
+                (Some(stored), Some(source)) => seconds(stored).0 >= seconds(source).0,
+                _ => true,
+            }
+    }
+
+    /// Whether this end lies in the other, or is that.
+    fn is_within(&self, other: &Self) -> bool {
+        let at_server = |end: &Self| match end {
+            Self::There(remote) | Self::Shared(SharedFolder { remote, .. }) => Some(remote.clone()),
+            _ => None,
+        };
+        let is_below = |(this, other): (Remote, Remote)| this.is_within(&other);
+        let here = self.here().zip(other.here()).is_some_and(|(this, other)| this.is_within(other));
+        here || at_server(self).zip(at_server(other)).is_some_and(is_below)
     }
 
     fn is_folder(&self) -> anyhow::Result<bool> {
@@ -174,7 +198,8 @@ impl Endpoint {
     }
 
     /// Writes a file anew; it has its name once it is whole.
-    fn put(&self, name: &str, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
+    fn put(&self, name: &Path, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
+        let name = utf8(name)?;
         match self {
             Self::Here(_) | Self::Served(_) => unreachable!("what is gone on with is written part by part"),
             Self::Shared(shared) => shared.put(name, bytes, rate, reader),
@@ -184,21 +209,41 @@ impl Endpoint {
     }
 }
 
+/// As servers take it.
+fn utf8(name: &Path) -> anyhow::Result<&str> {
+    name.to_str().context("its name is not UTF-8, which no server can be asked for")
+}
+
+/// Whether two times are the same, or the same second where one of them is told in seconds.
+fn is_same_time(one: SystemTime, other: SystemTime) -> bool {
+    let ((one, part), (other, other_part)) = (seconds(one), seconds(other));
+    one == other && (part == other_part || part == 0 || other_part == 0)
+}
+
+/// Whole seconds since 1970, and the nanoseconds behind them.
+fn seconds(time: SystemTime) -> (i128, u32) {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => (since.as_secs().into(), since.subsec_nanos()),
+        Err(before) => (-i128::from(before.duration().as_secs()), before.duration().subsec_nanos()),
+    }
+}
+
 /// How a copy is made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CopyTerms {
     /// The rate; none: as fast as may be.
     pub(crate) rate: Option<BitRate>,
-    /// Files that are there with all their bytes are left as they are.
+    /// Files that were copied whole and not changed since are left as they are.
     pub(crate) resume: bool,
     /// Both sides are read again afterwards, and compared.
     pub(crate) verify: bool,
 }
 
-/// Copies the file or folder that `source` is. `moved` tells how far it is, and may stop it.
+/// Copies the file or folder that `source` is. `moved` tells how far it is, and may stop it. One file that cannot be copied does not
+/// keep the others from being so: the summary has it.
 ///
 /// # Errors
-/// What cannot be read, written, admitted or compared; what was copied before is still there.
+/// It was told to stop, an end does not answer, or a rate is refused; what was copied before is still there.
 pub(crate) fn copy(
     source: Endpoint,
     destination: Endpoint,
@@ -220,7 +265,9 @@ pub(crate) fn copy_shown(source: Endpoint, destination: Endpoint) -> anyhow::Res
     let shown = pacing::show_progress(&moved);
     let outcome = copy(source, destination, CopyTerms { rate: None, resume: false, verify: false }, &moved);
     shown.end();
-    outcome
+    let summary = outcome?;
+    summary.check()?;
+    Ok(summary)
 }
 
 fn copy_tree(
@@ -239,10 +286,20 @@ fn copy_tree(
         // A server sends its first bytes a tick ahead of the rate that it was asked for; in a short copy that makes a
         // difference.
         pacing: terms.rate.map(Pacing::new),
-        summary: Summary::begin(terms.rate, tree.passed_over),
+        summary: Summary::begin(terms.rate, tree),
         moved: Arc::clone(moved),
     };
-    tree.files.iter().try_for_each(|file| copying.file(file))?;
+    for file in &tree.files {
+        moved.check()?;
+        let Err(error) = copying.file(file) else { continue };
+        moved.check()?;
+        if error.is::<RateRefusal>() || error.is::<NoAnswer>() {
+            // No other would fare better.
+            copying.summary.failures.add_first(format_args!("{error:#}; no other was tried after it"));
+            break;
+        }
+        copying.summary.failures.add(format_args!("{error:#}"));
+    }
     Ok(copying.summary)
 }
 
@@ -268,9 +325,7 @@ impl CopyArgs {
         let source = end(&self.source, false)?;
         let tree = source.files()?;
         let destination = self.named(end(&self.destination, true)?, &source, &tree)?;
-        if let (Some(from), Some(to)) = (source.here(), destination.here()) {
-            anyhow::ensure!(!to.is_within(from), "{} lies in what is copied", self.destination);
-        }
+        anyhow::ensure!(!destination.is_within(&source), "{} lies in what is copied", self.destination);
         let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
         anyhow::ensure!(!(is_sink && self.verify), "--verify: {} keeps nothing to compare with", self.destination);
         let moved = Arc::default();
@@ -280,7 +335,7 @@ impl CopyArgs {
         shown.end();
         let summary = outcome?;
         write!(out, "{}", if self.json { summary.json()? } else { summary.table() })?;
-        Ok(())
+        summary.check()
     }
 
     /// Where one file goes that is copied into a folder: it keeps its name.
@@ -303,18 +358,17 @@ impl CopyArgs {
 impl Copying {
     /// Copies one file, unless it is there already.
     fn file(&mut self, file: &SourceFile) -> anyhow::Result<()> {
-        self.moved.check()?;
         let shown = self.source.shown(&file.name);
         let began = Instant::now();
-        if self.terms.resume && self.destination.length(&file.name)? == Some(file.bytes) {
+        let version = self.source.version(&file.name).with_context(|| format!("{shown}: not copied"))?;
+        if self.terms.resume && self.is_copied(file, &version).with_context(|| format!("{shown}: not copied"))? {
             self.moved.pass_over(file.bytes);
             self.summary.left_as_they_are += 1;
         } else {
-            let (version, bytes) = self.source.version(&file.name).context(shown.clone())?;
             let copied = match &self.destination {
                 Endpoint::Here(folder) => self.copy_to_folder(folder.clone(), file, &version),
                 Endpoint::Served(own) => {
-                    let begun = own.begin(&SourceFile { bytes, ..file.clone() }, self.terms.rate, &version);
+                    let begun = own.begin(file, self.terms.rate, &version);
                     begun.and_then(|upload| self.copy_to_own(upload, file, &version))
                 }
                 _ => self.copy_whole(file),
@@ -331,8 +385,13 @@ impl Copying {
         Ok(())
     }
 
-    fn copy_to_folder(&mut self, folder: Folder, file: &SourceFile, version: &str) -> anyhow::Result<()> {
-        let mut part = folder.begin(&file.name, version, self.terms.resume)?;
+    /// Whether the destination has a copy of this version.
+    fn is_copied(&self, file: &SourceFile, version: &FileVersion) -> anyhow::Result<bool> {
+        Ok(self.destination.stored(&file.name)?.is_some_and(|stored| self.destination.has_copy(&stored, version)))
+    }
+
+    fn copy_to_folder(&mut self, folder: Folder, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
+        let mut part = folder.begin(&file.name, &version.tag, self.terms.resume)?;
         let opened = self.source.open(&file.name, part.written(), self.terms.rate)?;
         part.reserve(opened.bytes)?;
         self.moved.pass_over(part.written());
@@ -352,16 +411,16 @@ impl Copying {
             bail!("{} bytes came, {whole} were announced: it was changed meanwhile; copy it again", part.written());
         }
         self.summary.bytes += whole - part.begun_with();
-        part.publish()
+        part.publish(version.modified)
     }
 
-    fn copy_to_own(&mut self, mut upload: OwnUpload, file: &SourceFile, version: &str) -> anyhow::Result<()> {
+    fn copy_to_own(&mut self, mut upload: OwnUpload, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
         let begun_with = upload.begun_with();
         let opened = self.source.open(&file.name, begun_with, self.terms.rate);
         let opened = opened.inspect_err(|error| upload.give_up(&error.to_string()))?;
         if begun_with > 0 {
-            let (now, _) = self.source.version(&file.name)?;
-            anyhow::ensure!(now == version, "it was changed meanwhile; copy it again");
+            let now = self.source.version(&file.name)?;
+            anyhow::ensure!(now == *version, "it was changed meanwhile; copy it again");
         }
         self.moved.pass_over(begun_with);
         self.summary.resumed_bytes += begun_with;

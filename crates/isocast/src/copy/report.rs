@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use client::Tree;
 use serde_json::json;
 use units::{BitRate, ByteCount};
 
+use crate::failures::Failures;
 use crate::machine;
 use crate::output::real;
 use http::machine::MachineSample;
@@ -26,10 +28,14 @@ pub(crate) struct Summary {
     /// Files read again and found the same.
     pub(super) compared: u64,
     passed_over: u64,
+    /// What was not copied, and why.
+    pub(super) failures: Failures,
 }
 
 impl Summary {
-    pub(super) fn begin(rate: Option<BitRate>, passed_over: u64) -> Self {
+    pub(super) fn begin(rate: Option<BitRate>, tree: &Tree) -> Self {
+        let mut failures = Failures::default();
+        tree.unreadable.iter().for_each(|what| failures.add(what));
         Self {
             rate,
             begun: machine::sample(),
@@ -39,8 +45,17 @@ impl Summary {
             resumed_bytes: 0,
             left_as_they_are: 0,
             compared: 0,
-            passed_over,
+            passed_over: tree.passed_over,
+            failures,
         }
+    }
+
+    /// Fails if a file or folder was not copied.
+    ///
+    /// # Errors
+    /// How many, and the first of them.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.failures.judge("files or folders were not copied")
     }
 
     fn throughput_bps(&self) -> f64 {
@@ -100,6 +115,7 @@ impl Summary {
             "left_as_they_are": self.left_as_they_are,
             "compared": self.compared,
             "passed_over": self.passed_over,
+            "failed": self.failures.count(),
         });
         Ok(serde_json::to_string_pretty(&object)? + "\n")
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use client::{RateRefusal, Remote, SourceFile};
+use client::{FileVersion, RateRefusal, Remote, SourceFile};
 use dirstore::{ContentPath, OnBreak, Precondition};
 use service::MediaService;
 use service::access::WritePermit;
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use units::BitRate;
 
 use super::pacing::{MoveProgress, PacedReader};
-use super::{READ_BYTES, fill};
+use super::{READ_BYTES, fill, utf8};
 use crate::failures::Failures;
 
 /// A file with an identifier that changes with each start of the machine.
@@ -50,15 +50,20 @@ impl OwnFolder {
     }
 
     /// Begins to write a content, or goes on with what has come of this version of its source.
-    pub(super) fn begin(&self, file: &SourceFile, rate: Option<BitRate>, version: &str) -> anyhow::Result<OwnUpload> {
-        let mut names = file.name.split('/').filter(|name| !name.is_empty());
+    pub(super) fn begin(
+        &self,
+        file: &SourceFile,
+        rate: Option<BitRate>,
+        version: &FileVersion,
+    ) -> anyhow::Result<OwnUpload> {
+        let mut names = utf8(&file.name)?.split('/').filter(|name| !name.is_empty());
         let path = names.try_fold(self.path.clone(), |path, name| path.child(name));
         let mut hasher = DefaultHasher::new();
         // Bytes that were written shortly before the machine stopped may not be on its disk.
-        (version, file.bytes, std::fs::read(BOOT_ID).unwrap_or_default()).hash(&mut hasher);
+        (&version.tag, version.bytes, std::fs::read(BOOT_ID).unwrap_or_default()).hash(&mut hasher);
         let request = IngestRequest {
-            path: path.with_context(|| file.name.clone())?,
-            length: Some(file.bytes),
+            path: path.with_context(|| file.name.display().to_string())?,
+            length: Some(version.bytes),
             precondition: Precondition::None,
             rate,
             durable: None,
@@ -76,29 +81,31 @@ impl OwnFolder {
     /// # Errors
     /// It cannot be listed, or was told to stop.
     pub(crate) fn read_all(&self, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<Failures> {
-        let files = self.remote.files()?.files;
-        moved.expect(files.iter().map(|file| file.bytes).sum());
+        let tree = self.remote.files()?;
+        moved.expect(tree.files.iter().map(|file| file.bytes).sum());
         let mut unreadable = Failures::default();
-        for file in files {
-            let read = self.read(&file, rate, moved);
+        tree.unreadable.iter().for_each(|folder| unreadable.add(folder));
+        for file in tree.files {
+            let name = utf8(&file.name)?;
+            let read = self.read(name, rate, moved);
             moved.check()?;
             match read {
                 Ok(()) => moved.file_is_done(0),
                 Err(error) if error.is::<RateRefusal>() => {
-                    let refused = format!("{}: {error:#}; no other was asked for after it", self.shown(&file.name));
+                    let refused = format!("{}: {error:#}; no other was asked for after it", self.shown(name));
                     unreadable.add(refused);
                     break;
                 }
                 // Somebody removed it meanwhile.
-                Err(_) if self.remote.length(&file.name).is_ok_and(|length| length.is_none()) => {}
-                Err(error) => unreadable.add(format_args!("{}: {error:#}", self.shown(&file.name))),
+                Err(_) if self.remote.find(name).is_ok_and(|found| found.is_none()) => {}
+                Err(error) => unreadable.add(format_args!("{}: {error:#}", self.shown(name))),
             }
         }
         Ok(unreadable)
     }
 
-    fn read(&self, file: &SourceFile, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<()> {
-        let opened = self.remote.open(&file.name, 0, rate)?;
+    fn read(&self, name: &str, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<()> {
+        let opened = self.remote.open(name, 0, rate)?;
         let mut reader = PacedReader::new(opened.reader, None, moved);
         std::io::copy(&mut reader, &mut std::io::sink())?;
         Ok(())

@@ -3,7 +3,7 @@
 //! Promise: a file is read through the server only where it shows that file, in the version that lies here; its streams are not
 //! disturbed then. What it does not show (hidden files, what an earlier folder hides) is read directly.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use api::Disk;
@@ -23,7 +23,7 @@ pub(super) struct LocalServer {
 /// A file or folder of this machine, as a server shows it.
 pub(crate) struct SharedFolder {
     pub(super) folder: Folder,
-    remote: Remote,
+    pub(super) remote: Remote,
 }
 
 impl LocalServer {
@@ -63,10 +63,11 @@ impl SharedFolder {
         Self { folder: self.folder.below(name), remote: self.remote.below(name) }
     }
 
-    pub(super) fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
-        match self.remote.find(name) {
+    pub(super) fn open(&self, name: &Path, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+        let Some(shown) = name.to_str() else { return self.folder.open(name, from) };
+        match self.remote.find(shown) {
             Ok(Some(RemoteEntry::Content(content))) if content.etag == Some(self.folder.etag(name)?) => {
-                self.remote.open_resumed(name, from, rate)
+                self.remote.open_resumed(shown, from, rate)
             }
             _ => self.folder.open(name, from),
         }

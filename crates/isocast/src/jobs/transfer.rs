@@ -54,8 +54,8 @@ impl Transfer {
             };
             let terms = CopyTerms { rate: self.rate, resume: true, verify: false };
             copy::copy(end(&self.ends.0)?, end(&self.ends.1)?, terms, &self.moved)
-                .with_context(|| format!("{} to {}", shown(&self.ends.0), shown(&self.ends.1)))?;
-            Ok(())
+                .and_then(|summary| summary.check())
+                .with_context(|| format!("{} to {}", shown(&self.ends.0), shown(&self.ends.1)))
         });
         let waits_no_longer = async {
             let _ = end.wait_for(|end| *end).await;

@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use client::Remote;
+use dirstore::{LocalWalk, Walked, WalkedKind};
 use serde_json::json;
 use volume::{BLOCK_BYTES, Checksums, Draft, StoredContent, UnitPlace, Volume};
 
@@ -135,17 +136,28 @@ pub(super) fn refuse_missing(volume: &Volume) -> anyhow::Result<()> {
     bail!("the disks {missing:?} of the volume are missing: name all of them; reading works without")
 }
 
+/// The file that `path` leads to, or all files below it, and what they are to be called.
 fn collect(path: &Path, name: &str, files: &mut Vec<(PathBuf, String, u64)>) -> anyhow::Result<()> {
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let cannot_read = || format!("cannot read {}", path.display());
+    let metadata = fs::metadata(path).with_context(cannot_read)?;
     if metadata.is_file() {
         files.push((path.to_owned(), name.to_owned(), metadata.len()));
-    } else if metadata.is_dir() {
-        for entry in fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))? {
-            let entry = entry?;
-            let below = entry.file_name().into_string();
-            let Ok(below) = below else { bail!("{} has a name that is not UTF-8", entry.path().display()) };
-            collect(&entry.path(), &format!("{name}/{below}"), files)?;
-        }
+    }
+    if !metadata.is_dir() {
+        return Ok(());
+    }
+    for met in LocalWalk::begin(path).with_context(cannot_read)? {
+        let Walked { path: below, kind } = met.with_context(cannot_read)?;
+        let whole = path.join(&below);
+        let length = match kind {
+            WalkedKind::File(file) => Some(file.bytes()),
+            WalkedKind::Folder(_) => None,
+            // A link to a file is taken as that file.
+            WalkedKind::Other => fs::metadata(&whole).ok().filter(fs::Metadata::is_file).map(|what| what.len()),
+        };
+        let Some(length) = length else { continue };
+        let Some(below) = below.to_str() else { bail!("{} has a name that is not UTF-8", whole.display()) };
+        files.push((whole, format!("{name}/{below}"), length));
     }
     Ok(())
 }
