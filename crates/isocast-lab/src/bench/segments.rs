@@ -106,7 +106,7 @@ const FIGURES: [TableFigure; 12] = [
 
 /// One track of every film.
 #[derive(Debug, Clone, Copy)]
-struct SegmentTrack {
+struct BenchTrack {
     name: &'static str,
     segment_bytes: u64,
     /// What is asked for: the playlist takes the pictures' rate along, and to all the session.
@@ -175,16 +175,16 @@ impl SegmentsCommand {
         )
     }
 
-    fn tracks(&self) -> Vec<SegmentTrack> {
+    fn tracks(&self) -> Vec<BenchTrack> {
         let bytes = |rate: BitRate| rate.bytes_in(Nanos::from_secs(self.seconds));
-        let pictures = SegmentTrack {
+        let pictures = BenchTrack {
             name: "pictures",
             segment_bytes: bytes(self.rate),
             asked_rate: Some(self.rate),
             is_one_file: self.ranges,
         };
         let sound =
-            SegmentTrack { name: "sound", segment_bytes: bytes(SOUND_RATE), asked_rate: None, is_one_file: false };
+            BenchTrack { name: "sound", segment_bytes: bytes(SOUND_RATE), asked_rate: None, is_one_file: false };
         [pictures].into_iter().chain(self.audio.then_some(sound)).collect()
     }
 
@@ -225,7 +225,7 @@ impl SegmentsCommand {
 
     /// The room that a film takes, and a segment more: without it the last ones come to lie in pieces.
     fn film_bytes(&self) -> u64 {
-        let of = |track: &SegmentTrack| track.segment_bytes.next_multiple_of(BLOCK_BYTES) * (self.segments() + 1);
+        let of = |track: &BenchTrack| track.segment_bytes.next_multiple_of(BLOCK_BYTES) * (self.segments() + 1);
         self.tracks().iter().map(of).sum::<u64>()
     }
 
@@ -251,7 +251,7 @@ impl SegmentsCommand {
         Ok(())
     }
 
-    fn playlist(&self, track: &SegmentTrack) -> String {
+    fn playlist(&self, track: &BenchTrack) -> String {
         let segment = |n| {
             let range =
                 track.range(n).map_or(String::new(), |at| format!("#EXT-X-BYTERANGE:{}@{at}\n", track.segment_bytes));
@@ -291,7 +291,7 @@ impl SegmentsCommand {
     fn audience(&self, server: &RunningServer, viewers: usize) -> SegmentAudience {
         let films = self.films.unwrap_or(viewers).max(1);
         let of = |viewer: usize| {
-            let requests = |track: &SegmentTrack| self.requests(track, server, viewer, viewer % films);
+            let requests = |track: &BenchTrack| self.requests(track, server, viewer, viewer % films);
             self.tracks().iter().map(requests).collect()
         };
         SegmentAudience {
@@ -305,7 +305,7 @@ impl SegmentsCommand {
         }
     }
 
-    fn requests(&self, track: &SegmentTrack, server: &RunningServer, viewer: usize, film: usize) -> TrackRequests {
+    fn requests(&self, track: &BenchTrack, server: &RunningServer, viewer: usize, film: usize) -> TrackRequests {
         let path = |file: &str| {
             let content = format!("{}/{file}", film_name(film));
             let start = match track.asked_rate {
@@ -332,7 +332,7 @@ impl SegmentsCommand {
     }
 }
 
-impl SegmentTrack {
+impl BenchTrack {
     fn playlist(&self) -> String {
         format!("{}.m3u8", self.name)
     }
