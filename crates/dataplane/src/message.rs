@@ -154,8 +154,8 @@ pub(crate) enum ToPacer {
     Fetched { slot: u32, payload: u64 },
     /// From the fetcher: what a stream's content cannot be read beyond, and what it ends with there.
     Cut { slot: u32, payload: u64, outcome: Outcome },
-    /// From the fetcher: the first bytes of a stream are there.
-    Run { slot: u32 },
+    /// From the fetcher: the first bytes of a stream are there; of a block, all of it, which should have been there by `due`.
+    Run { slot: u32, due: Option<Nanos> },
     /// From the fetcher: what a best-effort delivery could read ahead was asked for; false if it holds nothing and there is no page.
     GoOn { slot: u32, has_pages: bool },
     /// From the fetcher, what a best-effort delivery waits for may be there; from the admitter, a stream did not get its

@@ -70,8 +70,7 @@ impl Fetcher {
         if let Some(plan) = &mut self.streams[slot as usize].plan {
             // A block is sent once all of it is there, as fast as bursts are, in whole sends.
             let fastest = BitRate(plan.rate.rate.0.saturating_mul(BURST_FACTOR));
-            let sends = Stride::of(plan.rate.rate, tick).span(tick).saturating_mul(2);
-            let takes = fastest.time_for(payload).saturating_add(sends);
+            let takes = fastest.time_for(payload).saturating_add(sends(plan.rate.rate, tick));
             (plan.first_round, plan.next_round, plan.gap) = (start.first_round, start.round, 0);
             plan.read_by = start.deadline.map(|deadline| deadline.saturating_sub(takes));
         }
@@ -170,7 +169,10 @@ impl Fetcher {
     fn begin_to_run<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.leave_starting(slot);
         self.streams[slot as usize].life = ReadsLife::Running;
-        context.tell_pacer(ToPacer::Run { slot });
+        // Nothing was sent yet, so the sends that are left for it may take the time that was kept for them.
+        let ReadPlan { rate, read_by, .. } = self.streams[slot as usize].plan.expect("a stream with a rate");
+        let due = read_by.map(|read_by| read_by.saturating_add(sends(rate.rate, context.config.tick)));
+        context.tell_pacer(ToPacer::Run { slot, due });
     }
 
     /// Who reads for a stream, and from which disk next.
@@ -238,4 +240,9 @@ impl Fetcher {
             }
         }
     }
+}
+
+/// The time between a block that is there and its first send, and between its last and the end.
+fn sends(rate: BitRate, tick: Nanos) -> Nanos {
+    Stride::of(rate, tick).span(tick).saturating_mul(2)
 }

@@ -245,8 +245,20 @@ impl Pacer {
         if stream.pace.is_some_and(|pace| stream.send.payload >= pace.promised_bytes(now)) {
             return; // only its burst is slower than it might be
         }
+        self.miss(slot, now, context);
+    }
+
+    /// A block that comes later than its session's clock says is a miss, too: no tick of it is late, for it is sent once it is there.
+    pub(super) fn begin_block<I: Io>(&mut self, slot: u32, due: Option<Nanos>, context: &PlaneContext<I>) {
+        if let Some(due) = due.filter(|&due| due < context.now) {
+            self.miss(slot, due, context);
+        }
+    }
+
+    fn miss<I: Io>(&mut self, slot: u32, since: Nanos, context: &PlaneContext<I>) {
+        let stream = &mut self.streams[slot as usize];
         stream.misses += 1;
-        stream.late_since.get_or_insert(now);
+        stream.late_since.get_or_insert(since);
         context.gauges.plane.misses.add(1);
         let gauges = &context.gauges.streams[slot as usize];
         gauges.misses.set(stream.misses);

@@ -180,7 +180,10 @@ impl Pacer {
                 let stream = &mut self.streams[slot as usize];
                 (stream.payload, stream.cut) = (payload, Some(outcome));
             }
-            ToPacer::Run { slot } => self.run(slot, pages, context),
+            ToPacer::Run { slot, due } => {
+                self.begin_block(slot, due, context);
+                self.run(slot, pages, context);
+            }
             ToPacer::Finish { slot, outcome } => self.finish(slot, outcome, context),
         }
     }
