@@ -28,9 +28,11 @@ impl Admitter {
             // The session wants something else now: what it held is given back first, so that it can count for it. A burst is a
             // wish, for which no session loses what it holds.
             admission.suspend(id);
-            let bursts = if shares { [None; 2] } else { [Some(asked[0].burst_bytes), Some(0)] };
-            for burst_bytes in bursts.into_iter().flatten() {
-                asked[0].burst_bytes = burst_bytes;
+            if !shares {
+                if admission.reserve_again(id, asked).is_ok() {
+                    return Ok(id);
+                }
+                asked[0].burst_bytes = 0;
                 if admission.reserve_again(id, asked).is_ok() {
                     return Ok(id);
                 }
