@@ -35,6 +35,13 @@ pub(crate) struct ReadRate {
     pub(crate) whole: bool,
 }
 
+/// When a block shall be in the buffers, and when all of it shall have been sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockTimes {
+    pub(crate) read_by: Nanos,
+    pub(crate) sent_by: Nanos,
+}
+
 /// When a reservation was given its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlacedStart {
@@ -43,7 +50,7 @@ pub(crate) struct PlacedStart {
     /// That of its first regular read.
     pub(crate) first_round: u64,
     /// When all of it shall have been sent, by the clock of its session, if it is read in one block.
-    pub(crate) deadline: Option<Nanos>,
+    pub(crate) sent_by: Option<Nanos>,
 }
 
 /// To the admitter; all of them come from the fetcher.
@@ -154,8 +161,8 @@ pub(crate) enum ToPacer {
     Fetched { slot: u32, payload: u64 },
     /// From the fetcher: what a stream's content cannot be read beyond, and what it ends with there.
     Cut { slot: u32, payload: u64, outcome: Outcome },
-    /// From the fetcher: the first bytes of a stream are there; of a block, all of it, which should have been there by `due`.
-    Run { slot: u32, due: Option<Nanos> },
+    /// From the fetcher: the first bytes of a stream are there; of a block, all of it.
+    Run { slot: u32, block: Option<BlockTimes> },
     /// From the fetcher: what a best-effort delivery could read ahead was asked for; false if it holds nothing and there is no page.
     GoOn { slot: u32, has_pages: bool },
     /// From the fetcher, what a best-effort delivery waits for may be there; from the admitter, a stream did not get its

@@ -137,6 +137,12 @@ impl Pace {
         self.anchor.saturating_add(self.rate.time_for(bytes.saturating_sub(self.base_bytes)))
     }
 
+    /// The time between two of its ticks.
+    #[must_use]
+    pub const fn tick(&self) -> Nanos {
+        self.tick
+    }
+
     /// The rate.
     #[must_use]
     pub const fn rate(&self) -> BitRate {

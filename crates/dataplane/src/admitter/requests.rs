@@ -116,11 +116,11 @@ impl Admitter {
     /// The start of a stream that has its place.
     pub(super) fn placed_start(&mut self, slot: u32, (round, first_round): (u64, u64), now: Nanos) -> PlacedStart {
         let AdmittedStream { reservation, session, payload, .. } = self.streams[slot as usize];
-        let deadline = match session {
+        let sent_by = match session {
             Some(session) => self.admission.deadline_beside(session, payload, now),
             None => reservation.and_then(|id| self.admission.deadline(id, payload, now)),
         };
-        PlacedStart { round, first_round, deadline }
+        PlacedStart { round, first_round, sent_by }
     }
 
     /// Rounds between the reads of a reservation.

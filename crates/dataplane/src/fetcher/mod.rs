@@ -31,7 +31,7 @@ use crate::cursor::{Cursor, SegmentList};
 use crate::files::FileTable;
 use crate::gauges::Gauges;
 use crate::memory::ArenaMemory;
-use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
+use crate::message::{BlockTimes, PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
 use crate::port::{Completion, Io};
 use best_effort::AheadPages;
 use reads::ReadOp;
@@ -109,14 +109,14 @@ struct ReadPlan {
     gap: u64,
     /// How many reservations were made before its own: greater is younger.
     age: u64,
-    /// When all of it shall have been read, if it is read in one block.
-    read_by: Option<Nanos>,
+    /// Its times, if it is read in one block.
+    block: Option<BlockTimes>,
 }
 
 impl ReadPlan {
     /// The plan of a stream that has no place in a time table yet.
     const fn new(rate: ReadRate, age: u64) -> Self {
-        Self { rate, first_round: 0, next_round: 0, gap: 0, age, read_by: None }
+        Self { rate, first_round: 0, next_round: 0, gap: 0, age, block: None }
     }
 }
 
@@ -185,8 +185,8 @@ impl StreamReads {
 
     /// When its next byte to be read is promised.
     fn due(&self, now: Nanos) -> Nanos {
-        if let Some(read_by) = self.plan.and_then(|plan| plan.read_by) {
-            return read_by;
+        if let Some(block) = self.plan.and_then(|plan| plan.block) {
+            return block.read_by;
         }
         self.pace.map_or(now, |pace| pace.promised_at(self.fetch.payload + 1))
     }

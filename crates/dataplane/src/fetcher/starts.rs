@@ -68,11 +68,13 @@ impl Fetcher {
     pub(super) fn plan_from(&mut self, slot: u32, start: PlacedStart, tick: Nanos) {
         let payload = self.streams[slot as usize].payload;
         if let Some(plan) = &mut self.streams[slot as usize].plan {
-            // A block is sent once all of it is there, as fast as bursts are, in whole sends.
+            // A block is sent once all of it is there, as fast as bursts are, in whole sends: one until the first, one for the last.
             let fastest = BitRate(plan.rate.rate.0.saturating_mul(BURST_FACTOR));
-            let takes = fastest.time_for(payload).saturating_add(sends(plan.rate.rate, tick));
+            let sends = Stride::of(plan.rate.rate, tick).span(tick).saturating_mul(2);
+            let takes = fastest.time_for(payload).saturating_add(sends);
             (plan.first_round, plan.next_round, plan.gap) = (start.first_round, start.round, 0);
-            plan.read_by = start.deadline.map(|deadline| deadline.saturating_sub(takes));
+            let read_by = |sent_by: Nanos| sent_by.saturating_sub(takes);
+            plan.block = start.sent_by.map(|sent_by| BlockTimes { read_by: read_by(sent_by), sent_by });
         }
     }
 
@@ -169,10 +171,8 @@ impl Fetcher {
     fn begin_to_run<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.leave_starting(slot);
         self.streams[slot as usize].life = ReadsLife::Running;
-        // Nothing was sent yet, so the sends that are left for it may take the time that was kept for them.
-        let ReadPlan { rate, read_by, .. } = self.streams[slot as usize].plan.expect("a stream with a rate");
-        let due = read_by.map(|read_by| read_by.saturating_add(sends(rate.rate, context.config.tick)));
-        context.tell_pacer(ToPacer::Run { slot, due });
+        let block = self.streams[slot as usize].plan.and_then(|plan| plan.block);
+        context.tell_pacer(ToPacer::Run { slot, block });
     }
 
     /// Who reads for a stream, and from which disk next.
@@ -231,7 +231,7 @@ impl Fetcher {
             for &slot in disk.starting.iter().rev() {
                 let stream = &self.streams[slot as usize];
                 // The block of a session may be due later, and is read by then.
-                let due = stream.plan.and_then(|plan| plan.read_by).unwrap_or(stream.started);
+                let due = stream.plan.and_then(|plan| plan.block).map(|block| block.read_by).unwrap_or(stream.started);
                 let since = stream.started.max(due);
                 let late = context.now.saturating_sub(since) >= context.config.first_byte_max;
                 if late && stream.send == Cursor::default() {
@@ -240,9 +240,4 @@ impl Fetcher {
             }
         }
     }
-}
-
-/// The time between a block that is there and its first send, and between its last and the end.
-fn sends(rate: BitRate, tick: Nanos) -> Nanos {
-    Stride::of(rate, tick).span(tick).saturating_mul(2)
 }

@@ -1,13 +1,14 @@
 //! Feeding sockets: what each stream's tick sends, and what became of it.
 
 use schedule::admission::CACHE_PAGE_BYTES;
-use schedule::pace::Stride;
+use schedule::pace::{BURST_FACTOR, Stride};
 use units::limits;
 
 use super::*;
 use crate::cache::{PageKey, PageState};
 use crate::control::{Event, Segment};
 use crate::cursor::AtCursor;
+use crate::message::BlockTimes;
 use crate::port::{Completion, IoFault, LITERAL_BYTES, SendRequest, Span};
 
 /// Fewer bytes are copied: to lend a few pages costs as much, and memory that was lent is replaced before it is read into
@@ -74,13 +75,18 @@ impl Pacer {
         let stream = &mut self.streams[slot as usize];
         let Some(before) = stream.pace else { return };
         let mut pace = before;
-        let (due, quota) = (pace.allowance(at, stream.send.payload), pace.quota() + 1);
+        let due = pace.allowance(at, stream.send.payload);
+        // What its rate promises in a tick; of a block, what is left of it in each of the ticks that are left, up to the pace of bursts.
+        let left = stream.payload - stream.send.payload;
+        let ticks = stream.sent_by.map(|sent_by| sent_by.saturating_sub(at).0 / pace.tick().0);
+        let needed = ticks.map_or(0, |ticks| left / ticks.max(1)).min(pace.quota() * BURST_FACTOR);
+        let quota = pace.quota().max(needed) + 1;
         stream.pace = Some(pace);
         if pace != before {
             context.tell_fetcher(ToFetcher::Paced { slot, pace });
         }
         let link = stream.link;
-        // Its rate is promised; a burst, and what it is behind, are sent as far as the link has room for them.
+        // Its rate is promised, and a block until its time; a burst, and what it is behind, are sent as far as the link has room.
         let most = if due > quota { self.link_room(link, Nanos::ZERO, context, at).max(quota) } else { quota };
         let stream = &mut self.streams[slot as usize];
         stream.budget = due.min(most);
@@ -249,9 +255,13 @@ impl Pacer {
     }
 
     /// A block that comes later than its session's clock says is a miss, too: no tick of it is late, for it is sent once it is there.
-    pub(super) fn begin_block<I: Io>(&mut self, slot: u32, due: Option<Nanos>, context: &PlaneContext<I>) {
-        if let Some(due) = due.filter(|&due| due < context.now) {
-            self.miss(slot, due, context);
+    pub(super) fn begin_block<I: Io>(&mut self, slot: u32, block: Option<BlockTimes>, context: &PlaneContext<I>) {
+        let Some(BlockTimes { read_by, sent_by }) = block else { return };
+        self.streams[slot as usize].sent_by = Some(sent_by);
+        // The time that was kept for a send before the first one is not needed if the block comes then.
+        let late_from = read_by.saturating_add(context.config.tick.saturating_mul(2));
+        if late_from < context.now {
+            self.miss(slot, late_from, context);
         }
     }
 

@@ -115,6 +115,8 @@ struct PacedStream {
     payload: u64,
     /// What it ends with when its payload is sent, if that is not all of it.
     cut: Option<Outcome>,
+    /// When all of it shall have been sent, if it is one block.
+    sent_by: Option<Nanos>,
     /// Payload it may still send in this tick.
     budget: u64,
     /// What may be sent by when, of a delivery with a rate: from its start on, and after the loss of its reservation.
@@ -180,8 +182,8 @@ impl Pacer {
                 let stream = &mut self.streams[slot as usize];
                 (stream.payload, stream.cut) = (payload, Some(outcome));
             }
-            ToPacer::Run { slot, due } => {
-                self.begin_block(slot, due, context);
+            ToPacer::Run { slot, block } => {
+                self.begin_block(slot, block, context);
                 self.run(slot, pages, context);
             }
             ToPacer::Finish { slot, outcome } => self.finish(slot, outcome, context),
