@@ -89,7 +89,9 @@ fn of_a_folder() {
     check(&Server::on(&[&root], &scratch.path().join("state"), &arguments));
     // What lies there is known after a start, too.
     let again = Server::on(&[&root], &scratch.path().join("state"), &arguments);
-    until("the quota to be known", || match put(again.address, "/media/kept/late.ts", 2 * UPLOAD) {
+    // Before that, uploads are let in: each has a name of its own, for a content may be replaced by one of its size.
+    let mut names = (0..).map(|attempt| format!("/media/kept/late-{attempt}.ts"));
+    until("the quota to be known", || match put(again.address, &names.next().expect("endless"), 2 * UPLOAD) {
         (507, true) => Ok(()),
         other => Err(format!("{other:?}")),
     });
