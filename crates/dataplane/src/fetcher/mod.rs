@@ -120,6 +120,8 @@ impl ReadPlan {
     }
 }
 
+/// The reads of one stream. Thousands of these lie in no cache: the fields that each send's end looks at come first, in two
+/// lines of it.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct StreamReads {

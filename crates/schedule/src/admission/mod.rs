@@ -260,12 +260,6 @@ impl Admission {
         }
     }
 
-    /// True if it holds time on several disks.
-    #[must_use]
-    pub fn has_further(&self, id: ReservationId) -> bool {
-        self.find(id).is_some_and(|reservation| reservation.further.is_some())
-    }
-
     /// The share of its bytes for which it holds time on a disk.
     #[must_use]
     pub fn share_held(&self, id: ReservationId, disk: DiskId) -> f64 {
@@ -542,12 +536,6 @@ impl Admission {
     #[must_use]
     pub fn is_spread(&self, id: ReservationId) -> bool {
         self.find(id).is_some_and(|reservation| reservation.demand.is_spread())
-    }
-
-    /// True if another stream reads for it.
-    #[must_use]
-    pub fn is_sharing(&self, id: ReservationId) -> bool {
-        self.find(id).is_some_and(|reservation| reservation.shares)
     }
 
     /// Whether a request, alone on its disk, would be read in one block.
