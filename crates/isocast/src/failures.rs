@@ -1,4 +1,4 @@
-//! What went wrong with single items of a longer piece of work that went on without them.
+//! Failures of single items of a longer piece of work, which continues without them.
 
 use std::fmt;
 

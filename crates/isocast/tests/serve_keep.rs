@@ -1,4 +1,4 @@
-//! What `keep` and rings remove, with the real program: only what lies in the folder itself, each file once, never what is protected.
+//! Removals by `keep` and rings, with the real program: only what lies in the folder itself, each file once, never what is protected.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

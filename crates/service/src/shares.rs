@@ -1,4 +1,4 @@
-//! What one client has of something that all share: so many at once.
+//! The share of one client in a bounded resource: a count at once.
 //!
 //! Promise: a share is given back however its holder ends; only clients that hold something take memory. Not here: what is shared, and
 //! how much of it is one client's.

@@ -1,4 +1,4 @@
-//! What viewers of films in segments get, as players of HLS and DASH ask for them: one table, some viewers and some seeds each.
+//! Results of viewers of films in segments, as players of HLS and DASH ask for them: one table, some viewers and some seeds each.
 //!
 //! `cargo run -p sim --release --example segments` prints the table of all cases; `-- --viewers 56 --seconds 6` one case.
 

@@ -1,4 +1,4 @@
-//! What a recording's client sends: a camera, at a rate that may vary around the one that is reserved.
+//! The bytes of a recording's client: a camera, at a rate that may vary around the one that is reserved.
 //!
 //! Promise: how much has come by a time is a function of that time. Not here: what the server does with it.
 

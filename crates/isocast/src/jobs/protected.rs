@@ -1,4 +1,4 @@
-//! What `protected` names: contents and folders that stay, by whatever name they are met.
+//! The contents and folders that `protected` names: they stay, under every name that leads to them.
 //!
 //! Promise: `*` stands for any part of a name and `?` for one character; a pattern protects what it matches, all below that, and what a
 //! link of such a name leads to. One that names nothing is told. Not here: removing anything (`keep`).

@@ -1,4 +1,4 @@
-//! When each segment of a session is due, whatever number of contents that takes: the law that no admitted session falls behind.
+//! Deadlines of a session's segments, whatever number of contents that takes: the law that no admitted session falls behind.
 //!
 //! Promise: over any time in which a request is always open, from the first byte of the first segment on, what is due is rate ×
 //! time, less one segment; a session that asks early moves only its own clock (a virtual clock, Zhang 1990). Not here: what excuses

@@ -1,4 +1,4 @@
-//! What a player has of its film, and how it plays: pure, with the time as an argument.
+//! A player's buffer and playback: pure, with the time as an argument.
 //!
 //! Promise: as hls.js does it. Playback begins when a segment of each track is whole, stalls when one of them is used up, and goes
 //! on with the next whole segment. Not here: which segment comes next (`viewers`).

@@ -1,4 +1,4 @@
-//! What viewers of segments got, for people and for the law.
+//! Tally of the viewers of segments, for people and for the law.
 
 use units::Nanos;
 
