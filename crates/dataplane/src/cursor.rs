@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use schedule::admission::CACHE_PAGE_BYTES;
 use units::ContentVersion;
+use units::limits::CACHE_PAGE_BYTES;
 
 use crate::cache::PageKey;
 use crate::control::{Delivery, Segment};

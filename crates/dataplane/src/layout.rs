@@ -9,8 +9,8 @@
 
 use std::os::fd::OwnedFd;
 
-use schedule::admission::CACHE_PAGE_BYTES;
 use units::DiskId;
+use units::limits::CACHE_PAGE_BYTES;
 
 /// How a file can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,12 +11,10 @@ use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
 use service::contents::{DiskInfo, errors_of, failure};
 use service::events::unix_seconds;
 use service::lock::lock;
+use units::limits::CACHE_PAGE_BYTES;
 
 use crate::counts::AllCounts;
 use crate::shared::Shared;
-
-/// What the plane counts buffers in.
-pub(crate) const CACHE_PAGE_BYTES: u64 = schedule::admission::CACHE_PAGE_BYTES;
 
 /// The streams and recordings under way, by number.
 pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {

@@ -11,7 +11,6 @@ use api::DiskFailure;
 use service::contents::{errors_of, failure};
 use service::refusals::RESOURCES;
 
-use crate::figures;
 use crate::shared::Shared;
 
 /// The Prometheus text format.
@@ -92,7 +91,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
 
 fn plane_metrics(page: &mut Exposition, shared: &Shared) {
     let plane = &shared.service.gauges.plane;
-    let page_bytes = figures::CACHE_PAGE_BYTES;
+    let page_bytes = units::limits::CACHE_PAGE_BYTES;
     page.single("streams", "gauge", "Streams in the delivery table.", plane.streams.get());
     page.single("promised_bytes_per_second", "gauge", "Rate promised to streams.", plane.promised_bps.get() / 8);
     page.single("sent_bytes_total", "counter", "Bytes sent by streams.", plane.sent_bytes.get());

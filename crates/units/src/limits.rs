@@ -18,6 +18,8 @@ pub const PIECE_BYTES_MAX: u64 = 128 * 1024;
 pub const RUN_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Unit of the buffer arena, and the largest single read of the data plane.
 pub const CHUNK_BYTES: u64 = 1024 * 1024;
+/// Unit of buffer memory: a chunk of the arena is four of them. Chosen.
+pub const CACHE_PAGE_BYTES: u64 = CHUNK_BYTES / 4;
 /// Smallest block a stream reads at a time.
 pub const BLOCK_BYTES_MIN: u64 = 256 * 1024;
 /// Largest block a stream reads at a time.

@@ -11,7 +11,7 @@
 
 mod list;
 
-use schedule::admission::CACHE_PAGE_BYTES;
+use units::limits::CACHE_PAGE_BYTES;
 use units::{ContentVersion, Nanos, limits};
 
 use crate::port::{Chunks, HUGE_PAGE_CHUNKS, SHARED_STREAMS_MIN, Sharing, Span};

@@ -15,12 +15,13 @@ mod starts;
 
 use std::sync::Arc;
 
-use schedule::admission::{CACHE_PAGE_BYTES, window_bytes};
+use schedule::admission::window_bytes;
 use schedule::cycle::Grid;
 use schedule::disk::health::Health;
 use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::pace::Pace;
 use schedule::profile::DiskProfile;
+use units::limits::CACHE_PAGE_BYTES;
 use units::{DiskId, Nanos};
 
 use crate::cache::{CHUNK_PAGES, Cache, PageKey};

@@ -1,11 +1,11 @@
 //! Reading ahead: which blocks streams want, what of them is in the buffers, what the disks are asked for.
 
-use schedule::admission::CACHE_PAGE_BYTES;
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::disk::Step;
 use schedule::disk::best_effort::WorkOwner;
 use schedule::disk::real_time::{ReadKind, RtRequest};
 use storage::grant::Grant;
+use units::limits::CACHE_PAGE_BYTES;
 
 use super::*;
 use crate::layout::Piece;

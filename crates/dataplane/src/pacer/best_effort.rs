@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use schedule::admission::CACHE_PAGE_BYTES;
+use units::limits::CACHE_PAGE_BYTES;
 
 use super::links::depth;
 use super::*;

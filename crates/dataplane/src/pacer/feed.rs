@@ -1,8 +1,8 @@
 //! Feeding sockets: what each stream's tick sends, and what became of it.
 
-use schedule::admission::CACHE_PAGE_BYTES;
 use schedule::pace::{BURST_FACTOR, Stride};
 use units::limits;
+use units::limits::CACHE_PAGE_BYTES;
 
 use super::*;
 use crate::cache::{PageKey, PageState};

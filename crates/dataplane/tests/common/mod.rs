@@ -17,9 +17,9 @@ use dataplane::port::{
 };
 use dataplane::watched::{FileStat, WatchedContent};
 use dataplane::{Plane, PlaneConfig};
-use schedule::admission::CACHE_PAGE_BYTES;
 use schedule::profile::DiskProfile;
 use storage::grant::{Grant, StoreMessage};
+use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
 
 pub(crate) const MIB: u64 = 1 << 20;

@@ -3,9 +3,10 @@
 use crate::output::real;
 use clap::ValueEnum;
 use dataplane::{BEST_EFFORT_PAGES_SHARE, PlaneConfig};
-use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, CACHE_PAGE_BYTES, Resource};
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, Resource};
 use schedule::disk::best_effort::DIRTY_BYTES_WORTH;
 use schedule::profile::DiskProfile;
+use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
 
 /// The unit of a volume, unless its maker chose another.

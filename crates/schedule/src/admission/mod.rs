@@ -10,6 +10,7 @@
 mod check;
 pub mod disk_table;
 
+use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::profile::DiskProfile;
@@ -19,8 +20,6 @@ use disk_table::{
     DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, RoundLoad, SLOTS, StartConditions, StartCost, StartForecast,
 };
 
-/// Unit of buffer memory: the largest read is four of them. Chosen.
-pub const CACHE_PAGE_BYTES: u64 = limits::CHUNK_BYTES / 4;
 /// Share of a round held back for what no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
