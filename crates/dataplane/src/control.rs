@@ -6,12 +6,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use content::{Content, Segment};
 pub use schedule::admission::{Refusal, Resource};
 pub use storage::grant::RecordingPlace;
-use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, ReservationId, StreamId};
-
-use crate::layout::{ContentFile, ContentLayout};
-use crate::watched::WatchedContent;
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 /// From the control plane to the data plane.
 #[derive(Debug)]
@@ -128,71 +126,6 @@ pub enum Service {
     },
     /// Bulk and short probes: whatever disk time and network the constant-rate streams leave.
     BestEffort,
-}
-
-/// A piece of a response.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Segment {
-    /// Literal bytes: heads and boundaries. Not paced.
-    Bytes(Box<[u8]>),
-    /// `length` bytes of the content from `offset`. Never empty, never beyond the content's size.
-    Range {
-        /// First byte.
-        offset: u64,
-        /// Length in bytes.
-        length: u64,
-    },
-}
-
-impl Segment {
-    /// Bytes it puts into the socket.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Range { length, .. } => *length,
-        }
-    }
-}
-
-/// An open content, and where its bytes lie. Shared by all its streams; closed when the last lets go.
-#[derive(Debug)]
-pub struct Content {
-    /// Unique to this version of this content while the process lives; the key under which blocks are shared.
-    pub version: ContentVersion,
-    /// Bytes.
-    pub size: u64,
-    /// Where they lie.
-    pub layout: ContentLayout,
-    /// What its first file looked like when it was opened, where others may write to it: it is looked at after each read.
-    pub watched: Option<WatchedContent>,
-    /// The checksums that each read is verified by, where the store has some.
-    pub checksums: Option<Box<dyn BlockChecksums>>,
-}
-
-/// The checksums of a content, one for each 64 KiB.
-pub trait BlockChecksums: std::fmt::Debug + Send + Sync {
-    /// Whether `bytes` are those of the content from `offset` on. They begin at a multiple of 64 KiB and end at another or
-    /// with the content.
-    fn verify(&self, offset: u64, bytes: &[u8]) -> bool;
-
-    /// One copy of the bytes at `offset` is wrong or cannot be read, on a disk that is good otherwise: the store may write it anew
-    /// from another one. The data plane calls it: it must not block, and not allocate.
-    fn copy_failed(&self, offset: u64);
-}
-
-impl Content {
-    /// The disk on which its first copy begins.
-    #[must_use]
-    pub fn disk(&self) -> DiskId {
-        self.layout.first_disk()
-    }
-
-    /// Its first file: the only one of a file in a folder.
-    #[must_use]
-    pub fn file(&self) -> &ContentFile {
-        &self.layout.files()[0]
-    }
 }
 
 /// A request to reserve for a recording.

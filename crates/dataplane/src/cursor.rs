@@ -4,11 +4,12 @@
 
 use std::ops::Range;
 
+use content::Segment;
 use units::ContentVersion;
 use units::limits::CACHE_PAGE_BYTES;
 
 use crate::cache::PageKey;
-use crate::control::{Delivery, Segment};
+use crate::control::Delivery;
 
 /// What a delivery is made of, in order: all that a cursor has to know of it.
 #[derive(Debug, Clone, Copy)]

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use content::Content;
 use units::ContentVersion;
 
-use crate::control::Content;
 use crate::port::FileSlot;
 
 #[derive(Debug)]

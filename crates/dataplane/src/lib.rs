@@ -12,13 +12,11 @@ mod cursor;
 mod fetcher;
 mod files;
 pub mod gauges;
-pub mod layout;
 mod memory;
 mod message;
 mod pacer;
 pub mod plane;
 pub mod port;
-pub mod watched;
 
 pub use config::{FLASH_ROUND_TICKS, PlaneConfig};
 pub use fetcher::BEST_EFFORT_PAGES_SHARE;

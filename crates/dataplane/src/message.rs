@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
+use content::{Content, Segment};
 use schedule::admission::disk_table::StartConditions;
 use schedule::disk::health::DiskCondition;
 use schedule::pace::Pace;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
-use crate::control::{Content, Delivery, Outcome, Refusal, Segment};
+use crate::control::{Delivery, Outcome, Refusal};
 use crate::cursor::Cursor;
 
 /// Whose reads a stream is to share.

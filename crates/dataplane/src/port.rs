@@ -5,25 +5,20 @@
 //!
 //! All buffer memory is one *arena* with a flat address space `0..Io::arena_bytes()`; the plane alone decides what lies
 //! where and never names a byte twice at once. Not all of it has memory at all times ([`MemoryChange`]). The first `chunk_count × CHUNK_BYTES` bytes hold chunks; behind them lies
-//! one [`LITERAL_BYTES`] area per stream slot, for response heads.
+//! one [`content::LITERAL_BYTES`] area per stream slot, for response heads.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use units::{DiskId, Nanos, limits};
+use content::Content;
+use content::layout::FileAccess;
+use units::{DiskId, Nanos};
 
-use crate::control::{Command, Content, Report};
-use crate::layout::FileAccess;
+use crate::control::{Command, Report};
 use storage::grant::{Grant, StoreMessage};
-
-/// Bytes of literal text (a response head, a multipart boundary) a stream can have in flight. The control plane keeps
-/// each literal segment within it.
-pub const LITERAL_BYTES: u64 = 2048;
 
 /// Completions handed over by one [`Io::wait`] at most. Chosen.
 pub const COMPLETIONS_MAX: usize = 1024;
-
-const _: () = assert!(LITERAL_BYTES.is_multiple_of(512) && limits::CHUNK_BYTES.is_multiple_of(LITERAL_BYTES));
 
 /// Chosen by the plane, handed back in the request's one completion. A top byte of 0xFF is the implementation's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -180,7 +175,7 @@ pub trait Io {
     /// Forgets `slot`. No request on it is in flight.
     fn close_socket(&mut self, slot: SocketSlot);
 
-    /// Copies literal bytes into the arena (at most [`LITERAL_BYTES`]).
+    /// Copies literal bytes into the arena (at most [`content::LITERAL_BYTES`]).
     fn fill(&mut self, memory: Span, bytes: &[u8]);
 
     /// Queues a read; it is handed to the kernel by [`Io::wait`].

@@ -1,8 +1,8 @@
 //! Contents on several disks: read from all of them, promised on all of them, and from another copy when a disk fails.
 
 use crate::common::{MIB, Machine, RATE, delivery_of, disks};
+use content::layout::{ContentLayout, Unit};
 use dataplane::control::{Outcome, Report, Service};
-use dataplane::layout::{ContentLayout, Unit};
 use units::{BitRate, Nanos};
 
 const LINK: BitRate = BitRate(1_000_000_000);

@@ -1,7 +1,8 @@
 //! The time to first byte: who may wait for a disk, for how long, and what the others are told.
 
 use crate::common::{MIB, Machine, RATE, viewer};
-use dataplane::control::{Command, Outcome, Refusal, Report, Resource, Segment};
+use content::Segment;
+use dataplane::control::{Command, Outcome, Refusal, Report, Resource};
 use units::{BitRate, DiskId, Nanos, StreamId};
 
 const FIRST_BYTE_MAX: Nanos = Nanos::from_secs(10);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dataplane::layout::{ContentFile, ContentLayout};
+use content::layout::{ContentFile, ContentLayout};
 use kernel::aligned::AlignedBlock;
 use media::ReadAt;
 use units::limits;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use dataplane::control::Content;
+use content::Content;
 use rustix::fs::{FileType, Stat};
 use units::DiskId;
 

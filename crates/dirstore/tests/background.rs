@@ -305,7 +305,7 @@ async fn extents_are_positions_on_the_disk() {
     let bytes = pattern(3 << 20, 9);
     put(&store, "/film", &bytes).await.unwrap();
     let content = store.open(&path("/film"), Want::File).await.unwrap().content;
-    assert_eq!(content.file().access, dataplane::layout::FileAccess::Direct);
+    assert_eq!(content.file().access, content::layout::FileAccess::Direct);
     let extents: Vec<(u64, u64)> = content.layout.placed_on(content.disk(), |_| 0).collect();
     assert_eq!(extents.iter().map(|(_, length)| length).sum::<u64>(), 3 << 20);
     let disk = fs::read(mounted.image.as_ref().unwrap().path().join("image")).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Ungoverned, folder, path, pattern, put, request, ungoverned};
-use dataplane::layout::FileAccess;
+use content::layout::FileAccess;
 use dirstore::{ContentPath, NameKind, Precondition, StoreError, Want};
 use rustix::fs::IFlags;
 
@@ -246,7 +246,7 @@ async fn a_file_that_ends_beyond_all_blocks_is_refused() {
 }
 
 /// All of a content, through its own descriptor.
-fn read_all(content: &dataplane::control::Content) -> Vec<u8> {
+fn read_all(content: &content::Content) -> Vec<u8> {
     let file = File::from(content.file().file.try_clone().unwrap());
     let size = usize::try_from(content.size).unwrap();
     let mut memory = vec![0_u8; size.next_multiple_of(4096) + 4096];

@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
 use bytes::{Buf, Bytes};
-use dataplane::control::{Outcome, Segment};
+use content::Segment;
+use dataplane::control::Outcome;
 use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
 use service::contents::{ContentPath, Opened, PathError, StoreError, Want};

@@ -5,8 +5,7 @@
 
 use std::time::SystemTime;
 
-use dataplane::control::Segment;
-use dataplane::port::LITERAL_BYTES;
+use content::{LITERAL_BYTES, Segment};
 use http_types::header::{self, HeaderName};
 use http_types::{Method, StatusCode};
 use service::contents::Entry;

@@ -7,7 +7,8 @@
 use std::io;
 use std::ops::Range;
 
-use dataplane::port::{Chunks, HUGE_PAGE_CHUNKS, LITERAL_BYTES, STEP_CHUNKS, Span};
+use content::LITERAL_BYTES;
+use dataplane::port::{Chunks, HUGE_PAGE_CHUNKS, STEP_CHUNKS, Span};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use units::limits;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use dataplane::layout::FileAccess;
+use content::layout::FileAccess;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 

@@ -11,11 +11,12 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::control::{Command, Content, Report};
-use dataplane::layout::FileAccess;
+use content::layout::FileAccess;
+use content::{Content, LITERAL_BYTES};
+use dataplane::control::{Command, Report};
 use dataplane::port::{
-    COMPLETIONS_MAX, Completion, FileSlot, Io, IoFault, LITERAL_BYTES, MemoryChange, ReadRequest, SendRequest, Sharing,
-    SocketSlot, Span, Token,
+    COMPLETIONS_MAX, Completion, FileSlot, Io, IoFault, MemoryChange, ReadRequest, SendRequest, Sharing, SocketSlot,
+    Span, Token,
 };
 use rustix::thread::CpuSet;
 use storage::grant::{Grant, StoreMessage};

@@ -5,7 +5,7 @@
 //! on a network mount, which may hang, must not keep others from being checked: they have a thread of their own.
 //!
 //! Promise: handing over and taking back neither allocates nor locks nor waits. Each check begins after it was asked for.
-//! Not here: what a difference means (`dataplane::watched`).
+//! Not here: what a difference means (`content::watched`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,10 +13,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use std::{slice, thread};
 
-use dataplane::control::Content;
-use dataplane::layout::FileAccess;
+use content::Content;
+use content::layout::FileAccess;
+use content::watched::{ChangeVerdict, FileStat, WatchedContent};
 use dataplane::port::{Span, Token};
-use dataplane::watched::{ChangeVerdict, FileStat, WatchedContent};
 use rustix::fs::fstat;
 use rustix::thread::CpuSet;
 

@@ -1,7 +1,7 @@
 //! Whether a file was written to, or only its times were set: inotify tells these apart, `fstat` does not.
 //!
 //! Promise: a look is one read of a queue, and waits for nothing. Where something may have been missed (no room for a watch,
-//! events lost), nothing is told of that file any more. Not here: what follows from it (`dataplane::watched`).
+//! events lost), nothing is told of that file any more. Not here: what follows from it (`content::watched`).
 
 use std::collections::HashMap;
 use std::io;
@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataplane::watched::{ChangeCounter, Changes, WatchedContent};
+use content::watched::{ChangeCounter, Changes, WatchedContent};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use crate::version_check;

@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Bench, CHUNK};
+use content::layout::FileAccess;
 use dataplane::control::{Command, Event, Report};
 use dataplane::gauges::Gauges;
-use dataplane::layout::FileAccess;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
 use kernel::permissions::PermissionSubject;

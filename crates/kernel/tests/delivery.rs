@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{CHUNK, HEAD, connection, delivery, pattern};
+use content::layout::FileAccess;
 use dataplane::control::{Command, Delivery, Outcome, Report};
 use dataplane::gauges::Gauges;
-use dataplane::layout::FileAccess;
 use dataplane::{Plane, PlaneConfig};
 use kernel::plane_channel::{ChannelEnds, ReportReceiver, connect};
 use kernel::thread::{PlaneThread, start};

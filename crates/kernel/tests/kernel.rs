@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Bench, CHUNK, pattern};
+use content::layout::FileAccess;
 use dataplane::control::Command;
-use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, Io, IoFault, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use storage::grant::{JobId, StoreMessage};
 use units::{DiskId, Nanos, StreamId, limits};

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 
 use crate::common::{Bench, CHUNK, pattern};
-use dataplane::layout::FileAccess;
+use content::layout::FileAccess;
 use dataplane::port::{FileSlot, Io, IoFault, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::PermissionSubject;
 use units::DiskId;

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::thread;
 
 use common::{Bench, CHUNK, pattern};
-use dataplane::layout::FileAccess;
+use content::layout::FileAccess;
 use dataplane::port::{FileSlot, Io, ReadRequest, SocketSlot, Span, Token};
 use kernel::direct::DirectWriter;
 use kernel::permissions::{OPEN_FILES, PermissionSubject, StartError};

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::common::{CHUNK, connection, only_direct_file};
+use content::layout::FileAccess;
 use dataplane::control::{Command, Event, Report};
-use dataplane::layout::FileAccess;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::EngineChoice;
 use kernel::permissions::PermissionSubject;

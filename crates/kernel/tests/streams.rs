@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane::control::{Command, Content, Delivery, Outcome, Report, Resource, Segment, Service};
+use content::layout::{ContentLayout, FileAccess};
+use content::{Content, Segment};
+use dataplane::control::{Command, Delivery, Outcome, Report, Resource, Service};
 use dataplane::gauges::Gauges;
-use dataplane::layout::{ContentLayout, FileAccess};
 use dataplane::{Plane, PlaneConfig};
 use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;

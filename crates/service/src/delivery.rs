@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use dataplane::control::{
-    Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class,
-};
+use content::{Content, Segment};
+use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class};
 use socket2::SockRef;
 use units::{BitRate, LinkId, Nanos, StreamId};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
-use dataplane::control::Content;
+use content::Content;
 use dataplane::gauges::Gauges;
 use units::limits::LINKS_MAX;
 use units::{BitRate, ContentVersion, LinkId, Nanos};

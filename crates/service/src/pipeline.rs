@@ -12,7 +12,8 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use dataplane::control::{Outcome, Segment};
+use content::Segment;
+use dataplane::control::Outcome;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use units::BitRate;

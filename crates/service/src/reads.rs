@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dataplane::control::{Content, Segment};
+use content::{Content, Segment};
 use units::BitRate;
 
 use crate::contents::MediaRate;

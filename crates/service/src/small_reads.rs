@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use dataplane::control::Segment;
+use content::Segment;
 
 use crate::delivery::DeliveryRequest;
 use crate::media_service::MediaService;

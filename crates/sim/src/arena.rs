@@ -3,7 +3,8 @@
 //! Promise: [`Arena::check_range`] is true only if the bytes are exactly those of that version at that offset, wholly
 //! read; a page being read into is owned by that one read. Not here: who may send what (`laws`).
 
-use dataplane::port::{Chunks, LITERAL_BYTES, STEP_CHUNKS, Span};
+use content::LITERAL_BYTES;
+use dataplane::port::{Chunks, STEP_CHUNKS, Span};
 use units::{ContentVersion, limits};
 
 /// Bytes of one page: direct reads begin and end on it.

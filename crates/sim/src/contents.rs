@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-use dataplane::control::{BlockChecksums, Content, Segment};
-use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions, Unit};
-use dataplane::watched::{FileStat, WatchedContent};
+use content::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions, Unit};
+use content::watched::{FileStat, WatchedContent};
+use content::{BlockChecksums, Content, Segment};
 use units::{ContentVersion, DiskId, limits};
 
 use crate::load::Load;

@@ -5,8 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use dataplane::control::{Command, Content, Report};
-use dataplane::layout::FileAccess;
+use content::Content;
+use content::layout::FileAccess;
+use dataplane::control::{Command, Report};
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use storage::grant::{Grant, StoreMessage};
 use units::Nanos;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use std::os::fd::RawFd;
 
-use dataplane::control::{Ending, Outcome, Segment};
+use content::Segment;
+use dataplane::control::{Ending, Outcome};
 use dataplane::port::Span;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 

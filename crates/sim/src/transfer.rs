@@ -1,7 +1,7 @@
 //! Reads and sends of the plane: through the drive or the page cache into the arena, from the arena into sockets.
 
-use dataplane::control::Content;
-use dataplane::layout::FileAccess;
+use content::Content;
+use content::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, IoFault, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use units::{ContentVersion, Nanos, limits};
 

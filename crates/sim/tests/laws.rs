@@ -6,9 +6,10 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use dataplane::control::{Command, Content, Outcome, Report, Service};
+use content::Content;
+use content::layout::FileAccess;
+use dataplane::control::{Command, Outcome, Report, Service};
 use dataplane::gauges::Gauges;
-use dataplane::layout::FileAccess;
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
 use sim::drive::DriveProfile;

@@ -8,6 +8,7 @@ mod requests;
 
 use std::sync::Arc;
 
+use content::Content;
 use schedule::admission::disk_table::{StartConditions, StartForecast};
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
 use schedule::cycle::Grid;
@@ -17,7 +18,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::config::PlaneConfig;
 use crate::context::{PlaneContext, ppm};
-use crate::control::{Content, Delivery, Refusal, Report, Resource, Service};
+use crate::control::{Delivery, Refusal, Report, Resource, Service};
 use crate::cursor::SegmentList;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
 use crate::port::Io;

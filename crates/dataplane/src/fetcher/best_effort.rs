@@ -4,12 +4,12 @@
 //! Promise: pages come to a delivery in its order, whatever the order in which they were read; what it holds of those read before their
 //! turn counts as what it holds of others. Not here: when a disk has time for it (`schedule::disk`), when it is sent (`pacer`).
 
+use content::layout::Piece;
 use schedule::disk::IssuedRead;
 use schedule::disk::best_effort::BeWork;
 
 use super::reads::nothing_issued;
 use super::*;
-use crate::layout::Piece;
 
 /// A delivery reads ahead this far, and if its content lies on several disks a unit on each of them, and one more. Chosen: one
 /// chunk.

@@ -8,6 +8,7 @@
 //! `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not here: when a disk counts as erring
 //! (`schedule::disk::health`).
 
+use content::layout::ContentLayout;
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 use schedule::disk::health::DiskCondition;
 
@@ -15,7 +16,6 @@ use super::*;
 use crate::cache::Page;
 use crate::control::{Event, Outcome};
 use crate::gauges;
-use crate::layout::ContentLayout;
 use crate::port::IoFault;
 
 /// Rounds without an answer after which what has another copy is read from that.

@@ -15,6 +15,7 @@ mod starts;
 
 use std::sync::Arc;
 
+use content::{Content, Segment};
 use schedule::admission::window_bytes;
 use schedule::cycle::Grid;
 use schedule::disk::health::Health;
@@ -27,7 +28,7 @@ use units::{DiskId, Nanos};
 use crate::cache::{CHUNK_PAGES, Cache, PageKey};
 use crate::config::PlaneConfig;
 use crate::context::{PlaneContext, RequestKind, is_time, ppm};
-use crate::control::{Content, Delivery, Segment};
+use crate::control::Delivery;
 use crate::cursor::{Cursor, SegmentList};
 use crate::files::FileTable;
 use crate::gauges::Gauges;

@@ -1,5 +1,6 @@
 //! Reads: each from the request to the page that is ready, or cannot be read.
 
+use content::layout::Piece;
 use schedule::disk::IssuedRead;
 use schedule::disk::health::ErrorLocation;
 use units::limits;
@@ -7,7 +8,6 @@ use units::limits;
 use super::*;
 use crate::cache::Page;
 use crate::control::{Outcome, Report};
-use crate::layout::Piece;
 use crate::port::{FileSlot, IoFault, ReadRequest, Span};
 
 /// A read in flight, or read and not looked at yet.

@@ -1,5 +1,6 @@
 //! Reading ahead: which blocks streams want, what of them is in the buffers, what the disks are asked for.
 
+use content::layout::Piece;
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
 use schedule::disk::Step;
 use schedule::disk::best_effort::WorkOwner;
@@ -8,7 +9,6 @@ use storage::grant::Grant;
 use units::limits::CACHE_PAGE_BYTES;
 
 use super::*;
-use crate::layout::Piece;
 
 /// Decisions asked of a disk in one turn at most. Chosen.
 const STEPS_PER_TURN: usize = 256;

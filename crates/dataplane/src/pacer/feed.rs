@@ -1,15 +1,16 @@
 //! Feeding sockets: what each stream's tick sends, and what became of it.
 
+use content::{LITERAL_BYTES, Segment};
 use schedule::pace::{BURST_FACTOR, Stride};
 use units::limits;
 use units::limits::CACHE_PAGE_BYTES;
 
 use super::*;
 use crate::cache::{PageKey, PageState};
-use crate::control::{Event, Segment};
+use crate::control::Event;
 use crate::cursor::AtCursor;
 use crate::message::BlockTimes;
-use crate::port::{Completion, IoFault, LITERAL_BYTES, SendRequest, Span};
+use crate::port::{Completion, IoFault, SendRequest, Span};
 
 /// Fewer bytes are copied: to lend a few pages costs as much, and memory that was lent is replaced before it is read into
 /// (decision 0008).

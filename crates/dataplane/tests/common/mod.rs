@@ -9,13 +9,14 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use dataplane::control::{BlockChecksums, Command, Content, Delivery, Report, Segment, Service};
+use content::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions};
+use content::watched::{FileStat, WatchedContent};
+use content::{BlockChecksums, Content, Segment};
+use dataplane::control::{Command, Delivery, Report, Service};
 use dataplane::gauges::{Gauges, StreamGauges};
-use dataplane::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions};
 use dataplane::port::{
     Completion, FileSlot, Io, IoFault, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
 };
-use dataplane::watched::{FileStat, WatchedContent};
 use dataplane::{Plane, PlaneConfig};
 use schedule::profile::DiskProfile;
 use storage::grant::{Grant, StoreMessage};

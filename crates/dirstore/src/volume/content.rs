@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use dataplane::control::{BlockChecksums, Content};
-use dataplane::layout::{ContentFile, ContentLayout, Extent, Positions, Unit};
+use content::layout::{ContentFile, ContentLayout, Extent, Positions, Unit};
+use content::{BlockChecksums, Content};
 use media::MediaRate;
 use units::{ContentVersion, DiskId};
 use volume::{ChecksumTable, StoredContent, UnitPlace, Volume, stored_bytes};

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dataplane::layout::FileAccess;
+use content::layout::FileAccess;
 use device::Device;
 use kernel::aligned::AlignedBlock;
 use storage::uploads::RecordingTerms;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use dataplane::layout::FileAccess;
+use content::layout::FileAccess;
 use device::{Device, location_of};
 use kernel::aligned::AlignedBlock;
 use kernel::held::{self, Purpose};

@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use dataplane::control::Content;
-use dataplane::layout::ContentLayout;
+use content::Content;
+use content::layout::ContentLayout;
 use media::{ProbeBudget, ProbeError, probe};
 
 use volume::{ChecksumTable, StoredContent};

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
-use dataplane::layout::{ContentFile, ContentLayout};
+use content::layout::{ContentFile, ContentLayout};
 use kernel::aligned::AlignedBlock;
 use rustix::io::pread;
 

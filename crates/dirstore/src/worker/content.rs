@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use dataplane::control::Content;
-use dataplane::layout::{ContentLayout, Extent, FileAccess};
+use content::Content;
+use content::layout::{ContentLayout, Extent, FileAccess};
 use kernel::aligned::AlignedBlock;
 use kernel::fiemap;
 use kernel::version_check;

@@ -11,7 +11,7 @@ use crate::folder::{Leftovers, OpenFolder};
 use crate::operation::{ChangeReply, FolderHandle};
 use crate::path::COMPONENTS_MAX;
 use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, UploadPlace, Want, beneath};
-use dataplane::control::Content;
+use content::Content;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 

@@ -1,6 +1,6 @@
 //! Finding the rate of a content by a container probe.
 
-use dataplane::control::Content;
+use content::Content;
 use rustix::fs::fstat;
 
 use crate::content_reader::{ContentReader, read_now};

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use dataplane::layout::Extent;
+use ::content::layout::Extent;
 use kernel::clock::monotonic;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fsync, ftruncate, mkdirat};
 use rustix::io::Errno;

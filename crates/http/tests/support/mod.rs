@@ -16,13 +16,12 @@ use std::time::{Duration, SystemTime};
 
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use client::{Answer, Client, PATIENCE, pattern};
+use content::layout::{ContentLayout, FileAccess};
+use content::watched::{FileStat, WatchedContent};
+use content::{Content, Segment};
 use dataplane::control::RecordingPlace;
-use dataplane::control::{
-    Command, Content, Delivery, Ending, Outcome, Refusal, Report, Resource, Segment, Service as Class,
-};
+use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class};
 use dataplane::gauges::Gauges;
-use dataplane::layout::{ContentLayout, FileAccess};
-use dataplane::watched::{FileStat, WatchedContent};
 use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
 use service::contents::{
@@ -494,7 +493,7 @@ impl FakePlane {
             }
             let bytes = match segment {
                 Segment::Bytes(bytes) => {
-                    assert!(bytes.len() as u64 <= dataplane::port::LITERAL_BYTES);
+                    assert!(bytes.len() as u64 <= content::LITERAL_BYTES);
                     bytes.to_vec()
                 }
                 Segment::Range { offset, length } => {

@@ -9,7 +9,8 @@ mod writing;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use dataplane::control::{Command, Content, Delivery, Ending, Event as News, Outcome, Report, Segment, Service};
+use content::{Content, Segment};
+use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Service};
 use units::{BitRate, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::contents::{SimFile, segments};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use dataplane::layout::FileAccess;
+use content::layout::FileAccess;
 use units::DiskId;
 use volume::{Checksums, NewVolume, Placement, Volume};
 

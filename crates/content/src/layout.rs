@@ -192,11 +192,8 @@ impl ContentLayout {
     }
 
     /// The disk with the least reluctance of those that serve it, at which its streams are listed.
-    pub(crate) fn best_disk(
-        &self,
-        serves: impl Fn(DiskId) -> bool,
-        reluctance: impl Fn(DiskId) -> u8,
-    ) -> Option<DiskId> {
+    #[must_use]
+    pub fn best_disk(&self, serves: impl Fn(DiskId) -> bool, reluctance: impl Fn(DiskId) -> u8) -> Option<DiskId> {
         let disks = self.disks.iter().copied().chain([self.first_disk()]);
         disks.filter(|disk| serves(*disk)).min_by_key(|disk| reluctance(*disk))
     }

@@ -1,0 +1,48 @@
+//! An open content, and the checksums of its blocks.
+//!
+//! Not here: where its bytes lie (`layout`), whether its file has changed (`watched`).
+
+use units::{ContentVersion, DiskId};
+
+use crate::layout::{ContentFile, ContentLayout};
+use crate::watched::WatchedContent;
+
+/// An open content, and where its bytes lie. Shared by all its streams; closed when the last lets go.
+#[derive(Debug)]
+pub struct Content {
+    /// Unique to this version of this content while the process lives; the key under which blocks are shared.
+    pub version: ContentVersion,
+    /// Bytes.
+    pub size: u64,
+    /// Where they lie.
+    pub layout: ContentLayout,
+    /// What its first file looked like when it was opened, where others may write to it: it is looked at after each read.
+    pub watched: Option<WatchedContent>,
+    /// The checksums that each read is verified by, where the store has some.
+    pub checksums: Option<Box<dyn BlockChecksums>>,
+}
+
+/// The checksums of a content, one for each 64 KiB.
+pub trait BlockChecksums: std::fmt::Debug + Send + Sync {
+    /// Whether `bytes` are those of the content from `offset` on. They begin at a multiple of 64 KiB and end at another or
+    /// with the content.
+    fn verify(&self, offset: u64, bytes: &[u8]) -> bool;
+
+    /// One copy of the bytes at `offset` is wrong or cannot be read, on a disk that is good otherwise: the store may write it anew
+    /// from another one. The data plane calls it: it must not block, and not allocate.
+    fn copy_failed(&self, offset: u64);
+}
+
+impl Content {
+    /// The disk on which its first copy begins.
+    #[must_use]
+    pub fn disk(&self) -> DiskId {
+        self.layout.first_disk()
+    }
+
+    /// Its first file: the only one of a file in a folder.
+    #[must_use]
+    pub fn file(&self) -> &ContentFile {
+        &self.layout.files()[0]
+    }
+}
