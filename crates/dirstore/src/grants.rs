@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kernel::plane_channel::{StorePort, Wake};
+use channel::{StorePort, Wake};
 use storage::grant::{Grant, StoreMessage};
 
 /// Wakes a disk's thread out of [`GrantPort::wait`], from any thread, without blocking. A wake while it does not wait

@@ -4,11 +4,11 @@ use std::fs;
 use std::sync::Arc;
 
 use crate::common::{everything_below, folder, path, pattern, put, request, settings};
+use channel::{PlaneHandle, ReportReceiver, connect};
 use dataplane::control::{Command, RecordingRequest, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
 use dirstore::{Governed, GrantPort, Precondition, Store, StoreError, StoreLayout, UploadClass, UploadRequest};
-use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
 use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, StreamId};

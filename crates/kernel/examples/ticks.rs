@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use channel::connect;
 use dataplane::port::{COMPLETIONS_MAX, Io, SendRequest, Sharing, SocketSlot, Span, Token};
-use kernel::plane_channel::connect;
 use kernel::thread::{ThreadConfig, start};
 use kernel::{EngineChoice, KernelIo};
 use rustix::buffer::spare_capacity;

@@ -1,11 +1,13 @@
 //! Which engine the plane gets: io_uring, or ordinary system calls where it cannot be had.
 
+use std::os::fd::AsFd as _;
+
+use channel::PlaneLink;
 use rustix::thread::CpuSet;
 
 use crate::engine::Engine;
 use crate::epoll::EpollEngine;
 use crate::permissions::{PermissionSubject, Permissions, StartError};
-use crate::plane_channel::PlaneLink;
 use crate::ring::RingEngine;
 
 /// Which engine the data plane shall use.
@@ -32,7 +34,7 @@ pub(crate) fn start(
 ) -> Result<Box<dyn Engine>, StartError> {
     let why = match choice {
         EngineChoice::Threads => None,
-        EngineChoice::Auto | EngineChoice::IoUring => match RingEngine::new(link.own_waker(), helper_cpus) {
+        EngineChoice::Auto | EngineChoice::IoUring => match RingEngine::new(link.as_fd(), helper_cpus) {
             Ok(engine) => {
                 permissions.say(PermissionSubject::Engine, true, "the data plane runs on io_uring".to_owned());
                 return Ok(Box::new(engine));
@@ -41,7 +43,7 @@ pub(crate) fn start(
             Err(error) => Some(error.to_string()),
         },
     };
-    let engine = EpollEngine::new(link.own_waker()).map_err(StartError::Helpers)?;
+    let engine = EpollEngine::new(link.as_fd()).map_err(StartError::Helpers)?;
     let sentence = match &why {
         None => "the data plane runs on ordinary system calls, as configured".to_owned(),
         Some(why) => format!(

@@ -17,7 +17,6 @@ use units::{Nanos, limits};
 
 use crate::clock;
 use crate::engine::{DirectRead, Engine, EngineReport, OutgoingBytes};
-use crate::eventfd_waker::EventFdWaker;
 
 /// Events taken at once; those beyond come with the next call.
 const EVENTS: usize = 512;
@@ -48,7 +47,7 @@ impl EpollEngine {
     ///
     /// # Errors
     /// The kernel's, if there can be no more descriptors.
-    pub(crate) fn new(waker: &EventFdWaker) -> io::Result<Self> {
+    pub(crate) fn new(waker: BorrowedFd<'_>) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         // By edges, so that its counter need not be read.
         epoll::add(&epoll, waker, EventData::new_u64(WAKER), EventFlags::IN | EventFlags::ET)?;

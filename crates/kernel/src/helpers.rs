@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use channel::PlaneWaker;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::CpuSet;
 
-use crate::plane_channel::PlaneWaker;
 use crate::scheduling::start_ordinary;
 
 /// Threads, the queue of jobs they share, and what they have done.

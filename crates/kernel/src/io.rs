@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use channel::PlaneLink;
 use content::layout::FileAccess;
 use content::{Content, LITERAL_BYTES};
 use dataplane::control::{Command, Report};
@@ -30,7 +31,6 @@ use crate::fault;
 use crate::helpers::HelperSetup;
 use crate::lend::Lender;
 use crate::permissions::{Permissions, StartError};
-use crate::plane_channel::PlaneLink;
 use crate::prefetch::prefetch;
 use crate::readers::{self, ReadJob, Readers};
 use crate::reads::ReadTable;
@@ -207,7 +207,7 @@ impl KernelIo {
         }
         if woken {
             // Before any queue is drained, here or by the plane; what is pushed later rings again.
-            self.link.own_waker().acknowledge();
+            self.link.acknowledge();
         }
         for readers in &self.readers {
             while completions.len() < full

@@ -10,11 +10,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
+use channel::PlaneWaker;
 use dataplane::port::Span;
 
 use crate::arena::Arena;
 use crate::helpers::{HelperSetup, Helpers};
-use crate::plane_channel::PlaneWaker;
 
 /// The threads. Each holds a share of the arena: the memory stays while a read is under way, whatever becomes of the plane.
 pub(crate) type Readers = Helpers<ReadJob, JobDone>;

@@ -5,7 +5,7 @@
 //! requests mean (`io`).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use dataplane::port::{SocketSlot, Token};
@@ -15,7 +15,6 @@ use units::Nanos;
 
 use crate::clock;
 use crate::engine::{DirectRead, Engine, EngineReport, OutgoingBytes};
-use crate::eventfd_waker::EventFdWaker;
 use crate::permissions::StartError;
 
 /// Requests handed over at once; a step of the wheel with more takes several system calls.
@@ -161,10 +160,10 @@ pub(crate) struct RingEngine {
 
 impl RingEngine {
     /// An engine of the calling thread that `waker` wakes; it outlives the engine.
-    pub(crate) fn new(waker: &EventFdWaker, helper_cpus: Option<&CpuSet>) -> Result<Self, StartError> {
+    pub(crate) fn new(waker: BorrowedFd<'_>, helper_cpus: Option<&CpuSet>) -> Result<Self, StartError> {
         let ring = Ring::new()?;
         let _ = ring.confine_workers(helper_cpus); // a second line only: there should be none
-        let mut this = Self { ring, waker: waker.as_fd().as_raw_fd(), sends: 0 };
+        let mut this = Self { ring, waker: waker.as_raw_fd(), sends: 0 };
         this.watch_waker();
         Ok(this)
     }

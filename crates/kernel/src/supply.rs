@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use channel::PlaneWaker;
 use dataplane::port::{Chunks, MemoryChange, STEP_CHUNKS, Token};
 use rustix::thread::CpuSet;
 use units::limits;
@@ -16,7 +17,6 @@ use units::limits;
 use crate::arena::Arena;
 use crate::available::available_bytes;
 use crate::helpers::{HelperSetup, HelperWork, Helpers};
-use crate::plane_channel::PlaneWaker;
 
 /// How often it is checked how much memory could be had.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);

@@ -8,12 +8,12 @@ use std::num::NonZeroU64;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
+use channel::{PlaneLink, connect};
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
 use crate::engine_choice::EngineChoice;
 use crate::io::{IoConfig, KernelIo};
 use crate::permissions::{PermissionSubject, Permissions, StartError};
-use crate::plane_channel::{PlaneLink, connect};
 use crate::scheduling::{ChildScheduling, first_in_first_out};
 
 /// What the plane's thread is given.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use std::{slice, thread};
 
+use channel::PlaneWaker;
 use content::Content;
 use content::layout::FileAccess;
 use content::watched::{ChangeVerdict, FileStat, WatchedContent};
@@ -22,7 +23,6 @@ use rustix::thread::CpuSet;
 
 use crate::arena::Arena;
 use crate::helpers::{HelperSetup, HelperWork, Helpers};
-use crate::plane_channel::PlaneWaker;
 
 /// How often a file that may be growing is looked at, whoever reads it: a rest must not be missed.
 const GROWING_EVERY: Duration = Duration::from_millis(250);

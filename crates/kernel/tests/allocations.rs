@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use channel::{ChannelEnds, connect};
 use common::{Bench, CHUNK};
 use content::layout::FileAccess;
 use dataplane::control::{Command, Event, Report};
@@ -17,7 +18,6 @@ use dataplane::gauges::Gauges;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
 use kernel::permissions::PermissionSubject;
-use kernel::plane_channel::{ChannelEnds, connect};
 use kernel::{IoConfig, KernelIo};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, Nanos, StreamId};

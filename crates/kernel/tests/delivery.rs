@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{CHUNK, HEAD, connection, delivery, pattern};
+use channel::{ChannelEnds, ReportReceiver, connect};
 use content::layout::FileAccess;
 use dataplane::control::{Command, Delivery, Outcome, Report};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
-use kernel::plane_channel::{ChannelEnds, ReportReceiver, connect};
 use kernel::thread::{PlaneThread, start};
 use schedule::profile::DiskProfile;
 use units::{BitRate, StreamId};
@@ -19,7 +19,7 @@ use units::{BitRate, StreamId};
 const LONG: Duration = Duration::from_secs(60);
 
 /// A plane over one flash disk and one fast link, on a thread of its own.
-fn plane(link: kernel::plane_channel::PlaneLink) -> PlaneThread {
+fn plane(link: channel::PlaneLink) -> PlaneThread {
     let config = kernel::thread::ThreadConfig {
         chunk_count: 64,
         engine: crate::common::engine(),

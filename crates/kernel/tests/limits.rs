@@ -6,12 +6,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::thread;
 
+use channel::connect;
 use common::{Bench, CHUNK, pattern};
 use content::layout::FileAccess;
 use dataplane::port::{FileSlot, Io, ReadRequest, SocketSlot, Span, Token};
 use kernel::direct::DirectWriter;
 use kernel::permissions::{OPEN_FILES, PermissionSubject, StartError};
-use kernel::plane_channel::connect;
 use kernel::pool::{LEASE_BYTES, LeasePool};
 use kernel::{EngineChoice, IoConfig, KernelIo};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

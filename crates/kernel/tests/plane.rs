@@ -6,12 +6,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::common::{CHUNK, connection, only_direct_file};
+use channel::{ChannelEnds, connect};
 use content::layout::FileAccess;
 use dataplane::control::{Command, Event, Report};
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::EngineChoice;
 use kernel::permissions::PermissionSubject;
-use kernel::plane_channel::{ChannelEnds, connect};
 use kernel::thread::{ThreadConfig, check, cpus, punted_workers, start};
 use units::{DiskId, Nanos};
 

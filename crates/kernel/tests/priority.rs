@@ -3,8 +3,8 @@
 
 use std::sync::mpsc;
 
+use channel::connect;
 use kernel::permissions::PermissionSubject;
-use kernel::plane_channel::connect;
 use kernel::thread::{ThreadConfig, cpus, start};
 use rustix::thread::{Pid, sched_getaffinity};
 

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use channel::{PlaneHandle, ReportReceiver, connect};
 use content::layout::{ContentLayout, FileAccess};
 use content::{Content, Segment};
 use dataplane::control::{Command, Delivery, Outcome, Report, Resource, Service};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
-use kernel::plane_channel::{PlaneHandle, ReportReceiver, connect};
 use kernel::thread::PlaneThread;
 use schedule::profile::DiskProfile;
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId};

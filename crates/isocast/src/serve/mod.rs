@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use channel::{PlaneHandle, ReportReceiver};
 use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use dirstore::{Governed, LayoutError, RootSetting, Store, StoreLayout, StoreSettings};
 use http::{Reload, Server, Starting};
-use kernel::plane_channel::{PlaneHandle, ReportReceiver};
 use kernel::thread::PlaneThread;
 use sd_notify::NotifyState;
 use service::MediaService;
@@ -187,7 +187,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     let links = Links::discover(&config.links);
 
     let disk_count = u16::try_from(profiles.len()).context("too many disks")?;
-    let queues = kernel::plane_channel::connect(disk_count).context("cannot make the queues to the data plane")?;
+    let queues = channel::connect(disk_count).context("cannot make the queues to the data plane")?;
     let gauges = Arc::new(Gauges::new(limits::STREAMS_MAX, profiles.len()));
     let cpus = kernel::thread::cpus().unwrap_or_default();
     let plane_cpu = config.plane.cpu.and_then(|cpu| usize::try_from(cpu).ok()).or(cpus.last().copied());
@@ -364,7 +364,7 @@ fn start_plane(
     config: &Config,
     memory: ByteCount,
     cpu: Option<usize>,
-    link: kernel::plane_channel::PlaneLink,
+    link: channel::PlaneLink,
     profiles: &[schedule::profile::DiskProfile],
     links: &Links,
     gauges: Arc<Gauges>,

@@ -13,12 +13,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
+use channel::{PlaneHandle, ReportReceiver, StorePort, connect};
 use content::layout::{ContentLayout, FileAccess};
 use content::{Content, Segment};
 use dataplane::control::{Delivery, Service};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::Permissions;
-use kernel::plane_channel::{PlaneHandle, ReportReceiver, StorePort, connect};
 use kernel::{EngineChoice, IoConfig, KernelIo};
 use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
 

@@ -1,7 +1,7 @@
 //! A wake-up between threads: an eventfd and a flag that keeps wakes of one waiter from piling up.
 //!
 //! Promise: what was pushed before [`EventFdWaker::wake`] is seen by whoever drains after [`EventFdWaker::acknowledge`]; waking never blocks,
-//! and costs no system call while an earlier wake is not acknowledged. Not here: what is waited for (`plane_channel`, `helpers`).
+//! and costs no system call while an earlier wake is not acknowledged. Not here: what is waited for (the crate's root).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

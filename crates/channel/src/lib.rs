@@ -3,9 +3,12 @@
 //!
 //! Promise: nothing here allocates, locks or waits on the plane's side; a full queue gives the thing back; whoever waits
 //! is woken; when the plane ends, everybody learns it ([`PlaneHandle::is_closed`]). Not here: what is said
-//! (`dataplane::control`, `storage::grant`), and the thread itself (`thread`).
+//! (`dataplane::control`, `storage::grant`), and the thread itself (`kernel::thread`).
+
+mod eventfd_waker;
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +18,7 @@ use dataplane::control::{Command, Report};
 use storage::grant::{Grant, StoreMessage};
 use units::{DiskId, limits};
 
-use crate::eventfd_waker::EventFdWaker;
+use eventfd_waker::EventFdWaker;
 
 /// Commands that can wait for the plane.
 pub const COMMANDS_MAX: usize = 4096;
@@ -28,7 +31,7 @@ const GRANTS_MAX: usize = 4;
 
 /// Both ends of everything.
 pub struct ChannelEnds {
-    /// For [`crate::KernelIo`].
+    /// For the thread that runs the plane (`kernel::KernelIo`).
     pub plane: PlaneLink,
     /// For whoever starts streams.
     pub handle: PlaneHandle,
@@ -101,7 +104,9 @@ pub struct PlaneLink {
 }
 
 impl PlaneLink {
-    pub(crate) fn command(&self) -> Option<Command> {
+    /// The next command, if one waits.
+    #[must_use]
+    pub fn command(&self) -> Option<Command> {
         if self.shared.shuts_down.load(Ordering::SeqCst) {
             return Some(Command::Shutdown);
         }
@@ -109,17 +114,27 @@ impl PlaneLink {
         if drains { Some(Command::Drain) } else { self.shared.commands.pop() }
     }
 
-    pub(crate) fn store_message(&self) -> Option<StoreMessage> {
+    /// The next message of a store thread, if one waits.
+    #[must_use]
+    pub fn store_message(&self) -> Option<StoreMessage> {
         self.shared.messages.pop()
     }
 
-    pub(crate) fn report(&self, report: Report) -> Result<(), Report> {
+    /// Queues a report and wakes its receiver.
+    ///
+    /// # Errors
+    /// The report, if the queue is full.
+    pub fn report(&self, report: Report) -> Result<(), Report> {
         self.shared.reports.push(report)?;
         self.shared.report_waker.wake();
         Ok(())
     }
 
-    pub(crate) fn grant(&self, grant: Grant) {
+    /// Hands a grant to the store thread of its disk and wakes it.
+    ///
+    /// # Panics
+    /// If the disk has more grants out than one.
+    pub fn grant(&self, grant: Grant) {
         let channel = &self.channels[usize::from(grant.disk.0)];
         // The plane has one grant out per disk, so this queue fills up only if that is broken.
         channel.grants.push(grant).expect("at most one grant per disk is out");
@@ -127,18 +142,28 @@ impl PlaneLink {
     }
 
     /// Disks that are connected.
-    pub(crate) fn disks(&self) -> usize {
+    #[must_use]
+    pub fn disks(&self) -> usize {
         self.channels.len()
     }
 
-    /// What the plane waits for.
-    pub(crate) fn own_waker(&self) -> &EventFdWaker {
-        &self.shared.plane_waker
+    /// Lets the next wake write an event again. Acknowledge first, then drain: the plane watches the *edges* of its descriptor, which
+    /// becomes readable with each wake that is not acknowledged yet.
+    pub fn acknowledge(&self) {
+        self.shared.plane_waker.acknowledge();
     }
 
     /// Something with which others can wake the plane.
-    pub(crate) fn waker(&self) -> PlaneWaker {
+    #[must_use]
+    pub fn waker(&self) -> PlaneWaker {
         PlaneWaker(Arc::clone(&self.shared))
+    }
+}
+
+/// The descriptor that the plane waits for.
+impl AsFd for PlaneLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.plane_waker.as_fd()
     }
 }
 
@@ -156,10 +181,11 @@ impl Drop for PlaneLink {
 
 /// Wakes the plane.
 #[derive(Debug, Clone)]
-pub(crate) struct PlaneWaker(Arc<ChannelShared>);
+pub struct PlaneWaker(Arc<ChannelShared>);
 
 impl PlaneWaker {
-    pub(crate) fn wake(&self) {
+    /// Wakes it. Never blocks.
+    pub fn wake(&self) {
         self.0.plane_waker.wake();
     }
 }
@@ -214,11 +240,16 @@ impl ReportReceiver {
     /// Waits for a report, blocking. `None`: none came in time, or the plane has ended.
     #[must_use]
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Report> {
-        wait_for(&self.shared.report_waker, Some(timeout), || {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let is_closed = self.is_closed();
+            let left = deadline.saturating_duration_since(Instant::now());
             let report = self.try_recv();
-            if report.is_some() || self.is_closed() { Some(report) } else { None }
-        })
-        .flatten()
+            if report.is_some() || is_closed || left.is_zero() {
+                return report;
+            }
+            self.shared.report_waker.wait(Some(left));
+        }
     }
 
     /// True once the plane has ended. Reports may still wait.
@@ -310,21 +341,6 @@ impl Waker {
     /// Wakes it. Never blocks.
     pub fn wake(&self) {
         self.0.waker.wake();
-    }
-}
-
-/// Asks `done` until it has an answer, waiting to be woken in between, `timeout` at most.
-fn wait_for<T>(waker: &EventFdWaker, timeout: Option<Duration>, mut done: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    loop {
-        if let Some(answer) = done() {
-            return Some(answer);
-        }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left == Some(Duration::ZERO) {
-            return None;
-        }
-        waker.wait(left);
     }
 }
 
