@@ -1,0 +1,123 @@
+//! Each target of fuzzing takes samples that are damaged by chance, the same in each run.
+
+use fuzz_targets::{agentx, chunked, frames, greeting, head, media_files, ranges, volumes};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+
+/// Calls `target` with each sample, and `count` times with one that is damaged.
+fn try_target(target: fn(&[u8]), samples: &[&[u8]], count: u64) {
+    samples.iter().for_each(|sample| target(sample));
+    for seed in 0..count {
+        target(&damaged(samples, &mut Xoshiro256PlusPlus::seed_from_u64(seed)));
+    }
+}
+
+fn below(chance: &mut Xoshiro256PlusPlus, bound: usize) -> usize {
+    let bound = u64::try_from(bound.max(1)).expect("lengths fit");
+    usize::try_from(chance.next_u64() % bound).expect("less than a length")
+}
+
+/// A sample with up to eight changes: bytes set, left out, doubled, or taken from another sample.
+fn damaged(samples: &[&[u8]], chance: &mut Xoshiro256PlusPlus) -> Vec<u8> {
+    let mut bytes = samples[below(chance, samples.len())].to_vec();
+    for _ in 0..=below(chance, 8) {
+        let at = below(chance, bytes.len());
+        let end = (at + 1 + below(chance, 16)).min(bytes.len());
+        match below(chance, 5) {
+            0 => bytes[at..end].iter_mut().for_each(|byte| *byte = chance.next_u64().to_le_bytes()[0]),
+            1 => bytes[at..end].fill([0, 0xff, 0x7f, 0x80][below(chance, 4)]),
+            2 => drop(bytes.drain(at..end)),
+            3 => {
+                let doubled = bytes[at..end].to_vec();
+                bytes.splice(at..at, doubled);
+            }
+            _ => {
+                let other = samples[below(chance, samples.len())];
+                let from = below(chance, other.len());
+                bytes.truncate(at);
+                bytes.extend_from_slice(&other[from..]);
+            }
+        }
+    }
+    bytes
+}
+
+macro_rules! golden {
+    ($($name:literal),* $(,)?) => {
+        [$(include_bytes!(concat!("../../../core/media/src/golden/", $name)).as_slice()),*]
+    };
+}
+
+const MEDIA: [&[u8]; 9] = golden!(
+    "cues.mkv",
+    "end.mp4",
+    "fragments.mp4",
+    "front.mp4",
+    "index.mp4",
+    "live.webm",
+    "pcm.mov",
+    "stream.m2ts",
+    "stream.ts",
+);
+
+#[test]
+fn media_files() {
+    for target in [media_files::mp4, media_files::mpegts, media_files::matroska] {
+        try_target(target, &MEDIA, 300);
+    }
+}
+
+#[test]
+fn request_heads() {
+    let samples: [&[u8]; 3] = [
+        b"GET /media/a%20b.ts?rate=8.8M&session=x&CMCD=br%3D3200%2Cot%3Dv HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-9,20-\r\n\r\n",
+        b"PUT /media/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nIf-Match: \"1\", W/\"2\"\r\n\r\n",
+        b"OPTIONS * HTTP/1.0\r\nCMCD-Request: sid=\"6e2\",su\r\nContent-Length: 3\r\n\r\nabc",
+    ];
+    try_target(head::target, &samples, 5_000);
+}
+
+#[test]
+fn fields_of_ranges() {
+    let samples: [&[u8]; 2] = [
+        b"\xe8\x03\0\0\0\0\0\0bytes=0-99,200-,-5",
+        b"\xff\xff\xff\xff\xff\xff\xff\xffbytes=18446744073709551614-, 3-3",
+    ];
+    try_target(ranges::target, &samples, 5_000);
+}
+
+#[test]
+fn chunked_bodies() {
+    let samples: [&[u8]; 2] =
+        [b"\x035\r\nhello\r\n0\r\n\r\n", b"\x001a;name=\"v\"\r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nA: b\r\n\r\n"];
+    try_target(chunked::target, &samples, 5_000);
+}
+
+#[test]
+fn damaged_volumes() {
+    try_target(volumes::damaged, &[&[1; 64], &[0; 16]], 60);
+}
+
+#[test]
+fn forged_volumes() {
+    try_target(volumes::forged, &[&[1; 64], &[0; 16]], 60);
+}
+
+#[test]
+fn messages_of_agentx() {
+    // An open's answer, a Get below the root, a GetNext of everything.
+    let response: &[u8] = b"\x01\x12\x10\0\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x08\0\0\0\0\0\0\0\0";
+    let get: &[u8] = b"\x01\x05\x10\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x08\x02\x04\0\0\0\x01\xf6\x17";
+    let next: &[u8] = b"\x01\x06\x10\0\0\0\0\x01\0\0\0\0\0\0\0\x03\0\0\0\x08\0\0\0\0\0\0\0\0";
+    try_target(agentx::target, &[response, &[response, get].concat(), &[response, next].concat()], 5_000);
+}
+
+#[test]
+fn frames_of_messages() {
+    try_target(frames::target, &[b"\x02\0\0\0\x05hello\0\0\0\x01x", b"\0\x05\0\0\0hello"], 5_000);
+}
+
+#[test]
+fn greetings() {
+    try_target(greeting::target, &[b"ISOCAST1\0\0\0\x01", &[0; 64]], 500);
+}

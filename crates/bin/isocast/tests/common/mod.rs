@@ -1,0 +1,50 @@
+//! What tests of the real program share: the server, a plain client, emulated disks, contents and chance from a seed.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+/// The same client as the control plane's own tests.
+#[path = "../../../../front/http/tests/support/client.rs"]
+pub mod client;
+pub mod content;
+pub mod disk;
+pub mod http;
+pub mod server;
+pub mod skip;
+pub mod volume;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes; a test that waits this long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The program: the one built with the test, or the one that `ISOCAST_BIN` names.
+pub fn program() -> PathBuf {
+    std::env::var_os("ISOCAST_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_isocast")), PathBuf::from)
+}
+
+/// The program whose `lab`, `bench` and `volume mount` work: `isocast-lab` and `isocast-mount` are beside it. Cargo builds no other
+/// package's programs for a test of this one.
+pub fn program_and_others() -> PathBuf {
+    let program = program();
+    for name in ["isocast-lab", "isocast-mount"] {
+        let beside = program.with_file_name(name);
+        assert!(
+            beside.exists(),
+            "{} is missing: run `cargo test --workspace --no-run`, or let ISOCAST_BIN name a program that has it beside it",
+            beside.display()
+        );
+    }
+    program
+}
+
+/// Looks until `look` finds something, for what the kernel or another process does and tells nobody.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(last) => assert!(Instant::now() < end, "{what} does not come: {last}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,219 @@
+//! How sources look: `unsafe`, names of types, sizes, heads, what is not for main.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tidy::{all_files, code_lines, report, sources};
+
+/// A file longer than this has a seam somewhere; the style asks for less (600).
+const LINES_MAX: usize = 800;
+/// The crate that may hold `unsafe`, each block with its SAFETY sentence.
+const UNSAFE_CRATE: &str = "kernel";
+
+#[test]
+fn unsafe_stands_only_where_it_may() {
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs") {
+        let home = path.components().nth(2).map(|part| part.as_os_str().to_string_lossy().into_owned());
+        if home.is_some_and(|name| name == UNSAFE_CRATE) {
+            continue;
+        }
+        for (number, line) in code_lines(&text) {
+            if line.split(|c: char| !(c.is_alphanumeric() || "_-".contains(c))).any(|word| word == "unsafe") {
+                problems.push(format!(
+                    "{}:{number}: `unsafe` stands only in crate `{UNSAFE_CRATE}`; move it there",
+                    path.display()
+                ));
+            }
+        }
+    }
+    report(&problems);
+}
+
+/// What an associated type is called is not ours to choose; those are indented and `type`s.
+#[test]
+fn one_type_name_has_one_meaning() {
+    let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, text) in sources("rs") {
+        if path.components().nth(3).is_none_or(|part| part.as_os_str() != "src") {
+            continue;
+        }
+        for (number, line) in code_lines(&text) {
+            let line = line.trim_end();
+            let bare = line.trim_start();
+            let declared = bare.strip_prefix("pub").map_or(bare, |rest| {
+                rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest).trim_start()
+            });
+            let Some((keyword @ ("struct" | "enum" | "trait" | "type"), rest)) = declared.split_once(' ') else {
+                continue;
+            };
+            if keyword == "type" && bare != line {
+                continue;
+            }
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+            defined.entry(name).or_default().push(format!("{}:{number}", path.display()));
+        }
+    }
+    assert!(defined.len() > 500, "{} types are not all", defined.len());
+    let problems: Vec<String> = defined
+        .into_iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|(name, places)| format!("`{name}` is defined at {}; give each a name of its own", places.join(", ")))
+        .collect();
+    report(&problems);
+}
+
+/// Who answers that a request cannot be served now, or that the server failed, says so with all that the table says of it.
+#[test]
+fn what_went_wrong_becomes_an_answer_in_one_table() {
+    let source = Path::new("crates/front/http/src");
+    let (mut problems, mut found) = (Vec::new(), 0);
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with(source)) {
+        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (number, _) in code_lines(text).filter(|(_, line)| {
+            ["SERVICE_UNAVAILABLE", "INTERNAL_SERVER_ERROR"].iter().any(|status| line.contains(status))
+        }) {
+            found += 1;
+            if path != source.join("problem.rs") {
+                problems.push(format!("{}:{number}: make this answer in `problem`", path.display()));
+            }
+        }
+    }
+    assert!(found > 3, "{found} are not all");
+    report(&problems);
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    // Spelled in two parts, so that this file does not find itself.
+    let banned =
+        [("tod", "o!("), ("unimplement", "ed!("), ("#[igno", "re"), ("db", "g!(")].map(|(a, b)| format!("{a}{b}"));
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs") {
+        for (number, line) in code_lines(&text) {
+            for word in banned.iter().filter(|word| line.contains(word.as_str())) {
+                problems
+                    .push(format!("{}:{number}: `{word}…` is not for main; finish it or take it out", path.display()));
+            }
+        }
+    }
+    report(&problems);
+}
+
+/// A number of the schedule is measured, has a source, or is said to be chosen; what only names something needs no origin.
+#[test]
+fn each_constant_of_the_schedule_says_where_it_is_from() {
+    let origins = ["ecision 0", "easured", "RFC ", "Chosen", "Follows"];
+    let (mut problems, mut found) = (Vec::new(), 0);
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with("crates/core/schedule/src")) {
+        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let mut said = String::new();
+        for (index, line) in text.lines().enumerate().filter(|_| !path.to_string_lossy().ends_with("tests.rs")) {
+            let declared = line.trim_start_matches("pub ").strip_prefix("const ");
+            if let Some((name, value)) = declared.and_then(|rest| rest.split_once(": "))
+                && !name.contains(' ')
+                && !value.contains("::MAX")
+            {
+                found += 1;
+                if !origins.iter().any(|origin| said.contains(origin)) {
+                    problems.push(format!(
+                        "{}:{}: say where the value of `{name}` is from: a decision, a measurement, or that it is chosen",
+                        path.display(),
+                        index + 1
+                    ));
+                }
+            }
+            // What is said of one holds for those that follow it directly.
+            match line.strip_prefix("///") {
+                Some(more) => said.push_str(more),
+                None if declared.is_none() => said.clear(),
+                None => {}
+            }
+        }
+    }
+    assert!(found > 30, "{found} are not all");
+    report(&problems);
+}
+
+/// What a test prints is caught where it passes: nobody would see that it was skipped.
+#[test]
+fn a_skipped_test_says_so_where_it_is_counted() {
+    // Spelled in two parts, so that this file does not find itself.
+    let word = ["\"SKIP", "PED "].concat();
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| !path.ends_with("common/skip.rs")) {
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| line.contains(&word)) {
+            problems.push(format!("{}:{}: call `skip::skipped`: `{}`", path.display(), index + 1, line.trim()));
+        }
+    }
+    report(&problems);
+}
+
+/// Each crate links its tests into one program, and into one more for each set that needs a process of its own: cargo would
+/// build and link a program for every file. A file that no program names would never run.
+#[test]
+fn every_file_of_tests_belongs_to_a_program() {
+    let files = sources("rs");
+    let mut problems = Vec::new();
+    for (manifest, text) in all_files().into_iter().filter(|(path, _)| path.ends_with("Cargo.toml")) {
+        let folder = manifest.parent().expect("a file has a folder").join("tests");
+        let tests: Vec<_> = files.iter().filter(|(path, _)| path.parent() == Some(&folder)).collect();
+        let is_program = |path: &Path| {
+            let name = path.file_name().expect("a file has a name").to_string_lossy();
+            text.contains(&format!("path = \"tests/{name}\"")) || tests.len() == 1
+        };
+        let programs: Vec<_> = tests.iter().filter(|(path, _)| is_program(path)).collect();
+        for (path, _) in tests.iter().filter(|(path, _)| !is_program(path)) {
+            let module = format!("mod {};", path.file_stem().expect("a file has a name").to_string_lossy());
+            if !programs.iter().any(|(_, text)| text.lines().any(|line| line == module)) {
+                problems.push(format!("{}: add `{module}` to {}", path.display(), folder.join("main.rs").display()));
+            }
+        }
+        if tests.len() > 1 && !text.contains("autotests = false") {
+            problems.push(format!("{}: add `autotests = false`", manifest.display()));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let mut problems = Vec::new();
+    for (path, text) in ["rs", "ts", "css"].into_iter().flat_map(sources) {
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            problems
+                .push(format!("{}: {lines} lines, {LINES_MAX} at most; find the seam and split it", path.display()));
+        }
+    }
+    report(&problems);
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs") {
+        let head = text.lines().next().unwrap_or("");
+        if !head.starts_with("//!") || head.len() < 12 || head.contains("filled in by the commits") {
+            problems
+                .push(format!("{}:1: begin with `//! ` and a sentence that says what this module is", path.display()));
+        }
+    }
+    for (path, text) in sources("ts") {
+        if !text.starts_with("//") {
+            problems.push(format!("{}:1: begin with `// ` and a sentence that says what this file is", path.display()));
+        }
+    }
+    for (path, text) in all_files().into_iter().filter(|(path, _)| path.starts_with("scripts")) {
+        let mut lines = text.lines();
+        if !lines.next().is_some_and(|line| line.starts_with("#!"))
+            || !lines.next().is_some_and(|line| line.starts_with("# "))
+        {
+            problems.push(format!(
+                "{}:1: begin with `#!` and, on line 2, a comment that says what it does",
+                path.display()
+            ));
+        }
+    }
+    report(&problems);
+}

@@ -1,0 +1,353 @@
+//! Events as JSON lines: the data plane's, those of requests, of the settings and of the server itself.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime};
+
+use api::DiskFailure;
+use dataplane::control::{Ending, Event};
+use serde_json::json;
+use units::{BitRate, DiskId, StreamId};
+
+use crate::contents::StoreEvent;
+use crate::latest::RecentEvents;
+use crate::log::{KindLimit, Log, LogWriter};
+
+/// The kinds of events there are, but for those about the logs and the webhooks themselves.
+pub const KINDS: [&str; 30] = [
+    "server_started",
+    "server_stopping",
+    "configuration_reloaded",
+    "configuration_refused",
+    "stream_refused",
+    "stream_ended",
+    "stream_stopped",
+    "upload_ended",
+    "recording_kept",
+    "recording_lost",
+    "recording_damaged",
+    "root_away",
+    "root_back",
+    "volume_disk",
+    "upkeep_ended",
+    "copy_mended",
+    "copy_unwritten",
+    "copy_lost",
+    "content_deleted",
+    "miss",
+    "disk_slower",
+    "disk_faster",
+    "disk_overloaded",
+    "disk_failing",
+    "disk_recovered",
+    "job_started",
+    "job_ended",
+    "job_failed",
+    "job_stop_asked",
+    "job_missed",
+];
+
+/// An event as it is written.
+#[derive(Debug, Clone)]
+pub struct EventLine {
+    kind: String,
+    text: String,
+}
+
+/// The event log.
+pub struct Events {
+    log: Log,
+    limit: KindLimit,
+    /// The latest ones, for whoever follows them.
+    pub latest: RecentEvents,
+}
+
+impl Events {
+    /// Writes to `log`.
+    #[must_use]
+    pub fn new(log: Log) -> Self {
+        Self { log, limit: KindLimit::default(), latest: RecentEvents::default() }
+    }
+
+    /// Writes an event, unless too many of its kind came within this second.
+    pub fn tell(&self, event: EventLine) {
+        if self.limit.admits(&event.kind, Instant::now()) {
+            self.write(event);
+        }
+    }
+
+    fn write(&self, event: EventLine) {
+        self.latest.add(event.text.as_str().into());
+        self.log.line(event.text);
+    }
+
+    /// Writes how many events of which kind were left out.
+    pub fn tell_left_out(&self, now: SystemTime) {
+        for (kind, count) in self.limit.left_out() {
+            self.write(stamped(json!({ "event": "left_out", "of": kind, "count": count }), now));
+        }
+    }
+
+    /// As [`Events::tell`], for what happens often: the event is made only if it is written.
+    pub(crate) fn tell_often(&self, kind: &str, event: impl FnOnce() -> EventLine) {
+        if self.limit.admits(kind, Instant::now()) {
+            self.write(event());
+        }
+    }
+
+    /// Writes to `writer` from now on.
+    pub fn reopen(&self, writer: LogWriter) {
+        self.log.reopen(Some(writer));
+    }
+
+    /// Lines dropped because the writer was behind.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.log.dropped()
+    }
+}
+
+/// A disk errs or does not answer, or is used again.
+pub(crate) fn disk_failure(disk: DiskId, failure: Option<DiskFailure>, now: SystemTime) -> EventLine {
+    let object = match failure {
+        Some(failure) => json!({ "event": "disk_failing", "disk": disk.0, "hung": failure == DiskFailure::Hung }),
+        None => json!({ "event": "disk_recovered", "disk": disk.0 }),
+    };
+    stamped(object, now)
+}
+
+/// One event of the data plane as a line of the event log; none for what [`disk_failure`] tells.
+pub fn line(event: &Event, now: SystemTime) -> Option<EventLine> {
+    let object = match event {
+        Event::DiskFailing { .. } | Event::DiskRecovered { .. } => return None,
+        Event::DiskSlower { disk, factor } => json!({ "event": "disk_slower", "disk": disk.0, "factor": factor }),
+        Event::DiskFaster { disk, factor } => json!({ "event": "disk_faster", "disk": disk.0, "factor": factor }),
+        Event::DiskOverloaded { disk, factor, ended } => {
+            json!({ "event": "disk_overloaded", "disk": disk.0, "factor": factor, "ended": ended })
+        }
+        Event::Miss { stream, late } => {
+            json!({ "event": "miss", "stream": stream.0, "late_seconds": late.as_secs_f64() })
+        }
+    };
+    Some(stamped(object, now))
+}
+
+/// A stream or recording was not admitted. `rate` is what it asked for; best-effort has none.
+pub fn stream_refused(
+    path: &str,
+    client: IpAddr,
+    rate: Option<BitRate>,
+    (resource, grantable): (&str, BitRate),
+    now: SystemTime,
+) -> EventLine {
+    let object = json!({
+        "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
+        "resource": resource, "grantable_bps": grantable.0,
+    });
+    stamped(object, now)
+}
+
+/// How an upload that began came out.
+pub(crate) struct UploadOutcome {
+    /// Bytes of the content, or why nothing was kept.
+    pub(crate) stored_bytes: Result<u64, String>,
+    /// From its beginning.
+    pub(crate) duration: Duration,
+}
+
+/// An upload that had begun came to its end.
+pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadOutcome, now: SystemTime) -> EventLine {
+    let (outcome, stored_bytes, reason) = match &end.stored_bytes {
+        Ok(bytes) => ("Stored", *bytes, None),
+        Err(reason) => ("Failed", 0, Some(reason)),
+    };
+    let object = json!({
+        "event": "upload_ended", "path": path, "client": client.to_string(), "outcome": outcome, "reason": reason,
+        "stored_bytes": stored_bytes, "seconds": end.duration.as_secs_f64(),
+    });
+    stamped(object, now)
+}
+
+/// What happened in the store.
+pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
+    let object = match event {
+        StoreEvent::RootAway { root, why } => {
+            json!({ "event": "root_away", "root": root.display().to_string(), "reason": why.to_string() })
+        }
+        StoreEvent::RootBack { root } => json!({ "event": "root_back", "root": root.display().to_string() }),
+        StoreEvent::VolumeDisk(dirstore::DiskNotice { volume, path, message }) => json!({
+            "event": "volume_disk", "volume": volume, "path": path.display().to_string(), "message": message,
+        }),
+        StoreEvent::RecordingKept { path, bytes, after_restart } => json!({
+            "event": "recording_kept", "path": path.joined(), "stored_bytes": bytes, "after_restart": after_restart,
+        }),
+        StoreEvent::RecordingLost { path, why } => {
+            json!({ "event": "recording_lost", "path": path.joined(), "reason": why.to_string() })
+        }
+        StoreEvent::RecordingDamaged { path, bytes } => {
+            json!({ "event": "recording_damaged", "path": path.joined(), "damaged_bytes_max": bytes })
+        }
+        StoreEvent::CopyMended { name, part } => json!({ "event": "copy_mended", "path": name, "part": part }),
+        StoreEvent::CopyUnwritten { name, part } => json!({ "event": "copy_unwritten", "path": name, "part": part }),
+        StoreEvent::CopyLost { name, part } => json!({ "event": "copy_lost", "path": name, "part": part }),
+        StoreEvent::UpkeepEnded { kind, report, failed } => json!({
+            "event": "upkeep_ended", "upkeep": kind, "read_bytes": report.seen.0, "copies_written": report.written,
+            "copies_lost": report.lost, "error": failed.as_ref().map(ToString::to_string),
+        }),
+    };
+    stamped(object, now)
+}
+
+/// At whose wish a content is removed.
+#[derive(Debug, Clone, Copy)]
+pub enum Remover<'a> {
+    /// A client asked for it.
+    Client(IpAddr),
+    /// A job keeps its folder small.
+    Job {
+        /// Its name.
+        name: &'a str,
+        /// Which of its limits.
+        reason: &'a str,
+    },
+    /// The quota of a folder makes room.
+    Quota {
+        /// The folder.
+        folder: &'a str,
+        /// Which of its limits.
+        reason: &'a str,
+    },
+}
+
+/// A content was removed.
+pub fn content_deleted(path: &str, remover: Remover<'_>, now: SystemTime) -> EventLine {
+    let event = "content_deleted";
+    let object = match remover {
+        Remover::Client(client) => json!({ "event": event, "path": path, "client": client.to_string() }),
+        Remover::Job { name, reason } => json!({ "event": event, "path": path, "job": name, "reason": reason }),
+        Remover::Quota { folder, reason } => json!({ "event": event, "path": path, "quota": folder, "reason": reason }),
+    };
+    stamped(object, now)
+}
+
+/// A stream is to end because somebody asked for that; `stream_ended` follows.
+pub(crate) fn stream_stopped(
+    stream: StreamId,
+    path: &str,
+    (by, user): (IpAddr, Option<&str>),
+    now: SystemTime,
+) -> EventLine {
+    let object = json!({
+        "event": "stream_stopped", "stream": stream.0, "path": path, "by": by.to_string(), "user": user,
+    });
+    stamped(object, now)
+}
+
+/// A job began, because it was due or because somebody asked for it (`by`).
+#[must_use]
+pub fn job_started(job: &str, kind: &str, by: Option<(IpAddr, Option<&str>)>, now: SystemTime) -> EventLine {
+    let (by, user) = by.map_or((None, None), |(by, user)| (Some(by.to_string()), user));
+    stamped(json!({ "event": "job_started", "job": job, "kind": kind, "by": by, "user": user }), now)
+}
+
+/// Somebody asked for the end of a job's run; `job_ended` follows.
+#[must_use]
+pub fn job_stop_asked(job: &str, (by, user): (IpAddr, Option<&str>), now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "job_stop_asked", "job": job, "by": by.to_string(), "user": user }), now)
+}
+
+/// A job's run came to its end, as `run` says; one that failed is an event of its own.
+#[must_use]
+pub fn job_ended(job: &str, kind: &str, run: &api::JobRun, now: SystemTime) -> EventLine {
+    let event = if run.outcome == api::JobOutcome::Failed { "job_failed" } else { "job_ended" };
+    let object = json!({
+        "event": event, "job": job, "kind": kind, "outcome": run.outcome, "reason": run.reason, "files": run.files,
+        "bytes": run.bytes, "seconds": run.seconds,
+    });
+    stamped(object, now)
+}
+
+/// Runs of a job did not begin at their time: `count` since the start of the server.
+#[must_use]
+pub fn job_missed(job: &str, count: u64, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "job_missed", "job": job, "count": count }), now)
+}
+
+/// A webhook could not be told of an event, and that was given up.
+#[must_use]
+pub fn webhook_failed(webhook: &str, of: &str, reason: &str, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "webhook_failed", "webhook": webhook, "of": of, "reason": reason }), now)
+}
+
+/// The server listens.
+pub fn server_started(addresses: &[SocketAddr], now: SystemTime) -> EventLine {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    stamped(json!({ "event": "server_started", "version": version, "addresses": addresses }), now)
+}
+
+/// The server drains.
+pub fn server_stopping(now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "server_stopping" }), now)
+}
+
+/// Settings were read anew: which are in force now, which need a restart.
+pub fn reloaded(changed: &[String], restart: &[String], now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "configuration_reloaded", "changed": changed, "restart_needed": restart }), now)
+}
+
+/// Settings were read anew and are wrong; those in force stay.
+pub fn reload_refused(reason: &str, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "configuration_refused", "reason": reason }), now)
+}
+
+/// A delivery ended; `outcome` is the plane's word, or what failed beside the plane.
+pub(crate) fn stream_ended(
+    stream: StreamId,
+    path: &str,
+    client: IpAddr,
+    (outcome, end): (&str, &Ending),
+    now: SystemTime,
+) -> EventLine {
+    let object = json!({
+        "event": "stream_ended", "stream": stream.0, "path": path, "client": client.to_string(),
+        "outcome": outcome, "sent_bytes": end.sent_bytes, "misses": end.misses,
+        "seconds": end.duration.as_secs_f64(),
+    });
+    stamped(object, now)
+}
+
+/// Lines of a front end's log were left out because there were too many of the kind.
+#[must_use]
+pub fn lines_left_out(kind: &str, count: u64, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "left_out", "of": kind, "count": count }), now)
+}
+
+/// Any event with its time.
+fn stamped(mut object: serde_json::Value, now: SystemTime) -> EventLine {
+    object["time"] = json!(unix_seconds(now));
+    let kind = object["event"].as_str().unwrap_or_default().to_owned();
+    EventLine { kind, text: object.to_string() }
+}
+
+/// Seconds since 1970, to the millisecond.
+pub fn unix_seconds(now: SystemTime) -> f64 {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs_f64() * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_has_each_kind_once() {
+        let reference = include_str!("../../../../docs/reference/events.md");
+        let rows = reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let mut described: Vec<&str> =
+            rows.filter(|kind| !["event", "left_out", "webhook_failed"].contains(kind)).collect();
+        let mut kinds = KINDS.to_vec();
+        described.sort_unstable();
+        kinds.sort_unstable();
+        assert_eq!(described, kinds);
+    }
+}

@@ -1,0 +1,262 @@
+//! A store on real folders, and a grant giver that tests play.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+#[path = "../../../../bin/isocast/tests/common/skip.rs"]
+pub mod skip;
+mod ungoverned;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use dirstore::{
+    ContentPath, GrantPort, OnBreak, Precondition, RootSetting, Store, StoreError, StoreLayout, StoreSettings,
+};
+use dirstore::{Published, Upload, UploadClass, UploadRequest};
+use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork};
+use units::Nanos;
+
+pub use ungoverned::Ungoverned;
+
+/// Longer than anything here takes; a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder on the file system of the build directory.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+pub fn path(text: &str) -> ContentPath {
+    ContentPath::parse_encoded(text).unwrap()
+}
+
+pub fn settings() -> StoreSettings {
+    StoreSettings { patience: PATIENCE, ..StoreSettings::default() }
+}
+
+/// A store that is granted everything.
+pub fn ungoverned(roots: &[&Path]) -> Store {
+    let roots: Vec<RootSetting> = roots.iter().map(|root| root.to_path_buf().into()).collect();
+    let layout = StoreLayout::discover(&roots, &[], None).unwrap();
+    Store::start(layout, &settings(), |_| Box::new(Ungoverned::default())).unwrap()
+}
+
+/// A store whose one disk is granted what the test says.
+pub fn governed(root: &Path, settings: &StoreSettings) -> (Store, Giver) {
+    let giver = Giver::default();
+    let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[], None).unwrap();
+    let serve = |_| -> Box<dyn GrantPort> { Box::new(giver.clone()) };
+    (Store::start(layout, settings, serve).unwrap(), giver)
+}
+
+pub fn request(at: &str, length: Option<u64>) -> UploadRequest {
+    UploadRequest {
+        path: path(at),
+        length,
+        precondition: Precondition::None,
+        class: UploadClass::BestEffort,
+        on_break: OnBreak::Discard,
+    }
+}
+
+/// When it returns, the (one) disk's thread has offered all that there was to offer when it was called.
+pub async fn fence(store: &Store) {
+    // The thread does at most 16 tasks in a turn, then those that were there before it breaks uploads off (one of these at most), and offers
+    // after them: the last is in another turn than the first.
+    for _ in 0..18 {
+        store.lookup(&ContentPath::root()).await.unwrap();
+    }
+}
+
+/// Ends an upload, and returns what waits for the answer once the disk's thread knows that all has come.
+pub async fn finishing(
+    store: &Store,
+    upload: Upload,
+) -> std::pin::Pin<Box<impl Future<Output = Result<Published, StoreError>>>> {
+    let mut finish = Box::pin(upload.finish());
+    assert!(tokio::time::timeout(Duration::ZERO, finish.as_mut()).await.is_err(), "finished without a grant");
+    store.lookup(&ContentPath::root()).await.unwrap(); // tasks are done in order
+    finish
+}
+
+pub async fn put(store: &Store, at: &str, bytes: &[u8]) -> Result<Published, StoreError> {
+    let mut upload: Upload = store.begin_upload(request(at, Some(bytes.len().try_into().unwrap()))).await?;
+    upload.append(bytes).await?;
+    upload.finish().await
+}
+
+/// Bytes that no two places share.
+pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
+        })
+        .collect()
+}
+
+/// All names below a folder, hidden ones included.
+pub fn everything_below(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Looks until it is so, for what another thread or process does and tells nobody. Blocks the thread.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The schedule's side, played by a test.
+#[derive(Clone, Default)]
+pub struct Giver(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Default)]
+struct State {
+    offers: Vec<Offer>,
+    /// Work nobody waits for: kept apart, for most tests are not about it.
+    chore: Option<Offer>,
+    grants: VecDeque<(Grant, Offer)>,
+    dones: VecDeque<GrantDone>,
+    out: Option<(Grant, Offer)>,
+    woken: bool,
+    closed: bool,
+}
+
+impl GrantPort for Giver {
+    fn send(&mut self, message: StoreMessage) -> bool {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap();
+        match message {
+            StoreMessage::Offer(offer @ Offer { work: StoreWork::Probe { .. }, .. }) => state.chore = Some(offer),
+            StoreMessage::Offer(offer) => {
+                state.offers.retain(|old| old.job != offer.job);
+                state.offers.push(offer);
+            }
+            StoreMessage::Withdraw { job, .. } => state.offers.retain(|old| old.job != job),
+            StoreMessage::Done(done) => {
+                let (out, mut offer) = state.out.take().expect("a Done without a grant");
+                assert_eq!(out.job, done.job);
+                assert!(done.bytes <= out.bytes_max || matches!(done.job, JobId(0)), "more was written than granted");
+                if done.ready_bytes > 0 && state.offers.iter().all(|other| other.job != done.job) {
+                    offer.work = StoreWork::Write { bytes: done.ready_bytes, position: done.position };
+                    state.offers.push(offer);
+                }
+                state.dones.push_back(done);
+            }
+        }
+        changed.notify_all();
+        true
+    }
+
+    fn grant(&mut self) -> Option<Grant> {
+        let mut state = self.0.0.lock().unwrap();
+        let granted = state.grants.pop_front()?;
+        assert!(state.out.is_none(), "one grant at a time");
+        state.out = Some(granted);
+        Some(granted.0)
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        let (state, changed) = &*self.0;
+        let idle = |state: &mut State| !state.woken && !state.closed && state.grants.is_empty();
+        let (mut state, _) = changed.wait_timeout_while(state.lock().unwrap(), timeout, idle).unwrap();
+        state.woken = false;
+    }
+
+    fn waker(&self) -> dirstore::WakeFn {
+        let shared = Arc::clone(&self.0);
+        Arc::new(move || {
+            shared.0.lock().unwrap().woken = true;
+            shared.1.notify_all();
+        })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.0.lock().unwrap().closed
+    }
+}
+
+impl Giver {
+    fn until<T>(&self, mut probe: impl FnMut(&mut State) -> Option<T>) -> T {
+        let (state, changed) = &*self.0;
+        let mut state = state.lock().unwrap();
+        loop {
+            if let Some(value) = probe(&mut state) {
+                return value;
+            }
+            let (next, wait) = changed.wait_timeout(state, PATIENCE).unwrap();
+            assert!(!wait.timed_out(), "nothing came; offers: {:?}", next.offers);
+            state = next;
+        }
+    }
+
+    /// The first offer that fits, waited for. It stays on offer.
+    pub fn offer(&self, fits: impl Fn(&Offer) -> bool) -> Offer {
+        self.until(|state| state.offers.iter().copied().find(&fits))
+    }
+
+    pub fn write_offer(&self) -> (Offer, u64) {
+        let offer = self.offer(|offer| matches!(offer.work, StoreWork::Write { .. }));
+        let StoreWork::Write { bytes, .. } = offer.work else { unreachable!() };
+        (offer, bytes)
+    }
+
+    pub fn commit_offer(&self, awaits: bool) -> Offer {
+        self.offer(|offer| matches!(offer.work, StoreWork::Commit { awaited, .. } if awaited == awaits))
+    }
+
+    pub fn offers(&self) -> Vec<Offer> {
+        self.0.0.lock().unwrap().offers.clone()
+    }
+
+    /// Grants what nobody waits for, until there is none. Returns how many steps.
+    pub async fn do_chores(&self, store: &Store) -> usize {
+        for step in 0.. {
+            fence(store).await;
+            let chore = self.0.0.lock().unwrap().chore.take();
+            let Some(chore) = chore else { return step };
+            self.grant(&chore, 0, Nanos::MAX);
+        }
+        unreachable!()
+    }
+
+    /// Grants an offer and waits until it is done.
+    pub fn grant(&self, offer: &Offer, bytes_max: u64, until: Nanos) -> GrantDone {
+        let (state, changed) = &*self.0;
+        {
+            let mut state = state.lock().unwrap();
+            state.offers.retain(|other| other.job != offer.job);
+            state.grants.push_back((Grant { disk: offer.disk, job: offer.job, bytes_max, until }, *offer));
+            changed.notify_all();
+        }
+        let done = self.until(|state| state.dones.pop_front());
+        assert_eq!(done.job, offer.job);
+        done
+    }
+
+    /// The schedule ends: no grant will come any more.
+    pub fn close(&self) {
+        self.0.0.lock().unwrap().closed = true;
+        self.0.1.notify_all();
+    }
+
+    /// How many bytes an offer is for.
+    pub fn bytes(offer: &Offer) -> u64 {
+        if let StoreWork::Write { bytes, .. } = offer.work { bytes } else { 0 }
+    }
+
+    /// Grants an offer without end of time.
+    pub fn grant_all(&self, offer: &Offer) -> GrantDone {
+        self.grant(offer, Self::bytes(offer), Nanos::MAX)
+    }
+}

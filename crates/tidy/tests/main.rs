@@ -1,8 +1,0 @@
-//! Checks of the house that no compiler makes: dependencies of crates, places of `unsafe`, sizes, heads, links.
-//!
-//! Promise: every failure names the file and line, and says what to do. Reads only the working tree and
-//! `cargo metadata`; needs no network. The table it enforces is in docs/ARCHITECTURE.md.
-
-mod crates;
-mod documents;
-mod sources;
