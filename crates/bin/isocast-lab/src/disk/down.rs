@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
-use super::state::{EmulatorState, Places, ProcessId, remove_shared};
+use super::control;
+use super::state::{EmulatorState, Places, ProcessId, memory_backing, remove_shared};
 use super::sys;
-use super::{control, up};
 use crate::say;
 
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -63,7 +63,7 @@ pub(crate) fn take_down(places: &Places) -> anyhow::Result<bool> {
     let backing = match &state {
         Some(state) if state.keep => None,
         Some(state) => Some(state.backing.clone()),
-        None => Some(up::memory_backing(&places.name)),
+        None => Some(memory_backing(&places.name)),
     };
     if let Some(backing) = backing {
         remove_if_there(&backing)?;

@@ -111,6 +111,11 @@ pub(crate) fn make_shared_file(path: &Path) -> io::Result<()> {
     })
 }
 
+/// The file in memory behind a disk that has no `--backing`.
+pub(crate) fn memory_backing(name: &str) -> PathBuf {
+    PathBuf::from(format!("/dev/shm/isocast-lab/{name}.img"))
+}
+
 /// Removes a directory that disks share, unless others are in it.
 pub(crate) fn remove_shared(shared: &Path) -> io::Result<()> {
     while_nobody_else(shared, || match fs::remove_dir(shared) {

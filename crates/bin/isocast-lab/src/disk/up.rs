@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use sim::drive::{DriveProfile, Parameters};
 use units::ByteCount;
 
-use super::state::{EmulatorState, Places, ProcessId, make_shared_file};
+use super::state::{EmulatorState, Places, ProcessId, make_shared_file, memory_backing};
 use super::{calibrate, control, down, sys};
 use crate::say;
 
@@ -340,11 +340,6 @@ impl DiskUp {
         let (fixed, per_mib) = compensation;
         Ok(writeln!(out, "path latency {fixed:.0} us + {per_mib:.0} us/MiB, subtracted from each answer")?)
     }
-}
-
-/// The file in memory behind a disk that has no `--backing`.
-pub(crate) fn memory_backing(name: &str) -> PathBuf {
-    PathBuf::from(format!("/dev/shm/isocast-lab/{name}.img"))
 }
 
 pub(crate) fn need_root() -> anyhow::Result<()> {

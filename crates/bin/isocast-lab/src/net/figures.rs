@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use units::BitRate;
 
-use super::commands::{NetUp, down};
 use super::daemon::Stat;
 use super::experiments::{NetCase, NetExperiment, Way};
 use super::home::NetworkFolder;
+use super::up::{NetUp, down};
 use crate::bench::{Host, Plot, PlotLine, align};
 use crate::say;
 

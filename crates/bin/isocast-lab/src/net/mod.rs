@@ -13,5 +13,6 @@ mod guests;
 mod home;
 mod hub;
 mod transfer;
+mod up;
 
 pub(crate) use commands::NetCommand;

@@ -3,7 +3,7 @@
 //! Promise: a job that is read can be begun: its expression comes true, its kind has what it needs and nothing that it does not
 //! know. Not here: doing it (`crate::jobs`).
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use jiff::tz::TimeZone;
 use jobs::{CronSchedule, Missed};
 use units::{BitRate, ByteCount, Nanos};
 
-use super::render::{quoted, span};
 use super::settings::Settings;
+use super::toml_text::{list, quoted, span};
 use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to, time_up_to};
 
 /// What a name is made of: it stands in addresses and labels.
@@ -201,14 +201,6 @@ impl JobConfig {
 
 fn render_rate(f: &mut fmt::Formatter<'_>, rate: Option<BitRate>) -> fmt::Result {
     rate.map_or(Ok(()), |rate| writeln!(f, "rate = \"{}bit/s\"", rate.0))
-}
-
-/// Texts of a list, as TOML.
-pub(super) fn list(texts: &[String]) -> String {
-    texts.iter().enumerate().fold(String::new(), |mut all, (at, text)| {
-        let _ = write!(all, "{}{}", if at == 0 { "" } else { ", " }, quoted(text));
-        all
-    })
 }
 
 /// A setting without which the rest means nothing.

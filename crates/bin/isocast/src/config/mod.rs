@@ -12,6 +12,7 @@ mod quotas;
 mod render;
 mod settings;
 mod snmp;
+mod toml_text;
 mod values;
 mod webhooks;
 

@@ -9,8 +9,8 @@ use service::quota::{QuotaConfig, WhenQuotaFull};
 use units::Nanos;
 
 use super::jobs::{needed, parse_served, render_protected, take_protected};
-use super::render::{quoted, span};
 use super::settings::Settings;
+use super::toml_text::{quoted, span};
 use super::{parse_size, parse_span};
 
 /// Reads one `[[quota]]`.

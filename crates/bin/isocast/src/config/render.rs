@@ -4,9 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use kernel::EngineChoice;
-use toml::Value;
-use units::Nanos;
 
+use super::toml_text::{quoted, span};
 use super::{Config, MemorySetting, WhenFull, quotas};
 
 /// The disks of a volume, as they are written.
@@ -90,16 +89,4 @@ impl fmt::Display for Config {
         self.jobs.iter().try_for_each(|job| job.render(f))?;
         self.webhooks.iter().try_for_each(|webhook| webhook.render(f))
     }
-}
-
-/// A TOML text, escaped as needed.
-pub(super) fn quoted(text: &dyn fmt::Display) -> String {
-    Value::String(text.to_string()).to_string()
-}
-
-/// A span in the largest unit that leaves no rest.
-pub(super) fn span(span: Nanos) -> String {
-    let units = [("s", 1_000_000_000), ("ms", 1_000_000)];
-    let fits = units.iter().find(|(_, nanos)| span.0.is_multiple_of(*nanos));
-    fits.map_or_else(|| format!("\"{}us\"", span.0 / 1000), |(unit, nanos)| format!("\"{}{unit}\"", span.0 / nanos))
 }

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use service::events::KINDS;
 use units::Nanos;
 
-use super::jobs::{list, needed, parse_name, take_command};
+use super::jobs::{needed, parse_name, take_command};
 use super::parse_path;
-use super::render::{quoted, span};
 use super::settings::Settings;
 use super::time_up_to;
+use super::toml_text::{list, quoted, span};
 
 /// A webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rustix::rand::GetRandomFlags;
 use units::ByteCount;
-use volume::{NewVolume, Placement, Volume};
+use volume::{NewVolume, Volume};
 
 use super::disks::{VolumeDisks, check_apart};
-use super::folder_layout::{FolderLayout, parse_folder_layout};
+use super::folder_layout::{FolderLayout, LayoutName, parse_folder_layout};
 use super::occupied::open_to_overwrite;
 
 /// Make a volume of disks, partitions or preallocated files. What is on them is lost.
@@ -40,26 +40,6 @@ pub(crate) struct Create {
     /// The disks.
     #[arg(value_name = "DEV", required = true)]
     disks: Vec<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum LayoutName {
-    /// Each content on one disk: a disk that dies takes its own contents only.
-    Span,
-    /// Each content over all disks in turn: one content at the speed of all; a disk that dies takes a part of each.
-    Stripe,
-    /// As stripe, with a second copy on the next disk: any one disk may die.
-    Mirror,
-}
-
-impl From<LayoutName> for Placement {
-    fn from(name: LayoutName) -> Self {
-        match name {
-            LayoutName::Span => Self::Span,
-            LayoutName::Stripe => Self::Stripe,
-            LayoutName::Mirror => Self::Mirror,
-        }
-    }
 }
 
 impl Create {

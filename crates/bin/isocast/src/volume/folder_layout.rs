@@ -1,4 +1,4 @@
-//! `isocast volume layout`: folders whose contents are laid in another way than the volume's.
+//! Layouts by their names, and `isocast volume layout`: folders whose contents are laid in another way than the volume's.
 
 use std::io::Write;
 
@@ -8,7 +8,6 @@ use serde_json::json;
 use volume::{Placement, Volume};
 
 use super::DiskNames;
-use super::create::LayoutName;
 use super::disks::{Purpose, VolumeDisks};
 use super::transfer::refuse_missing;
 
@@ -26,6 +25,26 @@ pub(crate) struct FolderLayouts {
     /// Folders, each with `span`, `stripe` or `mirror`, or with `volume` for the layout of the volume.
     #[arg(value_name = "FOLDER=LAYOUT", value_parser = parse_folder_layout)]
     changes: Vec<FolderLayout>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum LayoutName {
+    /// Each content on one disk: a disk that dies takes its own contents only.
+    Span,
+    /// Each content over all disks in turn: one content at the speed of all; a disk that dies takes a part of each.
+    Stripe,
+    /// As stripe, with a second copy on the next disk: any one disk may die.
+    Mirror,
+}
+
+impl From<LayoutName> for Placement {
+    fn from(name: LayoutName) -> Self {
+        match name {
+            LayoutName::Span => Self::Span,
+            LayoutName::Stripe => Self::Stripe,
+            LayoutName::Mirror => Self::Mirror,
+        }
+    }
 }
 
 /// A folder and its layout; none for the volume's.

@@ -15,7 +15,7 @@ use units::{DiskId, UploadId};
 use volume::{DiskWrite, Drafts, MemberId, ReadCounts, Volume, VolumeError, WriteSets};
 
 use super::content::OpenContents;
-use super::open::OpenDisk;
+use super::open_disk::OpenDisk;
 use super::part::Block;
 use super::replace::VacantDisk;
 use super::resting::RestingUploads;

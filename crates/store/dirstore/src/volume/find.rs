@@ -3,7 +3,7 @@
 //! Promise: a start finds what a running server would have made of it: of a mirror, a disk that is away is out, and one that is back is
 //! filled anew; a volume with one copy of what is away takes no changes, and nothing is written to it. A disk that was not named at all,
 //! is in use, or is of another volume is no reason to go on without it, but a mistake.
-//! Not here: opening a disk (`open`), what the superblocks mean (crate `volume`).
+//! Not here: opening a disk (`open_disk`), what the superblocks mean (crate `volume`).
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use kernel::aligned::AlignedBlock;
 use rustix::io::Errno;
 use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenError};
 
-use super::open::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
+use super::open_disk::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
 use crate::event::DiskNotice;
 
 /// What it means that a disk is away.

@@ -18,7 +18,7 @@ use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Placement,
 use super::core::{Core, Member, NamedDisk};
 use super::info::ServedVolume;
 use super::lock;
-use super::open::{OpenDisk, VolumeDiskError, open_disk};
+use super::open_disk::{OpenDisk, VolumeDiskError, open_disk};
 use crate::StoreError;
 use crate::buffers::index;
 use crate::grants::GrantPort;
