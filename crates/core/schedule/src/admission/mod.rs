@@ -466,6 +466,8 @@ impl Admission {
         }
         let reservation = self.find_mut(id).expect("looked at before");
         reservation.pages = pages;
+        // The next block lies elsewhere than the one before it, and costs as much as it does there.
+        reservation.request = AdmissionRequest { rate: held.request.rate, ..*request };
         if changes {
             reservation.beside = (RoundLoad::default(), beside);
         }

@@ -171,6 +171,27 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
 }
 
 #[test]
+fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
+    let mut admission = admission(4 << 30);
+    let near = |request: AdmissionRequest, faster: u64| AdmissionRequest {
+        zone_bytes_per_second: request.zone_bytes_per_second * faster,
+        ..request
+    };
+    for faster in [1, 2] {
+        let id = placed(&mut admission);
+        admission.deadline(id, SEGMENT, Nanos::from_secs(100));
+        let next = near(segment(), faster);
+        assert!(admission.renew(id, &[next]));
+        let deadline = admission.deadline(id, SEGMENT, Nanos::from_secs(102)).expect("it has its place");
+        assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}, {faster} times as fast");
+        assert!(admission.renew(id, &[segment()]), "and back");
+        let deadline = admission.deadline(id, SEGMENT, Nanos::from_secs(108)).expect("it has its place");
+        assert!(deadline.0.abs_diff(Nanos::from_secs(114).0) < 1_000_000, "{deadline}, {faster} times as fast");
+        admission.release(id);
+    }
+}
+
+#[test]
 fn small_reads_beside_a_session_move_its_clock_and_its_share_grows_by_them() {
     let mut admission = admission(4 << 30);
     let id = placed(&mut admission);
