@@ -11,6 +11,7 @@
 
 use units::Nanos;
 
+use super::MARGIN;
 use crate::profile::DiskProfile;
 
 /// A seek among others goes over one in so many parts of the disk: eight reads a round. Chosen; it only compares demands.
@@ -255,10 +256,11 @@ impl DiskTable {
                 / self.profile.parallel_requests()
     }
 
-    /// Whether `demand` fits in place of `instead`, which was promised.
+    /// Whether `demand` fits in place of `instead`, which was promised. A promise that has become dearer (fragments, a slower zone)
+    /// takes from the share of best-effort work too; only new ones are refused for it.
     pub(super) fn fits_instead(&self, demand: &DiskDemand, instead: &DiskDemand) -> bool {
         let others = self.mean().minus(instead.per_round());
-        self.seconds(others.plus(demand.per_round())) <= self.seconds_to_promise()
+        self.seconds(others.plus(demand.per_round())) <= (1.0 - MARGIN) * self.round.as_secs_f64()
     }
 
     /// Mean share of each round promised, 0.0 … 1.0 and above.

@@ -5,10 +5,14 @@ use crate::profile::SeekPoint;
 use super::*;
 
 fn admission(memory_bytes: u64) -> Admission {
+    admission_beside(memory_bytes, 0.0)
+}
+
+fn admission_beside(memory_bytes: u64, be_share: f64) -> Admission {
     let settings = AdmissionSettings {
         reservations_max: 1000,
         pages: memory_bytes / CACHE_PAGE_BYTES,
-        be_share: 0.0,
+        be_share,
         sharing_reserve: 0.0,
     };
     let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1))];
@@ -189,6 +193,24 @@ fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
         assert!(deadline.0.abs_diff(Nanos::from_secs(114).0) < 1_000_000, "{deadline}, {faster} times as fast");
         admission.release(id);
     }
+}
+
+#[test]
+fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_for_it() {
+    let mut admission = admission_beside(4 << 30, 0.1);
+    let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[segment()]).ok()).collect();
+    assert!(ids.iter().all(|&id| admission.place(id, &StartConditions::idle(100)).is_some()));
+    let (share, last) = (admission.promised_share(DiskId(0)), ids[ids.len() - 1]);
+    let fragments_per_byte = 2.0 / SEGMENT as f64;
+    for &id in &ids[..ids.len() / 10] {
+        admission.deadline(id, SEGMENT, Nanos::from_secs(100));
+        assert!(admission.renew(id, &[AdmissionRequest { fragments_per_byte, ..segment() }]));
+        let deadline = admission.deadline(id, SEGMENT, Nanos::from_secs(102)).expect("it has its place");
+        assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}");
+    }
+    assert!(admission.promised_share(DiskId(0)) > share);
+    admission.release(last);
+    assert!(admission.reserve(&[segment()]).is_err(), "the room that is left is needed");
 }
 
 #[test]
