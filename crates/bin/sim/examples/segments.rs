@@ -29,6 +29,9 @@ struct Arguments {
     /// Segments are ranges of one file.
     #[arg(long)]
     ranges: bool,
+    /// Disks over which the films' files are striped.
+    #[arg(long, default_value_t = 1)]
+    disks: usize,
     /// Bytes of the smallest segments as a share of the largest ones', whose rate is asked for.
     #[arg(long, default_value_t = 1.0)]
     smallest: f64,
@@ -115,6 +118,7 @@ fn table(arguments: &Arguments) -> Vec<Case> {
     for viewers in [120, 200] {
         push("of 20 films", viewers, &|of| of.films = Some(20));
     }
+    push("on two striped disks", 160, &|of| of.disks = 2);
     push("pauses", 66, &|of| of.pauses = 60);
     push("seeks", 56, &|of| of.seeks = 30);
     push("30 streams of whole files beside", 46, &|of| of.streams = 30);
@@ -128,6 +132,7 @@ impl Arguments {
     fn scenario(&self, seed: u64) -> Scenario {
         let viewers = self.viewers.unwrap_or(0);
         let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 0);
+        scenario.disks = vec![scenario.disks[0].clone(); self.disks];
         scenario.be_share = f64::from(self.be_share) / 100.0;
         scenario.load.streams_max = self.streams;
         scenario.load.contents_per_disk = u32::try_from(self.streams).unwrap_or(0);
@@ -143,6 +148,7 @@ impl Arguments {
             segment: Nanos::from_secs(self.seconds),
             smallest: self.smallest,
             layout: if self.ranges { SegmentLayout::Ranges } else { SegmentLayout::Files },
+            striped: self.disks > 1,
             sound: self.audio.then_some(SOUND),
             ahead: Nanos::from_secs(self.ahead),
             pauses: Nanos::from_secs(self.pauses),

@@ -49,7 +49,7 @@ enum SimContentKind {
     /// From the start of the run to its end.
     Open(Arc<Content>),
     /// While it is read: the films of a run are thousands of files, and descriptors are few.
-    OpenedToRead(Box<[Extent]>),
+    OpenedToRead { extents: Box<[Extent]>, spread: Box<[DiskId]> },
 }
 
 impl SimContent {
@@ -71,7 +71,7 @@ impl SimContent {
 
     /// True if it is a file of a film.
     pub(crate) fn is_of_film(&self) -> bool {
-        matches!(self.kind, SimContentKind::OpenedToRead(_))
+        matches!(self.kind, SimContentKind::OpenedToRead { .. })
     }
 
     /// Its bytes as the plane was told.
@@ -81,12 +81,13 @@ impl SimContent {
 
     /// The open content; opens it if it is not.
     pub(crate) fn opened(&mut self, null: &OwnedFd) -> Arc<Content> {
-        let extents = match &self.kind {
+        let (extents, spread) = match &self.kind {
             SimContentKind::Open(content) => return Arc::clone(content),
-            SimContentKind::OpenedToRead(extents) => extents,
+            SimContentKind::OpenedToRead { extents, spread } => (extents, spread),
         };
         self.open.upgrade().unwrap_or_else(|| {
-            let content = open_file(self.version, self.disk, self.access, self.size, extents.clone(), null);
+            let layout = layout(self.disk, self.access, self.size, extents.clone(), null).spread_over(spread.clone());
+            let content = open_file(self.version, self.size, layout);
             self.open = Arc::downgrade(&content);
             content
         })
@@ -99,11 +100,12 @@ impl SimContent {
         files.flat_map(|file| file.runs(offset, bytes)).collect()
     }
 
-    /// A file of a film, in one stretch of its disk.
-    pub(crate) fn of_film(version: ContentVersion, disk: DiskId, size: u64, position: u64) -> Self {
+    /// A file of a film, in one stretch of one of the disks on which the film lies.
+    pub(crate) fn of_film(version: ContentVersion, (disks, nth): (&[DiskId], usize), size: u64, position: u64) -> Self {
+        let disk = disks[nth];
         let length = size.next_multiple_of(limits::DIRECT_ALIGN);
         let extents = Box::new([Extent { logical: 0, physical: position, length }]);
-        let kind = SimContentKind::OpenedToRead(extents);
+        let kind = SimContentKind::OpenedToRead { extents, spread: disks.into() };
         let access = FileAccess::Direct;
         Self { version, disk, access, size_now: size, rewritten: false, size, open: Weak::new(), kind }
     }
@@ -154,7 +156,7 @@ pub(crate) fn new_content(
         let layout = ContentLayout::new(files.collect(), Box::new([copy(0), copy(1)]));
         Arc::new(Content { version, size, layout, watched: None, checksums: Some(Box::new(Provenance)) })
     } else {
-        open_file(version, number(disk), access, size, extents.into(), null)
+        open_file(version, size, layout(number(disk), access, size, extents.into(), null))
     };
     SimContent {
         version,
@@ -169,18 +171,14 @@ pub(crate) fn new_content(
 }
 
 /// A file in a folder, which others may write to.
-fn open_file(
-    version: ContentVersion,
-    disk: DiskId,
-    access: FileAccess,
-    size: u64,
-    extents: Box<[Extent]>,
-    null: &OwnedFd,
-) -> Arc<Content> {
-    let file = null.try_clone().expect("a descriptor is free");
-    let layout = ContentLayout::of_file(disk, file, access, size, extents);
+fn open_file(version: ContentVersion, size: u64, layout: ContentLayout) -> Arc<Content> {
     let watched = Some(WatchedContent::new(FileStat::new(0, size), 0));
     Arc::new(Content { version, size, layout, watched, checksums: None })
+}
+
+fn layout(disk: DiskId, access: FileAccess, size: u64, extents: Box<[Extent]>, null: &OwnedFd) -> ContentLayout {
+    let file = null.try_clone().expect("a descriptor is free");
+    ContentLayout::of_file(disk, file, access, size, extents)
 }
 
 fn extents(size: u64, capacity: u64, load: &Load, random: &mut Random) -> Vec<Extent> {

@@ -95,6 +95,8 @@ pub struct SegmentViewers {
     pub smallest: f64,
     /// How segments lie in files.
     pub layout: SegmentLayout,
+    /// Files of a film lie on one disk after the other, as in a striped volume; else on one.
+    pub striped: bool,
     /// Rate of the sound, if that is a track of its own.
     pub sound: Option<BitRate>,
     /// A player asks for no more while it has so much ahead of what it plays.
@@ -127,6 +129,7 @@ impl SegmentViewers {
             segment: Nanos::from_secs(6),
             smallest: 1.0,
             layout: SegmentLayout::Files,
+            striped: false,
             sound: None,
             ahead: Nanos::from_secs(30),
             pauses: Nanos::ZERO,

@@ -115,6 +115,8 @@ pub struct ContentLayout {
     /// Each combination of disks that hold the copies of some byte, in the order of the copies, with the share of the
     /// content's bytes that lie so.
     combinations: Box<[(Box<[DiskId]>, f64)]>,
+    /// All disks over which its store spreads contents like this one.
+    spread: Box<[DiskId]>,
 }
 
 impl ContentLayout {
@@ -149,7 +151,14 @@ impl ContentLayout {
             }
         }
         let combinations = combinations(&files, &copies);
-        Self { files, copies, disks: disks.into_boxed_slice(), combinations }
+        let spread = disks.clone().into_boxed_slice();
+        Self { files, copies, disks: disks.into_boxed_slice(), combinations, spread }
+    }
+
+    /// The same, of a store that spreads contents over these disks, one after the other.
+    #[must_use]
+    pub fn spread_over(self, spread: Box<[DiskId]>) -> Self {
+        Self { spread, ..self }
     }
 
     /// Its files.
@@ -168,6 +177,12 @@ impl ContentLayout {
     #[must_use]
     pub fn disks(&self) -> &[DiskId] {
         &self.disks
+    }
+
+    /// The disks over which its store spreads contents: the next one that its viewer reads lies on any of them.
+    #[must_use]
+    pub fn spread(&self) -> &[DiskId] {
+        &self.spread
     }
 
     /// The share of the content's bytes that is read from this disk when of several copies the one on the disk with the least

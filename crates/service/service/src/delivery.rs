@@ -323,7 +323,9 @@ async fn enter(
         let session = small.and_then(|rate| service.sessions.share_of(&request.viewer, rate));
         return (session.map_or(Class::BestEffort, |session| Class::Beside { session }), None);
     };
-    let terms = session::ReservationTerms { disk: request.content.disk(), link, rate, burst_bytes };
+    // On a volume the next content of a session lies on another of its disks.
+    let disk = request.content.layout.spread().first().copied().unwrap_or_else(|| request.content.disk());
+    let terms = session::ReservationTerms { disk, link, rate, burst_bytes };
     let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
     let is_small = request.terms.is_companion;
     let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, is_small, no_room };

@@ -11,7 +11,8 @@ use crate::random::Random;
 /// One track of a film: its pictures, or its sound.
 #[derive(Debug)]
 pub(crate) struct SegmentTrack {
-    disk: DiskId,
+    /// Its files lie on these in turn.
+    disks: Vec<DiskId>,
     position: u64,
     segments: Vec<FilmSegment>,
     files: FilmFiles,
@@ -40,8 +41,14 @@ pub(crate) struct SegmentRange {
     pub(crate) bytes: u64,
 }
 
-/// A film somewhere on the disk: its files lie one behind the other, as those of a folder do.
-pub(crate) fn new_film(load: &SegmentViewers, disk: usize, capacity: u64, random: &mut Random) -> Vec<SegmentTrack> {
+/// A film somewhere on these disks: its files lie one behind the other, as those of a folder do, or on one disk after the other, as in
+/// a striped volume.
+pub(crate) fn new_film(
+    load: &SegmentViewers,
+    disks: &[DiskId],
+    capacity: u64,
+    random: &mut Random,
+) -> Vec<SegmentTrack> {
     let count = load.film.0.div_ceil(load.segment.0.max(1)).max(1);
     let mut tracks = Vec::new();
     let mut length = 0;
@@ -68,8 +75,7 @@ pub(crate) fn new_film(load: &SegmentViewers, disk: usize, capacity: u64, random
             SegmentLayout::Files => FilmFiles::OfSegments(vec![None; segments.len()]),
             SegmentLayout::Ranges => FilmFiles::OfTrack(None),
         };
-        let disk = DiskId(u16::try_from(disk).expect("few disks"));
-        tracks.push(SegmentTrack { disk, position: length, segments, files });
+        tracks.push(SegmentTrack { disks: disks.to_vec(), position: length, segments, files });
         length += offset.next_multiple_of(limits::DIRECT_ALIGN);
     }
     let room = capacity.checked_sub(length).expect("a disk is larger than a film");
@@ -91,10 +97,10 @@ impl SegmentTrack {
             FilmFiles::OfSegments(files) => (&mut files[segment], 0, bytes, self.position + offset),
             FilmFiles::OfTrack(file) => (file, offset, last.offset + last.bytes, self.position),
         };
-        let disk = self.disk;
+        let (disks, first) = (&self.disks, segment % self.disks.len());
         let content = *file.get_or_insert_with(|| {
             let number = u32::try_from(contents.len()).expect("a run is short");
-            contents.push(SimContent::of_film(ContentVersion(u64::from(number) + 1), disk, size, position));
+            contents.push(SimContent::of_film(ContentVersion(u64::from(number) + 1), (disks, first), size, position));
             number
         });
         SegmentRange { content, offset: within, bytes }
@@ -115,7 +121,7 @@ mod tests {
             film: Nanos::from_secs(60),
             ..SegmentViewers::of_hls(1)
         };
-        new_film(&load, 0, 1 << 40, &mut Random::new(1))
+        new_film(&load, &[DiskId(0)], 1 << 40, &mut Random::new(1))
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod film;
 mod player;
 mod tally;
 
-use units::{BitRate, Nanos, ReservationId};
+use units::{BitRate, DiskId, Nanos, ReservationId};
 
 use crate::contents::SimContent;
 use crate::load::SegmentViewers;
@@ -108,8 +108,13 @@ impl Viewers {
     pub(crate) fn new(loads: &[SegmentViewers], capacities: &[u64], mut random: Random) -> Self {
         let films = loads.iter().map(|load| {
             let films = (0..load.films.max(1)).map(|nth| {
-                let disk = usize::try_from(nth).expect("few films") % capacities.len();
-                new_film(load, disk, capacities[disk], &mut random)
+                let count = capacities.len();
+                let first = usize::try_from(nth).expect("few films") % count;
+                let numbered = |nth: usize| DiskId(u16::try_from((first + nth) % count).expect("few disks"));
+                let used = if load.striped { count } else { 1 };
+                let disks: Vec<DiskId> = (0..used).map(numbered).collect();
+                let capacity = disks.iter().map(|disk| capacities[usize::from(disk.0)]).min().unwrap_or(0);
+                new_film(load, &disks, capacity, &mut random)
             });
             films.collect()
         });

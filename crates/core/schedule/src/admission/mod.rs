@@ -417,16 +417,16 @@ impl Admission {
         let Some(held) = self.find(id).copied() else { return false };
         let request = &requests[0];
         let demand = self.demand(request);
-        let is_covered = held.request.disk == request.disk
-            && held.request.link == request.link
+        let is_covered = held.request.link == request.link
             && held.request.rate >= request.rate
-            && requests[1..].iter().all(|further| self.share_held(id, further.disk) > 0.0 || held.shares)
-            && held.demand.kind == demand.kind;
+            && held.demand.kind == demand.kind
+            && requests.iter().any(|request| request.disk == held.request.disk)
+            && requests.iter().all(|request| self.share_held(id, request.disk) > 0.0 || held.shares);
         if !is_covered {
             return false;
         }
         if demand.is_spread() {
-            return self.renew_spread(id, request, &demand);
+            return self.renew_spread(id, requests);
         }
         let is_enough =
             held.shares || requests.len() == 1 && held.further.is_none() && self.covers_reading(&held, request);
@@ -442,39 +442,69 @@ impl Admission {
             && held.demand.transfer >= self.demand(request).transfer * (1.0 - MARGIN)
     }
 
-    fn renew_spread(&mut self, id: ReservationId, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
+    fn renew_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> bool {
         let held = *self.find(id).expect("looked at before");
-        let pages = self.pages_for(request, demand);
+        let request = &requests[0];
+        let pages = self.pages_for(request, &self.demand(request));
         if pages > held.pages && self.pages_promised - held.pages + pages > self.pages {
             return false;
         }
         self.pages_promised = self.pages_promised - held.pages + pages;
         // A short part (an initialization segment, a key, a last piece) does not change the demand; nor does a lower rate, which
         // the player may leave again.
-        let table = &mut self.disk_mut(request.disk).table;
-        let rounds = request.rate.time_for(request.length).as_secs_f64() / table.round().as_secs_f64();
+        let rounds = request.rate.time_for(request.length).as_secs_f64()
+            / self.disk(held.request.disk).table.round().as_secs_f64();
         let changes = request.rate == held.request.rate && rounds >= 1.0;
         let beside = held.beside.0.plus(held.beside.1).scaled(0.5);
-        let demand = DiskDemand {
-            seeks: demand.seeks + beside.seeks / rounds,
-            transfer: demand.transfer + beside.transfer / rounds,
-            ..*demand
-        };
-        let fits = held.placed.filter(|_| changes && table.fits_instead(&demand, &held.demand));
-        if let Some((_, first)) = fits {
-            table.replace(&held.demand, &demand, first);
+        if changes {
+            self.replace_spread(id, requests, beside.scaled(1.0 / rounds));
         }
         let reservation = self.find_mut(id).expect("looked at before");
         reservation.pages = pages;
         // The next block lies elsewhere than the one before it, and costs as much as it does there.
-        reservation.request = AdmissionRequest { rate: held.request.rate, ..*request };
+        let AdmissionRequest { disk, rate, .. } = held.request;
+        reservation.request = AdmissionRequest { disk, rate, ..*request };
         if changes {
             reservation.beside = (RoundLoad::default(), beside);
         }
-        if fits.is_some() {
-            reservation.demand = demand;
-        }
         true
+    }
+
+    /// Promises a placed session, on all its disks, what `requests` need and what it reads `beside` them in a round, in place of what
+    /// it has, if that fits.
+    fn replace_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], beside: RoundLoad) {
+        let mut next = Some(id);
+        while let Some(part) = next {
+            if self.replacement(part, requests, beside).is_none() {
+                return;
+            }
+            next = self.find(part).and_then(|held| held.further);
+        }
+        let mut next = Some(id);
+        while let Some((part, (demand, first))) =
+            next.and_then(|part| Some((part, self.replacement(part, requests, beside)?)))
+        {
+            let Reservation { request, demand: held, further, .. } = *self.find(part).expect("looked at before");
+            self.disk_mut(request.disk).table.replace(&held, &demand, first);
+            self.find_mut(part).expect("looked at before").demand = demand;
+            next = further;
+        }
+    }
+
+    /// The demand that is to stand in place of a part of a session's reservation, if that is placed and it fits; and its first round.
+    fn replacement(
+        &self,
+        part: ReservationId,
+        requests: &[AdmissionRequest],
+        beside: RoundLoad,
+    ) -> Option<(DiskDemand, u64)> {
+        let held = self.find(part)?;
+        let request = requests.iter().find(|request| request.disk == held.request.disk)?;
+        let demand = self.demand(request);
+        let (seeks, transfer) = (demand.seeks + beside.seeks, demand.transfer + beside.transfer);
+        let demand = DiskDemand { seeks, transfer, ..demand };
+        let fits = self.disk(request.disk).table.fits_instead(&demand, &held.demand);
+        held.placed.filter(|_| fits).map(|(_, first)| (demand, first))
     }
 
     /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
@@ -482,7 +512,7 @@ impl Admission {
     /// reads take where there is room. `None` if there is no such session, or no memory.
     pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {
         let held = self.find(session)?;
-        let is_there = held.demand.is_spread() && held.placed.is_some() && held.request.disk == request.disk;
+        let is_there = held.demand.is_spread() && held.placed.is_some() && self.share_held(session, request.disk) > 0.0;
         let pages = request.length.div_ceil(CACHE_PAGE_BYTES) + 1;
         if !is_there || self.pages_promised + pages > self.pages || self.check_entries(1).is_err() {
             return None;

@@ -59,6 +59,29 @@ impl Admitter {
                 self.asked.push(request);
             }
         }
+        if content.layout.spread().len() > 1 && self.admission.is_one_block(&self.asked[0]) {
+            self.spread(content, disk);
+        }
+    }
+
+    /// A viewer that reads contents in one block each needs time on all disks over which they are spread: the next one lies on
+    /// another of them.
+    fn spread(&mut self, content: &Content, disk: DiskId) {
+        let spread = content.layout.spread();
+        #[allow(clippy::cast_precision_loss, reason = "a few disks, and a mean")]
+        let (disks, bytes) = (spread.len() as f64, content.size.max(1) as f64);
+        let copies: f64 = self.asked.iter().map(|request| request.disk_share).sum();
+        let runs: f64 =
+            self.asked.iter().map(|request| 1.0 + request.fragments_per_byte * bytes * request.disk_share).sum();
+        let request = AdmissionRequest {
+            disk_share: copies / disks,
+            fragments_per_byte: (runs / copies - 1.0).max(0.0) / bytes,
+            ..self.asked[0]
+        };
+        self.asked.clear();
+        self.asked.push(request);
+        let others = spread.iter().filter(|&&other| other != disk);
+        self.asked.extend(others.map(|&disk| AdmissionRequest { disk, burst_bytes: 0, ..request }));
     }
 
     /// Asks for what a running stream needs of disks beyond what it holds there.

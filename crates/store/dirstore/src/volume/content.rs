@@ -10,7 +10,7 @@ use content::layout::{ContentFile, ContentLayout, Extent, Positions, Unit};
 use content::{BlockChecksums, Content};
 use media::MediaRate;
 use units::{ContentVersion, DiskId};
-use volume::{ChecksumTable, StoredContent, UnitPlace, Volume, stored_bytes};
+use volume::{ChecksumTable, Placement, StoredContent, UnitPlace, Volume, stored_bytes};
 
 use super::core::Core;
 use crate::entry::Stamp;
@@ -245,7 +245,7 @@ impl Core {
     }
 
     /// A run for each unit: the copy to be read in normal times, and the others where every part has one.
-    pub(super) fn layout(&self, content: &StoredContent) -> Result<ContentLayout, StoreError> {
+    pub(super) fn layout(&self, name: &str, content: &StoredContent) -> Result<ContentLayout, StoreError> {
         let mut places: Vec<Vec<UnitPlace>> = Vec::with_capacity(content.parts.len());
         for part in &content.parts {
             let there = part.places().filter(|place| self.volume.is_readable(place.member)).collect::<Vec<_>>();
@@ -283,7 +283,17 @@ impl Core {
             runs = vec![vec![Unit { logical: 0, length: 0, file: 0, offset: 0 }]];
         }
         let runs = runs.into_iter().map(Vec::into_boxed_slice).collect();
-        Ok(ContentLayout::new(files.into_boxed_slice(), runs))
+        let layout = ContentLayout::new(files.into_boxed_slice(), runs);
+        Ok(match self.volume.placement_of(name) {
+            Placement::Span => layout,
+            Placement::Stripe | Placement::Mirror => layout.spread_over(self.readable_disks()),
+        })
+    }
+
+    fn readable_disks(&self) -> Box<[DiskId]> {
+        let numbered = (0u8..).map(volume::MemberId).zip(&self.members);
+        let readable = numbered.filter(|(number, _)| self.volume.is_readable(*number));
+        readable.filter_map(|(_, member)| Some(member.as_ref()?.disk)).collect()
     }
 
     fn anywhere(&self) -> Result<UnitPlace, StoreError> {

@@ -105,7 +105,7 @@ impl Opener {
         if let Some(content) = core.open_content(stored) {
             return Ok(content);
         }
-        let (layout, known) = (core.layout(stored)?, core.known_checksums(stored));
+        let (layout, known) = (core.layout(name, stored)?, core.known_checksums(stored));
         let disks = core.disks_read();
         drop(core);
         let table = known.or_else(|| read_checksums(&self.core, &layout, stored).map(Arc::new));
