@@ -177,8 +177,7 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
 #[test]
 fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
     let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
-    let settings =
-        AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.0, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.0, sharing_reserve: 0.0 };
     let mut admission = Admission::new(&settings, disks, &[BitRate(10_000_000_000)]);
     let half = |disk: u16| AdmissionRequest { disk: DiskId(disk), disk_share: 0.5, ..segment() };
     let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[half(0), half(1)]).ok()).collect();
@@ -198,7 +197,10 @@ fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
     let deadline = admission.deadline(id, SEGMENT, Nanos::from_secs(102)).expect("it has its place");
     assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}");
     assert!(before.iter().zip(share(&admission)).all(|(before, after)| (before - after).abs() < 1e-9));
-    assert!(!admission.renew(id, &[segment()]) || admission.share_held(id, DiskId(0)) > 0.9, "half is not enough for all");
+    assert!(
+        !admission.renew(id, &[segment()]) || admission.share_held(id, DiskId(0)) > 0.9,
+        "half is not enough for all"
+    );
     ids.into_iter().for_each(|id| admission.release(id));
     assert!(share(&admission).iter().all(|share| *share < 1e-9));
 }
