@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::changes::{CommitUnderWay, StagedChanges};
 use crate::disk::DiskWrite;
-use crate::record;
+use crate::record::{self, Record};
 use crate::superblock::MemberState;
 use crate::{MEMBERS_MAX, MemberId, Superblock, Volume, VolumeError};
 
@@ -111,7 +111,8 @@ impl Volume {
         let committing = self.committing.iter().flat_map(|commit| &commit.retired);
         let gone = self.changes.retired.iter().chain(committing).map(|retired| &retired.content);
         let contents = self.catalogue.iter().map(|(_, content)| content).chain(gone);
-        let mut parts = contents.flat_map(|content| &content.parts);
+        let recorded = self.recordings.values().flat_map(|recorded| &recorded.content.parts);
+        let mut parts = contents.flat_map(|content| &content.parts).chain(recorded);
         self.placement().copies() > 1
             && self.journal_on.iter().any(|other| stays(*other))
             && parts.all(|part| part.places().any(|place| stays(place.member)))
@@ -129,6 +130,9 @@ impl Volume {
         self.superblock.members[member.index()].state = state;
         self.superblock.generation += 1;
         self.filled.retain(|filled| *filled != member);
+        if state == MemberState::Out {
+            self.leave_out_of_recordings(member);
+        }
         self.changes.dirty.retain(|dirty| *dirty != member || state != MemberState::Out);
         self.changes.with_checkpoint = true;
         self.superblock_writes()
@@ -197,11 +201,18 @@ impl Volume {
         let mut payloads = Vec::new();
         let mut payload = Vec::with_capacity(CHECKPOINT_FRAME_BYTES * 2);
         self.numbers.reserved().encode(&mut payload);
+        let mut close_if_full = |payload: &mut Vec<u8>| {
+            if payload.len() >= CHECKPOINT_FRAME_BYTES {
+                payloads.push(std::mem::take(payload));
+            }
+        };
+        for recorded in self.recordings.values() {
+            Record::Recorded(0, recorded.name.clone(), recorded.content.clone()).encode(&mut payload);
+            close_if_full(&mut payload);
+        }
         for (name, content) in self.catalogue.iter() {
             record::put(name, content, &mut payload);
-            if payload.len() >= CHECKPOINT_FRAME_BYTES {
-                payloads.push(std::mem::take(&mut payload));
-            }
+            close_if_full(&mut payload);
         }
         if !payload.is_empty() {
             payloads.push(payload);

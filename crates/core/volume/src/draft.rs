@@ -1,4 +1,5 @@
-//! A draft: a content that is being written. It is in no catalogue before it is published; a crash leaves its units free.
+//! A draft: a content that is being written. It is in no catalogue before it is published; a crash leaves its units free, but for what
+//! the journal says of a recording (`recording`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,17 +20,17 @@ const AHEAD_BYTES_MAX: u64 = 512 << 20;
 /// A content that is being written. Publish it or give it back with [`Volume::abandon`]: its units are not free before.
 #[derive(Debug)]
 pub struct Draft {
-    name: Box<str>,
+    pub(crate) name: Box<str>,
     pub(crate) content: u64,
     pub(crate) generation: u64,
     /// Payload bytes in the units that are sealed.
-    sealed_bytes: u64,
+    pub(crate) sealed_bytes: u64,
     /// Bytes of the content without its tail, once all have come.
     content_bytes: Option<u64>,
     /// The checksums of all of the content that is in sealed units.
     pub(crate) table: Vec<u32>,
-    parts: Vec<StoredPart>,
-    open: Option<OpenUnit>,
+    pub(crate) parts: Vec<StoredPart>,
+    pub(crate) open: Option<OpenUnit>,
     placement: Placement,
     /// Parts that are reserved for it and not taken yet.
     reserved: u64,
@@ -40,10 +41,10 @@ pub struct Draft {
 
 /// A unit that was taken and is not sealed yet.
 #[derive(Debug)]
-struct OpenUnit {
-    first: UnitPlace,
-    second: Option<UnitPlace>,
-    checksums: Checksums,
+pub(crate) struct OpenUnit {
+    pub(crate) first: UnitPlace,
+    pub(crate) second: Option<UnitPlace>,
+    pub(crate) checksums: Checksums,
 }
 
 impl OpenUnit {
@@ -59,17 +60,56 @@ impl Draft {
         &self.name
     }
 
+    /// The number of the version that it will be.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// It will have another name.
+    pub fn rename(&mut self, name: &str) {
+        self.name = name.into();
+    }
+
+    /// A recording that a crash left, of which so much was durable; nothing of it is read yet ([`Volume::restore`]).
+    pub(crate) fn of_recorded(name: &str, content: &StoredContent, placement: Placement) -> Self {
+        Self {
+            name: name.into(),
+            content: content.content,
+            generation: content.generation,
+            sealed_bytes: content.length,
+            content_bytes: None,
+            table: Vec::new(),
+            parts: content.parts.to_vec(),
+            open: None,
+            placement,
+            reserved: 0,
+            held: HeldUnits::default(),
+            is_lost: false,
+        }
+    }
+
+    /// Where its copies are.
+    pub(crate) fn places(&self) -> impl Iterator<Item = UnitPlace> {
+        let open = self.open.iter().flat_map(OpenUnit::places);
+        self.parts.iter().flat_map(StoredPart::places).chain(open)
+    }
+
     /// Whether a copy of something of it is on a disk.
     #[must_use]
     pub fn is_on(&self, member: MemberId) -> bool {
-        let open = self.open.iter().flat_map(OpenUnit::places);
-        self.parts.iter().flat_map(StoredPart::places).chain(open).any(|place| place.member == member)
+        self.places().any(|place| place.member == member)
     }
 
     /// Payload bytes that have come.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.sealed_bytes + self.open.as_ref().map_or(0, |open| open.checksums.bytes())
+    }
+
+    /// The checksum of the table of the part that is being filled.
+    pub(crate) fn open_digest(&self) -> u32 {
+        self.open.as_ref().map_or(0, |open| open.checksums.clone().finish().digest())
     }
 
     /// All of the content has come: gives its length and the checksums of all of it, and fills its last block with zeros.
@@ -256,17 +296,19 @@ impl Volume {
         self.changes.dirty.extend(written);
         Record::Put(draft.name.clone(), content.clone()).encode(&mut self.changes.records);
         let content = Arc::new(content);
+        self.end_recording(&content);
         if let Some(old) = self.catalogue.insert(draft.name, Arc::clone(&content)) {
             self.retire(old);
         }
         Ok(content)
     }
 
-    /// Gives up a draft: its units are free at once. All writes to them must be complete.
+    /// Gives up a draft: its units are free at once, but those of a recording that the journal names with the next commit. All writes to
+    /// them must be complete.
     pub fn abandon(&mut self, draft: Draft) {
         *self.promised.of(draft.placement) -= draft.reserved;
-        let open = draft.open.iter().flat_map(OpenUnit::places);
-        for place in draft.parts.iter().flat_map(StoredPart::places).chain(open) {
+        let named = self.give_up_recording(draft.generation);
+        for place in draft.places().filter(|place| !named.contains(place)) {
             self.free[place.member.index()].give(place.unit);
         }
         self.let_go(draft.held);
@@ -304,6 +346,8 @@ impl Volume {
             draft.is_lost |= draft.open.is_none();
             draft.open.iter_mut().for_each(|elsewhere| elsewhere.checksums.clone_from(&open.checksums));
         }
+        // What the journal names is free when it does not any more.
+        left_out.retain(|place| !self.is_recorded(draft.generation, *place));
         left_out.iter().for_each(|place| self.free[place.member.index()].give(place.unit));
         if draft.is_lost { Err(VolumeError::PartLost) } else { Ok(doubtful) }
     }

@@ -1,11 +1,13 @@
 //! The life of a volume's uploads: each is a draft, and disks that write it at their own pace.
 //!
 //! Promise: a draft is published when each disk that has something of it has made that durable, and no earlier; one that ends gives its units
-//! back when no disk writes to them any more. What a disk is to do comes in the order in which it is to be done.
+//! back when no disk writes to them any more. What a disk is to do comes in the order in which it is to be done. Of one that is kept if
+//! it breaks off, the journal tells as much as all its disks have made durable.
 //! Not here: doing it; when the record is durable (`write_sets`); who may publish what.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::recording::Restored;
 use crate::{DiskWrite, Draft, MemberId, Volume, VolumeError};
 
 /// See the module. `U` is an upload as its caller knows it, `P` a piece of payload.
@@ -53,9 +55,47 @@ struct DraftState<U> {
     keep: bool,
     /// Disks that have something of it and are not through with it.
     members: Vec<MemberId>,
+    /// What of it is on its disks, if it is kept.
+    growth: Option<Growth>,
     /// What is still to be written of its tail, once all else has come.
     tail: Option<Vec<u8>>,
     life: DraftLife,
+}
+
+/// How far an upload is on its disks.
+#[derive(Debug, Default)]
+struct Growth {
+    /// Bytes that each disk was given to write, and how many of them it has made durable.
+    disks: BTreeMap<MemberId, GivenBytes>,
+    /// The ends of its pieces that are not entered yet.
+    ends: VecDeque<PieceEnd>,
+}
+
+#[derive(Debug, Default)]
+struct GivenBytes {
+    given: u64,
+    durable: u64,
+}
+
+/// The end of a piece of payload.
+#[derive(Debug)]
+struct PieceEnd {
+    /// Bytes of the upload up to here.
+    length: u64,
+    /// The checksum of the table of the part that it is in, up to here.
+    digest: u32,
+    /// Durable when these disks have made so many bytes durable.
+    on: Vec<(MemberId, u64)>,
+}
+
+impl Growth {
+    /// Takes the ends up to which all is durable: gives the last of them.
+    fn take_durable(&mut self) -> Option<PieceEnd> {
+        let is_on =
+            |(member, bytes): &(MemberId, u64)| self.disks.get(member).is_none_or(|disk| disk.durable >= *bytes);
+        let count = self.ends.iter().take_while(|end| end.on.iter().all(is_on)).count();
+        self.ends.drain(..count).next_back()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +127,23 @@ impl<U, P: Clone> Drafts<U, P> {
     pub fn begin(&mut self, draft: Draft, keep: bool, upload: U) -> u64 {
         let number = self.new_number();
         let (members, tail, life) = (Vec::new(), None, DraftLife::Receiving);
-        self.drafts.insert(number, DraftState { upload, draft, keep, members, tail, life });
+        let growth = keep.then(Growth::default);
+        self.drafts.insert(number, DraftState { upload, draft, keep, members, growth, tail, life });
         number
+    }
+
+    /// A recording that a crash left was read ([`Volume::restore`]). Gives how many bytes of it are lost.
+    pub fn restore(&mut self, number: u64, restored: Restored, volume: &Volume) -> u64 {
+        let Some(state) = self.drafts.get_mut(&number) else { return 0 };
+        let (headers, lost) = volume.restore(&mut state.draft, restored);
+        self.write_headers(number, headers, volume);
+        lost
+    }
+
+    /// The draft of one that is not over.
+    #[must_use]
+    pub fn draft(&self, number: u64) -> Option<&Draft> {
+        Some(&self.drafts.get(&number)?.draft)
     }
 
     /// Those that are not over.
@@ -137,8 +192,34 @@ impl<U, P: Clone> Drafts<U, P> {
             return Ok(());
         }
         self.make_room(number, volume)?;
-        self.add(number, bytes, &DraftBytes::Payload(piece.clone()), volume);
+        let members = self.add(number, bytes, &DraftBytes::Payload(piece.clone()), volume);
+        let state = self.state(number);
+        if let Some(growth) = &mut state.growth {
+            let on = members.into_iter().map(|member| (member, growth.disks.entry(member).or_default().given));
+            let (length, digest) = (state.draft.length(), state.draft.open_digest());
+            growth.ends.push_back(PieceEnd { length, digest, on: on.collect() });
+        }
         Ok(())
+    }
+
+    /// A disk has made so many bytes of an upload durable that it was given to write, at `now`, in nanoseconds since 1970. Says whether the
+    /// journal is to tell of it, with the next commit.
+    ///
+    /// # Errors
+    /// The catalogue has no room for it: the upload is to be ended.
+    pub fn made_durable(
+        &mut self,
+        number: u64,
+        (member, bytes): (MemberId, u64),
+        now: u64,
+        volume: &mut Volume,
+    ) -> Result<bool, VolumeError> {
+        let Some(state) = self.drafts.get_mut(&number) else { return Ok(false) };
+        let Some(growth) = &mut state.growth else { return Ok(false) };
+        growth.disks.entry(member).or_default().durable = bytes;
+        let Some(end) = growth.take_durable().filter(|_| state.life == DraftLife::Receiving) else { return Ok(false) };
+        volume.enter(&state.draft, end.length, end.digest, now)?;
+        Ok(true)
     }
 
     /// All has come, at `modified`, in nanoseconds since 1970: the tail goes behind it, and the last headers.
@@ -201,6 +282,11 @@ impl<U, P: Clone> Drafts<U, P> {
                 state.members.retain(|other| *other != member);
                 self.steps.push_back((*number, DraftStep::Forget(member)));
             }
+            if let Some(growth) = &mut state.growth {
+                // The next disk of this number is given its own.
+                growth.disks.remove(&member);
+                growth.ends.iter_mut().for_each(|end| end.on.retain(|(other, _)| *other != member));
+            }
             let doubtful = volume.leave_out(&mut state.draft, member);
             match doubtful {
                 _ if state.life == DraftLife::Ending => {}
@@ -237,23 +323,37 @@ impl<U, P: Clone> Drafts<U, P> {
         Ok(room)
     }
 
-    fn add(&mut self, number: u64, payload: &[u8], bytes: &DraftBytes<P>, volume: &Volume) {
-        for (member, position) in volume.add(&mut self.state(number).draft, payload) {
-            self.write(number, (member, position), bytes.clone(), volume);
+    /// Gives the disks that it goes to.
+    fn add(&mut self, number: u64, payload: &[u8], bytes: &DraftBytes<P>, volume: &Volume) -> Vec<MemberId> {
+        let places = volume.add(&mut self.state(number).draft, payload);
+        let length = whole_blocks(payload.len());
+        for place in &places {
+            self.write(number, *place, (bytes.clone(), length), volume);
         }
+        places.into_iter().map(|(member, _)| member).collect()
     }
 
     fn write_headers(&mut self, number: u64, headers: Vec<DiskWrite>, volume: &Volume) {
         for DiskWrite { member, position, bytes } in headers {
-            self.write(number, (member, position), DraftBytes::Made(bytes), volume);
+            let length = whole_blocks(bytes.len());
+            self.write(number, (member, position), (DraftBytes::Made(bytes), length), volume);
         }
     }
 
-    fn write(&mut self, number: u64, (member, position): (MemberId, u64), bytes: DraftBytes<P>, volume: &Volume) {
+    fn write(
+        &mut self,
+        number: u64,
+        (member, position): (MemberId, u64),
+        (bytes, length): (DraftBytes<P>, u64),
+        volume: &Volume,
+    ) {
         if !volume.is_writable(member) {
             return;
         }
-        let members = &mut self.state(number).members;
+        let DraftState { members, growth, .. } = self.state(number);
+        if let Some(growth) = growth {
+            growth.disks.entry(member).or_default().given += length;
+        }
         if !members.contains(&member) {
             members.push(member);
             self.steps.push_back((number, DraftStep::Begin(member)));
@@ -284,4 +384,9 @@ impl<U, P: Clone> Drafts<U, P> {
             }
         }
     }
+}
+
+/// What so many bytes take on a disk.
+fn whole_blocks(bytes: usize) -> u64 {
+    u64::try_from(bytes).expect("a length in memory fits into 64 bits").next_multiple_of(crate::BLOCK_BYTES)
 }

@@ -61,7 +61,8 @@ impl Volume {
     }
 
     fn holds_parts(&self, member: MemberId) -> bool {
-        let mut parts = self.catalogue.iter().flat_map(|(_, content)| &content.parts);
+        let recorded = self.recordings.values().flat_map(|recorded| &recorded.content.parts);
+        let mut parts = self.catalogue.iter().flat_map(|(_, content)| &content.parts).chain(recorded);
         parts.any(|part| part.places().any(|place| place.member == member))
     }
 

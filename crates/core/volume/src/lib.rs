@@ -28,6 +28,7 @@ mod numbers;
 mod open;
 mod rebuild;
 mod record;
+mod recording;
 mod superblock;
 mod tail;
 mod unit;
@@ -49,6 +50,7 @@ pub use grow::AddError;
 pub use mend::CopyRewrite;
 pub use open::{Identified, identify, open};
 pub use rebuild::{Rebuilt, rebuild};
+pub use recording::{Restore, Restored};
 pub use superblock::{MemberRecord, MemberState, Placement, Superblock, mark_of};
 pub use unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
 pub use upkeep::{CopyTask, NewCopy, Upkeep};
@@ -63,8 +65,10 @@ const BLOCK_LEN: usize = 4096;
 pub const MEMBERS_MAX: usize = 32;
 /// Bytes of a content's name, 1 to this many: name and checksums fit into a unit's header.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// The version of the format that this crate reads and writes.
-pub const FORMAT_VERSION: u32 = 3;
+/// The version of the format that this crate writes.
+pub const FORMAT_VERSION: u32 = 4;
+/// The oldest version that it reads: what is new since is in the journal only, and a use of the volume begins by writing superblocks anew.
+const FORMAT_VERSION_MIN: u32 = 3;
 
 /// The identity of a volume: random, chosen at creation.
 pub type VolumeId = [u8; 16];

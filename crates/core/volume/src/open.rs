@@ -3,6 +3,7 @@
 //! Promise: any bytes on the disks give a volume or an error, never a panic; opening twice gives the same, and opening writes
 //! nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::bytes::Decoder;
@@ -12,8 +13,9 @@ use crate::disk::ReadDisk;
 use crate::error::VolumeOpenError;
 use crate::journal::{Area, JournalContents};
 use crate::record::Record;
-use crate::superblock::{MemberRecord, MemberState};
-use crate::{BLOCK_LEN, DiskWrite, MemberId, Superblock, SuperblockError, Volume};
+use crate::recording::{self, Recorded};
+use crate::superblock::{MemberRecord, MemberState, mark_of};
+use crate::{BLOCK_LEN, DiskWrite, FORMAT_VERSION, MemberId, Superblock, SuperblockError, Volume};
 
 /// What the disks given are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub struct Identified {
     pub superblock: Superblock,
     /// For each disk of the volume which of the disks given it is, if it was given.
     pub disks: Vec<Option<usize>>,
-    /// Not all of them know the newest superblock, for a crash came between.
+    /// Not all of them know the newest superblock, for a crash came between, or have it in the newest version of the format.
     pub is_uneven: bool,
     /// Copies of the superblock of a disk that differ from the one that counts there, for a crash came between, as that one.
     torn: Vec<DiskWrite>,
@@ -47,10 +49,11 @@ impl Identified {
 /// other; one is out of date.
 pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, VolumeOpenError> {
     let mut found: Vec<Superblock> = Vec::new();
-    let mut torn = Vec::new();
+    let (mut torn, mut is_uneven) = (Vec::new(), false);
     for (disk, size) in sizes.iter().enumerate() {
-        let (superblock, differ) = superblock_of(disk, *size, disks)?;
+        let (superblock, differ, is_old) = superblock_of(disk, *size, disks)?;
         torn.extend(differ);
+        is_uneven |= is_old;
         if found.first().is_some_and(|first| first.volume != superblock.volume) {
             return Err(VolumeOpenError::OtherVolume { disk, name: superblock.name });
         }
@@ -79,7 +82,7 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
         }
         places[member.index()] = Some(disk);
     }
-    let is_uneven = found.iter().any(|superblock| superblock.generation < newest.generation);
+    is_uneven |= found.iter().any(|superblock| superblock.generation < newest.generation);
     Ok(Identified { superblock: newest, disks: places, is_uneven, torn })
 }
 
@@ -96,13 +99,13 @@ fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {
         .find(|(first, second)| says_out(&found[*first], &found[*second]) && says_out(&found[*second], &found[*first]))
 }
 
-/// The superblock of a disk, and the copies that differ from it. A disk whose first copies are gone is looked at from its end, and the other
+/// The superblock of a disk, the copies that differ from it, and whether one is of an older version of the format. A disk whose first copies are gone is looked at from its end, and the other
 /// way round; one that is larger than what is used of it has the last copies where that ends.
 fn superblock_of(
     disk: usize,
     size: u64,
     disks: &mut impl ReadDisk,
-) -> Result<(Superblock, Vec<DiskWrite>), VolumeOpenError> {
+) -> Result<(Superblock, Vec<DiskWrite>, bool), VolumeOpenError> {
     let mut at = |size: u64| {
         crate::Areas::superblock_positions(size).map(|position| {
             let mut block = vec![0; BLOCK_LEN];
@@ -125,10 +128,11 @@ fn superblock_of(
     };
     let (member, bytes) = (superblock.member, superblock.encode());
     let differs = |copy: &Vec<u8>| Superblock::decode(copy).as_ref() != Some(&superblock);
+    let is_old = copies.iter().flatten().filter_map(|block| mark_of(block)).any(|version| version < FORMAT_VERSION);
     let copies = crate::Areas::superblock_positions(used).into_iter().zip(copies);
     let torn = copies.filter(|(_, copy)| copy.as_ref().is_some_and(differs));
     let torn = torn.map(|(position, _)| DiskWrite { member, position, bytes: bytes.clone() }).collect();
-    Ok((superblock, torn))
+    Ok((superblock, torn, is_old))
 }
 
 /// Opens the volume: reads the catalogue. Nothing is written; the first commit must be durable before a content is begun.
@@ -153,9 +157,13 @@ pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume
         .map_err(|error| if missing.is_empty() { error } else { VolumeOpenError::CatalogueMissing(missing) })?;
     let (uneven, journal) = (found.uneven, found.journal.clone());
     let is_mostly_changes = bytes(&found.changes) > bytes(&found.checkpoint);
-    let (catalogue, numbers) = replay(found)?;
+    let Replayed { catalogue, recordings, numbers } = replay(found)?;
     let present = identified.disks.iter().map(Option::is_some).collect();
     let mut volume = Volume::assemble(superblock.clone(), present, catalogue, journal, numbers);
+    volume.recordings = recordings;
+    for number in (0..=u8::MAX).zip(&superblock.members).filter(|(_, member)| member.state != MemberState::Active) {
+        volume.leave_out_of_recordings(MemberId(number.0));
+    }
     volume.claim_all().map_err(VolumeOpenError::CatalogueDamaged)?;
     // A checkpoint is read several times as fast as as many changes: the next start is to find one. A disk that is being filled may have
     // an old journal.
@@ -168,17 +176,27 @@ fn bytes(payloads: &[Vec<u8>]) -> usize {
     payloads.iter().map(Vec::len).sum()
 }
 
-/// The catalogue that checkpoint and changes give, and the first number that was never used.
-fn replay(found: JournalContents) -> Result<(Catalogue, u64), VolumeOpenError> {
+/// What checkpoint and changes give.
+struct Replayed {
+    catalogue: Catalogue,
+    recordings: BTreeMap<u64, Recorded>,
+    /// The first number that was never used.
+    numbers: u64,
+}
+
+fn replay(found: JournalContents) -> Result<Replayed, VolumeOpenError> {
     let damaged = || VolumeOpenError::CatalogueDamaged("a record in it makes no sense");
-    let (mut contents, mut numbers) = (Vec::new(), 1);
+    let (mut contents, mut recordings, mut numbers) = (Vec::new(), BTreeMap::new(), 1);
     for payload in found.checkpoint {
         let mut payload = Decoder::new(&payload);
         while !payload.is_empty() {
             match Record::decode(&mut payload).ok_or_else(damaged)? {
                 Record::Put(name, content) => contents.push((name, Arc::new(content))),
                 Record::NumbersFrom(number) => numbers = numbers.max(number),
-                Record::Remove(_) | Record::Rename(..) => return Err(damaged()),
+                Record::Recorded(from, name, content) => {
+                    recording::replay(&mut recordings, from, name, content).ok_or_else(damaged)?;
+                }
+                Record::Remove(_) | Record::Rename(..) | Record::GivenUp(_) => return Err(damaged()),
             }
         }
     }
@@ -188,8 +206,13 @@ fn replay(found: JournalContents) -> Result<(Catalogue, u64), VolumeOpenError> {
         while !payload.is_empty() {
             match Record::decode(&mut payload).ok_or_else(damaged)? {
                 Record::Put(name, content) => {
+                    recordings.remove(&content.generation);
                     catalogue.insert(name, Arc::new(content));
                 }
+                Record::Recorded(from, name, content) => {
+                    recording::replay(&mut recordings, from, name, content).ok_or_else(damaged)?;
+                }
+                Record::GivenUp(generation) => drop(recordings.remove(&generation).ok_or_else(damaged)?),
                 Record::Remove(name) => {
                     catalogue.remove(&name).ok_or_else(damaged)?;
                 }
@@ -201,8 +224,9 @@ fn replay(found: JournalContents) -> Result<(Catalogue, u64), VolumeOpenError> {
             }
         }
     }
-    let used = catalogue.iter().map(|(_, content)| content.generation).max().unwrap_or(0);
-    Ok((catalogue, numbers.max(used.saturating_add(1))))
+    let generations = catalogue.iter().map(|(_, content)| content.generation).chain(recordings.keys().copied());
+    let used = generations.max().unwrap_or(0);
+    Ok(Replayed { catalogue, recordings, numbers: numbers.max(used.saturating_add(1)) })
 }
 
 impl Volume {
@@ -226,6 +250,13 @@ impl Volume {
         for (_, content) in catalogue.iter() {
             if !is_complete(content, unit_bytes) {
                 return Err("a content's length does not agree with its units");
+            }
+            content.parts.iter().flat_map(crate::StoredPart::places).try_for_each(&mut claim)?;
+        }
+        for Recorded { content, .. } in self.recordings.values() {
+            let parts = usize::try_from(content.length.div_ceil(unit_bytes));
+            if parts != Ok(content.parts.len()) {
+                return Err("a recording's length does not agree with its units");
             }
             content.parts.iter().flat_map(crate::StoredPart::places).try_for_each(&mut claim)?;
         }

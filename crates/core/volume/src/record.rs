@@ -8,6 +8,8 @@ const PUT: u8 = 1;
 const REMOVE: u8 = 2;
 const RENAME: u8 = 3;
 const NUMBERS_FROM: u8 = 4;
+const RECORDED: u8 = 5;
+const GIVEN_UP: u8 = 6;
 /// Stands where a part has no second copy.
 const NO_MEMBER: u8 = 0xff;
 
@@ -22,6 +24,10 @@ pub(crate) enum Record {
     Rename(Box<str>, Box<str>),
     /// Numbers of contents and generations below this one may have been used.
     NumbersFrom(u64),
+    /// So much of a recording that is not over is durable: the parts before this one are what they were.
+    Recorded(u32, Box<str>, StoredContent),
+    /// The recording of this generation leaves nothing.
+    GivenUp(u64),
 }
 
 impl Record {
@@ -42,6 +48,15 @@ impl Record {
                 to.put_u8(NUMBERS_FROM);
                 to.put_u64(*number);
             }
+            Self::Recorded(from, name, content) => {
+                to.put_u8(RECORDED);
+                to.put_u32(*from);
+                named(name, content, to);
+            }
+            Self::GivenUp(generation) => {
+                to.put_u8(GIVEN_UP);
+                to.put_u64(*generation);
+            }
         }
     }
 
@@ -53,6 +68,8 @@ impl Record {
             REMOVE => Some(Self::Remove(name(from)?)),
             RENAME => Some(Self::Rename(name(from)?, name(from)?)),
             NUMBERS_FROM => Some(Self::NumbersFrom(from.u64()?)),
+            RECORDED => Some(Self::Recorded(from.u32()?, name(from)?, content(from)?)),
+            GIVEN_UP => Some(Self::GivenUp(from.u64()?)),
             _ => None,
         }
     }
@@ -61,6 +78,10 @@ impl Record {
 /// Appends `Put` without making a record of it.
 pub(crate) fn put(name: &str, content: &StoredContent, to: &mut Vec<u8>) {
     to.put_u8(PUT);
+    named(name, content, to);
+}
+
+fn named(name: &str, content: &StoredContent, to: &mut Vec<u8>) {
     to.put_text(name);
     to.put_u64(content.content);
     to.put_u64(content.generation);

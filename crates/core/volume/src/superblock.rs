@@ -6,7 +6,7 @@
 use crate::areas::Areas;
 use crate::bytes::{Decoder, Encode, open_block, seal_block};
 use crate::error::SuperblockError;
-use crate::{BLOCK_LEN, FORMAT_VERSION, MEMBERS_MAX, MemberId, VolumeId, name_problem};
+use crate::{BLOCK_LEN, FORMAT_VERSION, FORMAT_VERSION_MIN, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 
 const MAGIC: &[u8; 8] = b"ISOCAVOL";
 /// Bytes of the volume's name at most.
@@ -190,7 +190,7 @@ impl Superblock {
         let body = open_block(block)?;
         let mut head = Decoder::new(body);
         (head.array()? == *MAGIC).then_some(())?;
-        (head.u32()? == FORMAT_VERSION).then_some(())?;
+        (FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&head.u32()?).then_some(())?;
         let placement = Placement::from_code(head.u8()?)?;
         let (member, count, shift) = (MemberId(head.u8()?), usize::from(head.u8()?), head.u8()?);
         let volume = head.array()?;

@@ -3,7 +3,7 @@
 //! Promise: a change is checked as a whole before anything of it is done; every unit belongs to one content, one draft, or
 //! nobody. Not here: choosing disks (`choice`) and units (`layout`), durability (`commit`), writing contents (`draft`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::allocator::FreeUnits;
@@ -16,6 +16,7 @@ use crate::error::{CreateError, VolumeError};
 use crate::journal::Journal;
 use crate::numbers::Numbers;
 use crate::record::Record;
+use crate::recording::Recorded;
 use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
 use crate::{DiskWrite, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 
@@ -81,6 +82,8 @@ pub struct Volume {
     /// Whether a disk was there when the volume was opened.
     pub(crate) present: Vec<bool>,
     pub(crate) catalogue: Catalogue,
+    /// What the journal says, or is to say with the next commit, of recordings that are not over, by their generations.
+    pub(crate) recordings: BTreeMap<u64, Recorded>,
     pub(crate) free: Vec<FreeUnits>,
     /// For each disk the number of the drive that it is, or is a part of ([`Volume::set_drives`]).
     pub(crate) drives: Vec<usize>,
@@ -156,6 +159,7 @@ impl Volume {
             superblock,
             present,
             catalogue,
+            recordings: BTreeMap::new(),
             free,
             drives,
             promised: PromisedParts::default(),
@@ -395,7 +399,8 @@ impl Volume {
 
     /// Three quarters of a half of the journal are for the checkpoint, the rest for frames' heads and changes.
     pub(crate) fn check_catalogue_room(&self, more: usize) -> Result<(), VolumeError> {
-        let bytes = u64::try_from(self.catalogue.record_bytes() + more).unwrap_or(u64::MAX);
+        let recorded: usize = self.recordings.values().map(Recorded::bytes).sum();
+        let bytes = u64::try_from(self.catalogue.record_bytes() + recorded + more).unwrap_or(u64::MAX);
         if bytes <= self.superblock.journal_half / 4 * 3 { Ok(()) } else { Err(VolumeError::CatalogueFull) }
     }
 

@@ -1,7 +1,7 @@
 //! Starts: what one has read, the next need not read so again.
 
 use crate::common::{MemoryDisk, MemoryDisks, UNIT, new_volume, write_content};
-use volume::{MemberId, Placement, Volume};
+use volume::{Areas, MemberId, Placement, Volume};
 
 const DISK: u64 = 6 << 20;
 
@@ -39,4 +39,29 @@ fn a_start_that_read_more_changes_than_checkpoint_writes_a_checkpoint() {
     assert_eq!(volume.len(), 3);
     let behind = commit(&mut volume, &mut disks);
     assert!(behind > again && behind < again + half, "a few changes behind it");
+}
+
+/// The disk as a program that knew version 3 of the format left it.
+fn of_version_3(disk: &mut MemoryDisk) {
+    for position in Areas::superblock_positions(DISK) {
+        let block = position / volume::BLOCK_BYTES;
+        let mut bytes = disk.blocks[&block].to_vec();
+        bytes[8..12].copy_from_slice(&3u32.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..4092]);
+        bytes[4092..].copy_from_slice(&checksum.to_le_bytes());
+        disk.blocks.insert(block, bytes.into());
+    }
+}
+
+#[test]
+fn a_volume_of_version_3_is_used_and_is_of_version_4_from_then_on() {
+    let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK))]);
+    let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK])).expect("room");
+    commit(&mut volume, &mut disks);
+    volume.superblock_writes().concat().iter().for_each(|write| disks.write(write));
+    disks.flush(MemberId(0));
+    let new = disks.0[0].clone().expect("it is there").blocks;
+    of_version_3(disks.0[0].as_mut().expect("it is there"));
+    assert!(disks.open().is_ok());
+    assert!(disks.0[0].as_ref().expect("it is there").blocks == new, "the superblocks are written anew");
 }

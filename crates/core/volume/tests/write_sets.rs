@@ -7,33 +7,45 @@
 //! of them is gone that the other has a copy of.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::common::thread::{DiskThread, Job, Task, UploadPart};
 use crate::common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, open_as_served, padded, payload, read_part};
 use volume::{
-    Checksums, DiskWrite, Draft, DraftBytes, DraftStep, Drafts, MemberId, NewCopy, Placement, StoredContent, Upkeep,
-    Volume, VolumeOpenError, WriteSets,
+    Checksums, DiskWrite, Draft, DraftBytes, DraftStep, Drafts, MemberId, NewCopy, Placement, ReadDisk, StoredContent,
+    Upkeep, Volume, VolumeOpenError, WriteSets,
 };
 
 const DISK: u64 = 6 << 20;
 /// What a client sends at once.
 const CHUNK: u64 = UNIT / 2;
 
-/// Names, each with the generation of its content.
-type Model = BTreeMap<String, u64>;
+/// What a restart is to find.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Model {
+    /// Names, each with the generation of its content.
+    names: BTreeMap<String, u64>,
+    /// How much is there of each generation that is being recorded.
+    recorded: BTreeMap<u64, u64>,
+}
+
+fn recorded(volume: &Volume) -> BTreeMap<u64, u64> {
+    volume.recordings().map(|(_, content)| (content.generation, content.length)).collect()
+}
 
 /// An upload as its client knows it.
 struct Upload {
     seed: u64,
     length: u64,
     is_recording: bool,
+    /// A crash left it.
+    is_recovered: bool,
     doubts: Doubts,
 }
 
 /// What of a recording may be wrong.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Doubts {
     /// Whatever is on these disks.
     disks: BTreeSet<MemberId>,
@@ -74,6 +86,8 @@ struct Counts {
     acknowledged: u64,
     taken_out: u64,
     out_at_work: u64,
+    grown: u64,
+    recovered: u64,
     filled: u64,
     doubtful: u64,
     ended: u64,
@@ -94,7 +108,7 @@ impl Server {
             drafts: Drafts::default(),
             resting: None,
             fill: None,
-            states: vec![Model::new()],
+            states: vec![Model::default()],
             acknowledged: 0,
             payloads: BTreeMap::new(),
             doubtful: BTreeMap::new(),
@@ -164,12 +178,14 @@ impl Server {
             return;
         }
         let name = ["a", "b", "c", "d/a", "d/b", "e"][self.chance.below(6) as usize];
-        let (seed, length) = (self.chance.below(u64::MAX), self.chance.below(3) * UNIT + self.chance.below(9_000));
         let is_recording = self.chance.one_in(2);
+        let units = self.chance.below(if is_recording { 6 } else { 3 });
+        let (seed, length) = (self.chance.below(u64::MAX), units * UNIT + self.chance.below(9_000));
         let announced = (!is_recording).then_some(length);
         let Ok(draft) = self.volume.begin(name, announced) else { return };
+        self.payloads.insert(draft.generation(), (seed, length));
         let doubts = Doubts::default();
-        self.drafts.begin(draft, is_recording, Upload { seed, length, is_recording, doubts });
+        self.drafts.begin(draft, is_recording, Upload { seed, length, is_recording, is_recovered: false, doubts });
     }
 
     /// Some upload to which more may come, and how much has.
@@ -235,6 +251,8 @@ impl Server {
                     let doubts = &mut self.drafts.upload_mut(number).expect("it goes on").doubts;
                     doubts.disks.insert(member);
                     doubts.parts.extend(came.checked_sub(1).map(|last| (last / UNIT) as u32));
+                    let doubts = doubts.clone();
+                    self.doubtful.insert(self.drafts.draft(number).expect("it goes on").generation(), doubts);
                 }
                 DraftStep::Publish => self.publish(number),
                 DraftStep::Rest => {
@@ -242,6 +260,15 @@ impl Server {
                     self.resting = self.drafts.take(number).map(|(upload, draft, _)| (upload, draft));
                 }
             }
+        }
+        self.note_recorded();
+    }
+
+    /// What the journal is to say of recordings has changed.
+    fn note_recorded(&mut self) {
+        let (state, recorded) = (self.states.last().expect("there is one"), recorded(&self.volume));
+        if state.recorded != recorded {
+            self.changed(Model { recorded, ..state.clone() });
         }
     }
 
@@ -258,25 +285,28 @@ impl Server {
     }
 
     fn publish(&mut self, number: u64) {
-        let (upload, draft, modified) = self.drafts.take(number).expect("all of it is durable");
+        let (upload, mut draft, modified) = self.drafts.take(number).expect("all of it is durable");
+        if upload.is_recovered && !self.volume.is_free_name(draft.name()) {
+            draft.rename(&format!("recovered-{}", draft.generation()));
+        }
         let name = draft.name().to_owned();
         let Ok(content) = self.volume.publish(draft, modified) else { return };
         self.payloads.insert(content.generation, (upload.seed, upload.length));
         self.counts.doubtful += u64::from(!upload.doubts.disks.is_empty());
         self.doubtful.insert(content.generation, upload.doubts);
         let mut state = self.states.last().expect("there is one").clone();
-        state.insert(name, content.generation);
+        state.names.insert(name, content.generation);
+        state.recorded = recorded(&self.volume);
         self.changed(state);
     }
 
     fn remove(&mut self) {
         let state = self.states.last().expect("there is one");
-        let Some(name) = state.keys().nth(self.chance.below(state.len().max(1) as u64) as usize).cloned() else {
-            return;
-        };
+        let at = self.chance.below(state.names.len().max(1) as u64) as usize;
+        let Some(name) = state.names.keys().nth(at).cloned() else { return };
         self.volume.remove(&name).expect("it is there");
         let mut state = state.clone();
-        state.remove(&name);
+        state.names.remove(&name);
         self.changed(state);
     }
 
@@ -316,8 +346,22 @@ impl Server {
                 self.begin();
             }
             Task::Write => {}
+            Task::Grow => self.grow(member),
             Task::Finish(number) => self.through_with(member, number),
         }
+    }
+
+    /// A disk flushed what it wrote of all uploads.
+    fn grow(&mut self, member: MemberId) {
+        let Some(worker) = &self.workers[member.index()] else { return };
+        let written: Vec<_> = worker.parts.iter().map(|(number, part)| (*number, part.written)).collect();
+        for (number, bytes) in written {
+            match self.drafts.made_durable(number, (member, bytes), 1, &mut self.volume) {
+                Ok(entered) => self.counts.grown += u64::from(entered),
+                Err(_) => self.end(number),
+            }
+        }
+        self.carry_out();
     }
 
     /// A disk made durable what it had of an upload, or forgot it.
@@ -336,6 +380,10 @@ impl Server {
             worker.job = Some(Job { task: Task::Share(number), writes, is_flushed: false });
             return;
         }
+        if self.chance.one_in(2) && worker.parts.values().any(|part| part.written > 0) {
+            worker.job = Some(Job { task: Task::Grow, writes: VecDeque::new(), is_flushed: false });
+            return;
+        }
         let has_work = |part: &UploadPart| part.is_finished || part.is_forgotten || !part.writes.is_empty();
         let ready: Vec<u64> =
             worker.parts.iter().filter(|(_, part)| has_work(part)).map(|(number, _)| *number).collect();
@@ -349,6 +397,7 @@ impl Server {
         }
         let task = if part.is_finished { Task::Finish(number) } else { Task::Write };
         let writes = std::mem::take(&mut part.writes);
+        part.written += writes.iter().map(|write| write.bytes.len() as u64).sum::<u64>();
         worker.job = Some(Job { task, writes, is_flushed: task == Task::Write });
     }
 
@@ -471,13 +520,30 @@ impl Server {
                 assert!(bytes[..own] == payload(seed, start, own as u64), "part {part} of `{name}` is wrong");
             }
         }
+        self.check_recordings(&volume, disks);
         volume
+    }
+
+    /// What the journal says of recordings is there, byte for byte.
+    fn check_recordings(&self, volume: &Volume, disks: &mut MemoryDisks) {
+        for mut draft in volume.take_up_recordings() {
+            if self.doubtful.contains_key(&draft.generation()) {
+                continue;
+            }
+            let length = draft.length();
+            let restored = volume.reader_of(&draft).read(disks);
+            let (_, lost) = volume.restore(&mut draft, restored);
+            assert!((lost, draft.length()) == (0, length), "{lost} of {length} bytes of `{}`", draft.name());
+            let (seed, _) = self.payloads[&draft.generation()];
+            let bytes = read_recorded(volume, draft.generation(), disks);
+            assert!(bytes == payload(seed, 0, length), "`{}` is wrong", draft.name());
+        }
     }
 
     /// The number of the state that was found: it is none before the one that was acknowledged last.
     fn check_state(&self, volume: &Volume) -> usize {
         let known = |(name, content): (&str, &Arc<StoredContent>)| (name.to_owned(), content.generation);
-        let found: Model = volume.contents().map(known).collect();
+        let found = Model { names: volume.contents().map(known).collect(), recorded: recorded(volume) };
         let at = (self.acknowledged..self.states.len()).rev().find(|at| self.states[*at] == found);
         at.unwrap_or_else(|| {
             panic!("found {found:?}, acknowledged {:?}, then {:?}", self.states[self.acknowledged], self.states.last())
@@ -506,6 +572,27 @@ impl Server {
         let worker = |member: MemberId| self.volume.is_writable(member).then(DiskThread::default);
         self.workers = self.members().into_iter().map(worker).collect();
         self.fill = self.volume.filling().next().map(|member| Fill { member, name: String::new() });
+        self.take_up_recordings();
+    }
+
+    /// Ends what a crash left of recordings.
+    fn take_up_recordings(&mut self) {
+        for draft in self.volume.take_up_recordings() {
+            self.counts.recovered += 1;
+            let (seed, _) = self.payloads[&draft.generation()];
+            let doubts = self.doubtful.get(&draft.generation()).cloned().unwrap_or_default();
+            let restored = self.volume.reader_of(&draft).read(&mut self.disks);
+            let length = draft.length();
+            let upload = Upload { seed, length, is_recording: false, is_recovered: true, doubts };
+            let number = self.drafts.begin(draft, false, upload);
+            let lost = self.drafts.restore(number, restored, &self.volume);
+            let left = self.drafts.receiving(number).unwrap_or(0);
+            self.drafts.upload_mut(number).expect("it goes on").length = left;
+            if (lost > 0 && left == 0) || self.drafts.finish(number, 1, &mut self.volume).is_err() {
+                self.end(number);
+            }
+        }
+        self.carry_out();
     }
 
     /// Makes the volume what it is with the disks that are there, durably. None if the power goes meanwhile.
@@ -543,6 +630,21 @@ impl Server {
     }
 }
 
+/// The bytes of a recording that is not over.
+fn read_recorded(volume: &Volume, generation: u64, disks: &mut MemoryDisks) -> Vec<u8> {
+    let (_, content) = volume.recordings().find(|(_, content)| content.generation == generation).expect("it is there");
+    let mut bytes = Vec::new();
+    for part in &content.parts {
+        let place = part.places().find(|place| volume.is_readable(place.member)).expect("a copy can be read");
+        let mut unit = vec![0; UNIT as usize];
+        let position = volume.areas(place.member).payload(place.unit);
+        disks.read(place.member.index(), position, &mut unit).expect("it is there");
+        bytes.extend(unit);
+    }
+    bytes.truncate(content.length as usize);
+    bytes
+}
+
 fn run(placement: Placement, count: usize, seeds: std::ops::Range<u64>) -> Counts {
     let mut all = Counts::default();
     for seed in seeds {
@@ -571,6 +673,7 @@ fn what_two_disks_acknowledged_is_found_whenever_the_power_goes() {
         counts.acknowledged > 100 && counts.out_at_work > 0 && counts.gone_on_with > 0 && counts.filled > 0,
         "{counts:?}"
     );
+    assert!(counts.grown > 20 && counts.recovered > 20, "{counts:?}");
 }
 
 #[test]
@@ -580,6 +683,7 @@ fn what_three_disks_acknowledged_is_found_whenever_the_power_goes() {
         counts.acknowledged > 100 && counts.out_at_work > 0 && counts.gone_on_with > 0 && counts.filled > 0,
         "{counts:?}"
     );
+    assert!(counts.grown > 20 && counts.recovered > 20, "{counts:?}");
 }
 
 #[test]
@@ -588,4 +692,10 @@ fn what_disks_with_one_copy_acknowledged_is_found_and_recordings_go_on_without_o
         let counts = run(Placement::Stripe, count, seeds());
         assert!(counts.acknowledged > 100 && counts.out_at_work > 0 && counts.doubtful > 0, "{counts:?}");
     }
+}
+
+#[test]
+fn what_one_disk_made_durable_of_recordings_is_found_whenever_the_power_goes() {
+    let counts = run(Placement::Span, 1, seeds());
+    assert!(counts.acknowledged > 100 && counts.grown > 100 && counts.recovered > 20, "{counts:?}");
 }

@@ -18,6 +18,8 @@ pub(crate) struct DiskThread {
 #[derive(Default)]
 pub(crate) struct UploadPart {
     pub(crate) writes: VecDeque<DiskWrite>,
+    /// Bytes written of it.
+    pub(crate) written: u64,
     pub(crate) is_finished: bool,
     pub(crate) is_forgotten: bool,
 }
@@ -36,6 +38,8 @@ pub(crate) enum Task {
     Share(u64),
     /// Some of an upload.
     Write,
+    /// A flush behind the recordings' blocks.
+    Grow,
     /// All that is left of the upload of this number.
     Finish(u64),
 }
