@@ -346,6 +346,11 @@ impl<F: UploadFile, R> Uploads<F, R> {
         None
     }
 
+    /// Nothing of an upload is to be left. Returns its file.
+    pub fn forget(&mut self, id: UploadId) -> Option<F> {
+        self.abandon(id)
+    }
+
     /// The upload cannot go on. Returns its file if the upload is over; otherwise what is written will be published,
     /// and the caller is to drop the rest.
     pub fn failed(&mut self, id: UploadId, why: UploadFailure) -> Option<F> {

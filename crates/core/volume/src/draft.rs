@@ -66,6 +66,11 @@ impl Draft {
         self.generation
     }
 
+    /// It may come to stand beside what it was to replace, and is a content of its own.
+    pub(crate) const fn set_apart(&mut self) {
+        self.content = self.generation;
+    }
+
     /// It will have another name.
     pub fn rename(&mut self, name: &str) {
         self.name = name.into();

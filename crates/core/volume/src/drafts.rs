@@ -124,11 +124,22 @@ impl<U, P: Clone> Drafts<U, P> {
 
     /// An upload begins, or goes on with a draft that rested. If `keep`, it goes on though bytes of it may be wrong, as long as each part of it
     /// can be read.
-    pub fn begin(&mut self, draft: Draft, keep: bool, upload: U) -> u64 {
+    pub fn begin(&mut self, mut draft: Draft, keep: bool, upload: U) -> u64 {
         let number = self.new_number();
+        if keep {
+            draft.set_apart();
+        }
         let (members, tail, life) = (Vec::new(), None, DraftLife::Receiving);
         let growth = keep.then(Growth::default);
         self.drafts.insert(number, DraftState { upload, draft, keep, members, growth, tail, life });
+        number
+    }
+
+    /// A recording that a crash left goes on to its end ([`Volume::take_up_recordings`]): nothing more comes of it.
+    pub fn begin_again(&mut self, draft: Draft, upload: U) -> u64 {
+        let number = self.new_number();
+        let (members, growth, tail, life) = (Vec::new(), None, None, DraftLife::Receiving);
+        self.drafts.insert(number, DraftState { upload, draft, keep: true, members, growth, tail, life });
         number
     }
 

@@ -24,15 +24,15 @@ use super::unit_read::UnitRead;
 use super::upkeep::{CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
 use super::uploads::VolumeUpload;
 use super::waiter::Waiter;
-use crate::StoreError;
 use crate::buffers::Chunk;
 use crate::shared::DiskShared;
+use crate::{OnBreak, StoreError};
 
 /// What a disk's thread is to do.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// An upload has its first block for this disk.
-    Begin(UploadId, Option<RecordingTerms>),
+    /// An upload has its first block for this disk. If it is kept, the disk says how much of it is durable.
+    Begin(UploadId, OnBreak, Option<RecordingTerms>),
     Write(UploadId, Block),
     /// No more of it comes: make it durable.
     Finish(UploadId),
@@ -157,6 +157,9 @@ impl Core {
 
     /// Begins to make durable what is to be, unless a set is under way.
     pub(super) fn begin_write_set(&mut self) {
+        if self.closed {
+            return;
+        }
         for member in self.write_sets.begin(&mut self.volume) {
             self.tell(member, Task::Share);
         }

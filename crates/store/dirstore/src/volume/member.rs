@@ -19,10 +19,10 @@ use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
 use super::upkeep::CopyStep;
 use super::{SharedCore, lock};
-use crate::StoreError;
 use crate::grants::GrantPort;
 use crate::shared::DiskShared;
 use crate::worker::nap;
+use crate::{OnBreak, StoreError};
 
 /// A set of writes waits for this disk: a commit of its schedule like a removed name.
 #[derive(Debug)]
@@ -97,8 +97,9 @@ impl MemberWorker {
             let task = lock(&self.core).members[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
             let Some(task) = task else { break };
             match task {
-                Task::Begin(upload, recording) => {
-                    let number = self.uploads.begin(UploadPart::new(upload), recording, false, 0);
+                Task::Begin(upload, on_break, recording) => {
+                    let keeps = on_break == OnBreak::Keep;
+                    let number = self.uploads.begin(UploadPart::new(upload), recording, keeps, 0);
                     self.numbers.insert(upload, number);
                 }
                 Task::Write(upload, block) => {
@@ -115,7 +116,7 @@ impl MemberWorker {
                 }
                 Task::Forget(upload) => {
                     if let Some(number) = self.numbers.remove(&upload) {
-                        drop(self.uploads.break_off(number));
+                        drop(self.uploads.forget(number));
                     }
                     lock(&self.core).member_done(upload, self.member);
                 }
@@ -180,15 +181,20 @@ impl MemberWorker {
         lock(&self.core).take_out(self.member, &error.clone().of_disk(self.shared.id));
     }
 
-    /// Uses a grant for a commit: one flush for all units that are waited for, then this disk's share of a set of writes.
+    /// Uses a grant for a commit: one flush for all units that are waited for and what recordings have grown by, then this disk's share of a
+    /// set of writes.
     fn commit(&mut self) {
         self.shared.stats.commits.add(1);
         let mut flushed: Option<Result<(), StoreError>> = None;
-        let mut done = Vec::new();
+        let (mut done, mut grown) = (Vec::new(), Vec::new());
         while let Some(part) = self.uploads.next_part() {
             let (upload, is_flush) = match &part {
                 CommitPart::SyncName(number) => (Some(*number), true),
-                CommitPart::Grown(_) | CommitPart::Flush { .. } => (None, true),
+                CommitPart::Grown(number) => {
+                    grown.push(*number);
+                    (None, true)
+                }
+                CommitPart::Flush { .. } => (None, true),
                 CommitPart::Secure { .. } | CommitPart::Publish(_) => (None, false),
                 CommitPart::Withhold(number) => (Some(*number), false),
                 CommitPart::SyncRemoval(_) | CommitPart::CheckRemoval(_) => (None, false),
@@ -213,9 +219,24 @@ impl MemberWorker {
                 Err(error) => self.failed(&error),
             }
         }
-        // What was just published may go on in this grant: on a volume of one disk it is answered a turn earlier.
+        match &flushed {
+            // A later flush that succeeds says nothing of what this one lost, whoever waited for it.
+            Some(Err(error)) => self.failed(error),
+            Some(Ok(())) => self.tell_grown(&grown),
+            None => {}
+        }
+        // What was just published, or has grown, may go on in this grant: on a volume of one disk it is answered a turn earlier.
         if flushed.is_some() {
             let _ = self.write_share();
+        }
+    }
+
+    /// What was written of these uploads is durable.
+    fn tell_grown(&mut self, grown: &[UploadId]) {
+        let written = |number: &UploadId| self.uploads.file_mut(*number).map(|part| (part.upload, part.written()));
+        let grown: Vec<_> = grown.iter().filter_map(written).collect();
+        if !grown.is_empty() {
+            lock(&self.core).made_durable(self.member, &grown);
         }
     }
 

@@ -15,6 +15,7 @@ mod open;
 mod open_disk;
 mod opener;
 mod part;
+mod recover;
 mod replace;
 mod resting;
 mod seen;

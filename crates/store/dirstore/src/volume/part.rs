@@ -58,6 +58,11 @@ impl UploadPart {
         Self { upload, blocks: VecDeque::new(), gone: 0, within: 0 }
     }
 
+    /// Bytes written.
+    pub(super) const fn written(&self) -> u64 {
+        self.gone + self.within
+    }
+
     pub(super) fn push(&mut self, block: Block) {
         self.blocks.push_back(block);
     }

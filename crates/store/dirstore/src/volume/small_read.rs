@@ -10,8 +10,9 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use content::layout::{ContentFile, ContentLayout};
 use kernel::aligned::AlignedBlock;
 use rustix::io::pread;
+use volume::{ReadDisk, ReadError};
 
-use super::core::Task;
+use super::core::{Member, Task};
 use super::{SharedCore, lock};
 use crate::buffers::count;
 use crate::content_reader::ContentReader;
@@ -49,27 +50,69 @@ pub(super) fn reader<'a>(
     ContentReader::new(layout, size, |file, position, buffer| read(core, file, position, buffer))
 }
 
-/// Has the thread of the file's disk read, and waits as long as the disk is relied on.
+/// Reads a volume's disks by them.
+pub(super) struct GrantedReads<'a> {
+    core: &'a SharedCore,
+    is_any_gone: bool,
+}
+
+impl<'a> GrantedReads<'a> {
+    pub(super) const fn new(core: &'a SharedCore) -> Self {
+        Self { core, is_any_gone: false }
+    }
+
+    /// Whether a disk did not answer, was taken out, or the server ends: what it has is not known.
+    pub(super) const fn is_any_gone(&self) -> bool {
+        self.is_any_gone
+    }
+}
+
+impl ReadDisk for GrantedReads<'_> {
+    fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let is_own = |member: &&Member| member.member.index() == disk;
+        let read = read_of(self.core, is_own, position, buffer);
+        self.is_any_gone |= read.is_none();
+        match read {
+            Some(Ok(length)) if length == buffer.len() => Ok(()),
+            _ => Err(ReadError),
+        }
+    }
+}
+
 fn read(core: &SharedCore, file: &ContentFile, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    read_of(core, |member| member.disk == file.disk, position, buffer).unwrap_or_else(|| Err(gone()))
+}
+
+/// Has the thread of a disk read, and waits as long as the disk is relied on. None if it is not, or not there.
+fn read_of(
+    core: &SharedCore,
+    is_asked: impl Fn(&&Member) -> bool,
+    position: u64,
+    buffer: &mut [u8],
+) -> Option<io::Result<usize>> {
     let (reply, answer) = sync_channel(1);
-    let small = SmallRead { file: file.file.try_clone()?, position, length: buffer.len(), reply };
     let mut locked = lock(core);
-    let member = locked.members.iter().flatten().find(|member| member.disk == file.disk);
-    let (number, shared) = member.map(|member| (member.member, member.shared.clone())).ok_or_else(gone)?;
-    locked.tell(number, Task::Small(small));
+    let member = locked.members.iter().flatten().find(is_asked)?;
+    let (number, shared) = (member.member, member.shared.clone());
+    let file = match member.file.try_clone() {
+        Ok(file) => file,
+        Err(error) => return Some(Err(error)),
+    };
+    locked.tell(number, Task::Small(SmallRead { file, position, length: buffer.len(), reply }));
     drop(locked);
     while shared.is_relied_on() {
         match answer.recv_timeout(shared.patience) {
             Ok(read) => {
-                let (block, read) = read?;
-                buffer[..read].copy_from_slice(&block.bytes()[..read]);
-                return Ok(read);
+                return Some(read.map(|(block, read)| {
+                    buffer[..read].copy_from_slice(&block.bytes()[..read]);
+                    read
+                }));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    Err(gone())
+    None
 }
 
 /// The disk was taken out, or does not answer.

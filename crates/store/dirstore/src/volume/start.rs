@@ -15,7 +15,7 @@ use super::core::{Core, Member, NamedDisk};
 use super::open::OpenVolume;
 use super::opener::Opener;
 use super::replace::VacantDisk;
-use super::{Front, MemberWorker, ServedVolume};
+use super::{Front, MemberWorker, ServedVolume, recover};
 use crate::disk::DiskHandle;
 use crate::event::{EventSender, StoreEvent};
 use crate::grants::GrantPort;
@@ -102,6 +102,7 @@ pub(crate) fn start(
     let (cpus, index, core) = (common.settings.cpus.clone(), Arc::clone(common.index), Arc::clone(&volume.core));
     let opener = Opener { core: Arc::clone(&core), shared: Arc::clone(&front), index: Arc::clone(&index) };
     let opens = opener.start(count, &cpus)?;
+    recover::start(&core, &cpus)?;
     let front = Front::new(core, front, operations, (index, opens), common.settings.state.as_deref());
     let spawned = thread::Builder::new().name("volume".to_owned()).spawn(move || {
         restrict_to(&cpus);

@@ -16,9 +16,9 @@ use super::UpkeepError;
 use super::core::{Core, Task};
 use super::part::{Block, BlockBytes};
 use super::unit_read::{UnitBytes, UnitRead};
-use crate::StoreError;
 use crate::buffers::{count, index};
 use crate::event::{StoreEvent, UpkeepReport};
+use crate::{OnBreak, StoreError};
 
 /// Contents that are looked at without letting others at the volume.
 const CONTENTS_PER_TURN: usize = 1_000;
@@ -333,7 +333,7 @@ impl Core {
         let (id, part) = (copying.id, copying.task.part);
         let mend = self.volume.mend(&copying.name, &copying.content, part, target, bytes.table);
         let header = AlignedBlock::new(&mend.header.bytes);
-        self.tell(target.member, Task::Begin(id, None));
+        self.tell(target.member, Task::Begin(id, OnBreak::Discard, None));
         for (position, bytes) in [(mend.payload.1, bytes.payload), (mend.header.position, header)] {
             self.tell(target.member, Task::Write(id, Block { position, bytes: BlockBytes::Made(Arc::new(bytes)) }));
         }

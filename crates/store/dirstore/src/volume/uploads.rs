@@ -29,6 +29,8 @@ pub(super) struct VolumeUpload {
     pub(super) recording: Option<RecordingTerms>,
     pub(super) progress: Arc<UploadProgress>,
     pub(super) reply: Option<ChangeReply<Published>>,
+    /// A crash left it.
+    pub(super) is_recovered: bool,
 }
 
 impl VolumeUpload {
@@ -59,7 +61,9 @@ impl Core {
         };
         let begun_with = draft.length();
         let UploadTerms { precondition, on_break, recording, progress, .. } = terms;
-        let upload = VolumeUpload { path: path.clone(), precondition, on_break, recording, progress, reply: None };
+        let path = path.clone();
+        let upload =
+            VolumeUpload { path, precondition, on_break, recording, progress, reply: None, is_recovered: false };
         let number = self.drafts.begin(draft, on_break == OnBreak::Keep, upload);
         Ok((UploadId(number), begun_with))
     }
@@ -104,7 +108,11 @@ impl Core {
             return;
         }
         self.drafts.upload_mut(id.0).expect("it receives").reply = reply;
-        let modified = now_nanos();
+        self.finish_at(id, now_nanos());
+    }
+
+    /// All of it has come.
+    pub(super) fn finish_at(&mut self, id: UploadId, modified: u64) {
         let finished = self.with_room(|core| core.drafts.finish(id.0, modified, &mut core.volume));
         self.go_on(id, finished);
     }
@@ -154,9 +162,10 @@ impl Core {
             match step {
                 DraftStep::Begin(member) => {
                     // The rate of a recording is reserved on one disk; on the others its bytes are written in what streams leave.
-                    let recording = self.drafts.upload_mut(number).and_then(|upload| upload.recording);
+                    let Some(upload) = self.drafts.upload_mut(number) else { continue };
+                    let (recording, on_break) = (upload.recording, upload.on_break);
                     let here = self.members[member.index()].as_ref().is_some_and(|member| member.disk == self.front.id);
-                    self.tell(member, Task::Begin(id, recording.filter(|_| here)));
+                    self.tell(member, Task::Begin(id, on_break, recording.filter(|_| here)));
                 }
                 DraftStep::Write(member, position, bytes) => {
                     let bytes = match bytes {
@@ -179,6 +188,20 @@ impl Core {
                 }
             }
         }
+        // What ended may have been named by the journal.
+        self.begin_write_set();
+    }
+
+    /// A disk has made so many bytes durable of each of these uploads.
+    pub(super) fn made_durable(&mut self, member: MemberId, grown: &[(UploadId, u64)]) {
+        let now = now_nanos();
+        for (id, bytes) in grown {
+            if let Err(error) = self.drafts.made_durable(id.0, (member, *bytes), now, &mut self.volume) {
+                let error = self.error(error);
+                self.fail(*id, &error);
+            }
+        }
+        self.begin_write_set();
     }
 
     /// Gives an upload its name; it is answered when that is durable.
@@ -188,18 +211,26 @@ impl Core {
         let given_up = !upload.reply.as_ref().is_some_and(ChangeReply::begin);
         let checked = match upload.on_break {
             OnBreak::Discard | OnBreak::Resume(_) if given_up => Err(StoreError::Closed),
+            _ if upload.is_recovered => Ok(()),
             OnBreak::Discard | OnBreak::Resume(_) | OnBreak::Keep => self.check_precondition(&name, &precondition),
         };
         if let Err(error) = checked {
             return self.fail(id, &error);
         }
         let created = self.volume.find(&name).is_none();
-        let Some((mut upload, draft, modified)) = self.drafts.take(id.0) else { return };
+        let Some((mut upload, mut draft, modified)) = self.drafts.take(id.0) else { return };
+        if upload.is_recovered {
+            self.name_recovered(&mut upload, &mut draft);
+        }
         match self.volume.publish(draft, modified) {
             Ok(content) => {
                 let etag = entry_of(&name, &content, self.front.id, None).etag;
                 let published = Published { created, etag, size: content.length };
-                self.write_sets.wait(Waiter::Upload { path: upload.path, published, reply: upload.reply });
+                let VolumeUpload { path, reply, is_recovered, .. } = upload;
+                self.write_sets.wait(match is_recovered {
+                    true => Waiter::Recovered { path, bytes: content.length },
+                    false => Waiter::Upload { path, published, reply },
+                });
                 self.begin_write_set();
             }
             Err(error) => {
@@ -231,7 +262,7 @@ impl Core {
     }
 }
 
-fn now_nanos() -> u64 {
+pub(super) fn now_nanos() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

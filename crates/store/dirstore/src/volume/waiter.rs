@@ -1,12 +1,22 @@
 //! Who waits until a change of a volume is durable, and what they are told.
 
+use crate::event::StoreEvent;
 use crate::operation::{ChangeReply, tell_end};
 use crate::shared::DiskShared;
 use crate::{ContentPath, Published, StoreError};
 
 /// Somebody who waits until a change is durable.
 pub(super) enum Waiter {
-    Upload { path: ContentPath, published: Published, reply: Option<ChangeReply<Published>> },
+    Upload {
+        path: ContentPath,
+        published: Published,
+        reply: Option<ChangeReply<Published>>,
+    },
+    /// A recording that a crash left has its name.
+    Recovered {
+        path: ContentPath,
+        bytes: u64,
+    },
     Removal(ChangeReply<()>),
 }
 
@@ -16,6 +26,10 @@ impl Waiter {
         let durable = durable.map_err(|_| StoreError::Unsettled(front.id));
         match self {
             Self::Removal(reply) => reply.send(durable),
+            Self::Recovered { path, bytes } => front.events.tell(match durable {
+                Ok(()) => StoreEvent::RecordingKept { path, bytes, after_restart: true },
+                Err(why) => StoreEvent::RecordingLost { path, why },
+            }),
             Self::Upload { path, published, reply } => tell_end(path, reply, durable.map(|()| published), front),
         }
     }

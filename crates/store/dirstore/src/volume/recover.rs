@@ -1,0 +1,96 @@
+//! What a crash left of recordings: read, ended and named while the volume is served.
+//!
+//! Promise: all that was durable of a recording gets its name, or one beside it; it replaces nothing. Whatever cannot be read since its
+//! disk is gone stays in the journal for the next start. Not here: what was durable (`volume::Restore`), the reads' grants (`small_read`).
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+use storage::leftover::recovered_names;
+use units::UploadId;
+use volume::{Draft, Restored};
+
+use super::small_read::GrantedReads;
+use super::uploads::{VolumeUpload, now_nanos};
+use super::{Core, SharedCore, lock};
+use crate::event::StoreEvent;
+use crate::settings::restrict_to;
+use crate::{ContentPath, OnBreak, Precondition, StoreError};
+
+/// Starts a thread that ends when all of them have their names, if there are any.
+pub(super) fn start(core: &SharedCore, cpus: &[usize]) -> io::Result<()> {
+    let left = lock(core).take_up_recordings();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let (core, cpus) = (Arc::clone(core), cpus.to_vec());
+    thread::Builder::new().name("volume-recover".to_owned()).spawn(move || {
+        restrict_to(&cpus);
+        for id in left {
+            let locked = lock(&core);
+            let Some(reader) = locked.drafts.draft(id.0).map(|draft| locked.volume.reader_of(draft)) else { continue };
+            drop(locked);
+            let mut disks = GrantedReads::new(&core);
+            let restored = reader.read(&mut disks);
+            if disks.is_any_gone() {
+                continue;
+            }
+            lock(&core).end_recording(id, restored);
+        }
+    })?;
+    Ok(())
+}
+
+impl Core {
+    fn take_up_recordings(&mut self) -> Vec<UploadId> {
+        let mut left = Vec::new();
+        for draft in self.volume.take_up_recordings() {
+            let path = draft.name().split('/').try_fold(ContentPath::root(), |path, name| path.child(name));
+            // A name that another program gave, and no path has: it stays where it is.
+            let Ok(path) = path else { continue };
+            let upload = VolumeUpload {
+                path,
+                precondition: Precondition::None,
+                on_break: OnBreak::Keep,
+                recording: None,
+                progress: Arc::default(),
+                reply: None,
+                is_recovered: true,
+            };
+            left.push(UploadId(self.drafts.begin_again(draft, upload)));
+        }
+        left
+    }
+
+    /// It was read: what is left of it is a content now.
+    fn end_recording(&mut self, id: UploadId, restored: Restored) {
+        if self.closed {
+            return;
+        }
+        let lost = self.drafts.restore(id.0, restored, &self.volume);
+        let Some(left) = self.drafts.receiving(id.0) else { return };
+        let path = self.drafts.upload_mut(id.0).map(|upload| upload.path.clone()).unwrap_or_default();
+        if left == 0 {
+            let why = StoreError::DiskFailing(self.front.id);
+            self.fail(id, &why);
+            return self.front.events.tell(StoreEvent::RecordingLost { path, why });
+        }
+        if lost > 0 {
+            self.front.events.tell(StoreEvent::RecordingDamaged { path, bytes: lost });
+        }
+        self.finish_at(id, now_nanos());
+    }
+
+    /// Gives what is left of a recording a name that nothing has.
+    pub(super) fn name_recovered(&self, upload: &mut VolumeUpload, draft: &mut Draft) {
+        let Some((folder, own)) = upload.path.split() else { return };
+        let mut paths = recovered_names(own).filter_map(|name| folder.child(&name).ok());
+        let free = paths.find(|path| self.volume.is_free_name(&path.joined()));
+        drop(paths);
+        if let Some(path) = free {
+            draft.rename(&path.joined());
+            upload.path = path;
+        }
+    }
+}
