@@ -56,7 +56,7 @@ struct DraftState<U> {
     /// Disks that have something of it and are not through with it.
     members: Vec<MemberId>,
     /// What of it is on its disks, if it is kept.
-    growth: Option<Growth>,
+    growth: Option<WrittenPieces>,
     /// What is still to be written of its tail, once all else has come.
     tail: Option<Vec<u8>>,
     life: DraftLife,
@@ -64,7 +64,7 @@ struct DraftState<U> {
 
 /// How far an upload is on its disks.
 #[derive(Debug, Default)]
-struct Growth {
+struct WrittenPieces {
     /// Bytes that each disk was given to write, and how many of them it has made durable.
     disks: BTreeMap<MemberId, GivenBytes>,
     /// The ends of its pieces that are not entered yet.
@@ -88,7 +88,7 @@ struct PieceEnd {
     on: Vec<(MemberId, u64)>,
 }
 
-impl Growth {
+impl WrittenPieces {
     /// Takes the ends up to which all is durable: gives the last of them.
     fn take_durable(&mut self) -> Option<PieceEnd> {
         let is_on =
@@ -130,7 +130,7 @@ impl<U, P: Clone> Drafts<U, P> {
             draft.set_apart();
         }
         let (members, tail, life) = (Vec::new(), None, DraftLife::Receiving);
-        let growth = keep.then(Growth::default);
+        let growth = keep.then(WrittenPieces::default);
         self.drafts.insert(number, DraftState { upload, draft, keep, members, growth, tail, life });
         number
     }

@@ -12,8 +12,7 @@ use crate::content::{StoredContent, UnitPlace, stored_bytes};
 use crate::disk::ReadDisk;
 use crate::error::VolumeOpenError;
 use crate::journal::{Area, JournalContents};
-use crate::record::Record;
-use crate::recording::{self, Recorded};
+use crate::record::{self, Record, Recorded};
 use crate::superblock::{MemberRecord, MemberState, mark_of};
 use crate::{BLOCK_LEN, DiskWrite, FORMAT_VERSION, MemberId, Superblock, SuperblockError, Volume};
 
@@ -194,7 +193,7 @@ fn replay(found: JournalContents) -> Result<Replayed, VolumeOpenError> {
                 Record::Put(name, content) => contents.push((name, Arc::new(content))),
                 Record::NumbersFrom(number) => numbers = numbers.max(number),
                 Record::Recorded(from, name, content) => {
-                    recording::replay(&mut recordings, from, name, content).ok_or_else(damaged)?;
+                    record::replay(&mut recordings, from, name, content).ok_or_else(damaged)?;
                 }
                 Record::Remove(_) | Record::Rename(..) | Record::GivenUp(_) => return Err(damaged()),
             }
@@ -210,7 +209,7 @@ fn replay(found: JournalContents) -> Result<Replayed, VolumeOpenError> {
                     catalogue.insert(name, Arc::new(content));
                 }
                 Record::Recorded(from, name, content) => {
-                    recording::replay(&mut recordings, from, name, content).ok_or_else(damaged)?;
+                    record::replay(&mut recordings, from, name, content).ok_or_else(damaged)?;
                 }
                 Record::GivenUp(generation) => drop(recordings.remove(&generation).ok_or_else(damaged)?),
                 Record::Remove(name) => {

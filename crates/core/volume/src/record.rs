@@ -1,5 +1,7 @@
 //! A record: one change of the catalogue as the journal holds it. A checkpoint is a row of `Put` in order of names.
 
+use std::collections::BTreeMap;
+
 use crate::MemberId;
 use crate::bytes::{Decoder, Encode};
 use crate::content::{StoredContent, StoredPart, UnitPlace, name_problem};
@@ -10,6 +12,8 @@ const RENAME: u8 = 3;
 const NUMBERS_FROM: u8 = 4;
 const RECORDED: u8 = 5;
 const GIVEN_UP: u8 = 6;
+/// Parts that a tail takes at most beyond those of its recording.
+const TAIL_PARTS: usize = 2;
 /// Stands where a part has no second copy.
 const NO_MEMBER: u8 = 0xff;
 
@@ -73,6 +77,39 @@ impl Record {
             _ => None,
         }
     }
+}
+
+/// What the journal says of a recording that is not over: its parts have no tail, and the checksum of the last one is of what counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) name: Box<str>,
+    pub(crate) content: StoredContent,
+}
+
+impl Recorded {
+    /// Bytes that its content will take in a checkpoint.
+    pub(crate) fn bytes(&self) -> usize {
+        put_bytes(self.name.len(), self.content.parts.len() + TAIL_PARTS)
+    }
+
+    pub(crate) fn places(&self) -> impl Iterator<Item = UnitPlace> {
+        self.content.parts.iter().flat_map(StoredPart::places)
+    }
+}
+
+/// Replays `Recorded`. None if it makes no sense.
+pub(crate) fn replay(
+    recordings: &mut BTreeMap<u64, Recorded>,
+    from: u32,
+    name: Box<str>,
+    mut content: StoredContent,
+) -> Option<()> {
+    let before = recordings.remove(&content.generation);
+    let before = before.as_ref().map_or(&[][..], |recorded| &recorded.content.parts);
+    let same = before.get(..usize::try_from(from).ok()?)?;
+    content.parts = same.iter().chain(&content.parts).copied().collect();
+    recordings.insert(content.generation, Recorded { name, content });
+    Some(())
 }
 
 /// Appends `Put` without making a record of it.

@@ -4,54 +4,18 @@
 //! what was written, or leaves it out. A unit that the journal names is nobody else's before a commit says otherwise.
 //! Not here: when what has come is durable (`drafts`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::changes::RetiredUnits;
 use crate::content::{StoredContent, StoredPart, UnitPlace};
 use crate::disk::ReadDisk;
 use crate::draft::{Draft, OpenUnit};
-use crate::record::{Record, put_bytes};
+use crate::record::{Record, Recorded};
 use crate::unit::{CHECKED_BYTES, ChecksumTable, Checksums, UnitHeader};
 use crate::{Areas, BLOCK_BYTES, BLOCK_LEN, DiskWrite, MemberId, Volume, VolumeError, VolumeId};
 
 /// Payload bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
-/// Parts that a tail takes at most beyond those of its recording.
-const TAIL_PARTS: usize = 2;
-
-/// What the journal says of a recording that is not over: its parts have no tail, and the checksum of the last one is of what counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Recorded {
-    pub(crate) name: Box<str>,
-    pub(crate) content: StoredContent,
-}
-
-impl Recorded {
-    /// Bytes that its content will take in a checkpoint.
-    pub(crate) fn bytes(&self) -> usize {
-        put_bytes(self.name.len(), self.content.parts.len() + TAIL_PARTS)
-    }
-
-    fn places(&self) -> impl Iterator<Item = UnitPlace> {
-        self.content.parts.iter().flat_map(StoredPart::places)
-    }
-}
-
-/// Replays a record. None if it makes no sense.
-pub(crate) fn replay(
-    recordings: &mut BTreeMap<u64, Recorded>,
-    from: u32,
-    name: Box<str>,
-    mut content: StoredContent,
-) -> Option<()> {
-    let before = recordings.remove(&content.generation);
-    let before = before.as_ref().map_or(&[][..], |recorded| &recorded.content.parts);
-    let same = before.get(..usize::try_from(from).ok()?)?;
-    content.parts = same.iter().chain(&content.parts).copied().collect();
-    recordings.insert(content.generation, Recorded { name, content });
-    Some(())
-}
 
 impl Volume {
     /// The recordings that are not over, as far as they are durable, or will be with the next commit.

@@ -15,8 +15,7 @@ use crate::content::{StoredContent, StoredPart};
 use crate::error::{CreateError, VolumeError};
 use crate::journal::Journal;
 use crate::numbers::Numbers;
-use crate::record::Record;
-use crate::recording::Recorded;
+use crate::record::{Record, Recorded};
 use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
 use crate::{DiskWrite, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 

@@ -50,7 +50,7 @@ fn state_name(volume: &Volume, member: MemberId) -> &'static str {
 impl Status {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         if let Some(served) = self.server.serving(&self.names.disks.0)? {
-            return self.show(out, &served.status, ", served");
+            return self.show(out, &served.status, (", served", 0));
         }
         let (disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
         let superblock = volume.superblock();
@@ -76,11 +76,12 @@ impl Status {
             upkeep: None,
             last_upkeep: None,
         };
-        self.show(out, &status, "")
+        self.show(out, &status, ("", volume.recordings().count()))
     }
 
-    /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more.
-    fn show(&self, out: &mut dyn Write, status: &VolumeStatus, served: &str) -> anyhow::Result<()> {
+    /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more. `left` are
+    /// the recordings that a crash broke off.
+    fn show(&self, out: &mut dyn Write, status: &VolumeStatus, (served, left): (&str, usize)) -> anyhow::Result<()> {
         let sound = status.disks.iter().all(|disk| disk.state == "active");
         let VolumeStatus { name, layout, folder_layouts, unit_bytes, contents, free_bytes, disks, upkeep, .. } = status;
         if self.json {
@@ -93,7 +94,7 @@ impl Status {
             let rows: Vec<_> = disks.iter().enumerate().map(row).collect();
             let shown = json!({
                 "name": name, "layout": layout, "folder_layouts": folder_layouts, "unit_bytes": unit_bytes,
-                "contents": contents, "free_bytes": free_bytes, "sound": sound, "upkeep": upkeep, "disks": rows,
+                "contents": contents, "recordings_left": left, "free_bytes": free_bytes, "sound": sound, "upkeep": upkeep, "disks": rows,
             });
             writeln!(out, "{shown:#}")?;
             return judge(out, sound);
@@ -103,6 +104,12 @@ impl Status {
             writeln!(out, "folder    {folder} ({layout})")?;
         }
         writeln!(out, "contents  {contents}")?;
+        if left > 0 {
+            writeln!(
+                out,
+                "left      {left} recordings that a crash broke off: who serves the volume makes contents of them"
+            )?;
+        }
         writeln!(out, "free      {} in units of {}", ByteCount(*free_bytes), ByteCount(*unit_bytes))?;
         for (number, disk) in disks.iter().enumerate() {
             let (device, units) = (disk.path.as_deref().unwrap_or("-"), disk.units);

@@ -1,12 +1,12 @@
 //! Acknowledged means durable: the server killed, and the power cut, during 50 uploads and 50 streams.
 //!
 //! Promise: after each round and a restart, every name holds what was acknowledged last, or what was under way when the
-//! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault. A
-//! recording that was under way is there as far as it was durable.
+//! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault. The
+//! recordings that were under way are there but for what was not durable yet.
 //! Every draw (sizes, names, framing, conditions, recordings, removals, uploads broken off, the moment of the end) comes
 //! from a printed seed.
 //!
-//! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and `ISOCAST_BIN` (another build
+//! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_RECORDINGS` (4 at once), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and `ISOCAST_BIN` (another build
 //! of the program) change what is run: `make crash ROUNDS=20`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
+use super::recorders::{Recorded, Recorder, recorded, when_sent};
 use crate::common::content::{Chance, Content};
 use crate::common::disk::{Disk, FileSystem, possible};
 use crate::common::http::{Answer, Client, Framing, Upload, encoded, exchange, fetch};
@@ -45,11 +45,6 @@ const STREAM_RATE: &str = "1M";
 /// One uploader in so many records, every other time, at a rate for which there is always room.
 const UPLOADERS_PER_RECORDER: u64 = 10;
 const RECORDING_RATE: &str = "16M";
-const RECORDING_BITS_PER_SECOND: u64 = 16_000_000;
-/// More than anybody records here.
-const ENDLESS_BYTES: u64 = 1 << 40;
-/// What a recording may lose of what was sent when only its server is killed: its buffer of four seconds, and sockets.
-const RECORDING_LOST_MAX: u64 = 16 << 20;
 /// The first is there from the beginning; uploads make the others.
 const FOLDERS: [&str; 3] = ["films", "in/new", "入力 ü"];
 const TEMPORARY_PREFIX: &str = ".isocast-upload-";
@@ -157,18 +152,6 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, en
     Ok(())
 }
 
-/// Records at its rate until the end comes.
-fn record(address: SocketAddr, path: &str, content: Content, sent_bytes: &AtomicU64) -> io::Result<()> {
-    let target = format!("/media/{}?rate={RECORDING_RATE}", encoded(path));
-    let upload =
-        Upload { target: &target, fields: "", content, framing: Framing::Chunked(1 << 16), send_bytes: content.bytes };
-    let mut sent = |bytes| {
-        sent_bytes.fetch_add(bytes, Relaxed);
-        thread::sleep(Duration::from_nanos(bytes * 8 * 1_000_000_000 / RECORDING_BITS_PER_SECOND));
-    };
-    upload.run(&mut Client::try_to(address)?, &mut sent).map(drop)
-}
-
 /// Notes what an answer means.
 fn settle(round: &Round, name: &mut Name, answer: &Answer, expected: u16) -> io::Result<()> {
     match answer.status {
@@ -243,8 +226,8 @@ struct Library<'a> {
     store: Store<'a>,
     state: &'a Path,
     names: Vec<Name>,
-    /// Of each round: the name, what was sent, and how much of it must be there.
-    recordings: Vec<(String, Content, u64)>,
+    /// Of all rounds.
+    recordings: Vec<Recorded>,
 }
 
 /// Where contents lie.
@@ -365,12 +348,10 @@ impl<'a> Library<'a> {
         };
         let (tell, told) = channel();
         let address = server.address;
-        let recording = Content { seed: chance.next(), bytes: ENDLESS_BYTES };
-        let (recording_path, recorded_bytes) =
-            (format!("{}/recorded-{seed}-{}.ts", FOLDERS[1], recording.seed), AtomicU64::new(0));
+        let names = format!("{}/recorded-{seed}", FOLDERS[1]);
+        let recorders = Recorder::several(setting("ISOCAST_CRASH_RECORDINGS", 4), &names, &mut chance);
         let said = thread::scope(|scope| {
-            let (path, sent) = (&recording_path, &recorded_bytes);
-            scope.spawn(move || drop(record(address, path, recording, sent)));
+            recorders.iter().for_each(|one| drop(scope.spawn(move || drop(one.run(address)))));
             for number in 0..STREAMS {
                 let round = &round;
                 scope.spawn(move || drop(watch(round, number % FILMS)));
@@ -386,6 +367,7 @@ impl<'a> Library<'a> {
                 scope.spawn(move || drop(upload(round, number, names, chance, &tell)));
             }
             drop(tell);
+            when_sent(&recorders);
             let said = bring(end, server, &self.store.disks(), seed, &told);
             round.over.store(true, Relaxed);
             said
@@ -400,10 +382,7 @@ impl<'a> Library<'a> {
             round.streams_running.load(Relaxed),
             round.streamed_bytes.load(Relaxed) >> 20,
         );
-        let sent = recorded_bytes.into_inner();
-        let least = if end == End::Kill { sent.saturating_sub(RECORDING_LOST_MAX) } else { 0 };
-        println!("  a recording of {} KiB was under way", sent >> 10);
-        self.recordings.push((recording_path, recording, least));
+        self.recordings.extend(recorded(recorders));
         let violations = round.violations.into_inner().expect("no panic while it was held");
         assert!(violations.is_empty(), "seed {seed}: {violations:#?}\n{said}");
         assert!(!said.contains("panicked"), "seed {seed}: {said}");
@@ -425,7 +404,7 @@ impl<'a> Library<'a> {
                 found.insert(format!("{folder}/{name}"), entry["size"].as_u64().expect("a size"));
             }
         }
-        let recordings = self.recordings.iter().map(|(path, ..)| path);
+        let recordings = self.recordings.iter().map(|one| &one.path);
         let known: BTreeSet<&String> = self.names.iter().map(|name| &name.path).chain(recordings).collect();
         let strange: Vec<_> = found.keys().filter(|path| !known.contains(path)).collect();
         assert!(strange.is_empty(), "before seed {seed}: nobody uploaded {strange:?}");
@@ -442,16 +421,7 @@ impl<'a> Library<'a> {
         });
         assert!(wrong.is_empty(), "before seed {seed}: {wrong:#?}\n{}", server.said());
         self.assert_clean();
-        // By now each is found, or nothing of it was durable.
-        for (path, content, least) in &self.recordings {
-            let target = format!("/media/{}?rate=max", encoded(path));
-            let answer = exchange(server.address, "GET", &target).expect("an answer");
-            let bytes = answer.body.len() as u64;
-            println!("  {path}: {} KiB are there", bytes >> 10);
-            assert!(answer.status == 200 || (answer.status == 404 && *least == 0), "{path}: {}", answer.status);
-            let is_prefix = answer.status == 404 || content.difference(0, &answer.body).is_none();
-            assert!(is_prefix && (bytes >= *least || answer.status == 404), "{path}: {bytes} bytes, at least {least}");
-        }
+        self.recordings.iter().for_each(|one| one.assert_there(server));
     }
 
     /// No temporaries, no space lost.

@@ -12,7 +12,7 @@ use units::UploadId;
 use volume::{Draft, Restored};
 
 use super::small_read::GrantedReads;
-use super::uploads::{VolumeUpload, now_nanos};
+use super::uploads::VolumeUpload;
 use super::{Core, SharedCore, lock};
 use crate::event::StoreEvent;
 use crate::settings::restrict_to;
@@ -27,7 +27,7 @@ pub(super) fn start(core: &SharedCore, cpus: &[usize]) -> io::Result<()> {
     let (core, cpus) = (Arc::clone(core), cpus.to_vec());
     thread::Builder::new().name("volume-recover".to_owned()).spawn(move || {
         restrict_to(&cpus);
-        for id in left {
+        for (id, modified) in left {
             let locked = lock(&core);
             let Some(reader) = locked.drafts.draft(id.0).map(|draft| locked.volume.reader_of(draft)) else { continue };
             drop(locked);
@@ -36,16 +36,18 @@ pub(super) fn start(core: &SharedCore, cpus: &[usize]) -> io::Result<()> {
             if disks.is_any_gone() {
                 continue;
             }
-            lock(&core).end_recording(id, restored);
+            lock(&core).end_recording(id, restored, modified);
         }
     })?;
     Ok(())
 }
 
 impl Core {
-    fn take_up_recordings(&mut self) -> Vec<UploadId> {
+    /// Gives them with the time at which each was written last.
+    fn take_up_recordings(&mut self) -> Vec<(UploadId, u64)> {
         let mut left = Vec::new();
-        for draft in self.volume.take_up_recordings() {
+        let modified: Vec<u64> = self.volume.recordings().map(|(_, content)| content.modified).collect();
+        for (draft, modified) in self.volume.take_up_recordings().into_iter().zip(modified) {
             let path = draft.name().split('/').try_fold(ContentPath::root(), |path, name| path.child(name));
             // A name that another program gave, and no path has: it stays where it is.
             let Ok(path) = path else { continue };
@@ -58,13 +60,13 @@ impl Core {
                 reply: None,
                 is_recovered: true,
             };
-            left.push(UploadId(self.drafts.begin_again(draft, upload)));
+            left.push((UploadId(self.drafts.begin_again(draft, upload)), modified));
         }
         left
     }
 
     /// It was read: what is left of it is a content now.
-    fn end_recording(&mut self, id: UploadId, restored: Restored) {
+    fn end_recording(&mut self, id: UploadId, restored: Restored, modified: u64) {
         if self.closed {
             return;
         }
@@ -79,7 +81,7 @@ impl Core {
         if lost > 0 {
             self.front.events.tell(StoreEvent::RecordingDamaged { path, bytes: lost });
         }
-        self.finish_at(id, now_nanos());
+        self.finish_at(id, modified);
     }
 
     /// Gives what is left of a recording a name that nothing has.

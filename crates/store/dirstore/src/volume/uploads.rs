@@ -262,7 +262,7 @@ impl Core {
     }
 }
 
-pub(super) fn now_nanos() -> u64 {
+fn now_nanos() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

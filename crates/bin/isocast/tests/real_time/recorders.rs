@@ -1,0 +1,115 @@
+//! Recorders: each sends at its rate until its server is gone, and a start then has all but what was not durable yet.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::content::{Chance, Content};
+use crate::common::http::{Client, Framing, Upload, encoded, exchange};
+use crate::common::server::Server;
+use crate::common::until;
+
+const RATE: &str = "2M&durable=3s";
+const BYTES_PER_SECOND: u64 = 250_000;
+/// What may be missing: what was not durable, and two seconds in sockets and on the way to the disk's thread.
+const MISSING_MAX: u64 = BYTES_PER_SECOND * 5;
+/// When the end may come: then most of each is durable.
+const SENT_MIN: u64 = BYTES_PER_SECOND * 8;
+/// More than anybody records here.
+const ENDLESS_BYTES: u64 = 1 << 40;
+const CHUNK: usize = 1 << 14;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    path: String,
+    content: Content,
+    sent: AtomicU64,
+    /// There was no room for it: nothing was promised.
+    refused: AtomicU64,
+}
+
+impl Recorder {
+    /// So many, into names that begin so.
+    pub(super) fn several(count: u64, names: &str, chance: &mut Chance) -> Vec<Self> {
+        let one = |number| Self {
+            path: format!("{names}-{number}.ts"),
+            content: Content { seed: chance.next(), bytes: ENDLESS_BYTES },
+            sent: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// Records until the server is gone.
+    pub(super) fn run(&self, address: SocketAddr) -> io::Result<()> {
+        let target = format!("/media/{}?rate={RATE}", encoded(&self.path));
+        let (content, framing) = (self.content, Framing::Chunked(CHUNK));
+        let upload = Upload { target: &target, fields: "", content, framing, send_bytes: content.bytes };
+        let mut sent = |bytes| {
+            self.sent.fetch_add(bytes, Relaxed);
+            thread::sleep(Duration::from_nanos(bytes * 1_000_000_000 / BYTES_PER_SECOND));
+        };
+        let answer = upload.run(&mut Client::try_to(address)?, &mut sent)?;
+        self.refused.fetch_add(u64::from(answer.is_some_and(|answer| answer.status == 503)), Relaxed);
+        Ok(())
+    }
+
+    fn is_refused(&self) -> bool {
+        self.refused.load(Relaxed) > 0
+    }
+}
+
+/// Waits until each has sent what is mostly durable, or was refused.
+pub(super) fn when_sent(recorders: &[Recorder]) {
+    until("recordings", || {
+        let still: Vec<_> = recorders
+            .iter()
+            .filter(|one| !one.is_refused() && one.sent.load(Relaxed) < SENT_MIN)
+            .map(|one| (&one.path, one.sent.load(Relaxed)))
+            .collect();
+        if still.is_empty() { Ok(()) } else { Err(format!("{still:?}")) }
+    });
+}
+
+/// What a start must have of a recording.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) path: String,
+    content: Content,
+    least: u64,
+}
+
+/// What the next start must have of them, now that the server is gone.
+pub(super) fn recorded(recorders: Vec<Recorder>) -> Vec<Recorded> {
+    let admitted = recorders.into_iter().filter(|one| !one.is_refused());
+    let left: Vec<_> = admitted
+        .map(|Recorder { path, content, sent, .. }| {
+            let sent = sent.into_inner();
+            Recorded { path, content, least: sent.saturating_sub(MISSING_MAX) }
+        })
+        .collect();
+    assert!(!left.is_empty(), "there is room for a recording");
+    left
+}
+
+impl Recorded {
+    /// Asserts that the server has as much as it must, and that it is what was sent.
+    pub(super) fn assert_there(&self, server: &Server) {
+        let target = format!("/media/{}?rate=max", encoded(&self.path));
+        // A volume reads what is left before it gives it a name.
+        let answer = until(&self.path, || {
+            let answer = exchange(server.address, "GET", &target).map_err(|error| error.to_string())?;
+            if answer.status == 200 { Ok(answer) } else { Err(format!("{}: {}", answer.status, server.said())) }
+        });
+        let bytes = answer.body.len() as u64;
+        assert!(
+            self.content.difference(0, &answer.body).is_none(),
+            "{}: {bytes} bytes are not what was sent",
+            self.path
+        );
+        assert!(bytes >= self.least, "{}: {bytes} bytes are there, at least {} were durable", self.path, self.least);
+    }
+}

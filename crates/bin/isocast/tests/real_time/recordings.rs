@@ -1,0 +1,72 @@
+//! A server that is killed while several record keeps all of each but what was not durable yet, wherever it lies.
+
+use std::process::Command;
+use std::thread;
+
+use super::recorders::{Recorder, recorded, when_sent};
+use crate::common::content::Chance;
+use crate::common::program;
+use crate::common::server::Server;
+use crate::common::volume::{disks, joined, volume};
+
+const RECORDERS: u64 = 6;
+
+/// Kills a server amid recordings, twice: the second time what the first has left is there, too.
+fn kill_and_look(serve: impl Fn() -> Server) {
+    let mut all = Vec::new();
+    for round in 0..2 {
+        let server = serve();
+        let recorders = Recorder::several(RECORDERS, &format!("cams/{round}"), &mut Chance(round));
+        thread::scope(|scope| {
+            let address = server.address;
+            recorders.iter().for_each(|one| drop(scope.spawn(move || drop(one.run(address)))));
+            when_sent(&recorders);
+            let said = server.kill();
+            assert!(!said.contains("panicked"), "{said}");
+        });
+        let before = all.len();
+        all.extend(recorded(recorders));
+        let server = serve();
+        for one in &all {
+            one.assert_there(&server);
+        }
+        let events = server.said();
+        let kept = events.lines().filter(|line| line.contains("\"after_restart\":true")).count();
+        assert!(kept == all.len() - before, "{kept} of {} were told: {events}", all.len() - before);
+        let (status, said) = server.stop();
+        assert!(status.success() && !said.contains("panicked"), "{said}");
+    }
+}
+
+fn on_volume(layout: &str, count: usize) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), count), folder.path().join("state"));
+    volume(&["create", "--name", "cams", "--layout", layout, "--unit", "1MiB", "--yes"], &disks);
+    let named = joined(&disks);
+    kill_and_look(|| Server::on(&[], &state, &["--volume", &named]));
+    let scrubbed = Command::new(program()).args(["volume", "scrub", &named]).output().expect("the program runs");
+    assert!(scrubbed.status.success(), "{layout}: {scrubbed:?}");
+}
+
+#[test]
+fn a_killed_server_keeps_recordings_on_a_volume() {
+    on_volume("span", 1);
+}
+
+#[test]
+fn a_killed_server_keeps_recordings_on_a_mirror() {
+    on_volume("mirror", 2);
+}
+
+#[test]
+fn a_killed_server_keeps_recordings_on_a_stripe() {
+    on_volume("stripe", 3);
+}
+
+#[test]
+fn a_killed_server_keeps_recordings_in_a_folder() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let [media, state] = ["media", "state"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&media).expect("there is room");
+    kill_and_look(|| Server::on(&[&media], &state, &[]));
+}
