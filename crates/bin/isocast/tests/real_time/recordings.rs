@@ -59,11 +59,6 @@ fn a_killed_server_keeps_recordings_on_a_mirror() {
 }
 
 #[test]
-fn a_killed_server_keeps_recordings_on_a_stripe() {
-    on_volume("stripe", 3);
-}
-
-#[test]
 fn a_killed_server_keeps_recordings_in_a_folder() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let [media, state] = ["media", "state"].map(|name| folder.path().join(name));
