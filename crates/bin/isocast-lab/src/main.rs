@@ -1,7 +1,7 @@
 //! `isocast-lab`: measures servers of paced streams, and makes the disks that a machine does not have to measure with.
 //!
 //! Promise: it talks to servers over the network like anybody else; what it starts or makes, it ends and removes. Not
-//! here: anything a running server needs. `isocast bench`, `isocast lab` and `isocast net`
+//! here: anything a running server needs. `isocast bench`, `isocast lab`, `isocast net` and `isocast plan`
 //! start this program.
 
 // They panic where nobody reads any more, and what was made would stay.
@@ -10,6 +10,7 @@
 mod bench;
 mod disk;
 mod net;
+mod plan;
 mod stop;
 
 use std::fmt::Arguments;
@@ -24,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// Exit code when whoever read the output has gone: as a shell says it of a program that a broken pipe ended.
 const READER_GONE: u8 = 128 + 13;
 
-/// Measuring tools for Isocast: benchmarks beside other servers, emulated disks and networks.
+/// Measuring tools for Isocast: benchmarks beside other servers, emulated disks and networks, plans.
 #[derive(Debug, Parser)]
 #[command(name = "isocast-lab", version, about, propagate_version = true)]
 struct LabCommandLine {
@@ -37,6 +38,7 @@ enum LabSubcommand {
     Bench(Box<bench::BenchCommand>),
     Disk(disk::EmulatedDiskCommand),
     Net(net::NetCommand),
+    Plan(plan::PlanCommand),
     Report(bench::ReportCommand),
 }
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         LabSubcommand::Bench(command) => command.run(&mut out),
         LabSubcommand::Disk(command) => command.run(&mut out),
         LabSubcommand::Net(command) => command.run(&mut out),
+        LabSubcommand::Plan(command) => command.run(&mut out),
         LabSubcommand::Report(command) => command.run(),
     };
     match done.and_then(|()| Ok(out.flush()?)) {

@@ -9,9 +9,14 @@ fn run(arguments: &[&str]) -> Output {
 
 #[test]
 fn each_command_helps_and_an_unknown_one_is_refused() {
-    for arguments in
-        [&["--help"][..], &["bench", "--help"], &["disk", "--help"], &["net", "--help"], &["report", "--help"]]
-    {
+    for arguments in [
+        &["--help"][..],
+        &["bench", "--help"],
+        &["disk", "--help"],
+        &["net", "--help"],
+        &["plan", "--help"],
+        &["report", "--help"],
+    ] {
         let output = run(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: isocast-lab"), "{arguments:?}: {output:?}");

@@ -12,7 +12,6 @@ mod failures;
 mod jobs;
 mod machine;
 mod output;
-mod plan;
 mod process;
 mod serve;
 mod snmp;
@@ -48,7 +47,8 @@ enum IsocastSubcommand {
     User(user::UserCommand),
     Disk(disk::DiskCommand),
     Volume(volume::VolumeCommand),
-    Plan(plan::PlanCommand),
+    /// Count how many streams a machine will carry before it is bought (a part of the program `isocast-lab`).
+    Plan(beside::LabArgs),
     #[command(name = "cp")]
     Copy(copy::CopyArgs),
     Top(top::TopArgs),
@@ -102,7 +102,7 @@ fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
         IsocastSubcommand::User(command) => command.run(out),
         IsocastSubcommand::Disk(command) => command.run(out),
         IsocastSubcommand::Volume(command) => command.run(out),
-        IsocastSubcommand::Plan(command) => command.run(out),
+        IsocastSubcommand::Plan(arguments) => arguments.become_lab(&["plan"]),
         IsocastSubcommand::Copy(args) => args.run(out),
         IsocastSubcommand::Top(args) => args.run(out),
         IsocastSubcommand::Doctor(args) => args.run(out),

@@ -35,7 +35,7 @@ fn the_server_links_no_measuring_tools() {
     let tree = String::from_utf8_lossy(&output.stdout);
     let linked: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(output.status.success() && linked.contains("units"), "{}", String::from_utf8_lossy(&output.stderr));
-    for tool in ["isocast-lab", "isocast-mount", "net", "hdrhistogram", "plotters", "indicatif", "fuser"] {
+    for tool in ["isocast-lab", "isocast-mount", "net", "sim", "hdrhistogram", "plotters", "indicatif", "fuser"] {
         assert!(
             !linked.contains(tool),
             "`isocast` is linked with `{tool}`: it belongs to `isocast-lab` or `isocast-mount`"

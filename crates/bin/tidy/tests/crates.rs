@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use tidy::{all_files, code_lines, crate_folders, read, report, root, sources};
+use tidy::{all_files, crate_folders, read, report, root};
 
 #[test]
 fn crates_depend_as_the_architecture_says() {
@@ -71,19 +71,6 @@ fn crates_use_their_own_floor_and_those_above() {
                 floors.range(row.floor + 1..).map(|(_, folder)| folder).collect::<Vec<_>>()
             ));
         }
-    }
-    report(&problems);
-}
-
-/// The program has a command that `serve` has nothing to do with: a plan, which is simulated.
-#[test]
-fn only_the_command_that_needs_it_uses_the_simulator() {
-    let source = Path::new("crates/bin/isocast/src");
-    let mut problems = Vec::new();
-    for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with(source)) {
-        let names = |line: &str| line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "sim");
-        let uses = code_lines(&text).filter(|(_, line)| names(line) && !path.starts_with(source.join("plan")));
-        problems.extend(uses.map(|(number, _)| format!("{}:{number}: `sim` is for one command alone", path.display())));
     }
     report(&problems);
 }

@@ -9,14 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
+use capacity::{EXAMPLE_RATE, streams_carried};
 use clap::Args;
 use dataplane::PlaneConfig;
 use device::actuator_ranges;
 use device::calibrate::{Calibration, identify, load};
 use serde_json::{Value, json};
 use units::ByteCount;
-
-use crate::plan::{EXAMPLE_RATE, streams_carried};
 
 /// Memory that is not what limits the streams of one disk.
 const MEMORY: ByteCount = ByteCount(16 << 30);

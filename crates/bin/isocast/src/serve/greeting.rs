@@ -2,6 +2,7 @@
 //!
 //! Promise: five lines, each true when it is printed and each with what to do. Not here: details (`--verbose`).
 
+use capacity::{EXAMPLE_RATE, streams_carried};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,7 +13,6 @@ use super::disks::KnownDisk;
 use super::links::Links;
 use super::resources;
 use crate::config::Config;
-use crate::plan::{EXAMPLE_RATE, streams_carried};
 
 /// More than so many disks are summed up.
 const DISKS_NAMED: usize = 4;

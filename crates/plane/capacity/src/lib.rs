@@ -1,6 +1,7 @@
-//! Counting: streams are admitted, by the code that admits them in `serve`, until one is refused.
+//! Streams that a machine carries: they are admitted, by the code that admits them in a server, until one is refused.
+//!
+//! Not here: measuring disks (`device`), running the streams that were counted (`isocast plan`).
 
-use crate::output::real;
 use clap::ValueEnum;
 use dataplane::{BEST_EFFORT_PAGES_SHARE, PlaneConfig};
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, Resource};
@@ -12,9 +13,24 @@ use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
 /// The unit of a volume, unless its maker chose another.
 const UNIT_BYTES: f64 = 8_388_608.0;
 
+/// What disks are counted in: a good picture in 720p, as in the benchmarks.
+pub const EXAMPLE_RATE: BitRate = BitRate(8_800_000);
+
+/// Streams of `rate` that a disk carries with this memory, beside the share of its time that is kept for best effort.
+#[must_use]
+pub fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rate: BitRate) -> u32 {
+    let disks = vec![disk.clone()];
+    // No link is the limit here.
+    let net = BitRate(u64::MAX / 16);
+    let (layout, survives_disk_loss) = (PlannedLayout::Span, true);
+    let uploads = BitRate(0);
+    let machine = PlannedMachine { disks, layout, survives_disk_loss, memory, net, uploads, be_share: Some(be_share) };
+    machine.carries(&[rate]).streams
+}
+
 /// How contents lie on several disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PlannedLayout {
+pub enum PlannedLayout {
     /// Each on one disk, as in folders.
     Span,
     /// Each on all disks in turn.
@@ -25,44 +41,56 @@ pub(crate) enum PlannedLayout {
 
 /// A machine.
 #[derive(Debug, Clone)]
-pub(crate) struct PlannedMachine {
-    pub(crate) disks: Vec<DiskProfile>,
-    pub(crate) layout: PlannedLayout,
+pub struct PlannedMachine {
+    /// Its disks.
+    pub disks: Vec<DiskProfile>,
+    /// How contents lie on them.
+    pub layout: PlannedLayout,
     /// Of a mirror: what is admitted finds disk time when any one disk fails.
-    pub(crate) survives_disk_loss: bool,
-    pub(crate) memory: ByteCount,
-    pub(crate) net: BitRate,
+    pub survives_disk_loss: bool,
+    /// Memory for blocks.
+    pub memory: ByteCount,
+    /// Bits per second that the network carries.
+    pub net: BitRate,
     /// Uploads in all; zero: none.
-    pub(crate) uploads: BitRate,
+    pub uploads: BitRate,
     /// The share of disk time they get, where that is known; else what they need.
-    pub(crate) be_share: Option<f64>,
+    pub be_share: Option<f64>,
 }
 
 /// What it carries.
 #[derive(Debug, Clone)]
-pub(crate) struct Carried {
-    pub(crate) streams: u32,
-    pub(crate) limited_by: &'static str,
+pub struct Carried {
+    /// Number of streams before the first refusal.
+    pub streams: u32,
+    /// The resource that is short for one more.
+    pub limited_by: &'static str,
     /// Block size per rate.
-    pub(crate) blocks: Vec<u64>,
+    pub blocks: Vec<u64>,
     /// Promised share of each disk's time.
-    pub(crate) disk_share: Vec<f64>,
-    pub(crate) memory_used: u64,
+    pub disk_share: Vec<f64>,
+    /// Bytes for blocks.
+    pub memory_used: u64,
 }
 
 impl PlannedMachine {
-    pub(crate) fn with_one_more_disk(&self) -> Self {
+    /// The same machine with one more disk like its first.
+    #[must_use]
+    pub fn with_one_more_disk(&self) -> Self {
         let mut more = self.clone();
         more.disks.extend(self.disks.first().cloned());
         more
     }
 
-    pub(crate) fn with_memory(&self, memory: ByteCount) -> Self {
+    /// The same machine with so much memory for blocks.
+    #[must_use]
+    pub fn with_memory(&self, memory: ByteCount) -> Self {
         Self { memory, ..self.clone() }
     }
 
     /// Share of disk time the uploads need: their bytes, a seek per run, and a flush with its seeks per dirty bound.
-    pub(crate) fn be_share(&self) -> f64 {
+    #[must_use]
+    pub fn be_share(&self) -> f64 {
         if let Some(share) = self.be_share {
             return share;
         }
@@ -70,7 +98,8 @@ impl PlannedMachine {
     }
 
     /// What uploads get at least with that share, bytes per second of all disks.
-    pub(crate) fn upload_floor(&self) -> f64 {
+    #[must_use]
+    pub fn upload_floor(&self) -> f64 {
         self.be_share() / self.seconds_per_upload_byte() * real(self.disks.len() as u64)
     }
 
@@ -87,7 +116,8 @@ impl PlannedMachine {
     }
 
     /// Admits streams of these rates in turn, each on the next disk, or on all, and at another place of it, until one is refused.
-    pub(crate) fn carries(&self, rates: &[BitRate]) -> Carried {
+    #[must_use]
+    pub fn carries(&self, rates: &[BitRate]) -> Carried {
         let mut admission = self.admission();
         let mut held: Vec<(usize, ReservationId)> = Vec::new();
         let mut places = vec![0u32; self.disks.len()];
@@ -157,7 +187,9 @@ impl PlannedMachine {
         admission.reserve(&requests).map_err(|refused| refused.resource)
     }
 
-    fn admission(&self) -> Admission {
+    /// Its admission, with nothing promised yet.
+    #[must_use]
+    pub fn admission(&self) -> Admission {
         let pages = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / CACHE_PAGE_BYTES);
         let settings = AdmissionSettings {
             reservations_max: limits::STREAMS_MAX * self.disks.len(),
@@ -175,7 +207,8 @@ impl PlannedMachine {
     }
 
     /// A stream of a long content that lies at this fraction of the disk.
-    fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> AdmissionRequest {
+    #[must_use]
+    pub fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> AdmissionRequest {
         let profile = &self.disks[disk];
         let position = Nanos::from_secs_f64(fraction * real(profile.capacity.0) / 1e9).0;
         AdmissionRequest {
@@ -192,6 +225,11 @@ impl PlannedMachine {
     }
 }
 
+#[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+fn real(value: u64) -> f64 {
+    value as f64
+}
+
 /// A fraction of a disk: multiples of the golden section fill it evenly.
 fn place(nth: u32) -> f64 {
     (f64::from(nth) * 0.618_033_988_75).fract()
@@ -205,55 +243,5 @@ fn name(resource: Resource) -> &'static str {
         Resource::Processor => "processor",
         Resource::Table => "delivery table",
         Resource::DiskFailing(_) | Resource::Draining => unreachable!("no reservation is refused for it"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::drive::PlannedDisk;
-    use super::*;
-
-    /// Streams of a benchmark's files, in leaps of the golden section over them as it takes them: admitted before the first refusal, and of all.
-    fn files_in_turn(machine: &PlannedMachine, rate: BitRate, files: u32) -> (u32, u32) {
-        let leap = if files == 64 { 39 } else { 79 };
-        let mut admission = machine.admission();
-        let (mut before, mut all, mut refused) = (0, 0, false);
-        for n in 0..files {
-            let place = n * leap % files;
-            match admission.reserve(&[machine.request_at(0, f64::from(place) / f64::from(files), rate)]) {
-                Ok(_) => {
-                    all += 1;
-                    before += u32::from(!refused);
-                }
-                Err(_) => refused = true,
-            }
-        }
-        (before, all)
-    }
-
-    /// A plan knows no files: it spreads streams over the disk. What files, taken as the benchmark takes them, are
-    /// refused at is to be within a tenth of it, and so is what is admitted in all.
-    #[test]
-    fn a_plan_says_at_which_file_of_a_benchmark_the_first_is_refused() {
-        for (name, files) in [("desktop", 128), ("t7k250", 64), ("surveillance", 128)] {
-            let disk = PlannedDisk::named_or_file(name).expect("a name").profile;
-            for share in [0.0, 0.1, 0.25] {
-                let machine = PlannedMachine {
-                    disks: vec![disk.clone()],
-                    layout: PlannedLayout::Span,
-                    survives_disk_loss: true,
-                    memory: ByteCount(3 << 30),
-                    net: BitRate(100_000_000_000),
-                    uploads: BitRate::default(),
-                    be_share: Some(share),
-                };
-                for rate in [8_800_000, 25_000_000].map(BitRate) {
-                    let planned = machine.carries(&[rate]).streams;
-                    let (before, all) = files_in_turn(&machine, rate, files);
-                    let close = |count: u32| count.abs_diff(planned) * 10 <= planned;
-                    assert!(close(before) && close(all), "{name}, {rate}, {share}: {planned}, {before}, {all}");
-                }
-            }
-        }
     }
 }

@@ -2,23 +2,20 @@
 //!
 //! Promise: counts with the admission code that `serve` uses, and only with what measuring a disk tells; a drive that is
 //! named is measured by the calibration procedure in virtual time. What was counted is then run in the simulator.
-//! Not here: counting (`count`), the simulator (`sim`).
+//! Not here: counting (`capacity`), the simulator (`sim`).
 
-mod count;
 mod drive;
 
 use std::io::Write;
 
 use anyhow::{Context, bail, ensure};
+use capacity::{Carried, PlannedLayout, PlannedMachine};
 use clap::Args;
 use kernel::permissions;
-use schedule::profile::DiskProfile;
 use serde::Serialize;
 use sim::{DiskSetup, Popularity, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
-use crate::output::real;
-use count::{Carried, PlannedLayout, PlannedMachine};
 use drive::PlannedDisk;
 
 /// How fast the simulated uploads come in, and their size.
@@ -90,21 +87,6 @@ fn popularity(text: &str) -> Result<u32, String> {
     contents
         .filter(|contents| (1..=100_000).contains(contents))
         .ok_or_else(|| format!("`{text}`: write for example zipf:40"))
-}
-
-/// What disks are counted in: a good picture in 720p, as in the benchmarks.
-pub(crate) const EXAMPLE_RATE: BitRate = BitRate(8_800_000);
-
-/// Streams of `rate` that a disk carries with this memory, beside the share of its time that is kept for best effort.
-#[must_use]
-pub(crate) fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rate: BitRate) -> u32 {
-    let disks = vec![disk.clone()];
-    // No link is the limit here.
-    let net = BitRate(u64::MAX / 16);
-    let (layout, survives_disk_loss) = (PlannedLayout::Span, true);
-    let uploads = BitRate(0);
-    let machine = PlannedMachine { disks, layout, survives_disk_loss, memory, net, uploads, be_share: Some(be_share) };
-    machine.carries(&[rate]).streams
 }
 
 /// One line of the answer.
@@ -233,7 +215,7 @@ impl PlanCommand {
             None => carried.streams,
             Some(_) => self.viewers_max(carried.streams),
         };
-        // Whoever shares contents gains by memory that is not counted for.
+        // Viewers who share contents gain by memory that is not counted for.
         let memory =
             if self.popularity.is_some() { machine.memory.0 } else { machine.memory.0.min(simulated_memory(carried)) };
         let mut scenario = Scenario::steady(1, sim::drive::DriveProfile::Desktop, memory, rates[0], streams);
@@ -358,6 +340,11 @@ fn table(rows: &[PlanRow], machine: &PlannedMachine) -> String {
     text
 }
 
+#[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+fn real(value: u64) -> f64 {
+    value as f64
+}
+
 fn shown(count: Option<u32>) -> String {
     count.map_or_else(|| "–".to_owned(), |count| count.to_string())
 }
@@ -407,6 +394,50 @@ mod tests {
     fn what_is_neither_a_name_nor_a_profile_says_what_to_write() {
         let error = PlannedDisk::named_or_file("floppy").expect_err("no such drive").to_string();
         assert!(error.contains("desktop") && error.contains("isocast disk calibrate"), "{error}");
+    }
+
+    /// Streams of a benchmark's files, in leaps of the golden section over them as it takes them: admitted before the first refusal, and of all.
+    fn files_in_turn(machine: &PlannedMachine, rate: BitRate, files: u32) -> (u32, u32) {
+        let leap = if files == 64 { 39 } else { 79 };
+        let mut admission = machine.admission();
+        let (mut before, mut all, mut refused) = (0, 0, false);
+        for n in 0..files {
+            let place = n * leap % files;
+            match admission.reserve(&[machine.request_at(0, f64::from(place) / f64::from(files), rate)]) {
+                Ok(_) => {
+                    all += 1;
+                    before += u32::from(!refused);
+                }
+                Err(_) => refused = true,
+            }
+        }
+        (before, all)
+    }
+
+    /// A plan knows no files: it spreads streams over the disk. What files, taken as the benchmark takes them, are
+    /// refused at is to be within a tenth of it, and so is what is admitted in all.
+    #[test]
+    fn a_plan_says_at_which_file_of_a_benchmark_the_first_is_refused() {
+        for (name, files) in [("desktop", 128), ("t7k250", 64), ("surveillance", 128)] {
+            let disk = PlannedDisk::named_or_file(name).expect("a name").profile;
+            for share in [0.0, 0.1, 0.25] {
+                let machine = PlannedMachine {
+                    disks: vec![disk.clone()],
+                    layout: PlannedLayout::Span,
+                    survives_disk_loss: true,
+                    memory: ByteCount(3 << 30),
+                    net: BitRate(100_000_000_000),
+                    uploads: BitRate::default(),
+                    be_share: Some(share),
+                };
+                for rate in [8_800_000, 25_000_000].map(BitRate) {
+                    let planned = machine.carries(&[rate]).streams;
+                    let (before, all) = files_in_turn(&machine, rate, files);
+                    let close = |count: u32| count.abs_diff(planned) * 10 <= planned;
+                    assert!(close(before) && close(all), "{name}, {rate}, {share}: {planned}, {before}, {all}");
+                }
+            }
+        }
     }
 
     fn planned(arguments: &[&str]) -> anyhow::Result<String> {
