@@ -1,4 +1,4 @@
-//! The benchmarks that are tables, `bench access`, `bench buffer` and `bench segments`, and `bench recorder`, tiny: each way is measured, and everything is kept.
+//! The benchmarks that are tables, `bench access`, `bench buffer`, `bench segments` and `bench live`, and `bench recorder`, tiny: each way is measured, and everything is kept.
 
 use std::fs;
 use std::process::Command;
@@ -59,6 +59,17 @@ fn viewers_of_segments_are_counted_once_each() {
     }
     let remarks = measured["notes"].as_array().expect("notes");
     assert_eq!(remarks.len(), 1, "nothing was refused, and nothing broke: {measured}");
+}
+
+#[test]
+fn live_channels_are_published_and_watched() {
+    let measured = measured(&["live"]);
+    let rows = measured["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 1, "{measured}");
+    let row = &rows[0];
+    assert_eq!(figure(row, "smooth") + figure(row, "stalled"), 4.0, "{measured}");
+    assert_eq!((figure(row, "puts_failed"), figure(row, "gets_failed")), (0.0, 0.0), "{measured}");
+    assert!(figure(row, "published_max_s") > 0.0 && figure(row, "segment_max_s") > 0.0, "{measured}");
 }
 
 #[test]

@@ -261,6 +261,7 @@ mod tests {
                     Command::Stop(_)
                     | Command::Release(_)
                     | Command::Drain
+                    | Command::Keep(_)
                     | Command::SetStall(_)
                     | Command::SetLink { .. } => continue,
                 };

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use storage::grant::{Grant, JobId, Offer, RecordingPlace, StoreMessage, StoreWork, WorkClass};
-use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFailure, UploadFile, Uploads};
+use storage::uploads::{CommitPart, Granted, JournalId, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, UploadId, limits};
 
 use crate::camera::Camera;
@@ -85,6 +85,10 @@ struct File {
 impl UploadFile for File {
     fn run_at(&self, offset: u64) -> (u64, u64) {
         (self.source.position + offset, u64::MAX)
+    }
+
+    fn journal(&self) -> Option<JournalId> {
+        Some(JournalId(0))
     }
 }
 
@@ -326,7 +330,7 @@ impl StoreThread {
         {
             file.durable = file.written;
         }
-        if let Some(CommitPart::SyncName(upload)) = self.uploads.next_part() {
+        if let Some(CommitPart::SyncName(upload) | CommitPart::Settled(upload)) = self.uploads.next_part() {
             self.end(upload, if ok { UploadEnd::Acknowledged } else { UploadEnd::Failed }, out);
         }
         self.uploads.part_done(if ok { Ok(()) } else { Err(UploadFailure::Disk) }, now);
@@ -429,7 +433,9 @@ impl StoreThread {
                     out.requests.push((Op::Flush, 0, 0));
                     return true;
                 }
-                CommitPart::SyncName(_) | CommitPart::Grown(_) => self.part_done(true, now, out),
+                CommitPart::SyncName(_) | CommitPart::Settled(_) | CommitPart::Grown(_) => {
+                    self.part_done(true, now, out);
+                }
                 CommitPart::Withhold(upload) => {
                     self.end(upload, UploadEnd::Failed, out);
                     self.uploads.part_done(Err(UploadFailure::Disk), now);

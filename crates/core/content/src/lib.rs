@@ -8,5 +8,5 @@ mod open_content;
 mod segment;
 pub mod watched;
 
-pub use open_content::{BlockChecksums, Content};
+pub use open_content::{BlockChecksums, Content, FreshContent, STORED_BYTES_MAX};
 pub use segment::{LITERAL_BYTES, Segment};

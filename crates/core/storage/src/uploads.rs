@@ -37,6 +37,11 @@ const EXCESS: Nanos = Nanos::from_secs(2);
 pub trait UploadFile {
     /// Where on the device the byte at `offset` goes (`u64::MAX` where unknown), and how many go on from there without a gap.
     fn run_at(&self, offset: u64) -> (u64, u64);
+
+    /// The journal of its file system, if the sync of one file there makes all changes durable that were made before its last one.
+    fn journal(&self) -> Option<JournalId> {
+        None
+    }
 }
 
 /// A recording's terms.
@@ -97,6 +102,10 @@ impl Recording {
         self.next_block = next;
     }
 }
+
+/// A file system's journal, by a number of the caller's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalId(pub u64);
 
 /// Why something could not be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -365,9 +374,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
         None
     }
 
-    /// A removed name is to be made durable.
-    pub fn removed(&mut self, removal: R) {
-        self.commits.wait_for_removal(removal);
+    /// A removed name is to be made durable, in `journal` if its file system has one as [`UploadFile::journal`] has.
+    pub fn removed(&mut self, removal: R, journal: Option<JournalId>) {
+        self.commits.wait_for_removal(removal, journal);
         self.offer_commit();
     }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use common::{Chance, FileSystem, SECTOR, Sector};
 use storage::grant::{Grant, JobId, RecordingPlace, StoreMessage, StoreWork};
 use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, recovered_names};
-use storage::uploads::{CommitPart, Granted, RecordingTerms, UploadFailure, UploadFile, Uploads};
+use storage::uploads::{CommitPart, Granted, JournalId, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
 
 const OPERATIONS: u32 = 1000;
@@ -57,11 +57,16 @@ struct File {
     resume: bool,
     /// Its effect on its name.
     effect: u64,
+    journal: Option<JournalId>,
 }
 
 impl UploadFile for File {
     fn run_at(&self, offset: u64) -> (u64, u64) {
         (self.file << 32 | offset, u64::MAX)
+    }
+
+    fn journal(&self) -> Option<JournalId> {
+        self.journal
     }
 }
 
@@ -181,7 +186,17 @@ impl Server {
         if keep {
             self.map.recordings.insert(name.clone(), (self.contents, 0));
         }
-        let file = File { file, hidden, name, content: self.contents, sent: 0, keep, resume, effect: 0 };
+        let file = File {
+            file,
+            hidden,
+            name,
+            content: self.contents,
+            sent: 0,
+            keep,
+            resume,
+            effect: 0,
+            journal: self.journal(),
+        };
         let reservation = ReservationId { slot: 1, generation: 1 };
         let second = Nanos::from_secs(1);
         let place = RecordingPlace { first: self.now.saturating_add(second), period: second, within: second };
@@ -241,7 +256,11 @@ impl Server {
         if self.wrong == Wrong::AcknowledgesRemovalBeforeSync {
             self.map.names.entry(name.clone()).or_default().acknowledge(effect);
         }
-        self.uploads.removed(Removal { name, effect });
+        self.uploads.removed(Removal { name, effect }, self.journal());
+    }
+
+    fn journal(&self) -> Option<JournalId> {
+        self.files.is_ordered().then_some(JournalId(1))
     }
 
     fn effect(&mut self, name: &str, value: Option<Content>) -> u64 {
@@ -326,6 +345,7 @@ impl Server {
                     None
                 }
                 CommitPart::SyncName(upload) => Some(self.uploads.file_mut(upload).map(|file| file.file)),
+                CommitPart::Settled(_) => None,
                 CommitPart::Withhold(upload) => {
                     if self.wrong == Wrong::AcknowledgesBehindAFailedSync {
                         self.acknowledge(upload);
@@ -375,7 +395,7 @@ impl Server {
         let mut grown = None;
         match self.uploads.next_part().expect("the same part again") {
             _ if outcome.is_err() => {}
-            CommitPart::SyncName(upload) => self.acknowledge(upload),
+            CommitPart::SyncName(upload) | CommitPart::Settled(upload) => self.acknowledge(upload),
             CommitPart::CheckRemoval(removal) => removed = Some((removal.name.clone(), removal.effect)),
             CommitPart::Grown(upload) => grown = Some(upload),
             _ => {}

@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use content::{Content, Segment};
+use content::{Content, FreshContent, Segment};
 pub use schedule::admission::{Refusal, Resource};
 pub use storage::grant::RecordingPlace;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
@@ -25,6 +25,9 @@ pub enum Command {
     Reserve(RecordingRequest),
     /// Give back a reservation held after its stream ended, or a recording's.
     Release(ReservationId),
+    /// Take what was just stored into the buffers, as far as there is room: it is soon asked for, if it is live. Answered by
+    /// [`Report::Kept`].
+    Keep(Box<FreshContent>),
     /// A client that takes nothing for so long gives its reservation back, and loses a best-effort delivery, from now on.
     SetStall(Nanos),
     /// What a link carries from now on; streams that were admitted already go on. Unknown links are ignored.
@@ -80,6 +83,8 @@ pub enum Report {
         /// Why, and what would be granted.
         refusal: Refusal,
     },
+    /// What was stored is in the buffers, or there was no room for it.
+    Kept(Box<FreshContent>),
     /// The data plane reads this content no more: to be dropped where closing a file may take its time.
     Unused(Arc<Content>),
     /// Something happened that an operator should know (rate-limited by the data plane).

@@ -19,7 +19,7 @@ use crate::admitter::Admitter;
 use crate::cache::Cache;
 use crate::config::PlaneConfig;
 use crate::context::{PlaneContext, RequestKind, is_time};
-use crate::control::Command;
+use crate::control::{Command, Report};
 use crate::fetcher::Fetcher;
 use crate::gauges::Gauges;
 use crate::message::PartMessage;
@@ -183,6 +183,12 @@ impl<I: Io> Plane<I> {
                 Some(Command::Stop(stream)) => self.pacer.stop(stream, context),
                 Some(Command::Reserve(request)) => self.admitter.reserve_recording(request, context),
                 Some(Command::Release(reservation)) => self.admitter.release(reservation),
+                Some(Command::Keep(stored)) => {
+                    self.fetcher.keep(&stored, context);
+                    context.report(Report::Kept(stored));
+                    // Copying takes its time: the others come in the next turn.
+                    return true;
+                }
                 Some(Command::SetStall(span)) => context.config.stall_max = span,
                 Some(Command::SetLink { link, capacity }) => self.admitter.set_link(link, capacity, context),
                 Some(Command::Drain) => self.admitter.drain(),

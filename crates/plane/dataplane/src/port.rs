@@ -178,6 +178,12 @@ pub trait Io {
     /// Copies literal bytes into the arena (at most [`content::LITERAL_BYTES`]).
     fn fill(&mut self, memory: Span, bytes: &[u8]);
 
+    /// Copies the bytes of a page into the arena. False if its memory was lent and cannot be had back.
+    fn fill_page(&mut self, memory: Span, bytes: &[u8]) -> bool {
+        self.fill(memory, bytes);
+        true
+    }
+
     /// Queues a read; it is handed to the kernel by [`Io::wait`].
     fn read(&mut self, request: ReadRequest);
 

@@ -1,8 +1,9 @@
 //! More best-effort deliveries than there are pages for them: whoever comes gets its turn.
 
 use crate::common::{MIB, Machine, delivery};
-use dataplane::control::{Outcome, Report, Service};
-use units::{BitRate, Nanos};
+use content::FreshContent;
+use dataplane::control::{Command, Outcome, Report, Service};
+use units::{BitRate, ContentVersion, DiskId, Nanos};
 
 /// Of so many chunks, best effort has 48 pages.
 const CHUNKS: u32 = 96;
@@ -50,4 +51,31 @@ fn on_a_slow_link_a_newcomer_has_its_turn_as_all_others() {
         let steps = newcomer(&mut machine, 100_000, 10_000, true);
         assert!(steps.is_some_and(|steps| steps <= 2100), "{contents}: {steps:?} steps of 10 ms");
     }
+}
+
+/// Its pages come from memory that nobody uses; what has no room is read from the disk, which does not answer here.
+#[test]
+fn what_was_just_stored_is_sent_without_its_disk() {
+    let mut machine = Machine::new(BitRate(1_000_000_000));
+    let size = 3 * MIB + 5;
+    let bytes = vec![0; usize::try_from(size).expect("few")];
+    let stored = FreshContent { version: ContentVersion(7), disk: DiskId(0), bytes };
+    let reports = machine.told(Command::Keep(Box::new(stored.clone())));
+    assert!(matches!(reports.as_slice(), [Report::Kept(kept)] if **kept == stored), "it comes back to be dropped");
+    assert_eq!(machine.pages_used(), 0);
+    let rated = Service::Constant { rate: BitRate(8_000_000), burst_bytes: 0, held: None, hold: false };
+    for (number, service) in [(1, Service::BestEffort), (2, rated)] {
+        machine.told(delivery(number, 7, size, service));
+    }
+    let mut ended = Vec::new();
+    for _ in 0..1000 {
+        let mut reports = machine.later(STEP);
+        reports.append(&mut machine.clients_read());
+        ended.extend(reports.into_iter().filter_map(|report| match report {
+            Report::Finished { end, .. } => Some((end.outcome, end.sent_bytes)),
+            _ => None,
+        }));
+    }
+    assert_eq!(ended, [(Outcome::Complete, size); 2]);
+    assert_eq!(machine.asked_of(0), 0);
 }

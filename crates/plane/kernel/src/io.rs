@@ -353,6 +353,14 @@ impl Io for KernelIo {
         self.arena.fill(memory, bytes);
     }
 
+    fn fill_page(&mut self, memory: Span, bytes: &[u8]) -> bool {
+        let is_ours = self.reclaim(memory).is_ok();
+        if is_ours {
+            self.arena.fill(memory, bytes);
+        }
+        is_ours
+    }
+
     fn read(&mut self, request: ReadRequest) {
         assert!(request.token.0 < OURS, "tokens with a top byte of 0xFF are reserved");
         let place = self.files[index_of(request.file.0)].expect("files are opened before they are read");

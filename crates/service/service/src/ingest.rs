@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use dataplane::control::Refusal;
+use dataplane::control::{Command, Refusal};
 use tokio::sync::watch;
 use units::{BitRate, Nanos};
 
@@ -252,7 +252,12 @@ impl Writer {
                 self.quota.replaces_now(place.replaced_bytes).await?;
             }
             let upload = self.upload.take().expect("it is finished once");
-            Ok(upload.finish().await?)
+            let mut published = upload.finish().await?;
+            if let Some(stored) = published.stored.take() {
+                // With no room in the queue it is read from its disk.
+                let _ = self.service.plane.send(Command::Keep(Box::new(stored)));
+            }
+            Ok(published)
         };
         let outcome = outcome.await;
         let published = self.noted(outcome)?;

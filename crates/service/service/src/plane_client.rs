@@ -114,7 +114,7 @@ impl PlaneClient {
             | Report::Reserved { stream, .. }
             | Report::ReserveRefused { stream, .. } => *stream,
             Report::Refused { delivery, .. } | Report::Finished { delivery, .. } => delivery.stream,
-            Report::Event(_) | Report::Unused(_) => return,
+            Report::Event(_) | Report::Unused(_) | Report::Kept(_) => return,
         };
         let sender = lock(&self.waiting).get(&stream).cloned();
         let unclaimed = match sender {

@@ -64,6 +64,11 @@ impl UploadBuffers {
         Ok(Arc::new(BufferShare { buffers: self.clone(), own, most, held, returned: Notify::new(), _own: permit }))
     }
 
+    /// The memory that all buffers of best-effort uploads take.
+    pub(crate) fn uploads_bytes(&self) -> usize {
+        self.pool.count().saturating_mul(index(UPLOAD_BUFFER_BYTES))
+    }
+
     /// Buffers that uploads can still have for themselves.
     pub(crate) fn own_free(&self) -> usize {
         self.own.available_permits()

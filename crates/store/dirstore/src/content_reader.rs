@@ -21,6 +21,22 @@ pub(crate) struct ContentReader<'a, R> {
     memory: AlignedBlock,
 }
 
+/// The bytes of a content that was just stored.
+pub(crate) struct StoredReader<'a>(pub(crate) &'a [u8]);
+
+impl ReadAt for StoredReader<'_> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let from = index(offset.min(self.size()));
+        let there = &self.0[from..][..buf.len().min(self.0.len() - from)];
+        buf[..there.len()].copy_from_slice(there);
+        Ok(there.len())
+    }
+
+    fn size(&self) -> u64 {
+        count(self.0.len())
+    }
+}
+
 /// At once, beside the disk's schedule.
 pub(crate) fn read_now(file: &ContentFile, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::pread(&file.file, buffer, position)?)

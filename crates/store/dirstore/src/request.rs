@@ -1,5 +1,6 @@
 //! What an upload is asked to be, and what became of it.
 
+use content::FreshContent;
 use storage::grant::RecordingPlace;
 use storage::leftover::part_name;
 use units::{BitRate, DiskId, ReservationId};
@@ -82,4 +83,6 @@ pub struct Published {
     pub etag: String,
     /// Bytes.
     pub size: u64,
+    /// All its bytes, if there are few: they are soon asked for, if it is live.
+    pub stored: Option<FreshContent>,
 }

@@ -8,7 +8,7 @@ use crate::common::{
     ungoverned, until,
 };
 use dirstore::{
-    OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadClass, UploadRequest,
+    OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadClass, UploadRequest, Want,
 };
 use storage::grant::{Offer, RecordingPlace, StoreWork, WorkClass};
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};
@@ -63,6 +63,21 @@ async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
     fence(&store).await;
     assert!(giver.offers().is_empty(), "{:?}", giver.offers());
     assert_eq!(store.stats(commit.disk).unwrap().uploads_published.value(), 1);
+}
+
+/// What is asked for next of a live channel needs no read, for its rate neither.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_upload_is_given_back_with_the_version_that_it_is_opened_with() {
+    let root = folder();
+    let store = ungoverned(&[root.path()]);
+    let bytes = pattern(3 * MIB + 5, 7);
+    let stored = put(&store, "/segment", &bytes).await.unwrap().stored.expect("it is short");
+    assert!(stored.bytes == bytes);
+    let opened = store.open(&path("/segment"), Want::FileAndRate).await.unwrap();
+    assert_eq!((opened.content.version, opened.content.disk()), (stored.version, stored.disk));
+    assert_eq!(store.stats(stored.disk).unwrap().probes.value(), 0);
+    assert!(put(&store, "/film", &pattern(8 * MIB + 1, 7)).await.unwrap().stored.is_none());
+    assert!(fs::read(root.path().join("segment")).unwrap() == bytes);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

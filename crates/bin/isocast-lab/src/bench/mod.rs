@@ -26,6 +26,7 @@ mod hostile;
 mod idle;
 mod jitter;
 mod lab_disk;
+mod live;
 mod network;
 mod nginx;
 mod own_words;
@@ -78,6 +79,8 @@ enum Experiment {
     Hls(hls::HlsCommand),
     /// Measure viewers of HLS segments on a disk: smooth, stalled and refused ones, and how long segments take.
     Segments(segments::SegmentsCommand),
+    /// Measure live channels that are put as HLS segments beside their viewers: how long publishing takes, and stalls.
+    Live(live::LiveCommand),
     /// Measure cameras that record beside viewers: recorded and refused ones, hold-ups, losses, and what becomes of the viewers.
     Recorder(recorder::RecorderCommand),
     /// Measure what reading a file at a rate costs in processor time, by the way it is read (fio, and `isocast cp`).
@@ -105,6 +108,7 @@ impl BenchCommand {
             Experiment::Jitter(command) => command.run(&stop, out),
             Experiment::Hls(command) => command.run(&stop, out),
             Experiment::Segments(command) => command.run(&stop, out),
+            Experiment::Live(command) => command.run(&stop, out),
             Experiment::Recorder(command) => command.run(&stop, out),
             Experiment::Access(command) => command.run(&stop, out),
             Experiment::Buffer(command) => command.run(&stop, out),
@@ -124,6 +128,7 @@ impl BenchCommand {
             Experiment::Jitter(command) => command.estimate(),
             Experiment::Hls(_)
             | Experiment::Segments(_)
+            | Experiment::Live(_)
             | Experiment::Recorder(_)
             | Experiment::Access(_)
             | Experiment::Buffer(_)

@@ -193,6 +193,26 @@ pub(super) fn put(
     }
 }
 
+/// A connection on which a client asks for contents, and the client's name.
+pub(super) struct ReaderConnection {
+    pub(super) agent: String,
+    pub(super) socket: Option<TcpStream>,
+}
+
+/// The status with which a GET of `path` is answered; pieces of the answer's body go to `take`.
+pub(super) fn get(
+    site: &WriterSite,
+    path: &str,
+    ReaderConnection { agent, socket }: &mut ReaderConnection,
+    take: &mut dyn FnMut(&[u8]),
+    give_up: &dyn Fn() -> bool,
+) -> std::io::Result<u16> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: {agent}\r\n\r\n", site.authority);
+    let stream = connected(site, socket)?;
+    send(stream, head.as_bytes(), give_up)?;
+    read_answer(stream, give_up, take)
+}
+
 /// Sends `head` and `length` bytes of `body` repeated, and returns the status, unless told to `give_up` before. Keeps the
 /// connection in `socket`.
 fn request(
@@ -203,13 +223,7 @@ fn request(
     body: &[u8],
     give_up: &dyn Fn() -> bool,
 ) -> std::io::Result<u16> {
-    if socket.is_none() {
-        let fresh = TcpStream::connect_timeout(&site.address, CONNECT_MAX)?;
-        fresh.set_read_timeout(Some(LOOK))?;
-        fresh.set_write_timeout(Some(LOOK))?;
-        *socket = Some(fresh);
-    }
-    let Some(stream) = socket.as_mut() else { return Err(std::io::ErrorKind::NotConnected.into()) };
+    let stream = connected(site, socket)?;
     send(stream, head.as_bytes(), give_up)?;
     let mut left = length;
     while left > 0 {
@@ -217,7 +231,17 @@ fn request(
         send(stream, &body[..piece], give_up)?;
         left -= piece as u64;
     }
-    read_answer(stream, give_up)
+    read_answer(stream, give_up, &mut |_| ())
+}
+
+fn connected<'a>(site: &WriterSite, socket: &'a mut Option<TcpStream>) -> std::io::Result<&'a mut TcpStream> {
+    if socket.is_none() {
+        let fresh = TcpStream::connect_timeout(&site.address, CONNECT_MAX)?;
+        fresh.set_read_timeout(Some(LOOK))?;
+        fresh.set_write_timeout(Some(LOOK))?;
+        *socket = Some(fresh);
+    }
+    socket.as_mut().ok_or_else(|| std::io::ErrorKind::NotConnected.into())
 }
 
 /// Does `step` until the kernel has something to do for it, looking between whether to give up.
@@ -245,10 +269,14 @@ fn send(stream: &mut TcpStream, bytes: &[u8], give_up: &dyn Fn() -> bool) -> std
     Ok(())
 }
 
-/// Reads one answer, its body too, so that the connection can be used again.
-fn read_answer(stream: &mut TcpStream, give_up: &dyn Fn() -> bool) -> std::io::Result<u16> {
+/// Reads one answer, its body too, so that the connection can be used again; pieces of the body go to `take`.
+fn read_answer(
+    stream: &mut TcpStream,
+    give_up: &dyn Fn() -> bool,
+    take: &mut dyn FnMut(&[u8]),
+) -> std::io::Result<u16> {
     let mut read = Vec::new();
-    let mut buffer = [0_u8; 4096];
+    let mut buffer = [0_u8; 32 * 1024];
     loop {
         let n = patiently(give_up, || stream.read(&mut buffer))?;
         if n == 0 {
@@ -258,6 +286,7 @@ fn read_answer(stream: &mut TcpStream, give_up: &dyn Fn() -> bool) -> std::io::R
         let Some(head) = super::client::parse_head(&read).map_err(std::io::Error::other)? else { continue };
         let length = if head.status == 204 { 0 } else { head.content_length.unwrap_or(0) };
         let have = (read.len() - head.head_bytes) as u64;
+        take(&read[head.head_bytes..]);
         let mut left = length.saturating_sub(have);
         while left > 0 {
             let room = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
@@ -265,6 +294,7 @@ fn read_answer(stream: &mut TcpStream, give_up: &dyn Fn() -> bool) -> std::io::R
             if n == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
+            take(&buffer[..n]);
             left -= n as u64;
         }
         return Ok(head.status);

@@ -345,6 +345,7 @@ impl World {
                     }
                 }
                 Report::Unused(content) => drop(content),
+                Report::Kept(stored) => drop(stored),
                 Report::Event(event) => self.event(event),
             }
         }

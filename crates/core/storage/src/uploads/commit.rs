@@ -1,7 +1,8 @@
 //! Making durable: one operation for all that waits, on one grant, in parts.
 //!
 //! Promise: what is acknowledged survives a power cut, and no name is left with a part of its bytes. Uploads that wait
-//! together share a commit: the first sync commits the journal for all, the others find nothing left to do. What was
+//! together share a commit: where a journal keeps changes in their order, the sync of the name that was given last makes all of
+//! them durable. What was
 //! written since the last flush is told to the schedule: it decides how much a drive's cache may hold, and when it is
 //! emptied though nobody waits.
 
@@ -9,15 +10,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use units::{Nanos, UploadId};
 
-use super::{GrantUse, UploadFailure, UploadFile, UploadLife, Uploads};
+use super::{GrantUse, JournalId, UploadFailure, UploadFile, UploadLife, Uploads};
 use crate::grant::StoreWork;
 
 /// Bytes by which what is in the drive's cache must have grown to be told again.
 const DIRTY_BYTES_NEWS: u64 = 4 * 1024 * 1024;
 
 /// Names that one commit makes durable at most: the schedule has learned how long a commit takes, so all must take
-/// about as long.
-const NAMES_PER_COMMIT: usize = 32;
+/// about as long. Chosen: more than wait in a round of a disk with 64 live channels.
+const NAMES_PER_COMMIT: usize = 128;
 
 /// What is to be done next of a commit. Tell how it went by [`Uploads::part_done`].
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub enum CommitPart<'a, R> {
     Publish(UploadId),
     /// Make the file and its name durable. If that succeeded, it is acknowledged.
     SyncName(UploadId),
+    /// The sync of a later change made the file and its name durable, too. It is acknowledged.
+    Settled(UploadId),
     /// An earlier sync failed and may have lost what this file's sync should have written: the upload may not be
     /// acknowledged.
     Withhold(UploadId),
@@ -67,7 +70,7 @@ pub(super) struct Commits<R> {
     /// Written since the last flush.
     dirty_bytes: u64,
     uploads: VecDeque<UploadId>,
-    removals: VecDeque<R>,
+    removals: VecDeque<(R, Option<JournalId>)>,
     /// Those that have grown since the last commit.
     grown: BTreeMap<UploadId, Growth>,
     /// The offer that is out: how much was dirty, and whether somebody waited.
@@ -84,8 +87,11 @@ struct CommitBatch<R> {
     grown: VecDeque<UploadId>,
     to_secure: VecDeque<UploadId>,
     to_publish: Option<UploadId>,
-    to_sync: VecDeque<UploadId>,
-    removals_to_sync: VecDeque<R>,
+    /// In the order of their names' changes: the last is synced first.
+    to_sync: Vec<UploadId>,
+    removals_to_sync: Vec<(R, Option<JournalId>)>,
+    /// Journals of which the last change of this commit is durable.
+    settled_journals: Vec<JournalId>,
     removals_to_check: VecDeque<R>,
     to_flush: bool,
     /// A sync failed: later ones may succeed only because they find nothing left to do.
@@ -132,8 +138,8 @@ impl<R> Commits<R> {
         self.grown.remove(&upload);
     }
 
-    pub(super) fn wait_for_removal(&mut self, removal: R) {
-        self.removals.push_back(removal);
+    pub(super) fn wait_for_removal(&mut self, removal: R, journal: Option<JournalId>) {
+        self.removals.push_back((removal, journal));
     }
 
     /// True if there is nothing to make durable.
@@ -149,7 +155,7 @@ impl<R> Commits<R> {
     /// No commit will be granted any more.
     pub(super) fn give_up(&mut self) -> Vec<R> {
         self.uploads.clear();
-        self.removals.drain(..).collect()
+        self.removals.drain(..).map(|(removal, _)| removal).collect()
     }
 
     /// The offer that is out was used up.
@@ -180,7 +186,8 @@ impl<R> Commits<R> {
             grown: std::mem::take(&mut self.grown).into_keys().collect(),
             to_secure: self.uploads.drain(..uploads).collect(),
             to_publish: None,
-            to_sync: VecDeque::new(),
+            to_sync: Vec::new(),
+            settled_journals: Vec::new(),
             removals_to_sync: self.removals.drain(..removals).collect(),
             removals_to_check: VecDeque::new(),
             to_flush: false,
@@ -207,6 +214,24 @@ impl<R> CommitBatch<R> {
             && !self.to_flush
     }
 
+    /// Whether all changes of this commit in `journal` are durable.
+    fn is_settled(&self, journal: Option<JournalId>) -> bool {
+        journal.is_some_and(|journal| self.settled_journals.contains(&journal))
+    }
+
+    /// The next removal that the sync of a later change made durable.
+    fn next_settled_removal(&mut self) -> Option<(R, Option<JournalId>)> {
+        let (_, journal) = self.removals_to_sync.last()?;
+        if self.is_settled(*journal) { self.removals_to_sync.pop() } else { None }
+    }
+
+    /// The change that was made last in `journal`, of those that are left, was synced.
+    fn synced(&mut self, journal: Option<JournalId>, outcome: Result<(), UploadFailure>) {
+        if outcome.is_ok() && !self.is_settled(journal) {
+            self.settled_journals.extend(journal);
+        }
+    }
+
     fn note(&mut self, outcome: Result<(), UploadFailure>) {
         self.settled &= outcome.is_ok();
         self.disk_ok &= outcome != Err(UploadFailure::Disk);
@@ -231,11 +256,19 @@ impl<F: UploadFile, R> Uploads<F, R> {
             };
             return Some(CommitPart::Secure { upload, length });
         }
-        if let Some(upload) = batch.to_sync.front().copied() {
-            let part = if batch.journal_broke { CommitPart::Withhold } else { CommitPart::SyncName };
+        if let Some(upload) = batch.to_sync.last().copied() {
+            let journal = self.uploads.get(&upload).and_then(|upload| upload.file.journal());
+            let part = match batch.is_settled(journal) {
+                _ if batch.journal_broke => CommitPart::Withhold,
+                true => CommitPart::Settled,
+                false => CommitPart::SyncName,
+            };
             return Some(part(upload));
         }
-        if let Some(removal) = batch.removals_to_sync.front_mut() {
+        while let Some((removal, _)) = batch.next_settled_removal() {
+            batch.removals_to_check.push_back(removal);
+        }
+        if let Some((removal, _)) = batch.removals_to_sync.last_mut() {
             return Some(CommitPart::SyncRemoval(removal));
         }
         // All removals are synced before the first is checked: a check changes something itself, which the next
@@ -256,7 +289,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
             batch.note(outcome);
         } else if let Some(id) = batch.to_publish.take() {
             match outcome {
-                Ok(()) => batch.to_sync.push_back(id),
+                Ok(()) => batch.to_sync.push(id),
                 Err(_) => over = Some(id),
             }
         } else if let Some(id) = batch.to_secure.pop_front() {
@@ -265,11 +298,13 @@ impl<F: UploadFile, R> Uploads<F, R> {
                 Ok(()) => batch.to_publish = Some(id),
                 Err(_) => over = Some(id),
             }
-        } else if let Some(id) = batch.to_sync.pop_front() {
+        } else if let Some(id) = batch.to_sync.pop() {
             batch.note(outcome);
+            batch.synced(self.uploads.get(&id).and_then(|upload| upload.file.journal()), outcome);
             over = Some(id);
-        } else if let Some(removal) = batch.removals_to_sync.pop_front() {
+        } else if let Some((removal, journal)) = batch.removals_to_sync.pop() {
             batch.note(outcome);
+            batch.synced(journal, outcome);
             if outcome.is_ok() {
                 batch.removals_to_check.push_back(removal);
             }

@@ -1,7 +1,8 @@
 //! A file system in memory that can lose its power: what was written and changed since the last sync is lost in part, torn in
 //! part, as a drive's cache and a journal lose it.
 //!
-//! Promise: changes of names and lengths survive in the order they were made (a journal), up to one of them that chance draws;
+//! Promise: changes of names and lengths survive in the order they were made (a journal), up to one of them that chance draws; a sync
+//! makes them durable up to the last one of its file, and no further;
 //! of the sectors that were not synced, any survive. On an *ordered* file system (ext4, XFS with direct writes) the journal
 //! carries no change over a power cut without the bytes that were written before it.
 #![allow(unreachable_pub, reason = "a module of tests")]
@@ -37,7 +38,7 @@ impl Chance {
 #[derive(Debug, Clone)]
 enum Change {
     Link { name: String, file: u64 },
-    Rename { from: String, to: String },
+    Rename { from: String, to: String, file: u64 },
     Unlink { name: String },
     Length { file: u64, bytes: u64 },
 }
@@ -53,9 +54,9 @@ impl Names {
     fn apply(&mut self, change: &Change) {
         match change {
             Change::Link { name, file } => drop(self.files.insert(name.clone(), *file)),
-            Change::Rename { from, to } => {
-                let file = self.files.remove(from).expect("it has that name");
-                self.files.insert(to.clone(), file);
+            Change::Rename { from, to, file } => {
+                self.files.remove(from);
+                self.files.insert(to.clone(), *file);
             }
             Change::Unlink { name } => drop(self.files.remove(name)),
             Change::Length { file, bytes } => drop(self.lengths.insert(*file, *bytes)),
@@ -127,7 +128,8 @@ impl FileSystem {
     }
 
     pub fn rename(&mut self, from: &str, to: &str) {
-        self.change(Change::Rename { from: from.to_owned(), to: to.to_owned() });
+        let file = self.file(from).expect("it has that name");
+        self.change(Change::Rename { from: from.to_owned(), to: to.to_owned(), file });
     }
 
     pub fn unlink(&mut self, name: &str) {
@@ -150,12 +152,20 @@ impl FileSystem {
         }
     }
 
-    /// Makes a file durable, and all changes; on an ordered file system also all that was written.
+    /// Makes a file durable, or without one the removals, and all changes before its last; on an ordered file system also all that was
+    /// written.
     pub fn sync(&mut self, file: Option<u64>) {
         if self.broken {
             return;
         }
-        for (change, _) in self.changes.drain(..) {
+        let is_synced = |change: &Change| match change {
+            Change::Link { file: of, .. } | Change::Rename { file: of, .. } | Change::Length { file: of, .. } => {
+                file == Some(*of)
+            }
+            Change::Unlink { .. } => file.is_none(),
+        };
+        let last = self.changes.iter().rposition(|(change, _)| is_synced(change)).map_or(0, |last| last + 1);
+        for (change, _) in self.changes.drain(..last) {
             self.durable.apply(&change);
         }
         let ordered = self.ordered;

@@ -329,7 +329,7 @@ impl UploadSink for FakeUpload {
             let bytes = std::mem::take(&mut self.bytes);
             self.store.put(&name, &bytes);
             let etag = self.store.find(&self.request.path)?.0.etag;
-            Ok(Published { created, etag, size: bytes.len() as u64 })
+            Ok(Published { created, etag, size: bytes.len() as u64, stored: None })
         })
     }
 }
@@ -577,7 +577,11 @@ impl PlaneQueue for FakePlane {
                     let plane = Arc::clone(&me);
                     std::thread::spawn(move || plane.report(answer));
                 }
-                Command::Start(_) | Command::SetStall(_) | Command::SetLink { .. } | Command::Shutdown => {}
+                Command::Start(_)
+                | Command::Keep(_)
+                | Command::SetStall(_)
+                | Command::SetLink { .. }
+                | Command::Shutdown => {}
             }
             self.changed.notify_all();
         }

@@ -15,7 +15,7 @@ mod starts;
 
 use std::sync::Arc;
 
-use content::{Content, Segment};
+use content::{Content, FreshContent, Segment};
 use schedule::admission::window_bytes;
 use schedule::cycle::Grid;
 use schedule::disk::health::Health;
@@ -304,6 +304,29 @@ impl Fetcher {
                 self.streams[slot as usize].life = ReadsLife::Ending;
             }
             ToFetcher::Leave { slot, may_hold } => self.leave(slot, may_hold, context),
+        }
+    }
+
+    /// Takes what was just stored into the buffers, page by page, until there is no room.
+    pub(crate) fn keep<I: Io>(&mut self, stored: &FreshContent, context: &mut PlaneContext<I>) {
+        let page_bytes = usize::try_from(CACHE_PAGE_BYTES).expect("a page is small");
+        let spins = self.disk(stored.disk).spins;
+        for (index, bytes) in (0..).zip(stored.bytes.chunks(page_bytes)) {
+            let key = PageKey { version: stored.version, index };
+            if self.cache.find(key).is_some() {
+                continue;
+            }
+            let Some(page) = self.cache.allocate(key, 1, 1) else { return };
+            let is_filled = context.io.fill_page(Cache::span(page), bytes);
+            if is_filled && spins {
+                self.cache.keep(page);
+            }
+            self.cache.release(page);
+            if is_filled {
+                self.cache.read_done(page, u32::try_from(bytes.len()).expect("a page is small"));
+            } else {
+                self.cache.read_failed(page);
+            }
         }
     }
 

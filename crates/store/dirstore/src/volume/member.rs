@@ -120,7 +120,7 @@ impl MemberWorker {
                     }
                     lock(&self.core).member_done(upload, self.member);
                 }
-                Task::Share if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(WriteSetTurn),
+                Task::Share if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(WriteSetTurn, None),
                 // It was written in the grant that published.
                 Task::Share => {}
                 Task::Read(unit) => self.unit_reads.push_back(unit),
@@ -189,7 +189,7 @@ impl MemberWorker {
         let (mut done, mut grown) = (Vec::new(), Vec::new());
         while let Some(part) = self.uploads.next_part() {
             let (upload, is_flush) = match &part {
-                CommitPart::SyncName(number) => (Some(*number), true),
+                CommitPart::SyncName(number) | CommitPart::Settled(number) => (Some(*number), true),
                 CommitPart::Grown(number) => {
                     grown.push(*number);
                     (None, true)

@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use kernel::clock::monotonic;
-use rustix::fs::{Mode, OFlags, fcntl_getfl, fdatasync, fsync, ftruncate, openat};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fdatasync, fsync, openat};
 use rustix::io::Errno;
 use storage::uploads::CommitPart;
 use units::UploadId;
@@ -46,6 +46,7 @@ impl Worker {
                     broken = result.err().unwrap_or(broken);
                     self.acknowledge(upload, result)
                 }
+                CommitPart::Settled(upload) => self.acknowledge(upload, Ok(())),
                 CommitPart::Withhold(upload) => self.acknowledge(upload, Err(broken)),
                 CommitPart::SyncRemoval(removal) => {
                     let result = fsync(&removal.directory).map_err(StoreError::from);
@@ -71,8 +72,9 @@ impl Worker {
     /// journal does not order them before names. (A name without bytes was seen on an overlay on ext4.)
     fn secure(&mut self, upload: UploadId, length: u64) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Ok(()) };
-        let secured = ftruncate(target.file(), length).and_then(|()| {
-            let ordered = is_direct(target.file()) && content::syncs_names_with_files(target.file())?;
+        let was_direct = is_direct(target.file());
+        let secured = target.cut(length).and_then(|()| {
+            let ordered = was_direct && content::syncs_names_with_files(target.file())?;
             if ordered { Ok(()) } else { fdatasync(target.file()) }
         });
         let result = secured.map_err(StoreError::from);

@@ -16,6 +16,7 @@ use kernel::version_check;
 use kernel::write_watch::WriteWatcher;
 use rustix::fs::{OFlags, Stat, fstat, fstatfs};
 use rustix::io::Errno;
+use storage::uploads::JournalId;
 use units::{ContentVersion, DiskId, limits};
 
 use crate::entry::Stamp;
@@ -40,7 +41,9 @@ const ELSEWHERE: [u64; 8] =
     [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
 
 /// File systems on which fsync(file) also makes its name durable (their journal orders both).
-const NAME_WITH_FILE: [u64; 2] = [0xef53, 0x5846_5342];
+const NAME_WITH_FILE: [u64; 2] = [EXT4, XFS];
+const EXT4: u64 = 0xef53;
+const XFS: u64 = 0x5846_5342;
 
 /// The versions one disk's thread remembers.
 #[derive(Debug)]
@@ -95,22 +98,31 @@ impl KnownVersions {
             _ => version_check::watch(file.as_fd())?,
         };
         let extents = if access == FileAccess::Direct { extents_of(file.as_fd(), &stat, root) } else { Box::default() };
-        let version = match self.known.get(&(stamp.device, stamp.inode)) {
-            Some(known) if known.stamp == stamp => known.version,
-            _ => ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed)),
-        };
+        let version = self.version(&stamp);
         let layout = ContentLayout::of_file(disk, file, access, stamp.size, extents);
         let content = Arc::new(Content { version, size: stamp.size, layout, watched: Some(watched), checksums: None });
-        self.remember(stamp, version, &content);
+        self.remember(stamp, version, Arc::downgrade(&content));
         Ok(content)
     }
 
-    fn remember(&mut self, stamp: Stamp, version: ContentVersion, content: &Arc<Content>) {
+    /// The version of the file that `stamp` is of, whether it is open or will be.
+    pub(crate) fn version(&mut self, stamp: &Stamp) -> ContentVersion {
+        match self.known.get(&(stamp.device, stamp.inode)) {
+            Some(known) if known.stamp == *stamp => known.version,
+            _ => {
+                let version = ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed));
+                self.remember(*stamp, version, Weak::new());
+                version
+            }
+        }
+    }
+
+    fn remember(&mut self, stamp: Stamp, version: ContentVersion, content: Weak<Content>) {
         if self.known.len() >= VERSIONS_MAX {
             self.known.retain(|_, known| known.content.strong_count() > 0);
         }
         if self.known.len() < VERSIONS_MAX {
-            let known = Known { stamp, version, content: Arc::downgrade(content) };
+            let known = Known { stamp, version, content };
             self.known.insert((stamp.device, stamp.inode), known);
         }
     }
@@ -135,6 +147,29 @@ impl KnownVersions {
 /// Whether fsync(file) alone makes its name durable here, too.
 pub(crate) fn syncs_names_with_files(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(NAME_WITH_FILE.contains(&magic(file)?))
+}
+
+/// The journal of this file system, if it keeps all changes there in their order. ext4 may have been made without one, and tells so only
+/// by what is missing in `/proc`.
+pub(crate) fn journal_of(file: BorrowedFd<'_>) -> Result<Option<JournalId>, Errno> {
+    let device = fstat(file)?.st_dev;
+    let has_one = match magic(file)? {
+        EXT4 => has_ext4_journal(device),
+        XFS => true,
+        _ => false,
+    };
+    Ok(has_one.then_some(JournalId(device)))
+}
+
+/// ext4's own journal is listed as `NAME-INODE`, `NAME` being the device's.
+fn has_ext4_journal(device: u64) -> bool {
+    let path = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let name = std::fs::canonicalize(path).ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    let Some((name, journals)) = name.zip(std::fs::read_dir("/proc/fs/jbd2").ok()) else { return false };
+    journals.flatten().any(|journal| {
+        let journal = journal.file_name();
+        journal.to_str().and_then(|journal| journal.rsplit_once('-')).is_some_and(|(device, _)| device == name)
+    })
 }
 
 /// Whether files of this file system are only to be used through the page cache.

@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, u
 use rustix::io::Errno;
 
 use super::commit::Removal;
+use super::content::journal_of;
 use super::{Worker, free_bytes};
 
 /// Folders that are looked at above one: twice as many as a path has names.
@@ -153,9 +154,15 @@ impl Worker {
             return;
         }
         match self.unlink_met(folder, path, stamp) {
-            Ok(directory) => self.uploads.removed(Removal { directory, reply: Some(reply) }),
+            Ok(directory) => self.removed(directory, reply),
             Err(error) => reply.send(Err(error)),
         }
+    }
+
+    fn removed(&mut self, directory: OwnedFd, reply: ChangeReply<()>) {
+        // Without an answer, it is synced alone.
+        let journal = journal_of(directory.as_fd()).ok().flatten();
+        self.uploads.removed(Removal { directory, reply: Some(reply) }, journal);
     }
 
     fn unlink_met(&mut self, folder: &FolderHandle, path: &Path, stamp: &Stamp) -> Result<OwnedFd, StoreError> {
@@ -185,7 +192,7 @@ impl Worker {
             return;
         }
         match self.unlink(root, path, kind, precondition) {
-            Ok(directory) => self.uploads.removed(Removal { directory, reply: Some(reply) }),
+            Ok(directory) => self.removed(directory, reply),
             Err(error) => reply.send(Err(error)),
         }
     }

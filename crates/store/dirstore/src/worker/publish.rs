@@ -6,10 +6,14 @@
 
 use std::os::fd::AsFd;
 
+use content::FreshContent;
+use media::{ProbeBudget, probe};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 use units::UploadId;
 
+use crate::buffers::count;
+use crate::content_reader::StoredReader;
 use crate::entry::Stamp;
 use crate::operation::{ChangeReply, tell_end};
 use crate::root::Identity;
@@ -94,8 +98,16 @@ impl Worker {
             Err(error) => return Err(error.into()),
         }
         let stamp = Stamp::of(&fstat(target.file())?);
+        let gathered = target.gathered.take();
         self.free_later(removed);
-        Ok(Published { created: existing.is_none(), etag: stamp.etag(), size: stamp.size })
+        let stored = gathered.filter(|bytes| count(bytes.len()) == stamp.size).map(|bytes| self.stored(&stamp, bytes));
+        Ok(Published { created: existing.is_none(), etag: stamp.etag(), size: stamp.size, stored })
+    }
+
+    /// A content whose bytes are all in memory: it has its version before it is opened, and its rate needs no read.
+    fn stored(&mut self, stamp: &Stamp, bytes: Vec<u8>) -> FreshContent {
+        self.index.insert(stamp, probe(&mut StoredReader(&bytes), ProbeBudget::default()).ok());
+        FreshContent { version: self.contents.version(stamp), disk: self.disk(), bytes }
     }
 
     /// Whether the directory that an upload was begun in is still what its path leads to: a file system that was mounted

@@ -10,11 +10,12 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use ::content::STORED_BYTES_MAX;
 use ::content::layout::Extent;
 use kernel::clock::monotonic;
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, fsync, ftruncate, mkdirat};
-use rustix::io::Errno;
-use storage::uploads::UploadFile;
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fstat, fsync, ftruncate, mkdirat};
+use rustix::io::{Errno, pwrite};
+use storage::uploads::{JournalId, UploadFile};
 use units::{Nanos, UploadId, limits};
 
 use crate::buffers::{Chunk, count, index};
@@ -49,6 +50,11 @@ pub(super) struct UploadTarget {
     length: Option<u64>,
     allocated_bytes: u64,
     extents: Box<[Extent]>,
+    journal: Option<JournalId>,
+    /// All that came of it, while that is little; it is no recording.
+    pub(super) gathered: Option<Vec<u8>>,
+    /// The last block of the content, from its start in the file, if the content ends within it.
+    tail: Option<(u64, Vec<u8>)>,
 }
 
 impl UploadFile for UploadTarget {
@@ -59,11 +65,39 @@ impl UploadFile for UploadTarget {
             None => (u64::MAX, u64::MAX),
         }
     }
+
+    fn journal(&self) -> Option<JournalId> {
+        self.journal
+    }
 }
 
 impl UploadTarget {
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.temporary.file.as_fd()
+    }
+
+    /// Cuts the file to its content's length. The block that is cut lies in the page cache then: the file system would read it else.
+    pub(super) fn cut(&mut self, length: u64) -> Result<(), Errno> {
+        let flags = fcntl_getfl(self.file())?;
+        if let Some((at, block)) = self.tail.take().filter(|_| flags.contains(OFlags::DIRECT)) {
+            fcntl_setfl(self.file(), flags - OFlags::DIRECT)?;
+            pwrite(self.file(), &block, at)?;
+        }
+        ftruncate(self.file(), length)
+    }
+
+    /// Gathers what came, unless it becomes too much.
+    fn gather(&mut self, came: &[u8], room: usize) {
+        let gathered = self.gathered.take_if(|gathered| came.len() <= room.min(STORED_BYTES_MAX - gathered.len()));
+        self.gathered = gathered.map(|mut gathered| {
+            gathered.extend_from_slice(came);
+            gathered
+        });
+    }
+
+    /// Where in the file what comes next goes.
+    fn ready_end(&self) -> u64 {
+        self.ready_from + self.ready.iter().map(|chunk| count(chunk.filled)).sum::<u64>()
     }
 
     /// Tells the client that it failed.
@@ -209,6 +243,7 @@ impl Worker {
         let root = self.root(root_index)?;
         let directory = folder_for(root, &parent, terms.length.unwrap_or(0))?;
         let identity = Identity::of(&directory)?;
+        let journal = content::journal_of(directory.as_fd())?;
         let direct = !is_buffered(directory.as_fd())?;
         let made = |directory, direct| match (terms.on_break, terms.on_break.part_name(name)) {
             (_, Some(part)) => TemporaryFile::part(directory, direct, part),
@@ -240,6 +275,9 @@ impl Worker {
             length: terms.length,
             allocated_bytes: written,
             extents: Box::default(),
+            journal,
+            gathered: (terms.recording.is_none() && written == 0).then(Vec::new),
+            tail: None,
         };
         if terms.length.is_some_and(|length| length > written) {
             target.allocate(&self.roots[root_index], written + limits::DIRECT_ALIGN)?;
@@ -250,10 +288,19 @@ impl Worker {
 
     /// A chunk has come: whole direct writes unless it is the last.
     pub(crate) fn take_chunk(&mut self, upload: UploadId, mut chunk: Chunk) {
+        // What is gathered of all uploads takes no more memory than their buffers.
+        let gathered: usize = self.uploads.files().filter_map(|target| target.gathered.as_ref()).map(Vec::len).sum();
+        let room = self.buffers[0].uploads_bytes().saturating_sub(gathered);
         let Some(target) = self.uploads.receiving(upload) else { return };
         let end = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
         chunk.lease[chunk.filled..end].fill(0);
         let bytes = count(chunk.filled);
+        target.gather(&chunk.lease[..chunk.filled], room);
+        if chunk.filled < end {
+            let block = end - index(limits::DIRECT_ALIGN);
+            let at = target.ready_end() + count(block);
+            target.tail = Some((at, chunk.lease[block..end].to_vec()));
+        }
         target.ready.push_back(chunk);
         self.uploads.received(upload, bytes);
     }

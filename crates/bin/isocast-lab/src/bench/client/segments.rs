@@ -83,23 +83,25 @@ pub(crate) struct SegmentFigures {
 
 /// What one viewer sees.
 #[derive(Debug, Clone, Copy)]
-struct SegmentPlayback {
+pub(crate) struct SegmentPlayback {
     segment: Nanos,
     /// When the first picture would have been shown, had no stall moved what followed; `None` before it.
     origin: Option<Nanos>,
     /// Segments that every track holds or has played.
-    held: u64,
-    stalled: bool,
-    stall_max: Nanos,
+    pub held: u64,
+    /// Whether playback has stood still, and for how long at most.
+    pub stalled: bool,
+    pub stall_max: Nanos,
 }
 
 impl SegmentPlayback {
-    fn new(segment: Nanos) -> Self {
+    /// Nothing is held.
+    pub(crate) fn new(segment: Nanos) -> Self {
         Self { segment, origin: None, held: 0, stalled: false, stall_max: Nanos::ZERO }
     }
 
     /// Every track holds so many segments.
-    fn holds(&mut self, held: u64, now: Nanos) {
+    pub(crate) fn holds(&mut self, held: u64, now: Nanos) {
         if held > self.held {
             self.stand_still_until(now);
             self.origin.get_or_insert(now);
@@ -108,7 +110,7 @@ impl SegmentPlayback {
     }
 
     /// No further segment was whole up to `now`.
-    fn stand_still_until(&mut self, now: Nanos) {
+    pub(crate) fn stand_still_until(&mut self, now: Nanos) {
         let Some(origin) = &mut self.origin else { return };
         let late = now.saturating_sub(*origin + self.segment.saturating_mul(self.held));
         *origin += late;

@@ -1,0 +1,483 @@
+//! `bench live`: channels whose packager puts a segment and a playlist every few seconds and deletes an old segment, as
+//! `ffmpeg -f hls -method PUT` does, and viewers who stay some segments behind.
+//!
+//! Promise: publishing counts from when a segment was due to the answer of its playlist, whatever became of the one before; a
+//! viewer is smooth or stalled. Not here: films that lie on the disk (`segments`), recordings (`recorder`).
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use kernel::permissions;
+use units::{BitRate, Nanos};
+
+use super::account::CountedNames;
+use super::args::Peer;
+use super::client::segments::SegmentPlayback;
+use super::figure_table::{FigureOutput, FigureTable, TableFigure};
+use super::lab_disk::{self, DiskTiming, LabDisk, LabFigures};
+use super::progress::Show;
+use super::server::{Choice, RunningServer};
+use super::store_site::StoreSite;
+use super::summary::{f, quantile};
+use super::writer::{self, ReaderConnection, WriterSite};
+use super::{Stop, clock, scratch};
+
+/// See the module.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LiveCommand {
+    /// Numbers of channels to measure.
+    #[arg(long, value_delimiter = ',', default_value = "20,40,64")]
+    channels: Vec<usize>,
+    /// Viewers of each channel.
+    #[arg(long, default_value_t = 5)]
+    viewers: usize,
+    /// How many seconds a segment plays.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+    /// Rate of a channel.
+    #[arg(long, default_value = "4M", value_parser = units::parse_rate)]
+    rate: BitRate,
+    /// Say `durable=` with each PUT to our server.
+    #[arg(long, value_name = "SPAN")]
+    durable: Option<String>,
+    /// From the first segment to the end of a run.
+    #[arg(long, default_value = "60s", value_parser = units::parse_duration)]
+    duration: Nanos,
+    /// Drive to emulate.
+    #[arg(long, value_name = "PROFILE", default_value = "desktop")]
+    profile: String,
+    /// Put the channels into this folder instead of onto an emulated disk.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Measure this one beside, in turn.
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    /// One more argument for our server (repeatable).
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    serve_arg: Vec<String>,
+    /// A few seconds of two channels, to see that it works.
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    output: FigureOutput,
+}
+
+/// Threads that one process has without being late itself.
+const CLIENTS_MAX: usize = 2_000;
+/// A playlist names so many segments, and as many are kept behind them: ffmpeg's `hls_list_size` and its `delete_segments`.
+const LISTED: u64 = 5;
+/// A viewer begins so many segments behind the newest: hls.js' `liveSyncDurationCount`.
+const BEHIND: usize = 3;
+/// A client gives a request up after so long.
+const ANSWER_MAX: Nanos = Nanos::from_secs(30);
+/// A request that failed is repeated after so long.
+const RETRY: Nanos = Nanos::from_secs(1);
+const REASONS_MAX: usize = 5;
+
+const FIGURES: [TableFigure; 15] = [
+    TableFigure::new("published_p50_s", "published p50, s", 2),
+    TableFigure::new("published_p99_s", "p99", 2),
+    TableFigure::new("published_max_s", "max", 2),
+    TableFigure::new("puts_failed", "PUTs failed", 0),
+    TableFigure::new("smooth", "smooth", 0),
+    TableFigure::new("stalled", "stalled", 0),
+    TableFigure::new("stall_max_s", "longest stall, s", 1),
+    TableFigure::new("gets_failed", "GETs failed", 0),
+    TableFigure::new("segment_p50_s", "a segment takes p50, s", 2),
+    TableFigure::new("segment_p99_s", "p99", 2),
+    TableFigure::new("segment_max_s", "max", 2),
+    TableFigure::new("disk_busy_percent", "disk busy, %", 0),
+    TableFigure::new("disk_write_percent", "writing, %", 0),
+    TableFigure::new("flushes_per_s", "flushes a second", 1),
+    TableFigure::new("server_cpu_percent", "server CPU, %", 0),
+];
+
+/// One run's channels and their clock.
+struct LiveRun<'a> {
+    server: &'a RunningServer,
+    query: String,
+    segment_bytes: u64,
+    segment: Nanos,
+    begin: Nanos,
+    end: Nanos,
+    channels: usize,
+    stop: &'a Stop,
+    found: Mutex<LiveFigures>,
+}
+
+/// What was seen of them.
+#[derive(Debug, Default)]
+struct LiveFigures {
+    published_seconds: Vec<f64>,
+    segment_seconds: Vec<f64>,
+    puts_failed: u64,
+    gets_failed: u64,
+    smooth: u64,
+    stalled: u64,
+    stall_max: Nanos,
+    reasons: Vec<String>,
+}
+
+/// What a run found.
+struct MeasuredChannels {
+    live: LiveFigures,
+    disk: Option<LabFigures>,
+    cpu_percent: Option<f64>,
+    seconds: f64,
+}
+
+impl LiveCommand {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// No emulated disk can be made, a server cannot be started, or interrupted.
+    pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
+        if self.quick {
+            (self.channels, self.viewers, self.seconds) = (vec![2], 2, 1);
+            (self.rate, self.duration) = (BitRate(800_000), Nanos::from_secs(6));
+        }
+        let clients = |channels: usize| channels.saturating_mul(self.viewers.saturating_add(1));
+        if let Some(count) = self.channels.iter().find(|count| **count == 0 || clients(**count) > CLIENTS_MAX) {
+            bail!("{count} channels: this client has 1 channel to {CLIENTS_MAX} channels and viewers");
+        }
+        permissions::allow_open_files(CLIENTS_MAX as u64)?;
+        let show = Show::on_stderr();
+        let folder = self.root.as_deref().map(scratch::folder_in).transpose()?;
+        let site = match &folder {
+            Some(folder) => StoreSite::folder_at(folder.path().join("contents"), Vec::new())?,
+            None => {
+                let name = format!("live-{}", std::process::id());
+                StoreSite::folder(vec![LabDisk::up(&name, &["--profile", &self.profile])?])?
+            }
+        };
+        site.set_timing(DiskTiming::Drive)?;
+        site.serve(&self.serve_arg, stop, |_| Ok(()))?;
+        let mut table = FigureTable::new("live", "Live channels", "channels", &FIGURES, site.root()).linear();
+        table.note(self.description());
+        for &channels in &self.channels {
+            for choice in self.choices() {
+                let found = self.measure(&choice, &site, channels, &show, stop)?;
+                show.line(&found.sentence());
+                table.add(&choice.name(), f(channels as u64), &found.values());
+                for remark in found.remarks() {
+                    show.line(&format!("  {remark}"));
+                    table.note(format!("{}, {channels} channels: {remark}", choice.name()));
+                }
+                table.keep(&self.output)?;
+            }
+        }
+        table.finish(&self.output, out)
+    }
+
+    fn choices(&self) -> Vec<Choice> {
+        let peer = self.peer.map(|Peer::Nginx| Choice::Nginx { threads: true });
+        [Choice::Isocast].into_iter().chain(peer).collect()
+    }
+
+    fn description(&self) -> String {
+        format!(
+            "Each channel puts a segment of {} s at {} and a playlist of {LISTED}{}, and deletes an old segment; {} viewers each begin {BEHIND} segments \
+             behind; a run lasts {}",
+            self.seconds,
+            self.rate,
+            self.durable.as_deref().map_or(String::new(), |durable| format!(" with durable={durable}")),
+            self.viewers,
+            self.duration
+        )
+    }
+
+    fn measure(
+        &self,
+        choice: &Choice,
+        site: &StoreSite,
+        channels: usize,
+        show: &Show,
+        stop: &Stop,
+    ) -> anyhow::Result<MeasuredChannels> {
+        stop.check()?;
+        let ground = super::server::ServerGround { uploads: true, ..site.ground(self.rate, &self.serve_arg) };
+        let server = RunningServer::start(choice, &ground, stop)?;
+        show.line(&format!("{}: {channels} channels of {} viewers for {}", server.name, self.viewers, self.duration));
+        site.drop_buffers()?;
+        let ours = matches!(choice, Choice::Isocast);
+        let begin = clock::now();
+        let run = LiveRun {
+            server: &server,
+            query: self.durable.as_ref().filter(|_| ours).map_or(String::new(), |span| format!("?durable={span}")),
+            segment_bytes: self.rate.bytes_in(Nanos::from_secs(self.seconds)),
+            segment: Nanos::from_secs(self.seconds),
+            begin,
+            end: begin + self.duration,
+            channels,
+            stop,
+            found: Mutex::default(),
+        };
+        let counted = CountedNames { server: server.pid, ..CountedNames::default() };
+        let before = counted.read().server_cpu_ns;
+        run.play(self.viewers);
+        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| f(after.saturating_sub(before)));
+        let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| found.figures());
+        let live = run.found.into_inner().ok().context("a client panicked")?;
+        server.end()?;
+        stop.check()?;
+        let (seconds, cpu_percent) = (self.duration.as_secs_f64(), cpu.map(|cpu| cpu * 100.0 / f(self.duration.0)));
+        Ok(MeasuredChannels { live: live.sorted(), disk, cpu_percent, seconds })
+    }
+}
+
+impl LiveRun<'_> {
+    /// All channels and viewers, each in a thread of its own, to the end of the run.
+    fn play(&self, viewers: usize) {
+        thread::scope(|scope| {
+            for channel in 0..self.channels {
+                scope.spawn(move || self.publish(channel));
+                for viewer in 0..viewers {
+                    scope.spawn(move || self.watch(channel, viewer, viewers));
+                }
+            }
+        });
+    }
+
+    fn is_over(&self, now: Nanos) -> bool {
+        self.stop.is_set() || now >= self.end
+    }
+
+    /// When the first segment of `channel` is due: the channels take turns.
+    fn begins(&self, channel: usize) -> Nanos {
+        self.begin + Nanos(self.segment.0 * channel as u64 / self.channels as u64)
+    }
+
+    /// Sleeps until `due`; false if the run is over by then.
+    fn wait(&self, due: Nanos) -> bool {
+        if due >= self.end {
+            return false;
+        }
+        clock::sleep_until(due);
+        !self.is_over(clock::now())
+    }
+
+    fn publish(&self, channel: usize) {
+        let (mut socket, body) = (None, vec![0x47_u8; 64 * 1024]);
+        for k in 0.. {
+            let due = self.begins(channel) + self.segment.saturating_mul(k);
+            if !self.wait(due) {
+                break;
+            }
+            let name = |k: u64| self.server.upload_path(&segment_name(channel, k));
+            let mut put = |path: &str, body: &[u8], bytes: u64| {
+                let path = format!("{path}{}", self.query);
+                let site = self.site(bytes);
+                let give_up = || self.stop.is_set() || clock::now() > due + ANSWER_MAX;
+                let put = writer::put(&site, &path, body, &mut socket, &give_up);
+                if put.is_err() {
+                    socket = None;
+                }
+                put
+            };
+            let playlist = self.playlist(channel, k);
+            let at = self.server.upload_path(&playlist_name(channel));
+            let published = put(&name(k), &body, self.segment_bytes)
+                .and_then(|()| put(&at, playlist.as_bytes(), playlist.len() as u64));
+            let now = clock::now();
+            self.note(|found| match published {
+                Ok(()) => found.published_seconds.push(now.saturating_sub(due).as_secs_f64()),
+                Err(error) => found.failed(&format!("PUT: {error}"), |found| &mut found.puts_failed),
+            });
+            if let Some(old) = k.checked_sub(2 * LISTED) {
+                let site = self.site(0);
+                // One that was never put is answered 404, which is as good.
+                let _ = writer::delete(&site, &name(old), &|| self.stop.is_set() || clock::now() > due + ANSWER_MAX);
+            }
+        }
+    }
+
+    fn site(&self, upload_bytes: u64) -> WriterSite {
+        WriterSite {
+            address: self.server.address,
+            authority: self.server.authority.clone(),
+            paths: Vec::new(),
+            upload_bytes,
+        }
+    }
+
+    fn playlist(&self, channel: usize, newest: u64) -> String {
+        let first = newest.saturating_sub(LISTED - 1);
+        let seconds = self.segment.as_secs_f64();
+        let mut text =
+            format!("#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:{seconds:.0}\n#EXT-X-MEDIA-SEQUENCE:{first}\n");
+        for k in first..=newest {
+            let name = segment_name(channel, k);
+            let _ = writeln!(text, "#EXTINF:{seconds:.3},\n{}", name.rsplit('/').next().unwrap_or_default());
+        }
+        text
+    }
+
+    /// A player: it asks for the playlist once a segment's time, or half of it after one that was old, and for what is new in it.
+    fn watch(&self, channel: usize, viewer: usize, viewers: usize) {
+        let first = self.begins(channel) + self.segment.saturating_mul(BEHIND as u64 + 1);
+        let mut next_look = first + Nanos(self.segment.0 * viewer as u64 / viewers as u64);
+        let (mut playback, mut wanted) = (SegmentPlayback::new(self.segment), None);
+        let mut connection = ReaderConnection { agent: format!("isocast-bench-{channel}-{viewer}"), socket: None };
+        while self.wait(next_look) {
+            let asked = clock::now();
+            let listed = self.listed(channel, &mut connection);
+            let newest = listed.last().copied();
+            let mut next = *wanted.get_or_insert(listed.get(listed.len().saturating_sub(BEHIND)).copied().unwrap_or(0));
+            if listed.is_empty() {
+                wanted = None;
+            } else if let Some(oldest) = listed.first().filter(|oldest| **oldest > next) {
+                // It is so late that the playlist has gone past it.
+                next = *oldest;
+            }
+            let is_news = newest.is_some_and(|newest| newest >= next);
+            while newest.is_some_and(|newest| newest >= next) && !self.is_over(clock::now()) {
+                if !self.fetch(&segment_name(channel, next), &mut connection) {
+                    break;
+                }
+                playback.holds(playback.held + 1, clock::now());
+                next += 1;
+            }
+            wanted = wanted.map(|_| next);
+            let failed = newest.is_none_or(|newest| newest >= next);
+            next_look = match (failed, is_news) {
+                (true, _) => clock::now() + RETRY,
+                (false, true) => asked + self.segment,
+                (false, false) => asked + Nanos(self.segment.0 / 2),
+            };
+        }
+        playback.stand_still_until(clock::now().min(self.end));
+        self.note(|found| {
+            let count = if playback.stalled || playback.held == 0 { &mut found.stalled } else { &mut found.smooth };
+            *count += 1;
+            found.stall_max = found.stall_max.max(playback.stall_max);
+        });
+    }
+
+    /// The segments that the playlist names now; none if it could not be had.
+    fn listed(&self, channel: usize, connection: &mut ReaderConnection) -> Vec<u64> {
+        let mut text = Vec::new();
+        let path = self.server.upload_path(&playlist_name(channel));
+        if !self.get(&path, connection, &mut |piece| text.extend_from_slice(piece)) {
+            return Vec::new();
+        }
+        let text = String::from_utf8_lossy(&text);
+        let number = |line: &str| line.strip_suffix(".ts")?.parse().ok();
+        text.lines().filter_map(number).collect()
+    }
+
+    fn fetch(&self, name: &str, connection: &mut ReaderConnection) -> bool {
+        let asked = clock::now();
+        let mut bytes = 0;
+        let path = self.server.upload_path(name);
+        let whole =
+            self.get(&path, connection, &mut |piece| bytes += piece.len() as u64) && bytes == self.segment_bytes;
+        if whole {
+            let took = clock::now().saturating_sub(asked).as_secs_f64();
+            self.note(|found| found.segment_seconds.push(took));
+        }
+        whole
+    }
+
+    fn get(&self, path: &str, connection: &mut ReaderConnection, take: &mut dyn FnMut(&[u8])) -> bool {
+        let begun = clock::now();
+        let give_up = || self.is_over(clock::now()) || clock::now() > begun + ANSWER_MAX;
+        let reason = match writer::get(&self.site(0), path, connection, take, &give_up) {
+            Ok(200) => return true,
+            Ok(status) => format!("GET: answered {status}"),
+            Err(error) => {
+                connection.socket = None;
+                format!("GET: {error}")
+            }
+        };
+        // The end of the run breaks off what is under way.
+        if !self.is_over(clock::now()) {
+            self.note(|found| found.failed(&reason, |found| &mut found.gets_failed));
+        }
+        false
+    }
+
+    fn note(&self, note: impl FnOnce(&mut LiveFigures)) {
+        if let Ok(mut found) = self.found.lock() {
+            note(&mut found);
+        }
+    }
+}
+
+impl LiveFigures {
+    fn failed(&mut self, reason: &str, count: impl FnOnce(&mut Self) -> &mut u64) {
+        *count(self) += 1;
+        if self.reasons.len() < REASONS_MAX && !self.reasons.iter().any(|known| known == reason) {
+            self.reasons.push(reason.to_owned());
+        }
+    }
+
+    fn sorted(mut self) -> Self {
+        self.published_seconds.sort_by(f64::total_cmp);
+        self.segment_seconds.sort_by(f64::total_cmp);
+        self
+    }
+}
+
+impl MeasuredChannels {
+    fn values(&self) -> Vec<(&'static str, f64)> {
+        let (published, segment) = (&self.live.published_seconds, &self.live.segment_seconds);
+        let mut values = vec![
+            ("published_p50_s", quantile(published, 50)),
+            ("published_p99_s", quantile(published, 99)),
+            ("published_max_s", quantile(published, 100)),
+            ("puts_failed", f(self.live.puts_failed)),
+            ("smooth", f(self.live.smooth)),
+            ("stalled", f(self.live.stalled)),
+            ("stall_max_s", self.live.stall_max.as_secs_f64()),
+            ("gets_failed", f(self.live.gets_failed)),
+            ("segment_p50_s", quantile(segment, 50)),
+            ("segment_p99_s", quantile(segment, 99)),
+            ("segment_max_s", quantile(segment, 100)),
+        ];
+        if let Some(disk) = &self.disk {
+            values.push(("disk_busy_percent", disk.busy_percent));
+            values.push(("disk_write_percent", disk.write_percent));
+            values.push(("flushes_per_s", f(disk.flushes) / self.seconds));
+        }
+        values.extend(self.cpu_percent.map(|cpu| ("server_cpu_percent", cpu)));
+        values
+    }
+
+    fn sentence(&self) -> String {
+        let published = &self.live.published_seconds;
+        format!(
+            "  published in {:.2} s (50 %), {:.2} s (99 %), {:.2} s at most; {} smooth, {} stalled (up to {:.1} s)",
+            quantile(published, 50),
+            quantile(published, 99),
+            quantile(published, 100),
+            self.live.smooth,
+            self.live.stalled,
+            self.live.stall_max.as_secs_f64(),
+        )
+    }
+
+    /// What a reader of the figures must know.
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if !self.live.reasons.is_empty() {
+            remarks.push(self.live.reasons.join("; "));
+        }
+        if let Some(late) = self.disk.map(|disk| disk.over_10ms).filter(|late| *late > 0) {
+            remarks.push(format!("disturbed: the emulated disk was more than 10 ms late {late} times"));
+        }
+        remarks
+    }
+}
+
+fn segment_name(channel: usize, k: u64) -> String {
+    format!("channel-{channel:03}/{k:06}.ts")
+}
+
+fn playlist_name(channel: usize) -> String {
+    format!("channel-{channel:03}/live.m3u8")
+}
