@@ -44,6 +44,14 @@ impl BeWork {
         }
     }
 
+    /// Where it begins; of reads in many places, the start of the disk.
+    pub(super) fn position(&self) -> u64 {
+        match *self {
+            Self::Read { position, .. } | Self::Write { position, .. } => position,
+            Self::Probe { .. } => 0,
+        }
+    }
+
     /// Bytes to write.
     pub(super) fn write_bytes(&self) -> u64 {
         match *self {

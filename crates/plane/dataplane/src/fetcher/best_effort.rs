@@ -11,9 +11,12 @@ use schedule::disk::best_effort::BeWork;
 use super::reads::nothing_issued;
 use super::*;
 
-/// A delivery reads ahead this far, and if its content lies on several disks a unit on each of them, and one more. Chosen: one
+/// A delivery reads ahead this far at first, and if its content lies on several disks a unit on each of them, and one more. Chosen: one
 /// chunk.
 pub(super) const WINDOW_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
+/// Later it reads as far ahead as its client has taken before, but no farther than this: half of it is one turn of a disk, whose seek
+/// then takes a tenth of the time (`schedule::disk::best_effort`).
+const GROWN_WINDOW_BYTES: u64 = 16 << 20;
 /// It reads no farther ahead than this, for every stream has room for marks of so many pages: enough for seven disks
 /// with units of 8 MiB.
 pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 20;
@@ -80,7 +83,7 @@ impl Fetcher {
         let stream = &mut self.streams[slot as usize];
         let target = (stream.send.payload + window).min(stream.payload);
         // Half a window of one disk at a time: not every page is worth a seek.
-        if holds_nothing || target >= stream.target + WINDOW_BYTES / 2 || target == stream.payload {
+        if holds_nothing || target >= stream.target + window / 2 || target == stream.payload {
             stream.target = target.max(stream.target);
         }
         self.take_buffered(slot, context);
@@ -93,13 +96,13 @@ impl Fetcher {
         let stream = &self.streams[slot as usize];
         let layout = &stream.content().layout;
         let disks = layout.disks().len() as u64;
+        let share = u64::from(self.best_effort_pages_max() / self.best_effort.0.max(1)) * CACHE_PAGE_BYTES;
         let unit = layout.piece(0, 0, AHEAD_BYTES_MAX).map_or(0, |piece| piece.length);
         // A response of several ranges is read in order, and so is one that begins with so much on one disk that no
         // other disk is within reach.
         if disks == 1 || stream.segment_list().range().is_none() || unit >= AHEAD_BYTES_MAX / 2 {
-            return WINDOW_BYTES;
+            return stream.send.payload.min(share).clamp(WINDOW_BYTES, GROWN_WINDOW_BYTES);
         }
-        let share = u64::from(self.best_effort_pages_max() / self.best_effort.0.max(1)) * CACHE_PAGE_BYTES;
         // A range may begin within a page. One unit more than there are disks: a disk that has read its own does not
         // wait until that of another was sent.
         (unit * (disks + 1)).min(share).clamp(WINDOW_BYTES, AHEAD_BYTES_MAX - CACHE_PAGE_BYTES)
