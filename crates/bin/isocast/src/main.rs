@@ -1,24 +1,7 @@
-//! The `isocast` program: the command line, and the wiring of `serve`.
+//! The `isocast` program: its command line.
 
 // They panic where nobody reads any more.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
-
-mod beside;
-mod config;
-mod copy;
-mod disk;
-mod doctor;
-mod failures;
-mod jobs;
-mod machine;
-mod output;
-mod process;
-mod serve;
-mod snmp;
-mod top;
-mod user;
-mod volume;
-mod webhooks;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -28,8 +11,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-
-use output::{Output, say};
+use commands::{disk, doctor, top, user, volume};
+use copy::CopyArgs;
+use program::beside::LabArgs;
+use program::output::{self, Output, say};
+use server::{ConfigArgs, ServeArgs};
 
 /// A constant-rate, two-way stream server: guarantees every admitted reader its rate while uploads arrive.
 #[derive(Debug, Parser)]
@@ -42,23 +28,23 @@ struct CommandLine {
 /// Each subcommand is `Args` and a `run` in its module; one line here registers it.
 #[derive(Debug, Subcommand)]
 enum IsocastSubcommand {
-    Serve(config::ServeArgs),
-    Config(config::ConfigArgs),
+    Serve(ServeArgs),
+    Config(ConfigArgs),
     User(user::UserCommand),
     Disk(disk::DiskCommand),
     Volume(volume::VolumeCommand),
     /// Count how many streams a machine will carry before it is bought (a part of the program `isocast-lab`).
-    Plan(beside::LabArgs),
+    Plan(LabArgs),
     #[command(name = "cp")]
-    Copy(copy::CopyArgs),
+    Copy(CopyArgs),
     Top(top::TopArgs),
     Doctor(doctor::DoctorArgs),
     /// Measure servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
-    Bench(beside::LabArgs),
+    Bench(LabArgs),
     /// Measure a network from memory to memory: throughput, round trips, losses (a part of the program `isocast-lab`).
-    Net(beside::LabArgs),
+    Net(LabArgs),
     /// Make emulated disks, and reports of measurements (a program of its own, `isocast-lab`).
-    Lab(beside::LabArgs),
+    Lab(LabArgs),
     /// Print what completes this program's words in a shell.
     Completions {
         /// The shell.
@@ -97,7 +83,7 @@ fn main() -> ExitCode {
 
 fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
     match command {
-        IsocastSubcommand::Serve(args) => serve::run(&args),
+        IsocastSubcommand::Serve(args) => server::run(&args),
         IsocastSubcommand::Config(args) => args.run(out),
         IsocastSubcommand::User(command) => command.run(out),
         IsocastSubcommand::Disk(command) => command.run(out),

@@ -1,0 +1,142 @@
+//! `isocast doctor`: what of a machine decides whether streams hold: network, disks, file systems, permissions, the server.
+//!
+//! Promise: only reads; every finding says what was seen, why it matters with a figure, and the command that mends it. What
+//! the kernel does not show is passed over, and what a missing program would show is said. Not here: where the facts come from (`host`).
+
+mod disks;
+mod folders;
+mod host;
+mod network;
+mod process;
+mod running;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use client::{HttpClient, USUAL_SERVER};
+use serde::Serialize;
+
+use host::Examined;
+use running::ServerLook;
+
+/// For so long it is counted what the disks do.
+const MEASURED_SPAN: Duration = Duration::from_secs(1);
+
+/// Look at what decides whether streams hold, and say how to mend what does not.
+///
+/// Exits with 1 if something serious was found.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Folders that are served or are to be; without any, all disks are looked at.
+    #[arg(value_name = "ROOT")]
+    roots: Vec<PathBuf>,
+    /// The server whose own figures are looked at [default: http://127.0.0.1:8080, if one answers there].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Severity {
+    /// Streams are lost, or what was acknowledged may be.
+    Serious,
+    /// Fewer streams are carried than could be.
+    Advice,
+}
+
+/// One thing that should be otherwise.
+#[derive(Debug, Serialize)]
+struct Finding {
+    severity: Severity,
+    /// What was looked at: the name of the check, and of the interface, disk or folder.
+    check: &'static str,
+    about: String,
+    seen: String,
+    why: String,
+    mend: String,
+}
+
+/// A finding in the order in which it is read: what was seen, why it matters, what mends it.
+fn finding(severity: Severity, (check, about): (&'static str, &str), [seen, why, mend]: [String; 3]) -> Finding {
+    Finding { severity, check, about: about.to_owned(), seen, why, mend }
+}
+
+fn serious(what: (&'static str, &str), words: [String; 3]) -> Finding {
+    finding(Severity::Serious, what, words)
+}
+
+fn advice(what: (&'static str, &str), words: [String; 3]) -> Finding {
+    finding(Severity::Advice, what, words)
+}
+
+/// That something is not known, for want of a program or of permission.
+fn not_looked_at(about: &str, reason: &str, mend: &str) -> Finding {
+    let why = "whether something is wrong there is not known: 0 findings of it mean nothing";
+    advice(("not-looked-at", about), [reason, why, mend].map(str::to_owned))
+}
+
+/// All that is found on this machine.
+fn examine(host: &Examined, roots: &[PathBuf], server: Option<&ServerLook>) -> Vec<Finding> {
+    let mut found = network::examine(host);
+    found.extend(disks::examine(host, roots));
+    found.extend(roots.iter().flat_map(|root| folders::examine(host, root)));
+    found.extend(process::examine(host));
+    found.extend(server.map(running::examine).unwrap_or_default());
+    found.sort_by_key(|one| one.severity);
+    found
+}
+
+impl DoctorArgs {
+    /// Looks, and prints what it found to `out`.
+    ///
+    /// # Errors
+    /// Something serious was found, a folder is not there, or the server that was named does not answer.
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let mut roots = Vec::with_capacity(self.roots.len());
+        for root in &self.roots {
+            roots.push(root.canonicalize().with_context(|| root.display().to_string())?);
+        }
+        let host = Examined::this();
+        let url = self.url.as_deref().unwrap_or(USUAL_SERVER);
+        let server = match ServerLook::take(&host, &HttpClient::new(None), url, MEASURED_SPAN) {
+            Err(_) if self.url.is_none() => None,
+            look => Some(look?),
+        };
+        let found = examine(&host, &roots, server.as_ref());
+        let text =
+            if self.json { serde_json::to_string_pretty(&found)? + "\n" } else { shown(&found, server.is_some()) };
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        let count = found.iter().filter(|one| one.severity == Severity::Serious).count();
+        anyhow::ensure!(count == 0, "{count} serious findings");
+        Ok(())
+    }
+}
+
+fn shown(found: &[Finding], server: bool) -> String {
+    let mut text = String::new();
+    for one in found {
+        let severity = if one.severity == Severity::Serious { "SERIOUS" } else { "advice " };
+        text.push_str(&format!(
+            "{severity}  {} ({}): {}\n         why:  {}\n         mend: {}\n",
+            one.about, one.check, one.seen, one.why, one.mend
+        ));
+    }
+    if found.is_empty() {
+        text.push_str("nothing found\n");
+    }
+    if !server {
+        text.push_str("no server answers: its own figures were not looked at (`--url` names it)\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! The running server's own figures, and what others do to its disks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use api::{Disk, DiskFailure, System};
+use client::HttpClient;
+use program::output::real;
+
+use super::host::Examined;
+use super::{Finding, advice, serious};
+
+/// Bytes that `/sys/block/*/stat` counts in (Documentation/block/stat.rst).
+const SECTOR_BYTES: u64 = 512;
+/// Bytes per second by others that cost a disk about a stream: eight seeks of 128 KiB.
+const FOREIGN_MIN: u64 = 1 << 20;
+
+/// Two looks at a server and its disks.
+pub(super) struct ServerLook {
+    pub(super) system: System,
+    pub(super) disks: Vec<Disk>,
+    /// Bytes per second on each disk that are not the server's.
+    pub(super) foreign: BTreeMap<String, u64>,
+}
+
+impl ServerLook {
+    /// Looks, twice.
+    ///
+    /// # Errors
+    /// No server answers.
+    pub(super) fn take(host: &Examined, client: &HttpClient, url: &str, period: Duration) -> anyhow::Result<Self> {
+        let url = |what: &str| format!("{}/api/v1/{what}", url.trim_end_matches('/'));
+        let look = || -> anyhow::Result<Vec<_>> {
+            let disks: Vec<Disk> = client.json(&url("disks"))?;
+            Ok(disks.into_iter().map(|disk| (device_bytes(host, &disk.name), disk)).collect())
+        };
+        let before = look()?;
+        std::thread::sleep(period);
+        let after = look()?;
+        let foreign = before.iter().zip(&after).filter_map(|((device_before, before), (device_after, after))| {
+            let device = (*device_after)?.checked_sub((*device_before)?)?;
+            let ours = (after.rt_bytes + after.be_bytes).saturating_sub(before.rt_bytes + before.be_bytes);
+            Some((after.name.clone(), device.saturating_sub(ours)))
+        });
+        let foreign = foreign.map(|(name, bytes)| (name, per_second(bytes, period))).collect();
+        let disks = after.into_iter().map(|(_, disk)| disk).collect();
+        Ok(Self { system: client.json(&url("system"))?, disks, foreign })
+    }
+}
+
+fn per_second(bytes: u64, period: Duration) -> u64 {
+    bytes.saturating_mul(1000) / u64::try_from(period.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+/// Bytes read from and written to a device since the machine started.
+fn device_bytes(host: &Examined, name: &str) -> Option<u64> {
+    let text = host.read(&format!("/sys/class/block/{name}/stat"))?;
+    let counts: Vec<u64> = text.split_whitespace().filter_map(|count| count.parse().ok()).collect();
+    Some((counts.get(2)? + counts.get(6)?) * SECTOR_BYTES)
+}
+
+pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
+    let mut found: Vec<Finding> = look.disks.iter().flat_map(|disk| disk_findings(disk, look)).collect();
+    let system = &look.system;
+    if system.misses > 0 {
+        found.push(serious(
+            ("misses", "server"),
+            [
+                format!("{} ticks of streams were not fed in time in {:.0} s", system.misses, system.uptime_seconds),
+                "a viewer whose player holds less than the lateness stood still".to_owned(),
+                "isocast top   (which disk was late); the event log has each `miss`".to_owned(),
+            ],
+        ));
+    }
+    if system.refused > 0 {
+        found.push(advice(
+            ("refusals", "server"),
+            [
+                format!("{} streams were refused since the start", system.refused),
+                format!(
+                    "each would have needed more than was left beside {:.1} Mbit/s now",
+                    real(system.promised_bps) / 1e6
+                ),
+                "isocast plan   (what another disk or more memory would bring); the event log names what was short"
+                    .to_owned(),
+            ],
+        ));
+    }
+    found
+}
+
+fn disk_findings(disk: &Disk, look: &ServerLook) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(failure) = disk.failure {
+        let seen = match failure {
+            DiskFailure::Erring => format!("the disk answers with errors ({} so far)", disk.errors),
+            DiskFailure::Hung => "the disk does not answer".to_owned(),
+        };
+        found.push(serious(
+            ("failing", &disk.name),
+            [
+                seen,
+                format!("it gets nothing new; {} streams read from it", disk.streams),
+                format!("dmesg | grep {}; smartctl -a /dev/{}", disk.name, disk.name),
+            ],
+        ));
+    }
+    if disk.slowdown > 1.1 {
+        let words = [
+            format!("it takes {:.2} times as long as its profile says", disk.slowdown),
+            format!("it is promised to {:.0} % of the streams it was measured for", 100.0 / disk.slowdown),
+            "stop what else uses it; if nothing does, measure it anew: isocast disk calibrate --state DIR ROOT"
+                .to_owned(),
+        ];
+        let what = ("slower", disk.name.as_str());
+        found.push(if disk.slowdown > 1.5 { serious(what, words) } else { advice(what, words) });
+    }
+    let late: u64 = disk.lateness.iter().sum();
+    if late > 0 {
+        found.push(advice(
+            ("late-blocks", &disk.name),
+            [
+                format!("{late} blocks were read after their deadline since the start"),
+                "most are caught up from what was read ahead; those that are not are misses".to_owned(),
+                "isocast top   (column LATE); iostat -x 1 shows who else uses the disk".to_owned(),
+            ],
+        ));
+    }
+    let foreign = look.foreign.get(&disk.name).copied().unwrap_or(0);
+    if foreign > FOREIGN_MIN {
+        found.push(serious(
+            ("foreign-io", &disk.name),
+            [
+                format!("others read or write {:.1} MB/s on it", real(foreign) / 1e6),
+                format!(
+                    "in pieces of 128 KiB that is {:.0} % of a spinning disk's time",
+                    (real(foreign) / 131_072.0 * 1.2).min(100.0)
+                ),
+                "iotop -oPa   (and give it another disk, or ionice -c3)".to_owned(),
+            ],
+        ));
+    }
+    found
+}

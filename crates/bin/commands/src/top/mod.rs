@@ -1,0 +1,99 @@
+//! `isocast top`: what a server does, live: what HPSM's `disp` showed.
+//!
+//! Promise: shows what `/api/v1` says, asked once a second; costs the server three small answers. Not here: where the figures
+//! come from (`http`), the screen (`screen`).
+
+mod figures;
+mod screen;
+mod table;
+
+use std::io::{IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use client::Login;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use figures::{Figures, Observed};
+use screen::{KeyAction, Screen};
+
+/// Between two looks: the server's own figures are a second old at most.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Show what a server does: streams, disks, processors, memory, network.
+///
+/// Keys: s sorts by the next column, r turns the order round, / filters by client or path, arrows choose a stream, x stops it,
+/// q ends.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// The server.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// Print the figures once, and end.
+    #[arg(long)]
+    once: bool,
+    /// Print JSON.
+    #[arg(long, requires = "once")]
+    json: bool,
+    /// A file that holds `name:password`, for stopping streams.
+    #[arg(long, value_name = "FILE")]
+    login: Option<PathBuf>,
+}
+
+impl TopArgs {
+    /// Shows the figures, once to `out` or on the terminal until it is ended.
+    ///
+    /// # Errors
+    /// The server does not answer, or there is no terminal.
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let login = self.login.as_deref().map(Login::read).transpose()?;
+        anyhow::ensure!(self.url.starts_with("http://"), "{}: write http://HOST:PORT", self.url);
+        let server = Observed::new(&self.url, login);
+        let first =
+            server.figures().with_context(|| format!("no server answers at {}; `--url` names another", self.url))?;
+        if self.once {
+            let text = if self.json { serde_json::to_string_pretty(&first)? + "\n" } else { table::text(&first) };
+            return Ok(out.write_all(text.as_bytes())?);
+        }
+        anyhow::ensure!(
+            std::io::stdout().is_terminal(),
+            "this is no terminal: `--once` prints the figures, `--json` for programs"
+        );
+        let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
+        let shown = show(&mut terminal, &server, first);
+        ratatui::restore();
+        shown
+    }
+}
+
+/// Until it is ended: looks once a second, and does what keys say.
+fn show(terminal: &mut ratatui::DefaultTerminal, server: &Observed, first: Figures) -> anyhow::Result<()> {
+    let mut screen = Screen::new(server.url(), first);
+    let mut next = std::time::Instant::now() + PERIOD;
+    loop {
+        terminal.draw(|frame| screen.draw(frame))?;
+        let left = next.saturating_duration_since(std::time::Instant::now());
+        if event::poll(left)? {
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind != KeyEventKind::Press {
+                continue;
+            }
+            match screen.key(key) {
+                KeyAction::Nothing => {}
+                KeyAction::End => return Ok(()),
+                KeyAction::Stop(id) => screen.say(match server.stop(id) {
+                    Ok(()) => format!("stream {id} is to end"),
+                    Err(error) => format!("{error:#}"),
+                }),
+            }
+            continue;
+        }
+        match server.figures() {
+            Ok(figures) => screen.update(figures),
+            Err(error) => screen.say(format!("{error:#}")),
+        }
+        next = std::time::Instant::now() + PERIOD;
+    }
+}

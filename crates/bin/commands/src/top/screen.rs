@@ -1,0 +1,301 @@
+//! The screen: which streams are shown in which order, what keys do, and how it is drawn.
+//!
+//! Promise: no look at the server and no terminal here, so that all of it can be tested on a screen in memory.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, VecDeque};
+
+use api::{HeldUpBy, Stream};
+use program::output::real;
+use ratatui::Frame;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState};
+
+use super::figures::Figures;
+use super::table::{DISK_COLUMNS, STREAM_COLUMNS, disk_row, stream_row, system_lines};
+
+/// Seconds that the graphs show at most.
+const HISTORY: usize = 600;
+
+/// What a key asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyAction {
+    Nothing,
+    End,
+    /// The end of a stream.
+    Stop(u64),
+}
+
+/// By what streams are sorted: its name, and the order, in which what needs looking at comes first.
+type Sorting = (&'static str, fn(&Stream, &Stream) -> Ordering);
+
+const SORTINGS: [Sorting; 7] = [
+    ("id", |a, b| a.id.cmp(&b.id)),
+    ("client", |a, b| a.client.cmp(&b.client)),
+    ("rate", |a, b| b.rate_bps.cmp(&a.rate_bps)),
+    ("J", |a, b| b.j_percent.unwrap_or(-1.0).total_cmp(&a.j_percent.unwrap_or(-1.0))),
+    ("misses", |a, b| b.misses.cmp(&a.misses)),
+    ("held up by", |a, b| held_up_rank(a).cmp(&held_up_rank(b))),
+    ("path", |a, b| a.path.cmp(&b.path)),
+];
+
+const fn held_up_rank(stream: &Stream) -> u8 {
+    match stream.held_up_by {
+        Some(HeldUpBy::Disk) => 0,
+        Some(HeldUpBy::Client) => 1,
+        None => 2,
+    }
+}
+
+/// What keys are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Watch,
+    /// Letters go to the filter.
+    Filter,
+    /// `y` stops the chosen stream.
+    Confirm(u64),
+}
+
+/// All that is shown.
+pub(super) struct Screen {
+    server: String,
+    figures: Figures,
+    /// Bits per second of each stream since the look before.
+    rates: HashMap<u64, f64>,
+    sent: VecDeque<u64>,
+    disks: VecDeque<u64>,
+    processors: VecDeque<u64>,
+    /// Which of [`SORTINGS`].
+    sorting: usize,
+    reversed: bool,
+    filter: String,
+    mode: Mode,
+    chosen: TableState,
+    said: String,
+}
+
+impl Screen {
+    pub(super) fn new(server: &str, figures: Figures) -> Self {
+        let mut screen = Self {
+            server: server.to_owned(),
+            figures,
+            rates: HashMap::new(),
+            sent: VecDeque::new(),
+            disks: VecDeque::new(),
+            processors: VecDeque::new(),
+            sorting: 0,
+            reversed: false,
+            filter: String::new(),
+            mode: Mode::Watch,
+            chosen: TableState::default(),
+            said: String::new(),
+        };
+        screen.remember();
+        screen
+    }
+
+    /// Says something in the last line until the next look.
+    pub(super) fn say(&mut self, text: String) {
+        self.said = text;
+    }
+
+    /// Takes other figures.
+    pub(super) fn update(&mut self, figures: Figures) {
+        let seconds = figures.at.duration_since(self.figures.at).as_secs_f64().max(1e-3);
+        let moved = |stream: &Stream| stream.sent_bytes.saturating_add(stream.received_bytes);
+        let before: HashMap<u64, u64> = self.figures.streams.iter().map(|stream| (stream.id, moved(stream))).collect();
+        self.rates = figures
+            .streams
+            .iter()
+            .filter_map(|stream| Some((stream.id, moved(stream).saturating_sub(*before.get(&stream.id)?))))
+            .map(|(id, bytes)| (id, real(bytes) * 8.0 / seconds))
+            .collect();
+        self.figures = figures;
+        self.said.clear();
+        self.remember();
+    }
+
+    fn remember(&mut self) {
+        let system = &self.figures.system;
+        let sent = (system.network_bps + system.upload_bps) / 1_000;
+        let busy = |phases: &api::Phases| per_mille(1.0 - phases.idle);
+        let disks = self.figures.disks.iter().filter_map(|disk| disk.phases.as_ref()).map(busy).max().unwrap_or(0);
+        let processors = system.cpu_share.map_or(0, per_mille);
+        for (history, value) in [(&mut self.sent, sent), (&mut self.disks, disks), (&mut self.processors, processors)] {
+            history.push_front(value);
+            history.truncate(HISTORY);
+        }
+    }
+
+    /// The streams to be shown, in order.
+    fn shown(&self) -> Vec<&Stream> {
+        let wanted = self.filter.to_lowercase();
+        let mut shown: Vec<&Stream> = self
+            .figures
+            .streams
+            .iter()
+            .filter(|s| wanted.is_empty() || s.client.contains(&wanted) || s.path.to_lowercase().contains(&wanted))
+            .collect();
+        // Equal ones stay in the order of their numbers.
+        shown.sort_by(|a, b| SORTINGS[self.sorting].1(a, b));
+        if self.reversed {
+            shown.reverse();
+        }
+        shown
+    }
+
+    /// Does what a key says.
+    pub(super) fn key(&mut self, key: KeyEvent) -> KeyAction {
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return KeyAction::End;
+        }
+        match self.mode {
+            Mode::Watch => return self.command(key.code),
+            Mode::Filter => match key.code {
+                KeyCode::Char(letter) => self.filter.push(letter),
+                KeyCode::Backspace => {
+                    self.filter.pop();
+                }
+                KeyCode::Esc => {
+                    self.filter.clear();
+                    self.mode = Mode::Watch;
+                }
+                KeyCode::Enter => self.mode = Mode::Watch,
+                _ => {}
+            },
+            Mode::Confirm(id) => {
+                self.mode = Mode::Watch;
+                if key.code == KeyCode::Char('y') {
+                    return KeyAction::Stop(id);
+                }
+            }
+        }
+        KeyAction::Nothing
+    }
+
+    fn command(&mut self, code: KeyCode) -> KeyAction {
+        match code {
+            KeyCode::Char('q') | KeyCode::Esc => return KeyAction::End,
+            KeyCode::Char('s') => self.sorting = (self.sorting + 1) % SORTINGS.len(),
+            KeyCode::Char('r') => self.reversed = !self.reversed,
+            KeyCode::Char('/') => self.mode = Mode::Filter,
+            KeyCode::Down => self.choose(1),
+            KeyCode::Up => self.choose(-1),
+            KeyCode::PageDown => self.choose(20),
+            KeyCode::PageUp => self.choose(-20),
+            KeyCode::Char('x') => {
+                let chosen = self.chosen.selected().and_then(|at| self.shown().get(at).map(|stream| stream.id));
+                match chosen {
+                    Some(id) => self.mode = Mode::Confirm(id),
+                    None => self.say("choose a stream first, by the arrow keys".to_owned()),
+                }
+            }
+            _ => {}
+        }
+        KeyAction::Nothing
+    }
+
+    fn choose(&mut self, by: isize) {
+        let last = self.shown().len().saturating_sub(1);
+        let at = self.chosen.selected().map_or(0, |at| at.saturating_add_signed(by));
+        self.chosen.select(Some(at.min(last)));
+    }
+
+    /// Draws it.
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let disks = u16::try_from(self.figures.disks.len()).unwrap_or(u16::MAX).min(8) + 1;
+        let parts = [
+            Constraint::Length(3),
+            Constraint::Length(6),
+            Constraint::Length(disks),
+            Constraint::Min(3),
+            Constraint::Length(1),
+        ];
+        let [system, graphs, disk_table, stream_table, bottom] = Layout::vertical(parts).areas(frame.area());
+        frame.render_widget(Paragraph::new(system_lines(&self.figures.system).map(Line::from).to_vec()), system);
+        self.draw_graphs(frame, graphs);
+        self.draw_disks(frame, disk_table);
+        self.draw_streams(frame, stream_table);
+        frame.render_widget(Paragraph::new(self.bottom()), bottom);
+    }
+
+    fn draw_graphs(&self, frame: &mut Frame<'_>, area: Rect) {
+        let areas: [Rect; 3] = Layout::horizontal([Constraint::Fill(1); 3]).areas(area);
+        let most = self.sent.iter().max().copied().unwrap_or(0);
+        let graphs = [
+            (&self.sent, most.max(1), format!("network, up to {:.1} Mbit/s", real(most) / 1e3)),
+            (&self.disks, 1_000, "busiest disk".to_owned()),
+            (&self.processors, 1_000, "processors".to_owned()),
+        ];
+        for (area, (history, max, title)) in areas.into_iter().zip(graphs) {
+            let graph = Sparkline::default()
+                .block(Block::bordered().title(title))
+                .data(history.iter().copied())
+                .max(max)
+                .direction(ratatui::widgets::RenderDirection::RightToLeft);
+            frame.render_widget(graph, area);
+        }
+    }
+
+    fn draw_disks(&self, frame: &mut Frame<'_>, area: Rect) {
+        let rows = self.figures.disks.iter().map(|disk| Row::new(disk_row(disk)));
+        let widths = [14, 7, 5, 5, 6, 14, 10, 6].map(Constraint::Length).into_iter().chain([Constraint::Min(20)]);
+        frame.render_widget(Table::new(rows, widths).header(head(DISK_COLUMNS)), area);
+    }
+
+    fn draw_streams(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let (rows, count) = {
+            let shown = self.shown();
+            let first = self.first_row(shown.len(), area);
+            let visible = shown.iter().skip(first).take(usize::from(area.height));
+            let row = |stream: &&Stream| Row::new(stream_row(stream, self.rates.get(&stream.id).copied()));
+            (visible.map(row).collect::<Vec<_>>(), first)
+        };
+        let widths = [8, 24, 8, 8, 8, 8, 10].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
+        let table = Table::new(rows, widths)
+            .header(head(STREAM_COLUMNS))
+            .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+        let mut chosen = TableState::default();
+        chosen.select(self.chosen.selected().and_then(|at| at.checked_sub(count)));
+        frame.render_stateful_widget(table, area, &mut chosen);
+    }
+
+    /// Of many streams only those in view become rows.
+    fn first_row(&self, streams: usize, area: Rect) -> usize {
+        let height = usize::from(area.height.saturating_sub(1)).max(1);
+        let chosen = self.chosen.selected().unwrap_or(0).min(streams.saturating_sub(1));
+        (chosen + 1).saturating_sub(height)
+    }
+
+    fn bottom(&self) -> String {
+        match self.mode {
+            Mode::Filter => format!("filter: {}_   Enter keeps it, Esc shows all", self.filter),
+            Mode::Confirm(id) => format!("stop stream {id}? y stops it, any other key does not"),
+            Mode::Watch if !self.said.is_empty() => self.said.clone(),
+            Mode::Watch => format!(
+                "{}  {} of {} streams by {}{}  s sort  r reverse  / filter  x stop  q end",
+                self.server,
+                self.shown().len(),
+                self.figures.streams.len(),
+                SORTINGS[self.sorting].0,
+                if self.reversed { ", reversed" } else { "" }
+            ),
+        }
+    }
+}
+
+fn head<const N: usize>(columns: [&'static str; N]) -> Row<'static> {
+    Row::new(columns).style(Style::new().add_modifier(Modifier::BOLD))
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, and float casts saturate")]
+fn per_mille(share: f64) -> u64 {
+    (share * 1_000.0) as u64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! `isocast volume check` and `isocast volume scrub`: whether all contents are what was written.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::json;
+use volume::{Damage, DamagedCopy, Depth, StoredContent, Volume};
+
+use super::DiskNames;
+use super::disks::{Purpose, VolumeDisks, stays_held};
+use super::progress::ProgressLine;
+use super::served::{VolumeOfServer, VolumeServer};
+use super::transfer::{read_unit, refuse_missing, write_copy};
+
+/// What this program exits with when it does not know whether a volume is damaged.
+pub const NOT_LOOKED_AT: u8 = 2;
+
+/// Why it does not is in what this is the context of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotLookedAt;
+
+impl fmt::Display for NotLookedAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("whether the volume is damaged is not known")
+    }
+}
+
+/// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found, 2 if that is not
+/// known.
+#[derive(Debug, Args)]
+pub(crate) struct VolumeCheck {
+    /// Print what was found as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    names: DiskNames,
+}
+
+/// Read and verify every byte; what another copy has is written anew. Exit code 1 if damage was found, 2 if that is not known.
+#[derive(Debug, Args)]
+pub(crate) struct Scrub {
+    /// Only tell what is damaged, and write nothing.
+    #[arg(long)]
+    no_repair: bool,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: VolumeServer,
+    #[command(flatten)]
+    names: DiskNames,
+}
+
+/// A damaged copy of a part, and what became of it.
+struct DamagedPart {
+    finding: DamagedCopy,
+    /// Another copy of the part is right: nothing is lost.
+    elsewhere: bool,
+    repaired: bool,
+}
+
+impl VolumeCheck {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (volume, found) = self.examine().context(NotLookedAt)?;
+        report(out, self.json, &volume, &found)
+    }
+
+    fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
+        if let Some(held) = self.names.disks.0.iter().find(|disk| stays_held(disk)) {
+            anyhow::bail!(
+                "{} is in use: a server that has the volume looks at every byte of it (`isocast volume scrub`)",
+                held.display()
+            );
+        }
+        let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
+        let found = examine(&volume, &mut disks, Depth::Headers, OnDamage::Tell)?;
+        Ok((volume, found))
+    }
+}
+
+impl Scrub {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(served) = self.server.serving(&self.names.disks.0).context(NotLookedAt)? {
+            return self.ask(out, &served);
+        }
+        let (volume, found) = self.examine().context(NotLookedAt)?;
+        report(out, self.json, &volume, &found)
+    }
+
+    fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
+        let (purpose, on_damage) =
+            if self.no_repair { (Purpose::Read, OnDamage::Tell) } else { (Purpose::Write, OnDamage::Repair) };
+        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;
+        if !self.no_repair {
+            refuse_missing(&volume)?;
+            disks.commit(&mut volume)?;
+        }
+        let found = examine(&volume, &mut disks, Depth::Payload, on_damage)?;
+        Ok((volume, found))
+    }
+
+    fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
+        if self.no_repair {
+            let why = "a server that has the volume mends what it finds: leave --no-repair out";
+            return Err(anyhow::anyhow!(why).context(NotLookedAt));
+        }
+        let done = served.ask("scrub", true, "scrub").context(NotLookedAt)?.context("it was waited for")?;
+        let (contents, repaired, lost) = (served.status.contents, done.copies_written, done.copies_lost);
+        if self.json {
+            let found = json!({ "contents": contents, "sound": repaired + lost == 0, "repaired": repaired, "lost_copies": lost });
+            writeln!(out, "{found:#}")?;
+        } else {
+            writeln!(
+                out,
+                "{contents} contents, {repaired} copies repaired from the other one, {lost} without a right one"
+            )?;
+        }
+        out.flush()?;
+        match (repaired, lost) {
+            (0, 0) => Ok(()),
+            (_, 0) => anyhow::bail!("damage was found; nothing is lost"),
+            (_, lost) => anyhow::bail!(
+                "{lost} copies are damaged, and no other one is right: the server's events name the contents"
+            ),
+        }
+    }
+}
+
+/// What is done about a damaged copy whose other copy is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnDamage {
+    Tell,
+    Repair,
+}
+
+fn examine(
+    volume: &Volume,
+    disks: &mut VolumeDisks,
+    depth: Depth,
+    on_damage: OnDamage,
+) -> anyhow::Result<Vec<DamagedPart>> {
+    let what = if depth == Depth::Headers { "check" } else { "scrub" };
+    let mut progress = ProgressLine::new(what);
+    let total = volume.contents().map(|(_, content)| content.length).sum();
+    let (mut done, mut found) = (0, Vec::new());
+    for (name, content) in volume.contents() {
+        for (number, part) in (0u32..).zip(&content.parts) {
+            progress.show(done, total);
+            done += volume.part_bytes(content, number);
+            let findings = volume.examine(name, content, number, depth, disks);
+            let elsewhere = findings.len() < part.places().count();
+            for finding in findings {
+                let repaired = elsewhere
+                    && on_damage == OnDamage::Repair
+                    && repair(volume, disks, content, &finding).unwrap_or(false);
+                found.push(DamagedPart { finding, elsewhere, repaired });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Writes a damaged copy anew from another one, and reads it back.
+fn repair(
+    volume: &Volume,
+    disks: &mut VolumeDisks,
+    content: &Arc<StoredContent>,
+    finding: &DamagedCopy,
+) -> anyhow::Result<bool> {
+    let part = &content.parts[usize::try_from(finding.part)?];
+    let others: Vec<_> = part.places().filter(|place| *place != finding.place).collect();
+    let good = others.into_iter().find_map(|place| read_unit(volume, content, finding.part, place, disks));
+    let Some(bytes) = good else { return Ok(false) };
+    write_copy(volume, disks, (&finding.name, content, finding.part), finding.place, bytes)?;
+    disks.flush(finding.place.member)?;
+    Ok(read_unit(volume, content, finding.part, finding.place, disks).is_some())
+}
+
+fn words(damage: Damage) -> String {
+    match damage {
+        Damage::DiskMissing => "its disk is missing".to_owned(),
+        Damage::Unreadable => "the disk cannot read it".to_owned(),
+        Damage::NoHeader => "its header is torn or was never written".to_owned(),
+        Damage::WrongUnit => "another unit lies there: a write was lost, or went elsewhere".to_owned(),
+        Damage::Payload(offset) => format!("bytes {offset} and on of it are not what was written"),
+    }
+}
+
+fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &[DamagedPart]) -> anyhow::Result<()> {
+    let unbalanced = volume.unbalanced();
+    let lost: std::collections::BTreeSet<&str> =
+        found.iter().filter(|one| !one.elsewhere).map(|one| one.finding.name.as_str()).collect();
+    if json {
+        let row = |one: &DamagedPart| {
+            json!({
+                "content": one.finding.name, "part": one.finding.part, "disk": one.finding.place.member.0,
+                "unit": one.finding.place.unit, "damage": words(one.finding.damage),
+                "lost": !one.elsewhere, "repaired": one.repaired,
+            })
+        };
+        let rows: Vec<_> = found.iter().map(row).collect();
+        let sound = found.is_empty() && unbalanced.is_empty();
+        writeln!(out, "{:#}", json!({ "contents": volume.len(), "sound": sound, "lost": lost, "damage": rows }))?;
+    } else {
+        for one in found {
+            let outcome = match (one.repaired, one.elsewhere) {
+                (true, _) => "repaired from the other copy",
+                (false, true) => "nothing is lost: another copy is right",
+                (false, false) => "LOST: no copy is right",
+            };
+            let DamagedCopy { name, part, place, damage } = &one.finding;
+            let (disk, unit) = (place.member.0, place.unit);
+            writeln!(out, "`{name}` part {part} (disk {disk}, unit {unit}): {}; {outcome}", words(*damage))?;
+        }
+        writeln!(
+            out,
+            "{} contents, {} damaged copies, {} contents with lost parts",
+            volume.len(),
+            found.len(),
+            lost.len()
+        )?;
+    }
+    if found.is_empty() && unbalanced.is_empty() {
+        return Ok(());
+    }
+    out.flush()?;
+    match lost.is_empty() {
+        true => anyhow::bail!("damage was found; nothing is lost"),
+        false => anyhow::bail!("{} contents have lost parts: put them in anew, or remove them", lost.len()),
+    }
+}

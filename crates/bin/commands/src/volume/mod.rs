@@ -1,0 +1,134 @@
+//! `isocast volume`: makes, fills, checks and mends volumes; where a server has the disks, most commands ask it to.
+//!
+//! Promise: a disk that holds something is overwritten only with `--force`; nothing is changed before everything was checked;
+//! exit code 1 where damage was found, 2 where that is not known.
+//! Not here: what lies where on the disks (crate `volume`).
+
+mod check;
+mod create;
+mod disks;
+mod folder_layout;
+mod grow;
+mod mount;
+mod occupied;
+mod progress;
+mod rebuild;
+mod replace;
+mod served;
+mod show;
+mod transfer;
+mod upkeep;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+pub use check::{NOT_LOOKED_AT, NotLookedAt};
+
+/// Make, fill, check and mend volumes: contents in large units over one or more disks.
+#[derive(Debug, Args)]
+pub struct VolumeCommand {
+    #[command(subcommand)]
+    command: VolumeSubcommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum VolumeSubcommand {
+    Create(create::Create),
+    Layout(folder_layout::FolderLayouts),
+    Add(grow::AddDisk),
+    Remove(grow::RemoveDisk),
+    Rebalance(grow::Rebalance),
+    Status(show::Status),
+    Ls(show::Ls),
+    Import(transfer::Import),
+    Export(transfer::Export),
+    Check(check::VolumeCheck),
+    Scrub(check::Scrub),
+    RebuildCatalogue(rebuild::RebuildCatalogue),
+    Replace(replace::Replace),
+    Mount(mount::MountFolder),
+}
+
+/// The disks of a volume, as every command but `create` names them.
+#[derive(Debug, Args)]
+pub struct DiskNames {
+    /// The disks of the volume, in any order: devices, partitions or files.
+    #[arg(value_name = "DEV[,DEV…]", value_parser = parse_disks)]
+    disks: DiskList,
+}
+
+/// A disk that comes into a volume.
+#[derive(Debug, Args)]
+struct NewDisk {
+    /// The disk that comes: what is on it is lost.
+    #[arg(long, value_name = "DEV")]
+    new: PathBuf,
+    /// Do it: without this nothing is written.
+    #[arg(long)]
+    yes: bool,
+    /// Overwrite a file system, partition table or another volume on the new disk.
+    #[arg(long)]
+    force: bool,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl NewDisk {
+    /// Makes it blank for a server, which takes no other, when `confirmed`. Its path as a part of an address.
+    fn cleared(&self, confirmed: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<String> {
+        let new = occupied::open_to_overwrite(&self.new, self.force)?;
+        confirmed()?;
+        new.preallocate().with_context(|| format!("cannot take the room of {}", self.new.display()))?;
+        new.clear().with_context(|| format!("cannot write to {}", self.new.display()))?;
+        let device = self.new.canonicalize()?;
+        let device = device.to_str().context("the new disk's path is not UTF-8")?;
+        Ok(utf8_percent_encode(device, NON_ALPHANUMERIC).to_string())
+    }
+}
+
+/// Disks with commas between them: one word, so that other words can follow.
+#[derive(Debug, Clone)]
+struct DiskList(Vec<PathBuf>);
+
+impl DiskList {
+    /// All but this one.
+    fn without(&self, path: &Path) -> Vec<PathBuf> {
+        self.0.iter().filter(|disk| !dirstore::is_same_disk(disk, path)).cloned().collect()
+    }
+}
+
+fn parse_disks(text: &str) -> Result<DiskList, String> {
+    let disks: Vec<PathBuf> =
+        text.split(',').map(str::trim).filter(|disk| !disk.is_empty()).map(PathBuf::from).collect();
+    if disks.is_empty() { Err("name the disks of the volume".to_owned()) } else { Ok(DiskList(disks)) }
+}
+
+impl VolumeCommand {
+    /// Runs the subcommand, which prints to `out`.
+    ///
+    /// # Errors
+    /// What is wrong with the disks or their contents, and what to do.
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self.command {
+            VolumeSubcommand::Create(create) => create.run(out),
+            VolumeSubcommand::Layout(layout) => layout.run(out),
+            VolumeSubcommand::Add(add) => add.run(out),
+            VolumeSubcommand::Remove(remove) => remove.run(out),
+            VolumeSubcommand::Rebalance(rebalance) => rebalance.run(out),
+            VolumeSubcommand::Status(status) => status.run(out),
+            VolumeSubcommand::Ls(ls) => ls.run(out),
+            VolumeSubcommand::Import(import) => import.run(out),
+            VolumeSubcommand::Export(export) => export.run(out),
+            VolumeSubcommand::Check(check) => check.run(out),
+            VolumeSubcommand::Scrub(scrub) => scrub.run(out),
+            VolumeSubcommand::RebuildCatalogue(rebuild) => rebuild.run(out),
+            VolumeSubcommand::Replace(replace) => replace.run(out),
+            VolumeSubcommand::Mount(mount) => mount.run(),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `isocast volume mount`: the program `isocast-mount` in this one's place. A server does without it, and without FUSE.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use program::beside::become_program;
+use units::BitRate;
+
+use super::parse_disks;
+use super::served::VolumeServer;
+
+/// Mount what a server serves as a folder, for programs that read files. Stays until it is unmounted or told to end (a program of its own,
+/// `isocast-mount`).
+///
+/// What is mounted is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders, or the disks of a volume that a
+/// server of this machine serves. What is read is what the disks have left beside guaranteed streams; with `--rate` each open file is
+/// such a stream itself.
+#[derive(Debug, Args)]
+pub(super) struct MountFolder {
+    /// Guarantee each file that is read this rate, for example 15Mbit/s.
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    rate: Option<BitRate>,
+    /// Let other users of this machine read, too.
+    #[arg(long)]
+    allow_other: bool,
+    #[command(flatten)]
+    server: VolumeServer,
+    /// What is mounted.
+    #[arg(value_name = "URL|DEV[,DEV…]")]
+    what: String,
+    /// The folder that becomes it.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+impl MountFolder {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        arguments.extend(self.rate.map(|rate| format!("--rate={}bit/s", rate.0).into()));
+        arguments.extend(self.allow_other.then(|| "--allow-other".into()));
+        if let Some(login) = self.server.login_file() {
+            arguments.extend(["--login".into(), login.into()]);
+        }
+        let url = if self.what.contains("://") { self.what } else { self.address()? };
+        arguments.extend(["--".into(), url.into(), self.folder.into()]);
+        become_program("isocast-mount", ["build", "install"], arguments)
+    }
+
+    /// Where the server of the disks that are named serves them.
+    fn address(&self) -> anyhow::Result<String> {
+        let disks = parse_disks(&self.what).map_err(anyhow::Error::msg)?;
+        let served = self.server.serving(&disks.0)?;
+        let served = served.with_context(|| {
+            format!(
+                "no server serves {}: start one (`isocast serve --volume {0}`), what it serves is mounted",
+                self.what
+            )
+        })?;
+        Ok(served.media()?.at(""))
+    }
+}

@@ -1,0 +1,482 @@
+//! `isocast cp`: copies or reads files at a given rate, between folders and Isocast servers.
+//!
+//! Promise: the rate is kept as the server keeps it (`schedule::pace`); local files are read and written past the page
+//! cache where their file system can do that; a copy gets its name when it is whole and durable. What is read from a
+//! server or sent to one goes through that server's schedule, at a rate that it has admitted. A file that cannot be copied keeps no other
+//! from being so, and is told at the end. Not here: how either end is read and written (`local`, crate `client`).
+
+mod failures;
+mod local;
+pub mod machine;
+mod pacing;
+mod rclone;
+mod report;
+mod served;
+mod shared;
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use client::{FileVersion, Login, NoAnswer, RateRefusal, Remote, SourceFile, SourceReader, Tree, decoded};
+use kernel::aligned::AlignedBlock;
+use units::BitRate;
+
+pub use failures::Failures;
+use local::Folder;
+pub use pacing::MoveProgress;
+use pacing::{PacedReader, Pacing};
+pub use rclone::Rclone;
+pub use report::Summary;
+pub use served::OwnFolder;
+use served::OwnUpload;
+use shared::{LocalServer, SharedFolder};
+
+/// Read at once from either end.
+const READ_BYTES: usize = 1 << 20;
+
+/// Copy or read files at a given rate, locally, from an Isocast server, or to one.
+///
+/// SRC and DST are paths or addresses (`http://HOST:PORT/media/…`). A folder is copied with all that is below it, and DST is
+/// what it becomes. DST `/dev/null` only reads. What a server of this machine has in its folders goes through that server, so
+/// that its streams are not disturbed.
+#[derive(Debug, Args)]
+pub struct CopyArgs {
+    /// The rate, for example 15Mbit/s; `max` takes what is left.
+    #[arg(long, value_name = "RATE", default_value = "max", value_parser = parse_rate)]
+    rate: Rate,
+    /// Go on where an earlier copy was broken off: files that were copied whole and not changed since are left as they are.
+    #[arg(long)]
+    resume: bool,
+    /// Read both sides again afterwards, and compare them.
+    #[arg(long)]
+    verify: bool,
+    /// A file that holds `name:password` for the server.
+    #[arg(long, value_name = "FILE")]
+    login: Option<PathBuf>,
+    /// The server that may serve paths of this machine [default: http://127.0.0.1:8080, if one answers there].
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Read and write paths of this machine directly, though a server may serve them.
+    #[arg(long, conflicts_with = "url")]
+    alone: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// What is copied.
+    #[arg(value_name = "SRC")]
+    source: String,
+    /// The path or URL it is copied to.
+    #[arg(value_name = "DST")]
+    destination: String,
+}
+
+/// The rate asked for; none: as fast as may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rate(Option<BitRate>);
+
+fn parse_rate(text: &str) -> Result<Rate, String> {
+    match text {
+        "max" => Ok(Rate(None)),
+        text => units::parse_rate(text)
+            .map(|rate| Rate(Some(rate)))
+            .map_err(|error| format!("{error}; `max` takes what is left")),
+    }
+}
+
+/// One end of a copy.
+pub enum Endpoint {
+    /// Of this machine.
+    Here(Folder),
+    /// Of this machine, and served by a server that runs.
+    Shared(SharedFolder),
+    /// An Isocast.
+    There(Remote),
+    /// The folders of the server that this is; what is read goes through its schedule, too.
+    Served(OwnFolder),
+    /// What `rclone` knows; only written.
+    Rclone(Rclone),
+}
+
+impl Endpoint {
+    fn new(text: &str, login: Option<&Login>, server: Option<&LocalServer>, is_written: bool) -> anyhow::Result<Self> {
+        if let Some((scheme, _)) = text.split_once("://") {
+            anyhow::ensure!(scheme == "http", "{text}: only http:// addresses are understood");
+            return Ok(Self::There(Remote::new(text, login)?));
+        }
+        let folder = Folder::new(text);
+        let shared = server.map(|server| server.through(&folder, is_written)).transpose()?.flatten();
+        Ok(shared.map_or(Self::Here(folder), Self::Shared))
+    }
+
+    /// What it is on this machine.
+    fn here(&self) -> Option<&Folder> {
+        match self {
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => Some(folder),
+            _ => None,
+        }
+    }
+
+    /// The files at this end, or the one file that it is.
+    fn files(&self) -> anyhow::Result<Tree> {
+        match self {
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.files(),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.files(),
+            Self::Rclone(rclone) => bail!("{rclone} is only written to"),
+        }
+    }
+
+    /// A file at this end, as it is named to people.
+    fn shown(&self, name: &Path) -> String {
+        match self {
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.shown(name),
+            Self::There(remote) => remote.at(&name.to_string_lossy()),
+            Self::Served(served) => served.shown(&name.to_string_lossy()),
+            Self::Rclone(rclone) => format!("{rclone}/{}", name.display()),
+        }
+    }
+
+    /// The version that a file has now.
+    fn version(&self, name: &Path) -> anyhow::Result<FileVersion> {
+        match self {
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.version(name),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.version(utf8(name)?),
+            Self::Rclone(rclone) => bail!("{rclone} is only written to"),
+        }
+    }
+
+    /// Opens a file to be read from `from` on. A server sends it at `rate`, again from where it broke off.
+    fn open(&self, name: &Path, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+        match self {
+            Self::Here(folder) => folder.open(name, from),
+            Self::Shared(shared) => shared.open(name, from, rate),
+            Self::There(remote) => remote.open_resumed(utf8(name)?, from, rate),
+            Self::Served(OwnFolder { remote, .. }) => remote.open(utf8(name)?, from, rate),
+            Self::Rclone(rclone) => bail!("{rclone} is only written to"),
+        }
+    }
+
+    /// The version of a file that is there already.
+    fn stored(&self, name: &Path) -> anyhow::Result<Option<FileVersion>> {
+        match self {
+            Self::Here(folder) => folder.find_version(name),
+            Self::Shared(SharedFolder { remote, .. })
+            | Self::There(remote)
+            | Self::Served(OwnFolder { remote, .. }) => remote.find_version(utf8(name)?),
+            Self::Rclone(rclone) => Ok(rclone.find_version(utf8(name)?)),
+        }
+    }
+
+    /// Whether what is stored is a copy of this version: of the same length, and with its time where copies keep that, else not older.
+    fn has_copy(&self, stored: &FileVersion, source: &FileVersion) -> bool {
+        stored.bytes == source.bytes
+            && match (stored.modified, source.modified) {
+                (Some(stored), Some(source)) if matches!(self, Self::Here(_)) => is_same_time(stored, source),
+                // Servers tell whole seconds.
+                (Some(stored), Some(source)) => seconds(stored).0 >= seconds(source).0,
+                _ => true,
+            }
+    }
+
+    /// Whether this end lies in the other, or is that.
+    fn is_within(&self, other: &Self) -> bool {
+        let at_server = |end: &Self| match end {
+            Self::There(remote) | Self::Shared(SharedFolder { remote, .. }) => Some(remote.clone()),
+            _ => None,
+        };
+        let is_below = |(this, other): (Remote, Remote)| this.is_within(&other);
+        let here = self.here().zip(other.here()).is_some_and(|(this, other)| this.is_within(other));
+        here || at_server(self).zip(at_server(other)).is_some_and(is_below)
+    }
+
+    fn is_folder(&self) -> anyhow::Result<bool> {
+        match self {
+            Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => Ok(folder.is_folder()),
+            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.is_folder(),
+            Self::Rclone(_) => Ok(true),
+        }
+    }
+
+    /// Writes a file anew; it has its name once it is whole.
+    fn put(&self, name: &Path, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
+        let name = utf8(name)?;
+        match self {
+            Self::Here(_) | Self::Served(_) => unreachable!("what is gone on with is written part by part"),
+            Self::Shared(shared) => shared.put(name, bytes, rate, reader),
+            Self::There(remote) => remote.put(name, bytes, rate, reader),
+            Self::Rclone(rclone) => rclone.put(name, bytes, reader),
+        }
+    }
+}
+
+/// As servers take it.
+fn utf8(name: &Path) -> anyhow::Result<&str> {
+    name.to_str().context("its name is not UTF-8, which no server can be asked for")
+}
+
+/// Whether two times are the same, or the same second where one of them is told in seconds.
+fn is_same_time(one: SystemTime, other: SystemTime) -> bool {
+    let ((one, part), (other, other_part)) = (seconds(one), seconds(other));
+    one == other && (part == other_part || part == 0 || other_part == 0)
+}
+
+/// Whole seconds since 1970, and the nanoseconds behind them.
+fn seconds(time: SystemTime) -> (i128, u32) {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => (since.as_secs().into(), since.subsec_nanos()),
+        Err(before) => (-i128::from(before.duration().as_secs()), before.duration().subsec_nanos()),
+    }
+}
+
+/// How a copy is made.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyTerms {
+    /// The rate; none: as fast as may be.
+    pub rate: Option<BitRate>,
+    /// Files that were copied whole and not changed since are left as they are.
+    pub resume: bool,
+    /// Both sides are read again afterwards, and compared.
+    pub verify: bool,
+}
+
+/// Copies the file or folder that `source` is. `moved` tells how far it is, and may stop it. One file that cannot be copied does not
+/// keep the others from being so: the summary has it.
+///
+/// # Errors
+/// It was told to stop, an end does not answer, or a rate is refused; what was copied before is still there.
+pub fn copy(
+    source: Endpoint,
+    destination: Endpoint,
+    terms: CopyTerms,
+    moved: &Arc<MoveProgress>,
+) -> anyhow::Result<Summary> {
+    let tree = source.files()?;
+    copy_tree(&tree, source, destination, terms, moved)
+}
+
+/// A file or folder of this machine, read or written directly.
+pub fn here(path: PathBuf) -> Endpoint {
+    Endpoint::Here(Folder::new(path))
+}
+
+/// As [`copy`], as fast as may be; shows how far it is.
+pub fn copy_shown(source: Endpoint, destination: Endpoint) -> anyhow::Result<Summary> {
+    let moved = Arc::default();
+    let shown = pacing::show_progress(&moved);
+    let outcome = copy(source, destination, CopyTerms { rate: None, resume: false, verify: false }, &moved);
+    shown.end();
+    let summary = outcome?;
+    summary.check()?;
+    Ok(summary)
+}
+
+fn copy_tree(
+    tree: &Tree,
+    source: Endpoint,
+    destination: Endpoint,
+    terms: CopyTerms,
+    moved: &Arc<MoveProgress>,
+) -> anyhow::Result<Summary> {
+    let bytes: u64 = tree.files.iter().map(|file| file.bytes).sum();
+    moved.expect(bytes.saturating_mul(if terms.verify { 2 } else { 1 }));
+    let mut copying = Copying {
+        source,
+        destination,
+        terms,
+        // A server sends its first bytes a tick ahead of the rate that it was asked for; in a short copy that makes a
+        // difference.
+        pacing: terms.rate.map(Pacing::new),
+        summary: Summary::begin(terms.rate, tree),
+        moved: Arc::clone(moved),
+    };
+    for file in &tree.files {
+        moved.check()?;
+        let Err(error) = copying.file(file) else { continue };
+        moved.check()?;
+        if error.is::<RateRefusal>() || error.is::<NoAnswer>() {
+            // No other would fare better.
+            copying.summary.failures.add_first(format_args!("{error:#}; no other was tried after it"));
+            break;
+        }
+        copying.summary.failures.add(format_args!("{error:#}"));
+    }
+    Ok(copying.summary)
+}
+
+/// What stays the same from file to file.
+struct Copying {
+    source: Endpoint,
+    destination: Endpoint,
+    terms: CopyTerms,
+    moved: Arc<MoveProgress>,
+    pacing: Option<Pacing>,
+    summary: Summary,
+}
+
+impl CopyArgs {
+    /// Copies, and prints what that took to `out`.
+    ///
+    /// # Errors
+    /// What cannot be read, written, admitted or compared.
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let login = self.login.as_deref().map(Login::read).transpose()?;
+        let server = if self.alone { None } else { LocalServer::find(self.url.as_deref(), login.as_ref())? };
+        let end = |text: &str, is_written| Endpoint::new(text, login.as_ref(), server.as_ref(), is_written);
+        let source = end(&self.source, false)?;
+        let tree = source.files()?;
+        let destination = self.named(end(&self.destination, true)?, &source, &tree)?;
+        anyhow::ensure!(!destination.is_within(&source), "{} lies in what is copied", self.destination);
+        let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
+        anyhow::ensure!(!(is_sink && self.verify), "--verify: {} keeps nothing to compare with", self.destination);
+        let moved = Arc::default();
+        let shown = pacing::show_progress(&moved);
+        let terms = CopyTerms { rate: self.rate.0, resume: self.resume, verify: self.verify };
+        let outcome = copy_tree(&tree, source, destination, terms, &moved);
+        shown.end();
+        let summary = outcome?;
+        write!(out, "{}", if self.json { summary.json()? } else { summary.table() })?;
+        summary.check()
+    }
+
+    /// Where one file goes that is copied into a folder: it keeps its name.
+    fn named(&self, destination: Endpoint, source: &Endpoint, tree: &Tree) -> anyhow::Result<Endpoint> {
+        if tree.is_folder || !(self.destination.ends_with('/') || destination.is_folder()?) {
+            return Ok(destination);
+        }
+        let name = self.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        anyhow::ensure!(!name.is_empty(), "{}: name the file that is to be copied", self.source);
+        let name = if source.here().is_some() { name.to_owned() } else { decoded(name) };
+        Ok(match destination {
+            Endpoint::Here(folder) => Endpoint::Here(folder.below(&name)),
+            Endpoint::Shared(shared) => Endpoint::Shared(shared.below(&name)),
+            Endpoint::There(remote) => Endpoint::There(remote.below(&name)),
+            other => other,
+        })
+    }
+}
+
+impl Copying {
+    /// Copies one file, unless it is there already.
+    fn file(&mut self, file: &SourceFile) -> anyhow::Result<()> {
+        let shown = self.source.shown(&file.name);
+        let began = Instant::now();
+        let version = self.source.version(&file.name).with_context(|| format!("{shown}: not copied"))?;
+        if self.terms.resume && self.is_copied(file, &version).with_context(|| format!("{shown}: not copied"))? {
+            self.moved.pass_over(file.bytes);
+            self.summary.left_as_they_are += 1;
+        } else {
+            let copied = match &self.destination {
+                Endpoint::Here(folder) => self.copy_to_folder(folder.clone(), file, &version),
+                Endpoint::Served(own) => {
+                    let begun = own.begin(file, self.terms.rate, &version);
+                    begun.and_then(|upload| self.copy_to_own(upload, file, &version))
+                }
+                _ => self.copy_whole(file),
+            };
+            copied.with_context(|| format!("{shown}: not copied"))?;
+            self.summary.copying += began.elapsed();
+            self.summary.files += 1;
+            self.moved.file_is_done(0);
+        }
+        if self.terms.verify {
+            self.compare(file).context(shown.clone())?;
+            self.summary.compared += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether the destination has a copy of this version.
+    fn is_copied(&self, file: &SourceFile, version: &FileVersion) -> anyhow::Result<bool> {
+        Ok(self.destination.stored(&file.name)?.is_some_and(|stored| self.destination.has_copy(&stored, version)))
+    }
+
+    fn copy_to_folder(&mut self, folder: Folder, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
+        let mut part = folder.begin(&file.name, &version.tag, self.terms.resume)?;
+        let opened = self.source.open(&file.name, part.written(), self.terms.rate)?;
+        part.reserve(opened.bytes)?;
+        self.moved.pass_over(part.written());
+        self.summary.resumed_bytes += part.written();
+        let whole = opened.bytes;
+        let mut reader = self.paced(opened.reader);
+        let mut buffer = AlignedBlock::zeroed(READ_BYTES);
+        loop {
+            let count = fill(&mut reader, buffer.bytes_mut())?;
+            part.write(&mut buffer, count)?;
+            if count < READ_BYTES {
+                break;
+            }
+        }
+        drop(reader);
+        if part.written() != whole {
+            bail!("{} bytes came, {whole} were announced: it was changed meanwhile; copy it again", part.written());
+        }
+        self.summary.bytes += whole - part.begun_with();
+        part.publish(version.modified)
+    }
+
+    fn copy_to_own(&mut self, mut upload: OwnUpload, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
+        let begun_with = upload.begun_with();
+        let opened = self.source.open(&file.name, begun_with, self.terms.rate);
+        let opened = opened.inspect_err(|error| upload.give_up(&error.to_string()))?;
+        if begun_with > 0 {
+            let now = self.source.version(&file.name)?;
+            anyhow::ensure!(now == *version, "it was changed meanwhile; copy it again");
+        }
+        self.moved.pass_over(begun_with);
+        self.summary.resumed_bytes += begun_with;
+        let mut reader = self.paced(opened.reader);
+        upload.finish(&mut reader)?;
+        drop(reader);
+        self.summary.bytes += opened.bytes - begun_with;
+        Ok(())
+    }
+
+    fn copy_whole(&mut self, file: &SourceFile) -> anyhow::Result<()> {
+        let rate = self.terms.rate;
+        let opened = self.source.open(&file.name, 0, rate)?;
+        let mut reader = PacedReader::new(opened.reader, self.pacing.as_mut(), &self.moved);
+        self.destination.put(&file.name, opened.bytes, rate, &mut reader)?;
+        self.summary.bytes += opened.bytes;
+        Ok(())
+    }
+
+    /// Reads both sides, at the same rate.
+    fn compare(&mut self, file: &SourceFile) -> anyhow::Result<()> {
+        let rate = self.terms.rate;
+        let (source, copy) = (self.source.open(&file.name, 0, rate)?, self.destination.open(&file.name, 0, rate)?);
+        let mut copy = copy.reader;
+        let mut source = self.paced(source.reader);
+        let (mut ours, mut theirs) = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
+        let mut at = 0u64;
+        loop {
+            let (count, other) = (fill(&mut source, &mut ours)?, fill(&mut *copy, &mut theirs)?);
+            if ours[..count] != theirs[..other] {
+                let same = ours[..count].iter().zip(&theirs[..other]).take_while(|(a, b)| a == b).count();
+                bail!("the copy differs from byte {} on; copy it again without --resume", at + same as u64);
+            }
+            at += count as u64;
+            if count < READ_BYTES {
+                return Ok(());
+            }
+        }
+    }
+
+    fn paced<'a>(&'a mut self, reader: Box<dyn Read + 'a>) -> PacedReader<'a> {
+        PacedReader::new(reader, self.pacing.as_mut(), &self.moved)
+    }
+}
+
+/// Reads until the buffer is full or there is no more.
+fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut count = 0;
+    while count < buffer.len() {
+        match reader.read(&mut buffer[count..])? {
+            0 => break,
+            more => count += more,
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,122 @@
+//! What a copy took: rate, processor, throughput, as in the tables of the evaluation of HPSM (4.4 and 4.5).
+
+use std::time::Duration;
+
+use client::Tree;
+use program::output::real;
+use serde_json::json;
+use units::{BitRate, ByteCount};
+
+use crate::failures::Failures;
+use crate::machine;
+use http::machine::MachineSample;
+
+/// What a copy took.
+pub struct Summary {
+    rate: Option<BitRate>,
+    begun: Option<MachineSample>,
+    /// Files copied.
+    pub files: u64,
+    /// Bytes copied now.
+    pub bytes: u64,
+    /// Time of copying, without comparing.
+    pub(super) copying: Duration,
+    /// Bytes that an earlier copy had left.
+    pub(super) resumed_bytes: u64,
+    /// Files that were there.
+    pub(super) left_as_they_are: u64,
+    /// Files read again and found the same.
+    pub(super) compared: u64,
+    passed_over: u64,
+    /// What was not copied, and why.
+    pub(super) failures: Failures,
+}
+
+impl Summary {
+    pub(super) fn begin(rate: Option<BitRate>, tree: &Tree) -> Self {
+        let mut failures = Failures::default();
+        tree.unreadable.iter().for_each(|what| failures.add(what));
+        Self {
+            rate,
+            begun: machine::sample(),
+            files: 0,
+            bytes: 0,
+            copying: Duration::ZERO,
+            resumed_bytes: 0,
+            left_as_they_are: 0,
+            compared: 0,
+            passed_over: tree.passed_over,
+            failures,
+        }
+    }
+
+    /// Fails if a file or folder was not copied.
+    ///
+    /// # Errors
+    /// How many, and the first of them.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.failures.judge("files or folders were not copied")
+    }
+
+    fn throughput_bps(&self) -> f64 {
+        if self.bytes == 0 { 0.0 } else { real(self.bytes) * 8.0 / self.copying.as_secs_f64().max(1e-6) }
+    }
+
+    /// Processor seconds of this process, and busy share of all processors.
+    fn processor(&self) -> Option<(f64, f64)> {
+        let (begun, now) = (self.begun?, machine::sample()?);
+        let total = now.cpu_total_seconds - begun.cpu_total_seconds;
+        let busy = if total > 0.0 { (now.cpu_busy_seconds - begun.cpu_busy_seconds) / total } else { 0.0 };
+        Some((now.process_seconds - begun.process_seconds, busy))
+    }
+
+    pub(super) fn table(&self) -> String {
+        let asked = self.rate.map_or_else(|| "max".to_owned(), |rate| format!("{:.1}", real(rate.0) / 1e6));
+        let (own, busy) = self.processor().unwrap_or_default();
+        let own = own / self.began_seconds() * 100.0;
+        let mut text = format!(
+            "rate [Mbit/s]  CPU [%]  machine [%]  throughput [Mbit/s]\n{asked:>13}  {own:7.1}  {:11.1}  {:19.2}\n{} in {} files, {:.1} s\n",
+            busy * 100.0,
+            self.throughput_bps() / 1e6,
+            ByteCount(self.bytes),
+            self.files,
+            self.copying.as_secs_f64(),
+        );
+        let further = [
+            (self.left_as_they_are, "files were there already"),
+            (self.compared, "files read again: the same on both sides"),
+            (self.passed_over, "passed over: neither file nor folder, or a link to a folder"),
+        ];
+        for (count, what) in further.into_iter().filter(|(count, _)| *count > 0) {
+            text.push_str(&format!("{count} {what}\n"));
+        }
+        if self.resumed_bytes > 0 {
+            text.push_str(&format!("{} were there from an earlier copy\n", ByteCount(self.resumed_bytes)));
+        }
+        text
+    }
+
+    fn began_seconds(&self) -> f64 {
+        self.copying.as_secs_f64().max(1e-3)
+    }
+
+    pub(super) fn json(&self) -> anyhow::Result<String> {
+        let processor = self.processor();
+        let object = json!({
+            "rate_bps": self.rate.map(|rate| rate.0),
+            "throughput_bps": self.throughput_bps(),
+            "cpu_seconds": processor.map(|(own, _)| own),
+            "cpu_percent": processor.map(|(own, _)| own / self.began_seconds() * 100.0),
+            "machine_cpu_percent": processor.map(|(_, busy)| busy * 100.0),
+            "seconds": self.copying.as_secs_f64(),
+            "bytes": self.bytes,
+            "files": self.files,
+            "resumed_bytes": self.resumed_bytes,
+            "left_as_they_are": self.left_as_they_are,
+            "compared": self.compared,
+            "passed_over": self.passed_over,
+            "failed": self.failures.count(),
+        });
+        Ok(serde_json::to_string_pretty(&object)? + "\n")
+    }
+}

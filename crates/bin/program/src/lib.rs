@@ -1,0 +1,11 @@
+//! Parts that programs of Isocast share: their output, other programs that they start, the folder of their state.
+
+// They panic where nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod beside;
+pub mod output;
+pub mod process;
+mod state;
+
+pub use state::default_state;

@@ -1,0 +1,174 @@
+//! Programs that the server runs: those of jobs and webhooks.
+//!
+//! Promise: behind everything else (nice 19), without a shell; it gets what it is to read, and what it says last is kept; told to end, or
+//! out of time, it and what it started get SIGTERM, and SIGKILL soon after. Not here: why it is run.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group, setpriority_process};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+/// Lowest of all.
+const NICE: i32 = 19;
+/// From SIGTERM to SIGKILL, and for its last words.
+const GRACE: Duration = Duration::from_secs(5);
+/// So many of the last bytes that it writes to standard error are kept.
+const SAID_BYTES_MAX: usize = 1024;
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// With exit code 0.
+    Good,
+    /// Otherwise: what it exited with, and its last words.
+    Bad(String),
+    /// It was told to end.
+    Stopped,
+}
+
+/// Runs `command`, which is not empty, with `variables` added to its environment and `input` on its standard input.
+///
+/// # Errors
+/// It cannot be run.
+pub async fn run(
+    command: &[String],
+    variables: &[(&str, &str)],
+    input: &[u8],
+    stop: &mut watch::Receiver<bool>,
+) -> anyhow::Result<Exit> {
+    let (program, arguments) = command.split_first().expect("a checked configuration names a program");
+    let mut child = Command::new(program)
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| anyhow::anyhow!("{program} cannot be run: {error}"))?;
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let _ = setpriority_process(group, NICE);
+    let mut stdin = child.stdin.take().expect("it was asked for");
+    let stderr = child.stderr.take().expect("it was asked for");
+    let input = input.to_owned();
+    // A program that does not read its input is none the worse for it.
+    let feeding = tokio::spawn(async move { drop(stdin.write_all(&input).await) });
+    let listening = tokio::spawn(last_words(stderr));
+    let ended = tokio::select! {
+        status = child.wait() => Some(status),
+        _ = stop.wait_for(|stop| *stop) => None,
+    };
+    feeding.abort();
+    let Some(status) = ended else {
+        end(&mut child, group).await;
+        listening.abort();
+        return Ok(Exit::Stopped);
+    };
+    let status = status?;
+    if status.success() {
+        listening.abort();
+        return Ok(Exit::Good);
+    }
+    // What it started may hold its standard error open.
+    let said = timeout(GRACE, listening).await.ok().and_then(Result::ok).unwrap_or_default();
+    Ok(Exit::Bad(format!("{program} {}{said}", how(status))))
+}
+
+/// Ends it and what it started.
+async fn end(child: &mut Child, group: Option<Pid>) {
+    for signal in [Signal::TERM, Signal::KILL] {
+        if let Some(group) = group {
+            let _ = kill_process_group(group, signal);
+        }
+        if signal == Signal::TERM {
+            tokio::select! {
+                _ = child.wait() => {}
+                () = sleep(GRACE) => {}
+            }
+        }
+    }
+    let _ = child.wait().await;
+}
+
+fn how(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// The last line of what it said, behind a colon; empty if it said nothing.
+async fn last_words(mut stderr: ChildStderr) -> String {
+    let (mut said, mut piece) = (Vec::new(), [0; SAID_BYTES_MAX]);
+    while let Ok(count @ 1..) = stderr.read(&mut piece).await {
+        said.extend_from_slice(&piece[..count]);
+        let beyond = said.len().saturating_sub(SAID_BYTES_MAX);
+        said.drain(..beyond);
+    }
+    last_line(&said).map_or_else(String::new, |line| format!(": {line}"))
+}
+
+/// The last line that is not empty, of what a program said.
+pub fn last_line(said: &[u8]) -> Option<String> {
+    let said = String::from_utf8_lossy(said);
+    said.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Vec<String> {
+        ["/bin/sh", "-c", script].map(str::to_owned).to_vec()
+    }
+
+    async fn exit(script: &str) -> Exit {
+        let (_keep, mut stop) = watch::channel(false);
+        run(&shell(script), &[("WHAT", "x")], b"in", &mut stop).await.expect("a shell")
+    }
+
+    #[tokio::test]
+    async fn what_a_program_says_last_is_the_reason() {
+        assert_eq!(exit("read line; test \"$line$WHAT\" = inx").await, Exit::Good);
+        let said = exit("echo first >&2; echo it is full >&2; exit 3").await;
+        assert_eq!(said, Exit::Bad("/bin/sh exited with 3: it is full".to_owned()));
+        assert_eq!(exit("kill -9 $$").await, Exit::Bad("/bin/sh was ended by signal 9".to_owned()));
+        let (_keep, mut stop) = watch::channel(false);
+        let error = run(&["/nonexistent".to_owned()], &[], b"", &mut stop).await.expect_err("not there");
+        assert!(error.to_string().contains("/nonexistent cannot be run"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stopped_is_gone_with_what_it_started() {
+        let (tell, mut stop) = watch::channel(false);
+        let scratch = tempfile::tempdir().expect("a folder");
+        let file = scratch.path().join("pid");
+        let script = shell(&format!("sleep 1000 & echo $! > {}; wait", file.display()));
+        let running = tokio::spawn(async move { run(&script, &[], b"", &mut stop).await });
+        let started = loop {
+            if let Some(id) = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<i32>().ok()) {
+                break id;
+            }
+            sleep(Duration::from_millis(10)).await;
+        };
+        tell.send_replace(true);
+        assert_eq!(running.await.expect("no panic").expect("ran"), Exit::Stopped);
+        // The signal was sent; the kernel takes its time to end a process that is nobody's child any more.
+        let mut state = String::new();
+        for _ in 0..1000 {
+            state = std::fs::read_to_string(format!("/proc/{started}/stat")).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{state}");
+    }
+}

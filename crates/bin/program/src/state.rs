@@ -1,0 +1,12 @@
+//! The folder of the state where no other is named.
+
+use std::path::PathBuf;
+
+/// Where state is kept when nothing is said: systemd's `StateDirectory`, else the user's (or root's) usual place.
+#[must_use]
+pub fn default_state() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let of_user =
+        || Some(variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")))?.join("isocast"));
+    variable("STATE_DIRECTORY").or_else(of_user).unwrap_or_else(|| PathBuf::from("/var/lib/isocast"))
+}

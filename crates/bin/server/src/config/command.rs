@@ -1,0 +1,224 @@
+//! The flags of `serve`, and the subcommand `config`.
+//!
+//! Promise: a flag is a setting like any other and goes the same way through the checks. Not here: what `serve` does.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::settings::{Problem, Settings};
+use super::{Config, ConfigError};
+
+/// Serve folders of videos over HTTP, each stream at a guaranteed rate.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServeArgs {
+    /// Configuration file (TOML), and then `conf.d/*.toml` beside it; the environment and the flags below override it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Address and port to serve on [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// Folders to serve; several are merged into one namespace.
+    #[arg(value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// A folder to serve, as a flag (repeatable).
+    #[arg(long = "root", value_name = "DIR")]
+    roots: Vec<PathBuf>,
+    /// The disks of a volume to serve, beside folders or instead (repeatable).
+    #[arg(long = "volume", value_name = "DEV[,DEV…]")]
+    volumes: Vec<String>,
+    /// Folder for disk profiles and the index.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Where no users are configured, let programs on this machine write (`curl -T`). A proxy on this machine that does not
+    /// say for whom it speaks is one of them, and so is whoever it speaks for.
+    #[arg(long)]
+    local_writes: bool,
+    /// Any other setting, for example `--set schedule.be_share=0%` (repeatable).
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_assignment)]
+    set: Vec<(String, String)>,
+    /// Say everything that was found out at the start: each disk's measurements, what is permitted and what is not.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    /// Measure the disks that are not known yet, keep what was found in the state folder, and end.
+    #[arg(long)]
+    pub(crate) measure_only: bool,
+}
+
+impl ServeArgs {
+    /// Puts the flags over what the file and the environment said.
+    pub(super) fn add_to(&self, settings: &mut Settings) {
+        for (key, value) in &self.set {
+            settings.add_flag("--set", key, value.clone());
+        }
+        if let Some(listen) = &self.listen {
+            settings.add_flag("--listen", "listen", listen.clone());
+        }
+        let roots: Vec<_> =
+            self.roots.iter().chain(&self.folders).map(|root| root.to_string_lossy().into_owned()).collect();
+        if !roots.is_empty() {
+            settings.add_flag_list("--root", "roots", roots);
+        }
+        if !self.volumes.is_empty() {
+            settings.add_flag_list("--volume", "volumes", self.volumes.clone());
+        }
+        if let Some(state) = &self.state {
+            settings.add_flag("--state", "state", state.to_string_lossy().into_owned());
+        }
+        if self.local_writes {
+            settings.add_flag("--local-writes", "access.local_writes", "true".to_owned());
+        }
+    }
+}
+
+fn parse_assignment(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not KEY=VALUE"))?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Check configuration files, or show what is in effect.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Check a file, the parts in `conf.d` beside it, and whether this machine has what they name; start nothing.
+    Check {
+        /// The file.
+        file: PathBuf,
+        /// Print JSON: whether it is usable, and each problem.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the configuration that `serve` would run with, given the same flags, as TOML.
+    Show {
+        #[command(flatten)]
+        serve: ServeArgs,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl ConfigArgs {
+    /// Does what was asked, and prints to `out`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is wrong: every problem with its line and key.
+    pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match &self.command {
+            ConfigCommand::Check { file, json } => {
+                let checked = Config::load_with_parts(file).and_then(|config| config.check_here().map(|()| config));
+                if *json {
+                    let problems: Vec<_> =
+                        checked.as_ref().err().map_or(&[][..], ConfigError::problems).iter().map(told).collect();
+                    let verdict = json!({ "file": file, "usable": checked.is_ok(), "problems": problems });
+                    writeln!(out, "{verdict:#}")?;
+                }
+                let config = checked?;
+                if !*json {
+                    let (file, folders) = (file.display(), config.roots.len());
+                    writeln!(out, "{file}: usable; serves {folders} folder(s) on {}", config.listen)?;
+                }
+            }
+            ConfigCommand::Show { serve, json } => {
+                let shown = Config::load(serve)?.to_string();
+                if *json {
+                    let table: toml::Table = shown.parse().context("what is shown is TOML")?;
+                    writeln!(out, "{}", serde_json::to_string_pretty(&table)?)?;
+                } else {
+                    write!(out, "{shown}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(problem: &Problem) -> serde_json::Value {
+    json!({
+        "place": problem.origin.as_ref().map(ToString::to_string),
+        "key": problem.key,
+        "message": problem.message,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_settings() {
+        let args = ServeArgs {
+            listen: Some("[::1]:9000".to_owned()),
+            roots: vec!["/a".into()],
+            folders: vec!["/b".into()],
+            state: Some("/s".into()),
+            local_writes: true,
+            set: vec![parse_assignment("schedule.be_share = 0%").unwrap()],
+            ..ServeArgs::default()
+        };
+        let config = Config::load(&args).unwrap();
+        assert_eq!(config.listen.port(), 9000);
+        assert_eq!(config.roots.len(), 2);
+        assert_eq!(config.state, PathBuf::from("/s"));
+        assert!(config.local_writes);
+        assert_eq!(config.schedule.best_effort_percent, 0);
+    }
+
+    #[test]
+    fn what_is_shown_means_the_same() {
+        let set = vec![
+            parse_assignment("schedule.cycle=256ms").unwrap(),
+            parse_assignment("path_rates.a/b.d/=2.5G").unwrap(),
+        ];
+        let args = ServeArgs { set, roots: vec!["/a \"quoted\"".into()], ..ServeArgs::default() };
+        let config = Config::load(&args).unwrap();
+        let shown = config.to_string();
+        assert_eq!(Config::load_file("shown.toml".as_ref(), &shown).unwrap(), config, "{shown}");
+    }
+
+    #[test]
+    fn a_check_tells_programs_each_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("isocast.toml");
+        let state = folder.path().join("state");
+        let check = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let args = ConfigArgs { command: ConfigCommand::Check { file: file.clone(), json: true } };
+            let mut out = Vec::new();
+            let checked = args.run(&mut out);
+            (checked.is_ok(), serde_json::from_slice::<serde_json::Value>(&out).unwrap())
+        };
+        let good = format!("roots = [{:?}]\nstate = {state:?}\n", folder.path());
+        let (usable, verdict) = check(&good);
+        assert_eq!((usable, &verdict["usable"], &verdict["problems"]), (true, &json!(true), &json!([])), "{verdict}");
+        let (usable, verdict) = check(&format!("{good}[plane]\nengine = \"none\"\n"));
+        assert_eq!(
+            (usable, &verdict["usable"], &verdict["problems"][0]["key"]),
+            (false, &json!(false), &json!("plane.engine"))
+        );
+        assert_eq!(verdict["problems"][0]["place"], json!(format!("{}:4", file.display())));
+    }
+
+    #[test]
+    fn a_wrong_flag_is_named() {
+        let set = vec![parse_assignment("schedule.cycles=250ms").unwrap()];
+        let error = Config::load(&ServeArgs { set, ..ServeArgs::default() }).unwrap_err().to_string();
+        assert!(
+            error.contains("--set: schedule.cycles: there is no such key; did you mean `schedule.cycle`?"),
+            "{error}"
+        );
+        let args = ServeArgs { listen: Some("8080".to_owned()), ..ServeArgs::default() };
+        let error = Config::load(&args).unwrap_err().to_string();
+        assert!(error.contains("--listen: listen: `8080` is not an address with a port"), "{error}");
+        let args = ServeArgs { config: Some("/nonexistent.toml".into()), ..ServeArgs::default() };
+        assert!(Config::load(&args).unwrap_err().to_string().contains("cannot read /nonexistent.toml"));
+    }
+}

@@ -1,0 +1,571 @@
+//! Configuration: one TOML file and the parts in `conf.d` beside it, every key also as `ISOCAST_A__B`, the common ones as flags.
+//!
+//! Promise: read once, checked as a whole, unit-typed; what is wrong is said with file, line, key and what to write
+//! instead. Not here: what the settings do. Reference: docs/reference/config.md; sample: packaging/isocast.toml (tests
+//! keep both in step with this file).
+
+mod change;
+mod command;
+mod here;
+mod jobs;
+mod quotas;
+mod render;
+mod settings;
+mod snmp;
+mod toml_text;
+mod values;
+mod webhooks;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use kernel::EngineChoice;
+use service::config::WhenFull;
+use service::quota::QuotaConfig;
+use units::{BitRate, ByteCount, Nanos};
+
+pub(crate) use change::Change;
+pub use command::{ConfigArgs, ServeArgs};
+use http::message::authority::{RequestHost, host};
+pub(crate) use jobs::{CopyEnd, JobConfig, JobWork, program_problem};
+use settings::{Problem, Settings};
+pub(crate) use snmp::AgentxAddress;
+use values::{
+    default_round, default_tick, parse_address, parse_choice, parse_cycle, parse_memory, parse_number, parse_path,
+    parse_percent, parse_rate, parse_size, parse_span, span_between, span_up_to, time_up_to, volume_disks,
+};
+pub(crate) use webhooks::{WebhookConfig, WebhookTarget};
+
+const MIB: u64 = 1024 * 1024;
+/// Buffers by default: this share of the machine's memory …
+const MEMORY_PERCENT: u8 = 25;
+/// … but no more than this.
+const MEMORY_MAX: ByteCount = ByteCount(16 * 1024 * MIB);
+/// Below this not even a few streams can be carried.
+const MEMORY_MIN: ByteCount = ByteCount(16 * MIB);
+/// The cycle of HiTactix (§4.1; docs/references.md), the only one that is not a whole number to the second.
+const HITACTIX_CYCLE: Nanos = Nanos::from_millis(256);
+const SECOND: Nanos = Nanos::from_secs(1);
+/// Jobs, webhooks, and quotas, at most.
+const JOBS_MAX: usize = 64;
+
+/// What `serve` runs with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// Where HTTP is served.
+    pub(crate) listen: SocketAddr,
+    /// Folders whose files are served, merged into one namespace. May be empty here; `serve` needs one, or a volume.
+    pub(crate) roots: Vec<PathBuf>,
+    /// Volumes that are served beside them, each as its disks.
+    pub(crate) volumes: Vec<Vec<PathBuf>>,
+    /// Those of the folders that are served only while a file system is mounted there.
+    pub(crate) require_mount: Vec<PathBuf>,
+    /// Whether names that begin with a dot, and `lost+found`, are served.
+    pub(crate) hidden_files: bool,
+    /// Folder for disk profiles and the index.
+    pub(crate) state: PathBuf,
+    /// The data plane's and the disks' clockwork.
+    pub(crate) schedule: ScheduleConfig,
+    /// The data plane's thread and memory.
+    pub(crate) plane: PlaneSettings,
+    /// How streams start and end.
+    pub(crate) streams: StreamsConfig,
+    /// How long a paused viewer keeps its reservation.
+    pub(crate) session_hold: Nanos,
+    /// At most so much of a recording may be missing after a power cut.
+    pub(crate) recording_durable: Nanos,
+    /// Bounds on what clients may do.
+    pub(crate) limits: LimitsConfig,
+    /// Rate of a network interface, by name, where its own report is wrong or missing.
+    pub(crate) links: Vec<(String, BitRate)>,
+    /// The rate of a stream where neither the request nor the content says one, by path prefix below `/media/`.
+    pub(crate) path_rates: Vec<(String, BitRate)>,
+    /// What becomes of a stream for which there is no room, by path prefix below `/media/`.
+    pub(crate) path_when_full: Vec<(String, WhenFull)>,
+    /// Who may write: name and argon2 hash (PHC string).
+    pub(crate) users: Vec<(String, String)>,
+    /// Without users, programs on this machine may write.
+    pub(crate) local_writes: bool,
+    /// Origins whose pages may read what is answered.
+    pub(crate) cors_origins: Vec<String>,
+    /// Names that the server goes by, besides addresses and names that nobody else can have.
+    pub(crate) hosts: Vec<String>,
+    /// Files to write logs to.
+    pub(crate) log: LogConfig,
+    /// Where the machine's SNMP agent is told of this server.
+    pub(crate) agentx: Option<AgentxAddress>,
+    /// How much may lie in folders.
+    pub(crate) quotas: Vec<QuotaConfig>,
+    /// What is done at set times.
+    pub(crate) jobs: Vec<JobConfig>,
+    /// Who is told of events.
+    pub(crate) webhooks: Vec<WebhookConfig>,
+}
+
+/// The data plane's and the disks' clockwork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ScheduleConfig {
+    /// Period of the data plane.
+    pub(crate) cycle: Nanos,
+    /// Fraction of a cycle at which sockets are fed.
+    pub(crate) tick: Nanos,
+    /// Period in which a disk is scheduled; whole cycles.
+    pub(crate) round: Nanos,
+    /// Share of disk time kept for best effort (uploads), in percent, `0..=90`.
+    pub(crate) best_effort_percent: u8,
+    /// Streams of one content share its reads, with this reserve for those that then need their own.
+    pub(crate) sharing_reserve_percent: Option<u8>,
+    /// What is mirrored is promised time on all disks that have a copy, so that any one may fail.
+    pub(crate) survive_disk_loss: bool,
+}
+
+/// The data plane's thread and memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PlaneSettings {
+    /// CPU the thread is pinned to; `None`: chosen at start.
+    pub(crate) cpu: Option<u32>,
+    /// `SCHED_FIFO` priority, `1..=99`; `None`: ordinary scheduling.
+    pub(crate) priority: Option<u8>,
+    /// How requests reach the kernel.
+    pub(crate) engine: EngineChoice,
+    /// Buffers for blocks.
+    pub(crate) memory: MemorySetting,
+}
+
+/// How much memory the buffers take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemorySetting {
+    /// This many percent of the machine's memory, at most [`MEMORY_MAX`].
+    Percent(u8),
+    /// This many bytes.
+    Size(ByteCount),
+}
+
+impl MemorySetting {
+    /// Bytes to use on a machine with `total` bytes of memory.
+    pub(crate) fn of(self, total: ByteCount) -> ByteCount {
+        match self {
+            Self::Percent(percent) => {
+                let share = total.0 / 100 * u64::from(percent);
+                ByteCount(share.clamp(MEMORY_MIN.0, MEMORY_MAX.0))
+            }
+            Self::Size(size) => size,
+        }
+    }
+}
+
+/// How streams start and end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamsConfig {
+    /// Seconds of media sent ahead of the rate at the start.
+    pub(crate) start_burst: Nanos,
+    /// A client that takes nothing for this long gives up its reservation.
+    pub(crate) stall: Nanos,
+}
+
+/// Bounds on what clients may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LimitsConfig {
+    /// Open connections.
+    pub(crate) connections: u32,
+    /// Of connections and of uploads, the share that one client may have, in percent.
+    pub(crate) per_client_percent: u8,
+    /// From the first byte of a head to its last.
+    pub(crate) head_timeout: Nanos,
+    /// Between two requests of a connection.
+    pub(crate) idle_timeout: Nanos,
+    /// Without a byte of an upload's body.
+    pub(crate) upload_idle: Nanos,
+    /// Largest upload.
+    pub(crate) upload_size: ByteCount,
+    /// From the start of a drain (SIGTERM) until running streams are stopped.
+    pub(crate) drain: Nanos,
+}
+
+/// Files to write logs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogConfig {
+    /// Requests, in the combined format; `None`: nowhere.
+    pub(crate) access: Option<PathBuf>,
+    /// Events, one JSON object per line; `None`: standard error.
+    pub(crate) events: Option<PathBuf>,
+}
+
+/// Everything that is wrong with a configuration.
+#[derive(Debug)]
+pub(crate) struct ConfigError(Vec<Problem>);
+
+impl ConfigError {
+    pub(crate) fn problems(&self) -> &[Problem] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the configuration is not usable:")?;
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Reads the file, the environment and the flags, in this order, and checks the whole.
+    ///
+    /// # Errors
+    /// All problems at once.
+    pub(crate) fn load(args: &ServeArgs) -> Result<Self, ConfigError> {
+        let mut settings = Settings::default();
+        if let Some(path) = &args.config {
+            settings.add_file_and_parts(path);
+        }
+        settings.add_environment(
+            std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))),
+        );
+        args.add_to(&mut settings);
+        Self::check(settings)
+    }
+
+    /// Checks a file and the parts beside it: neither the environment nor flags.
+    ///
+    /// # Errors
+    /// All problems at once.
+    pub(crate) fn load_with_parts(path: &Path) -> Result<Self, ConfigError> {
+        let mut settings = Settings::default();
+        settings.add_file_and_parts(path);
+        Self::check(settings)
+    }
+
+    /// Checks a text as one file by itself.
+    ///
+    /// # Errors
+    /// All problems at once.
+    #[cfg(test)]
+    pub(crate) fn load_file(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let mut settings = Settings::default();
+        settings.add_file(path, text);
+        Self::check(settings)
+    }
+
+    fn check(mut settings: Settings) -> Result<Self, ConfigError> {
+        let settings_ref = &mut settings;
+        let schedule = ScheduleConfig::take(settings_ref);
+        let durable_min = schedule.recording_durable_min();
+        let config = Self {
+            listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
+            roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
+            volumes: settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect(),
+            require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
+            hidden_files: settings_ref.take("hidden_files", false, parse_choice),
+            state: settings_ref.take_optional("state", parse_path).unwrap_or_else(program::default_state),
+            schedule,
+            plane: PlaneSettings::take(settings_ref),
+            streams: StreamsConfig {
+                start_burst: settings_ref.take("streams.start_burst", Nanos::ZERO, span_up_to(Nanos::from_secs(60))),
+                stall: settings_ref.take("streams.stall", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
+            },
+            session_hold: settings_ref.take("sessions.hold", Nanos::from_secs(60), span_up_to(Nanos::from_secs(3600))),
+            recording_durable: settings_ref.take(
+                "recordings.durable",
+                durable_min.max(Nanos::from_secs(10)),
+                span_between(durable_min, Nanos::from_secs(3600)),
+            ),
+            limits: LimitsConfig::take(settings_ref),
+            links: settings_ref.take_table("links", parse_rate),
+            path_rates: settings_ref.take_table("path_rates", parse_rate),
+            path_when_full: settings_ref.take_table("path_when_full", |text| match text {
+                "refuse" => Ok(WhenFull::Refuse),
+                "best-effort" => Ok(WhenFull::BestEffort),
+                _ => Err(format!("`{text}` is neither `refuse` nor `best-effort`")),
+            }),
+            users: settings_ref.take_table("users", |text| match text.starts_with("$argon2") {
+                true => Ok(text.to_owned()),
+                false => Err("an argon2 hash is needed, not a password: `isocast user add NAME` makes it".to_owned()),
+            }),
+            local_writes: settings_ref.take("access.local_writes", false, parse_choice),
+            cors_origins: take_origins(settings_ref),
+            hosts: take_hosts(settings_ref),
+            log: LogConfig {
+                access: settings_ref.take_optional("log.access", parse_path),
+                events: settings_ref.take_optional("log.events", parse_path),
+            },
+            agentx: settings_ref.take_optional("snmp.agentx", AgentxAddress::parse),
+            quotas: settings_ref.take_each("quota", JOBS_MAX, quotas::take),
+            jobs: settings_ref.take_each("job", JOBS_MAX, JobConfig::take),
+            webhooks: settings_ref.take_each("webhook", JOBS_MAX, WebhookConfig::take),
+        };
+        twice(&mut settings, "quota", quotas::folders(&config.quotas).iter().map(String::as_str));
+        twice(&mut settings, "job", config.jobs.iter().map(|job| job.name.as_str()));
+        twice(&mut settings, "webhook", config.webhooks.iter().map(|webhook| webhook.name.as_str()));
+        if let Some(other) = config.require_mount.iter().find(|path| !config.roots.contains(path)) {
+            let message = format!("{} is none of `roots`", other.display());
+            settings.contradiction("require_mount", message);
+        }
+        let problems = settings.finish();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+}
+
+/// Blames a name that two have.
+fn twice<'a>(settings: &mut Settings, key: &str, names: impl Iterator<Item = &'a str>) {
+    let mut seen = BTreeSet::new();
+    for name in names.filter(|name| !seen.insert(*name)) {
+        settings.contradiction(key, format!("`{name}` is the name of two"));
+    }
+}
+
+fn take_hosts(settings: &mut Settings) -> Vec<String> {
+    let hosts = settings.take_list("access.hosts");
+    for name in &hosts {
+        let is_name = matches!(host(name), Some(RequestHost::Name(whole)) if whole == name && !name.is_empty());
+        if !is_name {
+            let message = format!("`{name}` is no name; write for example `media.example`, or `*` for every one");
+            settings.contradiction("access.hosts", message);
+        }
+    }
+    hosts
+}
+
+fn take_origins(settings: &mut Settings) -> Vec<String> {
+    let origins = settings.take_list("access.cors_origins");
+    for origin in &origins {
+        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        if origin != "*" && !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', ' '])) {
+            let message =
+                format!("`{origin}` is no origin; write for example `https://player.example`, or `*` for every one");
+            settings.contradiction("access.cors_origins", message);
+        }
+    }
+    origins
+}
+
+impl ScheduleConfig {
+    /// No recording is durable sooner: a block is gathered in a round and written in two.
+    pub(crate) fn recording_durable_min(&self) -> Nanos {
+        self.round.max(self.tick.saturating_mul(dataplane::FLASH_ROUND_TICKS)).saturating_mul(3)
+    }
+
+    fn take(settings: &mut Settings) -> Self {
+        let cycle = settings.take("schedule.cycle", Nanos::from_millis(250), parse_cycle);
+        let tick = settings.take_optional("schedule.tick", parse_span).unwrap_or_else(|| default_tick(cycle));
+        let round = settings.take_optional("schedule.round", parse_span).unwrap_or_else(|| default_round(cycle));
+        if tick < Nanos::from_millis(5) || !cycle.0.is_multiple_of(tick.0) {
+            let message =
+                format!("{tick} must be 5 ms or more and go into the cycle ({cycle}) without rest; leave it out");
+            settings.contradiction("schedule.tick", message);
+        }
+        if round > Nanos::from_secs(8) || !round.0.is_multiple_of(cycle.0) || round.0 == 0 {
+            let message = format!("{round} must be whole cycles ({cycle}), 8 s at most; leave it out");
+            settings.contradiction("schedule.round", message);
+        }
+        Self {
+            cycle,
+            tick,
+            round,
+            best_effort_percent: settings.take("schedule.be_share", 10, |text| parse_percent(text, 0, 90)),
+            sharing_reserve_percent: settings.take("schedule.sharing", Some(10), |text| match text {
+                "off" => Ok(None),
+                _ => parse_percent(text, 0, 100).map(Some).map_err(|error| format!("{error}, or `off`")),
+            }),
+            survive_disk_loss: settings.take("schedule.survive_disk_loss", true, parse_choice),
+        }
+    }
+}
+
+impl PlaneSettings {
+    fn take(settings: &mut Settings) -> Self {
+        Self {
+            cpu: settings.take("plane.cpu", None, |text| match text {
+                "auto" => Ok(None),
+                _ => parse_number(text, 0, 1023).map(Some).map_err(|error| format!("{error}, or `auto`")),
+            }),
+            priority: settings.take("plane.priority", Some(10), |text| {
+                Ok(Some(parse_number(text, 0, 99)?).filter(|priority| *priority > 0).and_then(|p| u8::try_from(p).ok()))
+            }),
+            engine: settings.take("plane.engine", EngineChoice::Auto, |text| match text {
+                "auto" => Ok(EngineChoice::Auto),
+                "io_uring" => Ok(EngineChoice::IoUring),
+                "threads" => Ok(EngineChoice::Threads),
+                _ => Err("expected `auto`, `io_uring` or `threads`".to_owned()),
+            }),
+            memory: settings.take("plane.memory", MemorySetting::Percent(MEMORY_PERCENT), parse_memory),
+        }
+    }
+}
+
+impl LimitsConfig {
+    fn take(settings: &mut Settings) -> Self {
+        Self {
+            connections: settings.take("limits.connections", 10_000, |text| parse_number(text, 1, 1_000_000)),
+            per_client_percent: settings.take("limits.per_client", 50, |text| parse_percent(text, 1, 100)),
+            head_timeout: settings.take("limits.head_timeout", Nanos::from_secs(10), span_up_to(Nanos::from_secs(600))),
+            idle_timeout: settings.take(
+                "limits.idle_timeout",
+                Nanos::from_secs(75),
+                span_up_to(Nanos::from_secs(3600)),
+            ),
+            upload_idle: settings.take("limits.upload_idle", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
+            upload_size: settings.take("limits.upload_size", ByteCount(1 << 40), parse_size),
+            drain: settings.take("limits.drain", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../../../../packaging/isocast.toml");
+    const REFERENCE: &str = include_str!("../../../../../docs/reference/config.md");
+
+    fn load(text: &str) -> Result<Config, String> {
+        Config::load_file(Path::new("isocast.toml"), text).map_err(|error| error.to_string())
+    }
+
+    /// The sample with every `#key = value` line made real.
+    fn uncommented_sample() -> String {
+        let real = |line: &str| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') && !rest.is_empty() => rest.to_owned(),
+            _ => line.to_owned(),
+        };
+        SAMPLE.lines().map(|line| real(line) + "\n").collect()
+    }
+
+    #[test]
+    fn the_sample_as_shipped_says_nothing_but_the_defaults() {
+        assert_eq!(load(SAMPLE).unwrap(), load("").unwrap());
+    }
+
+    #[test]
+    fn the_sample_names_every_key_with_its_default() {
+        let text = uncommented_sample();
+        let mut config = load(&text).unwrap();
+        let defaults = load("").unwrap();
+        assert_eq!(config.roots, [PathBuf::from("/srv/media")]);
+        assert_eq!(config.links, [("eth0".to_owned(), BitRate(1_000_000_000))]);
+        assert!(config.log.access.is_some() && config.log.events.is_some());
+        assert_eq!(config.require_mount, config.roots);
+        config.roots.clear();
+        config.require_mount.clear();
+        assert_eq!(config.volumes, [[PathBuf::from("/dev/sdb"), PathBuf::from("/dev/sdc")]]);
+        config.volumes.clear();
+        assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
+        assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFull::BestEffort)]);
+        assert_eq!(config.users.len(), 1);
+        assert_eq!(config.agentx, Some(AgentxAddress::Unix("/var/agentx/master".into())));
+        config.agentx = None;
+        let kinds: Vec<&str> = config.jobs.iter().map(|job| job.work.kind()).collect();
+        assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "scrub", "measure", "command"], 2));
+        assert_eq!(config.quotas.len(), 2);
+        config.quotas.clear();
+        config.jobs.clear();
+        config.webhooks.clear();
+        config.links.clear();
+        config.path_rates.clear();
+        config.path_when_full.clear();
+        config.users.clear();
+        config.log = defaults.log.clone();
+        config.state.clone_from(&defaults.state);
+        assert_eq!(config, defaults);
+        for key in keys() {
+            let name = key.rsplit('.').next().unwrap_or(&key);
+            let begins = [format!("{name} = "), format!("[{name}]"), format!("[[{name}]]")];
+            let named = text.lines().any(|line| begins.iter().any(|begin| line.starts_with(begin)));
+            assert!(named, "packaging/isocast.toml lacks {key}");
+        }
+    }
+
+    #[test]
+    fn the_reference_explains_every_key() {
+        for key in keys() {
+            assert!(REFERENCE.contains(&format!("`{key}`")), "docs/reference/config.md lacks {key}");
+        }
+    }
+
+    /// Every key there is: those that are asked for.
+    fn keys() -> Vec<String> {
+        let sources = [
+            ("", include_str!("mod.rs")),
+            ("quota.", include_str!("quotas.rs")),
+            ("job.", include_str!("jobs.rs")),
+            ("webhook.", include_str!("webhooks.rs")),
+        ];
+        let mut keys = Vec::new();
+        for (prefix, source) in sources {
+            let lines = source.lines().take_while(|line| !line.starts_with("mod tests"));
+            let asked = lines.filter_map(|line| line.split(".take").nth(1).or(line.split("needed(entry").nth(1)));
+            keys.extend(asked.filter_map(|rest| rest.split('"').nth(1)).map(|key| format!("{prefix}{key}")));
+        }
+        assert!(keys.len() > 35, "the keys are found in the text of these files: {keys:?}");
+        keys.sort_unstable();
+        keys
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_with_the_key_of_its_line_and_without_its_value() {
+        for (text, said) in [
+            ("[snmp]\nagentx = \"/a\"\n[snmp]\n", "isocast.toml:3: [snmp]: duplicate key"),
+            ("listen = \"127.0.0.1:1\"\n listen=\"127.0.0.1:2\"\n", "isocast.toml:2: listen: duplicate key"),
+            ("[users]\nalice = hash\n", "isocast.toml:2: alice: "),
+            ("listen = [\n\"$argon2id$hash\" \"\"]\n", "isocast.toml:2: "),
+        ] {
+            let error = load(text).unwrap_err();
+            assert!(error.contains(said) && !error.contains("hash"), "{error}");
+        }
+    }
+
+    #[test]
+    fn units_are_required_and_the_place_is_named() {
+        let error = load("\n[schedule]\ncycle = 250\n").unwrap_err();
+        assert!(
+            error.contains("isocast.toml:3: schedule.cycle: `250` has no unit; write for example `250ms"),
+            "{error}"
+        );
+        let error = load("[links]\neth0 = \"1000\"\n").unwrap_err();
+        assert!(error.contains("isocast.toml:2: links.eth0: `1000` has no unit"), "{error}");
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let error = load("listen = \"localhost\"\n[plane]\npriority = 100\nmemory = \"1M\"\n").unwrap_err();
+        assert_eq!(error.lines().count(), 4, "{error}");
+    }
+
+    #[test]
+    fn the_seeds_cycle_gets_a_tick_and_a_round_that_fit() {
+        let schedule = load("[schedule]\ncycle = \"256ms\"\n").unwrap().schedule;
+        assert_eq!(schedule.tick, Nanos::from_millis(32));
+        assert_eq!(schedule.round, Nanos::from_millis(1024));
+        let error = load("[schedule]\ncycle = \"300ms\"\n").unwrap_err();
+        assert!(error.contains("cannot be a cycle"), "{error}");
+        let error = load("[schedule]\ntick = \"40ms\"\nround = \"900ms\"\n").unwrap_err();
+        assert!(error.contains("schedule.tick") && error.contains("schedule.round"), "{error}");
+    }
+
+    #[test]
+    fn memory_is_a_share_with_a_cap_or_a_size() {
+        let gib = 1024 * MIB;
+        let share = load("").unwrap().plane.memory;
+        assert_eq!(share.of(ByteCount(8 * gib)).0 / MIB, 2047);
+        assert_eq!(share.of(ByteCount(1024 * gib)), MEMORY_MAX);
+        let fixed = load("[plane]\nmemory = \"512MiB\"\n").unwrap().plane.memory;
+        assert_eq!(fixed.of(ByteCount(8 * gib)), ByteCount(512 * MIB));
+    }
+
+    #[test]
+    fn a_password_is_not_taken_for_its_hash() {
+        let error = load("[users]\nalice = \"secret\"\n").unwrap_err();
+        assert!(error.contains("isocast.toml:2: users.alice: an argon2 hash is needed"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn a_priority_of_zero_means_ordinary_scheduling() {
+        assert_eq!(load("[plane]\npriority = 0\ncpu = 1\n").unwrap().plane.priority, None);
+        assert_eq!(load("[plane]\ncpu = 1\n").unwrap().plane.cpu, Some(1));
+        assert!(load("[plane]\ncpu = \"two\"\n").unwrap_err().contains("or `auto`"));
+    }
+}

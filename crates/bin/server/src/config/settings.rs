@@ -1,0 +1,489 @@
+//! Settings before they are checked: key → text, and where it was written.
+//!
+//! Promise: file < environment < command line, each setting knows its origin (file and line, variable, flag), and a
+//! key that nothing reads is an error that names it. Not here: what a setting means (the parent module).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use program::output::say;
+use strsim::levenshtein;
+use toml::de::{DeArray, DeTable, DeValue};
+
+/// The prefix of environment variables: `ISOCAST_SCHEDULE__CYCLE` is the key `schedule.cycle`.
+const ENVIRONMENT_PREFIX: &str = "ISOCAST_";
+
+/// The folder of further files, beside the configuration file.
+const PARTS: &str = "conf.d";
+/// Files in it.
+const PARTS_MAX: usize = 1000;
+
+/// Whether a name in the folder is a part: not an editor's lock (`.#x.toml`), what another system keeps beside a file (`._x.toml`), or a
+/// folder. Those that are not are named in the log.
+fn is_part(path: &Path) -> bool {
+    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let why = match () {
+        () if is_hidden => "its name is hidden",
+        () if path.is_dir() => "it is a folder",
+        () => return true,
+    };
+    say(format_args!("{} is passed over: {why}", path.display()));
+    false
+}
+
+/// Where a setting was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A configuration file and its line, counted from 1.
+    File(PathBuf, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
+            Self::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+/// One thing wrong with the configuration, fit to show to a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) origin: Option<Origin>,
+    pub(crate) key: Option<String>,
+    pub(crate) message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(origin) = &self.origin {
+            write!(f, "{origin}: ")?;
+        }
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// A value as it was written; quantities keep their text until their unit is known to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Value {
+    Text(String),
+    List(Vec<String>),
+}
+
+#[derive(Debug, Clone)]
+struct Setting {
+    value: Value,
+    origin: Origin,
+}
+
+/// All settings of all sources, and the problems found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    settings: BTreeMap<String, Setting>,
+    /// Where each table of an array of tables (`[[job]]`) was written; what it says has the key `job.0.name`.
+    arrays: BTreeMap<String, Vec<Origin>>,
+    known: Vec<&'static str>,
+    problems: Vec<Problem>,
+}
+
+impl Settings {
+    /// Adds what a configuration file says, and then what each `*.toml` in the folder [`PARTS`] beside it says, in the order
+    /// of their names: a later one wins.
+    pub(crate) fn add_file_and_parts(&mut self, path: &Path) {
+        let parts = path.parent().unwrap_or(Path::new("")).join(PARTS);
+        let mut files = vec![path.to_owned()];
+        match std::fs::read_dir(&parts) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => self.contradiction(PARTS, format!("cannot read {}: {error}", parts.display())),
+            Ok(entries) => {
+                let named = entries.flatten().map(|entry| entry.path());
+                let mut named: Vec<PathBuf> = named.filter(|path| path.extension() == Some("toml".as_ref())).collect();
+                named.sort();
+                named.retain(|path| is_part(path));
+                if named.len() > PARTS_MAX {
+                    self.contradiction(PARTS, format!("more than {PARTS_MAX} files in {}", parts.display()));
+                    named.truncate(PARTS_MAX);
+                }
+                files.append(&mut named);
+            }
+        }
+        for file in files {
+            match std::fs::read_to_string(&file) {
+                Ok(text) => self.add_file(&file, &text),
+                Err(error) => self.contradiction("--config", format!("cannot read {}: {error}", file.display())),
+            }
+        }
+    }
+
+    /// Adds what a configuration file says.
+    pub(crate) fn add_file(&mut self, path: &Path, text: &str) {
+        match DeTable::parse(text) {
+            Ok(table) => self.add_table(path, text, "", table.get_ref()),
+            Err(error) => {
+                // The bare key of that line, or `[TABLE]`; no value in quotes, which may be a password's hash.
+                let line = error.span().map_or(1, |span| line_of(text, span.start));
+                let words = text.lines().nth(line - 1).unwrap_or_default();
+                let key = words.split(|c: char| c.is_whitespace() || c == '=').find(|word| !word.is_empty());
+                let key = key.filter(|key| key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.[]".contains(c)));
+                self.problems.push(Problem {
+                    origin: Some(Origin::File(path.to_owned(), line)),
+                    key: key.map(str::to_owned),
+                    message: error.message().trim().to_owned(),
+                });
+            }
+        }
+    }
+
+    fn add_table(&mut self, path: &Path, text: &str, prefix: &str, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let key =
+                if prefix.is_empty() { name.get_ref().to_string() } else { format!("{prefix}.{}", name.get_ref()) };
+            let origin = Origin::File(path.to_owned(), line_of(text, name.span().start));
+            if let DeValue::Table(inner) = value.get_ref() {
+                self.add_table(path, text, &key, inner);
+                continue;
+            }
+            if let DeValue::Array(items) = value.get_ref()
+                && items.iter().any(|item| item.get_ref().is_table())
+            {
+                self.add_array(path, text, &key, items);
+                continue;
+            }
+            match plain(value.get_ref()) {
+                Ok(value) => {
+                    self.settings.insert(key, Setting { value, origin });
+                }
+                Err(message) => self.problems.push(Problem { origin: Some(origin), key: Some(key), message }),
+            }
+        }
+    }
+
+    /// Adds the tables of an array behind those that an earlier file has.
+    fn add_array(&mut self, path: &Path, text: &str, key: &str, items: &DeArray<'_>) {
+        for item in items {
+            let origin = Origin::File(path.to_owned(), line_of(text, item.span().start));
+            if let DeValue::Table(inner) = item.get_ref() {
+                let origins = self.arrays.entry(key.to_owned()).or_default();
+                origins.push(origin);
+                let prefix = format!("{key}.{}", origins.len() - 1);
+                self.add_table(path, text, &prefix, inner);
+            } else {
+                self.blame(origin, key, format!("write each as `[[{key}]]`"));
+            }
+        }
+    }
+
+    /// Adds `ISOCAST_A__B` variables. Variables of that prefix that are no key are reported only if they look like one
+    /// (`__`, or nearly a key), since scripts may have their own.
+    pub(crate) fn add_environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
+        for (name, value) in variables {
+            let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+            let key = rest.to_lowercase().replace("__", ".");
+            self.settings.insert(key, Setting { value: Value::Text(value), origin: Origin::Environment(name) });
+        }
+    }
+
+    /// Adds a flag's value.
+    pub(crate) fn add_flag(&mut self, flag: &'static str, key: &str, value: String) {
+        self.settings.insert(key.to_owned(), Setting { value: Value::Text(value), origin: Origin::Flag(flag) });
+    }
+
+    /// Adds a repeatable flag's values.
+    pub(crate) fn add_flag_list(&mut self, flag: &'static str, key: &str, values: Vec<String>) {
+        self.settings.insert(key.to_owned(), Setting { value: Value::List(values), origin: Origin::Flag(flag) });
+    }
+
+    /// The value of `key` as `parse` understands it, or `default` where it was not written (or not understood: then the
+    /// problem is kept).
+    pub(crate) fn take<T>(&mut self, key: &'static str, default: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
+        self.take_optional(key, parse).unwrap_or(default)
+    }
+
+    /// As [`Settings::take`], with no default.
+    pub(crate) fn take_optional<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        self.known.push(key);
+        let setting = self.settings.remove(key)?;
+        let parsed = match &setting.value {
+            Value::Text(text) => parse(text),
+            Value::List(_) => Err("a list is not understood here; write one value".to_owned()),
+        };
+        parsed.map_err(|message| self.blame(setting.origin, key, message)).ok()
+    }
+
+    /// The items of `key`: a list as a file writes it, or `:`-separated in the environment; empty where it was not written.
+    pub(crate) fn take_list(&mut self, key: &'static str) -> Vec<String> {
+        self.known.push(key);
+        let Some(setting) = self.settings.remove(key) else { return Vec::new() };
+        let as_in_a_file = match &setting.value {
+            Value::Text(text) if text.starts_with('[') => DeValue::parse(text).ok(),
+            _ => None,
+        };
+        let value = as_in_a_file.and_then(|list| plain(list.get_ref()).ok()).unwrap_or(setting.value);
+        match (value, setting.origin) {
+            (Value::List(items), _) => items,
+            (Value::Text(text), Origin::Environment(_)) => {
+                text.split(':').filter(|item| !item.is_empty()).map(str::to_owned).collect()
+            }
+            (Value::Text(text), origin) => {
+                self.blame(origin, key, format!("a list is needed; write `{key} = [\"{text}\"]`"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// All keys below `table` (`links.eth0` for `links`), for tables whose keys are names.
+    pub(crate) fn take_table<T>(
+        &mut self,
+        table: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<(String, T)> {
+        self.known.push(table);
+        let prefix = format!("{table}.");
+        let keys: Vec<String> = self.settings.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
+        let mut entries = Vec::new();
+        for key in keys {
+            let Some(setting) = self.settings.remove(&key) else { continue };
+            let parsed = match &setting.value {
+                Value::Text(text) => parse(text),
+                Value::List(_) => Err("a list is not understood here; write one value".to_owned()),
+            };
+            match parsed {
+                Ok(value) => entries.push((key[prefix.len()..].to_owned(), value)),
+                Err(message) => self.blame(setting.origin, &key, message),
+            }
+        }
+        entries
+    }
+
+    /// The tables of an array, `[[job]]` for example, each read by `read` as settings by themselves; at most `count_max`.
+    pub(crate) fn take_each<T>(
+        &mut self,
+        array: &'static str,
+        count_max: usize,
+        read: impl Fn(&mut Self) -> Option<T>,
+    ) -> Vec<T> {
+        let mut items = Vec::new();
+        let origins = self.arrays.remove(array).unwrap_or_default();
+        if origins.len() > count_max {
+            self.contradiction(array, format!("there are {}; {count_max} at most", origins.len()));
+        }
+        for (at, origin) in origins.into_iter().enumerate() {
+            let mut inner = Self { settings: self.take_below(&format!("{array}.{at}.")), ..Self::default() };
+            items.extend(read(&mut inner));
+            for problem in inner.finish() {
+                let key = problem.key.map_or_else(|| array.to_owned(), |key| format!("{array}.{key}"));
+                let origin = problem.origin.or_else(|| Some(origin.clone()));
+                self.problems.push(Problem { origin, key: Some(key), message: problem.message });
+            }
+        }
+        if let Some(setting) = self.take_below(&format!("{array}.")).into_values().next() {
+            self.blame(
+                setting.origin,
+                array,
+                format!("there may be several: write `[[{array}]]` in a file, with two brackets"),
+            );
+        }
+        items
+    }
+
+    /// Takes out all settings whose keys begin with `prefix`; their keys are without it then.
+    fn take_below(&mut self, prefix: &str) -> BTreeMap<String, Setting> {
+        let below = self.settings.extract_if(.., |key, _| key.starts_with(prefix));
+        below.map(|(key, setting)| (key[prefix.len()..].to_owned(), setting)).collect()
+    }
+
+    /// Keeps a problem that concerns several settings at once.
+    pub(crate) fn contradiction(&mut self, key: &str, message: String) {
+        self.problems.push(Problem { origin: None, key: Some(key.to_owned()), message });
+    }
+
+    /// Everything that is wrong, unread keys included. Call it after the last `take`.
+    pub(crate) fn finish(mut self) -> Vec<Problem> {
+        for (key, setting) in std::mem::take(&mut self.settings) {
+            let near = self
+                .known
+                .iter()
+                .min_by_key(|known| levenshtein(known, &key))
+                .filter(|known| levenshtein(known, &key) <= 3);
+            let may_be_foreign = matches!(setting.origin, Origin::Environment(_)) && !key.contains('.');
+            let message = match near {
+                Some(known) => format!("there is no such key; did you mean `{known}`?"),
+                None if may_be_foreign => continue,
+                None => "there is no such key; docs/reference/config.md lists them".to_owned(),
+            };
+            self.blame(setting.origin, &key, message);
+        }
+        self.problems
+    }
+
+    fn blame(&mut self, origin: Origin, key: &str, message: String) {
+        self.problems.push(Problem { origin: Some(origin), key: Some(key.to_owned()), message });
+    }
+}
+
+/// A TOML value as text; numbers keep the digits that were written, so that a missing unit can be quoted back.
+fn plain(value: &DeValue<'_>) -> Result<Value, String> {
+    match value {
+        DeValue::String(text) => Ok(Value::Text(text.to_string())),
+        DeValue::Integer(number) => Ok(Value::Text(number.as_str().to_owned())),
+        DeValue::Float(number) => Ok(Value::Text(number.as_str().to_owned())),
+        DeValue::Boolean(flag) => Ok(Value::Text(flag.to_string())),
+        DeValue::Array(items) => items
+            .iter()
+            .map(|item| match item.get_ref() {
+                DeValue::String(text) => Ok(text.to_string()),
+                other => Err(format!("a list of texts is needed, not of type {}", other.type_str())),
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::List),
+        DeValue::Datetime(_) | DeValue::Table(_) => Err("a text is needed here".to_owned()),
+    }
+}
+
+/// The line, counted from 1, that byte `position` of `text` is on.
+fn line_of(text: &str, position: usize) -> usize {
+    let before = text.as_bytes().get(..position).unwrap_or(text.as_bytes());
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(text: &str) -> Result<u32, String> {
+        text.parse().map_err(|_| format!("`{text}` is not a number"))
+    }
+
+    #[test]
+    fn a_later_source_wins_and_a_problem_names_the_one_that_won() {
+        let mut settings = Settings::default();
+        settings.add_file(Path::new("f.toml"), "a = 1\n[t]\nb = 2\nc = 3\n");
+        settings.add_environment([("ISOCAST_T__B".to_owned(), "20".to_owned())]);
+        settings.add_environment([("ISOCAST_T__C".to_owned(), "thirty".to_owned())]);
+        settings.add_flag("--a", "a", "100".to_owned());
+        assert_eq!(settings.take("a", 0, number), 100);
+        assert_eq!(settings.take("t.b", 0, number), 20);
+        assert_eq!(settings.take("t.c", 7, number), 7);
+        let problems: Vec<String> = settings.finish().iter().map(ToString::to_string).collect();
+        assert_eq!(problems, ["environment variable ISOCAST_T__C: t.c: `thirty` is not a number"]);
+    }
+
+    #[test]
+    fn parts_come_after_the_file_in_the_order_of_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("isocast.toml");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("isocast.toml", "a = 1\n[t]\nb = 1\nc = 1\n");
+        let mut settings = Settings::default();
+        settings.add_file_and_parts(&file);
+        assert_eq!((settings.take("a", 0, number), settings.take("t.b", 0, number)), (1, 1), "without any parts");
+
+        std::fs::create_dir(folder.path().join("conf.d")).unwrap();
+        write("conf.d/20-b.toml", "[t]\nc = 20\n");
+        write("conf.d/10-a.toml", "a = 10\n[t]\nc = 10\n");
+        write("conf.d/30.toml.disabled", "a = = 30\n");
+        write("conf.d/._10-a.toml", "\0\x05\x16\x07");
+        std::os::unix::fs::symlink("someone@host.123", folder.path().join("conf.d/.#10-a.toml")).unwrap();
+        std::fs::create_dir(folder.path().join("conf.d/50.toml")).unwrap();
+        let mut settings = Settings::default();
+        settings.add_file_and_parts(&file);
+        let taken = (settings.take("a", 0, number), settings.take("t.b", 0, number), settings.take("t.c", 0, number));
+        assert_eq!(taken, (10, 1, 20));
+        assert!(settings.finish().is_empty());
+
+        write("conf.d/40.toml", "\na = \"x\"\n");
+        let mut settings = Settings::default();
+        settings.add_file_and_parts(&file);
+        settings.take("a", 0, number);
+        settings.take_table("t", number);
+        let problems: Vec<String> = settings.finish().iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].ends_with("conf.d/40.toml:2: a: `x` is not a number"), "{problems:?}");
+    }
+
+    #[test]
+    fn an_unread_key_is_named_with_its_line_and_a_guess() {
+        let mut settings = Settings::default();
+        settings.add_file(Path::new("f.toml"), "\n[schedule]\n\ncylce = \"250ms\"\nsomething = 1\n");
+        settings.add_environment([("ISOCAST_BUILD".to_owned(), "x".to_owned())]);
+        settings.take("schedule.cycle", 0, number);
+        let problems: Vec<String> = settings.finish().iter().map(ToString::to_string).collect();
+        assert_eq!(problems[0], "f.toml:4: schedule.cylce: there is no such key; did you mean `schedule.cycle`?");
+        assert!(
+            problems[1].starts_with("f.toml:5: schedule.something: there is no such key; docs/"),
+            "{}",
+            problems[1]
+        );
+        assert_eq!(problems.len(), 2, "an unrelated variable is left alone");
+    }
+
+    #[test]
+    fn the_tables_of_an_array_are_read_one_by_one() {
+        let mut settings = Settings::default();
+        settings.add_file(Path::new("a.toml"), "[[t]]\nn = 1\n[[t]]\n\n[[t]]\nn = \"x\"\nm = 2\n");
+        settings.add_file(Path::new("b.toml"), "[[t]]\nn = 4\n[u]\nn = 1\n");
+        let needed = |entry: &mut Settings| {
+            let taken = entry.take_optional("n", number);
+            if taken.is_none() {
+                entry.contradiction("n", "it is needed".to_owned());
+            }
+            taken
+        };
+        assert_eq!(settings.take_each("t", 3, needed), [1, 4]);
+        assert!(settings.take_each("u", 3, needed).is_empty());
+        let mut problems: Vec<String> = settings.finish().iter().map(ToString::to_string).collect();
+        problems.sort();
+        assert_eq!(problems.len(), 6, "{problems:?}");
+        assert!(problems[0].starts_with("a.toml:3: t.n: it is needed"), "{problems:?}");
+        assert!(problems.iter().any(|said| said == "a.toml:6: t.n: `x` is not a number"), "{problems:?}");
+        assert!(problems.iter().any(|said| said.starts_with("a.toml:7: t.m: there is no such key")), "{problems:?}");
+        assert!(
+            problems
+                .iter()
+                .any(|said| said == "b.toml:4: u: there may be several: write `[[u]]` in a file, with two brackets"),
+            "{problems:?}"
+        );
+        assert!(problems.iter().any(|said| said == "t: there are 4; 3 at most"), "{problems:?}");
+    }
+
+    #[test]
+    fn broken_toml_is_placed() {
+        let mut settings = Settings::default();
+        settings.add_file(Path::new("f.toml"), "a = 1\nb = = 2\n");
+        let problems = settings.finish();
+        assert_eq!(problems[0].origin, Some(Origin::File("f.toml".into(), 2)));
+    }
+
+    #[test]
+    fn lists_come_as_files_write_them_and_from_colons() {
+        let mut settings = Settings::default();
+        settings.add_file(Path::new("f.toml"), "roots = [\"/a\", \"/b\"]\n");
+        assert_eq!(settings.take_list("roots"), ["/a", "/b"]);
+        settings.add_environment([("ISOCAST_ROOTS".to_owned(), "/c:/d".to_owned())]);
+        assert_eq!(settings.take_list("roots"), ["/c", "/d"]);
+        // An origin has a colon of its own.
+        let origins = r#"["https://a.example", "http://b.example:81"]"#;
+        settings.add_environment([("ISOCAST_ROOTS".to_owned(), origins.to_owned())]);
+        assert_eq!(settings.take_list("roots"), ["https://a.example", "http://b.example:81"]);
+        settings.add_flag("--set", "roots", "[\"/e\"]".to_owned());
+        assert_eq!(settings.take_list("roots"), ["/e"]);
+        settings.add_file(Path::new("f.toml"), "roots = \"/a\"\n");
+        assert!(settings.take_list("roots").is_empty());
+        let problems = settings.finish();
+        assert!(problems[0].to_string().contains("write `roots = [\"/a\"]`"), "{}", problems[0]);
+    }
+}

@@ -1,0 +1,271 @@
+//! `keep`: removes the oldest contents of a folder.
+//!
+//! Promise: only what lies in the folder itself counts and goes, each file once, whatever names and links lead to it; what is younger than
+//! `min_age` stays, and so does what was changed since it was looked at. One that cannot be removed stops no other. Every removal is in the
+//! event log. Folders stay, also empty ones. Not here: what is protected (`protected`).
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, ensure};
+use copy::{Failures, MoveProgress};
+use dirstore::{ContentPath, FileId, StoreError, StoredItem, WalkedFile, WalkedKind};
+use service::access::WritePermit;
+use service::events::Remover;
+use service::{MediaService, ingest};
+use tokio::sync::watch;
+use units::{ByteCount, Nanos};
+
+use super::protected::Protected;
+
+/// Contents of one folder that are looked at: 400 bytes of memory each.
+const CONTENTS_MAX: usize = 1_000_000;
+
+/// What is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    pub(super) max_age: Option<Nanos>,
+    pub(super) max_size: Option<ByteCount>,
+    pub(super) min_age: Nanos,
+}
+
+/// A file of the folder, under all names that it has there.
+#[derive(Debug)]
+struct OldContent {
+    names: Vec<StoredItem>,
+    path: PathBuf,
+    age: Duration,
+    bytes: u64,
+    /// It is protected, or clients are not shown it.
+    stays: bool,
+    /// It is dated after now.
+    is_ahead: bool,
+}
+
+/// What a look through a folder found.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    contents: Vec<OldContent>,
+    /// Bytes of all files, each once.
+    pub(super) stored: u64,
+    /// The folder and those below it.
+    pub(super) folders: HashSet<FileId>,
+    /// What could not be looked at.
+    pub(super) failures: Failures,
+    /// There are more contents than can be remembered: they are counted, and none of them goes.
+    is_too_long: bool,
+}
+
+/// Removes what is too much, the oldest first.
+///
+/// # Errors
+/// What the store says; what could not be looked at or removed.
+pub(super) async fn keep(
+    service: &MediaService,
+    (name, folder): (&str, &ContentPath),
+    (limits, protected): (&Limits, &[ContentPath]),
+    moved: &MoveProgress,
+    stop: &watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let mut protected = Protected::find(service, protected).await.context("looking what is protected")?;
+    let look = look(service, folder, &mut protected, stop).await?;
+    look.check()?;
+    protected.check()?;
+    let done = |bytes| moved.file_is_done(bytes);
+    let mut failures = Failures::default();
+    let left =
+        look.remove(service, folder, limits, (&mut failures, stop), done, |reason| Remover::Job { name, reason });
+    left.await;
+    failures.judge("contents or folders were passed over, the others were looked at")
+}
+
+/// Looks through a folder.
+///
+/// # Errors
+/// It is not there.
+pub(super) async fn look(
+    service: &MediaService,
+    folder: &ContentPath,
+    protected: &mut Protected,
+    stop: &watch::Receiver<bool>,
+) -> anyhow::Result<Look> {
+    let now = SystemTime::now();
+    let mut walk = service.contents.walk(folder).await.with_context(|| folder.to_string())?;
+    let all_stays = protected.protects_all(walk.ids());
+    let mut look = Look { folders: walk.ids().iter().copied().collect(), ..Look::default() };
+    // Which of the contents has several names.
+    let mut linked: HashMap<FileId, usize> = HashMap::new();
+    while let Some(item) = walk.next().await {
+        if *stop.borrow() {
+            return Ok(Look::default());
+        }
+        let item = match item {
+            Ok(item) => item,
+            Err(error) => {
+                look.failures.add(error);
+                continue;
+            }
+        };
+        let stays = protected.protects(folder, &item.walked) || all_stays || !item.is_shown;
+        match item.walked.kind {
+            WalkedKind::Folder(id) => look.folders.extend(id),
+            WalkedKind::Other => {}
+            WalkedKind::File(file) => {
+                let known = linked.get(&file.id()).and_then(|at| look.contents.get_mut(*at));
+                match known.filter(|_| file.is_again) {
+                    Some(content) => {
+                        content.names.push(item);
+                        content.stays |= stays;
+                    }
+                    None if file.is_again => {}
+                    None => {
+                        look.stored += file.bytes();
+                        if file.links > 1 {
+                            linked.insert(file.id(), look.contents.len());
+                        }
+                        look.add(OldContent::new(item, &file, stays, now));
+                    }
+                }
+            }
+        }
+    }
+    Ok(look)
+}
+
+impl OldContent {
+    fn new(item: StoredItem, file: &WalkedFile, stays: bool, now: SystemTime) -> Self {
+        let is_ahead = file.modified() > now;
+        // A date after now tells nothing; what the file system knows does.
+        let written = if is_ahead { file.changed().unwrap_or(now) } else { file.modified() };
+        let age = now.duration_since(written).unwrap_or_default();
+        Self { path: item.walked.path.clone(), names: vec![item], age, bytes: file.bytes(), stays, is_ahead }
+    }
+}
+
+impl Limits {
+    /// Why a content goes while so many bytes are left, if it does.
+    fn reason(&self, (age, bytes_left): (Duration, u64)) -> Option<&'static str> {
+        let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
+        if age < span(self.min_age) {
+            return None;
+        }
+        let is_old = self.max_age.is_some_and(|max_age| age > span(max_age));
+        let is_too_much = self.max_size.is_some_and(|size| bytes_left > size.0);
+        if is_old { Some("max_age") } else { is_too_much.then_some("max_size") }
+    }
+}
+
+impl Look {
+    fn add(&mut self, content: OldContent) {
+        self.is_too_long |= self.contents.len() >= CONTENTS_MAX;
+        if self.is_too_long {
+            self.contents = Vec::new();
+        } else {
+            self.contents.push(content);
+        }
+    }
+
+    /// Fails if there is too much to remove the oldest of it.
+    ///
+    /// # Errors
+    /// How much would not be too much.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.is_too_long,
+            "more than {CONTENTS_MAX} contents, so nothing is removed: name a folder with fewer"
+        );
+        Ok(())
+    }
+
+    /// Bytes of what may go to make room.
+    pub(super) fn removable(&self, min_age: Nanos) -> u64 {
+        let may_go = |content: &&OldContent| !content.stays && content.age >= Duration::from_nanos(min_age.0);
+        self.contents.iter().filter(may_go).map(|content| content.bytes).sum()
+    }
+
+    /// Removes what is too much, the oldest first; `done` is told the bytes of each.
+    pub(super) async fn remove<'a>(
+        mut self,
+        service: &MediaService,
+        folder: &ContentPath,
+        limits: &Limits,
+        (failures, stop): (&mut Failures, &watch::Receiver<bool>),
+        done: impl Fn(u64),
+        remover: impl Fn(&'static str) -> Remover<'a>,
+    ) {
+        *failures = std::mem::take(&mut self.failures);
+        self.contents.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.path.cmp(&b.path)));
+        let (mut left, mut ahead) = (self.stored, 0);
+        for content in self.contents {
+            if *stop.borrow() {
+                return;
+            }
+            let Some(reason) = limits.reason((content.age, left)).filter(|_| !content.stays) else {
+                ahead += u64::from(content.is_ahead);
+                continue;
+            };
+            // A file is gone when its last name is.
+            let mut is_gone = true;
+            for item in &content.names {
+                let permit = WritePermit::of_configuration();
+                match ingest::remove(service, &permit, (folder, item), remover(reason)).await {
+                    Ok(()) => {}
+                    // Somebody was faster, or wrote it anew.
+                    Err(StoreError::NotFound | StoreError::PreconditionFailed) => is_gone = false,
+                    Err(error) => {
+                        is_gone = false;
+                        failures.add(format_args!("{}: {error}", item.walked.path.display()));
+                    }
+                }
+            }
+            if is_gone {
+                left -= content.bytes;
+                done(content.bytes);
+            }
+        }
+        if ahead > 0 && limits.max_size.is_some_and(|size| left > size.0) {
+            failures.add(format_args!(
+                "{ahead} contents are dated after now and count from when they were stored: {} are left",
+                ByteCount(left)
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of four contents go, as their ages and sizes say.
+    fn gone(limits: &Limits) -> Vec<&'static str> {
+        let all = [("a", 30, 10), ("b", 30, 20), ("c", 5, 30), ("new", 0, 50)];
+        let mut left: u64 = all.iter().map(|(_, _, bytes)| bytes).sum();
+        let goes = |(name, hours, bytes): &(&'static str, u64, u64)| {
+            limits.reason((Duration::from_secs(3600 * hours), left))?;
+            left -= bytes;
+            Some(*name)
+        };
+        all.iter().filter_map(goes).collect()
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_the_youngest_never() {
+        let hours = |hours: u64| Nanos::from_secs(3600 * hours);
+        let limits = |max_age, max_size| Limits {
+            max_age: Option::map(max_age, hours),
+            max_size: Option::map(max_size, ByteCount),
+            min_age: hours(1),
+        };
+        assert!(gone(&limits(None, None)).is_empty());
+        assert!(gone(&limits(Some(30), None)).is_empty(), "just as old is not older");
+        assert_eq!(gone(&limits(Some(29), None)), ["a", "b"]);
+        assert_eq!(gone(&limits(None, Some(100))), ["a"]);
+        assert_eq!(gone(&limits(None, Some(99))), ["a", "b"]);
+        assert_eq!(gone(&limits(None, Some(1))), ["a", "b", "c"], "the newest is too young");
+        assert_eq!(gone(&limits(Some(29), Some(80))), ["a", "b"], "what went by age counts");
+        assert!(gone(&Limits { min_age: hours(31), ..limits(Some(1), None) }).is_empty());
+        assert_eq!(limits(Some(29), Some(1)).reason((Duration::from_secs(3600 * 30), 5)), Some("max_age"));
+        assert_eq!(limits(None, Some(1)).reason((Duration::from_secs(3600), 2)), Some("max_size"));
+    }
+}

@@ -1,0 +1,37 @@
+//! What is kept about jobs when the server ends: until when their runs are accounted for, and how the last one came
+//! out.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use api::JobRun;
+use device::state_file;
+use program::output::say;
+use serde::{Deserialize, Serialize};
+
+const FILE: &str = "jobs.json";
+
+/// What is kept of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeptJob {
+    /// Runs until then (seconds since 1970) were begun or counted as missed.
+    pub(super) accounted: i64,
+    pub(super) last: Option<JobRun>,
+}
+
+/// What was kept in the state folder; nothing if it cannot be read: then nothing counts as missed.
+pub(super) fn load(state: &Path) -> BTreeMap<String, KeptJob> {
+    let text = std::fs::read(state.join(FILE)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+pub(super) fn save(state: &Path, kept: &BTreeMap<String, KeptJob>) {
+    let path = state.join(FILE);
+    if kept.is_empty() && !path.exists() {
+        return;
+    }
+    let written = state_file::replace(&path, |writer| Ok(serde_json::to_writer(writer, kept)?));
+    if let Err(error) = written {
+        say(format_args!("cannot keep when jobs ran, in {}: {error}", path.display()));
+    }
+}

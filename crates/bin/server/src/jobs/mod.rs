@@ -1,0 +1,399 @@
+//! Jobs of the configuration: begun when they are due or when somebody asks, watched, ended.
+//!
+//! Promise: they run on ordinary threads; what they read or write of contents goes through the disks' schedule like any client's. A
+//! job never runs twice at once; a run that is over time, told to stop, or under way when the server ends, is ended. Not here: when a job is due
+//! (crate `jobs`), what each kind does (the modules below).
+
+mod keep;
+mod kept;
+mod measure;
+mod protected;
+mod quotas;
+mod scrub;
+mod transfer;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use api::{JobOutcome, JobProgress, JobRun, JobStatus};
+use copy::MoveProgress;
+use http::operations::{AskedBy, JobError};
+use jiff::Timestamp;
+use jobs::Timetable;
+use program::process::{self, Exit};
+use service::MediaService;
+use service::events::{self, unix_seconds};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+
+use crate::config::{JobConfig, JobWork};
+use kept::KeptJob;
+pub(crate) use measure::{MeasureState, is_busy};
+
+/// The clock is read this often whatever is due, for it may be set.
+const CLOCK_CHECK_PERIOD: Duration = Duration::from_secs(30);
+/// From the end of the server's work to the end of the jobs'.
+const END_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What jobs need of the server.
+pub(crate) struct Surroundings {
+    /// The service whose contents they keep and copy.
+    pub(crate) service: Arc<MediaService>,
+    /// Where this server answers.
+    pub(crate) address: SocketAddr,
+    /// A folder on each disk that can be measured.
+    pub(crate) disks: Vec<PathBuf>,
+    /// The state folder.
+    pub(crate) state: PathBuf,
+    /// Told when disks were measured.
+    pub(crate) measured: Arc<MeasureState>,
+}
+
+/// All jobs.
+pub(crate) struct Jobs {
+    around: Surroundings,
+    runtime: Handle,
+    table: Mutex<JobTable>,
+    /// A run ended, or the configuration changed.
+    changed: Notify,
+    ending: watch::Sender<bool>,
+    /// Held while the file of jobs is written: runs may end at the same time.
+    saving: Mutex<()>,
+}
+
+#[derive(Default)]
+struct JobTable {
+    timetable: Timetable,
+    /// In the order of the timetable's numbers.
+    jobs: Vec<KnownJob>,
+}
+
+/// A job and what became of its runs.
+struct KnownJob {
+    config: Arc<JobConfig>,
+    running: Option<Running>,
+    last: Option<JobRun>,
+    succeeded: u64,
+    failed: u64,
+    stopped: u64,
+    /// So many of the missed runs are in the event log.
+    missed_told: u64,
+}
+
+/// A run under way.
+#[derive(Clone)]
+struct Running {
+    started: SystemTime,
+    began: Instant,
+    stop: Arc<watch::Sender<bool>>,
+    moved: Arc<MoveProgress>,
+}
+
+impl Jobs {
+    /// Jobs that begin from now on, on the current runtime.
+    pub(crate) fn start(configs: &[JobConfig], around: Surroundings) -> Arc<Self> {
+        let kept = kept::load(&around.state);
+        let jobs = Arc::new(Self {
+            around,
+            runtime: Handle::current(),
+            table: Mutex::default(),
+            changed: Notify::new(),
+            ending: watch::Sender::new(false),
+            saving: Mutex::default(),
+        });
+        jobs.arrange(configs, kept);
+        tokio::spawn(quotas::look_after(Arc::downgrade(&jobs.around.service)));
+        tokio::spawn(Arc::clone(&jobs).keep_time());
+        jobs
+    }
+
+    /// Puts other jobs in force. A run of one that is still there goes on; that of one that is not is stopped.
+    pub(crate) fn configure(&self, configs: &[JobConfig]) {
+        let kept = self.table().kept();
+        self.arrange(configs, kept);
+        self.changed.notify_one();
+    }
+
+    /// Ends what runs, and begins nothing more.
+    pub(crate) async fn end(&self) {
+        self.ending.send_replace(true);
+        let stops: Vec<_> =
+            self.table().jobs.iter().filter_map(|job| Some(Arc::clone(&job.running.as_ref()?.stop))).collect();
+        for stop in &stops {
+            stop.send_replace(true);
+        }
+        // A run lets go of the other end of this when it is over.
+        let over = async {
+            for stop in stops {
+                stop.closed().await;
+            }
+        };
+        let _ = tokio::time::timeout(END_TIME_MAX, over).await;
+        self.save();
+    }
+
+    /// True while any job runs.
+    pub(crate) fn is_running(&self) -> bool {
+        self.table().jobs.iter().any(|job| job.running.is_some())
+    }
+
+    /// All jobs, as they are shown.
+    pub(crate) fn statuses(&self) -> Vec<JobStatus> {
+        let table = self.table();
+        table.jobs.iter().enumerate().map(|(at, job)| job.status(&table.timetable, at)).collect()
+    }
+
+    /// Begins a job now.
+    pub(crate) fn run_now(self: &Arc<Self>, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+        if *self.ending.borrow() || self.around.service.is_draining() {
+            return Err(JobError::Stopping);
+        }
+        let mut table = self.table();
+        let at = table.number(name).ok_or(JobError::Unknown)?;
+        if !table.timetable.begin(at) {
+            return Err(JobError::Runs);
+        }
+        self.begin(&mut table.jobs[at], Some(by));
+        Ok(())
+    }
+
+    /// Tells a job's run to end.
+    pub(crate) fn stop(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+        let table = self.table();
+        let at = table.number(name).ok_or(JobError::Unknown)?;
+        let running = table.jobs[at].running.as_ref().ok_or(JobError::RunsNot)?;
+        running.stop.send_replace(true);
+        let told = events::job_stop_asked(name, (by.address, by.user), SystemTime::now());
+        self.around.service.events.tell(told);
+        Ok(())
+    }
+
+    fn table(&self) -> MutexGuard<'_, JobTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the timetable anew.
+    fn arrange(&self, configs: &[JobConfig], kept: BTreeMap<String, KeptJob>) {
+        let now = Timestamp::now();
+        let mut table = self.table();
+        let mut before: BTreeMap<String, KnownJob> =
+            table.jobs.drain(..).map(|job| (job.config.name.clone(), job)).collect();
+        table.timetable = Timetable::default();
+        for config in configs {
+            let kept = kept.get(&config.name);
+            let accounted = kept.and_then(|kept| Timestamp::from_second(kept.accounted).ok()).unwrap_or(now);
+            let at = table.timetable.add(config.schedule.clone(), config.missed, accounted.min(now));
+            let mut job = before.remove(&config.name).unwrap_or_else(|| KnownJob::new(config, kept));
+            job.config = Arc::new(config.clone());
+            job.missed_told = 0;
+            if job.running.is_some() {
+                table.timetable.begin(at);
+            }
+            table.jobs.push(job);
+        }
+        for running in before.into_values().filter_map(|job| job.running) {
+            running.stop.send_replace(true);
+        }
+    }
+
+    /// Begins what is due, until the server ends.
+    async fn keep_time(self: Arc<Self>) {
+        let mut ending = self.ending.subscribe();
+        while !*ending.borrow_and_update() {
+            let pause = self.begin_due();
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.changed.notified() => {}
+                _ = ending.changed() => {}
+            }
+        }
+    }
+
+    /// Begins what is due; gives for how long nothing is.
+    fn begin_due(self: &Arc<Self>) -> Duration {
+        if self.around.service.is_draining() {
+            return CLOCK_CHECK_PERIOD;
+        }
+        let mut table = self.table();
+        for at in table.timetable.begin_due(Timestamp::now()) {
+            self.begin(&mut table.jobs[at], None);
+        }
+        let JobTable { timetable, jobs } = &mut *table;
+        for (at, job) in jobs.iter_mut().enumerate() {
+            let missed = timetable.missed(at);
+            if missed > std::mem::replace(&mut job.missed_told, missed) {
+                self.around.service.events.tell(events::job_missed(&job.config.name, missed, SystemTime::now()));
+            }
+        }
+        let wakeup = timetable.next_wakeup().map_or(CLOCK_CHECK_PERIOD, |wakeup| {
+            Duration::try_from(wakeup.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO)
+        });
+        wakeup.min(CLOCK_CHECK_PERIOD)
+    }
+
+    /// Begins a run, which the timetable counts as begun.
+    fn begin(self: &Arc<Self>, job: &mut KnownJob, by: Option<AskedBy<'_>>) {
+        let now = SystemTime::now();
+        let (stop, stopped) = watch::channel(false);
+        let running = Running { started: now, began: Instant::now(), stop: Arc::new(stop), moved: Arc::default() };
+        job.running = Some(running.clone());
+        let config = Arc::clone(&job.config);
+        let by = by.map(|by| (by.address, by.user));
+        self.around.service.events.tell(events::job_started(&config.name, config.work.kind(), by, now));
+        let jobs = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let outcome = jobs.work(&config, &running, stopped.clone()).await;
+            jobs.ended(&config, &running, outcome);
+            drop(stopped);
+        });
+    }
+
+    /// Does the job's work, until it is done, stopped, or out of time.
+    async fn work(
+        &self,
+        config: &JobConfig,
+        running: &Running,
+        mut stopped: watch::Receiver<bool>,
+    ) -> anyhow::Result<JobOutcome> {
+        let (tell, mut end) = watch::channel(false);
+        let over = Arc::new(tell);
+        let (limit, ends, moved) = (config.time_limit, Arc::clone(&over), Arc::clone(&running.moved));
+        // Whichever of these comes first: the work is told to end in the same way, and waited for.
+        let watching = tokio::spawn(async move {
+            let is_over_time = tokio::select! {
+                _ = stopped.wait_for(|stop| *stop) => false,
+                () = tokio::time::sleep(Duration::from_nanos(limit.0)) => true,
+            };
+            moved.stop();
+            ends.send_replace(true);
+            is_over_time
+        });
+        let around = &self.around;
+        let outcome = match &config.work {
+            JobWork::Keep { folder, max_age, max_size, min_age, protected } => {
+                let limits = keep::Limits { max_age: *max_age, max_size: *max_size, min_age: *min_age };
+                let what = (config.name.as_str(), folder);
+                keep::keep(&around.service, what, (&limits, protected), &running.moved, &end).await
+            }
+            JobWork::Copy { from, to, login, rate } => {
+                let (ends, login) = ((from.clone(), to.clone()), login.clone());
+                let copy = transfer::Transfer { ends, login, rate: *rate, moved: Arc::clone(&running.moved) };
+                copy.run(&around.service, around.address, end.clone()).await
+            }
+            JobWork::Scrub { folder, rate } => {
+                scrub::scrub(&around.service, around.address, folder, *rate, &running.moved).await
+            }
+            JobWork::Measure => measure::measure(around, end.clone()).await,
+            JobWork::Command(command) => {
+                let exit = process::run(command, &[("ISOCAST_JOB", &config.name)], b"", &mut end).await;
+                exit.and_then(|exit| match exit {
+                    Exit::Good | Exit::Stopped => Ok(()),
+                    Exit::Bad(reason) => Err(anyhow::anyhow!(reason)),
+                })
+            }
+        };
+        if !*over.borrow() {
+            watching.abort();
+            return outcome.map(|()| JobOutcome::Succeeded);
+        }
+        if watching.await.unwrap_or(false) {
+            anyhow::bail!("it was not done within {}", config.time_limit);
+        }
+        Ok(JobOutcome::Stopped)
+    }
+
+    fn ended(&self, config: &JobConfig, running: &Running, outcome: anyhow::Result<JobOutcome>) {
+        let (outcome, reason) = match outcome {
+            Ok(outcome) => (outcome, None),
+            Err(error) => (JobOutcome::Failed, Some(format!("{error:#}"))),
+        };
+        let run = JobRun {
+            started: unix_seconds(running.started),
+            seconds: running.began.elapsed().as_secs_f64(),
+            outcome,
+            reason,
+            files: running.moved.files(),
+            bytes: running.moved.moved_bytes(),
+        };
+        let told = events::job_ended(&config.name, config.work.kind(), &run, SystemTime::now());
+        {
+            let mut table = self.table();
+            if let Some(at) = table.number(&config.name) {
+                table.timetable.end(at);
+                table.jobs[at].note(run);
+            }
+        }
+        self.save();
+        // This comes before the event, so that whoever reads that the run ended finds it ended.
+        self.around.service.events.tell(told);
+        self.changed.notify_one();
+    }
+
+    /// Keeps until when runs are accounted for, and how the last of each came out.
+    fn save(&self) {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.table().kept();
+        kept::save(&self.around.state, &kept);
+    }
+}
+
+impl JobTable {
+    fn number(&self, name: &str) -> Option<usize> {
+        self.jobs.iter().position(|job| job.config.name == name)
+    }
+
+    fn kept(&self) -> BTreeMap<String, KeptJob> {
+        let accounted = Timestamp::now().as_second();
+        self.jobs.iter().map(|job| (job.config.name.clone(), KeptJob { accounted, last: job.last.clone() })).collect()
+    }
+}
+
+impl KnownJob {
+    fn new(config: &JobConfig, kept: Option<&KeptJob>) -> Self {
+        Self {
+            config: Arc::new(config.clone()),
+            running: None,
+            last: kept.and_then(|kept| kept.last.clone()),
+            succeeded: 0,
+            failed: 0,
+            stopped: 0,
+            missed_told: 0,
+        }
+    }
+
+    fn note(&mut self, run: JobRun) {
+        match run.outcome {
+            JobOutcome::Succeeded => self.succeeded += 1,
+            JobOutcome::Failed => self.failed += 1,
+            JobOutcome::Stopped => self.stopped += 1,
+        }
+        self.last = Some(run);
+        self.running = None;
+    }
+
+    fn status(&self, timetable: &Timetable, at: usize) -> JobStatus {
+        let progress = |running: &Running| JobProgress {
+            started: unix_seconds(running.started),
+            bytes: running.moved.bytes(),
+            bytes_total: running.moved.all(),
+            stopping: *running.stop.borrow(),
+        };
+        let next = timetable.next_run(at).map(SystemTime::from);
+        JobStatus {
+            name: self.config.name.clone(),
+            kind: self.config.work.kind().to_owned(),
+            schedule: self.config.cron.clone(),
+            time_zone: self.config.time_zone.clone(),
+            next: next.map(unix_seconds),
+            running: self.running.as_ref().map(progress),
+            last: self.last.clone(),
+            succeeded: self.succeeded,
+            failed: self.failed,
+            stopped: self.stopped,
+            missed: timetable.missed(at),
+        }
+    }
+}

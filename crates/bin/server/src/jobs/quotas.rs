@@ -1,0 +1,83 @@
+//! Quotas of folders: what lies in them is counted, and the oldest removed where a quota says so.
+//!
+//! Promise: room is made before an upload needs it: some of each quota is kept free. Removals are those of `keep`: through the server, beside
+//! its streams, each in the event log. Not here: holding uploads to a quota (`service::quota`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use copy::Failures;
+use dirstore::StoreError;
+use program::output::say;
+use service::MediaService;
+use service::events::Remover;
+use service::quota::{Quota, QuotaLook, WhenQuotaFull};
+use tokio::sync::watch;
+use units::ByteCount;
+
+use super::keep::{self, Limits, Look};
+use super::protected::Protected;
+
+/// How often folders are counted: other programs than this server may have written there.
+const PERIOD: Duration = Duration::from_secs(60);
+/// After that, they are not counted again for so many times as long as it took: uploads that are refused one after the
+/// other must not keep a disk busy.
+const PAUSE_TIMES: u32 = 9;
+
+/// Looks after the quotas of a service until it is gone.
+pub(crate) async fn look_after(service: Weak<MediaService>) {
+    let (_goes_on, stop) = watch::channel(false);
+    // What was said last of each folder: the same is not said again each minute.
+    let mut said: HashMap<String, String> = HashMap::new();
+    while let Some(here) = service.upgrade() {
+        let (quotas, began) = (Arc::clone(&here.quotas), Instant::now());
+        for quota in quotas.all() {
+            let folder = quota.config.folder.joined();
+            let problem = match count(&here, &folder, &quota, &stop).await {
+                Ok(()) => String::new(),
+                Err(error) => format!("{error:#}"),
+            };
+            let before = said.insert(folder.clone(), problem.clone());
+            if !problem.is_empty() && before.as_ref() != Some(&problem) {
+                say(format_args!("the quota of `{folder}`: {problem}"));
+            }
+        }
+        drop(here);
+        tokio::time::sleep(began.elapsed() * PAUSE_TIMES).await;
+        // Both mean the same: it is time to look.
+        let _ = tokio::time::timeout(PERIOD, quotas.wanted()).await;
+    }
+}
+
+async fn count(
+    service: &MediaService,
+    folder: &str,
+    quota: &Quota,
+    stop: &watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let config = &quota.config;
+    quota.begin_look();
+    let mut protected = Protected::find(service, &config.protected).await?;
+    let mut look = match keep::look(service, &config.folder, &mut protected, stop).await {
+        Err(error) if matches!(error.downcast_ref(), Some(StoreError::NotFound)) => Look::default(),
+        look => look?,
+    };
+    // What may go is not known as long as what must stay is not.
+    let is_clear = protected.check();
+    let removable = if is_clear.is_ok() { look.removable(config.min_age) } else { 0 };
+    let (stored, folders) = (look.stored, std::mem::take(&mut look.folders));
+    quota.found(QuotaLook { stored, removable, folders });
+    let keep_bytes = quota.keep_bytes();
+    if config.when_full == WhenQuotaFull::Refuse || stored <= keep_bytes {
+        return look.failures.judge("files or folders were not counted");
+    }
+    is_clear?;
+    look.check()?;
+    let limits = Limits { max_age: None, max_size: Some(ByteCount(keep_bytes)), min_age: config.min_age };
+    let mut failures = Failures::default();
+    let remover = |reason| Remover::Quota { folder, reason };
+    let made_room = |bytes| quota.made_room(bytes);
+    look.remove(service, &config.folder, &limits, (&mut failures, stop), made_room, remover).await;
+    failures.judge("files or folders were passed over, the others were looked at")
+}

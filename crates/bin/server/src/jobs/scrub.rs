@@ -1,0 +1,72 @@
+//! `scrub`: reads every content, so that damage is found while another copy or a backup is still good.
+//!
+//! Promise: it reads as any client does, through the disks' schedule; what a volume gives is verified by its checksums on the way. One that
+//! cannot be read does not end it; a rate that is refused does. Not here: the copy of a mirror that was not read, and mending (`isocast volume scrub`).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use copy::{Failures, MoveProgress, OwnFolder};
+use dirstore::ContentPath;
+use service::MediaService;
+use service::contents::errors_of;
+use tokio::runtime::Handle;
+use units::BitRate;
+
+/// Reads all contents of a folder, on a thread that may wait.
+///
+/// # Errors
+/// What cannot be read, or which disk erred meanwhile.
+pub(super) async fn scrub(
+    service: &Arc<MediaService>,
+    address: SocketAddr,
+    folder: &ContentPath,
+    rate: Option<BitRate>,
+    moved: &Arc<MoveProgress>,
+) -> anyhow::Result<()> {
+    let before = disk_errors(service);
+    let (own, counted) = (OwnFolder::new(service, address, folder, Handle::current()), Arc::clone(moved));
+    let unreadable = tokio::task::spawn_blocking(move || own.read_all(rate, &counted)).await.context("reading")??;
+    judge(moved.files(), &unreadable, disk_errors(service).saturating_sub(before))
+}
+
+fn disk_errors(service: &MediaService) -> u64 {
+    let disks = service.contents.disks();
+    let gauges = &service.gauges.disks;
+    disks.iter().filter_map(|disk| Some(errors_of(disk, gauges.get(usize::from(disk.id.0))?))).sum()
+}
+
+fn judge(files: u64, unreadable: &Failures, errors: u64) -> anyhow::Result<()> {
+    unreadable.judge(&format!("contents were not read whole, {files} were"))?;
+    if errors > 0 {
+        bail!(
+            "all {files} contents can be read, but disks erred {errors} times meanwhile: look at them, and mend a mirror \
+             with `isocast volume scrub`"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_read_is_named_and_counted() {
+        let found = |unreadable: usize, errors: u64| {
+            let names = (1..=unreadable).map(|number| format!("{number}.ts: it broke off"));
+            let unreadable = names.fold(Failures::default(), |mut all, name| {
+                all.add(name);
+                all
+            });
+            judge(9, &unreadable, errors).map_err(|error| error.to_string())
+        };
+        assert_eq!(found(0, 0), Ok(()));
+        let said = found(7, 3).expect_err("seven are missing");
+        assert!(said.starts_with("7 contents were not read whole, 9 were: 1.ts: it broke off; 2.ts"), "{said}");
+        assert!(said.ends_with("5.ts: it broke off; and 2 more"), "{said}");
+        let said = found(0, 3).expect_err("a disk erred");
+        assert!(said.contains("erred 3 times") && said.contains("volume scrub"), "{said}");
+    }
+}

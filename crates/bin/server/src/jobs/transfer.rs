@@ -1,0 +1,77 @@
+//! `copy`: a folder to another Isocast, from one, or to what rclone knows.
+//!
+//! Promise: as `isocast cp --resume` copies; what this server serves is read through its own schedule, at the rate that was reserved or
+//! with what is left over. A target that is full, gone or silent for a minute fails the run; the next one goes on with the files that are
+//! missing, and within the one that was under way where that comes from another Isocast into a folder. A run that is stopped while the other end is silent is over soon; its thread moves nothing more.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use client::{Login, Remote};
+use copy::{self, CopyTerms, Endpoint, MoveProgress, OwnFolder, Rclone};
+use service::MediaService;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use units::BitRate;
+
+use crate::config::CopyEnd;
+
+/// How long a run whose other end is silent may still take after it was told to end.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// One run of a copy.
+pub(super) struct Transfer {
+    /// From where to where.
+    pub(super) ends: (CopyEnd, CopyEnd),
+    pub(super) login: Option<PathBuf>,
+    pub(super) rate: Option<BitRate>,
+    pub(super) moved: Arc<MoveProgress>,
+}
+
+impl Transfer {
+    /// Copies, on a thread that may wait, until it is done or `end` says so.
+    ///
+    /// # Errors
+    /// What was not copied, and why.
+    pub(super) async fn run(
+        self,
+        service: &Arc<MediaService>,
+        address: SocketAddr,
+        mut end: watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
+        let (service, runtime) = (Arc::clone(service), Handle::current());
+        let copying = tokio::task::spawn_blocking(move || {
+            let login = self.login.as_deref().map(Login::read).transpose()?;
+            let end = |end: &CopyEnd| -> anyhow::Result<Endpoint> {
+                Ok(match end {
+                    CopyEnd::Served(path) => Endpoint::Served(OwnFolder::new(&service, address, path, runtime.clone())),
+                    CopyEnd::Isocast(url) => Endpoint::There(Remote::new(url, login.as_ref())?),
+                    CopyEnd::Rclone(remote) => Endpoint::Rclone(Rclone::new(remote)?),
+                })
+            };
+            let terms = CopyTerms { rate: self.rate, resume: true, verify: false };
+            copy::copy(end(&self.ends.0)?, end(&self.ends.1)?, terms, &self.moved)
+                .and_then(|summary| summary.check())
+                .with_context(|| format!("{} to {}", shown(&self.ends.0), shown(&self.ends.1)))
+        });
+        let waits_no_longer = async {
+            let _ = end.wait_for(|end| *end).await;
+            tokio::time::sleep(STOP_TIME_MAX).await;
+        };
+        tokio::select! {
+            done = copying => done.context("copying")?,
+            () = waits_no_longer => anyhow::bail!("the other end did not answer when it was told to stop"),
+        }
+    }
+}
+
+/// As people read it: all that is served is `/`.
+fn shown(end: &CopyEnd) -> String {
+    match end {
+        CopyEnd::Served(path) => path.to_string(),
+        other => other.to_string(),
+    }
+}

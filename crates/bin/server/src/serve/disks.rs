@@ -1,0 +1,221 @@
+//! What each disk can do: kept from an earlier start, or measured now.
+//!
+//! Promise: nothing is served before every disk has a profile; all are measured at the same time; a disk that hangs holds up
+//! the start for seconds only. Not here: measuring (`device::calibrate`).
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use device::calibrate::{
+    CalibrateError, Calibration, CalibrationProgress, Options, ProfileSource, identify, load_or_calibrate,
+};
+use dirstore::{DiskPlace, StoreLayout};
+use program::output::{Console, say};
+use schedule::profile::DiskProfile;
+use units::{ByteCount, DiskId};
+
+/// A file system in memory, bounded by the processor: no disk time is counted for it. Four gigabytes a second is what one
+/// core copies on a slow machine.
+const MEMORY_BYTES_PER_SECOND: u64 = 4_000_000_000;
+
+/// A disk that answers nothing for so long hangs. A drive may try for half of this to read one bad place.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+
+/// A disk that will be served from.
+#[derive(Debug)]
+pub(super) struct KnownDisk {
+    pub(super) id: DiskId,
+    pub(super) name: String,
+    pub(super) profile: DiskProfile,
+    /// Why its figures are not the disk's own, if they are not.
+    pub(super) doubt: Option<String>,
+    /// A folder on it, if nothing was measured at all.
+    pub(super) assumed_at: Option<PathBuf>,
+    /// A folder on it, if it has a device that can be measured.
+    pub(super) measurable_at: Option<PathBuf>,
+}
+
+/// What the places for disks of `layout` are scheduled by, in its order. Where no disk is, it is the slowest one of the volume: what comes is
+/// measured at the next start.
+pub(super) fn profiles(layout: &StoreLayout, disks: &[KnownDisk]) -> anyhow::Result<Vec<DiskProfile>> {
+    let of_volume = |volume: Option<usize>| {
+        let places = layout.places().filter(move |other| other.volume == volume);
+        places.filter_map(|other| disks.iter().find(|disk| disk.id == other.id))
+    };
+    let profile = |place: DiskPlace| match disks.iter().find(|disk| disk.id == place.id) {
+        Some(disk) => Some(disk.profile.clone()),
+        None => {
+            let slowest = of_volume(place.volume).min_by_key(|disk| disk.profile.rate_at(disk.profile.capacity.0));
+            slowest.map(|disk| disk.profile.clone())
+        }
+    };
+    layout.places().map(|place| profile(place).context("a volume without a disk")).collect()
+}
+
+/// The profiles of all disks of `layout`, in its order. What is measured is told to `step`.
+///
+/// # Errors
+/// A disk cannot be examined, or a thread not be started.
+pub(super) fn known(
+    layout: &StoreLayout,
+    state: &Path,
+    console: Console,
+    step: &(dyn Fn(String) + Sync),
+) -> anyhow::Result<Vec<KnownDisk>> {
+    let steps = Steps { under_way: Mutex::default(), step };
+    thread::scope(|scope| {
+        let measured: Vec<_> = layout
+            .places()
+            .filter_map(|place| Some((place.id, place.disk?)))
+            .map(|(id, (device, root))| {
+                let (name, steps) = (&device.name, &steps);
+                scope.spawn(move || {
+                    let disk = known_disk(id, name, root, state, console, steps);
+                    steps.done(name);
+                    disk
+                })
+            })
+            .collect();
+        measured.into_iter().map(|disk| disk.join().map_err(|_| anyhow::anyhow!("measuring panicked"))?).collect()
+    })
+}
+
+/// What is measured now, by disk.
+struct Steps<'a> {
+    under_way: Mutex<BTreeMap<String, String>>,
+    step: &'a (dyn Fn(String) + Sync),
+}
+
+impl Steps<'_> {
+    fn tell(&self, disk: &str, progress: CalibrationProgress) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if under_way.is_empty() {
+            say(format_args!("measuring disks that are not known yet: about ten seconds"));
+        }
+        under_way.insert(disk.to_owned(), format!("{disk} {} %", progress.permille / 10));
+        self.publish(&under_way);
+    }
+
+    fn done(&self, disk: &str) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = under_way.get_mut(disk) {
+            *text = format!("{disk} done");
+            self.publish(&under_way);
+        }
+    }
+
+    fn publish(&self, under_way: &BTreeMap<String, String>) {
+        let all: Vec<&str> = under_way.values().map(String::as_str).collect();
+        (self.step)(format!("measuring disks ({})", all.join(", ")));
+    }
+}
+
+fn known_disk(
+    id: DiskId,
+    name: &str,
+    root: &Path,
+    state: &Path,
+    console: Console,
+    steps: &Steps<'_>,
+) -> anyhow::Result<KnownDisk> {
+    let name_owned = name.to_owned();
+    if identify(root).is_ok_and(|disk| disk.in_memory) {
+        console.detail(format_args!("{name}: a file system in memory, no disk time is counted"));
+        let profile = memory_profile();
+        return Ok(KnownDisk { id, name: name_owned, profile, doubt: None, assumed_at: None, measurable_at: None });
+    }
+    let mut tell = |progress| steps.tell(name, progress);
+    let Some(calibration) = measured(root, state, &mut tell)? else {
+        let disk = identify(root).with_context(|| format!("cannot examine {}", root.display()))?;
+        let profile = DiskProfile::spindle_default().scaled_to(ByteCount(disk.capacity.0.max(1)));
+        let doubt = format!("assumed: no answer for {} s; measured when it answers", SILENCE_MAX.as_secs());
+        let at = Some(root.to_owned());
+        return Ok(KnownDisk {
+            id,
+            name: name_owned,
+            profile,
+            doubt: Some(doubt),
+            assumed_at: at.clone(),
+            measurable_at: at,
+        });
+    };
+    console.detail(format_args!("{name}: {}", describe(&calibration.profile)));
+    console.detail(format_args!("{name}: {}", calibration.source));
+    for note in &calibration.notes {
+        console.detail(format_args!("{name}: {note}"));
+    }
+    let is_assumed = matches!(calibration.source, ProfileSource::Assumed { .. });
+    let doubt = if is_assumed {
+        Some("assumed, measured as soon as it can be".to_owned())
+    } else {
+        calibration.disturbed.then(|| "others used it while it was measured".to_owned())
+    };
+    let assumed_at = is_assumed.then(|| root.to_owned());
+    let measurable_at = calibration.disk.device.is_some().then(|| root.to_owned());
+    Ok(KnownDisk { id, name: name_owned, profile: calibration.profile, doubt, assumed_at, measurable_at })
+}
+
+/// Whether the disk under `root` can be measured by now: what is found is kept in `state` as at the start.
+pub(super) fn is_measured(root: &Path, state: &Path) -> bool {
+    let found = |calibration: Calibration| !matches!(calibration.source, ProfileSource::Assumed { .. });
+    measured(root, state, &mut drop).is_ok_and(|calibration| calibration.is_some_and(found))
+}
+
+/// The disk's calibration; `None` if the disk answers nothing for [`SILENCE_MAX`]: then the thread that measures is
+/// abandoned, for nobody can call it back from the kernel.
+fn measured(
+    root: &Path,
+    state: &Path,
+    tell: &mut dyn FnMut(CalibrationProgress),
+) -> anyhow::Result<Option<Calibration>> {
+    let (watcher, told) = mpsc::channel();
+    let (folder, state) = (root.to_owned(), state.to_owned());
+    let measure = move || {
+        let mut watch = |progress: CalibrationProgress| match watcher.send(MeasureStep::Progress(progress)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        };
+        let calibration = load_or_calibrate(&state, &folder, Options::default(), &mut watch);
+        let _abandoned = watcher.send(MeasureStep::End(calibration.map(Box::new)));
+    };
+    thread::Builder::new().name("calibrate".to_owned()).spawn(measure)?;
+    while let Ok(step) = told.recv_timeout(SILENCE_MAX) {
+        match step {
+            MeasureStep::Progress(progress) => tell(progress),
+            MeasureStep::End(calibration) => {
+                let calibration =
+                    calibration.with_context(|| format!("cannot measure the disk under {}", root.display()))?;
+                return Ok(Some(*calibration));
+            }
+        }
+    }
+    Ok(None)
+}
+
+enum MeasureStep {
+    Progress(CalibrationProgress),
+    End(Result<Box<Calibration>, CalibrateError>),
+}
+
+fn describe(profile: &DiskProfile) -> String {
+    let mega = |bytes: u64| bytes / 1_000_000;
+    let (first, last) = (profile.rate_at(0), profile.rate_at(profile.capacity.0));
+    let access = profile.access_time(profile.capacity.0 / 3);
+    let kind = if profile.rotational { "spinning" } else { "flash" };
+    format!("{kind}, {} to {} MB/s, {access} to a random place", mega(first), mega(last))
+}
+
+fn memory_profile() -> DiskProfile {
+    let mut profile = DiskProfile::flash_default().scaled_to(ByteCount(1 << 40));
+    profile.zones.truncate(1);
+    profile.zones[0].bytes_per_second = MEMORY_BYTES_PER_SECOND;
+    profile.seeks.truncate(1);
+    profile.seeks[0].time = units::Nanos::from_micros(50);
+    profile.flush = units::Nanos::from_micros(10);
+    profile
+}

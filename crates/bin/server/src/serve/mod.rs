@@ -1,0 +1,465 @@
+//! `isocast serve`: takes the port, measures the disks, starts their threads, the data plane and the control plane, and
+//! ends them.
+//!
+//! Promise: `/health` answers as soon as the port is taken, `/ready` once streams are admitted; SIGTERM and SIGINT end a
+//! start and let what runs finish, SIGHUP reloads; what is not permitted is said once, with what to do. Not here: any of the
+//! parts (they are crates).
+
+mod advice;
+mod again;
+mod disks;
+mod greeting;
+mod links;
+mod logs;
+mod operations;
+mod resources;
+mod state;
+mod wiring;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use channel::{PlaneHandle, ReportReceiver};
+use dataplane::Plane;
+use dataplane::control::Command;
+use dataplane::gauges::Gauges;
+use dirstore::{Governed, LayoutError, RootSetting, Store, StoreLayout, StoreSettings};
+use http::{Reload, Server, Starting};
+use kernel::thread::PlaneThread;
+use program::output::{Console, say};
+use sd_notify::NotifyState;
+use service::MediaService;
+use service::log::Log;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use units::{ByteCount, limits};
+
+use crate::config::{Change, Config, ServeArgs};
+use crate::jobs::{self, Jobs};
+use crate::snmp::Snmp;
+use crate::webhooks::Webhooks;
+use again::Unknown;
+use disks::KnownDisk;
+use greeting::Greeting;
+use links::Links;
+use logs::log_writers;
+use operations::ServerOperations;
+use state::StateFolder;
+use wiring::{http_config, plane_config};
+
+/// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
+const CPUS_FOR_OWN: usize = 3;
+/// Threads per disk of the data plane, for reads that its own thread must not make.
+const READERS: usize = 2;
+/// How long the end waits for the event log to write the last events: its disk may hang.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Runs until it is told to stop.
+///
+/// # Errors
+/// What cannot be started, with what to do about it.
+pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    if args.measure_only {
+        return measure(args);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let run = |runtime: tokio::runtime::Runtime| {
+        let outcome = runtime.block_on(start_and_serve(args));
+        // A disk that hangs holds its thread in the kernel: nobody waits for it.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        outcome
+    };
+    match runtime.map_err(anyhow::Error::from).and_then(run).map_err(advice::with_advice)? {
+        ServerEnded::Told => Ok(()),
+        ServerEnded::ToStartAgain => match again::start_again()? {},
+    }
+}
+
+/// Why a server ended.
+enum ServerEnded {
+    /// It was told to.
+    Told,
+    /// Another start would know more of its disks ([`again`]).
+    ToStartAgain,
+}
+
+/// Measures what is not known yet, and serves nothing.
+fn measure(args: &ServeArgs) -> anyhow::Result<()> {
+    let config = Config::load(args)?;
+    let layout = discover(&config)?;
+    let _state = StateFolder::take(&config.state)?;
+    disks::known(&layout, &config.state, Console { verbose: true }, &drop)?;
+    Ok(())
+}
+
+/// The disks under the folders to be served.
+fn discover(config: &Config) -> Result<StoreLayout, LayoutError> {
+    let root = |path: &PathBuf| RootSetting { path: path.clone(), require_mount: config.require_mount.contains(path) };
+    StoreLayout::discover(&config.roots.iter().map(root).collect::<Vec<_>>(), &config.volumes, Some(&config.state))
+}
+
+/// The signals that are not left to their default action, from before the port is taken.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The program is to end.
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
+    let mut signals = Signals::catch()?;
+    let console = Console { verbose: args.verbose };
+    let config = Config::load(args)?;
+    let something = !config.roots.is_empty() || !config.volumes.is_empty();
+    anyhow::ensure!(
+        something,
+        "nothing to serve: name a folder with `--root DIR` or a volume with `--volume DEV[,DEV…]`"
+    );
+    let listener = http::listen(config.listen).map_err(|error| {
+        let advice = advice::on_listening(config.listen, &error);
+        anyhow::Error::from(error).context(format!("cannot listen on {}: {advice}", config.listen))
+    })?;
+    let (step, steps) = watch::channel("opening the folders".to_owned());
+    let starting = Starting::answer(&listener, steps)?;
+    let preparing = {
+        let config = config.clone();
+        tokio::task::spawn_blocking(move || prepare(&config, console, &step))
+    };
+    // A hang-up meanwhile waits: the configuration is read again as soon as there is somebody to give it to.
+    let prepared = tokio::select! {
+        prepared = preparing => prepared??,
+        () = signals.end() => return Ok(ServerEnded::Told),
+    };
+    starting.end().await;
+    serve(args, config, listener, signals, prepared).await
+}
+
+/// Everything that is started before anything is served. Dropping it frees the state folder.
+struct PreparedServer {
+    disks: Vec<KnownDisk>,
+    links: Links,
+    gauges: Arc<Gauges>,
+    memory: ByteCount,
+    thread: PlaneThread,
+    plane: PlaneHandle,
+    reports: ReportReceiver,
+    store: Store,
+    _state: StateFolder,
+}
+
+/// Opens the folders, measures the disks, starts the data plane and the store. Says to `step` what it is at.
+fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<PreparedServer> {
+    let layout = discover(config)?;
+    let state = StateFolder::take(&config.state)?;
+    // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
+    kernel::thread::check(kernel::thread::ThreadConfig {
+        chunk_count: 1,
+        engine: config.plane.engine,
+        cpu: None,
+        priority: None,
+        readers: READERS,
+    })?;
+    let disks = disks::known(&layout, &config.state, console, &|text| drop(step.send_replace(text)))?;
+    for notice in layout.notices() {
+        say(format_args!("volume `{}`, {}: {}", notice.volume, notice.path.display(), notice.message));
+    }
+    let profiles = disks::profiles(&layout, &disks)?;
+    let links = Links::discover(&config.links);
+
+    let disk_count = u16::try_from(profiles.len()).context("too many disks")?;
+    let queues = channel::connect(disk_count).context("cannot make the queues to the data plane")?;
+    let gauges = Arc::new(Gauges::new(limits::STREAMS_MAX, profiles.len()));
+    let cpus = kernel::thread::cpus().unwrap_or_default();
+    let plane_cpu = config.plane.cpu.and_then(|cpu| usize::try_from(cpu).ok()).or(cpus.last().copied());
+    let allowed = resources::memory();
+    let memory = config.plane.memory.of(allowed);
+    for disk in &disks {
+        let gauges = &gauges.disks[usize::from(disk.id.0)];
+        gauges.carries_streams.set(greeting::carried_by(disk, config, memory).into());
+    }
+    step.send_replace(format!("taking {memory} of memory"));
+    let thread = start_plane(config, memory, plane_cpu, queues.plane, &profiles, &links, Arc::clone(&gauges))?;
+    say_permissions(&thread, console);
+
+    let other_cpus: Vec<usize> = match cpus.len() {
+        0..CPUS_FOR_OWN => cpus,
+        _ => cpus.into_iter().filter(|cpu| Some(*cpu) != plane_cpu).collect(),
+    };
+    let mut ports = queues.stores.into_iter();
+    let settings = StoreSettings {
+        hidden_files: config.hidden_files,
+        state: Some(config.state.clone()),
+        cpus: other_cpus,
+        ..wiring::upload_memory(allowed)
+    };
+    let store = Store::start(layout, &settings, |_| Box::new(Governed::new(ports.next().expect("one port per disk"))))?;
+    let known = Arc::clone(&gauges);
+    let is_good = move |id: units::DiskId| {
+        known.disks.get(usize::from(id.0)).is_none_or(|disk| disk.failing.get() == dataplane::gauges::DISK_GOOD)
+    };
+    store.rely_on(Box::new(is_good));
+    Ok(PreparedServer {
+        disks,
+        links,
+        gauges,
+        memory,
+        thread,
+        plane: queues.handle,
+        reports: queues.reports,
+        store,
+        _state: state,
+    })
+}
+
+async fn serve(
+    args: &ServeArgs,
+    mut config: Config,
+    listener: std::net::TcpListener,
+    mut signals: Signals,
+    prepared: PreparedServer,
+) -> anyhow::Result<ServerEnded> {
+    let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
+    let (access, events) = log_writers(&config)?;
+    let events = Log::start("event-log", Some(events))?;
+    let settings = http_config(&config, &links, resources::memory());
+    let service = MediaService::start(service::ServiceParts {
+        config: settings.service.clone(),
+        contents: Arc::new(store.clone()),
+        plane: Arc::new(PlaneCommands(plane.clone())),
+        gauges,
+        events: events.clone(),
+    });
+    let unknown = Arc::new(Unknown::of(&disks));
+    let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));
+    store.listen(Box::new(move |event| {
+        noted.note(&event);
+        if let Some(service) = told.upgrade() {
+            service.on_store_event(&event);
+        }
+    }));
+    drop(store);
+    pump_reports(reports, Arc::clone(&service))?;
+    let around = jobs::Surroundings {
+        address: operations::own_address(listener.local_addr()?),
+        disks: disks.iter().filter_map(|disk| disk.measurable_at.clone()).collect(),
+        state: config.state.clone(),
+        measured: Arc::clone(&unknown.measured),
+        service: Arc::clone(&service),
+    };
+    let operations = Arc::new(ServerOperations {
+        webhooks: Webhooks::start(&config.webhooks, &service)?,
+        jobs: Jobs::start(&config.jobs, around),
+        snmp: Snmp::start(config.agentx.as_ref(), &service),
+    });
+    let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
+    let is_busy = move || jobs::is_busy(&streaming) || at_work.jobs.is_running();
+    let mut known_better = Box::pin(unknown.known_better(config.state.clone(), is_busy));
+    let server = Server::start(http::ServerParts {
+        config: settings,
+        listeners: vec![listener],
+        operations: Arc::clone(&operations) as Arc<dyn http::operations::Operations>,
+        service,
+        machine: copy::machine::sample,
+        access: Log::start("access-log", access)?,
+    })?;
+    let (addresses, permissions) = (server.addresses(), &thread.permissions);
+    let greeting = Greeting { config: &config, addresses, disks: &disks, links: &links, permissions, memory };
+    for line in greeting.lines() {
+        say(format_args!("{line}"));
+    }
+    tell_supervisor(&[NotifyState::Ready]);
+    let running = StartedServer { server, operations, plane, thread, events };
+    let ended = loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => break ServerEnded::Told,
+            _ = signals.interrupt.recv() => break ServerEnded::Told,
+            // If the system chose the port, nobody would find the server again.
+            () = &mut known_better, if config.listen.port() != 0 => break ServerEnded::ToStartAgain,
+            _ = signals.hang_up.recv() => config = running.reload(args, config, &links),
+        }
+    };
+    drop(known_better);
+    running.end(ended, signals).await
+}
+
+/// A server that admits streams.
+struct StartedServer {
+    server: Arc<Server>,
+    operations: Arc<ServerOperations>,
+    plane: PlaneHandle,
+    thread: PlaneThread,
+    events: Log,
+}
+
+impl StartedServer {
+    /// The configuration in force after a SIGHUP.
+    fn reload(&self, args: &ServeArgs, config: Config, links: &Links) -> Config {
+        tell_reloading();
+        let in_force =
+            reload(args, &config, links, &self.server, &self.plane, &self.operations).unwrap_or_else(|error| {
+                let reason = format!("{error:#}");
+                say(format_args!("the configuration in force stays: {reason}"));
+                self.server.reload_refused(&reason);
+                config
+            });
+        tell_supervisor(&[NotifyState::Ready]);
+        in_force
+    }
+
+    /// Lets what runs finish, until it is told again; then ends what is left.
+    async fn end(self, ended: ServerEnded, mut signals: Signals) -> anyhow::Result<ServerEnded> {
+        match ended {
+            ServerEnded::Told => {
+                tell_supervisor(&[NotifyState::Stopping]);
+                say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
+            }
+            ServerEnded::ToStartAgain => {
+                tell_reloading();
+                say(format_args!("starting again: a disk is known better by now"));
+            }
+        }
+        let draining = async { tokio::join!(self.server.drain(), self.operations.jobs.end()) };
+        tokio::select! {
+            _ = draining => {}
+            () = signals.end() => {}
+        }
+        tokio::select! {
+            () = self.server.stop() => {}
+            () = signals.end() => {}
+        }
+        let _ = self.plane.send(Command::Shutdown);
+        let (thread, events) = (self.thread, self.events);
+        let end = move || {
+            let joined = thread.join();
+            events.wait_written(LAST_WORDS);
+            joined
+        };
+        let joined = tokio::task::spawn_blocking(end).await?;
+        anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report what stands above");
+        Ok(ended)
+    }
+}
+
+fn start_plane(
+    config: &Config,
+    memory: ByteCount,
+    cpu: Option<usize>,
+    link: channel::PlaneLink,
+    profiles: &[schedule::profile::DiskProfile],
+    links: &Links,
+    gauges: Arc<Gauges>,
+) -> anyhow::Result<PlaneThread> {
+    let chunks = u32::try_from(memory.0 / limits::CHUNK_BYTES).context("the memory for buffers is too large")?;
+    let thread_config = kernel::thread::ThreadConfig {
+        chunk_count: chunks,
+        engine: config.plane.engine,
+        cpu,
+        priority: config.plane.priority,
+        readers: READERS,
+    };
+    let plane_config = plane_config(config);
+    let (profiles, capacities) = (profiles.to_vec(), links.capacities());
+    Ok(kernel::thread::start(thread_config, link, move |io| {
+        Plane::new(plane_config, profiles, &capacities, gauges, io).run();
+    })?)
+}
+
+fn say_permissions(thread: &PlaneThread, console: Console) {
+    let granted: Vec<&str> = thread.permissions.granted().map(|permission| permission.sentence.as_str()).collect();
+    console.detail(format_args!("data plane: {}", granted.join("; ")));
+    for permission in thread.permissions.refused() {
+        console.detail(format_args!("{}", permission.sentence));
+    }
+}
+
+/// Takes reports from the data plane for as long as it runs, on a thread of its own: it mostly sleeps.
+fn pump_reports(reports: ReportReceiver, service: Arc<MediaService>) -> io::Result<()> {
+    std::thread::Builder::new().name("reports".to_owned()).spawn(move || {
+        while !reports.is_closed() {
+            if let Some(report) = reports.recv_timeout(Duration::from_secs(1)) {
+                service.on_report(report);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Reads the configuration again and puts in force what can be; returns what is in force then.
+fn reload(
+    args: &ServeArgs,
+    running: &Config,
+    links: &Links,
+    server: &Server,
+    plane: &PlaneHandle,
+    operations: &ServerOperations,
+) -> anyhow::Result<Config> {
+    let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
+    let (access, events) = log_writers(&config)?;
+    operations.webhooks.configure(&config.webhooks)?;
+    let tell = |command| {
+        let sent = plane.send(command);
+        sent.map_err(|_| anyhow::anyhow!("the data plane takes no more commands now; reload once more"))
+    };
+    tell(Command::SetStall(config.streams.stall))?;
+    for (link, id) in links.reconfigured(&config.links).0.into_iter().zip(0u16..) {
+        tell(Command::SetLink { link: units::LinkId(id), capacity: link.capacity })?;
+    }
+    if restart.is_empty() {
+        say(format_args!("configuration read again, {} setting(s) changed", changed.len()));
+    } else {
+        say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
+    }
+    operations.jobs.configure(&config.jobs);
+    operations.snmp.configure(config.agentx.as_ref());
+    server.reload(Reload {
+        config: http_config(&config, links, resources::memory()),
+        access,
+        events,
+        changed,
+        restart,
+    });
+    Ok(config)
+}
+
+/// As [`tell_supervisor`]; the time is what `Type=notify-reload` wants to know.
+fn tell_reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell_supervisor(&[NotifyState::Reloading, now]),
+        Err(_) => tell_supervisor(&[NotifyState::Reloading]),
+    }
+}
+
+/// Says what state this is in to who started it (systemd, `Type=notify`), if it asked.
+fn tell_supervisor(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        say(format_args!("cannot tell the service manager: {error}"));
+    }
+}
+
+struct PlaneCommands(PlaneHandle);
+
+impl service::PlaneQueue for PlaneCommands {
+    fn send(&self, command: Command) -> Result<(), Command> {
+        self.0.send(command)
+    }
+}
