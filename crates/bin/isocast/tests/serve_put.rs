@@ -33,6 +33,24 @@ fn created_read_replaced_deleted() {
 }
 
 #[test]
+fn an_upload_that_may_be_durable_later_is_visible_when_it_is_answered() {
+    let server = Server::start();
+    for wrong in ["0s", "61s", "5", "soon"] {
+        assert_eq!(server.put(&format!("/media/a.ts?durable={wrong}"), "", b"x").status, 400, "{wrong}");
+    }
+    assert_eq!(server.names(), [""; 0], "what is refused leaves nothing");
+    let body = pattern(1_048_575);
+    let created = server.put("/media/a.ts?durable=1s", "", &body);
+    assert_eq!(created.status, 201);
+    assert!(matches!(created.field("x-isocast-durable-within"), None | Some("1")), "{created:?}");
+    assert!(server.get("/media/a.ts").body == body);
+    assert!(fs::read(server.root.join("a.ts")).expect("the file") == body);
+    assert_eq!(server.put("/media/a.ts?durable=1s", "", b"other").status, 204);
+    assert_eq!(server.get("/media/a.ts").text(), "other");
+    assert_eq!(server.put("/media/b.ts", "", &body).field("x-isocast-durable-within"), None);
+}
+
+#[test]
 fn conditions_on_what_is_there() {
     let server = Server::start();
     let first = server.put("/media/a.ts", "If-None-Match: *\r\n", b"first");

@@ -1,8 +1,8 @@
 //! The life of the uploads on one disk: what is offered to the disk's schedule, what is done on its grants, and how a commit
 //! publishes and makes durable.
 //!
-//! Promise: nothing is written, named or synced but on a grant; an upload gets its name when all its bytes are written, and is
-//! acknowledged when its name is durable; uploads that finish together share a commit; what ends an upload ends its offers.
+//! Promise: nothing is written or synced but on a grant; an upload gets its name when all its bytes are written, and is
+//! acknowledged when its name is durable, or when it has it if it need be durable only later; uploads that finish together share a commit; what ends an upload ends its offers.
 //! Not here: doing it. The caller owns the files, does what [`Uploads::granted`] and [`Uploads::next_part`] say, and tells how
 //! it went.
 
@@ -164,6 +164,8 @@ struct UploadState<F> {
     written_bytes: u64,
     /// Size of the offer that is out; zero if none is.
     offered_bytes: u64,
+    /// It gets its name as soon as it is written, and is durable so long after that; `None`: both at once.
+    durable: Option<Nanos>,
 }
 
 impl<F: UploadFile> UploadState<F> {
@@ -207,6 +209,8 @@ pub struct Uploads<F, R> {
     uploads: BTreeMap<UploadId, UploadState<F>>,
     next_upload: u64,
     commits: Commits<R>,
+    /// Uploads that are written and get their names early.
+    to_name: Vec<UploadId>,
     chore_offered: bool,
     in_use: Option<GrantInUse>,
     /// Bounded: each job has at most an offer, a withdrawal and a done in it.
@@ -222,6 +226,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
             uploads: BTreeMap::new(),
             next_upload: 0,
             commits: Commits::default(),
+            to_name: Vec::new(),
             chore_offered: false,
             in_use: None,
             messages: VecDeque::new(),
@@ -289,9 +294,39 @@ impl<F: UploadFile, R> Uploads<F, R> {
             ready_bytes: 0,
             written_bytes: written,
             offered_bytes: 0,
+            durable: None,
         };
         self.uploads.insert(id, upload);
         id
+    }
+
+    /// The upload is to get its name as soon as it is written, by [`Uploads::next_to_name`], and need be durable only so long after
+    /// that. Its file system orders bytes before names.
+    pub fn name_early(&mut self, id: UploadId, durable: Nanos) {
+        if let Some(upload) = self.uploads.get_mut(&id) {
+            upload.durable = Some(durable);
+        }
+    }
+
+    /// The next upload that is to get its name now, and the length of its content: cut it, name it, and call [`Uploads::named`].
+    pub fn next_to_name(&mut self) -> Option<(UploadId, u64)> {
+        self.to_name.iter().find_map(|id| match self.uploads.get(id)?.life {
+            UploadLife::Written(length) => Some((*id, length)),
+            _ => None,
+        })
+    }
+
+    /// The upload has its name, or could not get it; its client was told. In the first case it waits to be made durable, for half of
+    /// its time at most, so that the other half is left for that.
+    pub fn named(&mut self, id: UploadId, outcome: Result<(), UploadFailure>, now: Nanos) {
+        self.to_name.retain(|waiting| *waiting != id);
+        match self.uploads.get(&id).and_then(|upload| upload.durable) {
+            Some(durable) if outcome.is_ok() => {
+                self.commits.wait_for_named(id, now.saturating_add(Nanos(durable.0 / 2)));
+                self.offer_commit();
+            }
+            _ => drop(self.uploads.remove(&id)),
+        }
     }
 
     /// So many bytes more have come. All but the last part are a multiple of `DIRECT_ALIGN`.
@@ -304,17 +339,20 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.offer_write(id);
     }
 
-    /// When a block of a recording is due next, with what its client's side had by then: [`Uploads::begin_blocks`] is to be called.
+    /// When a block of a recording is due next, or a name is to be made durable, with what its client's side had by then: [`Uploads::begin_blocks`] is to be called.
     #[must_use]
     pub fn next_block(&self) -> Option<Nanos> {
         let recordings =
             self.uploads.values().filter(|upload| upload.ready_bytes > 0 || upload.life == UploadLife::Receiving);
         let next = recordings.filter_map(|upload| upload.recording).map(|recording| recording.next_block).min();
-        next.map(|next| next.saturating_add(HANDED_OVER))
+        next.map(|next| next.saturating_add(HANDED_OVER)).into_iter().chain(self.commits.next_due()).min()
     }
 
-    /// Offers the blocks of recordings that are due.
+    /// Offers the blocks of recordings that are due, and a commit if a name is to be made durable.
     pub fn begin_blocks(&mut self, now: Nanos) {
+        if self.commits.becomes_due(now) {
+            self.offer_commit();
+        }
         let mut due = Vec::new();
         for (id, upload) in &mut self.uploads {
             let Some(recording) = &mut upload.recording else { continue };
@@ -390,6 +428,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// No grant will come any more: nothing is offered, and what waited is given back.
     pub fn give_up(&mut self) -> (Vec<F>, Vec<R>) {
         self.messages.clear();
+        self.to_name.clear();
         self.chore_offered = true;
         let files = std::mem::take(&mut self.uploads).into_values().map(|upload| upload.file).collect();
         (files, self.commits.give_up())
@@ -513,6 +552,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     fn abandon(&mut self, id: UploadId) -> Option<F> {
         let upload = self.uploads.remove(&id)?;
+        self.to_name.retain(|waiting| *waiting != id);
         self.commits.forget(id);
         self.withdraw(job_of(id));
         Some(upload.file)
@@ -523,7 +563,12 @@ impl<F: UploadFile, R> Uploads<F, R> {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         if let (UploadLife::Whole(bytes), 0) = (upload.life, upload.ready_bytes) {
             upload.life = UploadLife::Written(bytes);
+            let early = upload.durable.is_some();
             self.withdraw(job_of(id));
+            if early {
+                self.commits.forget_growth(id);
+                return self.to_name.push(id);
+            }
             self.commits.wait_for_upload(id);
             self.offer_commit();
         }
@@ -677,6 +722,39 @@ mod tests {
         let due = uploads.next_block().expect("one is").saturating_add(SECOND.saturating_mul(9));
         uploads.begin_blocks(due);
         assert!(matches!(offered(&mut uploads, id), Some((bytes, WorkClass::RealTime { .. })) if bytes == 12 * CHUNK));
+    }
+
+    #[test]
+    fn a_name_that_is_given_early_is_made_durable_after_half_of_its_time() {
+        let mut uploads: Uploads<InOnePiece, ()> = Uploads::new(DiskId(0));
+        let id = uploads.begin(InOnePiece, None, false, 0);
+        uploads.name_early(id, SECOND.saturating_mul(4));
+        uploads.received(id, CHUNK);
+        write(&mut uploads, id, CHUNK, SECOND);
+        assert_eq!(uploads.next_to_name(), None, "more may come");
+        uploads.finish(id);
+        assert_eq!(uploads.next_to_name(), Some((id, CHUNK)));
+        uploads.named(id, Ok(()), SECOND);
+        let awaited = |uploads: &mut Uploads<InOnePiece, ()>| {
+            let mut found = None;
+            uploads.send_messages(|message| {
+                if let StoreMessage::Offer(Offer { work: StoreWork::Commit { awaited, .. }, .. }) = message {
+                    found = Some(awaited);
+                }
+                true
+            });
+            found
+        };
+        assert_eq!(awaited(&mut uploads), Some(false), "others may take it along");
+        let due = SECOND.saturating_mul(3);
+        assert_eq!(uploads.next_block(), Some(due));
+        uploads.begin_blocks(due);
+        assert_eq!(awaited(&mut uploads), Some(true));
+        let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
+        assert_eq!(uploads.granted(commit, due), Granted::Commit);
+        assert!(matches!(uploads.next_part(), Some(CommitPart::SyncName(named)) if named == id));
+        uploads.part_done(Ok(()), due);
+        assert!(uploads.is_idle());
     }
 
     #[test]

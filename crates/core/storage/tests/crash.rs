@@ -153,6 +153,7 @@ impl Server {
             12 => self.remove(),
             _ => self.grant(),
         }
+        self.name_early();
         self.uploads.begin_blocks(self.now);
         self.hear();
     }
@@ -201,7 +202,11 @@ impl Server {
         let second = Nanos::from_secs(1);
         let place = RecordingPlace { first: self.now.saturating_add(second), period: second, within: second };
         let recording = keep.then_some(RecordingTerms { rate: BitRate(8_000_000), reservation, place });
-        self.running.push(self.uploads.begin(file, recording, keep, 0));
+        let upload = self.uploads.begin(file, recording, keep, 0);
+        if self.files.is_ordered() && !keep && self.chance.one_in(3) {
+            self.uploads.name_early(upload, second);
+        }
+        self.running.push(upload);
     }
 
     fn receive(&mut self) {
@@ -227,6 +232,22 @@ impl Server {
         }
         self.running.retain(|running| *running != upload);
         self.uploads.finish(upload);
+    }
+
+    /// Names what is written and need be durable only later.
+    fn name_early(&mut self) {
+        while let Some((upload, length)) = self.uploads.next_to_name() {
+            let outcome = if self.files.is_broken() { Err(UploadFailure::Disk) } else { Ok(()) };
+            let file = self.uploads.file_mut(upload).expect("it waits").file;
+            if outcome.is_ok() {
+                if self.wrong != Wrong::SkipsCutting {
+                    self.files.truncate(file, length);
+                }
+                self.publish(upload);
+            }
+            self.uploads.named(upload, outcome, self.now);
+            self.cut_the_power();
+        }
     }
 
     fn break_off(&mut self) {
@@ -534,12 +555,16 @@ fn run_until_a_sync_fails(seed: u64, ordered: bool, wrong: Wrong, fails_at: u32)
     for upload in std::mem::take(&mut server.running) {
         server.uploads.finish(upload);
     }
-    server.hear();
-    while !server.offers.is_empty() {
-        server.grant();
+    loop {
+        server.name_early();
+        server.now = server.uploads.next_block().map_or(server.now, |at| at.max(server.now));
+        server.uploads.begin_blocks(server.now);
         server.hear();
+        if server.offers.is_empty() {
+            return server;
+        }
+        server.grant();
     }
-    server
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! came of it where that was asked for (recordings, `on_break=keep`); the socket is not read while the disk is behind.
 //! Not here: storing (`service::ingest`), who may write (`login`).
 
-use http_types::StatusCode;
 use http_types::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, IF_NONE_MATCH,
     IF_UNMODIFIED_SINCE, LOCATION,
 };
+use http_types::{HeaderName, StatusCode};
 use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError, Want};
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
@@ -25,13 +25,22 @@ use crate::message::query::Query;
 use crate::message::reply::{Reply, location};
 use crate::problem;
 
+/// An upload may be durable so long after its answer: less than a second is not worth it, and more than a minute a risk that nobody means.
+const LATER: std::ops::RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(60);
+
+/// Seconds after the answer within which what was put is durable; without it, it is durable.
+const DURABLE: HeaderName = HeaderName::from_static("x-isocast-durable-within");
+
 /// PUT.
 pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
     let published = match put_checked(exchange, body, user).await {
         Ok(published) => published,
         Err(reply) => return reply,
     };
-    let reply = Reply::empty(status_of(&published)).field(ETAG, published.etag);
+    let mut reply = Reply::empty(status_of(&published)).field(ETAG, published.etag);
+    if let Some(durable) = published.durable {
+        reply = reply.field(DURABLE, durable.as_secs_f64().to_string());
+    }
     if published.created { reply.field(LOCATION, location(&exchange.head.path)) } else { reply }
 }
 
@@ -120,20 +129,17 @@ fn on_break(query: &Query, rate: Option<BitRate>) -> Result<OnBreak, Reply> {
     }
 }
 
-/// How soon a recording is durable, if it says so itself.
+/// How soon a recording is durable, if it says so itself, or how long after its answer an upload is.
 fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
-    match (query.durable.as_deref(), rate) {
-        (None, _) => Ok(None),
-        (Some(text), Some(_)) => {
-            let durable = units::parse_duration(text);
-            durable.map(Some).map_err(|error| problem::bad_request(AskError::Durable(error)))
-        }
-        (Some(_), None) => {
-            let detail =
-                "`durable=` belongs to a recording: say its `rate=`, too; an upload is durable when it is answered";
-            Err(Reply::problem(StatusCode::BAD_REQUEST, detail))
-        }
+    let Some(text) = query.durable.as_deref() else { return Ok(None) };
+    let durable = units::parse_duration(text).map_err(|error| problem::bad_request(AskError::Durable(error)))?;
+    if rate.is_none() && !LATER.contains(&durable) {
+        let (least, most) = (LATER.start(), LATER.end());
+        let detail =
+            format!("`durable=` of an upload is from {least} to {most}; without it, it is durable when it is answered");
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, &detail));
     }
+    Ok(Some(durable))
 }
 
 const fn status_of(published: &Published) -> StatusCode {

@@ -13,7 +13,7 @@ use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 30] = [
+pub const KINDS: [&str; 31] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -24,6 +24,7 @@ pub const KINDS: [&str; 30] = [
     "upload_ended",
     "recording_kept",
     "recording_lost",
+    "upload_lost",
     "recording_damaged",
     "root_away",
     "root_back",
@@ -182,6 +183,9 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
         }),
         StoreEvent::RecordingLost { path, why } => {
             json!({ "event": "recording_lost", "path": path.joined(), "reason": why.to_string() })
+        }
+        StoreEvent::UploadLost { path, why } => {
+            json!({ "event": "upload_lost", "path": path.joined(), "reason": why.to_string() })
         }
         StoreEvent::RecordingDamaged { path, bytes } => {
             json!({ "event": "recording_damaged", "path": path.joined(), "damaged_bytes_max": bytes })

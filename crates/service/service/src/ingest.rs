@@ -38,7 +38,8 @@ pub struct IngestRequest {
     pub precondition: Precondition,
     /// The rate to reserve; none: an upload takes what is left over.
     pub rate: Option<BitRate>,
-    /// What has come of a recording is to be durable after so long; none: as is configured.
+    /// What has come of a recording is to be durable after so long; none: as is configured. An upload may be so long after its answer;
+    /// none: it is then.
     pub durable: Option<Nanos>,
     /// What becomes of it if it breaks off.
     pub on_break: OnBreak,
@@ -123,7 +124,8 @@ pub async fn begin(
         let place = service.contents.place_of(&path).await?;
         service.quotas.take(&path, QuotaTerms { length, is_kept: on_break == OnBreak::Keep, place }).await?
     };
-    let upload = UploadRequest { path: path.clone(), length, precondition, class: UploadClass::BestEffort, on_break };
+    let upload =
+        UploadRequest { path: path.clone(), length, precondition, class: UploadClass::BestEffort, on_break, durable };
     let (recording, upload) = match rate {
         Some(rate) => {
             let (recording, upload) = begin_recording(service, upload, (rate, durable), client, &received).await?;

@@ -48,6 +48,13 @@ pub enum StoreEvent {
         /// The reason.
         why: StoreError,
     },
+    /// An upload that was answered before it was durable could not be made so.
+    UploadLost {
+        /// What it was.
+        path: ContentPath,
+        /// The reason.
+        why: StoreError,
+    },
     /// The only copy of a part of a recording is on a disk of a volume that failed before it was durable; the recording goes on elsewhere.
     RecordingDamaged {
         /// The content it will be.

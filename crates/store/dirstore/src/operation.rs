@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use storage::uploads::RecordingTerms;
 use tokio::sync::{Notify, oneshot};
-use units::UploadId;
+use units::{Nanos, UploadId};
 
 use crate::buffers::Chunk;
 use crate::entry::{FileId, Stamp};
@@ -107,6 +107,7 @@ pub(crate) struct UploadTerms {
     pub(crate) precondition: Precondition,
     pub(crate) recording: Option<RecordingTerms>,
     pub(crate) on_break: OnBreak,
+    pub(crate) durable: Option<Nanos>,
     pub(crate) progress: Arc<UploadProgress>,
 }
 

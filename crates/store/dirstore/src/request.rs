@@ -3,7 +3,7 @@
 use content::FreshContent;
 use storage::grant::RecordingPlace;
 use storage::leftover::part_name;
-use units::{BitRate, DiskId, ReservationId};
+use units::{BitRate, DiskId, Nanos, ReservationId};
 
 use crate::entry::{FileId, Precondition};
 use crate::path::ContentPath;
@@ -21,6 +21,9 @@ pub struct UploadRequest {
     pub class: UploadClass,
     /// What becomes of it if it breaks off.
     pub on_break: OnBreak,
+    /// It need be durable only so long after it is visible and answered, if it is no recording and its file system can do that; else, and
+    /// with none, it is durable then.
+    pub durable: Option<Nanos>,
 }
 
 /// What becomes of an upload that is dropped before it is finished, or for which the disk has no more room.
@@ -74,7 +77,7 @@ pub struct UploadPlace {
     pub replaced_bytes: u64,
 }
 
-/// A content that is visible and durable.
+/// A content that is visible, and durable or soon so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
     /// False if it replaced another one.
@@ -83,6 +86,8 @@ pub struct Published {
     pub etag: String,
     /// Bytes.
     pub size: u64,
+    /// It is durable so long after that; none: it is durable.
+    pub durable: Option<Nanos>,
     /// All its bytes, if there are few: they are soon asked for, if it is live.
     pub stored: Option<FreshContent>,
 }

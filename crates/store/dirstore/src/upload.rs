@@ -67,6 +67,7 @@ impl Upload {
             precondition: request.precondition,
             recording,
             on_break: request.on_break,
+            durable: request.durable,
             progress: Arc::clone(&progress),
         };
         let (path, length) = (request.path, request.length);

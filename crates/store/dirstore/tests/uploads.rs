@@ -80,6 +80,27 @@ async fn a_short_upload_is_given_back_with_the_version_that_it_is_opened_with() 
     assert!(fs::read(root.path().join("segment")).unwrap() == bytes);
 }
 
+/// On file systems with a journal; on others it is durable when it is answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_may_be_durable_later_is_visible_before_its_commit_which_comes_by_itself() {
+    let root = folder();
+    let (store, giver) = governed(root.path(), &settings());
+    let durable = Some(Nanos::from_secs(2));
+    let mut upload = store.begin_upload(UploadRequest { durable, ..request("/a", Some(3)) }).await.unwrap();
+    upload.append(b"abc").await.unwrap();
+    let finished = finishing(&store, upload).await;
+    let (offer, _) = giver.write_offer();
+    giver.grant_all(&offer);
+    let commit = giver.commit_offer(true);
+    let was_visible = root.path().join("a").exists();
+    assert!(giver.grant_all(&commit).ok);
+    let published = finished.await.unwrap();
+    assert_eq!(published.durable, durable.filter(|_| was_visible));
+    fence(&store).await;
+    assert_eq!(store.stats(commit.disk).unwrap().uploads_published.value(), 1);
+    assert!(giver.offers().is_empty(), "{:?}", giver.offers());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uploads_that_finish_together_share_a_commit() {
     let root = folder();

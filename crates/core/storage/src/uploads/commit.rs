@@ -64,13 +64,32 @@ pub(super) enum Growth {
     Promised,
 }
 
+/// A change of a name, and its number among all of them.
+#[derive(Debug)]
+struct NameChange<T> {
+    of: T,
+    number: u64,
+}
+
+/// The change after so many, which are one more then.
+fn next_change<T>(changes: &mut u64, of: T) -> NameChange<T> {
+    *changes += 1;
+    NameChange { of, number: *changes }
+}
+
 /// What is to be made durable.
 #[derive(Debug)]
 pub(super) struct Commits<R> {
     /// Written since the last flush.
     dirty_bytes: u64,
     uploads: VecDeque<UploadId>,
-    removals: VecDeque<(R, Option<JournalId>)>,
+    /// Those that have their names already, in the order in which they got them, and when they begin to wait.
+    named: VecDeque<(NameChange<UploadId>, Nanos)>,
+    /// One of them waits.
+    named_due: bool,
+    removals: VecDeque<(NameChange<R>, Option<JournalId>)>,
+    /// How many names were changed.
+    changes: u64,
     /// Those that have grown since the last commit.
     grown: BTreeMap<UploadId, Growth>,
     /// The offer that is out: how much was dirty, and whether somebody waited.
@@ -88,10 +107,10 @@ struct CommitBatch<R> {
     to_secure: VecDeque<UploadId>,
     to_publish: Option<UploadId>,
     /// In the order of their names' changes: the last is synced first.
-    to_sync: Vec<UploadId>,
-    removals_to_sync: Vec<(R, Option<JournalId>)>,
-    /// Journals of which the last change of this commit is durable.
-    settled_journals: Vec<JournalId>,
+    to_sync: Vec<NameChange<UploadId>>,
+    removals_to_sync: Vec<(NameChange<R>, Option<JournalId>)>,
+    /// Journals of which all changes up to this number are durable.
+    settled_journals: Vec<(JournalId, u64)>,
     removals_to_check: VecDeque<R>,
     to_flush: bool,
     /// A sync failed: later ones may succeed only because they find nothing left to do.
@@ -106,7 +125,10 @@ impl<R> Default for Commits<R> {
         Self {
             dirty_bytes: 0,
             uploads: VecDeque::new(),
+            named: VecDeque::new(),
+            named_due: false,
             removals: VecDeque::new(),
+            changes: 0,
             grown: BTreeMap::new(),
             offered: None,
             written_last: None,
@@ -133,29 +155,54 @@ impl<R> Commits<R> {
         self.uploads.push_back(upload);
     }
 
+    /// It has its name, and waits from `due` on to be made durable.
+    pub(super) fn wait_for_named(&mut self, upload: UploadId, due: Nanos) {
+        let change = next_change(&mut self.changes, upload);
+        self.named.push_back((change, due));
+    }
+
+    pub(super) fn forget_growth(&mut self, upload: UploadId) {
+        self.grown.remove(&upload);
+    }
+
+    /// When the next of those that have their names begins to wait.
+    pub(super) fn next_due(&self) -> Option<Nanos> {
+        self.named.iter().map(|(_, due)| *due).min().filter(|_| !self.named_due)
+    }
+
+    /// True if one of those that have their names begins to wait.
+    pub(super) fn becomes_due(&mut self, now: Nanos) -> bool {
+        let is_due = self.next_due().is_some_and(|due| due <= now);
+        self.named_due |= is_due;
+        is_due
+    }
+
     pub(super) fn forget(&mut self, upload: UploadId) {
         self.uploads.retain(|waiting| *waiting != upload);
+        self.named.retain(|(waiting, _)| waiting.of != upload);
         self.grown.remove(&upload);
     }
 
     pub(super) fn wait_for_removal(&mut self, removal: R, journal: Option<JournalId>) {
-        self.removals.push_back((removal, journal));
+        let change = next_change(&mut self.changes, removal);
+        self.removals.push_back((change, journal));
     }
 
     /// True if there is nothing to make durable.
     pub(super) fn is_idle(&self) -> bool {
-        !self.is_awaited() && self.dirty_bytes == 0 && self.batch.is_none()
+        !self.is_awaited() && self.named.is_empty() && self.dirty_bytes == 0 && self.batch.is_none()
     }
 
     fn is_awaited(&self) -> bool {
         let promised = self.grown.values().any(|growth| *growth == Growth::Promised);
-        !self.uploads.is_empty() || !self.removals.is_empty() || promised
+        !self.uploads.is_empty() || !self.removals.is_empty() || promised || self.named_due
     }
 
     /// No commit will be granted any more.
     pub(super) fn give_up(&mut self) -> Vec<R> {
         self.uploads.clear();
-        self.removals.drain(..).map(|(removal, _)| removal).collect()
+        self.named.clear();
+        self.removals.drain(..).map(|(removal, _)| removal.of).collect()
     }
 
     /// The offer that is out was used up.
@@ -181,12 +228,13 @@ impl<R> Commits<R> {
     pub(super) fn begin(&mut self) -> bool {
         let uploads = self.uploads.len().min(NAMES_PER_COMMIT);
         let removals = self.removals.len().min(NAMES_PER_COMMIT - uploads);
+        self.named_due = false;
         let batch = CommitBatch {
             dirty_bytes: self.dirty_bytes,
             grown: std::mem::take(&mut self.grown).into_keys().collect(),
             to_secure: self.uploads.drain(..uploads).collect(),
             to_publish: None,
-            to_sync: Vec::new(),
+            to_sync: self.named.drain(..).map(|(upload, _)| upload).collect(),
             settled_journals: Vec::new(),
             removals_to_sync: self.removals.drain(..removals).collect(),
             removals_to_check: VecDeque::new(),
@@ -195,7 +243,7 @@ impl<R> Commits<R> {
             settled: true,
             disk_ok: true,
         };
-        let names_any = uploads + removals > 0 || !batch.grown.is_empty();
+        let names_any = uploads + removals > 0 || !batch.grown.is_empty() || !batch.to_sync.is_empty();
         let batch = CommitBatch { to_flush: !names_any && self.dirty_bytes > 0, ..batch };
         let has_work = names_any || batch.to_flush;
         self.batch = has_work.then_some(batch);
@@ -214,21 +262,24 @@ impl<R> CommitBatch<R> {
             && !self.to_flush
     }
 
-    /// Whether all changes of this commit in `journal` are durable.
-    fn is_settled(&self, journal: Option<JournalId>) -> bool {
-        journal.is_some_and(|journal| self.settled_journals.contains(&journal))
+    /// Whether the change of this number in `journal` is durable by the sync of a later one.
+    fn is_settled(&self, journal: Option<JournalId>, number: u64) -> bool {
+        self.settled_journals.iter().any(|(settled, up_to)| Some(*settled) == journal && *up_to >= number)
     }
 
     /// The next removal that the sync of a later change made durable.
-    fn next_settled_removal(&mut self) -> Option<(R, Option<JournalId>)> {
-        let (_, journal) = self.removals_to_sync.last()?;
-        if self.is_settled(*journal) { self.removals_to_sync.pop() } else { None }
+    fn next_settled_removal(&mut self) -> Option<R> {
+        let (removal, journal) = self.removals_to_sync.last()?;
+        if !self.is_settled(*journal, removal.number) {
+            return None;
+        }
+        self.removals_to_sync.pop().map(|(removal, _)| removal.of)
     }
 
-    /// The change that was made last in `journal`, of those that are left, was synced.
-    fn synced(&mut self, journal: Option<JournalId>, outcome: Result<(), UploadFailure>) {
-        if outcome.is_ok() && !self.is_settled(journal) {
-            self.settled_journals.extend(journal);
+    /// The change of this number in `journal` was synced.
+    fn synced(&mut self, journal: Option<JournalId>, number: u64, outcome: Result<(), UploadFailure>) {
+        if outcome.is_ok() && !self.is_settled(journal, number) {
+            self.settled_journals.extend(journal.map(|journal| (journal, number)));
         }
     }
 
@@ -256,20 +307,20 @@ impl<F: UploadFile, R> Uploads<F, R> {
             };
             return Some(CommitPart::Secure { upload, length });
         }
-        if let Some(upload) = batch.to_sync.last().copied() {
+        if let Some(&NameChange { of: upload, number }) = batch.to_sync.last() {
             let journal = self.uploads.get(&upload).and_then(|upload| upload.file.journal());
-            let part = match batch.is_settled(journal) {
+            let part = match batch.is_settled(journal, number) {
                 _ if batch.journal_broke => CommitPart::Withhold,
                 true => CommitPart::Settled,
                 false => CommitPart::SyncName,
             };
             return Some(part(upload));
         }
-        while let Some((removal, _)) = batch.next_settled_removal() {
+        while let Some(removal) = batch.next_settled_removal() {
             batch.removals_to_check.push_back(removal);
         }
         if let Some((removal, _)) = batch.removals_to_sync.last_mut() {
-            return Some(CommitPart::SyncRemoval(removal));
+            return Some(CommitPart::SyncRemoval(&mut removal.of));
         }
         // All removals are synced before the first is checked: a check changes something itself, which the next
         // removal's sync would commit.
@@ -283,13 +334,13 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be secured,
     /// was refused its name, or is durable, is forgotten: tell its client before this call.
     pub fn part_done(&mut self, outcome: Result<(), UploadFailure>, now: Nanos) {
-        let Some(batch) = self.commits.batch.as_mut() else { return };
+        let Commits { batch: Some(batch), changes, .. } = &mut self.commits else { return };
         let mut over = None;
         if batch.grown.pop_front().is_some() {
             batch.note(outcome);
         } else if let Some(id) = batch.to_publish.take() {
             match outcome {
-                Ok(()) => batch.to_sync.push(id),
+                Ok(()) => batch.to_sync.push(next_change(changes, id)),
                 Err(_) => over = Some(id),
             }
         } else if let Some(id) = batch.to_secure.pop_front() {
@@ -298,15 +349,15 @@ impl<F: UploadFile, R> Uploads<F, R> {
                 Ok(()) => batch.to_publish = Some(id),
                 Err(_) => over = Some(id),
             }
-        } else if let Some(id) = batch.to_sync.pop() {
+        } else if let Some(NameChange { of: id, number }) = batch.to_sync.pop() {
             batch.note(outcome);
-            batch.synced(self.uploads.get(&id).and_then(|upload| upload.file.journal()), outcome);
+            batch.synced(self.uploads.get(&id).and_then(|upload| upload.file.journal()), number, outcome);
             over = Some(id);
         } else if let Some((removal, journal)) = batch.removals_to_sync.pop() {
             batch.note(outcome);
-            batch.synced(journal, outcome);
+            batch.synced(journal, removal.number, outcome);
             if outcome.is_ok() {
-                batch.removals_to_check.push_back(removal);
+                batch.removals_to_check.push_back(removal.of);
             }
         } else if batch.removals_to_check.pop_front().is_some() {
             batch.note(outcome);

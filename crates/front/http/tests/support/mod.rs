@@ -329,7 +329,7 @@ impl UploadSink for FakeUpload {
             let bytes = std::mem::take(&mut self.bytes);
             self.store.put(&name, &bytes);
             let etag = self.store.find(&self.request.path)?.0.etag;
-            Ok(Published { created, etag, size: bytes.len() as u64, stored: None })
+            Ok(Published { created, etag, size: bytes.len() as u64, durable: None, stored: None })
         })
     }
 }

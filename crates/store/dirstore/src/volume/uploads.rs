@@ -225,7 +225,7 @@ impl Core {
         match self.volume.publish(draft, modified) {
             Ok(content) => {
                 let etag = entry_of(&name, &content, self.front.id, None).etag;
-                let published = Published { created, etag, size: content.length, stored: None };
+                let published = Published { created, etag, size: content.length, durable: None, stored: None };
                 let VolumeUpload { path, reply, is_recovered, .. } = upload;
                 self.write_sets.wait(match is_recovered {
                     true => Waiter::Recovered { path, bytes: content.length },

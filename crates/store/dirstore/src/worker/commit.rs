@@ -70,7 +70,7 @@ impl Worker {
 
     /// Cuts off the padding of the last direct write and what was allocated beyond, and makes the bytes durable where the
     /// journal does not order them before names. (A name without bytes was seen on an overlay on ext4.)
-    fn secure(&mut self, upload: UploadId, length: u64) -> Result<(), StoreError> {
+    pub(super) fn secure(&mut self, upload: UploadId, length: u64) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Ok(()) };
         let was_direct = is_direct(target.file());
         let secured = target.cut(length).and_then(|()| {

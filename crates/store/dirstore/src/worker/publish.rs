@@ -17,7 +17,7 @@ use crate::content_reader::StoredReader;
 use crate::entry::Stamp;
 use crate::operation::{ChangeReply, tell_end};
 use crate::root::Identity;
-use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
+use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError, StoreEvent, beneath};
 
 use super::Worker;
 
@@ -53,12 +53,26 @@ impl Worker {
     pub(super) fn acknowledge(&mut self, upload: UploadId, durable: Result<(), Errno>) -> Result<(), StoreError> {
         let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
         let durable = durable.map_err(StoreError::from);
+        if published.is_none() {
+            // It was answered when it had its name.
+            if let (Err(why), Some(target)) = (&durable, self.uploads.file_mut(upload)) {
+                let (path, why) = (target.path.clone(), why.clone());
+                self.shared.events.tell(StoreEvent::UploadLost { path, why });
+            }
+            return durable;
+        }
         let outcome = match durable {
             Ok(()) => published.ok_or(StoreError::Closed),
             Err(_) => Err(StoreError::Unsettled(self.disk())),
         };
         self.tell_end(upload, outcome);
         durable
+    }
+
+    /// Tells the client of an upload that it has its name, and when it will be durable.
+    pub(super) fn answer_early(&mut self, upload: UploadId) {
+        let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
+        self.tell_end(upload, published.ok_or(StoreError::Closed));
     }
 
     fn tell_end(&mut self, upload: UploadId, outcome: Result<Published, StoreError>) {
@@ -98,10 +112,10 @@ impl Worker {
             Err(error) => return Err(error.into()),
         }
         let stamp = Stamp::of(&fstat(target.file())?);
-        let gathered = target.gathered.take();
+        let (gathered, durable) = (target.gathered.take(), target.durable);
         self.free_later(removed);
         let stored = gathered.filter(|bytes| count(bytes.len()) == stamp.size).map(|bytes| self.stored(&stamp, bytes));
-        Ok(Published { created: existing.is_none(), etag: stamp.etag(), size: stamp.size, stored })
+        Ok(Published { created: existing.is_none(), etag: stamp.etag(), size: stamp.size, durable, stored })
     }
 
     /// A content whose bytes are all in memory: it has its version before it is opened, and its rate needs no read.

@@ -51,6 +51,8 @@ pub(super) struct UploadTarget {
     allocated_bytes: u64,
     extents: Box<[Extent]>,
     journal: Option<JournalId>,
+    /// It gets its name so long before it is durable.
+    pub(super) durable: Option<Nanos>,
     /// All that came of it, while that is little; it is no recording.
     pub(super) gathered: Option<Vec<u8>>,
     /// The last block of the content, from its start in the file, if the content ends within it.
@@ -276,6 +278,7 @@ impl Worker {
             allocated_bytes: written,
             extents: Box::default(),
             journal,
+            durable: None,
             gathered: (terms.recording.is_none() && written == 0).then(Vec::new),
             tail: None,
         };
@@ -283,7 +286,14 @@ impl Worker {
             target.allocate(&self.roots[root_index], written + limits::DIRECT_ALIGN)?;
         }
         let keeps = terms.on_break == OnBreak::Keep;
-        Ok((self.uploads.begin(target, terms.recording, keeps, written), written))
+        let orders_names = target.journal.is_some() && direct;
+        let early = terms.durable.filter(|_| terms.recording.is_none() && !keeps && orders_names);
+        target.durable = early;
+        let upload = self.uploads.begin(target, terms.recording, keeps, written);
+        if let Some(durable) = early {
+            self.uploads.name_early(upload, durable);
+        }
+        Ok((upload, written))
     }
 
     /// A chunk has come: whole direct writes unless it is the last.
@@ -313,6 +323,7 @@ impl Worker {
             self.take_chunk(upload, chunk);
         }
         self.uploads.finish(upload);
+        self.name_early();
     }
 
     /// The client is gone, or has given up; `rest` had come last.
@@ -349,6 +360,18 @@ impl Worker {
         self.shared.stats.written_bytes.add(written);
         let over = self.uploads.wrote(upload, written, error.as_ref().map(StoreError::trouble), monotonic());
         self.shared.stats.uploads_failed.add(u64::from(over.is_some()));
+        self.name_early();
+    }
+
+    /// Names what is written and need be durable only later, and answers its clients.
+    fn name_early(&mut self) {
+        while let Some((upload, length)) = self.uploads.next_to_name() {
+            let outcome = self.secure(upload, length).and_then(|()| self.publish(upload));
+            if outcome.is_ok() {
+                self.answer_early(upload);
+            }
+            self.uploads.named(upload, outcome.map_err(|error| error.trouble()), monotonic());
+        }
     }
 }
 

@@ -56,6 +56,7 @@ pub fn request(at: &str, length: Option<u64>) -> UploadRequest {
         length,
         precondition: Precondition::None,
         class: UploadClass::BestEffort,
+        durable: None,
         on_break: OnBreak::Discard,
     }
 }
