@@ -6,7 +6,7 @@
 //! Not here: doing it (the `dirstore` crate), deciding (the `schedule` crate).
 
 pub use units::JobId;
-use units::{DiskId, Nanos, ReservationId};
+use units::{DiskId, Nanos, ReservationId, limits};
 
 /// From a store thread to its disk's schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,45 @@ impl RecordingPlace {
         if now < self.first { self.first } else { self.first.saturating_add(self.period.saturating_mul(passed + 1)) }
     }
 }
+
+/// The disks that a recording is written to: of a folder one, of a volume those of its layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenDisks {
+    /// The disk of whose store it is: a volume has one for all its disks.
+    pub store: DiskId,
+    /// A bit for each that is written to.
+    disks: u32,
+    /// How often each byte is written.
+    copies: u8,
+}
+
+impl WrittenDisks {
+    /// One disk, and its own store.
+    #[must_use]
+    pub fn one(disk: DiskId) -> Self {
+        Self::several(disk, [disk], 1)
+    }
+
+    /// Several of a volume whose store is that of `store`, with so many copies of each byte spread over them.
+    #[must_use]
+    pub fn several(store: DiskId, disks: impl IntoIterator<Item = DiskId>, copies: u8) -> Self {
+        Self { store, disks: disks.into_iter().fold(0, |bits, disk| bits | 1 << disk.0), copies }
+    }
+
+    /// They.
+    pub fn iter(&self) -> impl Iterator<Item = DiskId> + use<> {
+        let disks = self.disks;
+        (0u16..).take(limits::DISKS_MAX).filter(move |disk| disks >> disk & 1 == 1).map(DiskId)
+    }
+
+    /// The share of all bytes that each of them is written.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        f64::from(self.copies) / f64::from(self.disks.count_ones().max(1))
+    }
+}
+
+const _: () = assert!(limits::DISKS_MAX <= u32::BITS as usize, "a bit for each disk");
 
 /// Real-time (a recording) or best-effort work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

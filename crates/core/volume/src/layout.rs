@@ -1,10 +1,26 @@
 //! The units that are taken for the parts of a content (on which disks: `choice`).
 
-use crate::choice::{ChosenDisks, Half, HeldUnits};
+use crate::choice::{ChosenDisks, Half, HeldUnits, choose};
 use crate::content::UnitPlace;
 use crate::{MemberId, Placement, Volume};
 
 impl Volume {
+    /// The disks that a content of this name is written to if it is begun now, and how many copies of each byte go to them.
+    #[must_use]
+    pub fn written_disks(&self, name: &str) -> (Vec<MemberId>, u8) {
+        let placement = self.placement_of(name);
+        let free = self.free_for(placement);
+        let Some(ChosenDisks { first, second }) = choose(placement, &free, &self.drives, 0, None) else {
+            return (Vec::new(), 1);
+        };
+        let is_there = |member: &MemberId| free[member.index()].is_some_and(|free| free > 0);
+        match (placement, second) {
+            (Placement::Stripe, _) => (self.member_ids().filter(is_there).collect(), 1),
+            (Placement::Mirror, Some(_)) => (self.member_ids().filter(is_there).collect(), 2),
+            (Placement::Span | Placement::Mirror, _) => (self.member_ids().skip(first).take(1).collect(), 1),
+        }
+    }
+
     /// Takes the units for a part from the disks chosen; `parts` are expected in this layout, with this one.
     pub(crate) fn take_units(
         &mut self,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use content::{Content, FreshContent, Segment};
 pub use schedule::admission::{Refusal, Resource};
-pub use storage::grant::RecordingPlace;
+pub use storage::grant::{RecordingPlace, WrittenDisks};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 /// From the control plane to the data plane.
@@ -139,7 +139,7 @@ pub struct RecordingRequest {
     /// Chosen by the control plane; names the request in the answer.
     pub stream: StreamId,
     /// Where it will be written.
-    pub disk: DiskId,
+    pub disks: WrittenDisks,
     /// The link it comes in by.
     pub link: LinkId,
     /// Payload bits per second.

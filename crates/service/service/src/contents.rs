@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use api::DiskFailure;
+use dataplane::control::WrittenDisks;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use dirstore::{
     ContentPath, Device, DiskInfo, Entry, FileId, NameKind, OnBreak, Opened, PathError, Precondition, Published,
@@ -42,7 +43,7 @@ pub trait Contents: Send + Sync + 'static {
     /// Where an upload to `path` comes to lie.
     fn place_of<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, UploadPlace>;
     /// The disks an upload may go to, the best first; at least one.
-    fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<DiskId>>;
+    fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<WrittenDisks>>;
     /// Bytes that the buffers of recordings can still hold.
     fn recording_memory(&self) -> u64;
     /// Begins an upload; nothing is visible before it is finished.
@@ -126,7 +127,7 @@ impl Contents for Store {
         Box::pin(Self::place_of(self, path))
     }
 
-    fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<DiskId>> {
+    fn placements<'a>(&'a self, request: &'a UploadRequest) -> Pending<'a, Vec<WrittenDisks>> {
         Box::pin(Self::placements(self, request))
     }
 

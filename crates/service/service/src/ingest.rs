@@ -171,8 +171,8 @@ async fn begin_recording(
         return Err(IngestError::Durable(least));
     }
     let mut refused: Option<Refusal> = None;
-    for disk in service.contents.placements(&request).await? {
-        let recording = match RunningRecording::reserve(service, (rate, disk, link), durable).await {
+    for disks in service.contents.placements(&request).await? {
+        let recording = match RunningRecording::reserve(service, (rate, disks, link), durable).await {
             Ok(recording) => recording,
             Err(DeliveryError::NoRoom(refusal)) => {
                 refused = refused.filter(|before| before.grantable >= refusal.grantable).or(Some(refusal));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
-use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report};
-use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
+use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report, WrittenDisks};
+use units::{BitRate, LinkId, Nanos, ReservationId};
 
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
@@ -27,15 +27,15 @@ pub(crate) struct RunningRecording {
 const BLOCK_PART: u64 = 32;
 
 impl RunningRecording {
-    /// Reserves the rate on the disk, and on the link by which it comes in; what has come is to be `durable` after so long.
+    /// Reserves the rate on the disks, and on the link by which it comes in; what has come is to be `durable` after so long.
     pub(crate) async fn reserve(
         service: &Arc<MediaService>,
-        (rate, disk, link): (BitRate, DiskId, LinkId),
+        (rate, disks, link): (BitRate, WrittenDisks, LinkId),
         durable: Nanos,
     ) -> Result<Self, DeliveryError> {
         let mut pending = service.plane.number().ok_or(DeliveryError::Busy)?;
         let block_bytes_max = service.contents.recording_memory() / BLOCK_PART;
-        let request = RecordingRequest { stream: pending.stream, disk, link, rate, durable, block_bytes_max };
+        let request = RecordingRequest { stream: pending.stream, disks, link, rate, durable, block_bytes_max };
         service.plane.send(Command::Reserve(request)).map_err(|_| DeliveryError::Busy)?;
         match pending.report().await {
             Some(Report::Reserved { reservation, place, .. }) => {
@@ -48,8 +48,8 @@ impl RunningRecording {
 
     /// How its upload is written.
     pub(crate) const fn class(&self) -> UploadClass {
-        let RecordingRequest { rate, disk, .. } = self.request;
-        UploadClass::Recording { rate, disk, reservation: self.reservation, place: self.place }
+        let RecordingRequest { rate, disks, .. } = self.request;
+        UploadClass::Recording { rate, disk: disks.store, reservation: self.reservation, place: self.place }
     }
 
     /// Enters it into the listing of streams; what is counted in `received` is shown as its bytes.
@@ -58,7 +58,7 @@ impl RunningRecording {
             path: path.joined(),
             client,
             rate: Some(self.request.rate),
-            disk: self.request.disk,
+            disk: self.request.disks.store,
             started: SystemTime::now(),
             received: Some(received),
             stopped: false,

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use device::Device;
+use storage::grant::WrittenDisks;
 use units::DiskId;
 
 use crate::buffers::UploadBuffers;
@@ -297,15 +298,17 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
-    pub async fn placements(&self, request: &UploadRequest) -> Result<Vec<DiskId>, StoreError> {
-        let mut disks: Vec<DiskId> = Vec::new();
+    pub async fn placements(&self, request: &UploadRequest) -> Result<Vec<WrittenDisks>, StoreError> {
+        let mut placements: Vec<WrittenDisks> = Vec::new();
         for (disk, _) in self.places(&request.path, part_of(request)).await? {
             let disk = disk.handle.shared.id;
-            if !disks.contains(&disk) {
-                disks.push(disk);
+            if placements.iter().all(|known| known.store != disk) {
+                let name = request.path.joined();
+                let of_volume = self.0.volumes.iter().find_map(|volume| volume.written_disks(disk, &name));
+                placements.push(of_volume.unwrap_or(WrittenDisks::one(disk)));
             }
         }
-        Ok(disks)
+        Ok(placements)
     }
 
     /// Where an upload to `path` comes to lie, in whichever root it may go to.

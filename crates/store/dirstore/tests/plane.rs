@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::{everything_below, folder, path, pattern, put, request, settings};
 use channel::{PlaneHandle, ReportReceiver, connect};
-use dataplane::control::{Command, RecordingRequest, Report};
+use dataplane::control::{Command, RecordingRequest, Report, WrittenDisks};
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
 use dirstore::{Governed, GrantPort, Precondition, Store, StoreError, StoreLayout, UploadClass, UploadRequest};
@@ -104,7 +104,8 @@ async fn a_recording_gets_through_and_the_end_of_the_plane_ends_it() {
     let rate = BitRate(50_000_000);
     let disk = DiskId(0);
     let (durable, block_bytes_max) = (Nanos::from_secs(10), 8 << 20);
-    let recording = RecordingRequest { stream: StreamId(1), disk, link: LinkId(0), rate, durable, block_bytes_max };
+    let (stream, disks, link) = (StreamId(1), WrittenDisks::one(disk), LinkId(0));
+    let recording = RecordingRequest { stream, disks, link, rate, durable, block_bytes_max };
     governing.handle.send(Command::Reserve(recording)).unwrap();
     let (reservation, place) = loop {
         match governing.reports.recv_timeout(std::time::Duration::from_secs(60)).expect("an answer") {

@@ -10,6 +10,7 @@ use crate::common::{
 use dirstore::{
     OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadClass, UploadRequest, Want,
 };
+use storage::grant::WrittenDisks;
 use storage::grant::{Offer, RecordingPlace, StoreWork, WorkClass};
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
@@ -226,7 +227,7 @@ async fn uploads_need_a_name() {
     assert!(matches!(put(&store, "/sub", b"").await, Err(StoreError::IsDirectory)));
     assert!(matches!(put(&store, "/", b"").await, Err(StoreError::IsDirectory)));
     assert!(matches!(put(&store, "/file/a", b"").await, Err(StoreError::NotADirectory)));
-    assert_eq!(store.placements(&request("/sub/new", None)).await.unwrap(), [store.disks()[0].id]);
+    assert_eq!(store.placements(&request("/sub/new", None)).await.unwrap(), [WrittenDisks::one(store.disks()[0].id)]);
 }
 
 #[tokio::test]
@@ -283,10 +284,14 @@ async fn a_recording_lies_on_the_disk_that_reserved_for_it() {
         upload.append(b"frames").await.unwrap();
         upload.finish().await.unwrap();
         assert_eq!(fs::read(root.path().join(&name[1..])).unwrap(), b"frames", "whichever has more space");
-        assert_eq!(store.placements(&request(&name, None)).await.unwrap(), [*disk], "it is replaced where it is");
+        assert_eq!(
+            store.placements(&request(&name, None)).await.unwrap(),
+            [WrittenDisks::one(*disk)],
+            "it is replaced where it is"
+        );
     }
     let both = store.placements(&request("/new", None)).await.unwrap();
-    assert!(both.len() == 2 && disks.iter().all(|disk| both.contains(disk)), "{both:?}");
+    assert!(both.len() == 2 && disks.iter().all(|disk| both.contains(&WrittenDisks::one(*disk))), "{both:?}");
     let moved = store.begin_upload(recording(disks[1], "/rec-0")).await;
     assert!(matches!(moved, Err(StoreError::Busy)), "it would lie where nothing is reserved");
 }

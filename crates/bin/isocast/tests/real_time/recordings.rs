@@ -65,3 +65,7 @@ fn a_killed_server_keeps_recordings_in_a_folder() {
     std::fs::create_dir(&media).expect("there is room");
     kill_and_look(|| Server::on(&[&media], &state, &[]));
 }
+#[test]
+fn a_killed_server_keeps_recordings_on_a_stripe() {
+    on_volume("stripe", 3);
+}

@@ -1,6 +1,6 @@
 //! The uploads and recordings of a run: when they begin, where they write, and that none fails without a fault.
 
-use dataplane::control::{Command, RecordingRequest};
+use dataplane::control::{Command, RecordingRequest, WrittenDisks};
 use storage::grant::RecordingPlace;
 use storage::uploads::RecordingTerms;
 use units::{DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
@@ -34,7 +34,8 @@ impl World {
         let disk = DiskId(u16::try_from(disk).expect("few disks"));
         let durable = control.load.durable;
         let block_bytes_max = limits::BLOCK_BYTES_MAX;
-        let request = RecordingRequest { stream, disk, link: LinkId(0), rate, durable, block_bytes_max };
+        let disks = WrittenDisks::one(disk);
+        let request = RecordingRequest { stream, disks, link: LinkId(0), rate, durable, block_bytes_max };
         self.command(Command::Reserve(request));
     }
 

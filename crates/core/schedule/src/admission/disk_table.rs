@@ -301,6 +301,32 @@ impl DiskTable {
         Some(first)
     }
 
+    /// The rounds after the start's in which a demand may begin, that with the lowest peak first.
+    #[must_use]
+    pub(super) fn emptiest_rounds(&self, demand: &DiskDemand, start: &StartCost) -> [Option<u64>; SLOTS] {
+        let mut found = [(Nanos::MAX, None); SLOTS];
+        let rounds = (start.conditions.round + 1..).take(demand.period as usize);
+        for (place, first) in found.iter_mut().zip(rounds) {
+            // To the nanosecond: what differs by less differs by rounding.
+            let peak = self.peak_with(&self.planned, demand, start, first);
+            *place = peak.map_or(*place, |peak| (Nanos::from_secs_f64(peak), Some(first)));
+        }
+        found.sort_unstable();
+        found.map(|(_, first)| first)
+    }
+
+    /// Enters a promised demand, and the reads of its start, if it can begin in round `first`.
+    #[must_use]
+    pub(super) fn place_at(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) -> bool {
+        self.planned.forget_starts_before(start.conditions.round);
+        let fits = self.peak_with(&self.planned, demand, start, first).is_some();
+        if fits {
+            self.withdraw(demand);
+            self.planned.enter_start(demand, start, first);
+        }
+        fits
+    }
+
     /// The round after the start's in which a demand should read first, beside what is `planned`: that with the lowest peak.
     fn first_round(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
         let mut best: Option<(f64, u64)> = None;

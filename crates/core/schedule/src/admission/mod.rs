@@ -9,6 +9,7 @@
 
 mod check;
 pub mod disk_table;
+mod writes;
 
 use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};

@@ -269,3 +269,55 @@ fn a_held_burst_that_finds_no_memory_is_no_reason_to_lose_the_session() {
     assert!(!admission.renew(id, &[AdmissionRequest { burst_bytes: 4_000_000, ..long }]));
     assert!(admission.renew(id, &[long]), "it is there still");
 }
+
+/// Cameras of 4 Mbit/s that write so much of their bytes to each of so many disks, until there is no room; and in how many of 8 rounds
+/// each disk writes.
+fn recorded_on(disks: u16, disk_share: f64) -> (usize, Vec<usize>) {
+    let settings = AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
+    let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); usize::from(disks)];
+    let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
+    let on = |disk| AdmissionRequest {
+        disk: DiskId(disk),
+        disk_share,
+        length: 0,
+        written_every: Some(8),
+        ..request(4_000_000)
+    };
+    let all: Vec<_> = (0..disks).map(on).collect();
+    let mut count = 0;
+    while let Ok(id) = admission.reserve(&all)
+        && admission.place_writes(id, 100).is_some()
+    {
+        count += 1;
+    }
+    let busy = |disk| (200..208).filter(|round| admission.disk(DiskId(disk)).table.work_in(*round) > 0.0).count();
+    (count, (0..disks).map(busy).collect())
+}
+
+#[test]
+fn a_mirror_of_two_carries_the_recordings_of_one_disk_and_stripes_those_of_each() {
+    let (one, rounds) = recorded_on(1, 1.0);
+    assert!(one > 50 && rounds == [8], "{one}, {rounds:?}");
+    assert_eq!(recorded_on(2, 1.0), (one, vec![8, 8]), "each block on both disks, in the same round");
+    let (striped, _) = recorded_on(2, 0.5);
+    assert!(striped > one * 3 / 2, "{striped} on two disks, {one} on one");
+}
+
+#[test]
+fn a_recording_is_written_on_all_its_disks_in_the_same_rounds_whatever_else_they_do() {
+    let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
+    let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
+    let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
+    let on = |disk| AdmissionRequest { disk: DiskId(disk), length: 0, written_every: Some(8), ..request(40_000_000) };
+    // Each takes most of a few rounds of its disk.
+    let alone: Vec<u64> = [0, 1]
+        .map(|disk| admission.reserve(&[on(disk)]).expect("there is room"))
+        .map(|id| admission.place_writes(id, 100).expect("there is room"))
+        .into();
+    let both = admission.reserve(&[on(0), on(1)]).expect("there is room");
+    let first = admission.place_writes(both, 100).expect("there is room");
+    assert!(!alone.contains(&first), "{first}, {alone:?}");
+    for disk in [0, 1] {
+        assert!(admission.disk(DiskId(disk)).table.work_in(first + 80) > 0.0);
+    }
+}

@@ -20,7 +20,9 @@ use content::layout::{ContentLayout, FileAccess};
 use content::watched::{FileStat, WatchedContent};
 use content::{Content, Segment};
 use dataplane::control::RecordingPlace;
-use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class};
+use dataplane::control::{
+    Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class, WrittenDisks,
+};
 use dataplane::gauges::Gauges;
 use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
@@ -192,8 +194,10 @@ impl Contents for FakeStore {
         Box::pin(async { Ok(UploadPlace::default()) })
     }
 
-    fn placements<'a>(&'a self, _: &'a UploadRequest) -> Pending<'a, Vec<DiskId>> {
-        Box::pin(async { Ok((0..=self.spare_disks.load(Ordering::SeqCst)).map(DiskId).collect()) })
+    fn placements<'a>(&'a self, _: &'a UploadRequest) -> Pending<'a, Vec<WrittenDisks>> {
+        Box::pin(async {
+            Ok((0..=self.spare_disks.load(Ordering::SeqCst)).map(|disk| WrittenDisks::one(DiskId(disk))).collect())
+        })
     }
 
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>> {
@@ -561,7 +565,7 @@ impl PlaneQueue for FakePlane {
                 }
                 Command::Reserve(request) => {
                     state.told.push(Told::Reserve(request.rate));
-                    let full = state.full_disks.iter().find(|(disk, _)| *disk == request.disk).copied();
+                    let full = state.full_disks.iter().find(|(disk, _)| *disk == request.disks.store).copied();
                     let admitted = match full {
                         Some((disk, grantable)) => Err(Refusal { resource: Resource::Disk(disk), grantable }),
                         None => me.admit(&mut state, request.rate),

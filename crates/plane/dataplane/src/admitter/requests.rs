@@ -1,6 +1,6 @@
 //! What is asked of admission, and in which words it is refused.
 
-use schedule::admission::disk_table::{StartConditions, WRITE_ROUNDS};
+use schedule::admission::disk_table::WRITE_ROUNDS;
 use schedule::admission::write_period;
 use storage::grant::RecordingPlace;
 
@@ -161,7 +161,7 @@ impl Admitter {
         let stream = request.stream;
         match self.record(request, context.now) {
             Ok((reservation, place)) => {
-                self.tell_carry_headroom(request.disk, context);
+                request.disks.iter().for_each(|disk| self.tell_carry_headroom(disk, context));
                 context.report(Report::Reserved { stream, reservation, place });
             }
             Err(refusal) => context.report(Report::ReserveRefused { stream, refusal }),
@@ -169,30 +169,34 @@ impl Admitter {
     }
 
     fn record(&mut self, request: RecordingRequest, now: Nanos) -> Result<(ReservationId, RecordingPlace), Refusal> {
-        let RecordingRequest { disk, link, rate, durable, block_bytes_max, .. } = request;
+        let RecordingRequest { disks, link, rate, durable, block_bytes_max, .. } = request;
         if self.draining {
             return Err(Refusal::outright(Resource::Draining));
         }
-        let entry = self.disks.get(usize::from(disk.0)).filter(|disk| disk.condition == DiskCondition::Good);
-        let entry = entry.ok_or(Refusal::outright(Resource::DiskFailing(disk)))?;
-        let rounds = entry.rounds;
-        let period = write_period(rate, rounds.period(), durable, block_bytes_max);
-        let request = AdmissionRequest {
-            disk,
-            link,
-            rate,
-            // Where it will lie is not known yet: the slowest zone is assumed.
-            zone_bytes_per_second: entry.profile.rate_at(u64::MAX),
-            disk_share: 1.0,
-            fragments_per_byte: 0.0,
-            length: 0,
-            burst_bytes: 0,
-            written_every: Some(period),
+        self.asked.clear();
+        for disk in disks.iter() {
+            let entry = self.disks.get(usize::from(disk.0)).filter(|disk| disk.condition == DiskCondition::Good);
+            let entry = entry.ok_or(Refusal::outright(Resource::DiskFailing(disk)))?;
+            self.asked.push(AdmissionRequest {
+                disk,
+                link,
+                rate,
+                // Where it will lie is not known yet: the slowest zone is assumed.
+                zone_bytes_per_second: entry.profile.rate_at(u64::MAX),
+                disk_share: disks.share(),
+                fragments_per_byte: 0.0,
+                length: 0,
+                burst_bytes: 0,
+                written_every: Some(write_period(rate, entry.rounds.period(), durable, block_bytes_max)),
+            });
+        }
+        let Some(&AdmissionRequest { disk, written_every: Some(period), .. }) = self.asked.first() else {
+            return Err(Refusal::outright(Resource::DiskFailing(disks.store)));
         };
-        let reservation = self.admission.reserve(&[request])?;
+        let rounds = self.disk(disk).rounds;
+        let reservation = self.admission.reserve(&self.asked)?;
         // It takes its place at once: a recording has no start, with reads of its own, to wait for.
-        let start = StartConditions { payload_bytes: 0, ..StartConditions::idle(rounds.index_at(now)) };
-        let Some(first) = self.admission.place(reservation, &start) else {
+        let Some(first) = self.admission.place_writes(reservation, rounds.index_at(now)) else {
             self.admission.release(reservation);
             return Err(Refusal::outright(Resource::Disk(disk)));
         };

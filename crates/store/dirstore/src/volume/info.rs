@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use device::Device;
+use storage::grant::WrittenDisks;
 use units::{ByteCount, DiskId};
 use volume::{MemberId, MemberState, Upkeep};
 
@@ -103,6 +104,14 @@ impl ServedVolume {
         let core = lock(&self.core);
         let found = core.named.iter().flatten().filter_map(|named| named.found.clone().zip(Some(named.path.clone())));
         found.map(|((id, device), path)| (id, device, path)).collect()
+    }
+
+    /// The disks that a recording of this name is written to if its store is that of `store`.
+    pub(crate) fn written_disks(&self, store: DiskId, name: &str) -> Option<WrittenDisks> {
+        let core = lock(&self.core);
+        let (members, copies) = core.volume.written_disks(name);
+        let disks = members.iter().filter_map(|member| Some(core.members[member.index()].as_ref()?.disk));
+        (core.front.id == store).then(|| WrittenDisks::several(store, disks, copies))
     }
 
     /// So much of a content was read: what is read most is moved to where the disks are fastest.

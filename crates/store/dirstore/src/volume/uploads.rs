@@ -161,11 +161,9 @@ impl Core {
             let id = UploadId(number);
             match step {
                 DraftStep::Begin(member) => {
-                    // The rate of a recording is reserved on one disk; on the others its bytes are written in what streams leave.
                     let Some(upload) = self.drafts.upload_mut(number) else { continue };
                     let (recording, on_break) = (upload.recording, upload.on_break);
-                    let here = self.members[member.index()].as_ref().is_some_and(|member| member.disk == self.front.id);
-                    self.tell(member, Task::Begin(id, on_break, recording.filter(|_| here)));
+                    self.tell(member, Task::Begin(id, on_break, recording));
                 }
                 DraftStep::Write(member, position, bytes) => {
                     let bytes = match bytes {
