@@ -30,6 +30,14 @@ pub enum Exit {
     Stopped,
 }
 
+/// Why a program cannot be run.
+#[must_use]
+pub fn problem(command: &[String]) -> Option<String> {
+    let program = command.first()?;
+    let is_there = rustix::fs::access(program.as_str(), rustix::fs::Access::EXEC_OK);
+    is_there.err().map(|error| format!("{program} cannot be run: {error}"))
+}
+
 /// Runs `command`, which is not empty, with `variables` added to its environment and `input` on its standard input.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The server: its configuration, the parts that it is made of, jobs, webhooks and SNMP.
+//! The server: its configuration, the parts that it is made of, and SNMP.
 //!
 //! Not here: any of the parts that serve (they are crates).
 
@@ -6,10 +6,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod config;
-mod jobs;
 mod serve;
 mod snmp;
-mod webhooks;
 
 pub use config::{ConfigArgs, ServeArgs};
 pub use serve::run;

@@ -50,7 +50,7 @@ impl Config {
             }
         }
         for job in &self.jobs {
-            if let Some(message) = job.problem() {
+            if let Some(message) = super::jobs::problem(job) {
                 add("job", format!("{}: {message}", job.name));
             }
         }

@@ -1,16 +1,17 @@
 //! `[[job]]`: what is done at set times.
 //!
 //! Promise: a job that is read can be begun: its expression comes true, its kind has what it needs and nothing that it does not
-//! know. Not here: doing it (`crate::jobs`).
+//! know. Not here: doing it (crate `automation`).
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use automation::{CopyEnd, JobConfig, JobWork};
 use dirstore::ContentPath;
 use jiff::tz::TimeZone;
 use jobs::{CronSchedule, Missed};
-use units::{BitRate, ByteCount, Nanos};
+use program::process;
+use units::{BitRate, Nanos};
 
 use super::settings::Settings;
 use super::toml_text::{list, quoted, span};
@@ -20,182 +21,83 @@ use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to, time_up_
 const NAME_BYTES_MAX: usize = 64;
 const DAY: Nanos = Nanos::from_secs(86_400);
 
-/// A job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct JobConfig {
-    /// Its name, once among all jobs.
-    pub(crate) name: String,
-    /// When it is due, as it was written.
-    pub(crate) cron: String,
-    /// The time zone, if one was written; else the machine's.
-    pub(crate) time_zone: Option<String>,
-    /// Each run is put off by up to this.
-    pub(crate) jitter: Nanos,
-    /// What becomes of runs whose time passed.
-    pub(crate) missed: Missed,
-    /// A run that takes longer is stopped.
-    pub(crate) time_limit: Nanos,
-    /// All of these, as they decide.
-    pub(crate) schedule: CronSchedule,
-    /// What is done.
-    pub(crate) work: JobWork,
-}
-
-/// What a job does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum JobWork {
-    /// Removes the oldest contents of a folder.
-    Keep {
-        /// Below `/media/`.
-        folder: ContentPath,
-        /// Contents that are older go.
-        max_age: Option<Nanos>,
-        /// The oldest go until no more than this is left.
-        max_size: Option<ByteCount>,
-        /// Contents that are younger stay, whatever else.
-        min_age: Nanos,
-        /// So do these, and what lies below them.
-        protected: Vec<ContentPath>,
-    },
-    /// Copies a folder.
-    Copy {
-        /// The source.
-        from: CopyEnd,
-        /// To where.
-        to: CopyEnd,
-        /// A file with `name:password` for the other server.
-        login: Option<PathBuf>,
-        /// The rate to reserve; none: best effort.
-        rate: Option<BitRate>,
-    },
-    /// Reads every content of a folder.
-    Scrub {
-        /// Below `/media/`.
-        folder: ContentPath,
-        /// The rate to reserve; none: best effort.
-        rate: Option<BitRate>,
-    },
-    /// Measures all disks anew.
-    Measure,
-    /// Runs a program, with its arguments.
-    Command(Vec<String>),
-}
-
-/// An end of a copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CopyEnd {
-    /// What this server serves, below `/media/`.
-    Served(ContentPath),
-    /// An address of another Isocast.
-    Isocast(String),
-    /// What the program `rclone` calls `REMOTE:PATH`.
-    Rclone(String),
-}
-
-impl fmt::Display for CopyEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Served(path) => f.write_str(&path.joined()),
-            Self::Isocast(url) => f.write_str(url),
-            Self::Rclone(remote) => write!(f, "rclone:{remote}"),
+/// Reads one `[[job]]`.
+pub(super) fn take(entry: &mut Settings) -> Option<JobConfig> {
+    let name = needed(entry, "name", "tells it from others: `nightly-copy`", parse_name);
+    let cron =
+        needed(entry, "schedule", "says when: `30 3 * * *` is half past three each night", |text| Ok(text.to_owned()));
+    let time_zone = entry.take_optional("time_zone", |text| zone(Some(text)).map(|_| text.to_owned()));
+    let jitter = entry.take("jitter", Nanos::ZERO, span_up_to(DAY));
+    let missed = entry.take("missed", Missed::Skip, |text| match text {
+        "skip" => Ok(Missed::Skip),
+        "once" => Ok(Missed::Once),
+        _ => Err(format!("`{text}` is neither `skip` nor `once`")),
+    });
+    let time_limit = entry.take("time_limit", DAY, time_up_to(Nanos::from_secs(30 * 86_400)));
+    let kind = needed(entry, "kind", "is `keep`, `copy`, `scrub`, `measure` or `command`", |text| Ok(text.to_owned()));
+    let work = match kind.as_deref()? {
+        "keep" => take_keep(entry),
+        "copy" => take_copy(entry),
+        "scrub" => Some(take_scrub(entry)),
+        "measure" => Some(JobWork::Measure),
+        "command" => take_command(entry).map(JobWork::Command),
+        other => {
+            let message = format!("`{other}` is none of `keep`, `copy`, `scrub`, `measure`, `command`");
+            entry.contradiction("kind", message);
+            None
         }
+    };
+    let (name, cron) = (name?, cron?);
+    let zone = zone(time_zone.as_deref()).ok()?;
+    let schedule = match CronSchedule::parse(&cron, zone, Duration::from_nanos(jitter.0), &name) {
+        Ok(schedule) => schedule,
+        Err(error) => {
+            entry.contradiction("schedule", error.to_string());
+            return None;
+        }
+    };
+    Some(JobConfig { name, cron, time_zone, jitter, missed, time_limit, schedule, work: work? })
+}
+
+/// What keeps it from being done on this machine.
+pub(super) fn problem(job: &JobConfig) -> Option<String> {
+    match &job.work {
+        JobWork::Command(command) => process::problem(command),
+        JobWork::Copy { login, .. } => {
+            let read = login.as_deref().map(client::Login::read);
+            read.and_then(Result::err).map(|error| format!("{error:#}"))
+        }
+        JobWork::Keep { .. } | JobWork::Scrub { .. } | JobWork::Measure => None,
     }
 }
 
-impl JobWork {
-    /// As `kind` names it.
-    pub(crate) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Keep { .. } => "keep",
-            Self::Copy { .. } => "copy",
-            Self::Scrub { .. } => "scrub",
-            Self::Measure => "measure",
-            Self::Command(_) => "command",
-        }
+/// As TOML that means the same.
+pub(super) fn render(job: &JobConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "\n[[job]]\nname = {}\nkind = \"{}\"", quoted(&job.name), job.work.kind())?;
+    writeln!(f, "schedule = {}", quoted(&job.cron))?;
+    if let Some(zone) = &job.time_zone {
+        writeln!(f, "time_zone = {}", quoted(zone))?;
     }
-}
-
-impl JobConfig {
-    /// Reads one `[[job]]`.
-    pub(super) fn take(entry: &mut Settings) -> Option<Self> {
-        let name = needed(entry, "name", "tells it from others: `nightly-copy`", parse_name);
-        let cron = needed(entry, "schedule", "says when: `30 3 * * *` is half past three each night", |text| {
-            Ok(text.to_owned())
-        });
-        let time_zone = entry.take_optional("time_zone", |text| zone(Some(text)).map(|_| text.to_owned()));
-        let jitter = entry.take("jitter", Nanos::ZERO, span_up_to(DAY));
-        let missed = entry.take("missed", Missed::Skip, |text| match text {
-            "skip" => Ok(Missed::Skip),
-            "once" => Ok(Missed::Once),
-            _ => Err(format!("`{text}` is neither `skip` nor `once`")),
-        });
-        let time_limit = entry.take("time_limit", DAY, time_up_to(Nanos::from_secs(30 * 86_400)));
-        let kind =
-            needed(entry, "kind", "is `keep`, `copy`, `scrub`, `measure` or `command`", |text| Ok(text.to_owned()));
-        let work = match kind.as_deref()? {
-            "keep" => take_keep(entry),
-            "copy" => take_copy(entry),
-            "scrub" => Some(take_scrub(entry)),
-            "measure" => Some(JobWork::Measure),
-            "command" => take_command(entry).map(JobWork::Command),
-            other => {
-                let message = format!("`{other}` is none of `keep`, `copy`, `scrub`, `measure`, `command`");
-                entry.contradiction("kind", message);
-                None
-            }
-        };
-        let (name, cron) = (name?, cron?);
-        let zone = zone(time_zone.as_deref()).ok()?;
-        let schedule = match CronSchedule::parse(&cron, zone, Duration::from_nanos(jitter.0), &name) {
-            Ok(schedule) => schedule,
-            Err(error) => {
-                entry.contradiction("schedule", error.to_string());
-                return None;
-            }
-        };
-        Some(Self { name, cron, time_zone, jitter, missed, time_limit, schedule, work: work? })
-    }
-
-    /// What keeps it from being done on this machine.
-    pub(super) fn problem(&self) -> Option<String> {
-        match &self.work {
-            JobWork::Command(command) => program_problem(command),
-            JobWork::Copy { login, .. } => {
-                let read = login.as_deref().map(client::Login::read);
-                read.and_then(Result::err).map(|error| format!("{error:#}"))
-            }
-            JobWork::Keep { .. } | JobWork::Scrub { .. } | JobWork::Measure => None,
+    let missed = if job.missed == Missed::Skip { "skip" } else { "once" };
+    writeln!(f, "jitter = {}\nmissed = \"{missed}\"\ntime_limit = {}", span(job.jitter), span(job.time_limit))?;
+    match &job.work {
+        JobWork::Keep { folder, max_age, max_size, min_age, protected } => {
+            writeln!(f, "folder = {}\nmin_age = {}", quoted(&folder.joined()), span(*min_age))?;
+            max_age.map_or(Ok(()), |age| writeln!(f, "max_age = {}", span(age)))?;
+            max_size.map_or(Ok(()), |size| writeln!(f, "max_size = \"{}B\"", size.0))?;
+            render_protected(protected, f)
         }
-    }
-
-    /// As TOML that means the same.
-    pub(super) fn render(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\n[[job]]\nname = {}\nkind = \"{}\"", quoted(&self.name), self.work.kind())?;
-        writeln!(f, "schedule = {}", quoted(&self.cron))?;
-        if let Some(zone) = &self.time_zone {
-            writeln!(f, "time_zone = {}", quoted(zone))?;
+        JobWork::Copy { from, to, login, rate } => {
+            writeln!(f, "from = {}\nto = {}", quoted(from), quoted(to))?;
+            login.as_ref().map_or(Ok(()), |file| writeln!(f, "login = {}", quoted(&file.display())))?;
+            render_rate(f, *rate)
         }
-        let missed = if self.missed == Missed::Skip { "skip" } else { "once" };
-        writeln!(f, "jitter = {}\nmissed = \"{missed}\"\ntime_limit = {}", span(self.jitter), span(self.time_limit))?;
-        match &self.work {
-            JobWork::Keep { folder, max_age, max_size, min_age, protected } => {
-                writeln!(f, "folder = {}\nmin_age = {}", quoted(&folder.joined()), span(*min_age))?;
-                max_age.map_or(Ok(()), |age| writeln!(f, "max_age = {}", span(age)))?;
-                max_size.map_or(Ok(()), |size| writeln!(f, "max_size = \"{}B\"", size.0))?;
-                render_protected(protected, f)
-            }
-            JobWork::Copy { from, to, login, rate } => {
-                writeln!(f, "from = {}\nto = {}", quoted(from), quoted(to))?;
-                login.as_ref().map_or(Ok(()), |file| writeln!(f, "login = {}", quoted(&file.display())))?;
-                render_rate(f, *rate)
-            }
-            JobWork::Scrub { folder, rate } => {
-                writeln!(f, "folder = {}", quoted(&folder.joined()))?;
-                render_rate(f, *rate)
-            }
-            JobWork::Measure => Ok(()),
-            JobWork::Command(command) => writeln!(f, "command = [{}]", list(command)),
+        JobWork::Scrub { folder, rate } => {
+            writeln!(f, "folder = {}", quoted(&folder.joined()))?;
+            render_rate(f, *rate)
         }
+        JobWork::Measure => Ok(()),
+        JobWork::Command(command) => writeln!(f, "command = [{}]", list(command)),
     }
 }
 
@@ -239,13 +141,6 @@ pub(super) fn take_command(entry: &mut Settings) -> Option<Vec<String>> {
                    `[\"/usr/bin/touch\", \"/run/done\"]`";
     entry.contradiction("command", message.to_owned());
     None
-}
-
-/// Why a program cannot be run.
-pub(crate) fn program_problem(command: &[String]) -> Option<String> {
-    let program = command.first()?;
-    let is_there = rustix::fs::access(program.as_str(), rustix::fs::Access::EXEC_OK);
-    is_there.err().map(|error| format!("{program} cannot be run: {error}"))
 }
 
 fn zone(name: Option<&str>) -> Result<TimeZone, String> {

@@ -29,14 +29,12 @@ use units::{BitRate, ByteCount, Nanos};
 pub(crate) use change::Change;
 pub use command::{ConfigArgs, ServeArgs};
 use http::message::authority::{RequestHost, host};
-pub(crate) use jobs::{CopyEnd, JobConfig, JobWork, program_problem};
 use settings::{Problem, Settings};
 pub(crate) use snmp::AgentxAddress;
 use values::{
     default_round, default_tick, parse_address, parse_choice, parse_cycle, parse_memory, parse_number, parse_path,
     parse_percent, parse_rate, parse_size, parse_span, span_between, span_up_to, time_up_to, volume_disks,
 };
-pub(crate) use webhooks::{WebhookConfig, WebhookTarget};
 
 const MIB: u64 = 1024 * 1024;
 /// Buffers by default: this share of the machine's memory …
@@ -99,9 +97,9 @@ pub(crate) struct Config {
     /// How much may lie in folders.
     pub(crate) quotas: Vec<QuotaConfig>,
     /// What is done at set times.
-    pub(crate) jobs: Vec<JobConfig>,
+    pub(crate) jobs: Vec<automation::JobConfig>,
     /// Who is told of events.
-    pub(crate) webhooks: Vec<WebhookConfig>,
+    pub(crate) webhooks: Vec<automation::WebhookConfig>,
 }
 
 /// The data plane's and the disks' clockwork.
@@ -294,8 +292,8 @@ impl Config {
             },
             agentx: settings_ref.take_optional("snmp.agentx", AgentxAddress::parse),
             quotas: settings_ref.take_each("quota", JOBS_MAX, quotas::take),
-            jobs: settings_ref.take_each("job", JOBS_MAX, JobConfig::take),
-            webhooks: settings_ref.take_each("webhook", JOBS_MAX, WebhookConfig::take),
+            jobs: settings_ref.take_each("job", JOBS_MAX, jobs::take),
+            webhooks: settings_ref.take_each("webhook", JOBS_MAX, webhooks::take),
         };
         twice(&mut settings, "quota", quotas::folders(&config.quotas).iter().map(String::as_str));
         twice(&mut settings, "job", config.jobs.iter().map(|job| job.name.as_str()));

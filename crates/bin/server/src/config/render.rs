@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kernel::EngineChoice;
 
 use super::toml_text::{quoted, span};
-use super::{Config, MemorySetting, WhenFull, quotas};
+use super::{Config, MemorySetting, WhenFull, jobs, quotas, webhooks};
 
 /// The disks of a volume, as they are written.
 fn joined(disks: &[PathBuf]) -> String {
@@ -86,7 +86,7 @@ impl fmt::Display for Config {
             writeln!(f, "agentx = {}", quoted(agentx))?;
         }
         self.quotas.iter().try_for_each(|quota| quotas::render(quota, f))?;
-        self.jobs.iter().try_for_each(|job| job.render(f))?;
-        self.webhooks.iter().try_for_each(|webhook| webhook.render(f))
+        self.jobs.iter().try_for_each(|job| jobs::render(job, f))?;
+        self.webhooks.iter().try_for_each(|webhook| webhooks::render(webhook, f))
     }
 }

@@ -1,10 +1,10 @@
 //! `[[webhook]]`: who is told of which events.
 //!
-//! Not here: telling them (`crate::webhooks`).
+//! Not here: telling them (crate `automation`).
 
 use std::fmt;
-use std::path::PathBuf;
 
+use automation::{WebhookConfig, WebhookTarget};
 use service::events::KINDS;
 use units::Nanos;
 
@@ -14,69 +14,40 @@ use super::settings::Settings;
 use super::time_up_to;
 use super::toml_text::{list, quoted, span};
 
-/// A webhook.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WebhookConfig {
-    /// Its name, once among all webhooks.
-    pub(crate) name: String,
-    /// Kinds of events that it is told of.
-    pub(crate) events: Vec<String>,
-    /// A target that takes longer has failed.
-    pub(crate) timeout: Nanos,
-    /// Who is told.
-    pub(crate) target: WebhookTarget,
-}
-
-/// Who is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum WebhookTarget {
-    /// An address that the event is posted to.
-    Url {
-        /// The address.
-        url: String,
-        /// A file with the secret that signs.
-        secret: PathBuf,
-    },
-    /// A program that reads the event from its standard input.
-    Command(Vec<String>),
-}
-
-impl WebhookConfig {
-    /// Reads one `[[webhook]]`.
-    pub(super) fn take(entry: &mut Settings) -> Option<Self> {
-        let name = needed(entry, "name", "tells it from others: `chat`", parse_name);
-        let events = entry.take_list("events");
-        if events.is_empty() {
-            entry.contradiction("events", format!("it is needed: a list of some of {}", KINDS.join(", ")));
-        }
-        if let Some(unknown) = events.iter().find(|event| !KINDS.contains(&event.as_str())) {
-            entry.contradiction("events", format!("there is no event `{unknown}`; there are {}", KINDS.join(", ")));
-        }
-        let timeout = entry.take("timeout", Nanos::from_secs(10), time_up_to(Nanos::from_secs(600)));
-        let url = entry.take_optional("url", |text| Ok(text.to_owned()));
-        let target = if let Some(url) = url {
-            if !matches!(url.split_once("://"), Some(("http" | "https", rest)) if !rest.is_empty()) {
-                entry.contradiction("url", format!("`{url}`: write http:// or https:// and the rest of an address"));
-            }
-            let what = "is a file with what signs: `openssl rand -base64 32` makes it";
-            let secret = needed(entry, "secret", what, parse_path)?;
-            WebhookTarget::Url { url, secret }
-        } else {
-            WebhookTarget::Command(take_command(entry)?)
-        };
-        Some(Self { name: name?, events, timeout, target })
+/// Reads one `[[webhook]]`.
+pub(super) fn take(entry: &mut Settings) -> Option<WebhookConfig> {
+    let name = needed(entry, "name", "tells it from others: `chat`", parse_name);
+    let events = entry.take_list("events");
+    if events.is_empty() {
+        entry.contradiction("events", format!("it is needed: a list of some of {}", KINDS.join(", ")));
     }
-
-    /// As TOML that means the same.
-    pub(super) fn render(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, events) = (quoted(&self.name), list(&self.events));
-        writeln!(f, "\n[[webhook]]\nname = {name}\nevents = [{events}]\ntimeout = {}", span(self.timeout))?;
-        match &self.target {
-            WebhookTarget::Url { url, secret } => {
-                writeln!(f, "url = {}\nsecret = {}", quoted(url), quoted(&secret.display()))
-            }
-            WebhookTarget::Command(command) => writeln!(f, "command = [{}]", list(command)),
+    if let Some(unknown) = events.iter().find(|event| !KINDS.contains(&event.as_str())) {
+        entry.contradiction("events", format!("there is no event `{unknown}`; there are {}", KINDS.join(", ")));
+    }
+    let timeout = entry.take("timeout", Nanos::from_secs(10), time_up_to(Nanos::from_secs(600)));
+    let url = entry.take_optional("url", |text| Ok(text.to_owned()));
+    let target = if let Some(url) = url {
+        if !matches!(url.split_once("://"), Some(("http" | "https", rest)) if !rest.is_empty()) {
+            entry.contradiction("url", format!("`{url}`: write http:// or https:// and the rest of an address"));
         }
+        let what = "is a file with what signs: `openssl rand -base64 32` makes it";
+        let secret = needed(entry, "secret", what, parse_path)?;
+        WebhookTarget::Url { url, secret }
+    } else {
+        WebhookTarget::Command(take_command(entry)?)
+    };
+    Some(WebhookConfig { name: name?, events, timeout, target })
+}
+
+/// As TOML that means the same.
+pub(super) fn render(webhook: &WebhookConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (name, events) = (quoted(&webhook.name), list(&webhook.events));
+    writeln!(f, "\n[[webhook]]\nname = {name}\nevents = [{events}]\ntimeout = {}", span(webhook.timeout))?;
+    match &webhook.target {
+        WebhookTarget::Url { url, secret } => {
+            writeln!(f, "url = {}\nsecret = {}", quoted(url), quoted(&secret.display()))
+        }
+        WebhookTarget::Command(command) => writeln!(f, "command = [{}]", list(command)),
     }
 }
 

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use automation::MeasureState;
 use dirstore::{RootAway, StoreEvent};
 
 use super::disks::{self, KnownDisk};
-use crate::jobs::MeasureState;
 
 /// How often it is looked whether anything runs, and whether there is a reason.
 const PERIOD: Duration = Duration::from_secs(5);

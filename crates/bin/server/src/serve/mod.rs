@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use automation::{Jobs, Webhooks};
 use channel::{PlaneHandle, ReportReceiver};
 use dataplane::Plane;
 use dataplane::control::Command;
@@ -38,9 +39,7 @@ use tokio::sync::watch;
 use units::{ByteCount, limits};
 
 use crate::config::{Change, Config, ServeArgs};
-use crate::jobs::{self, Jobs};
 use crate::snmp::Snmp;
-use crate::webhooks::Webhooks;
 use again::Unknown;
 use disks::KnownDisk;
 use greeting::Greeting;
@@ -259,7 +258,7 @@ async fn serve(
     }));
     drop(store);
     pump_reports(reports, Arc::clone(&service))?;
-    let around = jobs::Surroundings {
+    let around = automation::Surroundings {
         address: operations::own_address(listener.local_addr()?),
         disks: disks.iter().filter_map(|disk| disk.measurable_at.clone()).collect(),
         state: config.state.clone(),
@@ -272,7 +271,7 @@ async fn serve(
         snmp: Snmp::start(config.agentx.as_ref(), &service),
     });
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
-    let is_busy = move || jobs::is_busy(&streaming) || at_work.jobs.is_running();
+    let is_busy = move || automation::is_busy(&streaming) || at_work.jobs.is_running();
     let mut known_better = Box::pin(unknown.known_better(config.state.clone(), is_busy));
     let server = Server::start(http::ServerParts {
         config: settings,

@@ -4,11 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::{JobStatus, WebhookStatus};
+use automation::{Jobs, Webhooks};
 use http::operations::{AskedBy, JobError};
 
-use crate::jobs::Jobs;
 use crate::snmp::Snmp;
-use crate::webhooks::Webhooks;
 
 /// What the server does by itself.
 pub(super) struct ServerOperations {

@@ -17,17 +17,17 @@ use super::Surroundings;
 
 /// Whether disks were measured anew, and the profiles in force are older.
 #[derive(Debug, Default)]
-pub(crate) struct MeasureState(AtomicBool);
+pub struct MeasureState(AtomicBool);
 
 impl MeasureState {
     /// True once a start would find other profiles.
-    pub(crate) fn is_newer(&self) -> bool {
+    pub fn is_newer(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
 /// True while a disk cannot be had for itself.
-pub(crate) fn is_busy(service: &MediaService) -> bool {
+pub fn is_busy(service: &MediaService) -> bool {
     !service.running().is_empty() || service.stats.uploads_open.load(Ordering::Relaxed) > 0
 }
 

@@ -29,9 +29,9 @@ use service::events::{self, unix_seconds};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
-use crate::config::{JobConfig, JobWork};
+use crate::job_config::{JobConfig, JobWork};
 use kept::KeptJob;
-pub(crate) use measure::{MeasureState, is_busy};
+pub use measure::{MeasureState, is_busy};
 
 /// The clock is read this often whatever is due, for it may be set.
 const CLOCK_CHECK_PERIOD: Duration = Duration::from_secs(30);
@@ -39,21 +39,21 @@ const CLOCK_CHECK_PERIOD: Duration = Duration::from_secs(30);
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What jobs need of the server.
-pub(crate) struct Surroundings {
+pub struct Surroundings {
     /// The service whose contents they keep and copy.
-    pub(crate) service: Arc<MediaService>,
+    pub service: Arc<MediaService>,
     /// Where this server answers.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     /// A folder on each disk that can be measured.
-    pub(crate) disks: Vec<PathBuf>,
+    pub disks: Vec<PathBuf>,
     /// The state folder.
-    pub(crate) state: PathBuf,
+    pub state: PathBuf,
     /// Told when disks were measured.
-    pub(crate) measured: Arc<MeasureState>,
+    pub measured: Arc<MeasureState>,
 }
 
 /// All jobs.
-pub(crate) struct Jobs {
+pub struct Jobs {
     around: Surroundings,
     runtime: Handle,
     table: Mutex<JobTable>,
@@ -94,7 +94,7 @@ struct Running {
 
 impl Jobs {
     /// Jobs that begin from now on, on the current runtime.
-    pub(crate) fn start(configs: &[JobConfig], around: Surroundings) -> Arc<Self> {
+    pub fn start(configs: &[JobConfig], around: Surroundings) -> Arc<Self> {
         let kept = kept::load(&around.state);
         let jobs = Arc::new(Self {
             around,
@@ -111,14 +111,14 @@ impl Jobs {
     }
 
     /// Puts other jobs in force. A run of one that is still there goes on; that of one that is not is stopped.
-    pub(crate) fn configure(&self, configs: &[JobConfig]) {
+    pub fn configure(&self, configs: &[JobConfig]) {
         let kept = self.table().kept();
         self.arrange(configs, kept);
         self.changed.notify_one();
     }
 
     /// Ends what runs, and begins nothing more.
-    pub(crate) async fn end(&self) {
+    pub async fn end(&self) {
         self.ending.send_replace(true);
         let stops: Vec<_> =
             self.table().jobs.iter().filter_map(|job| Some(Arc::clone(&job.running.as_ref()?.stop))).collect();
@@ -136,18 +136,18 @@ impl Jobs {
     }
 
     /// True while any job runs.
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.table().jobs.iter().any(|job| job.running.is_some())
     }
 
     /// All jobs, as they are shown.
-    pub(crate) fn statuses(&self) -> Vec<JobStatus> {
+    pub fn statuses(&self) -> Vec<JobStatus> {
         let table = self.table();
         table.jobs.iter().enumerate().map(|(at, job)| job.status(&table.timetable, at)).collect()
     }
 
     /// Begins a job now.
-    pub(crate) fn run_now(self: &Arc<Self>, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+    pub fn run_now(self: &Arc<Self>, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
         if *self.ending.borrow() || self.around.service.is_draining() {
             return Err(JobError::Stopping);
         }
@@ -161,7 +161,7 @@ impl Jobs {
     }
 
     /// Tells a job's run to end.
-    pub(crate) fn stop(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+    pub fn stop(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
         let table = self.table();
         let at = table.number(name).ok_or(JobError::Unknown)?;
         let running = table.jobs[at].running.as_ref().ok_or(JobError::RunsNot)?;

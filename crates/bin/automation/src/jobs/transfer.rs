@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use units::BitRate;
 
-use crate::config::CopyEnd;
+use crate::job_config::CopyEnd;
 
 /// How long a run whose other end is silent may still take after it was told to end.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);

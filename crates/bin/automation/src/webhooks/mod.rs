@@ -22,7 +22,7 @@ use service::lock::lock;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::config::{WebhookConfig, WebhookTarget, program_problem};
+use crate::webhook_config::{WebhookConfig, WebhookTarget};
 use signature::Secret;
 
 /// Events that wait for one target.
@@ -33,7 +33,7 @@ const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// All webhooks.
-pub(crate) struct Webhooks {
+pub struct Webhooks {
     service: Arc<MediaService>,
     hooks: Mutex<Vec<Webhook>>,
 }
@@ -76,7 +76,7 @@ impl Webhooks {
     ///
     /// # Errors
     /// A secret cannot be read.
-    pub(crate) fn start(configs: &[WebhookConfig], service: &Arc<MediaService>) -> anyhow::Result<Arc<Self>> {
+    pub fn start(configs: &[WebhookConfig], service: &Arc<MediaService>) -> anyhow::Result<Arc<Self>> {
         let webhooks = Arc::new(Self { service: Arc::clone(service), hooks: Mutex::default() });
         webhooks.configure(configs)?;
         tokio::spawn(Arc::clone(&webhooks).follow());
@@ -87,7 +87,7 @@ impl Webhooks {
     ///
     /// # Errors
     /// A secret cannot be read; those in force stay.
-    pub(crate) fn configure(&self, configs: &[WebhookConfig]) -> anyhow::Result<()> {
+    pub fn configure(&self, configs: &[WebhookConfig]) -> anyhow::Result<()> {
         let secrets = configs.iter().map(WebhookConfig::secret).collect::<anyhow::Result<Vec<_>>>()?;
         let mut hooks = self.hooks();
         let mut before: BTreeMap<String, Webhook> =
@@ -100,7 +100,7 @@ impl Webhooks {
     }
 
     /// All webhooks, as they are shown.
-    pub(crate) fn statuses(&self) -> Vec<WebhookStatus> {
+    pub fn statuses(&self) -> Vec<WebhookStatus> {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let status = |hook: &Webhook| WebhookStatus {
             name: hook.config.name.clone(),
@@ -176,9 +176,9 @@ impl WebhookConfig {
     }
 
     /// What keeps it from being used on this machine.
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         match &self.target {
-            WebhookTarget::Command(command) => program_problem(command),
+            WebhookTarget::Command(command) => process::problem(command),
             WebhookTarget::Url { .. } => self.secret().err().map(|error| format!("{error:#}")),
         }
     }

@@ -1,0 +1,103 @@
+//! Jobs as the configuration describes them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use dirstore::ContentPath;
+use jobs::{CronSchedule, Missed};
+use units::{BitRate, ByteCount, Nanos};
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobConfig {
+    /// Its name, once among all jobs.
+    pub name: String,
+    /// When it is due, as it was written.
+    pub cron: String,
+    /// The time zone, if one was written; else the machine's.
+    pub time_zone: Option<String>,
+    /// Each run is put off by up to this.
+    pub jitter: Nanos,
+    /// What becomes of runs whose time passed.
+    pub missed: Missed,
+    /// A run that takes longer is stopped.
+    pub time_limit: Nanos,
+    /// All of these, as they decide.
+    pub schedule: CronSchedule,
+    /// What is done.
+    pub work: JobWork,
+}
+
+/// What a job does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobWork {
+    /// Removes the oldest contents of a folder.
+    Keep {
+        /// Below `/media/`.
+        folder: ContentPath,
+        /// Contents that are older go.
+        max_age: Option<Nanos>,
+        /// The oldest go until no more than this is left.
+        max_size: Option<ByteCount>,
+        /// Contents that are younger stay, whatever else.
+        min_age: Nanos,
+        /// So do these, and what lies below them.
+        protected: Vec<ContentPath>,
+    },
+    /// Copies a folder.
+    Copy {
+        /// The source.
+        from: CopyEnd,
+        /// To where.
+        to: CopyEnd,
+        /// A file with `name:password` for the other server.
+        login: Option<PathBuf>,
+        /// The rate to reserve; none: best effort.
+        rate: Option<BitRate>,
+    },
+    /// Reads every content of a folder.
+    Scrub {
+        /// Below `/media/`.
+        folder: ContentPath,
+        /// The rate to reserve; none: best effort.
+        rate: Option<BitRate>,
+    },
+    /// Measures all disks anew.
+    Measure,
+    /// Runs a program, with its arguments.
+    Command(Vec<String>),
+}
+
+/// An end of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyEnd {
+    /// What this server serves, below `/media/`.
+    Served(ContentPath),
+    /// An address of another Isocast.
+    Isocast(String),
+    /// What the program `rclone` calls `REMOTE:PATH`.
+    Rclone(String),
+}
+
+impl fmt::Display for CopyEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Served(path) => f.write_str(&path.joined()),
+            Self::Isocast(url) => f.write_str(url),
+            Self::Rclone(remote) => write!(f, "rclone:{remote}"),
+        }
+    }
+}
+
+impl JobWork {
+    /// As `kind` names it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Keep { .. } => "keep",
+            Self::Copy { .. } => "copy",
+            Self::Scrub { .. } => "scrub",
+            Self::Measure => "measure",
+            Self::Command(_) => "command",
+        }
+    }
+}

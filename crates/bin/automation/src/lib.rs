@@ -1,0 +1,16 @@
+//! What a server does by itself: jobs at set times, and webhooks for events.
+//!
+//! Not here: how both are written in the configuration (`server`), when a job is due (crate `jobs`).
+
+// They panic where nobody reads any more.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod job_config;
+mod jobs;
+mod webhook_config;
+mod webhooks;
+
+pub use self::job_config::{CopyEnd, JobConfig, JobWork};
+pub use self::jobs::{Jobs, MeasureState, Surroundings, is_busy};
+pub use self::webhook_config::{WebhookConfig, WebhookTarget};
+pub use self::webhooks::Webhooks;

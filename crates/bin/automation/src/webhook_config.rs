@@ -1,0 +1,32 @@
+//! Webhooks as the configuration describes them.
+
+use std::path::PathBuf;
+
+use units::Nanos;
+
+/// A webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookConfig {
+    /// Its name, once among all webhooks.
+    pub name: String,
+    /// Kinds of events that it is told of.
+    pub events: Vec<String>,
+    /// A target that takes longer has failed.
+    pub timeout: Nanos,
+    /// Who is told.
+    pub target: WebhookTarget,
+}
+
+/// Who is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WebhookTarget {
+    /// An address that the event is posted to.
+    Url {
+        /// The address.
+        url: String,
+        /// A file with the secret that signs.
+        secret: PathBuf,
+    },
+    /// A program that reads the event from its standard input.
+    Command(Vec<String>),
+}
