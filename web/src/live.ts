@@ -35,6 +35,7 @@ interface Stream {
   rate_bps: number;
   j_percent: number | null;
   misses: number;
+  session: { contents: number; lag_seconds: number; j_percent: number | null } | null;
 }
 
 /** The parts of an entry of /api/v1/disks that are shown. */
@@ -150,7 +151,15 @@ function delivery(stream: Stream): string {
   const rate = stream.class === "constant" ? format.rate(stream.rate_bps) : "best effort";
   const j = stream.j_percent === null ? "" : ` · J ${stream.j_percent.toFixed(2)} %`;
   const misses = stream.misses === 1 ? "1 miss" : `${stream.misses} misses`;
-  return `${rate}${j} · ${misses}`;
+  return `${rate}${j} · ${misses}${session(stream)}`;
+}
+
+/** What its session got over the contents that it read before. */
+function session({ session }: Stream): string {
+  if (!session) return "";
+  const j = session.j_percent === null ? "" : `, J ${session.j_percent.toFixed(2)} %`;
+  const late = session.lag_seconds > 0 ? `, ${session.lag_seconds.toFixed(1)} s late` : "";
+  return ` · session of ${session.contents}${j}${late}`;
 }
 
 function recording(stream: Stream): string {

@@ -183,3 +183,24 @@ fn a_player_that_goes_back_to_the_start_without_closing_what_it_leaves_plays() {
     server.wait_for("the start again", |server| open_whole(server, "/media/long.ts").1 == 200);
     drop(left);
 }
+
+#[test]
+fn a_streams_line_says_what_its_session_got_over_its_contents() {
+    let server = room_for_one();
+    for nth in 0..3 {
+        server.file(&format!("s{nth}.ts"), &pattern(300_000));
+    }
+    let mut player = server.connect();
+    for nth in 0..3 {
+        let target = format!("/media/s{nth}.ts?rate=15M&session=v");
+        player.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+        assert_eq!(player.head().status, 200);
+        player.take(300_000);
+    }
+    let (_watching, status) = read_from(&server, NAMED, 0);
+    assert_eq!(status, 206);
+    let session = || server.json("/api/v1/streams")[0]["session"].clone();
+    server.wait_for("the account of three contents", |_| session()["contents"] == 3);
+    let session = session();
+    assert!(session["lag_seconds"].is_number() && session["j_percent"].is_number(), "{session}");
+}

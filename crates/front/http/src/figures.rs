@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use api::{Buffers, Class, Direction, Disk, HeldUpBy, Phases, Stream, System};
+use api::{Buffers, Class, Direction, Disk, HeldUpBy, Phases, SessionFigures, Stream, System};
 use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
 use service::contents::{DiskInfo, errors_of, failure};
 use service::events::unix_seconds;
@@ -20,6 +20,12 @@ use crate::shared::Shared;
 pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
     let running = shared.service.running();
     let by_id = slots(&shared.service.gauges);
+    let accounts = shared.service.session_accounts();
+    let of_session = |id| {
+        let account = accounts.get(id).filter(|account| account.contents > 0)?;
+        let (contents, lag_seconds) = (account.contents, account.lag.as_secs_f64());
+        Some(SessionFigures { contents, lag_seconds, j_percent: account.j_percent() })
+    };
     let mut list: Vec<Stream> = running
         .iter()
         .map(|(id, known)| {
@@ -44,6 +50,7 @@ pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
                 held_up_by: gauges.and_then(held_up_by),
                 disk: known.disk.0,
                 started: unix_seconds(known.started),
+                session: of_session(id),
             }
         })
         .collect();

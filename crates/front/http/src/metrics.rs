@@ -62,6 +62,8 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
         "Small reads answered from memory, without a delivery.",
         read(&service.stats.small_reads),
     );
+    let behind = "Sessions that fell behind their rate, over their contents, by more than their start-up delay.";
+    page.single("sessions_behind_total", "counter", behind, read(&service.stats.sessions_behind));
     page.single("streams_started_total", "counter", "Deliveries started.", read(&service.stats.streams_started));
     page.single(
         "streams_refused_total",

@@ -71,6 +71,20 @@ pub struct Stream {
     pub disk: u16,
     /// When it started, seconds since 1970.
     pub started: f64,
+    /// The session that it is read in, once that has sent a content whole.
+    #[serde(default)]
+    pub session: Option<SessionFigures>,
+}
+
+/// What a session got against what its rate promised, over its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SessionFigures {
+    /// Contents that were sent whole.
+    pub contents: u64,
+    /// By how much the last of them came later than it was due, s.
+    pub lag_seconds: f64,
+    /// The time by which they were late, in percent of the time that they last; none before the second.
+    pub j_percent: Option<f64>,
 }
 
 /// Who holds a stream up.

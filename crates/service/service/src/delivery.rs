@@ -8,7 +8,7 @@ use std::net::{IpAddr, Shutdown};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use content::{Content, Segment};
 use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class};
@@ -69,6 +69,8 @@ pub(crate) struct DeliveryRequest {
     pub(crate) part: ContentPart,
     /// The connection.
     pub(crate) client: Client,
+    /// When it was asked for.
+    pub(crate) asked: Instant,
 }
 
 /// Why a delivery was not started.
@@ -249,6 +251,7 @@ impl Paced {
             },
         };
         let stream = self.pending.stream;
+        self.enter_in_account(&end);
         let stopped = self.service.running().get(&stream).is_some_and(|known| known.stopped);
         self.session.left = match end.held {
             Some(held) if stopped => {
@@ -282,6 +285,29 @@ impl Paced {
             Ok(end)
         };
         Finished { socket: Some(delivery.socket), end, body_bytes }
+    }
+
+    /// Enters what was sent whole in the account of its session.
+    fn enter_in_account(&self, end: &Ending) {
+        let (Some(rate), Some(viewer)) = (self.rate(), &self.session.viewer) else { return };
+        if end.outcome != Outcome::Complete {
+            return;
+        }
+        let lasts = rate.time_for(end.sent_bytes.saturating_sub(self.prefix_bytes));
+        let sent = (self.request.asked.elapsed(), lasts, end.misses > 0);
+        if let Some(account) = self.service.sessions.sent_whole(viewer, self.pending.stream, sent) {
+            self.service.stats.sessions_behind.fetch_add(1, Ordering::Relaxed);
+            self.service.events.tell_often("session_behind", || {
+                let Self { pending, request, .. } = self;
+                events::session_behind(
+                    pending.stream,
+                    &request.path,
+                    request.client.address,
+                    &account,
+                    SystemTime::now(),
+                )
+            });
+        }
     }
 
     /// Waits until the data plane sends nothing more, and lets whoever reads the other end of a pair of sockets see that: the

@@ -11,6 +11,7 @@ use units::{BitRate, DiskId, StreamId};
 use crate::contents::StoreEvent;
 use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
+use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
 pub const KINDS: [&str; 31] = [
@@ -35,6 +36,7 @@ pub const KINDS: [&str; 31] = [
     "copy_lost",
     "content_deleted",
     "miss",
+    "session_behind",
     "disk_slower",
     "disk_faster",
     "disk_overloaded",
@@ -230,6 +232,21 @@ pub fn content_deleted(path: &str, remover: Remover<'_>, now: SystemTime) -> Eve
         Remover::Job { name, reason } => json!({ "event": event, "path": path, "job": name, "reason": reason }),
         Remover::Quota { folder, reason } => json!({ "event": event, "path": path, "quota": folder, "reason": reason }),
     };
+    stamped(object, now)
+}
+
+/// A session has fallen behind its rate, over its contents, by more than its start-up delay; the stream is its last.
+pub(crate) fn session_behind(
+    stream: StreamId,
+    path: &str,
+    client: IpAddr,
+    account: &SessionAccount,
+    now: SystemTime,
+) -> EventLine {
+    let object = json!({
+        "event": "session_behind", "stream": stream.0, "path": path, "client": client.to_string(),
+        "lag_seconds": account.lag.as_secs_f64(), "j_percent": account.j_percent(), "contents": account.contents,
+    });
     stamped(object, now)
 }
 

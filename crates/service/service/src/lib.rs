@@ -27,6 +27,7 @@ pub mod rate;
 pub mod reads;
 pub mod refusals;
 pub mod session;
+pub mod session_account;
 pub mod shares;
 
 mod login_queue;

@@ -27,6 +27,7 @@ use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
 use crate::refusals::RefusalCounts;
+use crate::session_account::SessionAccount;
 use crate::session_table::SessionTable;
 use crate::shares::{ClientIdentity, Shares};
 
@@ -140,6 +141,8 @@ pub struct ServiceStats {
     pub bytes_uploaded: AtomicU64,
     /// Deliveries started.
     pub streams_started: AtomicU64,
+    /// Sessions that fell behind by more than their start-up delay.
+    pub sessions_behind: AtomicU64,
     /// Small reads answered from memory, without a delivery.
     pub small_reads: AtomicU64,
     /// Deliveries and recordings refused.
@@ -293,6 +296,12 @@ impl MediaService {
     #[must_use]
     pub fn listing_bytes(&self) -> usize {
         self.listings.bytes()
+    }
+
+    /// The accounts of the sessions in which a stream runs, by that.
+    #[must_use]
+    pub fn session_accounts(&self) -> HashMap<StreamId, SessionAccount> {
+        self.sessions.accounts()
     }
 
     /// The streams and recordings under way.

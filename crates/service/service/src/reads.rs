@@ -6,6 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use content::{Content, Segment};
@@ -116,7 +117,7 @@ pub async fn open(
     if body.is_empty() && stages.0.is_empty() {
         return Ok(PacedRead::Kept { bytes: Bytes::new(), rate: terms.decision.rate() });
     }
-    let request = DeliveryRequest { path, content, body, terms, viewer, part, client };
+    let request = DeliveryRequest { path, content, body, terms, viewer, part, client, asked: Instant::now() };
     if stages.0.is_empty()
         && let Some(bytes) = small_reads::kept_bytes(service, &request, &mut stages)
     {

@@ -31,6 +31,8 @@ use std::net::IpAddr;
 
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
+use crate::session_account::{SessionAccount, WholeContent};
+
 /// A viewer without a name plays once its reads have used a reservation for so long; until then it only looks.
 pub const PLAYS_AFTER: Nanos = Nanos::from_secs(10);
 /// Segments come up to so many times as fast as they play (`delivery`), so that a read of one lasts that much less than its media.
@@ -192,6 +194,8 @@ struct ViewerReservation {
     /// It has served several contents, one after the other, as players read segments: the end of one is not the end of
     /// what is played.
     goes_on: bool,
+    /// What its reads got against what it promised.
+    account: SessionAccount,
     state: ReservationState,
 }
 
@@ -353,6 +357,27 @@ impl Sessions {
         release
     }
 
+    /// A read of this stream sent its content whole; the account of its session, if that has just fallen behind by more than its start-up
+    /// delay.
+    pub fn sent_whole(
+        &mut self,
+        viewer: &Viewer,
+        stream: StreamId,
+        content: &WholeContent,
+        now: Nanos,
+    ) -> Option<SessionAccount> {
+        let mut shares = self.table.get_mut(viewer)?.iter_mut();
+        let account = &mut shares.find(|share| share.stream() == Some(stream))?.account;
+        account.enter(content, now).then_some(*account)
+    }
+
+    /// The accounts of all sessions in which a stream runs, by that.
+    #[must_use]
+    pub fn accounts(&self) -> HashMap<StreamId, SessionAccount> {
+        let shares = self.table.values().flatten();
+        shares.filter_map(|share| Some((share.stream()?, share.account))).collect()
+    }
+
     /// Takes out what was held long enough.
     pub fn expire(&mut self, now: Nanos) -> Vec<ReservationId> {
         self.take_out(|share| matches!(share.state, ReservationState::Held { until, .. } if until <= now))
@@ -380,7 +405,8 @@ impl ViewerReservation {
         let SessionRequest { stream, content, part, terms, .. } = *request;
         let state = ReservationState::Running { stream, reservation: None, superseded: None };
         let has_start = part != ContentPart::Elsewhere;
-        Self { terms, content, part, has_start, used: Nanos::ZERO, since: now, goes_on: false, state }
+        let (used, account) = (Nanos::ZERO, SessionAccount::default());
+        Self { terms, content, part, has_start, used, since: now, goes_on: false, account, state }
     }
 
     const fn is_held(&self) -> bool {

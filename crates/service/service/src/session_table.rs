@@ -13,6 +13,7 @@
 //!
 //! Promise: no request waits longer than a player's patience. Not here: the rules (`session`).
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ use units::{BitRate, Nanos, ReservationId, StreamId};
 use crate::lock::lock;
 use crate::plane_client::PlaneClient;
 use crate::session::{ContentPart, ReservationSource, Retry, SessionRequest, Sessions, StreamRelease, Viewer};
+use crate::session_account::{SessionAccount, WholeContent};
 
 /// A player closes its old connection while it opens the next one, which the data plane notices two sends later. A
 /// client that takes nothing for so long, twenty ticks, does not play.
@@ -178,6 +180,24 @@ impl SessionTable {
         let stream = lock(&self.sessions).reads(viewer, content)?;
         let gauges = self.gauges.find(stream)?;
         (gauges.blocked.get() != 0).then(|| OlderRead { stream, sent_bytes: gauges.sent_bytes.get() })
+    }
+
+    /// A read that was asked for so long ago sent its content whole, which `lasts` so long at its rate; the account of its session, if that
+    /// has just fallen behind.
+    pub(crate) fn sent_whole(
+        &self,
+        viewer: &Viewer,
+        stream: StreamId,
+        (took, lasts, was_late): (Duration, Nanos, bool),
+    ) -> Option<SessionAccount> {
+        let now = self.now();
+        let asked = now.saturating_sub(Nanos(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)));
+        lock(&self.sessions).sent_whole(viewer, stream, &WholeContent { asked, lasts, was_late }, now)
+    }
+
+    /// The accounts of the sessions in which a stream runs.
+    pub(crate) fn accounts(&self) -> HashMap<StreamId, SessionAccount> {
+        lock(&self.sessions).accounts()
     }
 
     /// Ends a stream's part in its session; what the session does not keep is released.

@@ -255,7 +255,7 @@ impl Screen {
             let row = |stream: &&Stream| Row::new(stream_row(stream, self.rates.get(&stream.id).copied()));
             (visible.map(row).collect::<Vec<_>>(), first)
         };
-        let widths = [8, 24, 8, 8, 8, 8, 10].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
+        let widths = [8, 24, 8, 8, 8, 8, 10, 14].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
         let table = Table::new(rows, widths)
             .header(head(STREAM_COLUMNS))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));

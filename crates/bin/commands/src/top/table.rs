@@ -1,19 +1,20 @@
 //! Figures as rows of text, for the screen and for `--once`.
 
-use api::{Class, Direction, Disk, DiskFailure, HeldUpBy, Stream, System};
+use api::{Class, Direction, Disk, DiskFailure, HeldUpBy, SessionFigures, Stream, System};
 use program::output::real;
 use units::ByteCount;
 
 use super::figures::Figures;
 
 /// The columns of streams.
-pub(super) const STREAM_COLUMNS: [&str; 8] = ["ID", "CLIENT", "RATE", "NOW", "J %", "MISSES", "HELD UP BY", "PATH"];
+pub(super) const STREAM_COLUMNS: [&str; 9] =
+    ["ID", "CLIENT", "RATE", "NOW", "J %", "MISSES", "HELD UP BY", "SESSION", "PATH"];
 /// The columns of disks.
 pub(super) const DISK_COLUMNS: [&str; 9] =
     ["DISK", "STREAMS", "RT %", "BE %", "IDLE %", "LATE", "PROMISED %", "FREE %", "MORE"];
 
 /// A stream's row; `now` is what it sends or receives, bits per second, where that is known.
-pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 8] {
+pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 9] {
     let rate = match stream.class {
         Class::Constant => megabits(real(stream.rate_bps)),
         Class::BestEffort => "max".to_owned(),
@@ -32,8 +33,18 @@ pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 8] {
         stream.j_percent.map(|j| format!("{j:.3}")).unwrap_or_default(),
         stream.misses.to_string(),
         held.to_owned(),
+        stream.session.as_ref().map(session).unwrap_or_default(),
         format!("{way}{}", printable(&stream.path)),
     ]
+}
+
+/// What a session got over its contents: so many of them, and by how much they were late.
+fn session(session: &SessionFigures) -> String {
+    match (session.lag_seconds > 0.0, session.j_percent) {
+        (true, _) => format!("{}, {:.1} s late", session.contents, session.lag_seconds),
+        (false, Some(j)) => format!("{}, J {j:.3}", session.contents),
+        (false, None) => session.contents.to_string(),
+    }
 }
 
 /// A disk's row.
