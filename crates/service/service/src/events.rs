@@ -14,7 +14,7 @@ use crate::log::{KindLimit, Log, LogWriter};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 31] = [
+pub const KINDS: [&str; 32] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
