@@ -59,6 +59,18 @@ async fn the_segments_of_a_player_after_the_first_are_sent_ahead() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_segment_is_opened_before_it_is_asked_for() {
+    let harness = Harness::start(HttpConfig::default());
+    for (ended, name) in (1..).zip(["s08.ts", "s09.ts"]) {
+        harness.store.put(name, &pattern(3 << 20));
+        assert_eq!(harness.one(&get(&format!("{name}?rate=6M"), "")).status, 200);
+        harness.events.wait_until(|text| text.matches("stream_ended").count() == ended);
+    }
+    harness.store.wait_opened("s10.ts").await;
+    assert_eq!(starts(&harness.plane.told()).len(), 2, "a guess reads nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_is_released_after_a_while() {
     let service = service::config::ServiceConfig { session_hold: Nanos::ZERO, ..Default::default() };
     let harness = Harness::start(with_service(service));

@@ -16,7 +16,7 @@ use socket2::SockRef;
 use units::{BitRate, LinkId, Nanos, StreamId};
 
 use crate::config::{ServiceConfig, WhenFull, by_prefix};
-use crate::contents::MediaRate;
+use crate::contents::{MediaRate, Want};
 use crate::events;
 use crate::media_service::{MediaService, RunningStream};
 use crate::plane_client::PendingStream;
@@ -69,6 +69,8 @@ pub(crate) struct DeliveryRequest {
     pub(crate) part: ContentPart,
     /// The connection.
     pub(crate) client: Client,
+    /// How the content was opened.
+    pub(crate) want: Want,
     /// When it was asked for.
     pub(crate) asked: Instant,
 }
@@ -356,7 +358,9 @@ async fn enter(
     let is_small = request.terms.is_companion;
     let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, is_small, no_room };
     let SessionSlot { held, in_session: hold, goes_on } = service.sessions.enter(&entering).await;
-    if !goes_on {
+    if goes_on {
+        service.opens_ahead.open_next(&service.contents, &request.path, request.want);
+    } else {
         request.terms.next = request.terms.decision;
     }
     let Decision::Constant { rate, burst_bytes } = request.terms.next else { return (Class::BestEffort, None) };

@@ -32,6 +32,7 @@ pub mod shares;
 
 mod login_queue;
 mod media_service;
+mod open_ahead;
 mod piece_cache;
 mod recording;
 mod session_table;

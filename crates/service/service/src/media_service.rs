@@ -23,6 +23,7 @@ use crate::listing::{Listing, Listings};
 use crate::lock::lock;
 use crate::log::{Log, LogWriter};
 use crate::logins::Logins;
+use crate::open_ahead::OpensAhead;
 use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
@@ -62,6 +63,7 @@ pub struct MediaService {
     /// The uploads of each client.
     pub(crate) uploads: Arc<Shares<ClientIdentity>>,
     pub(crate) listings: Listings,
+    pub(crate) opens_ahead: OpensAhead,
     pub(crate) plane: Arc<PlaneClient>,
     pub(crate) sessions: SessionTable,
     pub(crate) small_reads: Arc<PieceCache>,
@@ -182,6 +184,7 @@ impl MediaService {
             quotas,
             uploads: Arc::default(),
             listings: Listings::default(),
+            opens_ahead: OpensAhead::default(),
             plane,
             runtime: Handle::current(),
             running: Mutex::default(),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use content::{Content, Segment};
 use units::BitRate;
 
-use crate::contents::MediaRate;
+use crate::contents::{MediaRate, Want};
 use crate::delivery::{self, Client, DeliveryError, DeliveryRequest, DeliveryTerms, HeadRenderer, Paced};
 use crate::media_service::MediaService;
 use crate::pipeline::{self, Pipe, Stages};
@@ -113,11 +113,12 @@ pub async fn open(
     prefix: HeadRenderer<'_>,
 ) -> Result<PacedRead, (Option<OwnedFd>, DeliveryError)> {
     let terms = read.terms(service);
+    let want = if read.asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
     let ContentRead { path, content, body, part, viewer, client, mut stages, .. } = read;
     if body.is_empty() && stages.0.is_empty() {
         return Ok(PacedRead::Kept { bytes: Bytes::new(), rate: terms.decision.rate() });
     }
-    let request = DeliveryRequest { path, content, body, terms, viewer, part, client, asked: Instant::now() };
+    let request = DeliveryRequest { path, content, body, terms, viewer, part, client, want, asked: Instant::now() };
     if stages.0.is_empty()
         && let Some(bytes) = small_reads::kept_bytes(service, &request, &mut stages)
     {

@@ -50,6 +50,8 @@ pub struct FakeStore {
     /// Uploads begun and neither finished nor dropped.
     pub open_uploads: Arc<AtomicU64>,
     uploads_changed: Arc<tokio::sync::Notify>,
+    /// What was to be opened, in order.
+    opened: Arc<(Mutex<Vec<String>>, tokio::sync::Notify)>,
     pub capacity: Arc<AtomicU64>,
     pub media: Arc<Mutex<Option<media::MediaRate>>>,
     pub last_class: Arc<Mutex<Option<UploadClass>>>,
@@ -76,6 +78,18 @@ impl FakeStore {
     pub fn fill_up(&self) {
         self.full.0.store(true, Ordering::SeqCst);
         self.full.1.notify_waiters();
+    }
+
+    /// Waits until a content of this name was to be opened.
+    pub async fn wait_opened(&self, name: &str) {
+        let is_opened = || self.opened.0.lock().expect("lock").iter().any(|opened| opened == name);
+        loop {
+            let changed = self.opened.1.notified();
+            if is_opened() {
+                return;
+            }
+            tokio::time::timeout(PATIENCE, changed).await.expect("a content that nobody opens");
+        }
     }
 
     /// Waits until no upload is under way.
@@ -132,6 +146,8 @@ impl Contents for FakeStore {
 
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened> {
         Box::pin(async move {
+            self.opened.0.lock().expect("lock").push(path.joined());
+            self.opened.1.notify_waiters();
             let (entry, stored) = self.find(path)?;
             if self.unreadable.load(Ordering::SeqCst) {
                 return Err(StoreError::Forbidden);

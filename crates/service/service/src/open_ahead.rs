@@ -1,0 +1,87 @@
+//! Opening the next content of a session before it is asked for: the segment behind `s07.ts` is `s08.ts`.
+//!
+//! What an open looks up (the directory, the extents, on a volume the checksums, where nothing says the rate the container too) is in
+//! memory then when the player asks. The content itself is not read: its session's clock says when that is due.
+//!
+//! Promise: a wrong guess costs one look-up; no more than [`OPENS_MAX`] are under way, and what is beyond is not opened ahead. Not here:
+//! which sessions read content after content (`session`).
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::contents::{ContentPath, Contents, Want};
+
+/// Opens ahead at once. Chosen: a disk seeks as often in a fifth of a second.
+const OPENS_MAX: usize = 16;
+/// Digits that count: more are no number of a segment (as many as 64 bits hold).
+const DIGITS_MAX: usize = 18;
+
+/// The opens under way.
+#[derive(Debug, Clone)]
+pub(crate) struct OpensAhead(Arc<Semaphore>);
+
+impl Default for OpensAhead {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(OPENS_MAX)))
+    }
+}
+
+impl OpensAhead {
+    /// Opens the content that follows `path`, as that was opened, and lets it go.
+    pub(crate) fn open_next(&self, contents: &Arc<dyn Contents>, path: &str, want: Want) {
+        let Some(next) = next_content(path) else { return };
+        let Ok(place) = Arc::clone(&self.0).try_acquire_owned() else { return };
+        let contents = Arc::clone(contents);
+        tokio::spawn(async move {
+            // A wrong guess names nothing.
+            let _ = contents.open(&next, want).await;
+            drop(place);
+        });
+    }
+}
+
+/// The name with the last number in its last component one higher, as wide.
+fn next_content(path: &str) -> Option<ContentPath> {
+    let name = path.rfind('/').map_or(0, |slash| slash + 1);
+    let end = name + path[name..].rfind(|c: char| c.is_ascii_digit())? + 1;
+    // The digit of `.mp4` or `.m4s` is none of a number.
+    let end = match path[name..end].rfind('.') {
+        Some(dot) if dot > 0 && !path[name + dot + 1..].bytes().all(|b| b.is_ascii_digit()) => {
+            name + path[name..name + dot].rfind(|c: char| c.is_ascii_digit())? + 1
+        }
+        _ => end,
+    };
+    let start = name + path[name..end].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+    let digits = &path[start..end];
+    if digits.len() > DIGITS_MAX {
+        return None;
+    }
+    let number = digits.parse::<u64>().ok()? + 1;
+    let next = format!("{}{number:0width$}{}", &path[..start], &path[end..], width = digits.len());
+    next.split('/').try_fold(ContentPath::root(), |path, name| path.child(name)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_content_has_the_next_number() {
+        let next = |path: &str| next_content(path).map(|path| path.joined());
+        for (path, expected) in [
+            ("s07.ts", "s08.ts"),
+            ("film/1080p/seg-00099.m4s", "film/1080p/seg-00100.m4s"),
+            ("show.s01e09.mp4", "show.s01e10.mp4"),
+            ("a9.ts", "a10.ts"),
+            ("day2/stream3_17", "day2/stream3_18"),
+            ("chunk-stream0-00001.m4s", "chunk-stream0-00002.m4s"),
+            ("video.7", "video.8"),
+        ] {
+            assert_eq!(next(path).as_deref(), Some(expected), "{path}");
+        }
+        for none in ["film.mp4", "day2/film.ts", "x99999999999999999999.ts", ""] {
+            assert_eq!(next(none), None, "{none}");
+        }
+    }
+}
