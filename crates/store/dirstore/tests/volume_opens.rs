@@ -126,3 +126,17 @@ async fn what_is_opened_when_a_disk_was_filled_has_both_copies() {
     assert!(readers.iter().any(|content| content.layout.copies() == 1), "it was filled meanwhile");
     assert_eq!(store.open(&path("/a"), Want::File).await.unwrap().content.layout.copies(), 2);
 }
+
+#[test]
+fn a_disk_that_a_volume_is_opened_without_is_out_of_date_before_anything_is_served() {
+    let (folder, state) = (folder(), folder());
+    let disks = ["one", "two"].map(|name| folder.path().join(name));
+    new_volume(&disks, Placement::Mirror);
+    let nowhere = folder.path().join("nowhere");
+    let open = |disk: &PathBuf| {
+        StoreLayout::discover(&[], &[vec![disk.clone(), nowhere.clone()]], Some(state.path())).map(drop)
+    };
+    open(&disks[0]).unwrap();
+    let refused = open(&disks[1]).unwrap_err().to_string();
+    assert!(refused.contains("out of date"), "{refused}");
+}

@@ -12,7 +12,7 @@ use volume::ListedName;
 
 use super::content::{entry_of, folder_of, stamp_of};
 use super::opener::OpenQueue;
-use super::seen::{self, SeenGeneration};
+use super::seen::SeenGeneration;
 use super::{SharedCore, lock};
 use crate::buffers::count;
 use crate::entry::Stamp;
@@ -45,10 +45,8 @@ impl Front {
         shared: Arc<DiskShared>,
         operations: mpsc::Receiver<Operation>,
         (index, opens): (Arc<Index>, OpenQueue),
-        state: Option<&Path>,
+        seen: Option<SeenGeneration>,
     ) -> Self {
-        let volume = lock(&core).volume.superblock().volume;
-        let seen = state.map(|state| SeenGeneration::kept_in(seen::file_of(state, &volume)));
         Self { core, shared, operations, index, opens, seen }
     }
 
@@ -58,7 +56,10 @@ impl Front {
         loop {
             match self.operations.try_recv() {
                 Ok(operation) => self.perform(operation),
-                Err(mpsc::error::TryRecvError::Disconnected) => return lock(&self.core).give_up(),
+                Err(mpsc::error::TryRecvError::Disconnected) => {
+                    self.keep_seen();
+                    return lock(&self.core).give_up();
+                }
                 Err(mpsc::error::TryRecvError::Empty) => {
                     self.end_aborted();
                     let mut core = lock(&self.core);
@@ -69,14 +70,18 @@ impl Front {
                     core.open.let_go();
                     self.shared.stats.free_bytes.set(core.volume.free_bytes());
                     self.shared.stats.uploads_open.set(count(core.upload_count()));
-                    let durable = core.durable_generation();
                     drop(core);
-                    if let Some(seen) = &mut self.seen {
-                        seen.keep(durable, monotonic());
-                    }
+                    self.keep_seen();
                     thread::park_timeout(NAP);
                 }
             }
+        }
+    }
+
+    fn keep_seen(&mut self) {
+        let durable = lock(&self.core).durable_generation();
+        if let Some(seen) = &mut self.seen {
+            seen.keep(durable, monotonic());
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use kernel::clock::monotonic;
 use units::limits;
 use volume::{MemberId, Volume};
 
 use super::find::{FoundDisks, SettledDisks, failed};
 use super::open_disk::{OpenDisk, VolumeDiskError};
-use super::seen;
+use super::seen::{self, SeenGeneration};
 use crate::event::DiskNotice;
 
 /// The chunks of uploads are not cut: a unit holds whole ones.
@@ -23,12 +24,15 @@ pub(crate) struct OpenVolume {
     pub(crate) away: Vec<(MemberId, PathBuf)>,
     /// What is to be told of its disks.
     pub(crate) notices: Vec<DiskNotice>,
+    /// What is known of its disks' generations, in the server's state.
+    pub(super) seen: Option<SeenGeneration>,
     /// Whether there is a place for one disk more.
     pub(crate) has_spare_place: bool,
 }
 
 impl OpenVolume {
-    /// Opens the volume on these disks, in any order, and writes the first commit of this use.
+    /// Opens the volume on these disks, in any order, and writes the first commit of this use. That it saw them is known before it is
+    /// served: a disk that it goes on without is out of date from now on.
     ///
     /// # Errors
     /// A disk is in use, belongs to another volume or was not named; none is there, or only such as `state` says are out of date; the
@@ -36,10 +40,11 @@ impl OpenVolume {
     pub(crate) fn open(paths: &[PathBuf], state: Option<&Path>) -> Result<Self, VolumeDiskError> {
         let mut found = FoundDisks::of(paths)?;
         let superblock = &found.identified.superblock;
-        if let Some(file) = state.map(|state| seen::file_of(state, &superblock.volume))
-            && seen::read(&file).is_some_and(|generation| generation > superblock.generation)
+        let mut seen = state.map(|state| SeenGeneration::kept_in(seen::file_of(state, &superblock.volume)));
+        if let Some(seen) = &seen
+            && seen.read().is_some_and(|generation| generation > superblock.generation)
         {
-            return Err(VolumeDiskError::OutOfDate(file));
+            return Err(VolumeDiskError::OutOfDate(seen.file().to_owned()));
         }
         let mut volume =
             volume::open(&found.identified, &mut found.given).map_err(|error| failed(&found.given, error))?;
@@ -48,10 +53,13 @@ impl OpenVolume {
         }
         let settled = found.settle(&mut volume)?;
         commit(&mut volume, &settled)?;
+        if let Some(seen) = &mut seen {
+            seen.keep(volume.superblock().generation, monotonic());
+        }
         let SettledDisks { disks, away, notices } = settled;
         let drives: Vec<_> = disks.iter().map(|disk| disk.as_ref().map(|disk| disk.device.drive.as_str())).collect();
         volume.set_drives(&drives);
-        Ok(Self { volume, disks, away, notices, has_spare_place: false })
+        Ok(Self { volume, disks, away, notices, seen, has_spare_place: false })
     }
 
     /// A place for each disk, in the order of their numbers, also where none is; and the spare one.

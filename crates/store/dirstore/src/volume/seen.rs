@@ -15,7 +15,7 @@ const RETRY: Nanos = Nanos::from_secs(1);
 
 /// Keeps it up to date.
 #[derive(Debug)]
-pub(super) struct SeenGeneration {
+pub(crate) struct SeenGeneration {
     file: PathBuf,
     written: Option<u64>,
     /// When it could not be written last.
@@ -25,6 +25,15 @@ pub(super) struct SeenGeneration {
 impl SeenGeneration {
     pub(super) const fn kept_in(file: PathBuf) -> Self {
         Self { file, written: None, failed: None }
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The newest that was seen; none if nothing is known.
+    pub(super) fn read(&self) -> Option<u64> {
+        fs::read_to_string(&self.file).ok()?.trim().parse().ok()
     }
 
     /// Writes the generation unless it is there. One that cannot be written costs a start its warning, not the streams: it is tried
@@ -48,11 +57,6 @@ pub(super) fn file_of(state: &Path, volume: &VolumeId) -> PathBuf {
     state.join(name)
 }
 
-/// The newest that was seen; none if nothing is known.
-pub(super) fn read(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,13 +72,13 @@ mod tests {
         fs::create_dir(&state).expect("there is room");
         seen.keep(7, at(999));
         seen.keep(8, at(999));
-        assert_eq!(read(&file), None, "not each time");
+        assert_eq!(seen.read(), None, "not each time");
         seen.keep(8, at(1_000));
-        assert_eq!(read(&file), Some(8));
+        assert_eq!(seen.read(), Some(8));
         fs::remove_file(&file).expect("it is there");
         seen.keep(8, at(5_000));
-        assert_eq!(read(&file), None, "what is written is not written again");
+        assert_eq!(seen.read(), None, "what is written is not written again");
         seen.keep(9, at(5_000));
-        assert_eq!(read(&file), Some(9), "after a success nothing waits");
+        assert_eq!(seen.read(), Some(9), "after a success nothing waits");
     }
 }
