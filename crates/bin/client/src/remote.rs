@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
-use api::{EntryKind, ListingEntry};
+use api::{Disk, EntryKind, ListingEntry};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use units::BitRate;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LAST_MODIFIED, LOCATION, RANGE};
@@ -43,8 +43,8 @@ pub struct Remote {
 /// What has a name at a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteEntry {
-    /// A folder.
-    Folder,
+    /// A folder, and when a name in it changed last; 1970 if that is not known.
+    Folder(SystemTime),
     /// A content.
     Content(RemoteContent),
 }
@@ -152,21 +152,22 @@ impl Remote {
     pub fn find(&self, name: &str) -> anyhow::Result<Option<RemoteEntry>> {
         let answer = self.client.ask("HEAD", &self.at(name), &[])?;
         let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        let modified =
+            field(&LAST_MODIFIED).and_then(|time| httpdate::parse_http_date(time).ok()).unwrap_or(UNIX_EPOCH);
         if answer.status() == 404 {
             return Ok(None);
         }
         if answer.status() == 301
             && field(&LOCATION).is_some_and(|to| to.split('?').next().unwrap_or(to).ends_with('/'))
         {
-            return Ok(Some(RemoteEntry::Folder));
+            return Ok(Some(RemoteEntry::Folder(modified)));
         }
         let answer = expect(answer, &[200])?;
         let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let bytes = field(&CONTENT_LENGTH).and_then(|length| length.parse().ok());
-        let modified = field(&LAST_MODIFIED).and_then(|time| httpdate::parse_http_date(time).ok());
         Ok(Some(RemoteEntry::Content(RemoteContent {
             bytes: bytes.with_context(|| format!("{}: the server does not say how long it is", self.at(name)))?,
-            modified: modified.unwrap_or(UNIX_EPOCH),
+            modified,
             etag: field(&ETAG).map(str::to_owned),
         })))
     }
@@ -174,7 +175,7 @@ impl Remote {
     fn content(&self, name: &str) -> anyhow::Result<RemoteContent> {
         match self.find(name)? {
             Some(RemoteEntry::Content(content)) => Ok(content),
-            Some(RemoteEntry::Folder) => bail!("{}: it is a folder", self.at(name)),
+            Some(RemoteEntry::Folder(_)) => bail!("{}: it is a folder", self.at(name)),
             None => bail!("{}: there is nothing of this name", self.at(name)),
         }
     }
@@ -184,7 +185,7 @@ impl Remote {
     /// # Errors
     /// As [`Remote::find`].
     pub fn is_folder(&self) -> anyhow::Result<bool> {
-        Ok(self.find("")? == Some(RemoteEntry::Folder))
+        Ok(matches!(self.find("")?, Some(RemoteEntry::Folder(_))))
     }
 
     /// The files below it, or the one that it is.
@@ -250,6 +251,18 @@ impl Remote {
         }
     }
 
+    /// The bytes of its server's disks, and those of them that are free.
+    ///
+    /// # Errors
+    /// As [`HttpClient::json`].
+    pub fn space(&self) -> anyhow::Result<(u64, u64)> {
+        let server = self.url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+        let disks: Vec<Disk> = self.client.json(&format!("{server}/api/v1/disks"))?;
+        // Of a file system in memory the capacity is not known.
+        let all = disks.iter().map(|disk| disk.capacity_bytes.max(disk.free_bytes)).sum();
+        Ok((all, disks.iter().map(|disk| disk.free_bytes).sum()))
+    }
+
     /// The version that a content has now.
     ///
     /// # Errors
@@ -265,7 +278,7 @@ impl Remote {
     pub fn find_version(&self, name: &str) -> anyhow::Result<Option<FileVersion>> {
         Ok(self.find(name)?.and_then(|found| match found {
             RemoteEntry::Content(content) => Some(self.version_of(name, &content)),
-            RemoteEntry::Folder => None,
+            RemoteEntry::Folder(_) => None,
         }))
     }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
-use client::{Login, Remote, RemoteEntry};
+use client::{Login, Remote};
 use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::mount::UnmountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -76,7 +76,7 @@ impl MountCommandLine {
     fn run(self) -> anyhow::Result<()> {
         let login = self.login.as_deref().map(Login::read).transpose()?;
         let remote = Remote::new(&self.url, login.as_ref())?;
-        ensure!(remote.find("")? == Some(RemoteEntry::Folder), "{}: the server has no such folder", self.url);
+        ensure!(remote.is_folder()?, "{}: the server has no such folder", self.url);
         let mut options = Config::default();
         options.mount_options = vec![
             MountOption::RO,

@@ -16,7 +16,8 @@ use api::{EntryKind, ListingEntry};
 use client::{Remote, RemoteContent, RemoteEntry};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    Request,
 };
 use jiff::Timestamp;
 use units::BitRate;
@@ -33,6 +34,10 @@ const OPEN_FILES_MAX: usize = 256;
 const OPEN_FOLDERS_MAX: usize = 256;
 /// Programs read this much at once, if they ask.
 const READ_BYTES: u32 = 1 << 20;
+/// What `df` counts in.
+const BLOCK_BYTES: u32 = 4096;
+/// Of a server's names.
+const NAME_BYTES_MAX: u32 = 255;
 
 /// See the module.
 pub(crate) struct MountedTree {
@@ -130,7 +135,14 @@ impl MountedTree {
         let entries = lock(&self.folders).get(&handle.0).cloned().ok_or(Errno::EBADF)?;
         for (at, dots) in (1u64..).zip([".", ".."]) {
             if at > told
-                && reply.add(number, at, dots, &VALID, &attributes(number, &RemoteEntry::Folder), Generation(0))
+                && reply.add(
+                    number,
+                    at,
+                    dots,
+                    &VALID,
+                    &attributes(number, &RemoteEntry::Folder(UNIX_EPOCH)),
+                    Generation(0),
+                )
             {
                 return Ok(());
             }
@@ -185,18 +197,16 @@ fn joined(folder: &str, name: &str) -> String {
 }
 
 fn of_listing(entry: &ListingEntry) -> RemoteEntry {
+    let modified = entry.modified.parse::<Timestamp>().map_or(UNIX_EPOCH, SystemTime::from);
     match entry.kind {
-        EntryKind::Directory => RemoteEntry::Folder,
-        EntryKind::File => {
-            let modified = entry.modified.parse::<Timestamp>().map_or(UNIX_EPOCH, SystemTime::from);
-            RemoteEntry::Content(RemoteContent { bytes: entry.size, modified, etag: None })
-        }
+        EntryKind::Directory => RemoteEntry::Folder(modified),
+        EntryKind::File => RemoteEntry::Content(RemoteContent { bytes: entry.size, modified, etag: None }),
     }
 }
 
 fn attributes(number: INodeNo, entry: &RemoteEntry) -> FileAttr {
     let (kind, perm, size, modified) = match entry {
-        RemoteEntry::Folder => (FileType::Directory, 0o555, 0, UNIX_EPOCH),
+        RemoteEntry::Folder(modified) => (FileType::Directory, 0o555, 0, *modified),
         RemoteEntry::Content(content) => (FileType::RegularFile, 0o444, content.bytes, content.modified),
     };
     FileAttr {
@@ -243,10 +253,7 @@ impl Filesystem for MountedTree {
     }
 
     fn getattr(&self, _request: &Request, number: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        let found = self.path(number).and_then(|path| match path.as_str() {
-            "" => Ok(RemoteEntry::Folder),
-            path => self.find(path),
-        });
+        let found = self.path(number).and_then(|path| self.find(&path));
         match found {
             Ok(entry) => reply.attr(&VALID, &attributes(number, &entry)),
             Err(error) => reply.error(error),
@@ -289,6 +296,16 @@ impl Filesystem for MountedTree {
     ) {
         lock(&self.files).remove(&handle.0);
         reply.ok();
+    }
+
+    fn statfs(&self, _request: &Request, _number: INodeNo, reply: ReplyStatfs) {
+        match self.told(self.remote.space()) {
+            Ok((all, free)) => {
+                let (all, free) = (all / u64::from(BLOCK_BYTES), free / u64::from(BLOCK_BYTES));
+                reply.statfs(all, free, free, 0, 0, BLOCK_BYTES, NAME_BYTES_MAX, BLOCK_BYTES);
+            }
+            Err(error) => reply.error(error),
+        }
     }
 
     fn opendir(&self, _request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {

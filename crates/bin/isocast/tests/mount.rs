@@ -6,6 +6,9 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::SystemTime;
+
+use rustix::fs::statvfs;
 
 use crate::common::client::pattern;
 use crate::common::program_and_others;
@@ -128,6 +131,24 @@ fn check_programs(films: &Path, mounted: &Path, scratch: &Path) {
         |folder: &Path| fs::metadata(folder.join("long.ts")).and_then(|facts| facts.modified()).expect("known");
     let difference = modified(films).duration_since(modified(mounted)).expect("not after");
     assert!(difference.as_secs() < 2, "{difference:?}");
+    let space = statvfs(mounted).expect("the server says how full it is");
+    assert!(0 < space.f_bavail && space.f_bavail <= space.f_blocks, "{} of {}", space.f_bavail, space.f_blocks);
+}
+
+/// A library's scanner passes over a folder whose time has not changed.
+fn check_folder_times(server: &Server, below: &str, mounted: &Path) {
+    let modified = |folder: &str| {
+        fs::metadata(mounted.join(folder)).and_then(|facts| facts.modified()).expect("the server knows it")
+    };
+    let before = ["", "old"].map(modified);
+    assert!(before.iter().all(|time| *time > SystemTime::UNIX_EPOCH), "{before:?}");
+    let mut names = 0u64..;
+    until("a new name to change the time of its folder", || {
+        let name = format!("/media/{below}old/new-{}", names.next().unwrap_or(0));
+        assert_eq!(server.put(&name, "", b"new").status, 201);
+        let now = modified("old");
+        if now > before[1] { Ok(()) } else { Err(format!("{now:?}")) }
+    });
 }
 
 fn check_seeks(mounted: &Path) {
@@ -167,6 +188,7 @@ fn programs_read_what_is_mounted() {
     let mut mounted = Mounted::at(&server, "", &scratch.path().join("mount"), &[]);
     check_programs(&films, &mounted.folder, scratch.path());
     check_seeks(&mounted.folder);
+    check_folder_times(&server, "", &mounted.folder);
     said(&unmount(&mounted.folder, &[]));
     mounted.ended();
 }
@@ -189,6 +211,7 @@ fn a_volume_is_mounted_below_a_folder_of_it_and_at_a_rate() {
     let mounted = Mounted::at(&server, "films", &scratch.path().join("mount"), &["--rate", "40Mbit/s"]);
     check_programs(&films, &mounted.folder, scratch.path());
     check_seeks(&mounted.folder);
+    check_folder_times(&server, "films/", &mounted.folder);
     // A file that is still open holds up nobody who ends the mount.
     let mut open = File::open(mounted.folder.join("long.ts")).expect("there");
     open.read_exact(&mut [0; 1000]).expect("read");

@@ -102,7 +102,13 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let finds_rate = head.method == Method::GET && asked.rate == AskedRate::Unsaid;
     let want = if finds_rate { Want::FileAndRate } else { Want::File };
     let opened = service.contents.open(&path, want).await;
-    let Opened { entry, content, media } = opened.map_err(|error| refusal(head, &error))?;
+    let Opened { entry, content, media } = match opened {
+        Ok(opened) => opened,
+        Err(StoreError::IsDirectory) => return Err(to_folder(exchange, &path).await),
+        // Below a content there is nothing to read; only for a write it is in the way.
+        Err(StoreError::NotADirectory) => return Err(problem::of_store(&StoreError::NotFound)),
+        Err(error) => return Err(problem::of_store(&error)),
+    };
     let stages = Stages(playlist::stage(&name, head.query.as_deref()).into_iter().collect());
     let now = SystemTime::now();
     let boundary = || format!("{:016x}{:016x}", service.hash((&name, now)), service.hash((now, &name, 1)));
@@ -127,15 +133,17 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     Ok((plan, read))
 }
 
-/// A directory named without its slash is a redirect; everything else is in the one table.
-fn refusal(head: &RequestHead, error: &StoreError) -> Reply {
-    // Below a content there is nothing to read; only for a write it is in the way.
-    let error = if matches!(error, StoreError::NotADirectory) { &StoreError::NotFound } else { error };
-    if !matches!(error, StoreError::IsDirectory) {
-        return problem::of_store(error);
-    }
+/// A folder that was named without its slash is a redirect to its listing, with the folder's time.
+pub(crate) async fn to_folder(exchange: &Exchange, path: &ContentPath) -> Reply {
+    let head = &exchange.head;
     let query = head.query.as_deref().map_or_else(String::new, |query| format!("?{query}"));
-    Reply::empty(StatusCode::MOVED_PERMANENTLY).field(header::LOCATION, location(&format!("{}/{query}", head.path)))
+    let reply = Reply::empty(StatusCode::MOVED_PERMANENTLY)
+        .field(header::LOCATION, location(&format!("{}/{query}", head.path)));
+    let folder = exchange.shared.service.contents.lookup(path).await;
+    match folder.ok().and_then(|folder| folder.last_modified(SystemTime::now())) {
+        Some(modified) => reply.field(header::LAST_MODIFIED, httpdate::fmt_http_date(modified)),
+        None => reply,
+    }
 }
 
 /// Which part of a content is sent.

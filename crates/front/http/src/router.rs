@@ -1,13 +1,14 @@
 //! Which module answers a request that is not a read of a content.
 
-use http_types::header::{ALLOW, LOCATION};
+use http_types::header::ALLOW;
 use http_types::{Method, StatusCode};
+use service::contents::ContentPath;
 
 use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{actions, cors, listing, management, page, problem, upload};
+use crate::{actions, content, cors, listing, management, page, problem, upload};
 
 /// What is answered to a request, and who asked, if that was proved.
 pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> (Reply, Option<String>) {
@@ -30,7 +31,7 @@ async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Optio
     let read = exchange.head.method == Method::GET || exchange.head.method == Method::HEAD;
     let found = match path {
         // Contents are below it; without the slash, relative links would lead elsewhere.
-        "/media" => Some(Reply::empty(StatusCode::MOVED_PERMANENTLY).field(LOCATION, PREFIX)),
+        "/media" => Some(content::to_folder(exchange, &ContentPath::root()).await),
         _ => management::answer(&exchange.shared, path).or_else(|| page::file(path)),
     };
     match found {

@@ -202,6 +202,13 @@ impl Entry {
         Existing { etag: &self.etag, modified: self.last_modified(SystemTime::now()) }
     }
 
+    /// Adds what a later root has under the same name: a folder of several roots is as new as the newest of them.
+    pub(crate) fn merge(&mut self, later: &Self) {
+        if self.kind == NameKind::Directory && later.kind == NameKind::Directory {
+            self.modified = self.modified.max(later.modified);
+        }
+    }
+
     /// The time of modification, where it can serve as a validator: HTTP dates begin in 1970, and one ahead of the clock must not
     /// be sent (RFC 9110 §8.8.2.1).
     #[must_use]

@@ -201,7 +201,15 @@ impl Store {
     /// [`StoreError::NotFound`] and what the system says.
     pub async fn lookup(&self, path: &ContentPath) -> Result<Entry, StoreError> {
         self.check_served(path)?;
-        Ok(self.locate(path).await?.1)
+        let (number, mut entry) = self.locate(path).await?;
+        if entry.kind == NameKind::Directory {
+            for (disk, root) in self.roots().skip(number + 1) {
+                if let Ok(other) = look_up(disk, root, path).await {
+                    entry.merge(&other);
+                }
+            }
+        }
+        Ok(entry)
     }
 
     /// Opens a content for the data plane. The same unchanged file gives the same [`Opened::content`] while it is open.
@@ -235,7 +243,13 @@ impl Store {
         .await?;
         // The sort is stable: of the same name, that of the first root stays.
         listed.sort_by(|one: &Entry, other| one.name.cmp(&other.name));
-        listed.dedup_by(|later, first| later.name == first.name);
+        listed.dedup_by(|later, first| {
+            let is_same = later.name == first.name;
+            if is_same {
+                first.merge(later);
+            }
+            is_same
+        });
         Ok(listed)
     }
 
@@ -248,7 +262,7 @@ impl Store {
         let count = count.min(LISTED_MAX);
         self.each_page(path, |page| {
             for entry in page.into_iter().filter(|entry| entry.name.as_str() > after) {
-                first.entry(entry.name.clone()).or_insert(entry);
+                first.entry(entry.name.clone()).and_modify(|first| first.merge(&entry)).or_insert(entry);
                 if first.len() > count {
                     first.pop_last();
                 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::common::{Ungoverned, folder, path, pattern, put, request, ungoverned};
 use content::layout::FileAccess;
@@ -125,6 +126,18 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     assert_eq!(names, ["both", "only-1", "sub"]);
     assert_eq!(store.lookup(&path("/both")).await.unwrap().size, 5);
     assert_eq!(store.lookup(&path("/sub/deep")).await.unwrap().size, 1);
+
+    // A folder of both is as new as the newer one.
+    let at = |seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+    for (root, seconds) in [(&one, 1_000), (&two, 2_000)] {
+        let shared = root.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        File::open(&shared).unwrap().set_modified(at(seconds)).unwrap();
+    }
+    assert_eq!(store.lookup(&path("/shared")).await.unwrap().modified, at(2_000));
+    for listed in [store.list(&path("/")).await.unwrap(), store.list_part(&path("/"), "", 9).await.unwrap()] {
+        assert_eq!(listed.iter().find(|entry| entry.name == "shared").unwrap().modified, at(2_000));
+    }
 
     // An upload goes where its directory is, and replaces what is seen.
     put(&store, "/sub/new", b"hello").await.unwrap();

@@ -166,15 +166,15 @@ pub(super) fn entry_of(name: &str, content: &StoredContent, disk: DiskId, rate: 
     }
 }
 
-/// A folder as it is listed: it is nothing but what names have in common, and has no time of its own.
-pub(super) fn folder_of(name: &str, disk: DiskId) -> Entry {
+/// A folder as it is listed: it is nothing but what names have in common, and `changed` when one of the volume's was.
+pub(super) fn folder_of(name: &str, changed: SystemTime, disk: DiskId) -> Entry {
     Entry {
         name: last_of(name),
         kind: NameKind::Directory,
         id: None,
         is_link: false,
         size: 0,
-        modified: SystemTime::UNIX_EPOCH,
+        modified: changed,
         etag: "\"folder\"".to_owned(),
         disk,
         rate: None,

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use content::layout::FileAccess;
 use device::Device;
@@ -97,6 +98,8 @@ pub(crate) struct Core {
     /// The front's: its disk is where a recording's rate is reserved.
     pub(super) front: Arc<DiskShared>,
     pub(super) drafts: Drafts<VolumeUpload, Arc<Chunk>>,
+    /// When a name was given or removed last, at the earliest the start: the time of each folder.
+    pub(super) names_changed: SystemTime,
     pub(super) resting: RestingUploads,
     pub(super) write_sets: WriteSets<Waiter>,
     pub(super) upkeep: Option<UpkeepRun>,
@@ -133,6 +136,7 @@ impl Core {
             open,
             front,
             drafts: Drafts::default(),
+            names_changed: SystemTime::now(),
             resting: RestingUploads::default(),
             write_sets,
             upkeep: None,

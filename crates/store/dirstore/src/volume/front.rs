@@ -140,7 +140,7 @@ impl Front {
             return Ok(entry_of(&name, content, self.shared.id, rate));
         }
         if core.volume.is_folder(&name) {
-            return Ok(folder_of(&name, self.shared.id));
+            return Ok(folder_of(&name, core.names_changed, self.shared.id));
         }
         let above = path.split().is_some_and(|(parent, _)| core.volume.find(&parent.joined()).is_some());
         Err(if above { StoreError::NotADirectory } else { StoreError::NotFound })
@@ -180,7 +180,7 @@ impl Front {
         let core = lock(&self.core);
         let (listed, next) = core.volume.page(&prefix, &next, PAGE_NAMES);
         let entry = |one: &ListedName<'_>| match one {
-            ListedName::Folder(name) => folder_of(name, self.shared.id),
+            ListedName::Folder(name) => folder_of(name, core.names_changed, self.shared.id),
             ListedName::Content(name, content) => {
                 let rate = self.index.rate(&stamp_of(&core.volume, content)).flatten();
                 entry_of(name, content, self.shared.id, rate)

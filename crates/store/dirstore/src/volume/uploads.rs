@@ -222,6 +222,7 @@ impl Core {
         }
         match self.volume.publish(draft, modified) {
             Ok(content) => {
+                self.names_changed = SystemTime::now();
                 let etag = entry_of(&name, &content, self.front.id, None).etag;
                 let published = Published { created, etag, size: content.length, durable: None, stored: None };
                 let VolumeUpload { path, reply, is_recovered, .. } = upload;
@@ -252,6 +253,7 @@ impl Core {
         });
         match removed {
             Ok(()) => {
+                self.names_changed = SystemTime::now();
                 self.write_sets.wait(Waiter::Removal(reply));
                 self.begin_write_set();
             }
