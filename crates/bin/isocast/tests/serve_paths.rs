@@ -44,7 +44,7 @@ fn nothing_outside_the_folder_is_reached() {
         }
         let put = server.put(&format!("/media/{path}"), "", b"written");
         // What merely looks like a way out is a name like any other.
-        let is_name = ["..%5csecret.ts", "%252e%252e/secret.ts", "link.ts", "relative.ts"].contains(&path);
+        let is_name = ["..%5csecret.ts", "%252e%252e/secret.ts"].contains(&path);
         assert!(is_name || (400..500).contains(&put.status), "PUT {path}: {}", put.status);
     }
     assert_eq!(fs::read_to_string(outside.join("secret.ts")).expect("untouched"), "secret");

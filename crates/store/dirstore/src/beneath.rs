@@ -1,7 +1,8 @@
 //! Opening beneath a root: whatever the path and the links on it say, nothing outside the root is ever opened.
 //!
-//! Promise: relative links that stay inside the root are followed, all others are refused (`EXDEV`). The kernel does it
-//! (`openat2`, since Linux 5.6); where it cannot (older, or a container that forbids the call) a walk by components does.
+//! Promise: relative links that stay inside the root are followed, all others are refused (`EXDEV`), and those by way of a hidden name
+//! where hidden names are not served: what is served does not depend on the way to it. The kernel does it (`openat2`, since Linux 5.6);
+//! where it cannot (older, or a container that forbids the call), or a link has to be looked at, a walk by components does.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -12,20 +13,40 @@ use std::path::{Component, Path};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
+use crate::path::is_hidden;
+
 /// Links followed on one path at most, as in the kernel.
 const LINKS_MAX: usize = 40;
 
 /// Attempts while somebody renames directories on the path (`openat2` then answers EAGAIN).
 const ATTEMPTS_MAX: usize = 16;
 
+/// Which names a link may lead through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkTargets {
+    /// Any.
+    All,
+    /// Those that are not hidden ([`crate::ContentPath::is_hidden`]).
+    Shown,
+}
+
 /// Opens `path`, relative to `root`, without leaving it.
-pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_beneath(
+    root: BorrowedFd<'_>,
+    path: &str,
+    flags: OFlags,
+    targets: LinkTargets,
+) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let links = match targets {
+        LinkTargets::All => ResolveFlags::NO_MAGICLINKS,
+        LinkTargets::Shown => ResolveFlags::NO_SYMLINKS,
+    };
     for _ in 0..ATTEMPTS_MAX {
-        match openat2(root, path, flags, Mode::empty(), resolve) {
+        match openat2(root, path, flags, Mode::empty(), ResolveFlags::BENEATH | links) {
             Err(Errno::AGAIN) => {}
-            Err(Errno::NOSYS | Errno::PERM) => return walk_beneath(root, path, flags),
+            Err(Errno::NOSYS | Errno::PERM) => return walk_beneath(root, path, flags, targets),
+            Err(Errno::LOOP) if targets == LinkTargets::Shown => return walk_beneath(root, path, flags, targets),
             other => return other,
         }
     }
@@ -63,7 +84,7 @@ fn open_real_by_components(folder: BorrowedFd<'_>, path: &Path, flags: OFlags) -
 }
 
 /// As [`open_beneath`], one component at a time, each opened without following links.
-fn walk_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn walk_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags, targets: LinkTargets) -> Result<OwnedFd, Errno> {
     let handle = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut stack = vec![openat(root, ".", handle | OFlags::DIRECTORY, Mode::empty())?];
     let mut todo: VecDeque<OsString> = path.split('/').map(OsString::from).collect();
@@ -95,6 +116,10 @@ fn walk_beneath(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<Owned
             return Err(Errno::XDEV);
         }
         for part in target.as_bytes().split(|byte| *byte == b'/').rev() {
+            let is_way = matches!(part, b"." | b"..");
+            if targets == LinkTargets::Shown && !is_way && is_hidden(&String::from_utf8_lossy(part)) {
+                return Err(Errno::XDEV);
+            }
             todo.push_front(OsStr::from_bytes(part).to_owned());
         }
     }
@@ -132,12 +157,17 @@ mod tests {
     }
 
     type Opener = fn(BorrowedFd<'_>, &str, OFlags) -> Result<OwnedFd, Errno>;
-    const BOTH: [Opener; 2] = [open_beneath, walk_beneath];
+    const EACH: [Opener; 4] = [
+        |root, path, flags| open_beneath(root, path, flags, LinkTargets::All),
+        |root, path, flags| walk_beneath(root, path, flags, LinkTargets::All),
+        |root, path, flags| open_beneath(root, path, flags, LinkTargets::Shown),
+        |root, path, flags| walk_beneath(root, path, flags, LinkTargets::Shown),
+    ];
 
     #[test]
     fn links_inside_are_followed_and_out_are_not() {
         let (_outer, root) = fixture();
-        for open in BOTH {
+        for open in EACH {
             for path in ["a/b/in", "a/fine", "a/also/in", "a/../a/b/in"] {
                 let file = open(root.as_fd(), path, OFlags::RDONLY).unwrap();
                 let mut text = [0; 16];
@@ -151,6 +181,23 @@ mod tests {
             assert_eq!(open(root.as_fd(), "loop", OFlags::RDONLY).unwrap_err(), Errno::LOOP);
             assert_eq!(open(root.as_fd(), "a/none", OFlags::RDONLY).unwrap_err(), Errno::NOENT);
             assert_eq!(open(root.as_fd(), "a/b/in/x", OFlags::RDONLY).unwrap_err(), Errno::NOTDIR);
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_hidden_name_leads_nowhere_unless_those_are_served() {
+        let (outer, root) = fixture();
+        let at = |name: &str| outer.path().join("root").join(name);
+        fs::create_dir(at(".hid")).unwrap();
+        fs::write(at(".hid/in"), "inside").unwrap();
+        symlink(".hid", at("folder")).unwrap();
+        symlink("./a/../.hid/in", at("file")).unwrap();
+        symlink("folder/in", at("chain")).unwrap();
+        for (nth, open) in EACH.iter().enumerate() {
+            for path in ["folder", "folder/in", "file", "chain"] {
+                let opened = open(root.as_fd(), path, OFlags::PATH);
+                if nth < 2 { assert!(opened.is_ok(), "{path}") } else { assert_eq!(opened.unwrap_err(), Errno::XDEV) }
+            }
         }
     }
 
@@ -178,7 +225,7 @@ mod tests {
             prop::sample::select(vec!["a", "b", "in", "..", ".", "also", "fine", "up", "absolute", "magic", "out", "root"]), 1..8)) {
             let (outer, root) = fixture();
             let below = fs::canonicalize(outer.path().join("root")).unwrap();
-            for open in BOTH {
+            for open in EACH {
                 if let Ok(file) = open(root.as_fd(), &parts.join("/"), OFlags::RDONLY) {
                     let at = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
                     prop_assert!(at.starts_with(&below), "{parts:?} opened {at:?}");

@@ -5,12 +5,15 @@
 //! again, on the same disk is taken up as it is. A folder that was a mount is never served from below the mount point.
 //! Not here: what lies in it (`worker`).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use device::{Device, location_of};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags, makedev, statx};
 use rustix::io::Errno;
+
+use crate::ContentPath;
+use crate::beneath::{self, LinkTargets};
 
 /// A folder that is to be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +91,8 @@ pub(crate) struct Root {
     pub(crate) device_number: u64,
     /// Where its file system starts on the whole disk, if that means anything.
     pub(crate) start_bytes: Option<u64>,
+    /// Where links in it may lead.
+    pub(crate) targets: LinkTargets,
     identity: Identity,
     must_be_mount: bool,
     away: Option<RootAway>,
@@ -105,11 +110,17 @@ impl Root {
             directory,
             device_number: identity.device,
             start_bytes: location.start_bytes,
+            targets: LinkTargets::Shown,
             identity,
             must_be_mount,
             away: None,
         };
         Ok((root, location.device))
+    }
+
+    /// Opens what `path` leads to.
+    pub(crate) fn open_path(&self, path: &ContentPath, flags: OFlags) -> Result<OwnedFd, Errno> {
+        beneath::open_beneath(self.directory.as_fd(), &path.relative(), flags, self.targets)
     }
 
     /// Looks where the path leads to, and takes up a folder that may be served in the place of the one before. True if

@@ -18,6 +18,7 @@ use device::Device;
 use storage::grant::WrittenDisks;
 use units::DiskId;
 
+use crate::beneath::LinkTargets;
 use crate::buffers::UploadBuffers;
 use crate::disk::DiskHandle;
 use crate::event::{EventListener, EventSender};
@@ -103,7 +104,9 @@ impl Store {
         let uploads = UploadBuffers::for_uploads(settings.upload_chunks)?;
         let recordings = UploadBuffers::for_recordings(settings.recording_chunks)?;
         let mut disks = Vec::new();
-        for (number, laid_out) in layout.disks.into_iter().enumerate() {
+        let targets = if settings.hidden_files { LinkTargets::All } else { LinkTargets::Shown };
+        for (number, mut laid_out) in layout.disks.into_iter().enumerate() {
+            laid_out.roots.iter_mut().for_each(|root| root.targets = targets);
             let id = disk_id(number);
             let port = serve(id);
             let waker = port.waker();
@@ -502,8 +505,6 @@ impl Store {
                 Ok(entry) if entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
                 Ok(_) if disk.handle.shared.is_relied_on() => return Ok(vec![(disk, root)]),
                 Ok(_) => return Err(failing(disk)),
-                // A link out of the root is replaced where it is; `begin_upload` looks closer.
-                Err(StoreError::Forbidden) => {}
                 Err(error) if error.is_absence() => {}
                 Err(error) if error.is_silence() => {
                     failure = error;

@@ -101,7 +101,12 @@ async fn nothing_outside_the_root_is_served_or_listed() {
     for name in ["/out", "/absolute", "/magic", "/magic/etc/passwd", "/pipe"] {
         let result = store.open(&path(name), Want::File).await;
         assert!(matches!(result, Err(StoreError::Forbidden)), "{name}: {result:?}");
+        let put = put(&store, name, b"x").await;
+        assert!(matches!(put, Err(StoreError::Forbidden)), "{name}: {put:?}");
+        let deleted = store.delete(&path(name), Precondition::None).await;
+        assert!(matches!(deleted, Err(StoreError::Forbidden)), "{name}: {deleted:?}");
     }
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 4, "what is no content stays");
     assert_eq!(store.list(&path("/")).await.unwrap(), []);
 }
 
@@ -278,6 +283,8 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
         fs::write(root.path().join(directory).join("config"), "secret").unwrap();
     }
     fs::write(root.path().join(".env"), "secret").unwrap();
+    symlink(".git", root.path().join("alias")).unwrap();
+    symlink(".env", root.path().join("link")).unwrap();
     fs::write(root.path().join("film"), "public").unwrap();
     let store = ungoverned(&[root.path()]);
     let names = |entries: Vec<dirstore::Entry>| entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>();
@@ -291,12 +298,19 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
         assert!(matches!(put, Err(StoreError::Forbidden)), "{hidden}: {put:?}");
     }
     assert!(matches!(store.list(&path("/.git")).await, Err(StoreError::NotFound)));
+    // Nor by a name that leads there.
+    for alias in ["/alias/config", "/alias/new", "/link"] {
+        assert!(matches!(store.open(&path(alias), Want::File).await, Err(StoreError::Forbidden)), "{alias}");
+        assert!(matches!(store.delete(&path(alias), Precondition::None).await, Err(StoreError::Forbidden)), "{alias}");
+        assert!(matches!(put(&store, alias, b"x").await, Err(StoreError::Forbidden)), "{alias}");
+    }
+    assert_eq!(fs::read_dir(root.path().join(".git")).unwrap().count(), 1);
     drop(store);
     let layout = dirstore::StoreLayout::discover(&[root.path().to_path_buf().into()], &[], None).unwrap();
     let shown = dirstore::StoreSettings { hidden_files: true, ..crate::common::settings() };
     let serve = |_| -> Box<dyn dirstore::GrantPort> { Box::new(Ungoverned::default()) };
     let store = dirstore::Store::start(layout, &shown, serve).unwrap();
-    assert_eq!(names(store.list(&path("/")).await.unwrap()), [".env", ".git", "film", "lost+found"]);
+    assert_eq!(names(store.list(&path("/")).await.unwrap()), [".env", ".git", "alias", "film", "link", "lost+found"]);
     assert_eq!(store.lookup(&path("/.git/config")).await.unwrap().size, 6);
 }
 

@@ -38,7 +38,7 @@ impl Worker {
 
     pub(super) fn find(&mut self, root: usize, path: &ContentPath) -> Result<FoundName, StoreError> {
         let root = self.root(root)?;
-        let handle = beneath::open_beneath(root.directory.as_fd(), &path.relative(), OFlags::PATH)?;
+        let handle = root.open_path(path, OFlags::PATH)?;
         let stat = fstat(&handle)?;
         let name = path.components().last().map_or("", String::as_str);
         let rate = self.index.rate(&Stamp::of(&stat)).flatten();
@@ -49,7 +49,7 @@ impl Worker {
     /// Bytes free in the file system of directory `path`; all there can be if it holds `part`, which an upload goes on with.
     pub(super) fn space(&mut self, root: usize, path: &ContentPath, part: Option<&str>) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = beneath::open_beneath(self.root(root)?.directory.as_fd(), &path.relative(), flags)?;
+        let directory = self.root(root)?.open_path(path, flags)?;
         match part {
             Some(part) if statat(&directory, part, AtFlags::SYMLINK_NOFOLLOW).is_ok() => Ok(u64::MAX),
             _ => Ok(free_bytes(&directory)?),
@@ -83,7 +83,7 @@ impl Worker {
     /// Opens the folder that `path` leads to, to be read.
     pub(super) fn open_folder(&mut self, root: usize, path: &ContentPath) -> Result<FolderHandle, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let folder = beneath::open_beneath(self.root(root)?.directory.as_fd(), &path.relative(), flags)?;
+        let folder = self.root(root)?.open_path(path, flags)?;
         Ok(FolderHandle::Real(OpenFolder::new(folder)))
     }
 
@@ -121,10 +121,10 @@ impl Worker {
     /// is does not depend on the way to it. And what is there under its name, if that goes when the name does.
     pub(super) fn place_of(&mut self, root: usize, path: &ContentPath) -> Result<UploadPlace, StoreError> {
         let Some((mut parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let directory = self.root(root)?.directory.as_fd();
+        let root = self.root(root)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut folder = loop {
-            match (beneath::open_beneath(directory, &parent.relative(), flags), parent.split()) {
+            match (root.open_path(&parent, flags), parent.split()) {
                 (Err(Errno::NOENT), Some((above, _))) => parent = above,
                 (opened, _) => break opened?,
             }
@@ -220,7 +220,7 @@ impl Worker {
         }
         let found = found?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = beneath::open_beneath(self.roots[root].directory.as_fd(), &parent.relative(), flags)?;
+        let directory = self.roots[root].open_path(&parent, flags)?;
         // The name itself: of a link to a folder, the link goes and the folder stays.
         let is_folder = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_folder) {

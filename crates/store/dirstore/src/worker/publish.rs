@@ -17,7 +17,7 @@ use crate::content_reader::StoredReader;
 use crate::entry::Stamp;
 use crate::operation::{ChangeReply, tell_end};
 use crate::root::Identity;
-use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError, StoreEvent, beneath};
+use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError, StoreEvent};
 
 use super::Worker;
 
@@ -92,7 +92,6 @@ impl Worker {
             Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found),
             Err(error) if error.is_absence() => None,
-            Err(StoreError::Forbidden) => None, // a link out of the root: it is replaced, not followed
             Err(error) => return Err(error),
         };
         if !precondition.holds(existing.as_ref().map(|found| found.entry.existing())) {
@@ -129,7 +128,7 @@ impl Worker {
     fn is_still_there(&mut self, root: usize, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
         let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let directory = beneath::open_beneath(self.root(root)?.directory.as_fd(), &parent.relative(), flags);
+        let directory = self.root(root)?.open_path(&parent, flags);
         match directory.and_then(|directory| Identity::of(&directory)) {
             Ok(identity) if identity == begun_in => Ok(()),
             Ok(_) | Err(Errno::NOENT) => Err(StoreError::ParentMissing),

@@ -21,7 +21,7 @@ use units::{Nanos, UploadId, limits};
 use crate::buffers::{Chunk, count, index};
 use crate::operation::{ChangeReply, UploadProgress, UploadTerms};
 use crate::root::{Identity, Root};
-use crate::{ContentPath, Entry, NameKind, OnBreak, Precondition, Published, StoreError, beneath};
+use crate::{ContentPath, Entry, NameKind, OnBreak, Precondition, Published, StoreError};
 
 use super::content::{self, extents_of, is_buffered};
 use super::temporary::TemporaryFile;
@@ -187,7 +187,7 @@ fn length(file: &OwnedFd) -> u64 {
 }
 
 fn open_folder(root: &Root, path: &ContentPath) -> Result<OwnedFd, Errno> {
-    beneath::open_beneath(root.directory.as_fd(), &path.relative(), OFlags::RDONLY | OFlags::DIRECTORY)
+    root.open_path(path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
 /// The folder of an upload of so many bytes; what is missing of its path is made. A disk that is too full says so before that, and
