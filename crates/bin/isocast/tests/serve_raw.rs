@@ -518,7 +518,7 @@ fn a_range_is_of_the_version_that_was_asked_for() {
         ("Range: bytes=0-9\r\nIf-Range: W/@", 200),
         ("Range: bytes=0-9\r\nIf-Range: \"x\"", 200),
         ("Range: bytes=0-9\r\nIf-Range: *", 200),
-        ("Range: bytes=0-9\r\nIf-Range: Wed, 01 Jan 2020 00:00:00 GMT", 206),
+        ("Range: bytes=0-9\r\nIf-Range: Wed, 01 Jan 2020 00:00:00 GMT", 200),
         ("Range: bytes=0-9\r\nIf-Range: Thu, 02 Jan 2020 00:00:00 GMT", 200),
         ("Range: bytes=0-9\r\nIf-Range: Tue, 31 Dec 2019 00:00:00 GMT", 200),
         ("Range: bytes=0-9\r\nIf-Range: yesterday", 200),

@@ -55,7 +55,7 @@ pub(crate) fn plan(
     check_conditions(request, current, &validators)?;
     let asked = match conditional::joined(&request.headers, &header::RANGE) {
         // Range is defined for GET only (RFC 9110 §14.2).
-        Some(value) if request.method == Method::GET && conditional::range_applies(&request.headers, current, now) => {
+        Some(value) if request.method == Method::GET && conditional::range_applies(&request.headers, current) => {
             parse_ranges(&value, entry.size)
         }
         _ => Ranges::Whole,
