@@ -9,10 +9,10 @@
 //! 3. A read from the start by a viewer without a name may be another person's behind the same address, so it gets a reservation
 //!    of its own while there is room. It takes over nevertheless if it is a range and the viewer has just begun with ranges from
 //!    elsewhere alone, because who opens many ranges at once opens them in any order.
-//! 4. Where there is no room for a read from the start, a range takes over from the older read, because players ask for ranges.
-//!    A read of the whole content takes over only from a read that has just begun, and so has only looked (MPlayer opens a
-//!    transport stream three times before it plays), never from one that plays. If it names its rate it takes over from none: it
-//!    would end what was promised to somebody else.
+//! 4. Where there is no room for a read from the start, it takes over from an older read that has just begun, and so has only looked
+//!    (MPlayer opens a transport stream three times before it plays). From one that plays only a range does, because players ask
+//!    for ranges, and only if it is the viewer's one read of the content: several are several persons, of whom none loses what was
+//!    promised because another one comes. A read of the whole content that names its rate takes over from none: a download.
 //! 5. Where there is no room at all, another read of the viewer may be about to end, and the request waits a moment for that.
 //!    An older read whose client has taken nothing all the while counts as one that only looks: MPlayer goes back to the start
 //!    of a transport stream without closing what it has left, and a player that was killed closes nothing.
@@ -105,13 +105,22 @@ pub enum ContentPart {
 }
 
 impl ContentPart {
-    /// True if a read of it may take a reservation from an older read of its viewer that goes on.
-    fn takes_over(self, viewer: &Viewer, superseded: &ViewerReservation, now: Nanos) -> bool {
+    /// True if a read of it may take a reservation from an older read that goes on, of `all` that its viewer has.
+    fn takes_over(
+        self,
+        viewer: &Viewer,
+        superseded: &ViewerReservation,
+        all: &[ViewerReservation],
+        now: Nanos,
+    ) -> bool {
+        let only_looks = superseded.used_at(now) < PLAYS_AFTER;
+        let is_alone = || all.iter().filter(|share| share.content == superseded.content).count() == 1;
         matches!(viewer, Viewer::Named { .. })
             || match self {
                 Self::Download => false,
-                Self::Whole => superseded.used_at(now) < PLAYS_AFTER,
-                Self::FromStart | Self::Elsewhere => true,
+                Self::Whole => only_looks,
+                Self::FromStart => only_looks || is_alone(),
+                Self::Elsewhere => true,
             }
     }
 }
@@ -261,11 +270,11 @@ impl Sessions {
         shares.filter(|share| share.reservation().is_some()).max_by_key(|share| share.terms.rate)?.reservation()
     }
 
-    /// The viewer's newest read of this content, if one goes on.
+    /// The viewer's reads of this content that go on, the newest first.
     #[must_use]
-    pub fn reads(&self, viewer: &Viewer, content: u64) -> Option<StreamId> {
-        let mut shares = self.table.get(viewer).into_iter().flatten().rev();
-        shares.find(|share| share.content == content).and_then(ViewerReservation::stream)
+    pub fn reads(&self, viewer: &Viewer, content: u64) -> Vec<StreamId> {
+        let shares = self.table.get(viewer).into_iter().flatten().rev();
+        shares.filter(|share| share.content == content).filter_map(ViewerReservation::stream).collect()
     }
 
     /// The client of this read takes nothing: it counts as one that has only looked so far.
@@ -283,7 +292,7 @@ impl Sessions {
         let takes_any = named || request.no_room;
         let moves_on = takes_any || request.part == ContentPart::Elsewhere;
         let is_older = |share: &ViewerReservation| {
-            share.content == request.content && request.part.takes_over(&request.viewer, share, now)
+            share.content == request.content && request.part.takes_over(&request.viewer, share, shares, now)
         };
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
             .or_else(|| newest(shares, |share| share.is_held() && takes_any && !request.is_beside(share)));
@@ -312,14 +321,11 @@ impl Sessions {
         if !loose.is_empty() {
             return Retry::Release(loose);
         }
-        let has_own = |share: &ViewerReservation| {
-            share.is_held() || (share.content == content && part.takes_over(viewer, share, now))
+        let Some(shares) = self.table.get(viewer) else { return Retry::GiveUp };
+        let is_own = |share: &ViewerReservation| {
+            share.is_held() || (share.content == content && part.takes_over(viewer, share, shares, now))
         };
-        match self.table.get(viewer) {
-            None => Retry::GiveUp,
-            Some(shares) if shares.iter().any(has_own) => Retry::TakeOwn,
-            Some(_) => Retry::Wait,
-        }
+        if shares.iter().any(is_own) { Retry::TakeOwn } else { Retry::Wait }
     }
 
     /// A stream of the session was admitted with this reservation.

@@ -146,7 +146,8 @@ impl SessionTable {
         tried: &mut RefusedStart,
     ) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
-        let superseded = if part == ContentPart::Whole { self.superseded(viewer, content) } else { None };
+        let is_from_start = matches!(part, ContentPart::Whole | ContentPart::FromStart);
+        let superseded = is_from_start.then(|| self.superseded(viewer, content)).flatten();
         loop {
             let changed = self.changed.notified();
             let retry = lock(&self.sessions).refused(viewer, content, part, self.now());
@@ -163,11 +164,8 @@ impl SessionTable {
                 Retry::Wait => {
                     tried.waited = true;
                     if timeout_at(deadline, changed).await.is_err() {
-                        let Some(still) =
-                            superseded.filter(|superseded| self.superseded(viewer, content) == Some(*superseded))
-                        else {
-                            return false;
-                        };
+                        let still = superseded.filter(|older| self.blocked(older.stream) == Some(*older));
+                        let Some(still) = still else { return false };
                         lock(&self.sessions).looks_away(viewer, still.stream, self.now());
                     }
                 }
@@ -175,9 +173,14 @@ impl SessionTable {
         }
     }
 
-    /// The viewer's read of the content that goes on, if its client takes nothing just now, and how much that has taken.
+    /// The viewer's newest read of the content of which the client takes nothing just now.
     fn superseded(&self, viewer: &Viewer, content: u64) -> Option<OlderRead> {
-        let stream = lock(&self.sessions).reads(viewer, content)?;
+        let reads = lock(&self.sessions).reads(viewer, content);
+        reads.into_iter().find_map(|stream| self.blocked(stream))
+    }
+
+    /// How much the client of a read has taken, if it takes nothing just now.
+    fn blocked(&self, stream: StreamId) -> Option<OlderRead> {
         let gauges = self.gauges.find(stream)?;
         (gauges.blocked.get() != 0).then(|| OlderRead { stream, sent_bytes: gauges.sent_bytes.get() })
     }

@@ -170,6 +170,23 @@ fn without_a_name_a_read_from_the_start_takes_over_only_where_there_is_no_room()
 }
 
 #[test]
+fn none_of_several_persons_loses_a_film_to_another_one_who_begins_it() {
+    let mut sessions = sessions();
+    admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
+    // One alone may be the same player, which goes back to the start.
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, PLAYS_AFTER), Retry::TakeOwn);
+    admitted(&mut sessions, &read(unnamed(), 2, 2, ContentPart::FromStart), 6, Nanos::ZERO);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, PLAYS_AFTER), Retry::TakeOwn);
+    admitted(&mut sessions, &read(unnamed(), 3, 1, ContentPart::FromStart), 7, Nanos::ZERO);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, PLAYS_AFTER), Retry::Wait);
+    // Of several, the one whose client takes nothing gives way.
+    sessions.looks_away(&unnamed(), StreamId(1), PLAYS_AFTER);
+    assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, PLAYS_AFTER), Retry::TakeOwn);
+    let next = SessionRequest { no_room: true, ..read(unnamed(), 4, 1, ContentPart::FromStart) };
+    assert_eq!(sessions.begin(&next, PLAYS_AFTER), ReservationSource::Take(id(5)));
+}
+
+#[test]
 fn a_whole_read_without_a_name_takes_over_from_nobody_who_plays() {
     for (part, playing) in
         [(ContentPart::Whole, PLAYS_AFTER), (ContentPart::Download, PLAYS_AFTER), (ContentPart::Download, Nanos::ZERO)]
@@ -219,8 +236,7 @@ fn who_takes_nothing_any_more_gives_way_to_the_same_viewer_only() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let (now, again) = (PLAYS_AFTER, read(unnamed(), 2, 1, ContentPart::Whole));
-    assert_eq!(sessions.reads(&unnamed(), 2), None);
-    assert_eq!(sessions.reads(&unnamed(), 1), Some(StreamId(1)));
+    assert_eq!((sessions.reads(&unnamed(), 2), sessions.reads(&unnamed(), 1)), (vec![], vec![StreamId(1)]));
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::Whole, now), Retry::Wait);
     sessions.looks_away(&unnamed(), StreamId(1), now);
     assert_eq!(sessions.refused(&named("a"), 1, ContentPart::Whole, now), Retry::GiveUp);
