@@ -16,6 +16,9 @@ use crate::io::{IoConfig, KernelIo};
 use crate::permissions::{PermissionSubject, Permissions, StartError};
 use crate::scheduling::{ChildScheduling, first_in_first_out};
 
+/// That of the kernel itself (`PID_NS_INIT_INO` in its `linux/nsfs.h`).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
 /// What the plane's thread is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadConfig {
@@ -53,7 +56,7 @@ impl PlaneThread {
     ///
     /// # Errors
     /// If `/proc` cannot be read.
-    pub fn punted_workers(&self) -> io::Result<usize> {
+    pub fn punted_workers(&self) -> io::Result<Option<usize>> {
         punted_workers(self.thread)
     }
 }
@@ -185,11 +188,14 @@ fn take_priority(priority: Option<u8>, permissions: &mut Permissions) {
 }
 
 /// Workers that io-wq made for requests of thread `thread` of this process. For the plane's there must be none: they
-/// would run on its CPU.
+/// would run on its CPU. None if that cannot be told: they are named by the thread's number outside of all containers.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
-pub fn punted_workers(thread: Pid) -> io::Result<usize> {
+pub fn punted_workers(thread: Pid) -> io::Result<Option<usize>> {
+    if std::fs::read_link("/proc/self/ns/pid")?.to_str() != Some(FIRST_PID_NAMESPACE) {
+        return Ok(None);
+    }
     let name = format!("iou-wrk-{}", thread.as_raw_pid());
     let mut workers = 0;
     for task in std::fs::read_dir("/proc/self/task")? {
@@ -197,5 +203,5 @@ pub fn punted_workers(thread: Pid) -> io::Result<usize> {
         let comm = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
         workers += usize::from(comm.trim_end() == name);
     }
-    Ok(workers)
+    Ok(Some(workers))
 }
