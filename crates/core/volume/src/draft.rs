@@ -34,6 +34,8 @@ pub struct Draft {
     placement: Placement,
     /// Parts that are reserved for it and not taken yet.
     reserved: u64,
+    /// Parts that are kept free for its tail, so that it can be ended when the volume is full.
+    kept_for_tail: u64,
     held: HeldUnits,
     /// A part of it was on a disk that was taken out, and nowhere else.
     is_lost: bool,
@@ -89,6 +91,7 @@ impl Draft {
             open: None,
             placement,
             reserved: 0,
+            kept_for_tail: 0,
             held: HeldUnits::default(),
             is_lost: false,
         }
@@ -161,6 +164,7 @@ impl Volume {
             open: None,
             placement,
             reserved: parts,
+            kept_for_tail: 0,
             held: HeldUnits::default(),
             is_lost: false,
         })
@@ -188,6 +192,19 @@ impl Volume {
                 Err(error)
             }
         }
+    }
+
+    /// Keeps a part free for the tail of a content of unknown length, if there is one and none is kept yet.
+    pub(crate) fn keep_for_tail(&mut self, draft: &mut Draft) {
+        if draft.kept_for_tail == 0 && self.parts_left(draft.placement) > 0 {
+            draft.kept_for_tail = 1;
+            *self.promised.of(draft.placement) += 1;
+        }
+    }
+
+    /// The tail comes now.
+    pub(crate) fn free_for_tail(&mut self, draft: &mut Draft) {
+        *self.promised.of(draft.placement) -= std::mem::take(&mut draft.kept_for_tail);
     }
 
     /// Takes the next unit, behind `full` if that is not sealed yet.
@@ -285,7 +302,7 @@ impl Volume {
             self.abandon(draft);
             return Err(error);
         }
-        *self.promised.of(draft.placement) -= draft.reserved;
+        *self.promised.of(draft.placement) -= draft.reserved + draft.kept_for_tail;
         self.let_go(draft.held);
         let content = StoredContent {
             content: draft.content,
@@ -311,7 +328,7 @@ impl Volume {
     /// Gives up a draft: its units are free at once, but those of a recording that the journal names with the next commit. All writes to
     /// them must be complete.
     pub fn abandon(&mut self, draft: Draft) {
-        *self.promised.of(draft.placement) -= draft.reserved;
+        *self.promised.of(draft.placement) -= draft.reserved + draft.kept_for_tail;
         let named = self.give_up_recording(draft.generation);
         for place in draft.places().filter(|place| !named.contains(place)) {
             self.free[place.member.index()].give(place.unit);

@@ -199,8 +199,11 @@ impl<U, P: Clone> Drafts<U, P> {
     /// # Errors
     /// There is no room for it. It has not come then: it can be tried again, or the upload ended.
     pub fn receive(&mut self, number: u64, piece: &P, bytes: &[u8], volume: &mut Volume) -> Result<(), VolumeError> {
-        if self.receiving(number).is_none() {
+        let Some(state) = self.drafts.get_mut(&number).filter(|state| state.life == DraftLife::Receiving) else {
             return Ok(());
+        };
+        if state.growth.is_some() {
+            volume.keep_for_tail(&mut state.draft);
         }
         self.make_room(number, volume)?;
         let members = self.add(number, bytes, &DraftBytes::Payload(piece.clone()), volume);
@@ -241,6 +244,7 @@ impl<U, P: Clone> Drafts<U, P> {
         let Some(state) = self.drafts.get_mut(&number).filter(|state| state.life == DraftLife::Receiving) else {
             return Ok(());
         };
+        volume.free_for_tail(&mut state.draft);
         let mut tail = state.tail.take().unwrap_or_else(|| volume.tail(&mut state.draft));
         while !tail.is_empty() {
             let room = match self.make_room(number, volume) {

@@ -3,6 +3,7 @@
 mod ageing;
 mod common;
 mod folders;
+mod full;
 mod given_up;
 mod grow;
 mod images;

@@ -368,7 +368,7 @@ impl<'a> Library<'a> {
             }
             drop(tell);
             when_sent(&recorders);
-            let said = bring(end, server, &self.store.disks(), seed, &told);
+            let said = bring(end, server, &self.store.disks(), seed, (&told, &recorders));
             round.over.store(true, Relaxed);
             said
         });
@@ -460,12 +460,19 @@ impl<'a> Library<'a> {
 }
 
 /// Waits for the moment, and ends it. Gives what the server had said.
-fn bring(end: End, server: Server, disks: &[&Disk], seed: u64, told: &Receiver<()>) -> String {
+fn bring(
+    end: End,
+    server: Server,
+    disks: &[&Disk],
+    seed: u64,
+    (told, recorders): (&Receiver<()>, &[Recorder]),
+) -> String {
     let came = told.recv_timeout(PATIENCE);
     if came.is_err() {
         let streams = fetch(server.address, "GET", "/api/v1/disks");
         panic!("seed {seed}: the moment of the end never came: {}{streams:?}", server.said());
     }
+    recorders.iter().for_each(Recorder::note_end);
     if end == End::Kill {
         return server.kill();
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
@@ -27,8 +27,10 @@ pub(super) struct Recorder {
     path: String,
     content: Content,
     sent: AtomicU64,
-    /// There was no room for it: nothing was promised.
-    refused: AtomicU64,
+    /// What it had sent when the end began.
+    sent_by_end: AtomicU64,
+    /// It was answered before the end came, for there was no room: nothing was promised.
+    refused: AtomicBool,
 }
 
 impl Recorder {
@@ -38,9 +40,15 @@ impl Recorder {
             path: format!("{names}-{number}.ts"),
             content: Content { seed: chance.next(), bytes: ENDLESS_BYTES },
             sent: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            sent_by_end: AtomicU64::new(0),
+            refused: AtomicBool::new(false),
         };
         (0..count).map(one).collect()
+    }
+
+    /// The end begins now.
+    pub(super) fn note_end(&self) {
+        self.sent_by_end.store(self.sent.load(Relaxed), Relaxed);
     }
 
     /// Records until the server is gone.
@@ -53,12 +61,10 @@ impl Recorder {
             thread::sleep(Duration::from_nanos(bytes * 1_000_000_000 / BYTES_PER_SECOND));
         };
         let answer = upload.run(&mut Client::try_to(address)?, &mut sent)?;
-        self.refused.fetch_add(u64::from(answer.is_some_and(|answer| answer.status == 503)), Relaxed);
+        // One that was admitted is answered as well when its disk is gone.
+        let is_early = self.sent.load(Relaxed) < SENT_MIN;
+        self.refused.store(is_early && answer.is_some_and(|answer| answer.status == 503), Relaxed);
         Ok(())
-    }
-
-    fn is_refused(&self) -> bool {
-        self.refused.load(Relaxed) > 0
     }
 }
 
@@ -67,7 +73,7 @@ pub(super) fn when_sent(recorders: &[Recorder]) {
     until("recordings", || {
         let still: Vec<_> = recorders
             .iter()
-            .filter(|one| !one.is_refused() && one.sent.load(Relaxed) < SENT_MIN)
+            .filter(|one| !one.refused.load(Relaxed) && one.sent.load(Relaxed) < SENT_MIN)
             .map(|one| (&one.path, one.sent.load(Relaxed)))
             .collect();
         if still.is_empty() { Ok(()) } else { Err(format!("{still:?}")) }
@@ -84,15 +90,14 @@ pub(super) struct Recorded {
 
 /// What the next start must have of them, now that the server is gone.
 pub(super) fn recorded(recorders: Vec<Recorder>) -> Vec<Recorded> {
-    let admitted = recorders.into_iter().filter(|one| !one.is_refused());
-    let left: Vec<_> = admitted
-        .map(|Recorder { path, content, sent, .. }| {
-            let sent = sent.into_inner();
-            Recorded { path, content, least: sent.saturating_sub(MISSING_MAX) }
+    let admitted = recorders.into_iter().filter(|one| !one.refused.load(Relaxed));
+    admitted
+        .map(|Recorder { path, content, sent_by_end, .. }| Recorded {
+            path,
+            content,
+            least: sent_by_end.into_inner().saturating_sub(MISSING_MAX),
         })
-        .collect();
-    assert!(!left.is_empty(), "there is room for a recording");
-    left
+        .collect()
 }
 
 impl Recorded {

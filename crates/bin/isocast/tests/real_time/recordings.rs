@@ -21,6 +21,7 @@ fn kill_and_look(serve: impl Fn() -> Server) {
             let address = server.address;
             recorders.iter().for_each(|one| drop(scope.spawn(move || drop(one.run(address)))));
             when_sent(&recorders);
+            recorders.iter().for_each(Recorder::note_end);
             let said = server.kill();
             assert!(!said.contains("panicked"), "{said}");
         });

@@ -137,12 +137,19 @@ impl Core {
         }
     }
 
-    /// It cannot go on: its client is told, and its units are free when no disk writes to them any more.
+    /// It cannot go on: its client is told, and its units are free when no disk writes to them any more, unless what has come is kept.
     pub(super) fn fail(&mut self, id: UploadId, error: &StoreError) {
         let Some(upload) = self.drafts.upload_mut(id.0) else { return };
         upload.tell_failure(error);
-        self.front.stats.uploads_failed.add(1);
-        self.drafts.end(id.0, &mut self.volume);
+        let keeps = upload.on_break == OnBreak::Keep && matches!(error, StoreError::NoSpace);
+        // On a full volume a recording ends as far as it came: there is room for that.
+        let is_kept = keeps
+            && self.drafts.receiving(id.0).is_some_and(|came| came > 0)
+            && self.drafts.finish(id.0, now_nanos(), &mut self.volume).is_ok();
+        if !is_kept {
+            self.front.stats.uploads_failed.add(1);
+            self.drafts.end(id.0, &mut self.volume);
+        }
         self.carry_out();
     }
 
