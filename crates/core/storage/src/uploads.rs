@@ -29,10 +29,6 @@ const UPLOAD_JOBS: u64 = 2;
 /// What clients' sides have when a block is due is here so long after. Chosen: a turn of their threads and of this one.
 const HANDED_OVER: Nanos = Nanos::from_millis(20);
 
-/// A recording's buffer holds so much of its rate beyond what a block and its writing need: a key frame of three times the rate for
-/// a second. Chosen.
-const EXCESS: Nanos = Nanos::from_secs(2);
-
 /// The file of an upload, as the caller keeps it.
 pub trait UploadFile {
     /// Where on the device the byte at `offset` goes (`u64::MAX` where unknown), and how many go on from there without a gap.
@@ -59,7 +55,7 @@ impl RecordingTerms {
     /// Chunks of memory that hold what comes until it is written; of two of them only parts are used.
     #[must_use]
     pub fn chunks(&self) -> u64 {
-        let held = self.place.period.saturating_add(self.place.within).saturating_add(EXCESS);
+        let held = self.place.period.saturating_add(self.place.within).saturating_add(limits::RECORDING_EXCESS);
         self.rate.bytes_in(held).div_ceil(limits::CHUNK_BYTES) + 2
     }
 

@@ -1,5 +1,7 @@
 //! Every limit of the system in one place, checked against each other when the program is compiled.
 
+use crate::Nanos;
+
 /// Streams one data plane can carry at once.
 pub const STREAMS_MAX: usize = 8192;
 /// Disks one data plane can schedule.
@@ -16,6 +18,8 @@ pub const RANGES_MAX: usize = 16;
 pub const PIECE_BYTES_MAX: u64 = 128 * 1024;
 /// A run of best-effort pieces of one file is at most this long.
 pub const RUN_BYTES_MAX: u64 = 2 * 1024 * 1024;
+/// A recording may be so far ahead of its rate: its buffer holds so much more. A key frame of three times the rate for a second. Chosen.
+pub const RECORDING_EXCESS: Nanos = Nanos::from_secs(2);
 /// Unit of the buffer arena, and the largest single read of the data plane.
 pub const CHUNK_BYTES: u64 = 1024 * 1024;
 /// Unit of buffer memory: a chunk of the arena is four of them. Chosen.

@@ -38,11 +38,18 @@ pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
                 id: id.0,
                 path: known.path.clone(),
                 client: known.client.to_string(),
-                direction: if known.received.is_some() { Direction::In } else { Direction::Out },
+                direction: if known.recording.is_some() { Direction::In } else { Direction::Out },
                 class: if is_paced { Class::Constant } else { Class::BestEffort },
                 rate_bps: known.rate.map_or(0, |rate| rate.0),
                 sent_bytes: read(|g| g.sent_bytes.get()),
-                received_bytes: known.received.as_ref().map_or(0, |bytes| bytes.load(Ordering::Relaxed)),
+                received_bytes: known
+                    .recording
+                    .as_ref()
+                    .map_or(0, |recording| recording.received.load(Ordering::Relaxed)),
+                over_rate: known
+                    .recording
+                    .as_ref()
+                    .is_some_and(|recording| recording.over_rate.load(Ordering::Relaxed)),
                 j_percent: (windows > 0).then(|| real(read(|g| g.jitter_sum_ppm.get())) / real(windows) / 1e4),
                 misses: read(|g| g.misses.get()),
                 buffered_bytes: read(|g| g.buffered_bytes.get()),
@@ -148,7 +155,7 @@ pub(crate) fn system(shared: &Shared) -> System {
     System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: shared.service.uptime().as_secs_f64(),
-        streams: shared.service.running().values().filter(|known| known.received.is_none()).count() as u64,
+        streams: shared.service.running().values().filter(|known| known.recording.is_none()).count() as u64,
         uploads: shared.service.stats.uploads_open.load(Ordering::Relaxed),
         connections: shared.connections.open() as u64,
         promised_bps: plane.promised_bps.get(),

@@ -64,6 +64,12 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     );
     let behind = "Sessions that fell behind their rate, over their contents, by more than their start-up delay.";
     page.single("sessions_behind_total", "counter", behind, read(&service.stats.sessions_behind));
+    page.single(
+        "recordings_over_rate_total",
+        "counter",
+        "Recordings that came faster than their rate for longer than they may.",
+        read(&service.stats.recordings_over_rate),
+    );
     page.single("streams_started_total", "counter", "Deliveries started.", read(&service.stats.streams_started));
     page.single(
         "streams_refused_total",

@@ -283,6 +283,24 @@ async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_that_is_far_ahead_of_its_rate_is_told_once() {
+    let harness = Harness::start(HttpConfig::default());
+    let mut client = harness.connect();
+    client.send("PUT /media/fast.ts?rate=100k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200002\r\n\r\n");
+    let streams = || harness.one("GET /api/v1/streams HTTP/1.1\r\nHost: h\r\n\r\n").json();
+    let until_over = || async {
+        while streams()[0]["over_rate"] != true {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Sixteen seconds of its rate.
+    (0..2).for_each(|_| client.send("x".repeat(100_000)));
+    tokio::time::timeout(PATIENCE, until_over()).await.expect("it is told");
+    let metrics = harness.one("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").text();
+    assert!(metrics.contains("isocast_recordings_over_rate_total 1\n"), "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_is_listed_while_it_runs() {
     let harness = Harness::start(HttpConfig::default());
     let figures = |name: &str| harness.one(&format!("GET /api/v1/{name} HTTP/1.1\r\nHost: h\r\n\r\n")).json();
@@ -304,6 +322,7 @@ async fn a_recording_is_listed_while_it_runs() {
     assert_eq!((&recording["class"], &recording["rate_bps"]), (&"constant".into(), &25_000_000.into()));
     assert_eq!((&recording["client"], &recording["sent_bytes"]), (&"127.0.0.1".into(), &0.into()));
     assert_eq!(figures("system")["streams"], 0, "it counts as an upload");
+    assert_eq!(recording["over_rate"], false, "{recording}");
     client.send("defghi");
     assert_eq!(client.answer(true).status, 201);
     assert_eq!(figures("streams").as_array().map(Vec::len), Some(0));

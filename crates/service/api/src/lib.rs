@@ -56,6 +56,9 @@ pub struct Stream {
     /// Bytes of a recording that came; zero for a delivery.
     #[serde(default)]
     pub received_bytes: u64,
+    /// True of a recording that was further ahead of its rate than it may be.
+    #[serde(default)]
+    pub over_rate: bool,
     /// J over windows of one second, mean since the start, in percent; none before the first window is over.
     pub j_percent: Option<f64>,
     /// Ticks whose bytes were not ready.

@@ -374,7 +374,7 @@ fn list(service: &MediaService, request: &DeliveryRequest, stream: StreamId) {
         rate: request.terms.decision.rate(),
         disk: request.content.disk(),
         started: SystemTime::now(),
-        received: None,
+        recording: None,
         stopped: false,
     };
     service.running().insert(stream, running);

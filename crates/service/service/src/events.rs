@@ -14,7 +14,7 @@ use crate::log::{KindLimit, Log, LogWriter};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 32] = [
+pub const KINDS: [&str; 33] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -27,6 +27,7 @@ pub const KINDS: [&str; 32] = [
     "recording_lost",
     "upload_lost",
     "recording_damaged",
+    "recording_over_rate",
     "root_away",
     "root_back",
     "volume_disk",
@@ -222,6 +223,14 @@ pub enum Remover<'a> {
         /// Which of its limits.
         reason: &'a str,
     },
+}
+
+/// A recording came faster than its rate for longer than it may.
+pub fn recording_over_rate(path: &str, client: IpAddr, rate: BitRate, now: SystemTime) -> EventLine {
+    let object = json!({
+        "event": "recording_over_rate", "path": path, "client": client.to_string(), "rate_bps": rate.0,
+    });
+    stamped(object, now)
 }
 
 /// A content was removed.

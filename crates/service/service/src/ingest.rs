@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use crate::media_service::MediaService;
 use crate::pipeline::{StageError, Stages};
 use crate::quota::{QuotaRefusal, QuotaShare, QuotaTerms};
 use crate::recording::RunningRecording;
+use crate::recording_pace::{RecordingPace, RecordingProgress};
 use crate::shares::{ClientIdentity, Share};
 
 /// What is to be stored.
@@ -87,7 +88,8 @@ pub struct Writer {
     stages: Stages,
     recording: Option<RunningRecording>,
     quota: QuotaShare,
-    received: Arc<AtomicU64>,
+    progress: Arc<RecordingProgress>,
+    pace: Option<RecordingPace>,
     stopping: watch::Receiver<bool>,
     bytes_max: u64,
     path: ContentPath,
@@ -114,7 +116,7 @@ pub async fn begin(
     let most = service.config().uploads_per_client;
     let identity = ClientIdentity::of(permit.user(), request.client.address);
     let share = service.uploads.take(identity, most).ok_or(IngestError::ClientBusy(most))?;
-    let received: Arc<AtomicU64> = Arc::default();
+    let progress: Arc<RecordingProgress> = Arc::default();
     // What stages alter may become longer or shorter than what was announced.
     let length = request.length.filter(|_| stages.alteration().is_none());
     let IngestRequest { path, precondition, rate, durable, on_break, client, .. } = request;
@@ -128,12 +130,12 @@ pub async fn begin(
         UploadRequest { path: path.clone(), length, precondition, class: UploadClass::BestEffort, on_break, durable };
     let (recording, upload) = match rate {
         Some(rate) => {
-            let (recording, upload) = begin_recording(service, upload, (rate, durable), client, &received).await?;
+            let (recording, upload) = begin_recording(service, upload, (rate, durable), client, &progress).await?;
             (Some(recording), upload)
         }
         None => (None, service.contents.begin_upload(upload).await?),
     };
-    received.store(upload.begun_with(), Ordering::Relaxed);
+    progress.received.store(upload.begun_with(), Ordering::Relaxed);
     service.stats.uploads_open.fetch_add(1, Ordering::Relaxed);
     Ok(Writer {
         service: Arc::clone(service),
@@ -142,7 +144,8 @@ pub async fn begin(
         stages,
         recording,
         quota,
-        received,
+        progress,
+        pace: rate.map(RecordingPace::new),
         stopping: service.stopping(),
         bytes_max,
         path,
@@ -153,7 +156,7 @@ pub async fn begin(
 }
 
 /// Reserves `rate` and begins the upload `request`, on the first of the disks it may go to that has room for it and takes it. What
-/// is counted in `received` is listed as its bytes.
+/// is counted in `progress` is listed as its bytes.
 ///
 /// # Errors
 /// No room, with the highest rate that one of the disks would grant; what the store says.
@@ -162,7 +165,7 @@ async fn begin_recording(
     request: UploadRequest,
     (rate, durable): (BitRate, Option<Nanos>),
     client: Client,
-    received: &Arc<AtomicU64>,
+    progress: &Arc<RecordingProgress>,
 ) -> Result<(RunningRecording, Box<dyn UploadSink>), IngestError> {
     let link = service.link(client.local);
     let durable = durable.unwrap_or(service.config().recording_durable);
@@ -182,7 +185,7 @@ async fn begin_recording(
         };
         match service.contents.begin_upload(UploadRequest { class: recording.class(), ..request.clone() }).await {
             Ok(upload) => {
-                recording.list(&request.path, client.address, Arc::clone(received));
+                recording.list(&request.path, client.address, Arc::clone(progress));
                 return Ok((recording, upload));
             }
             Err(StoreError::ReadOnly) => {}
@@ -198,7 +201,7 @@ impl Writer {
     /// Bytes that an earlier upload has left ([`OnBreak::Resume`]): what is written goes behind them.
     #[must_use]
     pub fn begun_with(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
+        self.progress.received.load(Ordering::Relaxed)
     }
 
     /// Takes the next bytes; waits while the disk is behind.
@@ -207,7 +210,8 @@ impl Writer {
     /// Why they are not taken; the upload is over.
     pub async fn write(&mut self, piece: Bytes) -> Result<(), IngestError> {
         let bytes = piece.len() as u64;
-        let received = self.received.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let received = self.progress.received.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.look_at_rate(bytes);
         self.service.stats.bytes_uploaded.fetch_add(bytes, Ordering::Relaxed);
         let outcome = async {
             if *self.stopping.borrow() {
@@ -222,6 +226,18 @@ impl Writer {
         };
         let outcome = outcome.await;
         self.noted(outcome)
+    }
+
+    /// Tells once that a recording is further ahead of its rate than it may be: the excess is written in what streams leave.
+    fn look_at_rate(&mut self, bytes: u64) {
+        let now = Nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let Some(pace) = &mut self.pace else { return };
+        if pace.came(bytes, now) && !self.progress.over_rate.swap(true, Ordering::Relaxed) {
+            self.service.stats.recordings_over_rate.fetch_add(1, Ordering::Relaxed);
+            let rate = pace.rate();
+            let event = events::recording_over_rate(&self.path.joined(), self.client, rate, SystemTime::now());
+            self.service.events.tell(event);
+        }
     }
 
     /// Waits for a failure of the store, which may come while nothing is written, and for the server's end.

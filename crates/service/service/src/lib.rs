@@ -35,8 +35,10 @@ mod media_service;
 mod open_ahead;
 mod piece_cache;
 mod recording;
+mod recording_pace;
 mod session_table;
 mod small_reads;
 
 pub use media_service::{MediaService, RunningStream, ServiceParts, ServiceStats, StopError};
 pub use plane_client::PlaneQueue;
+pub use recording_pace::RecordingProgress;

@@ -27,6 +27,7 @@ use crate::open_ahead::OpensAhead;
 use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
+use crate::recording_pace::RecordingProgress;
 use crate::refusals::RefusalCounts;
 use crate::session_account::SessionAccount;
 use crate::session_table::SessionTable;
@@ -95,8 +96,8 @@ pub struct RunningStream {
     pub disk: DiskId,
     /// When it began.
     pub started: SystemTime,
-    /// Bytes of a recording that came; none for a delivery.
-    pub received: Option<Arc<AtomicU64>>,
+    /// What came of a recording; none for a delivery.
+    pub recording: Option<Arc<RecordingProgress>>,
     /// Somebody asked for its end, so that others get what it has: its viewer keeps nothing of it.
     pub stopped: bool,
 }
@@ -141,6 +142,8 @@ pub struct ServiceStats {
     pub uploads_open: AtomicU64,
     /// Bytes received by uploads.
     pub bytes_uploaded: AtomicU64,
+    /// Recordings that were further ahead of their rate than they may be.
+    pub recordings_over_rate: AtomicU64,
     /// Deliveries started.
     pub streams_started: AtomicU64,
     /// Sessions that fell behind by more than their start-up delay.
@@ -317,7 +320,7 @@ impl MediaService {
     pub fn running_counts(&self) -> RunningCounts {
         let mut counts = RunningCounts::default();
         for stream in self.running().values() {
-            let count = match (&stream.received, stream.rate) {
+            let count = match (&stream.recording, stream.rate) {
                 (Some(_), _) => &mut counts.recordings,
                 (None, Some(_)) => &mut counts.constant,
                 (None, None) => &mut counts.best_effort,
@@ -395,7 +398,7 @@ impl MediaService {
         // Its end is not looked at before the plane was asked for it.
         let mut running = self.running();
         let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
-        if known.received.is_some() {
+        if known.recording.is_some() {
             return Err(StopError::Recording);
         }
         if !self.plane.stop(stream) {

@@ -5,7 +5,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report, WrittenDisks};
@@ -14,6 +13,7 @@ use units::{BitRate, LinkId, Nanos, ReservationId};
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
 use crate::media_service::{MediaService, RunningStream};
+use crate::recording_pace::RecordingProgress;
 
 /// A recording's reservation and its entry in the listing of streams, given back when it is dropped.
 pub(crate) struct RunningRecording {
@@ -52,15 +52,15 @@ impl RunningRecording {
         UploadClass::Recording { rate, disk: disks.store, reservation: self.reservation, place: self.place }
     }
 
-    /// Enters it into the listing of streams; what is counted in `received` is shown as its bytes.
-    pub(crate) fn list(&self, path: &ContentPath, client: IpAddr, received: Arc<AtomicU64>) {
+    /// Enters it into the listing of streams; with its `progress`.
+    pub(crate) fn list(&self, path: &ContentPath, client: IpAddr, progress: Arc<RecordingProgress>) {
         let running = RunningStream {
             path: path.joined(),
             client,
             rate: Some(self.request.rate),
             disk: self.request.disks.store,
             started: SystemTime::now(),
-            received: Some(received),
+            recording: Some(progress),
             stopped: false,
         };
         self.service.running().insert(self.request.stream, running);

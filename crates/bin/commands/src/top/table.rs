@@ -21,6 +21,7 @@ pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 9] {
     };
     let way = if stream.direction == Direction::In { "< " } else { "" };
     let held = match stream.held_up_by {
+        None if stream.over_rate => "its rate",
         None => "",
         Some(HeldUpBy::Client) => "client",
         Some(HeldUpBy::Disk) => "disk",
