@@ -124,7 +124,8 @@ impl Endpoint {
     fn files(&self) -> anyhow::Result<Tree> {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.files(),
-            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.files(),
+            Self::There(remote) => remote.files(),
+            Self::Served(own) => own.files(),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
     }

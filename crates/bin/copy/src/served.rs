@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use client::{FileVersion, RateRefusal, Remote, SourceFile};
-use dirstore::{ContentPath, OnBreak, Precondition};
+use client::{FileVersion, RateRefusal, Remote, SourceFile, Tree};
+use dirstore::{ContentPath, OnBreak, Precondition, WalkedKind};
 use service::MediaService;
 use service::access::WritePermit;
 use service::delivery::Client;
@@ -42,6 +42,31 @@ impl OwnFolder {
     pub fn new(service: &Arc<MediaService>, address: SocketAddr, path: &ContentPath, runtime: Handle) -> Self {
         let remote = Remote::at_address(address, &path.joined());
         Self { remote, path: path.clone(), service: Arc::clone(service), runtime }
+    }
+
+    /// The files below it, as clients are shown them; what no address can name counts as unreadable.
+    pub(super) fn files(&self) -> anyhow::Result<Tree> {
+        let mut tree = self.remote.files()?;
+        if tree.is_folder {
+            tree.unreadable.extend(self.runtime.block_on(self.unnamed())?);
+        }
+        Ok(tree)
+    }
+
+    async fn unnamed(&self) -> anyhow::Result<Vec<String>> {
+        let mut unnamed = Vec::new();
+        let mut walk = self.service.contents.walk(&self.path).await.with_context(|| self.path.to_string())?;
+        while let Some(met) = walk.next().await {
+            let path = match &met {
+                Ok(item) if item.is_shown && !matches!(item.walked.kind, WalkedKind::Folder(_)) => &item.walked.path,
+                Ok(_) => continue,
+                Err(error) => &error.path,
+            };
+            if path.to_str().is_none() {
+                unnamed.push(format!("{}: its name is not UTF-8, so that no address leads to it", path.display()));
+            }
+        }
+        Ok(unnamed)
     }
 
     pub(super) fn shown(&self, name: &str) -> String {
@@ -81,7 +106,7 @@ impl OwnFolder {
     /// # Errors
     /// It cannot be listed, or was told to stop.
     pub fn read_all(&self, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<Failures> {
-        let tree = self.remote.files()?;
+        let tree = self.files()?;
         moved.expect(tree.files.iter().map(|file| file.bytes).sum());
         let mut unreadable = Failures::default();
         tree.unreadable.iter().for_each(|folder| unreadable.add(folder));

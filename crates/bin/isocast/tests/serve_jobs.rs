@@ -1,8 +1,10 @@
 //! Jobs and webhooks of the real program: what is done at a time or when somebody asks, and who is told.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -165,6 +167,14 @@ fn a_folder_is_kept_small_read_through_and_copied_to_another_server() {
         let read = run(&server, name);
         let told = (&read["outcome"], &read["files"], &read["bytes"]);
         assert_eq!(told, (&"Succeeded".into(), &files.into(), &bytes.into()), "{read}");
+    }
+    // A name that no address can have is left out by neither in silence; the others are read and copied.
+    let odd = server.root.join(OsStr::from_bytes(b"tapes/caf\xe9.ts"));
+    fs::write(&odd, pattern(100_000)).expect("there is room");
+    for (name, files) in [("copy", 0), ("scrub-tapes", 2)] {
+        let last = run(&server, name);
+        assert_eq!((&last["outcome"], &last["files"]), (&"Failed".into(), &files.into()), "{last}");
+        assert!(last["reason"].as_str().is_some_and(|reason| reason.contains(".ts: its name is not UTF-8")), "{last}");
     }
     let refused = run(&server, "copy-to-nobody");
     assert_eq!(refused["outcome"], "Failed");
