@@ -213,8 +213,10 @@ fn each_fault(replaced: &Replaced) {
             });
             let missed = misses(&server) - before;
             println!("{harm}: {watching} streams, {missed} ticks missed");
-            // A disk that is only waited for until it counts as hung would cost each stream a hundred ticks and more.
-            assert!(missed < watching, "{missed} ticks were missed: {}", server.said());
+            // A disk that is only waited for until it counts as hung would cost each stream a hundred ticks and more. A stream that
+            // begins in the second in which a disk falls silent may be a tick late (`fetcher::failing`), and films that end then let
+            // all streams begin anew.
+            assert!(missed < 2 * watching, "{missed} ticks were missed: {}", server.said());
         }
         // A new disk in the place of one that is dead for good, under all of the streams.
         let url = format!("http://{}", server.address);
