@@ -245,13 +245,13 @@ impl DiskSchedule {
         self.rt.find(slot).is_some() || self.be.wants(WorkOwner::Stream(slot))
     }
 
-    /// One read completed. `took` is the time the disk spent on it alone and `predicted` what the profile says;
     /// Most that best effort owes after jobs that took longer than expected: a quarter of a round. With half of one, uploads waited
     /// for 6.5 s beside viewers of segments, whose reads always wait (decision 0060, simulated).
     const fn debt_max(&self) -> Nanos {
         Nanos(self.settings.rounds.period().0 / 4)
     }
 
+    /// One read completed. `took` is the time the disk spent on it alone and `predicted` what the profile says;
     /// both zero if it tells nothing (errors).
     pub fn read_done(&mut self, predicted: Nanos, took: Nanos, real_time: bool) {
         self.reads_in_flight = self.reads_in_flight.checked_sub(1).expect("a read was in flight");
