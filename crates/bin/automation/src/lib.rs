@@ -1,4 +1,4 @@
-//! What a server does by itself: jobs at set times, and webhooks for events.
+//! Jobs at set times, and webhooks for events: the work of a server that no request asks for.
 //!
 //! Not here: how both are written in the configuration (`server`), when a job is due (crate `jobs`).
 

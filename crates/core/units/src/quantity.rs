@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
+use std::time::Duration;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -73,6 +74,13 @@ impl Nanos {
     #[must_use]
     pub const fn saturating_mul(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))
+    }
+}
+
+/// A longer one becomes [`Nanos::MAX`].
+impl From<Duration> for Nanos {
+    fn from(span: Duration) -> Self {
+        Self(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 

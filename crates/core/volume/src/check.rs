@@ -145,12 +145,10 @@ impl Volume {
     #[must_use]
     pub fn unbalanced(&self) -> Vec<MemberId> {
         let mut used = vec![0u64; self.free.len()];
-        let contents = self.contents().flat_map(|(_, content)| &content.parts).flat_map(crate::StoredPart::places);
-        let recorded = self.recordings.values().flat_map(|recorded| &recorded.content.parts);
-        let contents = contents.chain(recorded.flat_map(crate::StoredPart::places));
+        let named = self.named_parts().flat_map(crate::StoredPart::places);
         let committing = self.committing.iter().map(|commit| &commit.retired);
         let retired = committing.chain([&self.changes.retired, &self.retired]).flatten();
-        for place in contents.chain(retired.flat_map(|retired| retired.units.iter().copied())) {
+        for place in named.chain(retired.flat_map(|retired| retired.units.iter().copied())) {
             used[place.member.index()] += 1;
         }
         let sums = self.member_ids().zip(used).zip(&self.free);

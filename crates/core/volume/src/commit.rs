@@ -110,9 +110,7 @@ impl Volume {
         let stays = |other: MemberId| other != member && self.is_readable(other);
         let committing = self.committing.iter().flat_map(|commit| &commit.retired);
         let gone = self.changes.retired.iter().chain(committing).map(|retired| &retired.content);
-        let contents = self.catalogue.iter().map(|(_, content)| content).chain(gone);
-        let recorded = self.recordings.values().flat_map(|recorded| &recorded.content.parts);
-        let mut parts = contents.flat_map(|content| &content.parts).chain(recorded);
+        let mut parts = self.named_parts().chain(gone.flat_map(|content| &content.parts));
         self.placement().copies() > 1
             && self.journal_on.iter().any(|other| stays(*other))
             && parts.all(|part| part.places().any(|place| stays(place.member)))

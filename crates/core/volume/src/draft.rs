@@ -278,8 +278,7 @@ impl Volume {
         let mut write = |place: UnitPlace| {
             header.member = place.member;
             header.unit = place.unit;
-            let position = self.areas(place.member).header(place.unit);
-            DiskWrite { member: place.member, position, bytes: header.encode() }
+            self.write_of(&header)
         };
         part.places().map(&mut write).collect()
     }

@@ -61,9 +61,7 @@ impl Volume {
     }
 
     fn holds_parts(&self, member: MemberId) -> bool {
-        let recorded = self.recordings.values().flat_map(|recorded| &recorded.content.parts);
-        let mut parts = self.catalogue.iter().flat_map(|(_, content)| &content.parts).chain(recorded);
-        parts.any(|part| part.places().any(|place| place.member == member))
+        self.named_parts().any(|part| part.places().any(|place| place.member == member))
     }
 
     /// Whether disks on enough drives are left without this one for the volume's layout.

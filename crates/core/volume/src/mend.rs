@@ -42,8 +42,13 @@ impl Volume {
             name: name.to_owned(),
             table,
         };
-        let header = DiskWrite { member: place.member, position: areas.header(place.unit), bytes: header.encode() };
-        CopyRewrite { payload: (place.member, areas.payload(place.unit)), header }
+        CopyRewrite { payload: (place.member, areas.payload(place.unit)), header: self.write_of(&header) }
+    }
+
+    /// The write of a header, on the disk and into the unit that it names.
+    pub(crate) fn write_of(&self, header: &UnitHeader) -> DiskWrite {
+        let UnitHeader { member, unit, .. } = *header;
+        DiskWrite { member, position: self.areas(member).header(unit), bytes: header.encode() }
     }
 
     /// Puts a new disk of `size` bytes in the place of `member`, to be filled: it is written to from now on and read when

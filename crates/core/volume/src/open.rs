@@ -160,8 +160,8 @@ pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume
     let present = identified.disks.iter().map(Option::is_some).collect();
     let mut volume = Volume::assemble(superblock.clone(), present, catalogue, journal, numbers);
     volume.recordings = recordings;
-    for number in (0..=u8::MAX).zip(&superblock.members).filter(|(_, member)| member.state != MemberState::Active) {
-        volume.leave_out_of_recordings(MemberId(number.0));
+    for member in volume.member_ids().filter(|member| superblock.members[member.index()].state != MemberState::Active) {
+        volume.leave_out_of_recordings(member);
     }
     volume.claim_all().map_err(VolumeOpenError::CatalogueDamaged)?;
     // A checkpoint is read several times as fast as as many changes: the next start is to find one. A disk that is being filled may have

@@ -163,7 +163,7 @@ impl Volume {
         table: ChecksumTable,
         unit_bytes: u64,
     ) -> DiskWrite {
-        let header = UnitHeader {
+        self.write_of(&UnitHeader {
             volume: self.superblock.volume,
             member: place.member,
             unit: place.unit,
@@ -174,9 +174,7 @@ impl Volume {
             last: None,
             name: draft.name.to_string(),
             table,
-        };
-        let position = self.areas(place.member).header(place.unit);
-        DiskWrite { member: place.member, position, bytes: header.encode() }
+        })
     }
 }
 

@@ -396,6 +396,12 @@ impl Volume {
         if self.catalogue.lies_below_content(name) { Err(VolumeError::NotAFolder) } else { Ok(()) }
     }
 
+    /// All parts that the catalogue, or the journal of a recording that is not over, names.
+    pub(crate) fn named_parts(&self) -> impl Iterator<Item = &StoredPart> {
+        let recorded = self.recordings.values().map(|recorded| &recorded.content);
+        self.contents().map(|(_, content)| &**content).chain(recorded).flat_map(|content| &content.parts)
+    }
+
     /// Three quarters of a half of the journal are for the checkpoint, the rest for frames' heads and changes.
     pub(crate) fn check_catalogue_room(&self, more: usize) -> Result<(), VolumeError> {
         let recorded: usize = self.recordings.values().map(Recorded::bytes).sum();

@@ -230,7 +230,7 @@ impl Writer {
 
     /// Tells once that a recording is further ahead of its rate than it may be: the excess is written in what streams leave.
     fn look_at_rate(&mut self, bytes: u64) {
-        let now = Nanos(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let now = Nanos::from(self.begun.elapsed());
         let Some(pace) = &mut self.pace else { return };
         if pace.came(bytes, now) && !self.progress.over_rate.swap(true, Ordering::Relaxed) {
             self.service.stats.recordings_over_rate.fetch_add(1, Ordering::Relaxed);

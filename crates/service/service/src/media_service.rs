@@ -268,7 +268,7 @@ impl MediaService {
     /// Time since the start.
     #[must_use]
     pub fn uptime(&self) -> Nanos {
-        Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.started.elapsed())
     }
 
     /// A keyed hash that nobody outside can foresee.

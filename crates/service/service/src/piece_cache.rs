@@ -130,7 +130,7 @@ impl PieceCache {
 impl LinkAllowance {
     fn refill(&mut self, share: BitRate, now: Instant) {
         let most = share.bytes_in(SAVED).max(SMALL_BYTES_MAX);
-        let since = Nanos(u64::try_from((now - self.at).as_nanos()).unwrap_or(u64::MAX)).min(Nanos::from_secs(1));
+        let since = Nanos::from(now - self.at).min(Nanos::from_secs(1));
         let more = share.bytes_in(since);
         if more > 0 {
             *self = Self { bytes: self.bytes.saturating_add(more).min(most), at: now };

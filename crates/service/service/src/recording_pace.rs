@@ -1,4 +1,4 @@
-//! How far a recording has come, and how far it is ahead of its rate.
+//! Progress of a recording, and its lead over its rate.
 //!
 //! Promise: arithmetic only. Not here: its reservation (`recording`), what is told of it (`ingest`).
 

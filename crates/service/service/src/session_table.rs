@@ -96,7 +96,7 @@ impl SessionTable {
 
     /// Time since the start, for the rules, which take it as an argument.
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.started.elapsed())
     }
 
     /// Enters a stream into its viewer's session. Where that would take over from a read that waits for its start, that is
@@ -194,7 +194,7 @@ impl SessionTable {
         (took, lasts, was_late): (Duration, Nanos, bool),
     ) -> Option<SessionAccount> {
         let now = self.now();
-        let asked = now.saturating_sub(Nanos(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)));
+        let asked = now.saturating_sub(Nanos::from(took));
         lock(&self.sessions).sent_whole(viewer, stream, &WholeContent { asked, lasts, was_late }, now)
     }
 

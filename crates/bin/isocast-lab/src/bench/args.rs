@@ -66,6 +66,14 @@ pub(crate) enum Peer {
     Nginx,
 }
 
+impl Peer {
+    /// Our server, and then `peer`, if there is one, which reads contents that are cold.
+    pub(crate) fn beside(peer: Option<Self>) -> Vec<Choice> {
+        let peer = peer.map(|Self::Nginx| Choice::Nginx { threads: true });
+        [Choice::Isocast].into_iter().chain(peer).collect()
+    }
+}
+
 /// Whether nginx reads files in a thread pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PeerReads {

@@ -19,13 +19,13 @@ use super::account::CountedNames;
 use super::args::Peer;
 use super::client::segments::SegmentPlayback;
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
-use super::lab_disk::{self, DiskTiming, LabDisk, LabFigures};
+use super::lab_disk::{self, DiskTiming, LabFigures};
 use super::progress::Show;
 use super::server::{Choice, RunningServer};
 use super::store_site::StoreSite;
 use super::summary::{f, quantile};
 use super::writer::{self, ReaderConnection, WriterSite};
-use super::{Stop, clock, scratch};
+use super::{Stop, clock};
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -147,20 +147,13 @@ impl LiveCommand {
         }
         permissions::allow_open_files(CLIENTS_MAX as u64)?;
         let show = Show::on_stderr();
-        let folder = self.root.as_deref().map(scratch::folder_in).transpose()?;
-        let site = match &folder {
-            Some(folder) => StoreSite::folder_at(folder.path().join("contents"), Vec::new())?,
-            None => {
-                let name = format!("live-{}", std::process::id());
-                StoreSite::folder(vec![LabDisk::up(&name, &["--profile", &self.profile])?])?
-            }
-        };
+        let site = StoreSite::folder_below(self.root.as_deref(), "live", &self.profile)?;
         site.set_timing(DiskTiming::Drive)?;
         site.serve(&self.serve_arg, stop, |_| Ok(()))?;
         let mut table = FigureTable::new("live", "Live channels", "channels", &FIGURES, site.root()).linear();
         table.note(self.description());
         for &channels in &self.channels {
-            for choice in self.choices() {
+            for choice in Peer::beside(self.peer) {
                 let found = self.measure(&choice, &site, channels, &show, stop)?;
                 show.line(&found.sentence());
                 table.add(&choice.name(), f(channels as u64), &found.values());
@@ -172,11 +165,6 @@ impl LiveCommand {
             }
         }
         table.finish(&self.output, out)
-    }
-
-    fn choices(&self) -> Vec<Choice> {
-        let peer = self.peer.map(|Peer::Nginx| Choice::Nginx { threads: true });
-        [Choice::Isocast].into_iter().chain(peer).collect()
     }
 
     fn description(&self) -> String {

@@ -20,12 +20,12 @@ use super::args::Peer;
 use super::client::segments::{SegmentAudience, SegmentFigures, TrackRequests, play};
 use super::experiment::{ColdPart, drop_caches};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
-use super::lab_disk::{self, DiskTiming, LabDisk, LabFigures};
+use super::lab_disk::{self, DiskTiming, LabFigures};
 use super::progress::Show;
 use super::server::{Choice, RunningServer, ServerGround};
 use super::store_site::StoreSite;
 use super::summary::{f, quantile};
-use super::{Stop, scratch, yardstick};
+use super::{Stop, yardstick};
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -136,11 +136,11 @@ impl SegmentsCommand {
             bail!("{count} viewers: this client plays 1 to {VIEWERS_MAX}");
         }
         let show = Show::on_stderr();
-        let (site, _folder) = self.site(&show, stop)?;
+        let site = self.site(&show, stop)?;
         let mut table = FigureTable::new("segments", "Viewers of segments", "viewers", &FIGURES, site.root()).linear();
         table.note(self.description());
         for &viewers in &self.viewers {
-            for choice in self.choices() {
+            for choice in Peer::beside(self.peer) {
                 let found = self.measure(&choice, &site, viewers, &show, stop)?;
                 show.line(&found.sentence());
                 table.add(&choice.name(), f(viewers as u64), &found.values());
@@ -151,11 +151,6 @@ impl SegmentsCommand {
             }
         }
         table.finish(&self.output, out)
-    }
-
-    fn choices(&self) -> Vec<Choice> {
-        let peer = self.peer.map(|Peer::Nginx| Choice::Nginx { threads: true });
-        [Choice::Isocast].into_iter().chain(peer).collect()
     }
 
     fn description(&self) -> String {
@@ -193,16 +188,9 @@ impl SegmentsCommand {
         (self.duration + self.ahead).0.div_ceil(Nanos::from_secs(self.seconds).0) + 2
     }
 
-    /// The disk with its films, measured by our server; and the folder that stands for it, where one was named.
-    fn site(&self, show: &Show, stop: &Stop) -> anyhow::Result<(StoreSite, Option<tempfile::TempDir>)> {
-        let folder = self.root.as_deref().map(scratch::folder_in).transpose()?;
-        let site = match &folder {
-            Some(folder) => StoreSite::folder_at(folder.path().join("contents"), Vec::new())?,
-            None => {
-                let name = format!("segments-{}", std::process::id());
-                StoreSite::folder(vec![LabDisk::up(&name, &["--profile", &self.profile])?])?
-            }
-        };
+    /// The disk with its films, measured by our server, or the folder that stands for it, where one was named.
+    fn site(&self, show: &Show, stop: &Stop) -> anyhow::Result<StoreSite> {
+        let site = StoreSite::folder_below(self.root.as_deref(), "segments", &self.profile)?;
         let films = self.films.unwrap_or_else(|| self.viewers.iter().copied().max().unwrap_or(0));
         show.line(&format!("{films} films of {} segments", self.segments()));
         site.set_timing(DiskTiming::None)?;
@@ -220,7 +208,7 @@ impl SegmentsCommand {
         drop(shares);
         site.set_timing(DiskTiming::Drive)?;
         site.serve(&self.serve_arg, stop, |_| Ok(()))?;
-        Ok((site, folder))
+        Ok(site)
     }
 
     /// The room that a film takes, and a segment more: without it the last ones come to lie in pieces.

@@ -35,6 +35,8 @@ pub(super) struct StoreSite {
     disks: Vec<LabDisk>,
     /// The server's: the disks' profiles are kept in it.
     state: TempDir,
+    /// Holds the folder, if it is on no emulated disk.
+    _folder: Option<TempDir>,
 }
 
 /// The part of `isocast volume ls --json` that is read.
@@ -56,7 +58,7 @@ impl StoreSite {
     /// It cannot be made.
     pub(super) fn volume(disks: Vec<LabDisk>, layout: &str) -> anyhow::Result<Self> {
         let state = scratch::folder()?;
-        let mut site = Self { store: SiteStore::Volume { devices: String::new() }, disks, state };
+        let mut site = Self { store: SiteStore::Volume { devices: String::new() }, disks, state, _folder: None };
         let count = site.disks.len();
         site.make_volume(layout, count)?;
         Ok(site)
@@ -84,16 +86,30 @@ impl StoreSite {
     pub(super) fn folder(disks: Vec<LabDisk>) -> anyhow::Result<Self> {
         let disk = disks.first().context("a folder lies on a disk")?;
         let path = disk.mount()?.join("contents");
-        Self::folder_at(path, disks)
+        Self::folder_at(path, disks, None)
     }
 
-    /// A new folder at `path`, on one of `disks` or wherever it lies.
+    /// A folder below `root`, or where none is named on a disk that emulates `profile`.
     ///
     /// # Errors
-    /// It cannot be made.
-    pub(super) fn folder_at(path: PathBuf, disks: Vec<LabDisk>) -> anyhow::Result<Self> {
+    /// It, or the disk, cannot be made.
+    pub(super) fn folder_below(root: Option<&Path>, name: &str, profile: &str) -> anyhow::Result<Self> {
+        match root {
+            Some(root) => {
+                let folder = scratch::folder_in(root)?;
+                Self::folder_at(folder.path().join("contents"), Vec::new(), Some(folder))
+            }
+            None => {
+                let name = format!("{name}-{}", std::process::id());
+                Self::folder(vec![LabDisk::up(&name, &["--profile", profile])?])
+            }
+        }
+    }
+
+    /// A new folder at `path`, on one of `disks` or in `folder`.
+    fn folder_at(path: PathBuf, disks: Vec<LabDisk>, folder: Option<TempDir>) -> anyhow::Result<Self> {
         fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Self { store: SiteStore::Folder { path }, disks, state: scratch::folder()? })
+        Ok(Self { store: SiteStore::Folder { path }, disks, state: scratch::folder()?, _folder: folder })
     }
 
     /// The first disk's name, if it is an emulated one.

@@ -184,7 +184,7 @@ impl DiskEngine {
     }
 
     fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos::from(self.epoch.elapsed())
     }
 
     /// A read came.

@@ -427,7 +427,7 @@ impl Admission {
             return false;
         }
         if demand.is_spread() {
-            return self.renew_spread(id, requests);
+            return self.renew_spread(id, requests, &demand);
         }
         let is_enough =
             held.shares || requests.len() == 1 && held.further.is_none() && self.covers_reading(&held, request);
@@ -443,10 +443,10 @@ impl Admission {
             && held.demand.transfer >= self.demand(request).transfer * (1.0 - MARGIN)
     }
 
-    fn renew_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> bool {
+    fn renew_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], demand: &DiskDemand) -> bool {
         let held = *self.find(id).expect("looked at before");
         let request = &requests[0];
-        let pages = self.pages_for(request, &self.demand(request));
+        let pages = self.pages_for(request, demand);
         if pages > held.pages && self.pages_promised - held.pages + pages > self.pages {
             return false;
         }
@@ -474,12 +474,9 @@ impl Admission {
     /// Promises a placed session, on all its disks, what `requests` need and what it reads `beside` them in a round, in place of what
     /// it has, if that fits.
     fn replace_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], beside: RoundLoad) {
-        let mut next = Some(id);
-        while let Some(part) = next {
-            if self.replacement(part, requests, beside).is_none() {
-                return;
-            }
-            next = self.find(part).and_then(|held| held.further);
+        let mut parts = std::iter::successors(Some(id), |part| self.find(*part)?.further);
+        if !parts.all(|part| self.replacement(part, requests, beside).is_some()) {
+            return;
         }
         let mut next = Some(id);
         while let Some((part, (demand, first))) =

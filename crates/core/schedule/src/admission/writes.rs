@@ -1,4 +1,4 @@
-//! Where recordings have their rounds.
+//! Rounds of recordings in the time tables of their disks.
 //!
 //! Promise: a recording's block is written in the same round on all its disks, each of which has room for it then. Not here: what a block
 //! costs (`check`), which rounds of one disk have room (`disk_table`). See docs/decisions/0057.

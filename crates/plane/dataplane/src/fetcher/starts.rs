@@ -73,8 +73,7 @@ impl Fetcher {
             let sends = Stride::of(plan.rate.rate, tick).span(tick).saturating_mul(2);
             let takes = fastest.time_for(payload).saturating_add(sends);
             (plan.first_round, plan.next_round, plan.gap) = (start.first_round, start.round, 0);
-            let read_by = |sent_by: Nanos| sent_by.saturating_sub(takes);
-            plan.block = start.sent_by.map(|sent_by| BlockTimes { read_by: read_by(sent_by), sent_by });
+            plan.block = start.sent_by.map(|sent_by| BlockTimes { read_by: sent_by.saturating_sub(takes), sent_by });
         }
     }
 

@@ -271,7 +271,7 @@ fn open_direct(path: &Path) -> io::Result<File> {
 }
 
 fn since(start: Instant) -> Nanos {
-    Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    Nanos::from(start.elapsed())
 }
 
 fn timed_read(file: &File, buffer: &mut Buffer, position: u64, bytes: u64) -> io::Result<Nanos> {

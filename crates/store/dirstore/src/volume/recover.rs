@@ -1,4 +1,4 @@
-//! What a crash left of recordings: read, ended and named while the volume is served.
+//! Recordings that a crash left: read, ended and named while the volume is served.
 //!
 //! Promise: all that was durable of a recording gets its name, or one beside it; it replaces nothing. Whatever cannot be read since its
 //! disk is gone stays in the journal for the next start. Not here: what was durable (`volume::Restore`), the reads' grants (`small_read`).
