@@ -227,7 +227,7 @@ fn operation_metrics(page: &mut Exposition, shared: &Shared) {
     for job in &jobs {
         page.sample("job_missed_total", &label("job", &job.name), job.missed);
     }
-    page.family("webhook_waiting", "gauge", "Events that wait to be told.");
+    page.family("webhook_waiting", "gauge", "Events that wait for delivery.");
     for webhook in &webhooks {
         page.sample("webhook_waiting", &label("webhook", &webhook.name), webhook.waiting);
     }
@@ -239,7 +239,7 @@ fn operation_metrics(page: &mut Exposition, shared: &Shared) {
             page.sample("webhook_events_total", &labels, count);
         }
     }
-    page.family("webhook_retries_total", "counter", "Tries to tell an event that failed.");
+    page.family("webhook_retries_total", "counter", "Attempts that failed and are repeated.");
     for webhook in &webhooks {
         page.sample("webhook_retries_total", &label("webhook", &webhook.name), webhook.retried);
     }

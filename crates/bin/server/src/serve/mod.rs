@@ -266,7 +266,7 @@ async fn serve(
         service: Arc::clone(&service),
     };
     let operations = Arc::new(ServerOperations {
-        webhooks: Webhooks::start(&config.webhooks, &service)?,
+        webhooks: Webhooks::start(&config.webhooks, &service, &config.state)?,
         jobs: Jobs::start(&config.jobs, around),
         snmp: Snmp::start(config.agentx.as_ref(), &service),
     });
@@ -347,9 +347,10 @@ impl StartedServer {
             () = signals.end() => {}
         }
         let _ = self.plane.send(Command::Shutdown);
-        let (thread, events) = (self.thread, self.events);
+        let (thread, events, operations) = (self.thread, self.events, self.operations);
         let end = move || {
             let joined = thread.join();
+            operations.webhooks.end();
             events.wait_written(LAST_WORDS);
             joined
         };

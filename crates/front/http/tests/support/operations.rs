@@ -47,6 +47,7 @@ impl Operations for FakeOperations {
             retried: 3,
             failed: 4,
             dropped: 5,
+            ended: false,
             error: None,
         }]
     }
