@@ -1,7 +1,7 @@
 //! One job that runs and one webhook.
 
 use api::{JobOutcome, JobProgress, JobRun, JobStatus, WebhookStatus};
-use http::operations::{AskedBy, JobError, Operations};
+use service::operations::{AskedBy, JobError, Operations};
 
 /// `copy` runs, nothing else is there.
 pub struct FakeOperations;

@@ -1,12 +1,13 @@
-//! All counts of the server at one time: two readings of them tell rates.
+//! All counts of the server at one time; rates are the differences of two readings.
 //!
 //! Promise: reading them costs the data plane nothing. Not here: what is made of them (`figures`).
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use service::MediaService;
-
+use crate::MediaService;
+use crate::lock::lock;
 use crate::machine::MachineSample;
 
 /// All counts at one time.
@@ -19,6 +20,24 @@ pub(crate) struct AllCounts {
     pub(crate) uploaded_bytes: u64,
     pub(crate) disk_bytes: u64,
     pub(crate) phases: Vec<[u64; 3]>,
+}
+
+/// The last two readings, a second apart, the older first.
+#[derive(Debug, Default)]
+pub(crate) struct Readings(Mutex<(Option<AllCounts>, Option<AllCounts>)>);
+
+impl Readings {
+    /// Adds the newest.
+    pub(crate) fn add(&self, counts: AllCounts) {
+        let mut last = lock(&self.0);
+        last.0 = last.1.replace(counts);
+    }
+
+    /// Both; none before the second.
+    pub(crate) fn last(&self) -> Option<(AllCounts, AllCounts)> {
+        let (older, newer) = lock(&self.0).clone();
+        older.zip(newer)
+    }
 }
 
 impl AllCounts {
