@@ -3,10 +3,10 @@
 //! Promise: reading them costs the data plane nothing. Not here: what is made of them (`figures`).
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::MediaService;
+use dataplane::gauges::Gauges;
+
 use crate::lock::lock;
 use crate::machine::MachineSample;
 
@@ -42,14 +42,13 @@ impl Readings {
 
 impl AllCounts {
     /// Reads them. The machine is read by the caller, where reading may take its time.
-    pub(crate) fn read(service: &MediaService, machine: Option<MachineSample>) -> Self {
-        let gauges = &service.gauges;
+    pub(crate) fn read(gauges: &Gauges, uploaded_bytes: u64, machine: Option<MachineSample>) -> Self {
         Self {
             at: Instant::now(),
             machine,
             sent_bytes: gauges.plane.sent_bytes.get(),
             lent_bytes: gauges.plane.lent_bytes.get(),
-            uploaded_bytes: service.stats.bytes_uploaded.load(Ordering::Relaxed),
+            uploaded_bytes,
             disk_bytes: gauges.disks.iter().map(|disk| disk.rt_bytes.get().wrapping_add(disk.be_bytes.get())).sum(),
             phases: gauges.disks.iter().map(|disk| disk.phase_nanos.each_ref().map(|gauge| gauge.get())).collect(),
         }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,7 +29,7 @@ use crate::listing::{Listing, Listings};
 use crate::lock::lock;
 use crate::log::{Log, LogWriter};
 use crate::logins::Logins;
-use crate::machine::MachineReader;
+use crate::machine::{MachineReader, MachineSample};
 use crate::open_ahead::OpensAhead;
 use crate::operations::{AskedBy, JobError, Operations};
 use crate::piece_cache::PieceCache;
@@ -401,7 +401,7 @@ impl MediaService {
     }
 
     /// One step of the clock: expires what was held for too long, and logs disks that fail and lines that were left out.
-    fn every_second(&self, counts: AllCounts) {
+    fn every_second(&self, machine: Option<MachineSample>) {
         self.sessions.expire();
         self.plane.send_releases();
         self.listings.expire();
@@ -409,7 +409,8 @@ impl MediaService {
         drop(self.runtime.spawn_blocking(move || drop(held)));
         self.tell_disk_failures();
         self.events.tell_left_out(SystemTime::now());
-        self.readings.add(counts);
+        let uploaded_bytes = self.stats.bytes_uploaded.load(Ordering::Relaxed);
+        self.readings.add(AllCounts::read(&self.gauges, uploaded_bytes, machine));
     }
 
     /// True from the beginning of a drain.
@@ -491,6 +492,6 @@ async fn keep_time(service: Weak<MediaService>, machine: MachineReader) {
         // Reading the machine may take its time.
         let sample = tokio::task::spawn_blocking(machine).await.ok().flatten();
         let Some(service) = service.upgrade() else { return };
-        service.every_second(AllCounts::read(&service, sample));
+        service.every_second(sample);
     }
 }
