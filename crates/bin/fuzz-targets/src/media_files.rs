@@ -1,5 +1,6 @@
 //! Containers: MP4 boxes and tables, transport stream packets and clocks, EBML elements.
 
+use media::cuts::{CutFinder, KEY_WAIT};
 use media::{ProbeBudget, probe};
 
 /// MP4, plain and fragmented.
@@ -15,6 +16,22 @@ pub fn mpegts(bytes: &[u8]) {
 /// EBML elements, cues and clusters.
 pub fn matroska(bytes: &[u8]) {
     probe_file(b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67\x01\xff\xff\xff\xff\xff\xff\xff", bytes);
+}
+
+/// Live streams in pieces whose lengths are the bytes themselves, in some of which a cut is due: nothing is lost.
+pub fn cuts(bytes: &[u8]) {
+    let (mut finder, mut rest, mut came) = (CutFinder::default(), bytes, Vec::new());
+    while let Some(first) = rest.first() {
+        let (piece, left) = rest.split_at((usize::from(*first) * 7 + 1).min(rest.len()));
+        let passed = finder.pass(piece, (*first > 99).then_some(KEY_WAIT));
+        let bytes = passed.before.len() + passed.bytes;
+        assert!(passed.cut.is_none_or(|cut| cut.at <= bytes));
+        came.extend_from_slice(&passed.before);
+        came.extend_from_slice(&piece[..passed.bytes]);
+        rest = left;
+    }
+    came.extend(finder.rest());
+    assert!(came == bytes);
 }
 
 /// Looks into a file that begins with `beginning` and goes on with `data`: any bytes give an answer, and one that says

@@ -62,7 +62,7 @@ const MEDIA: [&[u8]; 9] = golden!(
 
 #[test]
 fn media_files() {
-    for target in [media_files::mp4, media_files::mpegts, media_files::matroska] {
+    for target in [media_files::mp4, media_files::mpegts, media_files::matroska, media_files::cuts] {
         try_target(target, &MEDIA, 300);
     }
 }

@@ -1,4 +1,5 @@
-//! The rate a content needs, from its container: MP4/MOV (plain and fragmented), MPEG-TS, Matroska/WebM.
+//! The rate a content needs, from its container: MP4/MOV (plain and fragmented), MPEG-TS, Matroska/WebM; and where a live stream can be
+//! cut ([`cuts`]).
 //!
 //! Promise: whatever the bytes are, it never panics, ends, reads no more than its [`ProbeBudget`], and holds no more
 //! memory than a small multiple of it; no length found in a file is believed before that many bytes were there. The
@@ -9,6 +10,7 @@
 
 mod boxes;
 mod curve;
+pub mod cuts;
 mod fragments;
 mod input;
 mod matroska;

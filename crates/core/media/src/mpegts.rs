@@ -30,9 +30,9 @@ const JUMP_FACTOR: u64 = 4;
 
 /// How packets lie in a file: the first sync byte of a row, and the distance to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PacketGrid {
-    first: usize,
-    size: usize,
+pub(super) struct PacketGrid {
+    pub(super) first: usize,
+    pub(super) size: usize,
 }
 
 /// A clock reading: where, and when.
@@ -135,7 +135,7 @@ fn length(place: &ClockRun) -> u64 {
 }
 
 /// Where the next row of packets begins.
-fn grid(bytes: &[u8]) -> Option<PacketGrid> {
+pub(super) fn grid(bytes: &[u8]) -> Option<PacketGrid> {
     grid_of(bytes, ROW)
 }
 
