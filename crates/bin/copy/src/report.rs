@@ -9,7 +9,7 @@ use units::{BitRate, ByteCount};
 
 use crate::failures::Failures;
 use crate::machine;
-use service::machine::MachineSample;
+use http::machine::MachineSample;
 
 /// What a copy took.
 pub struct Summary {

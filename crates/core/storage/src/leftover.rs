@@ -8,8 +8,8 @@ pub const PREFIX: &str = ".isocast-upload-";
 /// What follows in those of parts: no process is called so.
 const PART: &str = "part-";
 
-/// Names tried for an upload that is to be kept, if its own was given to another since.
-const NAMES_TRIED: u32 = 100;
+/// Names tried for what is to replace nothing.
+const NAMES_TRIED: u32 = 999;
 
 /// A leftover of an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +52,13 @@ pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
     Some(own.map_or(Leftover::Discard, Leftover::Keep))
 }
 
-/// The names to try for a leftover: `talk.ts`, `talk.recovered-1.ts`, `talk.recovered-2.ts` and so on.
-pub fn recovered_names(own: &str) -> impl Iterator<Item = String> {
-    (0..NAMES_TRIED).map(move |nth| match (nth, own.rsplit_once('.')) {
-        (0, _) => own.to_owned(),
-        (_, Some((stem, ending))) if !stem.is_empty() => format!("{stem}.recovered-{nth}.{ending}"),
-        _ => format!("{own}.recovered-{nth}"),
+/// The names to try for what is to replace nothing: `talk.ts`, `talk~002.ts`, `talk~003.ts` and so on. They sort in this order, and before
+/// `tall.ts`.
+pub fn names_beside(own: &str) -> impl Iterator<Item = String> {
+    (1..=NAMES_TRIED).map(move |nth| match (nth, own.rsplit_once('.')) {
+        (1, _) => own.to_owned(),
+        (_, Some((stem, ending))) if !stem.is_empty() => format!("{stem}~{nth:03}.{ending}"),
+        _ => format!("{own}~{nth:03}"),
     })
 }
 
@@ -78,9 +79,11 @@ mod tests {
     }
 
     #[test]
-    fn a_recovered_name_keeps_its_ending() {
-        let names = |own| recovered_names(own).take(2).collect::<Vec<_>>();
-        assert_eq!(names("talk.ts"), ["talk.ts", "talk.recovered-1.ts"]);
-        assert_eq!(names(".hidden"), [".hidden", ".hidden.recovered-1"]);
+    fn names_beside_one_keep_its_ending_and_its_place_in_order() {
+        let names = |own| names_beside(own).take(2).collect::<Vec<_>>();
+        assert_eq!(names("talk.ts"), ["talk.ts", "talk~002.ts"]);
+        assert_eq!(names(".hidden"), [".hidden", ".hidden~002"]);
+        let all: Vec<String> = names_beside("10-00.ts").chain(names_beside("10-01.ts")).collect();
+        assert!(all.is_sorted() && all.len() == 1998);
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use common::{Chance, FileSystem, SECTOR, Sector};
 use storage::grant::{Grant, JobId, RecordingPlace, StoreMessage, StoreWork};
-use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, recovered_names};
+use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, names_beside};
 use storage::uploads::{CommitPart, Granted, JournalId, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
 
@@ -493,8 +493,8 @@ impl Server {
                     continue;
                 }
             };
-            let free = recovered_names(own).find(|name| files.file(name).is_none());
-            files.rename(&name, &free.expect("one of a hundred"));
+            let free = names_beside(own).find(|name| files.file(name).is_none());
+            files.rename(&name, &free.expect("one of many"));
         }
     }
 

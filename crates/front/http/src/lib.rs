@@ -9,9 +9,12 @@ mod actions;
 mod asked;
 mod body;
 mod connection;
+mod connection_limit;
 mod content;
 mod cors;
+mod counts;
 mod exchange;
+mod figures;
 mod follow;
 mod guard;
 mod hosts;
@@ -30,9 +33,12 @@ mod shared;
 mod starting;
 mod streamed;
 mod upload;
+mod volumes;
 
 pub mod config;
+pub mod machine;
 pub mod message;
+pub mod operations;
 
-pub use server::{Server, ServerParts, listen};
+pub use server::{Reload, Server, ServerParts, listen};
 pub use starting::Starting;

@@ -16,7 +16,8 @@ use units::{BitRate, Nanos};
 
 use crate::access::WritePermit;
 use crate::contents::{
-    ContentPath, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest, UploadSink,
+    ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest,
+    UploadSink,
 };
 use crate::delivery::DeliveryError;
 use crate::delivery::{Client, note_refusal};
@@ -126,8 +127,16 @@ pub async fn begin(
         let place = service.contents.place_of(&path).await?;
         service.quotas.take(&path, QuotaTerms { length, is_kept: on_break == OnBreak::Keep, place }).await?
     };
-    let upload =
-        UploadRequest { path: path.clone(), length, precondition, class: UploadClass::BestEffort, on_break, durable };
+    let upload = UploadRequest {
+        path: path.clone(),
+        length,
+        precondition,
+        class: UploadClass::BestEffort,
+        on_break,
+        durable,
+        name_taken: NameTaken::Replace,
+        memory: None,
+    };
     let (recording, upload) = match rate {
         Some(rate) => {
             let (recording, upload) = begin_recording(service, upload, (rate, durable), client, &progress).await?;

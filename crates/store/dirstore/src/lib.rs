@@ -37,7 +37,7 @@ pub use event::{DiskNotice, EventListener, StoreEvent, UpkeepReport};
 pub use grants::{Governed, GrantPort, WakeFn};
 pub use layout::{DiskPlace, LayoutError, StoreLayout};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError};
-pub use request::{OnBreak, Published, UploadClass, UploadPlace, UploadRequest};
+pub use request::{NameTaken, OnBreak, Published, RecordingMemory, UploadClass, UploadPlace, UploadRequest};
 pub use root::{RootAway, RootSetting};
 pub use settings::StoreSettings;
 pub use shared::DiskUsable;

@@ -16,7 +16,7 @@ use crate::buffers::Chunk;
 use crate::entry::{FileId, Stamp};
 use crate::event::StoreEvent;
 use crate::folder::{FolderItem, OpenFolder};
-use crate::request::{OnBreak, Published, UploadPlace};
+use crate::request::{NameTaken, OnBreak, Published, UploadPlace};
 use crate::shared::DiskShared;
 use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want};
 
@@ -107,6 +107,7 @@ pub(crate) struct UploadTerms {
     pub(crate) precondition: Precondition,
     pub(crate) recording: Option<RecordingTerms>,
     pub(crate) on_break: OnBreak,
+    pub(crate) name_taken: NameTaken,
     pub(crate) durable: Option<Nanos>,
     pub(crate) progress: Arc<UploadProgress>,
 }

@@ -1,10 +1,13 @@
 //! What an upload is asked to be, and what became of it.
 
+use std::sync::Arc;
+
 use content::FreshContent;
 use storage::grant::RecordingPlace;
 use storage::leftover::part_name;
 use units::{BitRate, DiskId, Nanos, ReservationId};
 
+use crate::buffers::BufferShare;
 use crate::entry::{FileId, Precondition};
 use crate::path::ContentPath;
 
@@ -21,9 +24,27 @@ pub struct UploadRequest {
     pub class: UploadClass,
     /// What becomes of it if it breaks off.
     pub on_break: OnBreak,
+    /// What becomes of it if its name is another content's by the time it is published.
+    pub name_taken: NameTaken,
     /// It need be durable only so long after it is visible and answered, if it is no recording and its file system can do that; else, and
     /// with none, it is durable then.
     pub durable: Option<Nanos>,
+    /// The memory of the recording that it goes on with, in another content.
+    pub memory: Option<RecordingMemory>,
+}
+
+/// The memory of a recording, which its next content takes over.
+#[derive(Debug, Clone)]
+pub struct RecordingMemory(pub(crate) Arc<BufferShare>);
+
+/// What becomes of an upload whose name is another content's. One that is kept as far as it came ([`OnBreak::Keep`]) replaces nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NameTaken {
+    /// It replaces that, if its precondition holds.
+    #[default]
+    Replace,
+    /// It gets the next name that is free ([`storage::leftover::names_beside`]).
+    Beside,
 }
 
 /// What becomes of an upload that is dropped before it is finished, or for which the disk has no more room.
@@ -80,6 +101,8 @@ pub struct UploadPlace {
 /// A content that is visible, and durable or soon so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
+    /// Its name: its own, or one beside it.
+    pub path: ContentPath,
     /// False if it replaced another one.
     pub created: bool,
     /// As [`crate::Entry::etag`].

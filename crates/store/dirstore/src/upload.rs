@@ -19,7 +19,7 @@ use crate::buffers::{BufferShare, Chunk, UPLOAD_BUFFER_BYTES, UploadBuffers, cou
 use crate::disk::DiskHandle;
 use crate::home::UploadRoot;
 use crate::operation::{self, Begun, Operation, UploadProgress, UploadTerms};
-use crate::request::{Published, UploadClass, UploadRequest};
+use crate::request::{Published, RecordingMemory, UploadClass, UploadRequest};
 
 /// Bytes that a best-effort upload has in flight at most: enough to keep its disk busy while more come.
 const UPLOAD_BYTES_MAX: u64 = 8 * limits::CHUNK_BYTES;
@@ -52,21 +52,27 @@ impl Upload {
         let (own, most, recording) = match request.class {
             UploadClass::BestEffort => (1, few(UPLOAD_BYTES_MAX / UPLOAD_BUFFER_BYTES), None),
             UploadClass::Recording { rate, reservation, place, .. } => {
+                // Another content of the same recording may have had its blocks before.
+                let place = RecordingPlace { first: place.next(monotonic()), ..place };
                 let recording = RecordingTerms { rate, reservation, place };
                 (few(recording.chunks()), few(recording.chunks()), Some(recording))
             }
         };
         let free = buffers.own_free();
-        let buffers = buffers.share(own, most).map_err(|error| match recording {
-            Some(_) => StoreError::NoBuffers { needed: index(own.into()), free },
-            None => error,
-        })?;
+        let buffers = match request.memory {
+            Some(RecordingMemory(memory)) => memory,
+            None => buffers.share(own, most).map_err(|error| match recording {
+                Some(_) => StoreError::NoBuffers { needed: index(own.into()), free },
+                None => error,
+            })?,
+        };
         let progress = Arc::new(UploadProgress::default());
         let terms = UploadTerms {
             length: request.length,
             precondition: request.precondition,
             recording,
             on_break: request.on_break,
+            name_taken: request.name_taken,
             durable: request.durable,
             progress: Arc::clone(&progress),
         };
@@ -81,6 +87,12 @@ impl Upload {
     #[must_use]
     pub const fn begun_with(&self) -> u64 {
         self.begun.begun_with
+    }
+
+    /// Its memory, for another content that goes on with it.
+    #[must_use]
+    pub fn memory(&self) -> RecordingMemory {
+        RecordingMemory(Arc::clone(&self.buffers))
     }
 
     /// Takes the next bytes. Waits while the upload is as far ahead of the disk as its memory allows.

@@ -379,10 +379,10 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found() {
     let teller = Arc::clone(&told);
     store.listen(Box::new(move |event| teller.lock().unwrap().push(event)));
     giver.do_chores(&store).await;
-    assert_eq!(everything_below(root.path()), [waiting, "old", "ready", "talk.recovered-1.ts", "talk.ts"]);
+    assert_eq!(everything_below(root.path()), [waiting, "old", "ready", "talk.ts", "talk~002.ts"]);
     // Another one has its name since: nothing is replaced.
     assert_eq!(fs::read(root.path().join("talk.ts")).unwrap(), b"newer");
-    assert!(fs::read(root.path().join("talk.recovered-1.ts")).unwrap() == pattern(2 << 20, 6));
+    assert!(fs::read(root.path().join("talk~002.ts")).unwrap() == pattern(2 << 20, 6));
     let told = told.lock().unwrap();
     let [StoreEvent::RecordingKept { bytes, after_restart: true, .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!(*bytes, 2 << 20);

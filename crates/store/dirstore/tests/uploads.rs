@@ -8,7 +8,8 @@ use crate::common::{
     ungoverned, until,
 };
 use dirstore::{
-    OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadClass, UploadRequest, Want,
+    NameTaken, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreLayout, StoreSettings, UploadClass,
+    UploadRequest, Want,
 };
 use storage::grant::WrittenDisks;
 use storage::grant::{Offer, RecordingPlace, StoreWork, WorkClass};
@@ -422,6 +423,29 @@ async fn a_recording_that_breaks_off_is_kept_with_all_that_came() {
     assert!(whole.finish().await.unwrap().created);
     until("nothing hidden is left", || everything_below(root.path()) == ["talk.ts", "whole.ts"]);
     assert!(std::fs::read(root.path().join("talk.ts")).unwrap() == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_or_is_to_replace_nothing_gets_a_name_beside_the_one_that_is_taken() {
+    let root = folder();
+    let store = ungoverned(&[root.path()]);
+    put(&store, "/talk.ts", b"first").await.unwrap();
+    let mut broken = store.begin_upload(kept("/talk.ts")).await.unwrap();
+    broken.append(b"second").await.unwrap();
+    drop(broken);
+    until("it is kept", || everything_below(root.path()) == ["talk.ts", "talk~002.ts"]);
+    let beside = UploadRequest { name_taken: NameTaken::Beside, ..kept("/talk.ts") };
+    let mut whole = store.begin_upload(beside.clone()).await.unwrap();
+    whole.append(b"third").await.unwrap();
+    let mut next = store.begin_upload(UploadRequest { memory: Some(whole.memory()), ..beside }).await.unwrap();
+    next.append(b"fourth").await.unwrap();
+    for (upload, name) in [(whole, "/talk~003.ts"), (next, "/talk~004.ts")] {
+        let published = upload.finish().await.unwrap();
+        assert_eq!((&published.path, published.created), (&path(name), true));
+    }
+    let read = |name: &str| std::fs::read_to_string(root.path().join(name)).unwrap();
+    let all = ["talk.ts", "talk~002.ts", "talk~003.ts", "talk~004.ts"];
+    assert_eq!(all.map(read), ["first", "second", "third", "fourth"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

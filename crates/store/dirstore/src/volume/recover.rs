@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
-use storage::leftover::recovered_names;
+use storage::leftover::names_beside;
 use units::UploadId;
 use volume::{Draft, Restored};
 
@@ -16,7 +16,7 @@ use super::uploads::VolumeUpload;
 use super::{Core, SharedCore, lock};
 use crate::event::StoreEvent;
 use crate::settings::restrict_to;
-use crate::{ContentPath, OnBreak, Precondition, StoreError};
+use crate::{ContentPath, NameTaken, OnBreak, Precondition, StoreError};
 
 /// Starts a thread that ends when all of them have their names, if there are any.
 pub(super) fn start(core: &SharedCore, cpus: &[usize]) -> io::Result<()> {
@@ -58,6 +58,7 @@ impl Core {
                 recording: None,
                 progress: Arc::default(),
                 reply: None,
+                name_taken: NameTaken::Beside,
                 is_recovered: true,
             };
             left.push((UploadId(self.drafts.begin_again(draft, upload)), modified));
@@ -84,10 +85,10 @@ impl Core {
         self.finish_at(id, modified);
     }
 
-    /// Gives what is left of a recording a name that nothing has.
-    pub(super) fn name_recovered(&self, upload: &mut VolumeUpload, draft: &mut Draft) {
+    /// Gives an upload its name, or the first one beside it that nothing has.
+    pub(super) fn name_beside(&self, upload: &mut VolumeUpload, draft: &mut Draft) {
         let Some((folder, own)) = upload.path.split() else { return };
-        let mut paths = recovered_names(own).filter_map(|name| folder.child(&name).ok());
+        let mut paths = names_beside(own).filter_map(|name| folder.child(&name).ok());
         let free = paths.find(|path| self.volume.is_free_name(&path.joined()));
         drop(paths);
         if let Some(path) = free {

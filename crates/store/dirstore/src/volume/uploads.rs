@@ -19,7 +19,7 @@ use super::waiter::Waiter;
 use crate::buffers::{Chunk, index};
 use crate::event::StoreEvent;
 use crate::operation::{ChangeReply, UploadProgress, UploadTerms};
-use crate::{ContentPath, OnBreak, Precondition, Published, StoreError};
+use crate::{ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError};
 
 /// An upload.
 pub(super) struct VolumeUpload {
@@ -29,6 +29,7 @@ pub(super) struct VolumeUpload {
     pub(super) recording: Option<RecordingTerms>,
     pub(super) progress: Arc<UploadProgress>,
     pub(super) reply: Option<ChangeReply<Published>>,
+    pub(super) name_taken: NameTaken,
     /// A crash left it.
     pub(super) is_recovered: bool,
 }
@@ -60,10 +61,10 @@ impl Core {
             None => self.with_room(|core| core.volume.begin(&name, terms.length))?,
         };
         let begun_with = draft.length();
-        let UploadTerms { precondition, on_break, recording, progress, .. } = terms;
-        let path = path.clone();
+        let UploadTerms { precondition, on_break, name_taken, recording, progress, .. } = terms;
+        let (path, reply, is_recovered) = (path.clone(), None, false);
         let upload =
-            VolumeUpload { path, precondition, on_break, recording, progress, reply: None, is_recovered: false };
+            VolumeUpload { path, precondition, on_break, recording, progress, reply, name_taken, is_recovered };
         let number = self.drafts.begin(draft, on_break == OnBreak::Keep, upload);
         Ok((UploadId(number), begun_with))
     }
@@ -214,25 +215,28 @@ impl Core {
         let Some(upload) = self.drafts.upload_mut(id.0) else { return };
         let (name, precondition) = (upload.path.joined(), upload.precondition.clone());
         let given_up = !upload.reply.as_ref().is_some_and(ChangeReply::begin);
+        let is_beside = given_up || upload.name_taken == NameTaken::Beside;
         let checked = match upload.on_break {
             OnBreak::Discard | OnBreak::Resume(_) if given_up => Err(StoreError::Closed),
-            _ if upload.is_recovered => Ok(()),
+            _ if is_beside => Ok(()),
             OnBreak::Discard | OnBreak::Resume(_) | OnBreak::Keep => self.check_precondition(&name, &precondition),
         };
         if let Err(error) = checked {
             return self.fail(id, &error);
         }
-        let created = self.volume.find(&name).is_none();
         let Some((mut upload, mut draft, modified)) = self.drafts.take(id.0) else { return };
-        if upload.is_recovered {
-            self.name_recovered(&mut upload, &mut draft);
+        if is_beside {
+            self.name_beside(&mut upload, &mut draft);
         }
+        let name = upload.path.joined();
+        let created = self.volume.find(&name).is_none();
         match self.volume.publish(draft, modified) {
             Ok(content) => {
                 self.names_changed = SystemTime::now();
                 let etag = entry_of(&name, &content, self.front.id, None).etag;
-                let published = Published { created, etag, size: content.length, durable: None, stored: None };
                 let VolumeUpload { path, reply, is_recovered, .. } = upload;
+                let (size, durable, stored) = (content.length, None, None);
+                let published = Published { path: path.clone(), created, etag, size, durable, stored };
                 self.write_sets.wait(match is_recovered {
                     true => Waiter::Recovered { path, bytes: content.length },
                     false => Waiter::Upload { path, published, reply },

@@ -12,7 +12,7 @@ use kernel::clock::monotonic;
 use kernel::lease::is_open_elsewhere;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, ftruncate, statat, unlinkat};
 use rustix::io::Errno;
-use storage::leftover::{Leftover, leftover, recovered_names};
+use storage::leftover::{Leftover, leftover, names_beside};
 use units::Nanos;
 
 use crate::entry::Stamp;
@@ -198,7 +198,7 @@ impl Worker {
         }
         // Gives the space back that was taken ahead.
         let _ = ftruncate(&found.file, bytes);
-        for name in recovered_names(own) {
+        for name in names_beside(own) {
             let Ok(path) = parent.child(&name) else { return };
             let named = found.publish_new(&name);
             if named == Err(Errno::EXIST) {

@@ -10,6 +10,7 @@ use content::FreshContent;
 use media::{ProbeBudget, probe};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
+use storage::leftover::names_beside;
 use units::UploadId;
 
 use crate::buffers::count;
@@ -17,7 +18,7 @@ use crate::content_reader::StoredReader;
 use crate::entry::Stamp;
 use crate::operation::{ChangeReply, tell_end};
 use crate::root::Identity;
-use crate::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError, StoreEvent};
+use crate::{ContentPath, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError, StoreEvent};
 
 use super::Worker;
 
@@ -31,10 +32,16 @@ impl Worker {
             return Err(StoreError::Closed);
         }
         let (root, path, parent) = (target.root, target.path.clone(), target.parent);
-        let precondition = target.precondition.clone();
-        match self.give_name(upload, root, &path, parent, &precondition) {
+        let named = if given_up || target.name_taken == NameTaken::Beside {
+            self.is_still_there(root, &path, parent).and_then(|()| self.name_beside(upload, &path))
+        } else {
+            let precondition = target.precondition.clone();
+            self.give_name(upload, root, &path, parent, &precondition)
+        };
+        match named {
             Ok(published) => {
                 if let Some(target) = self.uploads.file_mut(upload) {
+                    target.path = published.path.clone();
                     target.published = Some(published);
                 }
                 Ok(())
@@ -110,11 +117,32 @@ impl Worker {
             Err(Errno::EXIST) => target.temporary.publish_over(name)?,
             Err(error) => return Err(error.into()),
         }
+        self.free_later(removed);
+        self.published(upload, path.clone(), existing.is_none())
+    }
+
+    /// Gives an upload its name, or the first one beside it that is free.
+    fn name_beside(&mut self, upload: UploadId, path: &ContentPath) -> Result<Published, StoreError> {
+        let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        for name in names_beside(own) {
+            let path = folder.child(&name).map_err(|_| StoreError::Forbidden)?;
+            match target.temporary.publish_new(&name) {
+                Ok(()) => return self.published(upload, path, true),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StoreError::PreconditionFailed)
+    }
+
+    /// An upload has this name.
+    fn published(&mut self, upload: UploadId, path: ContentPath, created: bool) -> Result<Published, StoreError> {
+        let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         let stamp = Stamp::of(&fstat(target.file())?);
         let (gathered, durable) = (target.gathered.take(), target.durable);
-        self.free_later(removed);
         let stored = gathered.filter(|bytes| count(bytes.len()) == stamp.size).map(|bytes| self.stored(&stamp, bytes));
-        Ok(Published { created: existing.is_none(), etag: stamp.etag(), size: stamp.size, durable, stored })
+        Ok(Published { path, created, etag: stamp.etag(), size: stamp.size, durable, stored })
     }
 
     /// A content whose bytes are all in memory: it has its version before it is opened, and its rate needs no read.

@@ -21,7 +21,7 @@ use units::{Nanos, UploadId, limits};
 use crate::buffers::{Chunk, count, index};
 use crate::operation::{ChangeReply, UploadProgress, UploadTerms};
 use crate::root::{Identity, Root};
-use crate::{ContentPath, Entry, NameKind, OnBreak, Precondition, Published, StoreError};
+use crate::{ContentPath, Entry, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError};
 
 use super::content::{self, extents_of, is_buffered};
 use super::temporary::TemporaryFile;
@@ -36,6 +36,7 @@ pub(super) struct UploadTarget {
     pub(super) path: ContentPath,
     pub(super) precondition: Precondition,
     pub(super) on_break: OnBreak,
+    pub(super) name_taken: NameTaken,
     pub(super) temporary: TemporaryFile,
     /// The directory it was begun in.
     pub(super) parent: Identity,
@@ -267,6 +268,7 @@ impl Worker {
             path: path.clone(),
             precondition: terms.precondition,
             on_break: terms.on_break,
+            name_taken: terms.name_taken,
             temporary,
             parent: identity,
             reply: None,

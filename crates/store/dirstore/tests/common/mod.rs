@@ -11,7 +11,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use dirstore::{
-    ContentPath, GrantPort, OnBreak, Precondition, RootSetting, Store, StoreError, StoreLayout, StoreSettings,
+    ContentPath, GrantPort, NameTaken, OnBreak, Precondition, RootSetting, Store, StoreError, StoreLayout,
+    StoreSettings,
 };
 use dirstore::{Published, Upload, UploadClass, UploadRequest};
 use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork};
@@ -58,6 +59,8 @@ pub fn request(at: &str, length: Option<u64>) -> UploadRequest {
         class: UploadClass::BestEffort,
         durable: None,
         on_break: OnBreak::Discard,
+        name_taken: NameTaken::Replace,
+        memory: None,
     }
 }
 

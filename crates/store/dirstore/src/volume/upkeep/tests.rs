@@ -101,8 +101,9 @@ fn an_upload_has_the_room_of_what_is_moved_while_nobody_needs_it() {
         let path = crate::ContentPath::parse_encoded("/new").expect("a name");
         let (length, on_break) = (Some((parts << 20) - (64 << 10)), crate::OnBreak::Discard);
         let (precondition, progress) = (crate::Precondition::default(), Arc::default());
-        core.begin(&path, UploadTerms { length, precondition, recording: None, on_break, durable: None, progress })
-            .map(|_| ())
+        let (recording, name_taken, durable) = (None, crate::NameTaken::Replace, None);
+        let terms = UploadTerms { length, precondition, recording, on_break, name_taken, durable, progress };
+        core.begin(&path, terms).map(|_| ())
     };
     assert!(matches!(begin(room + 1), Err(StoreError::NoSpace)));
     assert!(begin(room).is_ok());

@@ -1,14 +1,13 @@
-//! The volumes as front ends show them.
+//! The volumes as `GET /api/v1/volumes` shows them.
 
-use crate::contents::{UpkeepReport, VolumeInfo};
 use api::{UpkeepStatus, VolumeDiskStatus, VolumeStatus};
+use service::contents::{UpkeepReport, VolumeInfo};
 
-use crate::media_service::MediaService;
+use crate::shared::Shared;
 
 /// The volumes as they are shown.
-#[must_use]
-pub fn volumes(service: &MediaService) -> Vec<VolumeStatus> {
-    service.contents.volumes().into_iter().map(described).collect()
+pub(crate) fn status(shared: &Shared) -> Vec<VolumeStatus> {
+    shared.service.contents.volumes().into_iter().map(described).collect()
 }
 
 fn described(volume: VolumeInfo) -> VolumeStatus {
