@@ -1,11 +1,11 @@
 //! The machine in figures, from `/proc` (proc(5)): what HPSM's `disp` showed.
 //!
-//! Promise: a look never waits for a disk. Not here: differences and rendering (`http`).
+//! Promise: a look never waits for a disk. Not here: differences and rendering (`service::figures`).
 
 use std::fs;
 
-use http::machine::MachineSample;
 use program::output::real;
+use service::machine::MachineSample;
 
 /// The machine as `/proc` tells of it now; none if it cannot be read.
 pub fn sample() -> Option<MachineSample> {

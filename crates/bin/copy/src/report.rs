@@ -9,7 +9,7 @@ use units::{BitRate, ByteCount};
 
 use crate::failures::Failures;
 use crate::machine;
-use http::machine::MachineSample;
+use service::machine::MachineSample;
 
 /// What a copy took.
 pub struct Summary {

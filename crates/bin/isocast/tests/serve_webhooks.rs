@@ -82,6 +82,53 @@ fn a_webhook_is_told_signed_and_again_until_it_takes_it_and_one_that_hangs_holds
     assert_eq!(server.metric("isocast_webhook_waiting{webhook=\"hangs\"}"), 1.0);
 }
 
+#[test]
+fn events_that_wait_for_a_webhook_outlive_the_server_and_one_that_is_refused_holds_up_no_other() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let [secret, root, state] = ["secret", "root", "state"].map(|name| folder.path().join(name));
+    fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("written");
+    fs::create_dir(&root).expect("a folder");
+    let target = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = target.local_addr().expect("an address");
+    drop(target);
+    let config = format!(
+        "[[webhook]]\nname = \"chat\"\nevents = [\"upload_ended\"]\nurl = \"http://{at}/\"\nsecret = \"{}\"\n",
+        secret.display()
+    );
+    let start = || Setup::on(&[&root], &state, &[]).config(&config).start();
+    let waiting = "isocast_webhook_waiting{webhook=\"chat\"}";
+    let server = start();
+    for name in ["first.ts", "second.ts", "third.ts"] {
+        assert_eq!(server.put(&format!("/media/{name}"), "", b"film").status, 201);
+    }
+    server.wait_for("three that wait", |server| server.metric(waiting) == 3.0);
+    assert!(server.stop().0.success());
+
+    let target = TcpListener::bind(at).expect("the port of before");
+    let (tell, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        for connection in target.incoming() {
+            let connection = connection.expect("a connection");
+            connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            let mut peeked = [0; 4096];
+            let mut count = 0;
+            while !peeked[..count].ends_with(b"}") {
+                count = connection.peek(&mut peeked).expect("a request");
+            }
+            let is_second = String::from_utf8_lossy(&peeked[..count]).contains("second.ts");
+            let _ = tell.send(take(connection, if is_second { "400 Bad Request" } else { "204 No Content" }));
+        }
+    });
+    let server = start();
+    for name in ["first.ts", "second.ts", "third.ts"] {
+        let request = requests.recv_timeout(PATIENCE).expect("a request");
+        assert!(request.contains(name), "{name}: {request}");
+    }
+    let outcome = |outcome: &str| format!("isocast_webhook_events_total{{webhook=\"chat\",outcome=\"{outcome}\"}}");
+    server.wait_for("the refused one to be given up", |server| server.metric(&outcome("failed")) == 1.0);
+    assert_eq!((server.metric(&outcome("delivered")), server.metric(waiting)), (2.0, 0.0));
+}
+
 /// A certificate authority of our own.
 struct Authority<'a> {
     folder: &'a Path,

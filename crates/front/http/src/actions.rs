@@ -2,7 +2,7 @@
 //! look after itself.
 //!
 //! Promise: nothing is looked up or begun before the login. Not here: what may be asked of a volume's disks (`dirstore`), jobs
-//! (`operations`).
+//! (`service::operations`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use units::StreamId;
 use crate::exchange::Exchange;
 use crate::message::query::Query;
 use crate::message::reply::Reply;
-use crate::operations::AskedBy;
 use crate::{login, problem};
 
 /// What is asked for; names are as the target has them.
@@ -70,10 +69,9 @@ pub(crate) async fn answer(exchange: &Exchange, user: &mut Option<String>) -> Op
     let done = match action {
         Action::StopStream(number) => stop_stream(exchange, number, &permit),
         Action::RunJob(name) | Action::StopJob(name) => {
-            let operations = &exchange.shared.operations;
-            let by = AskedBy { address: exchange.peer.ip(), user: permit.user() };
+            let (service, by) = (&exchange.shared.service, exchange.peer.ip());
             let begins = matches!(action, Action::RunJob(_));
-            let done = if begins { operations.run_job(name, by) } else { operations.stop_job(name, by) };
+            let done = if begins { service.run_job(name, by, &permit) } else { service.stop_job(name, by, &permit) };
             done.map_err(|error| problem::of_job(&error))
         }
         Action::Upkeep(name, upkeep) => begin_upkeep(exchange, permit, name, upkeep).await,

@@ -2,15 +2,9 @@
 
 use std::time::Duration;
 
-use units::limits::STREAMS_MAX;
-
 /// Settings of the HTTP front end.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// Connections at once; one more is answered with 503 and closed.
-    pub connections_max: usize,
-    /// Of these, connections of one address (IPv6: of its /64); one more is answered with 429 and closed.
-    pub connections_per_client: usize,
     /// What all connections hold together of heads, bodies and replies on their way, beyond 4 KiB that each has of its own. In force from
     /// the start to the end.
     pub memory_bytes: usize,
@@ -26,15 +20,11 @@ pub struct HttpConfig {
     pub cors_origins: Vec<String>,
     /// Names of this server, in lower case, besides addresses and names that nobody else can have; `*` is every one.
     pub hosts: Vec<String>,
-    /// Settings of the service behind it.
-    pub service: service::config::ServiceConfig,
 }
 
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
-            connections_max: STREAMS_MAX + 1024,
-            connections_per_client: (STREAMS_MAX + 1024) / 2,
             memory_bytes: 32 << 20,
             head_time_max: Duration::from_secs(10),
             idle_time_max: Duration::from_secs(75),
@@ -42,7 +32,6 @@ impl Default for HttpConfig {
             stall_max: Duration::from_secs(30),
             cors_origins: Vec::new(),
             hosts: Vec::new(),
-            service: service::config::ServiceConfig::default(),
         }
     }
 }

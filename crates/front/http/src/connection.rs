@@ -12,13 +12,13 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Buf;
 use http_types::{Method, StatusCode};
+use service::connections::{Arrival, ConnectionPlace};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::access_log::AccessRecord;
 use crate::body::RequestBody;
-use crate::connection_limit::Arrival;
 use crate::content;
 use crate::exchange::{Exchange, write_all};
 use crate::guard::guarded;
@@ -41,7 +41,8 @@ const LINGER_SILENCE: Duration = Duration::from_secs(2);
 const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, arrival: Arrival) {
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, place: &ConnectionPlace) {
+    let arrival = place.arrival();
     let Ok(local) = stream.local_addr() else { return };
     let _ = stream.set_nodelay(true);
     let mut buffer = ConnectionBuffer::new(shared.memory.clone());

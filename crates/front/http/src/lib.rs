@@ -9,12 +9,9 @@ mod actions;
 mod asked;
 mod body;
 mod connection;
-mod connection_limit;
 mod content;
 mod cors;
-mod counts;
 mod exchange;
-mod figures;
 mod follow;
 mod guard;
 mod hosts;
@@ -33,12 +30,9 @@ mod shared;
 mod starting;
 mod streamed;
 mod upload;
-mod volumes;
 
 pub mod config;
-pub mod machine;
 pub mod message;
-pub mod operations;
 
-pub use server::{Reload, Server, ServerParts, listen};
+pub use server::{Server, ServerParts, listen};
 pub use starting::Starting;

@@ -1,7 +1,7 @@
 //! `/metrics`, in the Prometheus text format.
 //!
 //! Promise: names start with `isocast_`, values are in base units, no label names a stream or a client. Not here: where the
-//! figures come from (`figures`).
+//! figures come from (`service::figures`).
 
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     let (service, stats) = (&shared.service, &shared.stats);
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     page.single("up_seconds", "gauge", "Time since the start.", service.uptime().as_secs_f64());
-    page.single("connections", "gauge", "Connections open.", shared.connections.open());
+    page.single("connections", "gauge", "Connections open.", service.connections.open());
     page.single("connections_total", "counter", "Connections accepted.", read(&stats.connections));
     let help = "Connections turned away because too many were open.";
     page.single("connections_refused_total", "counter", help, read(&stats.connections_refused));
@@ -81,7 +81,7 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     for (resource, count) in RESOURCES.iter().zip(service.stats.refusals.by_resource()) {
         page.sample("refusals_total", &format!("resource=\"{resource}\""), count);
     }
-    let running = service.running_counts();
+    let running = service.running.counts();
     page.family("running", "gauge", "Streams and recordings under way, as they were begun.");
     let classes =
         [("constant", running.constant), ("best_effort", running.best_effort), ("recording", running.recordings)];
@@ -212,7 +212,7 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
 
 /// Jobs and webhooks.
 fn operation_metrics(page: &mut Exposition, shared: &Shared) {
-    let (jobs, webhooks) = (shared.operations.jobs(), shared.operations.webhooks());
+    let (jobs, webhooks) = (shared.service.jobs(), shared.service.webhooks());
     page.family("job_running", "gauge", "1 while the job runs.");
     for job in &jobs {
         page.sample("job_running", &label("job", &job.name), u8::from(job.running.is_some()));
@@ -227,7 +227,7 @@ fn operation_metrics(page: &mut Exposition, shared: &Shared) {
     for job in &jobs {
         page.sample("job_missed_total", &label("job", &job.name), job.missed);
     }
-    page.family("webhook_waiting", "gauge", "Events that wait to be told.");
+    page.family("webhook_waiting", "gauge", "Events that wait for delivery.");
     for webhook in &webhooks {
         page.sample("webhook_waiting", &label("webhook", &webhook.name), webhook.waiting);
     }
@@ -239,7 +239,7 @@ fn operation_metrics(page: &mut Exposition, shared: &Shared) {
             page.sample("webhook_events_total", &labels, count);
         }
     }
-    page.family("webhook_retries_total", "counter", "Tries to tell an event that failed.");
+    page.family("webhook_retries_total", "counter", "Attempts that failed and are repeated.");
     for webhook in &webhooks {
         page.sample("webhook_retries_total", &label("webhook", &webhook.name), webhook.retried);
     }

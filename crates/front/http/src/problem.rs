@@ -9,12 +9,12 @@ use service::contents::{StoreError, UpkeepError};
 use service::delivery::{DeliveryError, resource_name};
 use service::ingest::IngestError;
 use service::logins::LoginError;
+use service::operations::JobError;
 use service::pipeline::{PipeError, StageError};
 
 use crate::body::BodyError;
 use crate::message::head::HeadError;
 use crate::message::reply::{Reply, problem_with};
-use crate::operations::JobError;
 
 /// Told to refused clients.
 const RETRY_AFTER_SECONDS: &str = "10";

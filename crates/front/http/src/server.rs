@@ -1,7 +1,7 @@
-//! Starting, changing the settings and stopping: listeners, the connection limit, the drain.
+//! The listeners, and the settings of this front end.
 //!
-//! Promise: no change of settings and no drain breaks off what runs: [`Server::stop`] does, behind the drain. While draining, new
-//! connections are still answered (that streams are refused, that `/ready` is no longer so); nobody waits for their end.
+//! Promise: no change of settings breaks off a request. While the service drains, new connections are still answered (that streams are
+//! refused, that `/ready` is no longer so). Not here: the drain and the end (`service`).
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -9,38 +9,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use service::lock::lock;
+use service::MediaService;
+use service::connections::{ConnectionPlace, ConnectionRefusal};
 use service::log::{Log, LogWriter};
-use service::shares::{ClientIdentity, Share};
-use service::{MediaService, events};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::config::HttpConfig;
 use crate::connection;
-use crate::connection_limit::{Arrival, ConnectionPermit};
-use crate::counts::AllCounts;
 use crate::guard::guarded;
-use crate::machine::MachineSample;
 use crate::message::reply::{After, Reply, render};
-use crate::operations::Operations;
 use crate::problem;
 use crate::shared::Shared;
 
-/// Between two checks of what sessions hold.
-const EXPIRY_PERIOD: Duration = Duration::from_secs(1);
+/// Period of the event log's count of lines that the access log left out.
+const LEFT_OUT_PERIOD: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Connections beyond the limit, for requests that ask for the server's health.
-const RESERVE: usize = 64;
-/// For the last reports after streams were told to stop.
-const STOP_TIME_MAX: Duration = Duration::from_secs(2);
-/// For the disks to write what recordings have in memory, as long as a caller waits for a disk (`StoreSettings::patience`). What
-/// is not written by then gets its name at the next start.
-const SETTLE_TIME_MAX: Duration = Duration::from_secs(10);
-/// Between two checks of whether they have.
-const SETTLE_PERIOD: Duration = Duration::from_millis(10);
 
-/// What the wiring gives the front end.
+/// Parts that the front end is made of.
 pub struct ServerParts {
     /// Settings.
     pub config: HttpConfig,
@@ -48,10 +34,6 @@ pub struct ServerParts {
     pub listeners: Vec<StdListener>,
     /// What is served.
     pub service: Arc<MediaService>,
-    /// What the server does by itself.
-    pub operations: Arc<dyn Operations>,
-    /// What the machine says of itself.
-    pub machine: fn() -> Option<MachineSample>,
     /// Access log, combined format.
     pub access: Log,
 }
@@ -60,20 +42,6 @@ pub struct ServerParts {
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
-}
-
-/// Other settings, as they were read anew.
-pub struct Reload {
-    /// The settings, as they are to be in force.
-    pub config: HttpConfig,
-    /// The access log, opened anew; none: it is not written.
-    pub access: Option<LogWriter>,
-    /// The event log, opened anew.
-    pub events: LogWriter,
-    /// Names of the settings that changed and are in force now.
-    pub changed: Vec<String>,
-    /// Names of those that changed but need a restart.
-    pub restart: Vec<String>,
 }
 
 /// Binds a listening socket, with `SO_REUSEADDR` and a long backlog.
@@ -95,7 +63,7 @@ impl Server {
     /// # Errors
     /// A listener cannot be used.
     pub fn start(parts: ServerParts) -> io::Result<Arc<Self>> {
-        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.operations, parts.access));
+        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access));
         let mut addresses = Vec::with_capacity(parts.listeners.len());
         for listener in parts.listeners {
             listener.set_nonblocking(true)?;
@@ -103,8 +71,8 @@ impl Server {
             let listener = TcpListener::from_std(listener)?;
             tokio::spawn(accept(Arc::clone(&shared), listener));
         }
-        tokio::spawn(every_second(Arc::clone(&shared), parts.machine));
-        shared.service.events.tell(events::server_started(&addresses, SystemTime::now()));
+        tokio::spawn(tell_left_out(Arc::clone(&shared)));
+        shared.service.listening(&addresses);
         Ok(Arc::new(Self { shared, addresses }))
     }
 
@@ -114,40 +82,11 @@ impl Server {
         &self.addresses
     }
 
-    /// Puts other settings in force for what begins from now on, here and in the service, and changes to other log files.
-    /// Running streams and uploads go on as they began.
-    pub fn reload(&self, reload: Reload) {
-        let service = &self.shared.service;
-        self.shared.access.reopen(reload.access);
-        service.reload(reload.config.service.clone(), reload.events);
-        self.shared.configure(reload.config);
-        service.events.tell(events::reloaded(&reload.changed, &reload.restart, SystemTime::now()));
-    }
-
-    /// Notes that settings were read anew and are wrong; those in force stay.
-    pub fn reload_refused(&self, reason: &str) {
-        self.shared.service.events.tell(events::reload_refused(reason, SystemTime::now()));
-    }
-
-    /// Stops admitting, and lets what runs finish up to the configured time. True if all of it did.
-    pub async fn drain(&self) -> bool {
-        let service = &self.shared.service;
-        service.drain();
-        let time_max = service.config().drain_time_max;
-        tokio::time::timeout(time_max, self.shared.connections.all_closed()).await.is_ok()
-    }
-
-    /// Ends what runs, and waits until what is kept of it is durable under its name.
-    pub async fn stop(&self) {
-        let service = &self.shared.service;
-        service.stop_all();
-        let _ = tokio::time::timeout(STOP_TIME_MAX, self.shared.connections.all_closed()).await;
-        let settled = async {
-            while !service.contents.is_settled() {
-                tokio::time::sleep(SETTLE_PERIOD).await;
-            }
-        };
-        let _ = tokio::time::timeout(SETTLE_TIME_MAX, settled).await;
+    /// Puts other settings in force for whatever begins from now on, and changes to another access log; none: it is not written.
+    /// Running requests keep theirs.
+    pub fn reload(&self, config: HttpConfig, access: Option<LogWriter>) {
+        self.shared.access.reopen(access);
+        self.shared.configure(config);
     }
 }
 
@@ -162,7 +101,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
         // An IPv4 client of an IPv6 listener is shown and told apart by its IPv4 address.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         shared.stats.connections.fetch_add(1, Ordering::Relaxed);
-        let (held, arrival) = match place_for(&shared, peer) {
+        let place = match place_for(&shared, peer) {
             Ok(place) => place,
             Err(reply) => {
                 shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
@@ -172,33 +111,23 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
         };
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let _held = held;
             let stats = Arc::clone(&shared);
             // A panic while a delivery is under way closes the connection, and is counted.
-            let _ = guarded(&stats.stats, connection::serve(shared, stream, peer, arrival)).await;
+            let _ = guarded(&stats.stats, connection::serve(shared, stream, peer, &place)).await;
         });
     }
 }
-
-/// A connection's place among all, and among those of its client.
-type ConnectionPlace = (ConnectionPermit, Option<Share<ClientIdentity>>);
 
 /// The place of a connection that came: where all are taken, one of the reserve.
 ///
 /// # Errors
 /// What it is refused with.
-fn place_for(shared: &Shared, peer: SocketAddr) -> Result<(ConnectionPlace, Arrival), Reply> {
-    let config = shared.config();
-    let arrival = if shared.service.is_draining() { Arrival::Draining } else { Arrival::Serving };
-    let Some(permit) = shared.connections.permit(arrival, config.connections_max) else {
-        let permit = shared.connections.permit(Arrival::Reserve, RESERVE).ok_or_else(problem::busy)?;
-        return Ok(((permit, None), Arrival::Reserve));
-    };
-    let most = config.connections_per_client;
-    let share = shared.of_clients.take(ClientIdentity::of(None, peer.ip()), most).ok_or_else(|| {
-        problem::client_busy(&format!("{most} connections of this address are open, the most that one may have"))
-    })?;
-    Ok(((permit, Some(share)), arrival))
+fn place_for(shared: &Shared, peer: SocketAddr) -> Result<ConnectionPlace, Reply> {
+    match shared.service.connect(peer.ip()) {
+        Err(ConnectionRefusal::Full) => shared.service.connections.reserve().map_err(|_| problem::busy()),
+        Err(refusal @ ConnectionRefusal::ClientFull(_)) => Err(problem::client_busy(&refusal.to_string())),
+        Ok(place) => Ok(place),
+    }
 }
 
 /// One connection too many: told so as far as the socket takes it at once.
@@ -206,16 +135,11 @@ fn turn_away(stream: &TcpStream, reply: &Reply) {
     let _ = stream.try_write(&render(reply, After::Close, SystemTime::now()));
 }
 
-/// Releases what sessions held for too long, and looks at the counts from which rates are told.
-async fn every_second(shared: Arc<Shared>, machine: fn() -> Option<MachineSample>) {
-    let mut period = tokio::time::interval(EXPIRY_PERIOD);
-    let mut last = None;
+/// Logs how many lines the access log left out.
+async fn tell_left_out(shared: Arc<Shared>) {
+    let mut period = tokio::time::interval(LEFT_OUT_PERIOD);
     loop {
         period.tick().await;
-        shared.service.expire();
         shared.tell_left_out();
-        let sample = tokio::task::spawn_blocking(machine).await.ok().flatten();
-        let now = AllCounts::read(&shared.service, sample);
-        *lock(&shared.counts) = last.replace(now.clone()).map(|older| (older, now));
     }
 }

@@ -1,35 +1,25 @@
 //! What all connections share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 
 use http_types::StatusCode;
 use service::MediaService;
 use service::events;
 use service::log::{KindLimit, Log};
-use service::shares::{ClientIdentity, Shares};
 use tokio::sync::watch;
 
 use crate::access_log::AccessRecord;
 use crate::config::HttpConfig;
-use crate::connection_limit::Connections;
-use crate::counts::AllCounts;
 use crate::memory::ConnectionMemory;
-use crate::operations::Operations;
 
 /// What all connections share.
 pub(crate) struct Shared {
     pub(crate) service: Arc<MediaService>,
-    pub(crate) operations: Arc<dyn Operations>,
     pub(crate) access: Log,
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) stats: ConnectionStats,
-    pub(crate) connections: Arc<Connections>,
-    /// Those of each client, by its network.
-    pub(crate) of_clients: Arc<Shares<ClientIdentity>>,
-    /// The last two readings, a second apart, the older first.
-    pub(crate) counts: Mutex<Option<(AllCounts, AllCounts)>>,
     pub(crate) memory: ConnectionMemory,
     errors_logged: KindLimit,
     config: RwLock<Arc<HttpConfig>>,
@@ -47,21 +37,12 @@ pub(crate) struct ConnectionStats {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        config: HttpConfig,
-        service: Arc<MediaService>,
-        operations: Arc<dyn Operations>,
-        access: Log,
-    ) -> Self {
+    pub(crate) fn new(config: HttpConfig, service: Arc<MediaService>, access: Log) -> Self {
         Self {
             draining: service.draining(),
             service,
-            operations,
             access,
             stats: ConnectionStats::default(),
-            connections: Arc::default(),
-            of_clients: Arc::default(),
-            counts: Mutex::new(None),
             memory: ConnectionMemory::new(config.memory_bytes),
             errors_logged: KindLimit::default(),
             config: RwLock::new(Arc::new(config)),

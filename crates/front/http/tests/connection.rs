@@ -5,9 +5,10 @@ use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{Harness, PATIENCE, Told, pattern, with_service};
-use http::Reload;
+use crate::support::{Harness, PATIENCE, Told, pattern};
 use http::config::HttpConfig;
+use service::config::ServiceConfig;
+use service::connections::ConnectionLimits;
 use units::{BitRate, ReservationId};
 
 const FIRST: ReservationId = ReservationId { slot: 1, generation: 1 };
@@ -17,8 +18,7 @@ const fn start(rate: u64, held: Option<ReservationId>) -> Told {
 }
 
 fn reconfigure(harness: &Harness, config: HttpConfig) {
-    let (access, events) = (Some(Box::new(harness.access.clone()) as _), Box::new(harness.events.clone()));
-    harness.server.reload(Reload { config, access, events, changed: Vec::new(), restart: Vec::new() });
+    harness.server.reload(config, Some(Box::new(harness.access.clone())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -241,7 +241,10 @@ async fn idle_connections_are_closed_quietly() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_too_many_is_told_so() {
-    let harness = Harness::start(HttpConfig { connections_max: 1, ..HttpConfig::default() });
+    let harness = Harness::start(ServiceConfig {
+        connections: ConnectionLimits { all: 1, per_client: 1 },
+        ..ServiceConfig::default()
+    });
     let mut first = harness.connect();
     first.send("GET /media/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(first.answer(true).status, 404);
@@ -298,7 +301,10 @@ async fn bodies_that_no_request_has_use_for_hold_no_memory() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_address_has_no_more_than_its_share_of_the_connections() {
-    let harness = Harness::start(HttpConfig { connections_per_client: 2, ..HttpConfig::default() });
+    let harness = Harness::start(ServiceConfig {
+        connections: ConnectionLimits { all: 9, per_client: 2 },
+        ..ServiceConfig::default()
+    });
     let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut held: Vec<_> = (0..2).map(|_| harness.connect()).collect();
     for client in &mut held {
@@ -408,8 +414,8 @@ async fn a_drain_lets_streams_finish_and_refuses_new_ones() {
     viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = viewer.head();
     assert_eq!(head.status, 200);
-    let server = std::sync::Arc::clone(&harness.server);
-    let drained = tokio::spawn(async move { server.drain().await });
+    let service = std::sync::Arc::clone(&harness.service);
+    let drained = tokio::spawn(async move { service.drain().await });
     harness.plane.wait_until(|told| told.contains(&Told::Drain));
     assert!(idle.is_closed());
     harness.plane.open_gate();
@@ -421,17 +427,14 @@ async fn a_drain_lets_streams_finish_and_refuses_new_ones() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_stops_what_does_not_end() {
-    let harness = Harness::start(with_service(service::config::ServiceConfig {
-        drain_time_max: Duration::from_millis(50),
-        ..Default::default()
-    }));
+    let harness = Harness::start(ServiceConfig { drain_time_max: Duration::from_millis(50), ..Default::default() });
     harness.store.put("film.mp4", &pattern(100_000));
     harness.plane.close_gate();
     let mut viewer = harness.connect();
     viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     viewer.head();
-    assert!(!harness.server.drain().await, "it goes on");
-    harness.server.stop().await;
+    assert!(!harness.service.drain().await, "it goes on");
+    harness.service.stop().await;
     assert!(harness.plane.told().contains(&Told::Stop));
     assert!(viewer.is_closed());
 }

@@ -3,22 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Harness, Lines, Told, pattern, with_service};
+use crate::support::{Harness, Lines, Told, pattern};
 use argon2::password_hash::{PasswordHasher, SaltString};
-use http::Reload;
 use http::config::HttpConfig;
+use service::config::ServiceConfig;
+use service::connections::ConnectionLimits;
 use units::BitRate;
 
-fn reload(harness: &Harness, config: HttpConfig) -> (Lines, Lines) {
+fn reload(harness: &Harness, service: ServiceConfig) -> (Lines, Lines) {
     let (access, events) = (Lines::default(), Lines::default());
-    harness.server.reload(Reload {
-        config,
-        access: Some(Box::new(access.clone())),
-        events: Box::new(events.clone()),
-        changed: vec!["limits.connections".to_owned()],
-        restart: vec!["listen".to_owned()],
-    });
+    harness.server.reload(HttpConfig::default(), Some(Box::new(access.clone())));
+    let names = (&["limits.connections".to_owned()][..], &["listen".to_owned()][..]);
+    harness.service.reload(service, Box::new(events.clone()), names);
     (access, events)
+}
+
+fn connections(all: usize) -> ServiceConfig {
+    ServiceConfig { connections: ConnectionLimits { all, per_client: all }, ..ServiceConfig::default() }
 }
 
 fn get(name: &str) -> String {
@@ -37,10 +38,7 @@ async fn what_begins_later_is_served_by_the_new_settings() {
     let hash = argon2::Argon2::default().hash_password(b"secret", &salt).expect("a hash").to_string();
     let path_rates = vec![(String::new(), BitRate(3_000_000))];
     let users = vec![("ada".to_owned(), hash)];
-    reload(
-        &harness,
-        with_service(service::config::ServiceConfig { users, path_rates, upload_bytes_max: 0, ..Default::default() }),
-    );
+    reload(&harness, service::config::ServiceConfig { users, path_rates, upload_bytes_max: 0, ..Default::default() });
     assert_eq!(harness.one(put).status, 401);
     assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), Some("3000000"));
     let with_login = put.replace("Host", "Authorization: Basic YWRhOnNlY3JldA==\r\nHost");
@@ -55,9 +53,9 @@ async fn a_running_stream_does_not_notice() {
     let mut viewer = harness.connect();
     viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(viewer.head().status, 200);
-    reload(&harness, HttpConfig { connections_max: 1, ..HttpConfig::default() });
+    reload(&harness, connections(1));
     assert_eq!(harness.one(&get("none")).status, 503, "one connection is the limit now");
-    reload(&harness, HttpConfig { connections_max: 2, ..HttpConfig::default() });
+    reload(&harness, connections(2));
     assert_eq!(harness.one(&get("none")).status, 404);
     harness.plane.open_gate();
     assert!(viewer.take(100_000) == pattern(100_000), "all of it");
@@ -68,29 +66,29 @@ async fn logs_are_written_to_the_new_files() {
     let harness = Harness::start(HttpConfig::default());
     harness.one(&get("before"));
     harness.access.wait_until(|text| text.contains("/media/before"));
-    let (access, events) = reload(&harness, HttpConfig::default());
+    let (access, events) = reload(&harness, ServiceConfig::default());
     events.wait_until(|text| text.contains("\"event\":\"configuration_reloaded\"") && text.ends_with('\n'));
     events.wait_until(|text| text.contains("[\"limits.connections\"]") && text.contains("[\"listen\"]"));
     harness.one(&get("after"));
     access.wait_until(|text| text.contains("/media/after"));
     assert!(!harness.access.text().contains("/media/after"), "the old one is left alone");
-    harness.server.reload_refused("limits.drain: `x` has no unit");
+    harness.service.reload_refused("limits.drain: `x` has no unit");
     events.wait_until(|text| text.contains("\"event\":\"configuration_refused\"") && text.contains("has no unit"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_it_drains_it_says_so() {
-    let harness = Harness::start(with_service(service::config::ServiceConfig {
+    let harness = Harness::start(service::config::ServiceConfig {
         drain_time_max: Duration::from_secs(600),
         ..Default::default()
-    }));
+    });
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
     let mut viewer = harness.connect();
     viewer.send("GET /media/film.mp4?rate=10M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(viewer.head().status, 200);
-    let server = Arc::clone(&harness.server);
-    let drained = tokio::spawn(async move { server.drain().await });
+    let service = Arc::clone(&harness.service);
+    let drained = tokio::spawn(async move { service.drain().await });
     // Told first, so what follows is waited for.
     harness.events.wait_until(|text| text.contains("\"event\":\"server_stopping\"") && text.ends_with('\n'));
     let ready = "GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -123,6 +121,6 @@ async fn a_drain_does_not_wait_for_who_asks_for_nothing() {
     let mut silent = harness.connect();
     silent.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(silent.answer(true).status, 200);
-    assert!(harness.server.drain().await, "it ended by itself");
+    assert!(harness.service.drain().await, "it ended by itself");
     assert!(half.is_closed() && silent.is_closed());
 }

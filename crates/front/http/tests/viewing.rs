@@ -1,6 +1,6 @@
 //! Sessions, rates and policies over the wire: the requests of one player hold one stream.
 
-use crate::support::{Harness, Told, pattern, with_service};
+use crate::support::{Harness, Told, pattern};
 use dataplane::control::Outcome;
 use http::config::HttpConfig;
 use media::Container;
@@ -73,7 +73,7 @@ async fn the_next_segment_is_opened_before_it_is_asked_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_is_released_after_a_while() {
     let service = service::config::ServiceConfig { session_hold: Nanos::ZERO, ..Default::default() };
-    let harness = Harness::start(with_service(service));
+    let harness = Harness::start(service);
     harness.store.put("film.mp4", &pattern(3 << 20));
     assert_eq!(harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-\r\n")).status, 206);
     harness.plane.wait_until(|told| told.contains(&Told::Release(FIRST)));
@@ -138,11 +138,11 @@ async fn the_contents_own_rate_with_its_preroll() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_path_may_be_served_best_effort_when_it_is_full() {
     // What becomes of a stream is set for a part of the path for which no rate is: that of the whole holds there, too.
-    let harness = Harness::start(with_service(service::config::ServiceConfig {
+    let harness = Harness::start(service::config::ServiceConfig {
         path_rates: vec![(String::new(), BitRate(200_000_000))],
         path_when_full: vec![("news/".to_owned(), WhenFull::BestEffort)],
         ..Default::default()
-    }));
+    });
     harness.store.put("news/a.ts", b"now");
     harness.store.put("a.ts", b"now");
     let served = harness.one(&get("news/a.ts", ""));

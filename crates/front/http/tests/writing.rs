@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{Harness, PATIENCE, Told, with_service};
+use crate::support::{Harness, PATIENCE, Told};
 use argon2::password_hash::{PasswordHasher, SaltString};
 use http::config::HttpConfig;
 use service::config::ServiceConfig;
@@ -101,8 +101,7 @@ async fn what_would_destroy_a_content_by_mistake_is_refused() {
 /// A client that keeps its connection for more is told when it cannot (RFC 9112 §9.6).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_is_not_read_closes_the_connection_and_says_so() {
-    let harness =
-        Harness::start(with_service(service::config::ServiceConfig { upload_bytes_max: 10, ..Default::default() }));
+    let harness = Harness::start(service::config::ServiceConfig { upload_bytes_max: 10, ..Default::default() });
     for (fields, status) in [("Content-Length: 1000\r\n", 413), ("If-Match: *\r\nContent-Length: 5\r\n", 412)] {
         let mut client = harness.connect();
         client.send(format!("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
@@ -138,8 +137,7 @@ async fn chunked_uploads_and_empty_ones() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_expects_is_told_to_continue_or_why_not() {
-    let harness =
-        Harness::start(with_service(service::config::ServiceConfig { upload_bytes_max: 10, ..Default::default() }));
+    let harness = Harness::start(service::config::ServiceConfig { upload_bytes_max: 10, ..Default::default() });
     let mut client = harness.connect();
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
     assert_eq!(client.head().status, 100);
@@ -199,7 +197,7 @@ async fn what_breaks_off_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_client_has_no_more_than_its_share_of_the_uploads() {
     let service = ServiceConfig { uploads_per_client: 1, local_writes: true, ..ServiceConfig::default() };
-    let harness = Harness::start(with_service(service));
+    let harness = Harness::start(service);
     let mut slow = harness.connect();
     slow.send("PUT /media/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nab");
     harness.store.wait_uploads(1).await;
@@ -362,7 +360,7 @@ async fn with_users_writes_need_a_login_and_reads_do_not() {
     let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
     let hash = hasher.hash_password(b"p:q", &salt).expect("a hash").to_string();
     let users = vec![("ada".to_owned(), hash)];
-    let harness = Harness::start(with_service(service::config::ServiceConfig { users, ..Default::default() }));
+    let harness = Harness::start(service::config::ServiceConfig { users, ..Default::default() });
     let anonymous = harness.one(&put("a", "", "x"));
     assert_eq!(anonymous.status, 401);
     assert!(anonymous.field("www-authenticate").is_some_and(|value| value.starts_with("Basic")));

@@ -333,6 +333,8 @@ pub struct WebhookStatus {
     pub failed: u64,
     /// Events left out because too many waited.
     pub dropped: u64,
+    /// The target answered 410: it gets no more events until the configuration is read again.
+    pub ended: bool,
     /// Why the last try failed; none: it did not.
     pub error: Option<String>,
 }

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use units::limits::UPLOADS_MAX;
+use units::limits::{STREAMS_MAX, UPLOADS_MAX};
 use units::{BitRate, LinkId, Nanos};
 
+use crate::connections::ConnectionLimits;
 use crate::quota::QuotaConfig;
 
 /// Settings of the service.
@@ -13,6 +14,8 @@ use crate::quota::QuotaConfig;
 pub struct ServiceConfig {
     /// From the start of a drain until running streams are stopped.
     pub drain_time_max: Duration,
+    /// Connections at once, of all front ends. One beyond them is refused.
+    pub connections: ConnectionLimits,
     /// Largest upload in bytes.
     pub upload_bytes_max: u64,
     /// Uploads of one client at once ([`crate::shares::ClientIdentity`]).
@@ -57,6 +60,7 @@ impl Default for ServiceConfig {
     fn default() -> Self {
         Self {
             drain_time_max: Duration::from_secs(30),
+            connections: ConnectionLimits { all: STREAMS_MAX + 1024, per_client: (STREAMS_MAX + 1024) / 2 },
             upload_bytes_max: 1 << 40,
             uploads_per_client: UPLOADS_MAX / 2,
             tick: Nanos::from_millis(50),

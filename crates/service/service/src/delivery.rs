@@ -18,9 +18,10 @@ use units::{BitRate, LinkId, Nanos, StreamId};
 use crate::config::{ServiceConfig, WhenFull, by_prefix};
 use crate::contents::{MediaRate, Want};
 use crate::events;
-use crate::media_service::{MediaService, RunningStream};
+use crate::media_service::MediaService;
 use crate::plane_client::PendingStream;
 use crate::rate::{Decision, RateAsked};
+use crate::running::RunningStream;
 use crate::session::{self, ContentPart, StopPoint, StreamRelease, Viewer};
 use crate::session_table::{RefusedStart, SessionSlot};
 
@@ -254,7 +255,7 @@ impl Paced {
         };
         let stream = self.pending.stream;
         self.enter_in_account(&end);
-        let stopped = self.service.running().get(&stream).is_some_and(|known| known.stopped);
+        let stopped = self.service.running.lock().get(&stream).is_some_and(|known| known.stopped);
         self.session.left = match end.held {
             Some(held) if stopped => {
                 self.service.plane.release(held);
@@ -377,7 +378,7 @@ fn list(service: &MediaService, request: &DeliveryRequest, stream: StreamId) {
         recording: None,
         stopped: false,
     };
-    service.running().insert(stream, running);
+    service.running.lock().insert(stream, running);
 }
 
 /// Counts a refusal and tells it in the event log.
@@ -432,6 +433,6 @@ impl Drop for SessionGuard {
             (None, StreamRelease::Held(held, _)) => self.service.plane.release(held),
             (None, _) => {}
         }
-        self.service.running().remove(&self.stream);
+        self.service.running.lock().remove(&self.stream);
     }
 }

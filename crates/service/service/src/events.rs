@@ -50,6 +50,29 @@ pub const KINDS: [&str; 33] = [
     "job_missed",
 ];
 
+/// Events that name a loss, or a part that fails: webhooks pass them on before all others.
+const URGENT: [&str; 13] = [
+    "volume_disk",
+    "disk_failing",
+    "disk_overloaded",
+    "disk_slower",
+    "root_away",
+    "recording_lost",
+    "recording_damaged",
+    "upload_lost",
+    "copy_unwritten",
+    "copy_lost",
+    "session_behind",
+    "job_failed",
+    "configuration_refused",
+];
+
+/// Tells whether webhooks pass events of this kind on before others.
+#[must_use]
+pub fn is_urgent(kind: &str) -> bool {
+    URGENT.contains(&kind)
+}
+
 /// An event as it is written.
 #[derive(Debug, Clone)]
 pub struct EventLine {

@@ -11,25 +11,31 @@
 
 pub mod access;
 pub mod config;
+pub mod connections;
 pub mod contents;
 pub mod delivery;
 pub mod events;
+pub mod figures;
 pub mod ingest;
 pub mod latest;
 pub mod listing;
 pub mod lock;
 pub mod log;
 pub mod logins;
+pub mod machine;
+pub mod operations;
 pub mod pipeline;
 pub mod plane_client;
 pub mod quota;
 pub mod rate;
 pub mod reads;
 pub mod refusals;
+pub mod running;
 pub mod session;
 pub mod session_account;
 pub mod shares;
 
+mod counts;
 mod login_queue;
 mod media_service;
 mod open_ahead;
@@ -38,7 +44,8 @@ mod recording;
 mod recording_pace;
 mod session_table;
 mod small_reads;
+mod volumes;
 
-pub use media_service::{MediaService, RunningStream, ServiceParts, ServiceStats, StopError};
+pub use media_service::{MediaService, ServiceParts, ServiceStats, StopError};
 pub use plane_client::PlaneQueue;
 pub use recording_pace::RecordingProgress;

@@ -1,39 +1,57 @@
-//! What all parts of the service share: the store, the data plane, the settings in force, the streams under way.
+//! The service: its parts, its settings, its clock, its drain and its end.
+//!
+//! Promise: neither new settings nor a drain break off streams and uploads; [`MediaService::stop`] does, after the drain. Not here: a
+//! stream's life (`delivery`), figures (`figures`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Instant, SystemTime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
-use api::DiskFailure;
+use api::{DiskFailure, JobStatus, WebhookStatus};
 use dataplane::control::{Command, Report};
 use dataplane::gauges::Gauges;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::{interval, timeout};
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
 use crate::access::WritePermit;
 use crate::config::ServiceConfig;
+use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, Connections};
 use crate::contents::{ContentPath, Contents, DiskInfo, StoreError, StoreEvent, UpkeepError, VolumeWish, failure};
+use crate::counts::{AllCounts, Readings};
 use crate::events::{self, Events};
 use crate::listing::{Listing, Listings};
 use crate::lock::lock;
 use crate::log::{Log, LogWriter};
 use crate::logins::Logins;
+use crate::machine::{MachineReader, MachineSample};
 use crate::open_ahead::OpensAhead;
+use crate::operations::{AskedBy, JobError, Operations};
 use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
-use crate::recording_pace::RecordingProgress;
 use crate::refusals::RefusalCounts;
+use crate::running::RunningStreams;
 use crate::session_account::SessionAccount;
 use crate::session_table::SessionTable;
 use crate::shares::{ClientIdentity, Shares};
 
-/// What the wiring gives the service.
+/// Period of the clock: held reservations expire, and rates are read.
+const CLOCK_PERIOD: Duration = Duration::from_secs(1);
+/// For the last reports after streams received their end.
+const STOP_TIME_MAX: Duration = Duration::from_secs(2);
+/// For the disks to write the buffered bytes of recordings, as long as a caller waits for a disk (`StoreSettings::patience`). Bytes that
+/// are not written by then get their name at the next start.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Between two checks of that.
+const SETTLE_PERIOD: Duration = Duration::from_millis(10);
+
+/// Parts that the service is made of.
 pub struct ServiceParts {
     /// Settings.
     pub config: ServiceConfig,
@@ -45,6 +63,8 @@ pub struct ServiceParts {
     pub gauges: Arc<Gauges>,
     /// Event log, JSON lines.
     pub events: Log,
+    /// Reads the machine's figures.
+    pub machine: MachineReader,
 }
 
 /// The service.
@@ -61,6 +81,11 @@ pub struct MediaService {
     pub logins: Logins,
     /// What folders may hold.
     pub quotas: Arc<Quotas>,
+    /// Connections of all front ends.
+    pub connections: Arc<Connections>,
+    /// Streams and recordings under way.
+    pub running: RunningStreams,
+    pub(crate) readings: Readings,
     /// The uploads of each client.
     pub(crate) uploads: Arc<Shares<ClientIdentity>>,
     pub(crate) listings: Listings,
@@ -69,7 +94,6 @@ pub struct MediaService {
     pub(crate) sessions: SessionTable,
     pub(crate) small_reads: Arc<PieceCache>,
     pub(crate) runtime: Handle,
-    running: Mutex<HashMap<StreamId, RunningStream>>,
     /// Folders that are away.
     away: Mutex<BTreeSet<PathBuf>>,
     /// Disks that were told to fail, and how.
@@ -77,40 +101,11 @@ pub struct MediaService {
     draining: watch::Sender<bool>,
     /// What runs is to end.
     stopping: watch::Sender<bool>,
+    /// Jobs and webhooks, once there are any; they have the service, and not the other way round.
+    operations: OnceLock<Weak<dyn Operations>>,
     config: RwLock<Arc<ServiceConfig>>,
     started: Instant,
     hasher: RandomState,
-}
-
-/// A stream under way, as the service knows it: from the moment it asks the data plane for it, so that its listing is never
-/// behind its first byte; a recording from the moment it has its reservation.
-#[derive(Debug, Clone)]
-pub struct RunningStream {
-    /// The content, below the root.
-    pub path: String,
-    /// The client.
-    pub client: IpAddr,
-    /// The rate promised; none for best effort.
-    pub rate: Option<BitRate>,
-    /// The disk it reads from or is written to.
-    pub disk: DiskId,
-    /// When it began.
-    pub started: SystemTime,
-    /// What came of a recording; none for a delivery.
-    pub recording: Option<Arc<RecordingProgress>>,
-    /// Somebody asked for its end, so that others get what it has: its viewer keeps nothing of it.
-    pub stopped: bool,
-}
-
-/// How many streams and recordings are under way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunningCounts {
-    /// Streams with a rate.
-    pub constant: u64,
-    /// Streams without one.
-    pub best_effort: u64,
-    /// Recordings.
-    pub recordings: u64,
 }
 
 /// A folder that is served, or a disk of a volume.
@@ -169,9 +164,16 @@ pub enum StopError {
 }
 
 impl MediaService {
-    /// Starts on the current tokio runtime.
+    /// Starts on the current tokio runtime. The clock ends with the last reference.
     #[must_use]
     pub fn start(parts: ServiceParts) -> Arc<Self> {
+        let machine = parts.machine;
+        let service = Self::of_parts(parts);
+        tokio::spawn(keep_time(Arc::downgrade(&service), machine));
+        service
+    }
+
+    fn of_parts(parts: ServiceParts) -> Arc<Self> {
         let plane = Arc::new(PlaneClient::new(parts.plane));
         let quotas = Arc::new(Quotas::default());
         quotas.configure(&parts.config.quotas);
@@ -190,11 +192,14 @@ impl MediaService {
             opens_ahead: OpensAhead::default(),
             plane,
             runtime: Handle::current(),
-            running: Mutex::default(),
+            connections: Arc::default(),
+            running: RunningStreams::default(),
+            readings: Readings::default(),
             away: Mutex::default(),
             disk_failures: Mutex::default(),
             draining: watch::Sender::new(false),
             stopping: watch::Sender::new(false),
+            operations: OnceLock::new(),
             started: Instant::now(),
             hasher: RandomState::new(),
         })
@@ -254,15 +259,74 @@ impl MediaService {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other settings in force for what begins from now on, and changes to another event log. Running streams and
-    /// uploads go on as they began.
-    pub fn reload(&self, config: ServiceConfig, events: LogWriter) {
+    /// Puts other settings in force for whatever begins from now on, and changes to another event log. Running streams and
+    /// uploads keep theirs. The event log gets the names of the settings that changed, and of those that need a restart.
+    pub fn reload(&self, config: ServiceConfig, events: LogWriter, (changed, restart): (&[String], &[String])) {
         self.events.reopen(events);
         self.sessions.hold_for(config.session_hold);
         if self.config().quotas != config.quotas {
             self.quotas.configure(&config.quotas);
         }
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        self.events.tell(events::reloaded(changed, restart, SystemTime::now()));
+    }
+
+    /// Logs that settings were read anew and are wrong; those in force stay.
+    pub fn reload_refused(&self, reason: &str) {
+        self.events.tell(events::reload_refused(reason, SystemTime::now()));
+    }
+
+    /// Logs that front ends listen at `addresses`.
+    pub fn listening(&self, addresses: &[SocketAddr]) {
+        self.events.tell(events::server_started(addresses, SystemTime::now()));
+    }
+
+    /// Shows and steers these jobs and webhooks from now on, for as long as they live. Has no effect the second time.
+    pub fn operate(&self, operations: &Arc<dyn Operations>) {
+        let _ = self.operations.set(Arc::downgrade(operations));
+    }
+
+    fn operations(&self) -> Option<Arc<dyn Operations>> {
+        self.operations.get()?.upgrade()
+    }
+
+    /// All jobs.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<JobStatus> {
+        self.operations().map_or_else(Vec::new, |operations| operations.jobs())
+    }
+
+    /// All webhooks.
+    #[must_use]
+    pub fn webhooks(&self) -> Vec<WebhookStatus> {
+        self.operations().map_or_else(Vec::new, |operations| operations.webhooks())
+    }
+
+    /// Begins a job now. The event log gets the client and the permit's user.
+    ///
+    /// # Errors
+    /// There is none of this name, or it runs.
+    pub fn run_job(&self, name: &str, address: IpAddr, permit: &WritePermit) -> Result<(), JobError> {
+        let operations = self.operations().ok_or(JobError::Unknown)?;
+        operations.run_job(name, AskedBy { address, user: permit.user() })
+    }
+
+    /// Ends a job's run. The event log gets the client and the permit's user.
+    ///
+    /// # Errors
+    /// There is none of this name, or it does not run.
+    pub fn stop_job(&self, name: &str, address: IpAddr, permit: &WritePermit) -> Result<(), JobError> {
+        let operations = self.operations().ok_or(JobError::Unknown)?;
+        operations.stop_job(name, AskedBy { address, user: permit.user() })
+    }
+
+    /// A place for one more connection of a client; while the server drains, its one request is answered.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub fn connect(&self, client: IpAddr) -> Result<ConnectionPlace, ConnectionRefusal> {
+        let arrival = if self.is_draining() { Arrival::Draining } else { Arrival::Serving };
+        self.connections.take(arrival, client, self.config().connections)
     }
 
     /// Time since the start.
@@ -310,26 +374,6 @@ impl MediaService {
         self.sessions.accounts()
     }
 
-    /// The streams and recordings under way.
-    pub fn running(&self) -> MutexGuard<'_, HashMap<StreamId, RunningStream>> {
-        lock(&self.running)
-    }
-
-    /// How many are under way, by how they were begun.
-    #[must_use]
-    pub fn running_counts(&self) -> RunningCounts {
-        let mut counts = RunningCounts::default();
-        for stream in self.running().values() {
-            let count = match (&stream.recording, stream.rate) {
-                (Some(_), _) => &mut counts.recordings,
-                (None, Some(_)) => &mut counts.constant,
-                (None, None) => &mut counts.best_effort,
-            };
-            *count += 1;
-        }
-        counts
-    }
-
     /// The folders that are served.
     #[must_use]
     pub fn folders(&self) -> Vec<ServedFolder> {
@@ -356,9 +400,8 @@ impl MediaService {
         self.config().link(local)
     }
 
-    /// Gives back what was held for too long, and tells which disks fail and what the event log left out. Called once a
-    /// second.
-    pub fn expire(&self) {
+    /// One step of the clock: expires what was held for too long, and logs disks that fail and lines that were left out.
+    fn every_second(&self, machine: Option<MachineSample>) {
         self.sessions.expire();
         self.plane.send_releases();
         self.listings.expire();
@@ -366,6 +409,8 @@ impl MediaService {
         drop(self.runtime.spawn_blocking(move || drop(held)));
         self.tell_disk_failures();
         self.events.tell_left_out(SystemTime::now());
+        let uploaded_bytes = self.stats.bytes_uploaded.load(Ordering::Relaxed);
+        self.readings.add(AllCounts::read(&self.gauges, uploaded_bytes, machine));
     }
 
     /// True from the beginning of a drain.
@@ -380,14 +425,28 @@ impl MediaService {
         self.draining.subscribe()
     }
 
-    /// Begins to drain: nothing new is admitted, what runs goes on.
-    pub fn drain(&self) {
+    /// Stops admitting, and lets connections finish their requests up to the configured time. True if all did.
+    pub async fn drain(&self) -> bool {
         // The event comes first, so that clients that follow the events learn why their answer ends.
         self.events.tell(events::server_stopping(SystemTime::now()));
         // In this order, a client that has learned that the server is not ready is refused on its next connection, and
         // not cut off.
         let _ = self.plane.send(Command::Drain);
         self.draining.send_replace(true);
+        timeout(self.config().drain_time_max, self.connections.all_closed()).await.is_ok()
+    }
+
+    /// Ends all streams and uploads, and waits until what is kept of them is durable under its name.
+    pub async fn stop(&self) {
+        self.stopping.send_replace(true);
+        self.plane.stop_all();
+        let _ = timeout(STOP_TIME_MAX, self.connections.all_closed()).await;
+        let settled = async {
+            while !self.contents.is_settled() {
+                tokio::time::sleep(SETTLE_PERIOD).await;
+            }
+        };
+        let _ = timeout(SETTLE_TIME_MAX, settled).await;
     }
 
     /// Asks for the end of one stream to a client; its `stream_ended` follows. The event log tells `by` and the permit's user.
@@ -396,7 +455,7 @@ impl MediaService {
     /// There is none of this number, it is a recording, or too much is under way.
     pub fn stop_stream(&self, stream: StreamId, by: IpAddr, permit: &WritePermit) -> Result<(), StopError> {
         // Its end is not looked at before the plane was asked for it.
-        let mut running = self.running();
+        let mut running = self.running.lock();
         let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
         if known.recording.is_some() {
             return Err(StopError::Recording);
@@ -419,14 +478,20 @@ impl MediaService {
         self.contents.begin_upkeep(volume, wish)
     }
 
-    /// Asks for the end of all streams and uploads under way.
-    pub fn stop_all(&self) {
-        self.stopping.send_replace(true);
-        self.plane.stop_all();
-    }
-
     /// Becomes true when what runs is to end.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
+    }
+}
+
+/// The service's clock, until the last reference to the service is gone.
+async fn keep_time(service: Weak<MediaService>, machine: MachineReader) {
+    let mut period = interval(CLOCK_PERIOD);
+    loop {
+        period.tick().await;
+        // Reading the machine may take its time.
+        let sample = tokio::task::spawn_blocking(machine).await.ok().flatten();
+        let Some(service) = service.upgrade() else { return };
+        service.every_second(sample);
     }
 }

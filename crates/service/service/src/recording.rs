@@ -12,8 +12,9 @@ use units::{BitRate, LinkId, Nanos, ReservationId};
 
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
-use crate::media_service::{MediaService, RunningStream};
+use crate::media_service::MediaService;
 use crate::recording_pace::RecordingProgress;
+use crate::running::RunningStream;
 
 /// A recording's reservation and its entry in the listing of streams, given back when it is dropped.
 pub(crate) struct RunningRecording {
@@ -63,13 +64,13 @@ impl RunningRecording {
             recording: Some(progress),
             stopped: false,
         };
-        self.service.running().insert(self.request.stream, running);
+        self.service.running.lock().insert(self.request.stream, running);
     }
 }
 
 impl Drop for RunningRecording {
     fn drop(&mut self) {
-        self.service.running().remove(&self.request.stream);
+        self.service.running.lock().remove(&self.request.stream);
         self.service.plane.release(self.reservation);
     }
 }

@@ -28,7 +28,7 @@ impl MeasureState {
 
 /// True while a disk cannot be had for itself.
 pub fn is_busy(service: &MediaService) -> bool {
-    !service.running().is_empty() || service.stats.uploads_open.load(Ordering::Relaxed) > 0
+    !service.running.is_empty() || service.stats.uploads_open.load(Ordering::Relaxed) > 0
 }
 
 /// Measures one disk after the other.

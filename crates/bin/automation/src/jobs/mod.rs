@@ -20,12 +20,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use api::{JobOutcome, JobProgress, JobRun, JobStatus};
 use copy::MoveProgress;
-use http::operations::{AskedBy, JobError};
 use jiff::Timestamp;
 use jobs::Timetable;
 use program::process::{self, Exit};
 use service::MediaService;
 use service::events::{self, unix_seconds};
+use service::operations::{AskedBy, JobError};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 

@@ -1,115 +1,127 @@
-//! Webhooks: addresses and programs that are told of events.
+//! Webhooks: addresses and programs that receive events.
 //!
-//! Promise: events are passed on as the event log has them, signed (`signature`), each until the target takes it or has failed ten times
-//! with growing pauses; a target that hangs is given up after its time-out and holds up no other; what waits is bounded, and what does not
-//! fit is counted. Not here: what the events are (`service::events`), one request to an address (`post`).
+//! Promise: events are passed on as the event log has them, signed (`signature`), each until the target takes it, refuses it or a day is over
+//! (`queue`); a target that hangs holds up no other; events that wait outlive the server (`kept`), but for those of its last second when it is
+//! killed. Not here: the events (`service::events`), one request to an address (`post`).
 
+mod kept;
 mod post;
+mod queue;
 mod signature;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use api::WebhookStatus;
+use program::output::say;
 use program::process::{self, Exit};
 use serde_json::Value;
 use service::MediaService;
 use service::events;
 use service::lock::lock;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::webhook_config::{WebhookConfig, WebhookTarget};
+use kept::KeptEvents;
+use queue::{Failure, Next, Queue, WaitingEvent};
 use signature::Secret;
 
-/// Events that wait for one target.
-const WAITING_MAX: usize = 256;
-/// Tries for one event, the last 8.5 minutes after the first.
-const TRIES: u32 = 10;
-/// Before the second try; each pause is twice the one before.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Events that wait are written to the state folder so long after a change.
+const SAVE_DELAY: Duration = Duration::from_secs(1);
 
 /// All webhooks.
 pub struct Webhooks {
     service: Arc<MediaService>,
+    state: PathBuf,
     hooks: Mutex<Vec<Webhook>>,
+    /// The last event that was handed to the webhooks.
+    seen: Mutex<u64>,
+    /// Tells the events of this run of the server from those of others.
+    begun_ms: u128,
+    changed: Arc<Notify>,
+    /// Held while the file is written.
+    saving: Mutex<()>,
 }
 
-/// A webhook and the task that tells it.
+/// A webhook and the task that sends to its target.
 struct Webhook {
-    config: WebhookConfig,
-    queue: mpsc::Sender<EventCopy>,
-    counts: Arc<Counts>,
-    telling: JoinHandle<()>,
+    target: Arc<Target>,
+    sending: JoinHandle<()>,
 }
 
 impl Drop for Webhook {
     fn drop(&mut self) {
-        self.telling.abort();
+        self.sending.abort();
     }
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    waiting: AtomicU64,
-    delivered: AtomicU64,
-    retried: AtomicU64,
-    failed: AtomicU64,
-    dropped: AtomicU64,
-    error: Mutex<Option<String>>,
-}
-
-/// An event on its way.
-#[derive(Debug, Clone)]
-struct EventCopy {
-    kind: Arc<str>,
-    /// The same in each try, and another for each event.
-    id: Arc<str>,
-    line: Arc<str>,
+/// The target of a webhook and its events.
+struct Target {
+    config: WebhookConfig,
+    secret: Option<Secret>,
+    queue: Mutex<Queue>,
+    /// An event came.
+    came: Notify,
+    /// The queue differs from its copy in the state folder.
+    changed: Arc<Notify>,
+    service: Arc<MediaService>,
 }
 
 impl Webhooks {
-    /// Tells of what happens from now on, on the current runtime.
+    /// Sends events from now on, and those that waited when the server ended last, on the current runtime.
     ///
     /// # Errors
     /// A secret cannot be read.
-    pub fn start(configs: &[WebhookConfig], service: &Arc<MediaService>) -> anyhow::Result<Arc<Self>> {
-        let webhooks = Arc::new(Self { service: Arc::clone(service), hooks: Mutex::default() });
-        webhooks.configure(configs)?;
+    pub fn start(configs: &[WebhookConfig], service: &Arc<MediaService>, state: &Path) -> anyhow::Result<Arc<Self>> {
+        let begun = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let webhooks = Arc::new(Self {
+            service: Arc::clone(service),
+            state: state.to_owned(),
+            hooks: Mutex::default(),
+            seen: Mutex::default(),
+            begun_ms: begun.as_millis(),
+            changed: Arc::default(),
+            saving: Mutex::default(),
+        });
+        webhooks.arrange(configs, kept::load(state))?;
         tokio::spawn(Arc::clone(&webhooks).follow());
+        tokio::spawn(Arc::clone(&webhooks).keep());
         Ok(webhooks)
     }
 
-    /// Puts other webhooks in force; of those that stay as they were, nothing that waits is lost.
+    /// Puts other webhooks in force; the events that wait for one stay, also where it is configured anew.
     ///
     /// # Errors
     /// A secret cannot be read; those in force stay.
     pub fn configure(&self, configs: &[WebhookConfig]) -> anyhow::Result<()> {
-        let secrets = configs.iter().map(WebhookConfig::secret).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut hooks = self.hooks();
-        let mut before: BTreeMap<String, Webhook> =
-            hooks.drain(..).map(|hook| (hook.config.name.clone(), hook)).collect();
-        for (config, secret) in configs.iter().zip(secrets) {
-            let unchanged = before.remove(&config.name).filter(|hook| hook.config == *config);
-            hooks.push(unchanged.unwrap_or_else(|| self.hook(config, secret)));
-        }
-        Ok(())
+        self.arrange(configs, KeptEvents::default())
+    }
+
+    /// Ends the sending, and keeps the events that wait.
+    pub fn end(&self) {
+        self.hand_out();
+        self.save();
+        self.hooks().clear();
     }
 
     /// All webhooks, as they are shown.
     pub fn statuses(&self) -> Vec<WebhookStatus> {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let status = |hook: &Webhook| WebhookStatus {
-            name: hook.config.name.clone(),
-            waiting: read(&hook.counts.waiting),
-            delivered: read(&hook.counts.delivered),
-            retried: read(&hook.counts.retried),
-            failed: read(&hook.counts.failed),
-            dropped: read(&hook.counts.dropped),
-            error: lock(&hook.counts.error).clone(),
+        let status = |hook: &Webhook| {
+            let queue = lock(&hook.target.queue);
+            WebhookStatus {
+                name: hook.target.config.name.clone(),
+                waiting: queue.waiting().len() as u64,
+                delivered: queue.delivered,
+                retried: queue.retried,
+                failed: queue.failed,
+                dropped: queue.dropped,
+                ended: queue.is_gone,
+                error: queue.error.clone(),
+            }
         };
         self.hooks().iter().map(status).collect()
     }
@@ -118,41 +130,93 @@ impl Webhooks {
         lock(&self.hooks)
     }
 
-    fn hook(&self, config: &WebhookConfig, secret: Option<Secret>) -> Webhook {
-        let (queue, waiting) = mpsc::channel(WAITING_MAX);
-        let counts = Arc::new(Counts::default());
-        let target = Arc::new(WebhookFollower { config: config.clone(), secret });
-        let telling = tokio::spawn(tell_all(target, waiting, Arc::clone(&counts), Arc::clone(&self.service)));
-        Webhook { config: config.clone(), queue, counts, telling }
-    }
-
-    /// Hands events to those who want them, until the program ends.
-    async fn follow(self: Arc<Self>) {
-        let latest = &self.service.events.latest;
-        let mut last = latest.last();
-        let mut seen = *last.borrow_and_update();
-        let begun = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-        while last.changed().await.is_ok() {
-            last.borrow_and_update();
-            for (number, line) in latest.after(seen) {
-                // More came at once than are kept: nobody knows of which kind they were.
-                let lost = number - seen - 1;
-                seen = number;
-                let hooks = self.hooks();
-                for hook in hooks.iter() {
-                    hook.counts.dropped.fetch_add(lost, Ordering::Relaxed);
+    fn arrange(&self, configs: &[WebhookConfig], mut kept: KeptEvents) -> anyhow::Result<()> {
+        let secrets = configs.iter().map(WebhookConfig::secret).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut hooks = self.hooks();
+        let mut before: BTreeMap<String, Webhook> =
+            hooks.drain(..).map(|hook| (hook.target.config.name.clone(), hook)).collect();
+        for (config, secret) in configs.iter().zip(secrets) {
+            let old = before.remove(&config.name);
+            match old {
+                Some(hook) if hook.target.config == *config && !lock(&hook.target.queue).is_gone => hooks.push(hook),
+                _ => {
+                    let waited = old.map(|hook| lock(&hook.target.queue).waiting().to_vec());
+                    let waited = waited.or_else(|| kept.remove(&config.name)).unwrap_or_default();
+                    hooks.push(self.hook(config, secret, waited));
                 }
-                let Some(kind) = kind_of(&line).filter(|_| !hooks.is_empty()) else { continue };
-                let event = EventCopy { kind: kind.into(), id: format!("{begun:x}-{number}").into(), line };
-                hooks.iter().filter(|hook| hook.config.events.iter().any(|wanted| *wanted == *event.kind)).for_each(
-                    |hook| {
-                        let taken = hook.queue.try_send(event.clone()).is_ok();
-                        let count = if taken { &hook.counts.waiting } else { &hook.counts.dropped };
-                        count.fetch_add(1, Ordering::Relaxed);
-                    },
-                );
             }
         }
+        let gone = before.into_iter().map(|(name, hook)| (name, lock(&hook.target.queue).waiting().len()));
+        for (name, count) in gone.chain(kept.into_iter().map(|(name, events)| (name, events.len()))) {
+            if count > 0 {
+                say(format_args!("webhook {name} is not configured any more: {count} event(s) for it are dropped"));
+            }
+        }
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    fn hook(&self, config: &WebhookConfig, secret: Option<Secret>, waited: Vec<WaitingEvent>) -> Webhook {
+        let target = Arc::new(Target {
+            config: config.clone(),
+            secret,
+            queue: Mutex::new(Queue::with(waited, SystemTime::now())),
+            came: Notify::new(),
+            changed: Arc::clone(&self.changed),
+            service: Arc::clone(&self.service),
+        });
+        Webhook { sending: tokio::spawn(Arc::clone(&target).send_all()), target }
+    }
+
+    /// Hands events to the webhooks that want them, until the program ends.
+    async fn follow(self: Arc<Self>) {
+        let mut last = self.service.events.latest.last();
+        loop {
+            self.hand_out();
+            if last.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Hands the events since the last call to the webhooks that want them.
+    fn hand_out(&self) {
+        let mut seen = lock(&self.seen);
+        for (number, line) in self.service.events.latest.after(*seen) {
+            // More came at once than are kept: their kinds are not known any more.
+            let lost = number - *seen - 1;
+            *seen = number;
+            let hooks = self.hooks();
+            hooks.iter().for_each(|hook| lock(&hook.target.queue).dropped += lost);
+            let Some(kind) = kind_of(&line) else { continue };
+            for hook in hooks.iter().filter(|hook| hook.target.config.events.contains(&kind)) {
+                let id = format!("{:x}-{number}", self.begun_ms);
+                let event = WaitingEvent::new(kind.clone(), id, line.to_string(), SystemTime::now());
+                lock(&hook.target.queue).push(event);
+                hook.target.came.notify_one();
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    /// Writes the events that wait to the state folder after each change, until the program ends.
+    async fn keep(self: Arc<Self>) {
+        loop {
+            self.changed.notified().await;
+            tokio::time::sleep(SAVE_DELAY).await;
+            let webhooks = Arc::clone(&self);
+            let _ = tokio::task::spawn_blocking(move || webhooks.save()).await;
+        }
+    }
+
+    fn save(&self) {
+        let _saving = lock(&self.saving);
+        let waiting = |hook: &Webhook| {
+            let events = lock(&hook.target.queue).waiting().to_vec();
+            (!events.is_empty()).then(|| (hook.target.config.name.clone(), events))
+        };
+        let kept = self.hooks().iter().filter_map(waiting).collect();
+        kept::save(&self.state, &kept);
     }
 }
 
@@ -162,7 +226,7 @@ fn kind_of(line: &str) -> Option<String> {
 }
 
 impl WebhookConfig {
-    /// What signs, where there is an address.
+    /// The key that signs, where there is an address.
     ///
     /// # Errors
     /// It cannot be read, or is none.
@@ -175,7 +239,7 @@ impl WebhookConfig {
         }
     }
 
-    /// What keeps it from being used on this machine.
+    /// The reason for which it cannot be used on this machine.
     pub fn problem(&self) -> Option<String> {
         match &self.target {
             WebhookTarget::Command(command) => process::problem(command),
@@ -184,47 +248,32 @@ impl WebhookConfig {
     }
 }
 
-/// Who is told.
-struct WebhookFollower {
-    config: WebhookConfig,
-    secret: Option<Secret>,
-}
-
-/// Tells a target of one event after the other.
-async fn tell_all(
-    target: Arc<WebhookFollower>,
-    mut waiting: mpsc::Receiver<EventCopy>,
-    counts: Arc<Counts>,
-    service: Arc<MediaService>,
-) {
-    while let Some(event) = waiting.recv().await {
-        let mut outcome = target.tell(&event).await;
-        for pause in (0..TRIES - 1).map(|tries| PAUSE * 2u32.pow(tries)) {
-            *lock(&counts.error) = outcome.as_ref().err().map(|error| format!("{error:#}"));
-            if outcome.is_ok() {
-                break;
-            }
-            tokio::time::sleep(pause).await;
-            counts.retried.fetch_add(1, Ordering::Relaxed);
-            outcome = target.tell(&event).await;
-        }
-        counts.waiting.fetch_sub(1, Ordering::Relaxed);
-        match outcome {
-            Ok(()) => {
-                counts.delivered.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(error) => {
-                counts.failed.fetch_add(1, Ordering::Relaxed);
-                let (reason, now) = (format!("{error:#}"), SystemTime::now());
-                service.events.tell(events::webhook_failed(&target.config.name, &event.kind, &reason, now));
+impl Target {
+    /// Sends the events that are due, one at a time, until the webhook goes.
+    async fn send_all(self: Arc<Self>) {
+        loop {
+            let next = lock(&self.queue).next(SystemTime::now());
+            match next {
+                Next::Send(event) => {
+                    let outcome = self.send(&event).await;
+                    let given_up = lock(&self.queue).settle(&event, &outcome, SystemTime::now());
+                    self.changed.notify_one();
+                    let reason = outcome.err().map(|failure| failure.to_string()).unwrap_or_default();
+                    for event in given_up {
+                        let now = SystemTime::now();
+                        let told = events::webhook_failed(&self.config.name, &event.kind, &reason, now);
+                        self.service.events.tell(told);
+                    }
+                }
+                Next::Sleep(pause) => {
+                    let _ = tokio::time::timeout(pause, self.came.notified()).await;
+                }
             }
         }
     }
-}
 
-impl WebhookFollower {
-    /// One try.
-    async fn tell(self: &Arc<Self>, event: &EventCopy) -> anyhow::Result<()> {
+    /// One attempt.
+    async fn send(self: &Arc<Self>, event: &WaitingEvent) -> Result<(), Failure> {
         let limit = Duration::from_nanos(self.config.timeout.0);
         match &self.config.target {
             WebhookTarget::Command(command) => {
@@ -234,22 +283,26 @@ impl WebhookFollower {
                     over.send_replace(true);
                     over.closed().await;
                 });
-                let (kind, line) = ([("ISOCAST_EVENT", &*event.kind)], format!("{}\n", event.line));
+                let (kind, line) = ([("ISOCAST_EVENT", event.kind.as_str())], format!("{}\n", event.line));
                 let exit = process::run(command, &kind, line.as_bytes(), &mut stop).await;
                 ending.abort();
-                match exit? {
-                    Exit::Good => Ok(()),
-                    Exit::Bad(reason) => bail!(reason),
-                    Exit::Stopped => bail!("it took longer than {}", self.config.timeout),
+                match exit {
+                    Ok(Exit::Good) => Ok(()),
+                    Ok(Exit::Bad(reason)) => Err(Failure::Unreached(anyhow!(reason))),
+                    Ok(Exit::Stopped) => {
+                        Err(Failure::Unreached(anyhow!("it took longer than {}", self.config.timeout)))
+                    }
+                    Err(error) => Err(Failure::Unreached(error)),
                 }
             }
             WebhookTarget::Url { url, .. } => {
                 let (target, event, url) = (Arc::clone(self), event.clone(), url.clone());
                 let post = move || {
-                    let secret = target.secret.as_ref().context("a secret was read with the address")?;
+                    let secret = target.secret.as_ref().expect("a secret was read with the address");
                     post::post(&url, &event, secret, limit)
                 };
-                tokio::task::spawn_blocking(post).await.context("telling")?
+                let posted = tokio::task::spawn_blocking(post).await;
+                posted.unwrap_or_else(|error| Err(Failure::Unreached(error.into())))
             }
         }
     }

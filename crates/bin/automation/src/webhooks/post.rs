@@ -7,12 +7,12 @@
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use rustls::CertificateError;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
 
-use super::EventCopy;
+use super::queue::{Failure, WaitingEvent};
 use super::signature::Secret;
 
 /// Of an answer that is an error, so much is told.
@@ -22,7 +22,7 @@ const ANSWER_BYTES_MAX: u64 = 200;
 ///
 /// # Errors
 /// The target cannot be reached or trusted, is too slow, or does not take it.
-pub(super) fn post(url: &str, event: &EventCopy, secret: &Secret, limit: Duration) -> anyhow::Result<()> {
+pub(super) fn post(url: &str, event: &WaitingEvent, secret: &Secret, limit: Duration) -> Result<(), Failure> {
     // Made for each request: the authorities that are trusted by then count.
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let agent: Agent = Agent::config_builder()
@@ -38,17 +38,23 @@ pub(super) fn post(url: &str, event: &EventCopy, secret: &Secret, limit: Duratio
         .post(url)
         .header("content-type", "application/json")
         .header("user-agent", concat!("isocast/", env!("CARGO_PKG_VERSION")))
-        .header("webhook-id", &*event.id)
+        .header("webhook-id", &event.id)
         .header("webhook-timestamp", timestamp.to_string())
         .header("webhook-signature", secret.sign(&event.id, timestamp, &event.line))
-        .send(&*event.line);
-    let mut answer = posted.map_err(explained).with_context(|| url.to_owned())?;
+        .send(&event.line);
+    let mut answer = posted.map_err(explained).with_context(|| url.to_owned()).map_err(Failure::Unreached)?;
     let status = answer.status();
     if status.is_success() {
         return Ok(());
     }
     let said = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().unwrap_or_default();
-    bail!("{url} answers {status}: {}", said.lines().next().unwrap_or_default())
+    let error = anyhow!("{url} answers {status}: {}", said.lines().next().unwrap_or_default());
+    // RFC 9110 §15: another attempt of a request may succeed after 408, 425 and 429, and after 5xx.
+    Err(match status.as_u16() {
+        410 => Failure::Gone(error),
+        408 | 425 | 429 | 500.. => Failure::Unreached(error),
+        _ => Failure::Refused(error),
+    })
 }
 
 /// The error, with what mends it where it is one of TLS.

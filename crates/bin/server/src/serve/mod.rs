@@ -28,12 +28,13 @@ use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use dirstore::{Governed, LayoutError, RootSetting, Store, StoreLayout, StoreSettings};
-use http::{Reload, Server, Starting};
+use http::{Server, Starting};
 use kernel::thread::PlaneThread;
 use program::output::{Console, say};
 use sd_notify::NotifyState;
 use service::MediaService;
 use service::log::Log;
+use service::operations::Operations;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use units::{ByteCount, limits};
@@ -47,7 +48,7 @@ use links::Links;
 use logs::log_writers;
 use operations::ServerOperations;
 use state::StateFolder;
-use wiring::{http_config, plane_config};
+use wiring::{plane_config, served};
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
 const CPUS_FOR_OWN: usize = 3;
@@ -240,13 +241,14 @@ async fn serve(
     let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
     let (access, events) = log_writers(&config)?;
     let events = Log::start("event-log", Some(events))?;
-    let settings = http_config(&config, &links, resources::memory());
+    let (settings, http) = served(&config, &links, resources::memory());
     let service = MediaService::start(service::ServiceParts {
-        config: settings.service.clone(),
+        config: settings,
         contents: Arc::new(store.clone()),
         plane: Arc::new(PlaneCommands(plane.clone())),
         gauges,
         events: events.clone(),
+        machine: copy::machine::sample,
     });
     let unknown = Arc::new(Unknown::of(&disks));
     let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));
@@ -266,19 +268,18 @@ async fn serve(
         service: Arc::clone(&service),
     };
     let operations = Arc::new(ServerOperations {
-        webhooks: Webhooks::start(&config.webhooks, &service)?,
+        webhooks: Webhooks::start(&config.webhooks, &service, &config.state)?,
         jobs: Jobs::start(&config.jobs, around),
         snmp: Snmp::start(config.agentx.as_ref(), &service),
     });
+    service.operate(&(Arc::clone(&operations) as Arc<dyn Operations>));
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
     let is_busy = move || automation::is_busy(&streaming) || at_work.jobs.is_running();
     let mut known_better = Box::pin(unknown.known_better(config.state.clone(), is_busy));
     let server = Server::start(http::ServerParts {
-        config: settings,
+        config: http,
         listeners: vec![listener],
-        operations: Arc::clone(&operations) as Arc<dyn http::operations::Operations>,
-        service,
-        machine: copy::machine::sample,
+        service: Arc::clone(&service),
         access: Log::start("access-log", access)?,
     })?;
     let (addresses, permissions) = (server.addresses(), &thread.permissions);
@@ -287,7 +288,7 @@ async fn serve(
         say(format_args!("{line}"));
     }
     tell_supervisor(&[NotifyState::Ready]);
-    let running = StartedServer { server, operations, plane, thread, events };
+    let running = StartedServer { service, server, operations, plane, thread, events };
     let ended = loop {
         tokio::select! {
             _ = signals.terminate.recv() => break ServerEnded::Told,
@@ -303,6 +304,7 @@ async fn serve(
 
 /// A server that admits streams.
 struct StartedServer {
+    service: Arc<MediaService>,
     server: Arc<Server>,
     operations: Arc<ServerOperations>,
     plane: PlaneHandle,
@@ -314,15 +316,40 @@ impl StartedServer {
     /// The configuration in force after a SIGHUP.
     fn reload(&self, args: &ServeArgs, config: Config, links: &Links) -> Config {
         tell_reloading();
-        let in_force =
-            reload(args, &config, links, &self.server, &self.plane, &self.operations).unwrap_or_else(|error| {
-                let reason = format!("{error:#}");
-                say(format_args!("the configuration in force stays: {reason}"));
-                self.server.reload_refused(&reason);
-                config
-            });
+        let in_force = self.reload_checked(args, &config, links).unwrap_or_else(|error| {
+            let reason = format!("{error:#}");
+            say(format_args!("the configuration in force stays: {reason}"));
+            self.service.reload_refused(&reason);
+            config
+        });
         tell_supervisor(&[NotifyState::Ready]);
         in_force
+    }
+
+    /// Reads the configuration again and puts in force what can be; returns the configuration in force then.
+    fn reload_checked(&self, args: &ServeArgs, running: &Config, links: &Links) -> anyhow::Result<Config> {
+        let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
+        let (access, events) = log_writers(&config)?;
+        self.operations.webhooks.configure(&config.webhooks)?;
+        let tell = |command| {
+            let sent = self.plane.send(command);
+            sent.map_err(|_| anyhow::anyhow!("the data plane takes no more commands now; reload once more"))
+        };
+        tell(Command::SetStall(config.streams.stall))?;
+        for (link, id) in links.reconfigured(&config.links).0.into_iter().zip(0u16..) {
+            tell(Command::SetLink { link: units::LinkId(id), capacity: link.capacity })?;
+        }
+        if restart.is_empty() {
+            say(format_args!("configuration read again, {} setting(s) changed", changed.len()));
+        } else {
+            say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
+        }
+        self.operations.jobs.configure(&config.jobs);
+        self.operations.snmp.configure(config.agentx.as_ref());
+        let (settings, http) = served(&config, links, resources::memory());
+        self.server.reload(http, access);
+        self.service.reload(settings, events, (&changed, &restart));
+        Ok(config)
     }
 
     /// Lets what runs finish, until it is told again; then ends what is left.
@@ -337,19 +364,20 @@ impl StartedServer {
                 say(format_args!("starting again: a disk is known better by now"));
             }
         }
-        let draining = async { tokio::join!(self.server.drain(), self.operations.jobs.end()) };
+        let draining = async { tokio::join!(self.service.drain(), self.operations.jobs.end()) };
         tokio::select! {
             _ = draining => {}
             () = signals.end() => {}
         }
         tokio::select! {
-            () = self.server.stop() => {}
+            () = self.service.stop() => {}
             () = signals.end() => {}
         }
         let _ = self.plane.send(Command::Shutdown);
-        let (thread, events) = (self.thread, self.events);
+        let (thread, events, operations) = (self.thread, self.events, self.operations);
         let end = move || {
             let joined = thread.join();
+            operations.webhooks.end();
             events.wait_written(LAST_WORDS);
             joined
         };
@@ -401,43 +429,6 @@ fn pump_reports(reports: ReportReceiver, service: Arc<MediaService>) -> io::Resu
         }
     })?;
     Ok(())
-}
-
-/// Reads the configuration again and puts in force what can be; returns what is in force then.
-fn reload(
-    args: &ServeArgs,
-    running: &Config,
-    links: &Links,
-    server: &Server,
-    plane: &PlaneHandle,
-    operations: &ServerOperations,
-) -> anyhow::Result<Config> {
-    let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
-    let (access, events) = log_writers(&config)?;
-    operations.webhooks.configure(&config.webhooks)?;
-    let tell = |command| {
-        let sent = plane.send(command);
-        sent.map_err(|_| anyhow::anyhow!("the data plane takes no more commands now; reload once more"))
-    };
-    tell(Command::SetStall(config.streams.stall))?;
-    for (link, id) in links.reconfigured(&config.links).0.into_iter().zip(0u16..) {
-        tell(Command::SetLink { link: units::LinkId(id), capacity: link.capacity })?;
-    }
-    if restart.is_empty() {
-        say(format_args!("configuration read again, {} setting(s) changed", changed.len()));
-    } else {
-        say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
-    }
-    operations.jobs.configure(&config.jobs);
-    operations.snmp.configure(config.agentx.as_ref());
-    server.reload(Reload {
-        config: http_config(&config, links, resources::memory()),
-        access,
-        events,
-        changed,
-        restart,
-    });
-    Ok(config)
 }
 
 /// As [`tell_supervisor`]; the time is what `Type=notify-reload` wants to know.

@@ -1,11 +1,11 @@
-//! Jobs, webhooks and the SNMP subagent; the first two as the HTTP front end shows and steers them.
+//! Jobs, webhooks and the SNMP subagent; the first two as front ends show and steer them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::{JobStatus, WebhookStatus};
 use automation::{Jobs, Webhooks};
-use http::operations::{AskedBy, JobError};
+use service::operations::{AskedBy, JobError, Operations};
 
 use crate::snmp::Snmp;
 
@@ -16,7 +16,7 @@ pub(super) struct ServerOperations {
     pub(super) snmp: Snmp,
 }
 
-impl http::operations::Operations for ServerOperations {
+impl Operations for ServerOperations {
     fn jobs(&self) -> Vec<JobStatus> {
         self.jobs.statuses()
     }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use dataplane::PlaneConfig;
 use dirstore::StoreSettings;
+use http::config::HttpConfig;
+use service::config::ServiceConfig;
+use service::connections::ConnectionLimits;
 use units::{ByteCount, Nanos, limits};
 
 use super::links::Links;
@@ -27,12 +30,14 @@ const CONNECTION_BYTES: u64 = 16 << 10;
 /// In however little memory.
 const CONNECTIONS_MIN: u64 = 64;
 
-pub(super) fn http_config(config: &Config, links: &Links, allowed: ByteCount) -> http::config::HttpConfig {
+/// The settings of the service and of its front end.
+pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (ServiceConfig, HttpConfig) {
     let limits = &config.limits;
-    let (memory_bytes, connections_max) = connection_memory(allowed, limits.connections);
+    let (memory_bytes, connections) = connection_memory(allowed, limits.connections);
     let of_one_client = |count: usize| (count * usize::from(limits.per_client_percent) / 100).max(1);
-    let service = service::config::ServiceConfig {
+    let service = ServiceConfig {
         drain_time_max: duration(limits.drain),
+        connections: ConnectionLimits { all: connections, per_client: of_one_client(connections) },
         upload_bytes_max: limits.upload_size.0,
         uploads_per_client: of_one_client(upload_memory(allowed).uploads_max()),
         tick: config.schedule.tick,
@@ -48,9 +53,7 @@ pub(super) fn http_config(config: &Config, links: &Links, allowed: ByteCount) ->
         quotas: config.quotas.clone(),
         local_writes: config.local_writes,
     };
-    http::config::HttpConfig {
-        connections_max,
-        connections_per_client: of_one_client(connections_max),
+    let http = HttpConfig {
         memory_bytes,
         head_time_max: duration(limits.head_timeout),
         idle_time_max: duration(limits.idle_timeout),
@@ -58,8 +61,8 @@ pub(super) fn http_config(config: &Config, links: &Links, allowed: ByteCount) ->
         stall_max: duration(config.streams.stall),
         cors_origins: config.cors_origins.clone(),
         hosts: config.hosts.iter().cloned().chain(own_name()).collect(),
-        service,
-    }
+    };
+    (service, http)
 }
 
 /// Memory for uploads and recordings: as much as ever helps, but no more than a quarter of what there is.
@@ -84,7 +87,7 @@ fn own_name() -> Option<String> {
 /// Memory for what connections hold, a sixteenth of what there is and no more than ever helps; and how many connections fit into an
 /// eighth, at most those that are set.
 fn connection_memory(allowed: ByteCount, connections: u32) -> (usize, usize) {
-    let most = http::config::HttpConfig::default().memory_bytes;
+    let most = HttpConfig::default().memory_bytes;
     let fit = (allowed.0 / 8 / CONNECTION_BYTES).max(CONNECTIONS_MIN).min(connections.into());
     let bounded = |bytes: u64, most: usize| usize::try_from(bytes).unwrap_or(usize::MAX).min(most);
     (bounded(allowed.0 / 16, most), bounded(fit, usize::MAX))

@@ -32,7 +32,7 @@ pub(super) fn all(service: &MediaService) -> MibObjects {
 }
 
 fn server(objects: &mut MibObjects, service: &MediaService) {
-    let (plane, stats, running) = (&service.gauges.plane, &service.stats, service.running_counts());
+    let (plane, stats, running) = (&service.gauges.plane, &service.stats, service.running.counts());
     let count = |counter: &AtomicU64| MibValue::Counter(counter.load(Ordering::Relaxed));
     let values = [
         MibValue::Text(env!("CARGO_PKG_VERSION").to_owned()),

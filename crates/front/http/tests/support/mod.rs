@@ -26,12 +26,14 @@ use dataplane::control::{
 use dataplane::gauges::Gauges;
 use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
+use service::config::ServiceConfig;
 use service::contents::{
     ContentPath, Contents, Device, DiskInfo, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
     StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace, UploadRequest, UploadSink, VolumeInfo,
     VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
+use service::operations::Operations;
 use service::{MediaService, PlaneQueue};
 use units::{BitRate, ByteCount, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
@@ -657,14 +659,30 @@ impl Write for Lines {
     }
 }
 
-/// Settings that are the default ones but for the service's.
-pub fn with_service(service: service::config::ServiceConfig) -> HttpConfig {
-    HttpConfig { service, ..HttpConfig::default() }
+/// Settings of the service and of the front end; those that a test does not name are the default ones.
+#[derive(Default)]
+pub struct Settings {
+    pub service: ServiceConfig,
+    pub http: HttpConfig,
+}
+
+impl From<ServiceConfig> for Settings {
+    fn from(service: ServiceConfig) -> Self {
+        Self { service, ..Self::default() }
+    }
+}
+
+impl From<HttpConfig> for Settings {
+    fn from(http: HttpConfig) -> Self {
+        Self { http, ..Self::default() }
+    }
 }
 
 /// A server with its fakes.
 pub struct Harness {
     pub server: Arc<Server>,
+    pub service: Arc<MediaService>,
+    operations: Arc<dyn Operations>,
     pub plane: Arc<FakePlane>,
     pub store: FakeStore,
     pub access: Lines,
@@ -677,31 +695,33 @@ pub const CAPACITY_BPS: u64 = 100_000_000;
 
 impl Harness {
     /// With these settings, but that programs on this machine may write.
-    pub fn start(mut config: HttpConfig) -> Self {
-        config.service.local_writes = true;
+    pub fn start(settings: impl Into<Settings>) -> Self {
+        let Settings { mut service, http } = settings.into();
+        service.local_writes = true;
         let plane = FakePlane::new(CAPACITY_BPS);
         let store = FakeStore::default();
         let (access, events) = (Lines::default(), Lines::default());
         let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let service = MediaService::start(service::ServiceParts {
-            config: config.service.clone(),
+            config: service,
             contents: Arc::new(store.clone()),
             plane: Arc::clone(&plane) as Arc<dyn PlaneQueue>,
             gauges: Arc::new(Gauges::new(16, 1)),
             events: Log::start("events", Some(Box::new(events.clone()))).expect("a thread"),
+            machine: || None,
         });
+        let operations: Arc<dyn Operations> = Arc::new(operations::FakeOperations);
+        service.operate(&operations);
         assert!(plane.service.set(Arc::clone(&service)).is_ok());
         let server = Server::start(ServerParts {
-            config,
+            config: http,
             listeners: vec![listener],
-            service,
-            operations: Arc::new(operations::FakeOperations),
-            machine: || None,
+            service: Arc::clone(&service),
             access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
         })
         .expect("started");
         let address = server.addresses()[0];
-        Self { server, plane, store, access, events, address }
+        Self { server, service, operations, plane, store, access, events, address }
     }
 
     pub fn connect(&self) -> Client {

@@ -1,7 +1,7 @@
 //! One job that runs and one webhook.
 
 use api::{JobOutcome, JobProgress, JobRun, JobStatus, WebhookStatus};
-use http::operations::{AskedBy, JobError, Operations};
+use service::operations::{AskedBy, JobError, Operations};
 
 /// `copy` runs, nothing else is there.
 pub struct FakeOperations;
@@ -47,6 +47,7 @@ impl Operations for FakeOperations {
             retried: 3,
             failed: 4,
             dropped: 5,
+            ended: false,
             error: None,
         }]
     }

@@ -1,12 +1,13 @@
-//! All counts of the server at one time: two readings of them tell rates.
+//! All counts of the server at one time; rates are the differences of two readings.
 //!
 //! Promise: reading them costs the data plane nothing. Not here: what is made of them (`figures`).
 
-use std::sync::atomic::Ordering;
+use std::sync::Mutex;
 use std::time::Instant;
 
-use service::MediaService;
+use dataplane::gauges::Gauges;
 
+use crate::lock::lock;
 use crate::machine::MachineSample;
 
 /// All counts at one time.
@@ -21,16 +22,33 @@ pub(crate) struct AllCounts {
     pub(crate) phases: Vec<[u64; 3]>,
 }
 
+/// The last two readings, a second apart, the older first.
+#[derive(Debug, Default)]
+pub(crate) struct Readings(Mutex<(Option<AllCounts>, Option<AllCounts>)>);
+
+impl Readings {
+    /// Adds the newest.
+    pub(crate) fn add(&self, counts: AllCounts) {
+        let mut last = lock(&self.0);
+        last.0 = last.1.replace(counts);
+    }
+
+    /// Both; none before the second.
+    pub(crate) fn last(&self) -> Option<(AllCounts, AllCounts)> {
+        let (older, newer) = lock(&self.0).clone();
+        older.zip(newer)
+    }
+}
+
 impl AllCounts {
     /// Reads them. The machine is read by the caller, where reading may take its time.
-    pub(crate) fn read(service: &MediaService, machine: Option<MachineSample>) -> Self {
-        let gauges = &service.gauges;
+    pub(crate) fn read(gauges: &Gauges, uploaded_bytes: u64, machine: Option<MachineSample>) -> Self {
         Self {
             at: Instant::now(),
             machine,
             sent_bytes: gauges.plane.sent_bytes.get(),
             lent_bytes: gauges.plane.lent_bytes.get(),
-            uploaded_bytes: service.stats.bytes_uploaded.load(Ordering::Relaxed),
+            uploaded_bytes,
             disk_bytes: gauges.disks.iter().map(|disk| disk.rt_bytes.get().wrapping_add(disk.be_bytes.get())).sum(),
             phases: gauges.disks.iter().map(|disk| disk.phase_nanos.each_ref().map(|gauge| gauge.get())).collect(),
         }

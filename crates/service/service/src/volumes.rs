@@ -1,13 +1,14 @@
-//! The volumes as `GET /api/v1/volumes` shows them.
+//! The volumes as front ends show them.
 
+use crate::contents::{UpkeepReport, VolumeInfo};
 use api::{UpkeepStatus, VolumeDiskStatus, VolumeStatus};
-use service::contents::{UpkeepReport, VolumeInfo};
 
-use crate::shared::Shared;
+use crate::media_service::MediaService;
 
 /// The volumes as they are shown.
-pub(crate) fn status(shared: &Shared) -> Vec<VolumeStatus> {
-    shared.service.contents.volumes().into_iter().map(described).collect()
+#[must_use]
+pub fn volumes(service: &MediaService) -> Vec<VolumeStatus> {
+    service.contents.volumes().into_iter().map(described).collect()
 }
 
 fn described(volume: VolumeInfo) -> VolumeStatus {

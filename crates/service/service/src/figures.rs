@@ -1,26 +1,28 @@
-//! Live figures: what the data plane publishes, the store knows and the machine says, put together.
+//! Live figures of the data plane, the store, the service and the machine, as all front ends show them.
 //!
-//! Promise: reading them costs the data plane nothing. Rates are differences between two looks a second apart.
-//! Not here: rendering (`management`).
+//! Promise: reading them costs the data plane nothing; rates are differences of two readings a second apart. Not here: rendering (the
+//! front ends).
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use api::{Buffers, Class, Direction, Disk, HeldUpBy, Phases, SessionFigures, Stream, System};
 use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
-use service::contents::{DiskInfo, errors_of, failure};
-use service::events::unix_seconds;
-use service::lock::lock;
 use units::limits::CACHE_PAGE_BYTES;
 
+use crate::contents::{DiskInfo, errors_of, failure};
 use crate::counts::AllCounts;
-use crate::shared::Shared;
+use crate::events::unix_seconds;
+use crate::media_service::MediaService;
+
+pub use crate::volumes::volumes;
 
 /// The streams and recordings under way, by number.
-pub(crate) fn streams(shared: &Shared) -> Vec<Stream> {
-    let running = shared.service.running();
-    let by_id = slots(&shared.service.gauges);
-    let accounts = shared.service.session_accounts();
+#[must_use]
+pub fn streams(service: &MediaService) -> Vec<Stream> {
+    let running = service.running.lock();
+    let by_id = slots(&service.gauges);
+    let accounts = service.session_accounts();
     let of_session = |id| {
         let account = accounts.get(id).filter(|account| account.contents > 0)?;
         let (contents, lag_seconds) = (account.contents, account.lag.as_secs_f64());
@@ -80,23 +82,25 @@ fn slots(gauges: &Gauges) -> HashMap<u64, &StreamGauges> {
 }
 
 /// The disks.
-pub(crate) fn disks(shared: &Shared) -> Vec<Disk> {
-    let looks = lock(&shared.counts).clone();
+#[must_use]
+pub fn disks(service: &MediaService) -> Vec<Disk> {
+    let looks = service.readings.last();
     let none = DiskGauges::default();
-    let described = shared.service.contents.disks();
+    let described = service.contents.disks();
     described
         .into_iter()
         .map(|disk| {
-            let gauges = shared.service.gauges.disks.get(usize::from(disk.id.0)).unwrap_or(&none);
+            let gauges = service.gauges.disks.get(usize::from(disk.id.0)).unwrap_or(&none);
             let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id.0)));
             described_disk(disk, gauges, phases)
         })
         .collect()
 }
 
-/// Whether no disk could serve a stream now.
-pub(crate) fn every_disk_fails(shared: &Shared) -> bool {
-    let (disks, gauges) = (shared.service.contents.disks(), &shared.service.gauges.disks);
+/// True if no disk could serve a stream now.
+#[must_use]
+pub fn every_disk_fails(service: &MediaService) -> bool {
+    let (disks, gauges) = (service.contents.disks(), &service.gauges.disks);
     let fails = |disk: &DiskInfo| failure(disk.failing, &gauges[usize::from(disk.id.0)]).is_some();
     !disks.is_empty() && disks.iter().all(fails)
 }
@@ -140,8 +144,9 @@ fn phases(older: &AllCounts, newer: &AllCounts, disk: usize) -> Option<Phases> {
 }
 
 /// The machine and the server.
-pub(crate) fn system(shared: &Shared) -> System {
-    let looks = lock(&shared.counts).clone();
+#[must_use]
+pub fn system(service: &MediaService) -> System {
+    let looks = service.readings.last();
     let per_second = |field: fn(&AllCounts) -> u64| {
         looks.as_ref().map_or(0.0, |(older, newer)| {
             let seconds = newer.at.duration_since(older.at).as_secs_f64().max(1e-3);
@@ -150,14 +155,14 @@ pub(crate) fn system(shared: &Shared) -> System {
     };
     let machines = looks.as_ref().and_then(|(older, newer)| Some((older.machine?, newer.machine?)));
     let latest = looks.as_ref().and_then(|(_, newer)| newer.machine);
-    let plane = &shared.service.gauges.plane;
+    let plane = &service.gauges.plane;
     let elapsed = looks.as_ref().map_or(1.0, |(o, n)| n.at.duration_since(o.at).as_secs_f64().max(1e-3));
     System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        uptime_seconds: shared.service.uptime().as_secs_f64(),
-        streams: shared.service.running().values().filter(|known| known.recording.is_none()).count() as u64,
-        uploads: shared.service.stats.uploads_open.load(Ordering::Relaxed),
-        connections: shared.connections.open() as u64,
+        uptime_seconds: service.uptime().as_secs_f64(),
+        streams: service.running.deliveries(),
+        uploads: service.stats.uploads_open.load(Ordering::Relaxed),
+        connections: service.connections.open() as u64,
         promised_bps: plane.promised_bps.get(),
         network_bps: whole(per_second(|look| look.sent_bytes) * 8.0),
         lent_bps: whole(per_second(|look| look.lent_bytes) * 8.0),
@@ -179,7 +184,7 @@ pub(crate) fn system(shared: &Shared) -> System {
             total_bytes: plane.pages.get() * CACHE_PAGE_BYTES,
         },
         misses: plane.misses.get(),
-        refused: shared.service.stats.refusals.total(),
+        refused: service.stats.refusals.total(),
     }
 }
 

@@ -1,12 +1,12 @@
-//! What the server does by itself, as the front end shows and steers it: jobs and webhooks.
+//! Jobs and webhooks, as front ends show and steer them.
 //!
-//! Not here: doing them; the wiring gives an object that does.
+//! Not here: running them (crate `automation`; the server passes an object that does).
 
 use std::net::IpAddr;
 
 use api::{JobStatus, WebhookStatus};
 
-/// Who asks for something.
+/// The client that steers a job, for the event log.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedBy<'a> {
     /// The client's address.

@@ -1,6 +1,6 @@
-//! What the machine says of itself, read by whoever may.
+//! Figures of the machine. Not here: reading them (the server passes a function that does).
 
-/// What the machine says of itself: counts since its start, and levels.
+/// Figures of the machine: counts since its start, and levels.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MachineSample {
     /// Processor seconds spent busy, over all processors.
@@ -16,3 +16,6 @@ pub struct MachineSample {
     /// Bytes sent and received on all interfaces but loopback.
     pub interface_bytes: u64,
 }
+
+/// Reads them; none if they cannot be read.
+pub type MachineReader = fn() -> Option<MachineSample>;
