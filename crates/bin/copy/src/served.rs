@@ -13,7 +13,7 @@ use bytes::Bytes;
 use client::{FileVersion, RateRefusal, Remote, SourceFile, Tree};
 use dirstore::{ContentPath, OnBreak, Precondition, WalkedKind};
 use service::MediaService;
-use service::access::WritePermit;
+use service::access::Permit;
 use service::delivery::Client;
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
@@ -55,7 +55,11 @@ impl OwnFolder {
 
     async fn unnamed(&self) -> anyhow::Result<Vec<String>> {
         let mut unnamed = Vec::new();
-        let mut walk = self.service.contents.walk(&self.path).await.with_context(|| self.path.to_string())?;
+        let mut walk = self
+            .service
+            .walk(&Permit::of_configuration(self.path.clone()))
+            .await
+            .with_context(|| self.path.to_string())?;
         while let Some(met) = walk.next().await {
             let path = match &met {
                 Ok(item) if item.is_shown && !matches!(item.walked.kind, WalkedKind::Folder(_)) => &item.walked.path,
@@ -87,7 +91,6 @@ impl OwnFolder {
         // Bytes that were written shortly before the machine stopped may not be on its disk.
         (&version.tag, version.bytes, std::fs::read(BOOT_ID).unwrap_or_default()).hash(&mut hasher);
         let request = IngestRequest {
-            path: path.with_context(|| file.name.display().to_string())?,
             length: Some(version.bytes),
             precondition: Precondition::None,
             rate,
@@ -95,8 +98,13 @@ impl OwnFolder {
             on_break: OnBreak::Resume(hasher.finish()),
             client: Client { address: OWN, local: OWN },
         };
-        let permit = WritePermit::of_configuration();
-        let writer = self.runtime.block_on(ingest::begin(&self.service, &permit, request, Stages::default()))?;
+        let path = path.with_context(|| file.name.display().to_string())?;
+        let writer = self.runtime.block_on(ingest::begin(
+            &self.service,
+            &Permit::of_configuration(path),
+            request,
+            Stages::default(),
+        ))?;
         Ok(OwnUpload { writer, runtime: self.runtime.clone() })
     }
 

@@ -83,6 +83,20 @@ fn what_went_wrong_becomes_an_answer_in_one_table() {
     report(&problems);
 }
 
+/// Only the server's own work has a permit without a principal (decision 0064).
+#[test]
+fn front_ends_ask_for_permits() {
+    let mut problems = Vec::new();
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with("crates/front")) {
+        for (number, line) in code_lines(&text) {
+            if line.contains("::of_configuration(") || line.contains("::of_server(") {
+                problems.push(format!("{}:{number}: ask `service` for this permit", path.display()));
+            }
+        }
+    }
+    report(&problems);
+}
+
 #[test]
 fn nothing_is_left_unfinished() {
     // Spelled in two parts, so that this file does not find itself.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http_types::StatusCode;
 use percent_encoding::percent_decode_str;
 use service::StopError;
-use service::access::WritePermit;
+use service::access::{Permit, ToAdminister};
 use service::contents::VolumeWish;
 use units::StreamId;
 
@@ -60,9 +60,9 @@ impl<'a> Action<'a> {
 }
 
 /// Does what the target asks for; none if it is no such path.
-pub(crate) async fn answer(exchange: &Exchange, user: &mut Option<String>) -> Option<Reply> {
+pub(crate) async fn answer(exchange: &Exchange) -> Option<Reply> {
     let action = Action::at(&exchange.head.path)?;
-    let permit = match login::authorize_post(exchange, user).await {
+    let permit = match login::permit_post(exchange).await {
         Ok(permit) => permit,
         Err(reply) => return Some(reply),
     };
@@ -79,14 +79,19 @@ pub(crate) async fn answer(exchange: &Exchange, user: &mut Option<String>) -> Op
     Some(done.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::ACCEPTED)))
 }
 
-fn stop_stream(exchange: &Exchange, number: &str, permit: &WritePermit) -> Result<(), Reply> {
+fn stop_stream(exchange: &Exchange, number: &str, permit: &Permit<ToAdminister>) -> Result<(), Reply> {
     let service = &exchange.shared.service;
     let stream = number.parse().map(StreamId).map_err(|_| StopError::Unknown);
     let stopped = stream.and_then(|stream| service.stop_stream(stream, exchange.peer.ip(), permit));
     stopped.map_err(|error| problem::of_stop(&error))
 }
 
-async fn begin_upkeep(exchange: &Exchange, permit: WritePermit, name: &str, upkeep: UpkeepAction) -> Result<(), Reply> {
+async fn begin_upkeep(
+    exchange: &Exchange,
+    permit: Permit<ToAdminister>,
+    name: &str,
+    upkeep: UpkeepAction,
+) -> Result<(), Reply> {
     let device = || {
         let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
         let unnamed = || Reply::problem(StatusCode::BAD_REQUEST, "name the disk that comes: `?device=DEV`");

@@ -66,7 +66,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
         let Some(_held) = shared.memory.reserve(head.bytes) else {
             return refuse(&shared, stream, peer, &problem::busy()).await;
         };
-        let exchange = Exchange { shared: Arc::clone(&shared), head, peer, local };
+        let exchange = Exchange::new(Arc::clone(&shared), head, peer, local);
         if arrival == Arrival::Reserve {
             if management::is_health(&exchange.head.path) {
                 answer(exchange, &mut buffer, stream).await;
@@ -148,19 +148,18 @@ async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut strea
         return content::serve(&exchange, stream).await;
     }
     if misdirected.is_none() && follow::is_asked_for(&exchange.head) {
-        follow::serve(&exchange, stream).await;
-        return None;
+        return follow::serve(&exchange, stream).await;
     }
     let responded = match misdirected {
         Some(reply) => Err(reply),
         None => guarded(&exchange.shared.stats, Box::pin(router::respond(&exchange, &mut body))).await,
     };
-    let (reply, user) = responded.unwrap_or_else(|reply| (reply, None));
+    let reply = responded.unwrap_or_else(|reply| reply);
     // Where more of a body may come than was needed, the answer says that the connection is closed, and the client is
     // listened to for a while, so that it can read why.
     let is_read = body.skip_rest();
     exchange.head.keep_alive &= is_read;
-    let stream = exchange.answer_as(stream, reply, user).await?;
+    let stream = exchange.answer_whole(stream, reply).await?;
     if !is_read {
         linger(stream, drains(&exchange.shared)).await;
         return None;

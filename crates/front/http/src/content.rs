@@ -11,7 +11,8 @@ use content::Segment;
 use dataplane::control::Outcome;
 use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
-use service::contents::{ContentPath, Opened, PathError, StoreError, Want};
+use service::access::{Permit, ToRead};
+use service::contents::{ContentPath, PathError, StoreError, Want};
 use service::delivery::Finished;
 use service::pipeline::{Pipe, Stages};
 use service::rate::AskedRate;
@@ -31,9 +32,8 @@ use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
 use crate::message::reply::{After, Reply, location, render_head};
 use crate::plan::{StreamPlan, plan};
-use crate::playlist;
-use crate::problem;
 use crate::streamed::{Framing, Streamed};
+use crate::{login, playlist, problem};
 
 /// The field that tells the granted rate, in bits per second.
 const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
@@ -97,30 +97,29 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let cmcd = Cmcd::read(query.cmcd.as_deref(), &head.headers);
     let asked = asked(&query, &cmcd).map_err(problem::bad_request)?;
     let path = content_path(head).map_err(problem::bad_request)?;
-    let name = path.joined();
+    let permit = login::permit(exchange, &path).await?;
     // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
     let finds_rate = head.method == Method::GET && asked.rate == AskedRate::Unsaid;
     let want = if finds_rate { Want::FileAndRate } else { Want::File };
-    let opened = service.contents.open(&path, want).await;
-    let Opened { entry, content, media } = match opened {
+    let opened = match reads::open_content(service, &permit, want).await {
         Ok(opened) => opened,
-        Err(StoreError::IsDirectory) => return Err(to_folder(exchange, &path).await),
+        Err(StoreError::IsDirectory) => return Err(to_folder(exchange, &permit).await),
         // Below a content there is nothing to read; only for a write it is in the way.
         Err(StoreError::NotADirectory) => return Err(problem::of_store(&StoreError::NotFound)),
         Err(error) => return Err(problem::of_store(&error)),
     };
-    let stages = Stages(playlist::stage(&name, head.query.as_deref()).into_iter().collect());
+    let name = opened.path();
+    let stages = Stages(playlist::stage(name, head.query.as_deref()).into_iter().collect());
     let now = SystemTime::now();
-    let boundary = || format!("{:016x}{:016x}", service.hash((&name, now)), service.hash((now, &name, 1)));
-    let plan = plan(head, &entry, stages.alteration().as_deref(), &boundary, now)?;
+    let boundary = || format!("{:016x}{:016x}", service.hash((name, now)), service.hash((now, name, 1)));
+    let plan = plan(head, &opened.entry, stages.alteration().as_deref(), &boundary, now)?;
     let purpose = match () {
         () if plan.status == StatusCode::PARTIAL_CONTENT => ReadPurpose::Looks,
-        () if cmcd.object == ObjectType::Accompanying || media_type(&name) == PLAYLIST => ReadPurpose::Accompanies,
+        () if cmcd.object == ObjectType::Accompanying || media_type(name) == PLAYLIST => ReadPurpose::Accompanies,
         () => ReadPurpose::Plays,
     };
     let read = ContentRead {
-        content,
-        media,
+        opened,
         body: plan.body.clone(),
         part: part_of(&plan, &query),
         purpose,
@@ -128,18 +127,17 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         viewer: viewer(exchange, &query, cmcd),
         client: exchange.client(),
         stages,
-        path: name,
     };
     Ok((plan, read))
 }
 
 /// A folder that was named without its slash is a redirect to its listing, with the folder's time.
-pub(crate) async fn to_folder(exchange: &Exchange, path: &ContentPath) -> Reply {
+pub(crate) async fn to_folder(exchange: &Exchange, permit: &Permit<ToRead>) -> Reply {
     let head = &exchange.head;
     let query = head.query.as_deref().map_or_else(String::new, |query| format!("?{query}"));
     let reply = Reply::empty(StatusCode::MOVED_PERMANENTLY)
         .field(header::LOCATION, location(&format!("{}/{query}", head.path)));
-    let folder = exchange.shared.service.contents.lookup(path).await;
+    let folder = exchange.shared.service.lookup(permit).await;
     match folder.ok().and_then(|folder| folder.last_modified(SystemTime::now())) {
         Some(modified) => reply.field(header::LAST_MODIFIED, httpdate::fmt_http_date(modified)),
         None => reply,

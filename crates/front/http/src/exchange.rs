@@ -1,7 +1,7 @@
 //! One request with what answers it needs: its head, the two addresses, what all connections share.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, Bytes};
@@ -27,26 +27,37 @@ pub(crate) struct Exchange {
     pub(crate) head: RequestHead,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
+    /// The account that the request logged in as.
+    user: OnceLock<String>,
 }
 
 impl Exchange {
+    pub(crate) fn new(shared: Arc<Shared>, head: RequestHead, peer: SocketAddr, local: SocketAddr) -> Self {
+        Self { shared, head, peer, local, user: OnceLock::new() }
+    }
+
+    /// Notes the account for the access log.
+    pub(crate) fn note_user(&self, user: Option<&str>) {
+        if let Some(user) = user {
+            let _ = self.user.set(user.to_owned());
+        }
+    }
+
+    fn record(&self) -> AccessRecord {
+        AccessRecord { user: self.user.get().cloned(), ..AccessRecord::of(self.peer.ip(), &self.head) }
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client { address: self.peer.ip(), local: self.local.ip() }
     }
 
     /// Writes a complete reply and logs it. Returns the socket if the connection goes on.
     pub(crate) async fn answer(&self, stream: TcpStream, reply: Reply) -> Option<TcpStream> {
-        self.answer_as(stream, reply, None).await.filter(|_| self.head.keep_alive)
+        self.answer_whole(stream, reply).await.filter(|_| self.head.keep_alive)
     }
 
-    /// Writes a complete reply and logs it with the name of the user. Returns the socket if all of it was written, and the
-    /// connection can go on.
-    pub(crate) async fn answer_as(
-        &self,
-        mut stream: TcpStream,
-        mut reply: Reply,
-        user: Option<String>,
-    ) -> Option<TcpStream> {
+    /// Writes a complete reply and logs it. Returns the socket if all of it was written.
+    pub(crate) async fn answer_whole(&self, mut stream: TcpStream, mut reply: Reply) -> Option<TcpStream> {
         let reserved = self.shared.memory.reserve(reply.body.len());
         if reserved.is_none() {
             reply = problem::busy();
@@ -63,8 +74,7 @@ impl Exchange {
             let written = write_all(&mut stream, Bytes::from(head).chain(body)).await;
             written.is_ok().then_some(stream)
         };
-        self.shared
-            .note_request(status, sent, || AccessRecord { user, ..AccessRecord::of(self.peer.ip(), &self.head) });
+        self.shared.note_request(status, sent, || self.record());
         back
     }
 
@@ -106,7 +116,7 @@ impl Exchange {
 
     /// Counts the request and logs it; `bytes` are those of the body.
     pub(crate) fn log(&self, status: StatusCode, bytes: u64) {
-        self.shared.note_request(status, bytes, || AccessRecord::of(self.peer.ip(), &self.head));
+        self.shared.note_request(status, bytes, || self.record());
     }
 }
 

@@ -9,17 +9,18 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http_types::header::{ACCEPT, CACHE_CONTROL};
 use http_types::{HeaderName, Method, StatusCode};
+use service::access::{Permit, ToObserve};
+use service::latest::RecentEvents;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::cors;
 use crate::exchange::Exchange;
 use crate::listing::quality;
 use crate::message::conditional::joined;
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head};
-use crate::shared::Shared;
 use crate::streamed::{Framing, Streamed};
+use crate::{cors, login};
 
 const PATH: &str = "/api/v1/events";
 const MEDIA_TYPE: &str = "text/event-stream";
@@ -28,8 +29,8 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const COMMENT_PERIOD: Duration = Duration::from_secs(15);
 
 /// The latest events as a JSON array, the oldest first.
-pub(crate) fn latest(shared: &Shared) -> Reply {
-    let events = shared.service.events.latest.after(0);
+pub(crate) fn latest(events: &RecentEvents) -> Reply {
+    let events = events.after(0);
     let lines: Vec<&str> = events.iter().map(|(_, line)| line.as_ref()).collect();
     Reply::with_body(StatusCode::OK, "application/json", format!("[{}]", lines.join(",")))
 }
@@ -42,23 +43,28 @@ pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
             .is_some_and(|accept| quality(&accept, MEDIA_TYPE) > quality(&accept, "application/json"))
 }
 
-/// Sends events until the client is gone or the server drains.
-pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) {
+/// Sends events until the client is gone or the server drains. Returns the socket of a client that has no right to them.
+pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
+    let permit = match login::permit_server(exchange).await {
+        Ok(permit) => permit,
+        Err(reply) => return exchange.answer(stream, reply).await,
+    };
     let framing = Framing::of(None, exchange.head.version);
     let mut reply = Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store");
     reply.fields.extend(framing.field());
     cors::add(&exchange.shared.config(), &exchange.head, &mut reply);
     let head = render_head(reply.status, &reply.fields, None, After::Close, SystemTime::now());
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
-    if follow(exchange, &mut response).await.is_some() {
+    if follow(exchange, &permit, &mut response).await.is_some() {
         response.finish().await;
     }
     exchange.log(reply.status, response.body_bytes());
+    None
 }
 
 /// Sends events as they come; none if the client is gone, else the server drains.
-async fn follow(exchange: &Exchange, response: &mut Streamed) -> Option<()> {
-    let latest = &exchange.shared.service.events.latest;
+async fn follow(exchange: &Exchange, permit: &Permit<ToObserve>, response: &mut Streamed) -> Option<()> {
+    let latest = exchange.shared.service.latest_events(permit);
     let mut last = latest.last();
     let mut draining = exchange.shared.draining.clone();
     let seen = exchange.head.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.trim().parse().ok());

@@ -19,7 +19,7 @@ use crate::exchange::Exchange;
 use crate::message::conditional::joined;
 use crate::message::query::Query;
 use crate::message::reply::{Pieces, Reply, location};
-use crate::problem;
+use crate::{login, problem};
 use service::contents::{ContentPath, Entry, NameKind, StoreError};
 
 /// What a path component keeps as it is.
@@ -57,11 +57,12 @@ async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, ListingPa
         Some(Ok(limit @ 1..)) => Some(limit),
         Some(_) => return Err(Reply::problem(StatusCode::BAD_REQUEST, "limit= is a number of entries, at least 1")),
     };
+    let permit = login::permit(exchange, &path).await?;
     let service = &exchange.shared.service;
     let after = query.after.as_deref();
-    let listed = match (service.list(&path).await, limit) {
+    let listed = match (service.list(&permit).await, limit) {
         (Err(StoreError::TooManyNames(_)), Some(limit)) => {
-            service.list_part(&path, after.unwrap_or_default(), limit.saturating_add(1)).await
+            service.list_part(&permit, after.unwrap_or_default(), limit.saturating_add(1)).await
         }
         (listed, _) => listed,
     };

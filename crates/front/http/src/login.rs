@@ -1,7 +1,7 @@
-//! Who a client is, by what its request says.
+//! The principal of a request, and its permit.
 //!
 //! Promise: a program on this machine is one that no proxy speaks for, and that names this machine; a browser's page of
-//! another origin never writes (CSRF). Not here: what it may do (`service::access`).
+//! another origin never writes (CSRF). Not here: judging (`service::access`).
 
 use std::net::IpAddr;
 
@@ -9,38 +9,69 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
 use http_types::{HeaderMap, Method, StatusCode};
-use service::access::{self, Principal, WritePermit};
+use service::access::{Denied, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister};
+use service::accounts::Right;
+use service::contents::ContentPath;
 
 use crate::exchange::Exchange;
 use crate::message::authority::{RequestHost, host};
 use crate::message::reply::Reply;
 use crate::problem;
 
-/// Lets a `POST` pass that has the server do something, and notes who asked.
-pub(crate) async fn authorize_post(exchange: &Exchange, user: &mut Option<String>) -> Result<WritePermit, Reply> {
+/// A permit for the right `R` over `path`.
+///
+/// # Errors
+/// The answer to a client that has no such right.
+pub(crate) async fn permit<R: PathRight>(exchange: &Exchange, path: &ContentPath) -> Result<Permit<R>, Reply> {
+    let service = &exchange.shared.service;
+    judged(exchange, R::RIGHT, |principal| service.permit(principal, path)).await
+}
+
+/// A permit for the right `R` over the whole server.
+///
+/// # Errors
+/// The answer to a client that has no such right.
+pub(crate) async fn permit_server<R: ServerRight>(exchange: &Exchange) -> Result<Permit<R>, Reply> {
+    let service = &exchange.shared.service;
+    judged(exchange, R::RIGHT, |principal| service.permit_server(principal)).await
+}
+
+/// A permit for a `POST`, which steers the server.
+pub(crate) async fn permit_post(exchange: &Exchange) -> Result<Permit<ToAdminister>, Reply> {
     if exchange.head.method != Method::POST {
         return Err(problem::not_allowed("POST"));
     }
-    authorize(exchange, user).await
+    permit_server(exchange).await
 }
 
-/// Lets a write pass, and notes who asked.
-pub(crate) async fn authorize(exchange: &Exchange, user: &mut Option<String>) -> Result<WritePermit, Reply> {
-    let (headers, config) = (&exchange.head.headers, exchange.shared.service.config());
-    if is_cross_origin(headers) {
+/// The permit that `judge` gives: without a login if that is enough, else after the login that the request carries. The name of the
+/// account goes to the access log.
+async fn judged<R: RightKind>(
+    exchange: &Exchange,
+    right: Right,
+    judge: impl Fn(&Principal) -> Result<Permit<R>, Denied>,
+) -> Result<Permit<R>, Reply> {
+    let (service, headers) = (&exchange.shared.service, &exchange.head.headers);
+    if right != Right::Read && is_cross_origin(headers) {
         let detail = "a page of another origin may not write here";
         return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
     }
-    let mut principal = without_login(headers, exchange.peer.ip(), exchange.local.ip());
-    if !config.users.is_empty()
-        && let Some((name, password)) = basic_credentials(headers)
-    {
-        let login = exchange.shared.service.logins.login(&config, &name, &password, exchange.peer.ip()).await;
-        principal = login.or_else(|error| problem::of_login(error).map_or(Ok(principal), Err))?;
+    let peer = exchange.peer.ip();
+    let denied = match judge(&without_login(headers, peer, exchange.local.ip())) {
+        Ok(permit) => return Ok(permit),
+        Err(denied) => denied,
+    };
+    let (Denied::UserNeeded(_), Some((name, password))) = (denied, basic_credentials(headers)) else {
+        return Err(problem::of_denied(denied));
+    };
+    match service.login(&name, &password, peer).await {
+        Ok(principal) => {
+            let permit = judge(&principal).map_err(problem::of_denied)?;
+            exchange.note_user(permit.user());
+            Ok(permit)
+        }
+        Err(error) => Err(problem::of_login(error).unwrap_or_else(|| problem::of_denied(denied))),
     }
-    let permit = access::may_write(&config, principal).map_err(problem::of_denied)?;
-    *user = permit.user().map(str::to_owned);
-    Ok(permit)
 }
 
 /// `Authorization: Basic …`, decoded.

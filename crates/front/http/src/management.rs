@@ -5,33 +5,48 @@
 use http_types::StatusCode;
 use http_types::header::CACHE_CONTROL;
 use serde::Serialize;
-use service::figures;
+use service::access::{Permit, ToObserve};
+use service::{MediaService, figures};
 
+use crate::exchange::Exchange;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
-use crate::shared::Shared;
-use crate::{follow, problem};
+use crate::{follow, login, problem};
 
 /// What programs may ask below `/api/v1` (OpenAPI 3.1). A test holds it to what is answered.
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// Answers a GET of a management path, if it is one.
-pub(crate) fn answer(shared: &Shared, path: &str) -> Option<Reply> {
+pub(crate) async fn answer(exchange: &Exchange, path: &str) -> Option<Reply> {
+    let service = &exchange.shared.service;
     let reply = match path {
         "/health" => Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
-        "/ready" => ready(shared),
-        "/metrics" => Reply::with_body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics(shared)),
-        "/api/v1/streams" => json(&figures::streams(&shared.service)),
-        "/api/v1/disks" => json(&figures::disks(&shared.service)),
-        "/api/v1/system" => json(&figures::system(&shared.service)),
-        "/api/v1/jobs" => json(&shared.service.jobs()),
-        "/api/v1/volumes" => json(&figures::volumes(&shared.service)),
-        "/api/v1/webhooks" => json(&shared.service.webhooks()),
+        "/ready" => ready(service),
         "/api/v1/openapi.json" => Reply::with_body(StatusCode::OK, "application/json", OPENAPI),
-        "/api/v1/events" => follow::latest(shared),
-        _ => return None,
+        _ => observed(exchange, path).await?,
     };
     Some(reply.field(CACHE_CONTROL, "no-store"))
+}
+
+/// Answers a GET of figures, which needs a permit.
+async fn observed(exchange: &Exchange, path: &str) -> Option<Reply> {
+    let shared = &exchange.shared;
+    let service = &shared.service;
+    let render: &(dyn Fn(&Permit<ToObserve>) -> Reply + Sync) = match path {
+        "/metrics" => &|permit| {
+            let page = metrics(shared, permit);
+            Reply::with_body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
+        },
+        "/api/v1/streams" => &|permit| json(&figures::streams(service, permit)),
+        "/api/v1/disks" => &|permit| json(&figures::disks(service, permit)),
+        "/api/v1/system" => &|permit| json(&figures::system(service, permit)),
+        "/api/v1/jobs" => &|permit| json(&service.jobs(permit)),
+        "/api/v1/volumes" => &|permit| json(&figures::volumes(service, permit)),
+        "/api/v1/webhooks" => &|permit| json(&service.webhooks(permit)),
+        "/api/v1/events" => &|permit| follow::latest(service.latest_events(permit)),
+        _ => return None,
+    };
+    Some(login::permit_server(exchange).await.map_or_else(|reply| reply, |permit| render(&permit)))
 }
 
 /// True for the paths that are answered when all connections are taken, too.
@@ -39,10 +54,10 @@ pub(crate) fn is_health(path: &str) -> bool {
     matches!(path, "/health" | "/ready" | "/metrics")
 }
 
-fn ready(shared: &Shared) -> Reply {
-    let why_not = if shared.service.is_draining() {
+fn ready(service: &MediaService) -> Reply {
+    let why_not = if service.is_draining() {
         "starting, or about to stop"
-    } else if figures::every_disk_fails(&shared.service) {
+    } else if figures::every_disk_fails(service) {
         "every disk is failing: /api/v1/disks says how"
     } else {
         return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "streams are admitted\n");

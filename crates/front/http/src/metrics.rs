@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use api::DiskFailure;
 
+use service::access::{Permit, ToObserve};
 use service::contents::{errors_of, failure};
 use service::refusals::RESOURCES;
 
@@ -33,13 +34,13 @@ impl Exposition {
 }
 
 /// The page.
-pub(crate) fn metrics(shared: &Shared) -> String {
+pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
     let mut page = Exposition(String::with_capacity(8192));
     server_metrics(&mut page, shared);
     plane_metrics(&mut page, shared);
     place_metrics(&mut page, shared);
     disk_metrics(&mut page, shared);
-    operation_metrics(&mut page, shared);
+    operation_metrics(&mut page, shared, permit);
     page.0
 }
 
@@ -211,8 +212,8 @@ fn disk_metrics(page: &mut Exposition, shared: &Shared) {
 }
 
 /// Jobs and webhooks.
-fn operation_metrics(page: &mut Exposition, shared: &Shared) {
-    let (jobs, webhooks) = (shared.service.jobs(), shared.service.webhooks());
+fn operation_metrics(page: &mut Exposition, shared: &Shared, permit: &Permit<ToObserve>) {
+    let (jobs, webhooks) = (shared.service.jobs(permit), shared.service.webhooks(permit));
     page.family("job_running", "gauge", "1 while the job runs.");
     for job in &jobs {
         page.sample("job_running", &label("job", &job.name), u8::from(job.running.is_some()));

@@ -199,9 +199,11 @@ pub(crate) fn of_upkeep(error: &UpkeepError) -> Reply {
 /// The answer to a client that may not do that.
 pub(crate) fn of_denied(denied: Denied) -> Reply {
     match denied {
-        Denied::UserNeeded => Reply::problem(StatusCode::UNAUTHORIZED, &format!("{denied} (Basic)"))
+        Denied::UserNeeded(_) => Reply::problem(StatusCode::UNAUTHORIZED, &format!("{denied} (Basic)"))
             .field(WWW_AUTHENTICATE, "Basic realm=\"isocast\", charset=\"UTF-8\""),
-        Denied::LocalOnly(_) | Denied::NobodyMay => Reply::problem(StatusCode::FORBIDDEN, &denied.to_string()),
+        Denied::LocalOnly(..) | Denied::NobodyMay | Denied::NotGranted(_) => {
+            Reply::problem(StatusCode::FORBIDDEN, &denied.to_string())
+        }
     }
 }
 

@@ -8,31 +8,25 @@ use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{actions, content, cors, listing, management, page, problem, upload};
+use crate::{actions, content, cors, listing, login, management, page, problem, upload};
 
-/// What is answered to a request, and who asked, if that was proved.
-pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> (Reply, Option<String>) {
-    let mut user = None;
-    let reply = route(exchange, body, &mut user).await;
-    (reply, user)
-}
-
-async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
+/// The answer to a request.
+pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
     if let Some(reply) = cors::preflight(&exchange.shared.config(), &exchange.head) {
         return reply;
     }
     let path = exchange.head.path.as_str();
     if path.starts_with(PREFIX) {
-        return media(exchange, body, user).await;
+        return media(exchange, body).await;
     }
-    if let Some(reply) = actions::answer(exchange, user).await {
+    if let Some(reply) = actions::answer(exchange).await {
         return reply;
     }
     let read = exchange.head.method == Method::GET || exchange.head.method == Method::HEAD;
     let found = match path {
         // Contents are below it; without the slash, relative links would lead elsewhere.
-        "/media" => Some(content::to_folder(exchange, &ContentPath::root()).await),
-        _ => management::answer(&exchange.shared, path).or_else(|| page::file(path)),
+        "/media" => Some(root_folder(exchange).await),
+        _ => management::answer(exchange, path).await.or_else(|| page::file(path)),
     };
     match found {
         Some(reply) if read => return reply,
@@ -45,12 +39,20 @@ async fn route(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Optio
     Reply::problem(StatusCode::NOT_FOUND, "there is nothing at this path; contents are below /media/")
 }
 
-async fn media(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
+/// `/media` leads to `/media/`.
+async fn root_folder(exchange: &Exchange) -> Reply {
+    match login::permit(exchange, &ContentPath::root()).await {
+        Ok(permit) => content::to_folder(exchange, &permit).await,
+        Err(reply) => reply,
+    }
+}
+
+async fn media(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
     match exchange.head.method {
         Method::GET | Method::HEAD => listing::answer(exchange).await,
         Method::PUT | Method::DELETE if exchange.shared.service.is_draining() => problem::stopping(),
-        Method::PUT => upload::put(exchange, body, user).await,
-        Method::DELETE => upload::delete(exchange, user).await,
+        Method::PUT => upload::put(exchange, body).await,
+        Method::DELETE => upload::delete(exchange).await,
         Method::OPTIONS => Reply::empty(StatusCode::NO_CONTENT).field(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS"),
         _ => problem::not_allowed("GET, HEAD, PUT, DELETE, OPTIONS"),
     }

@@ -9,7 +9,7 @@ use http_types::header::{
     IF_UNMODIFIED_SINCE, LOCATION,
 };
 use http_types::{HeaderName, StatusCode};
-use service::contents::{ContentPath, OnBreak, Precondition, Published, StoreError, Want};
+use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published};
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
 use units::{BitRate, Nanos};
@@ -32,8 +32,8 @@ const LATER: std::ops::RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from
 const DURABLE: HeaderName = HeaderName::from_static("x-isocast-durable-within");
 
 /// PUT.
-pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>, user: &mut Option<String>) -> Reply {
-    let published = match put_checked(exchange, body, user).await {
+pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
+    let published = match put_checked(exchange, body).await {
         Ok(published) => published,
         Err(reply) => return reply,
     };
@@ -45,29 +45,24 @@ pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>, user: &
 }
 
 /// DELETE of a content, or of an empty folder.
-pub(crate) async fn delete(exchange: &Exchange, user: &mut Option<String>) -> Reply {
+pub(crate) async fn delete(exchange: &Exchange) -> Reply {
     let outcome = async {
         let path = path_below(exchange)?;
-        let permit = login::authorize(exchange, user).await?;
+        let permit = login::permit(exchange, &path).await?;
+        let (service, client) = (&exchange.shared.service, exchange.peer.ip());
         if exchange.head.path.ends_with('/') {
-            match exchange.shared.service.contents.open(&path, Want::File).await {
-                Err(StoreError::IsDirectory) => {}
-                Err(error) => return Err(problem::of_store(&error)),
-                Ok(_) => return Err(no_slash()),
+            let entry = service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+            if entry.kind == NameKind::File {
+                return Err(no_slash());
             }
         }
-        let (service, client) = (&exchange.shared.service, exchange.peer.ip());
-        let deleted = ingest::delete(service, &permit, &path, precondition(exchange), client).await;
+        let deleted = ingest::delete(service, &permit, precondition(exchange), client).await;
         deleted.map_err(|error| problem::of_delete(&error))
     };
     outcome.await.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
 }
 
-async fn put_checked(
-    exchange: &Exchange,
-    body: &mut RequestBody<'_>,
-    user: &mut Option<String>,
-) -> Result<Published, Reply> {
+async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Published, Reply> {
     let head = &exchange.head;
     let path = path_below(exchange)?;
     if exchange.head.path.ends_with('/') {
@@ -77,14 +72,14 @@ async fn put_checked(
     let rate = rate(&query)?;
     let on_break = on_break(&query, rate)?;
     let durable = durable(&query, rate)?;
-    let permit = login::authorize(exchange, user).await?;
+    let permit = login::permit(exchange, &path).await?;
     can_be_taken(head)?;
     let length = match head.body {
         BodyFraming::Length(length) => Some(length),
         BodyFraming::Chunked => None,
     };
     let precondition = precondition(exchange);
-    let request = IngestRequest { path, length, precondition, rate, durable, on_break, client: exchange.client() };
+    let request = IngestRequest { length, precondition, rate, durable, on_break, client: exchange.client() };
     let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
     let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
     take_body(body, &mut writer).await?;

@@ -5,6 +5,7 @@ mod cors;
 mod management;
 mod metrics;
 mod reload;
+mod rights;
 mod support;
 mod viewing;
 mod writing;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Harness, Lines, Told, pattern};
-use argon2::password_hash::{PasswordHasher, SaltString};
+use crate::support::{Harness, Lines, Told, password_hash, pattern};
 use http::config::HttpConfig;
+use service::accounts::ConfiguredAccounts;
 use service::config::ServiceConfig;
 use service::connections::ConnectionLimits;
 use units::BitRate;
@@ -28,17 +28,18 @@ fn get(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_begins_later_is_served_by_the_new_settings() {
-    let harness = Harness::start(HttpConfig::default());
+    let accounts = Arc::<ConfiguredAccounts>::default();
+    accounts.configure(&[], true);
+    let harness = Harness::with_accounts(HttpConfig::default(), Arc::clone(&accounts) as _);
     harness.store.put("film.ts", &pattern(1000));
     let put = "PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx";
     assert_eq!(harness.one(put).status, 201);
     assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), None);
 
-    let salt = SaltString::from_b64("c29tZXNhbHQ").expect("salt");
-    let hash = argon2::Argon2::default().hash_password(b"secret", &salt).expect("a hash").to_string();
     let path_rates = vec![(String::new(), BitRate(3_000_000))];
-    let users = vec![("ada".to_owned(), hash)];
-    reload(&harness, service::config::ServiceConfig { users, path_rates, upload_bytes_max: 0, ..Default::default() });
+    let users = vec![("ada".to_owned(), password_hash("secret"))];
+    accounts.configure(&users, true);
+    reload(&harness, service::config::ServiceConfig { path_rates, upload_bytes_max: 0, ..Default::default() });
     assert_eq!(harness.one(put).status, 401);
     assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), Some("3000000"));
     let with_login = put.replace("Host", "Authorization: Basic YWRhOnNlY3JldA==\r\nHost");

@@ -1,11 +1,12 @@
 //! PUT, DELETE and recordings over the wire; who may write.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{Harness, PATIENCE, Told};
-use argon2::password_hash::{PasswordHasher, SaltString};
+use crate::support::{Harness, PATIENCE, Told, password_hash};
 use http::config::HttpConfig;
+use service::accounts::ConfiguredAccounts;
 use service::config::ServiceConfig;
 use service::contents::UploadClass;
 use units::{BitRate, DiskId};
@@ -196,7 +197,7 @@ async fn what_breaks_off_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_client_has_no_more_than_its_share_of_the_uploads() {
-    let service = ServiceConfig { uploads_per_client: 1, local_writes: true, ..ServiceConfig::default() };
+    let service = ServiceConfig { uploads_per_client: 1, ..ServiceConfig::default() };
     let harness = Harness::start(service);
     let mut slow = harness.connect();
     slow.send("PUT /media/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nab");
@@ -355,12 +356,10 @@ async fn without_users_foreign_names_origins_and_proxies_do_not_write() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_users_writes_need_a_login_and_reads_do_not() {
-    let salt = SaltString::encode_b64(b"eightbytes").expect("a salt");
-    let params = argon2::Params::new(argon2::Params::MIN_M_COST, 1, 1, None).expect("parameters");
-    let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
-    let hash = hasher.hash_password(b"p:q", &salt).expect("a hash").to_string();
-    let users = vec![("ada".to_owned(), hash)];
-    let harness = Harness::start(service::config::ServiceConfig { users, ..Default::default() });
+    let users = vec![("ada".to_owned(), password_hash("p:q"))];
+    let accounts = Arc::<ConfiguredAccounts>::default();
+    accounts.configure(&users, false);
+    let harness = Harness::with_accounts(HttpConfig::default(), accounts);
     let anonymous = harness.one(&put("a", "", "x"));
     assert_eq!(anonymous.status, 401);
     assert!(anonymous.field("www-authenticate").is_some_and(|value| value.starts_with("Basic")));

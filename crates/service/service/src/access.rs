@@ -1,86 +1,264 @@
-//! Who may write.
+//! Permits: each call that reads or changes something takes one, and only this module makes them.
 //!
-//! Promise: what stores, removes or stops something takes a [`WritePermit`], which only [`may_write`] gives to a client. Reading
-//! is open to all who reach the server; writing needs a user, or, where none is configured and the settings allow it, a program
-//! on this machine. Not here: how a client says who it is, and whether that is true (the front ends, `logins`).
+//! Promise: a permit names a right, a path and the account that used it, and a call works on the path of its permit, so that no check
+//! can be forgotten or be for another path (decision 0064). Not here: who there is (`accounts`), how a client proves that (the front
+//! ends, `logins`).
 
-use crate::config::ServiceConfig;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
-/// Who asks.
+use crate::accounts::{Accounts, Holder, Right};
+use crate::contents::ContentPath;
+
+/// The source of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Principal {
     /// A program on this machine that nobody else speaks through.
     Local,
-    /// Not known to be one; with why not.
+    /// Not known to be one; with the reason.
     Remote(&'static str),
-    /// Somebody who proved to be this user.
-    User(String),
+    /// A client that proved to be this account.
+    Account(AccountName),
 }
 
-/// Why it is denied.
+/// The name of an account whose login was right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountName(Arc<str>);
+
+impl AccountName {
+    pub(crate) fn proven(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+/// The reason why a permit is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// A user may.
-    #[error("writes need a user's name and password")]
-    UserNeeded,
-    /// No users are configured, and writes from this machine are not allowed either.
-    #[error("nobody may write here: configure a user, or start the server with --local-writes")]
+    /// An account may have the right.
+    #[error("{0} need a user's name and password")]
+    UserNeeded(RightUses),
+    /// There is no account, and programs on this machine do not have the right either.
+    #[error("nobody may do that here: configure a user, or start the server with --local-writes")]
     NobodyMay,
-    /// No users are configured, and only this machine may write; with why that is not known to be it.
-    #[error("without configured users, writes {0}; configure a user")]
-    LocalOnly(&'static str),
+    /// There is no account, and only programs on this machine have the right; with the reason why this is none.
+    #[error("without configured users, {0} {1}; configure a user")]
+    LocalOnly(RightUses, &'static str),
+    /// The account does not have the right.
+    #[error("this user has no right to such {0} here")]
+    NotGranted(RightUses),
 }
 
-/// Somebody may write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WritePermit {
-    user: Option<String>,
+/// Uses of a right, as texts name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RightUses(Right);
+
+impl fmt::Display for RightUses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Right::Read => "reads",
+            Right::Write | Right::Delete | Right::Administer => "writes",
+            Right::Share => "shares",
+        })
+    }
 }
 
-impl WritePermit {
-    /// For what the server does by itself, as its configuration says.
-    #[must_use]
-    pub const fn of_configuration() -> Self {
-        Self { user: None }
+/// A right as a type, so that a permit for another is not taken.
+pub trait RightKind {
+    /// The right that has to be granted.
+    const RIGHT: Right;
+}
+
+/// A right over one path.
+pub trait PathRight: RightKind {}
+
+/// A right over the whole server: granted over the root folder.
+pub trait ServerRight: RightKind {}
+
+/// Read or list.
+#[derive(Debug, Clone, Copy)]
+pub struct ToRead;
+/// Store.
+#[derive(Debug, Clone, Copy)]
+pub struct ToWrite;
+/// Remove.
+#[derive(Debug, Clone, Copy)]
+pub struct ToDelete;
+/// See figures, streams and events: for those that may read everything.
+#[derive(Debug, Clone, Copy)]
+pub struct ToObserve;
+/// Steer streams, jobs and volumes.
+#[derive(Debug, Clone, Copy)]
+pub struct ToAdminister;
+
+impl RightKind for ToRead {
+    const RIGHT: Right = Right::Read;
+}
+impl RightKind for ToWrite {
+    const RIGHT: Right = Right::Write;
+}
+impl RightKind for ToDelete {
+    const RIGHT: Right = Right::Delete;
+}
+impl RightKind for ToObserve {
+    const RIGHT: Right = Right::Read;
+}
+impl RightKind for ToAdminister {
+    const RIGHT: Right = Right::Administer;
+}
+impl PathRight for ToRead {}
+impl PathRight for ToWrite {}
+impl PathRight for ToDelete {}
+impl ServerRight for ToObserve {}
+impl ServerRight for ToAdminister {}
+
+/// Leave to use the right `R` over a path.
+#[derive(Debug, Clone)]
+pub struct Permit<R> {
+    path: ContentPath,
+    account: Option<AccountName>,
+    right: PhantomData<R>,
+}
+
+impl<R: RightKind> Permit<R> {
+    const fn new(path: ContentPath, account: Option<AccountName>) -> Self {
+        Self { path, account, right: PhantomData }
     }
 
-    /// The user who may; none: no users are configured.
+    /// The path.
+    #[must_use]
+    pub const fn path(&self) -> &ContentPath {
+        &self.path
+    }
+
+    /// The account that has the right; none: no login was needed.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
-        self.user.as_deref()
+        self.account.as_ref().map(|name| &*name.0)
     }
 }
 
-/// Whether `principal` may write.
+impl<R: PathRight> Permit<R> {
+    /// For work that the configuration has the server do by itself, over `path`.
+    #[must_use]
+    pub const fn of_configuration(path: ContentPath) -> Self {
+        Self::new(path, None)
+    }
+}
+
+impl<R: ServerRight> Permit<R> {
+    /// For work that the configuration has the server do by itself.
+    #[must_use]
+    pub fn of_server() -> Self {
+        Self::new(ContentPath::root(), None)
+    }
+}
+
+/// Whether `principal` has the right `R` over `path`.
 ///
 /// # Errors
 /// Why not.
-pub fn may_write(config: &ServiceConfig, principal: Principal) -> Result<WritePermit, Denied> {
+pub(crate) fn permit<R: RightKind>(
+    accounts: &dyn Accounts,
+    principal: &Principal,
+    path: &ContentPath,
+) -> Result<Permit<R>, Denied> {
+    let may = |holder| accounts.grants(holder).iter().any(|grant| grant.covers(R::RIGHT, path));
+    if may(Holder::Anybody) || (*principal == Principal::Local && may(Holder::ThisMachine)) {
+        return Ok(Permit::new(path.clone(), None));
+    }
+    let uses = RightUses(R::RIGHT);
     match principal {
-        Principal::User(name) => Ok(WritePermit { user: Some(name) }),
-        _ if !config.users.is_empty() => Err(Denied::UserNeeded),
-        _ if !config.local_writes => Err(Denied::NobodyMay),
-        Principal::Local => Ok(WritePermit { user: None }),
-        Principal::Remote(why) => Err(Denied::LocalOnly(why)),
+        Principal::Account(name) if may(Holder::Account(&name.0)) => Ok(Permit::new(path.clone(), Some(name.clone()))),
+        Principal::Account(_) => Err(Denied::NotGranted(uses)),
+        _ if accounts.any().is_some() => Err(Denied::UserNeeded(uses)),
+        Principal::Remote(why) if may(Holder::ThisMachine) => Err(Denied::LocalOnly(uses, why)),
+        Principal::Remote(_) | Principal::Local => Err(Denied::NobodyMay),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounts::{Account, ConfiguredAccounts, RightGrant, Rights};
+
+    const FAR: Principal = Principal::Remote("from afar");
+
+    fn path(text: &str) -> ContentPath {
+        ContentPath::parse_encoded(text).expect("a path")
+    }
+
+    fn user(name: &str) -> Principal {
+        Principal::Account(AccountName::proven(name))
+    }
+
+    /// Whether the right is permitted, or the reason why not.
+    fn judged<R: RightKind>(
+        accounts: &dyn Accounts,
+        principal: &Principal,
+        over: &str,
+    ) -> Result<Option<String>, Denied> {
+        let permit = permit::<R>(accounts, principal, &path(over))?;
+        assert_eq!(permit.path(), &path(over));
+        Ok(permit.user().map(str::to_owned))
+    }
 
     #[test]
-    fn who_may_write() {
-        let user = Principal::User("ada".to_owned());
-        let nobody = ServiceConfig::default();
-        assert_eq!(may_write(&nobody, Principal::Local), Err(Denied::NobodyMay));
-        let local = ServiceConfig { local_writes: true, ..ServiceConfig::default() };
-        assert_eq!(may_write(&local, Principal::Local), Ok(WritePermit { user: None }));
-        assert_eq!(may_write(&local, Principal::Remote("from afar")), Err(Denied::LocalOnly("from afar")));
-        let users = vec![("ada".to_owned(), String::new())];
-        let closed = ServiceConfig { users, local_writes: true, ..ServiceConfig::default() };
-        assert_eq!(may_write(&closed, Principal::Local), Err(Denied::UserNeeded));
-        assert_eq!(may_write(&closed, Principal::Remote("from afar")), Err(Denied::UserNeeded));
-        assert_eq!(may_write(&closed, user).expect("a user").user(), Some("ada"));
+    fn configured_accounts_have_all_rights_and_the_others_read() {
+        let accounts = ConfiguredAccounts::default();
+        for principal in [Principal::Local, FAR, user("ada")] {
+            assert_eq!(judged::<ToRead>(&accounts, &principal, "/a"), Ok(None));
+            assert_eq!(judged::<ToObserve>(&accounts, &principal, "/"), Ok(None));
+        }
+        let writes = RightUses(Right::Write);
+        assert_eq!(judged::<ToWrite>(&accounts, &Principal::Local, "/a"), Err(Denied::NobodyMay));
+        assert_eq!(judged::<ToWrite>(&accounts, &FAR, "/a"), Err(Denied::NobodyMay));
+        accounts.configure(&[], true);
+        assert_eq!(judged::<ToWrite>(&accounts, &Principal::Local, "/a"), Ok(None));
+        assert_eq!(judged::<ToAdminister>(&accounts, &Principal::Local, "/"), Ok(None));
+        assert_eq!(judged::<ToWrite>(&accounts, &FAR, "/a"), Err(Denied::LocalOnly(writes, "from afar")));
+        accounts.configure(&[("ada".to_owned(), String::new())], true);
+        for principal in [Principal::Local, FAR] {
+            assert_eq!(judged::<ToWrite>(&accounts, &principal, "/a"), Err(Denied::UserNeeded(writes)));
+        }
+        assert_eq!(judged::<ToWrite>(&accounts, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
+        assert_eq!(judged::<ToDelete>(&accounts, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
+        assert_eq!(
+            judged::<ToWrite>(&accounts, &user("eve"), "/a"),
+            Err(Denied::NotGranted(writes)),
+            "she was removed"
+        );
+    }
+
+    /// `ada` reads and writes below `/a`; nobody else has a right.
+    struct OneFolder;
+
+    impl Accounts for OneFolder {
+        fn account(&self, _name: &str) -> Option<Account> {
+            self.any()
+        }
+
+        fn any(&self) -> Option<Account> {
+            Some(Account { name: "ada".to_owned(), password_hash: String::new() })
+        }
+
+        fn grants(&self, holder: Holder<'_>) -> Arc<[RightGrant]> {
+            let rights = Rights::of(&[Right::Read, Right::Write]);
+            let grant = RightGrant { folder: path("/a"), rights };
+            if holder == Holder::Account("ada") { Arc::from([grant]) } else { Arc::from([]) }
+        }
+    }
+
+    #[test]
+    fn rights_over_a_folder_end_there() {
+        let ada = user("ada");
+        let granted = Ok(Some("ada".to_owned()));
+        assert_eq!(judged::<ToRead>(&OneFolder, &ada, "/a/film.ts"), granted);
+        assert_eq!(judged::<ToWrite>(&OneFolder, &ada, "/a"), granted);
+        assert!(judged::<ToDelete>(&OneFolder, &ada, "/a/film.ts").is_err(), "she may not remove");
+        assert!(judged::<ToRead>(&OneFolder, &ada, "/b").is_err(), "nor read elsewhere");
+        assert!(judged::<ToObserve>(&OneFolder, &ada, "/").is_err(), "nor see the others' streams");
+        let reads = RightUses(Right::Read);
+        assert_eq!(judged::<ToRead>(&OneFolder, &Principal::Local, "/a"), Err(Denied::UserNeeded(reads)));
     }
 }

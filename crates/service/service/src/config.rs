@@ -40,10 +40,6 @@ pub struct ServiceConfig {
     pub link_capacities: Vec<(String, BitRate)>,
     /// What folders may hold.
     pub quotas: Vec<QuotaConfig>,
-    /// Users who may write: their names, and PHC strings of argon2 hashes of their passwords.
-    pub users: Vec<(String, String)>,
-    /// Without users, programs on this machine may write.
-    pub local_writes: bool,
 }
 
 /// What becomes of a stream for which there is no room.
@@ -73,8 +69,6 @@ impl Default for ServiceConfig {
             links: Vec::new(),
             link_capacities: Vec::new(),
             quotas: Vec::new(),
-            users: Vec::new(),
-            local_writes: false,
         }
     }
 }

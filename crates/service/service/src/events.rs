@@ -85,7 +85,7 @@ pub struct Events {
     log: Log,
     limit: KindLimit,
     /// The latest ones, for whoever follows them.
-    pub latest: RecentEvents,
+    pub(crate) latest: RecentEvents,
 }
 
 impl Events {

@@ -10,6 +10,7 @@ use api::{Buffers, Class, Direction, Disk, HeldUpBy, Phases, SessionFigures, Str
 use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
 use units::limits::CACHE_PAGE_BYTES;
 
+use crate::access::{Permit, ToObserve};
 use crate::contents::{DiskInfo, errors_of, failure};
 use crate::counts::AllCounts;
 use crate::events::unix_seconds;
@@ -19,7 +20,7 @@ pub use crate::volumes::volumes;
 
 /// The streams and recordings under way, by number.
 #[must_use]
-pub fn streams(service: &MediaService) -> Vec<Stream> {
+pub fn streams(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Stream> {
     let running = service.running.lock();
     let by_id = slots(&service.gauges);
     let accounts = service.session_accounts();
@@ -83,7 +84,7 @@ fn slots(gauges: &Gauges) -> HashMap<u64, &StreamGauges> {
 
 /// The disks.
 #[must_use]
-pub fn disks(service: &MediaService) -> Vec<Disk> {
+pub fn disks(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Disk> {
     let looks = service.readings.last();
     let none = DiskGauges::default();
     let described = service.contents.disks();
@@ -145,7 +146,7 @@ fn phases(older: &AllCounts, newer: &AllCounts, disk: usize) -> Option<Phases> {
 
 /// The machine and the server.
 #[must_use]
-pub fn system(service: &MediaService) -> System {
+pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
     let looks = service.readings.last();
     let per_second = |field: fn(&AllCounts) -> u64| {
         looks.as_ref().map_or(0.0, |(older, newer)| {

@@ -14,7 +14,7 @@ use dataplane::control::{Command, Refusal};
 use tokio::sync::watch;
 use units::{BitRate, Nanos};
 
-use crate::access::WritePermit;
+use crate::access::{Permit, ToDelete, ToWrite};
 use crate::contents::{
     ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest,
     UploadSink,
@@ -29,11 +29,9 @@ use crate::recording::RunningRecording;
 use crate::recording_pace::{RecordingPace, RecordingProgress};
 use crate::shares::{ClientIdentity, Share};
 
-/// What is to be stored.
+/// A content to be stored under the path of a permit.
 #[derive(Debug, Clone)]
 pub struct IngestRequest {
-    /// Under which name.
-    pub path: ContentPath,
     /// Its length, if that was announced.
     pub length: Option<u64>,
     /// What must hold of what is there.
@@ -100,13 +98,13 @@ pub struct Writer {
     end: Result<u64, String>,
 }
 
-/// Begins to store. A rate is reserved before the first byte is taken.
+/// Begins to store under the permit's path. A rate is reserved before the first byte is taken.
 ///
 /// # Errors
 /// Why it cannot be stored.
 pub async fn begin(
     service: &Arc<MediaService>,
-    permit: &WritePermit,
+    permit: &Permit<ToWrite>,
     request: IngestRequest,
     stages: Stages,
 ) -> Result<Writer, IngestError> {
@@ -120,7 +118,8 @@ pub async fn begin(
     let progress: Arc<RecordingProgress> = Arc::default();
     // What stages alter may become longer or shorter than what was announced.
     let length = request.length.filter(|_| stages.alteration().is_none());
-    let IngestRequest { path, precondition, rate, durable, on_break, client, .. } = request;
+    let path = permit.path().clone();
+    let IngestRequest { precondition, rate, durable, on_break, client, .. } = request;
     let quota = if service.quotas.is_empty() {
         QuotaShare::default()
     } else {
@@ -320,32 +319,32 @@ impl Drop for Writer {
     }
 }
 
-/// Removes a content.
+/// Removes the content, or the empty folder, at the permit's path.
 ///
 /// # Errors
 /// What the store says.
 pub async fn delete(
     service: &MediaService,
-    _permit: &WritePermit,
-    path: &ContentPath,
+    permit: &Permit<ToDelete>,
     precondition: Precondition,
     client: IpAddr,
 ) -> Result<(), StoreError> {
-    service.contents.delete(path, precondition).await?;
-    note_removal(service, &path.joined(), Remover::Client(client));
+    service.contents.delete(permit.path(), precondition).await?;
+    note_removal(service, &permit.path().joined(), Remover::Client(client));
     Ok(())
 }
 
-/// Removes a file that a walk through `folder` met.
+/// Removes a file that a walk through the permit's folder met.
 ///
 /// # Errors
 /// What the store says.
 pub async fn remove(
     service: &MediaService,
-    _permit: &WritePermit,
-    (folder, item): (&ContentPath, &StoredItem),
+    permit: &Permit<ToDelete>,
+    item: &StoredItem,
     remover: Remover<'_>,
 ) -> Result<(), StoreError> {
+    let folder = permit.path();
     service.contents.remove(folder, item).await?;
     let slash = if folder.components().is_empty() { "" } else { "/" };
     note_removal(service, &format!("{}{slash}{}", folder.joined(), item.walked.path.display()), remover);

@@ -5,11 +5,12 @@
 //! jobs' runs have the words of `api`, which every front end shares; a refusal may name the setting that would change it. It
 //! touches no disk itself (it asks the store) and does nothing for a stream between its start and its end.
 //!
-//! The calls: [`reads::open`] starts the delivery of a content at its rate, to the client's socket or into a pipe that stages
-//! follow; [`access::may_write`] says whether somebody may change something, and [`ingest::begin`] takes an upload or a
-//! recording from whoever may.
+//! The calls: [`MediaService::permit`] judges whether a principal has a right over a path, and every other call takes such a permit:
+//! [`reads::open_content`] opens a content, [`reads::open`] starts its delivery at its rate, to the client's socket or into a pipe that
+//! stages follow; [`ingest::begin`] takes an upload or a recording.
 
 pub mod access;
+pub mod accounts;
 pub mod config;
 pub mod connections;
 pub mod contents;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
 
-use crate::access::Principal;
-use crate::config::ServiceConfig;
+use crate::access::{AccountName, Principal};
+use crate::accounts::Accounts;
 use crate::lock::lock;
 use crate::login_queue::LoginQueue;
 
@@ -48,35 +48,36 @@ pub struct Logins {
 }
 
 impl Logins {
-    /// Who that is, if `name` and `password` are a user's. `from` is where it was sent from.
+    /// The principal, if `name` and `password` are those of an account. `from` is where they were sent from.
     ///
     /// # Errors
     /// They are not, or that cannot be found out now.
     pub async fn login(
         &self,
-        config: &ServiceConfig,
+        accounts: &dyn Accounts,
         name: &str,
         password: &str,
         from: IpAddr,
     ) -> Result<Principal, LoginError> {
-        let user = config.users.iter().find(|(user, _)| user == name);
-        // A name that is no user takes as long as one that is: it is verified against another's hash.
-        let (_, password_hash) = user.or(config.users.first()).ok_or(LoginError::Wrong)?;
-        let secret = (name, password_hash, password);
+        let account = accounts.account(name);
+        let is_known = account.is_some();
+        // A login under an unknown name takes as long as any other: it is verified against another account's hash.
+        let hash = account.or_else(|| accounts.any()).ok_or(LoginError::Wrong)?.password_hash;
+        let secret = (name, &hash, password);
         let key = (self.keys.0.hash_one(secret), self.keys.1.hash_one(secret));
         let now = Instant::now();
         if let Some(until) = lock(&self.verified).get_mut(&key).filter(|until| **until > now) {
             *until = now + REMEMBERED_TIME;
-            return Ok(Principal::User(name.to_owned()));
+            return Ok(Principal::Account(AccountName::proven(name)));
         }
         let turn = tokio::time::timeout(WAIT_MAX, self.queue.turn(from)).await;
         let _turn = turn.ok().flatten().ok_or(LoginError::Busy)?;
-        let (hash, password) = (password_hash.clone(), password.to_owned());
+        let password = password.to_owned();
         let verification = tokio::task::spawn_blocking(move || {
             PasswordHash::new(&hash)
                 .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
         });
-        if !verification.await.unwrap_or(false) || user.is_none() {
+        if !verification.await.unwrap_or(false) || !is_known {
             return Err(LoginError::Wrong);
         }
         self.queue.forgive(from);
@@ -85,7 +86,7 @@ impl Logins {
         if verified.len() < REMEMBERED_MAX {
             verified.insert(key, now + REMEMBERED_TIME);
         }
-        Ok(Principal::User(name.to_owned()))
+        Ok(Principal::Account(AccountName::proven(name)))
     }
 }
 
@@ -95,38 +96,49 @@ mod tests {
     use argon2::{Algorithm, Params, Version};
 
     use super::*;
+    use crate::accounts::ConfiguredAccounts;
     use crate::login_queue::WAITING_MAX;
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
     }
 
-    fn config() -> ServiceConfig {
+    fn accounts() -> ConfiguredAccounts {
         let salt = SaltString::encode_b64(b"0123456789abcdef").expect("a salt");
         let quick = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8, 1, 1, None).expect("parameters"));
         let hash = |password: &[u8]| quick.hash_password(password, &salt).expect("a hash").to_string();
         let user = |name: &str, password| (name.to_owned(), hash(password));
-        ServiceConfig { users: vec![user("ada", b"secret"), user("eve", b"other")], ..ServiceConfig::default() }
+        let accounts = ConfiguredAccounts::default();
+        accounts.configure(&[user("ada", b"secret"), user("eve", b"other")], false);
+        accounts
     }
 
     #[tokio::test]
     async fn a_storm_of_wrong_passwords_keeps_nobody_out() {
-        let (logins, config) = (Arc::new(Logins::default()), Arc::new(config()));
-        let user = Ok(Principal::User("ada".to_owned()));
-        assert_eq!(logins.login(&config, "ada", "secret", address(1)).await, user);
-        assert_eq!(logins.login(&config, "bob", "secret", address(1)).await, Err(LoginError::Wrong), "ada's password");
+        let (logins, accounts) = (Arc::new(Logins::default()), Arc::new(accounts()));
+        let user = Ok(Principal::Account(AccountName::proven("ada")));
+        assert_eq!(logins.login(&*accounts, "ada", "secret", address(1)).await, user);
+        assert_eq!(
+            logins.login(&*accounts, "bob", "secret", address(1)).await,
+            Err(LoginError::Wrong),
+            "ada's password"
+        );
         // Nobody else's verification begins while this is held.
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |name: &'static str, password: String, from| {
-            let (logins, config) = (Arc::clone(&logins), Arc::clone(&config));
-            tokio::spawn(async move { logins.login(&config, name, &password, from).await })
+            let (logins, accounts) = (Arc::clone(&logins), Arc::clone(&accounts));
+            tokio::spawn(async move { logins.login(&*accounts, name, &password, from).await })
         };
         let storm: Vec<_> = (0..WAITING_MAX).map(|guess| ask("ada", guess.to_string(), address(1))).collect();
         while logins.queue.waiting() < WAITING_MAX {
             tokio::task::yield_now().await;
         }
-        assert_eq!(logins.login(&config, "ada", "secret", address(1)).await, user, "it is remembered");
-        assert_eq!(logins.login(&config, "eve", "other", address(1)).await, Err(LoginError::Busy), "no place is left");
+        assert_eq!(logins.login(&*accounts, "ada", "secret", address(1)).await, user, "it is remembered");
+        assert_eq!(
+            logins.login(&*accounts, "eve", "other", address(1)).await,
+            Err(LoginError::Busy),
+            "no place is left"
+        );
         let elsewhere = ask("eve", "other".to_owned(), address(2));
         // It takes the place of a guess.
         while !storm.iter().any(tokio::task::JoinHandle::is_finished) {
@@ -146,9 +158,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_is_no_user_waits_for_a_verification_too() {
-        let (logins, config) = (Logins::default(), config());
+        let (logins, accounts) = (Logins::default(), accounts());
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
-        let mut login = std::pin::pin!(logins.login(&config, "bob", "secret", address(1)));
+        let mut login = std::pin::pin!(logins.login(&accounts, "bob", "secret", address(1)));
         tokio::select! {
             biased;
             _ = &mut login => panic!("it was told at once"),
@@ -161,11 +173,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_right_password_amid_a_storm_from_its_own_address_has_its_turn() {
-        let (logins, config) = (Arc::new(Logins::default()), Arc::new(config()));
+        let (logins, accounts) = (Arc::new(Logins::default()), Arc::new(accounts()));
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |password: String| {
-            let (logins, config) = (Arc::clone(&logins), Arc::clone(&config));
-            tokio::spawn(async move { logins.login(&config, "ada", &password, address(1)).await })
+            let (logins, accounts) = (Arc::clone(&logins), Arc::clone(&accounts));
+            tokio::spawn(async move { logins.login(&*accounts, "ada", &password, address(1)).await })
         };
         let waiting = |count| logins.queue.waiting() == count;
         let before: Vec<_> = (0..50).map(|guess| ask(guess.to_string())).collect();
@@ -178,7 +190,7 @@ mod tests {
         }
         let after: Vec<_> = (50..100).map(|guess| ask(guess.to_string())).collect();
         drop(held);
-        assert_eq!(right.await.expect("no panic"), Ok(Principal::User("ada".to_owned())));
+        assert_eq!(right.await.expect("no panic"), Ok(Principal::Account(AccountName::proven("ada"))));
         assert!(before.iter().all(tokio::task::JoinHandle::is_finished), "it came after those before it");
         assert!(after.iter().any(|guess| !guess.is_finished()), "and before those behind it");
     }

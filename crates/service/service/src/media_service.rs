@@ -19,16 +19,22 @@ use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
 
-use crate::access::WritePermit;
+use crate::access::{
+    self, Denied, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister, ToObserve, ToRead,
+};
+use crate::accounts::Accounts;
 use crate::config::ServiceConfig;
 use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, Connections};
-use crate::contents::{ContentPath, Contents, DiskInfo, StoreError, StoreEvent, UpkeepError, VolumeWish, failure};
+use crate::contents::{
+    ContentPath, Contents, DiskInfo, Entry, StoreError, StoreEvent, StoreWalk, UpkeepError, VolumeWish, failure,
+};
 use crate::counts::{AllCounts, Readings};
 use crate::events::{self, Events};
+use crate::latest::RecentEvents;
 use crate::listing::{Listing, Listings};
 use crate::lock::lock;
 use crate::log::{Log, LogWriter};
-use crate::logins::Logins;
+use crate::logins::{LoginError, Logins};
 use crate::machine::{MachineReader, MachineSample};
 use crate::open_ahead::OpensAhead;
 use crate::operations::{AskedBy, JobError, Operations};
@@ -57,6 +63,8 @@ pub struct ServiceParts {
     pub config: ServiceConfig,
     /// The store.
     pub contents: Arc<dyn Contents>,
+    /// Accounts, and the rights granted to them.
+    pub accounts: Arc<dyn Accounts>,
     /// The data plane's command queue. Its reports go to [`MediaService::on_report`].
     pub plane: Arc<dyn PlaneQueue>,
     /// What the data plane publishes.
@@ -77,8 +85,6 @@ pub struct MediaService {
     pub events: Events,
     /// What is counted here.
     pub stats: ServiceStats,
-    /// Checks names and passwords.
-    pub logins: Logins,
     /// What folders may hold.
     pub quotas: Arc<Quotas>,
     /// Connections of all front ends.
@@ -86,6 +92,8 @@ pub struct MediaService {
     /// Streams and recordings under way.
     pub running: RunningStreams,
     pub(crate) readings: Readings,
+    accounts: Arc<dyn Accounts>,
+    logins: Logins,
     /// The uploads of each client.
     pub(crate) uploads: Arc<Shares<ClientIdentity>>,
     pub(crate) listings: Listings,
@@ -185,6 +193,7 @@ impl MediaService {
             gauges: parts.gauges,
             events: Events::new(parts.events),
             stats: ServiceStats::default(),
+            accounts: parts.accounts,
             logins: Logins::default(),
             quotas,
             uploads: Arc::default(),
@@ -292,13 +301,13 @@ impl MediaService {
 
     /// All jobs.
     #[must_use]
-    pub fn jobs(&self) -> Vec<JobStatus> {
+    pub fn jobs(&self, _permit: &Permit<ToObserve>) -> Vec<JobStatus> {
         self.operations().map_or_else(Vec::new, |operations| operations.jobs())
     }
 
     /// All webhooks.
     #[must_use]
-    pub fn webhooks(&self) -> Vec<WebhookStatus> {
+    pub fn webhooks(&self, _permit: &Permit<ToObserve>) -> Vec<WebhookStatus> {
         self.operations().map_or_else(Vec::new, |operations| operations.webhooks())
     }
 
@@ -306,7 +315,7 @@ impl MediaService {
     ///
     /// # Errors
     /// There is none of this name, or it runs.
-    pub fn run_job(&self, name: &str, address: IpAddr, permit: &WritePermit) -> Result<(), JobError> {
+    pub fn run_job(&self, name: &str, address: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), JobError> {
         let operations = self.operations().ok_or(JobError::Unknown)?;
         operations.run_job(name, AskedBy { address, user: permit.user() })
     }
@@ -315,7 +324,7 @@ impl MediaService {
     ///
     /// # Errors
     /// There is none of this name, or it does not run.
-    pub fn stop_job(&self, name: &str, address: IpAddr, permit: &WritePermit) -> Result<(), JobError> {
+    pub fn stop_job(&self, name: &str, address: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), JobError> {
         let operations = self.operations().ok_or(JobError::Unknown)?;
         operations.stop_job(name, AskedBy { address, user: permit.user() })
     }
@@ -346,20 +355,71 @@ impl MediaService {
         self.sessions.len()
     }
 
-    /// The entries of the directory at `path`.
+    /// Whether `principal` has the right `R` over `path`.
     ///
     /// # Errors
-    /// What the store says.
-    pub async fn list(&self, path: &ContentPath) -> Result<Arc<Listing>, StoreError> {
-        self.listings.list(&*self.contents, path).await
+    /// Why not.
+    pub fn permit<R: PathRight>(&self, principal: &Principal, path: &ContentPath) -> Result<Permit<R>, Denied> {
+        access::permit(&*self.accounts, principal, path)
+    }
+
+    /// Whether `principal` has the right `R` over the whole server.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn permit_server<R: ServerRight>(&self, principal: &Principal) -> Result<Permit<R>, Denied> {
+        access::permit(&*self.accounts, principal, &ContentPath::root())
+    }
+
+    /// The principal, if `name` and `password` are those of an account. `from` is where they were sent from.
+    ///
+    /// # Errors
+    /// They are not, or that cannot be found out now.
+    pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Result<Principal, LoginError> {
+        self.logins.login(&*self.accounts, name, password, from).await
+    }
+
+    /// The entry of the permit's path.
+    ///
+    /// # Errors
+    /// As the store reports.
+    pub async fn lookup<R: RightKind>(&self, permit: &Permit<R>) -> Result<Entry, StoreError> {
+        self.contents.lookup(permit.path()).await
+    }
+
+    /// A walk through the permit's folder and everything below it.
+    ///
+    /// # Errors
+    /// As the store reports.
+    pub async fn walk(&self, permit: &Permit<ToRead>) -> Result<StoreWalk, StoreError> {
+        self.contents.walk(permit.path()).await
+    }
+
+    /// The entries of the permit's directory.
+    ///
+    /// # Errors
+    /// As the store reports.
+    pub async fn list(&self, permit: &Permit<ToRead>) -> Result<Arc<Listing>, StoreError> {
+        self.listings.list(&*self.contents, permit.path()).await
     }
 
     /// The first `count` entries after the name `after`, of a directory that holds more than [`MediaService::list`] gives.
     ///
     /// # Errors
-    /// What the store says.
-    pub async fn list_part(&self, path: &ContentPath, after: &str, count: usize) -> Result<Arc<Listing>, StoreError> {
-        self.listings.list_part(&*self.contents, path, (after, count)).await.map(Arc::new)
+    /// As the store reports.
+    pub async fn list_part(
+        &self,
+        permit: &Permit<ToRead>,
+        after: &str,
+        count: usize,
+    ) -> Result<Arc<Listing>, StoreError> {
+        self.listings.list_part(&*self.contents, permit.path(), (after, count)).await.map(Arc::new)
+    }
+
+    /// The latest events.
+    #[must_use]
+    pub const fn latest_events(&self, _permit: &Permit<ToObserve>) -> &RecentEvents {
+        &self.events.latest
     }
 
     /// Bytes that listings hold.
@@ -453,7 +513,7 @@ impl MediaService {
     ///
     /// # Errors
     /// There is none of this number, it is a recording, or too much is under way.
-    pub fn stop_stream(&self, stream: StreamId, by: IpAddr, permit: &WritePermit) -> Result<(), StopError> {
+    pub fn stop_stream(&self, stream: StreamId, by: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), StopError> {
         // Its end is not looked at before the plane was asked for it.
         let mut running = self.running.lock();
         let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
@@ -474,7 +534,12 @@ impl MediaService {
     ///
     /// # Errors
     /// What the store says.
-    pub fn begin_upkeep(&self, _permit: &WritePermit, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
+    pub fn begin_upkeep(
+        &self,
+        _permit: &Permit<ToAdminister>,
+        volume: &str,
+        wish: &VolumeWish,
+    ) -> Result<(), UpkeepError> {
         self.contents.begin_upkeep(volume, wish)
     }
 

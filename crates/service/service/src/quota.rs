@@ -233,7 +233,7 @@ impl Quota {
     /// Whether an upload to `path`, which comes to lie in `folders`, lies in this one.
     fn has(&self, path: &ContentPath, folders: &[FileId]) -> bool {
         let found = self.folders.read().unwrap_or_else(PoisonError::into_inner);
-        is_in(path, &self.config.folder) || folders.iter().any(|folder| found.contains(folder))
+        path.lies_in(&self.config.folder) || folders.iter().any(|folder| found.contains(folder))
     }
 
     /// What one content may take.
@@ -363,12 +363,6 @@ impl Drop for QuotaShare {
             quota.counts.send_modify(|counts| counts.coming = counts.coming.saturating_sub(self.counted));
         }
     }
-}
-
-/// Whether `path` is `folder`, or lies below it.
-#[must_use]
-pub fn is_in(path: &ContentPath, folder: &ContentPath) -> bool {
-    path.components().starts_with(folder.components())
 }
 
 #[cfg(test)]

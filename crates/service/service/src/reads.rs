@@ -12,7 +12,8 @@ use bytes::Bytes;
 use content::{Content, Segment};
 use units::BitRate;
 
-use crate::contents::{MediaRate, Want};
+use crate::access::{Permit, ToRead};
+use crate::contents::{Entry, MediaRate, Opened, StoreError, Want};
 use crate::delivery::{self, Client, DeliveryError, DeliveryRequest, DeliveryTerms, HeadRenderer, Paced};
 use crate::media_service::MediaService;
 use crate::pipeline::{self, Pipe, Stages};
@@ -23,14 +24,28 @@ use crate::small_reads;
 /// A read up to so many bytes may be a look at an index, or belong to what its viewer plays: sound, subtitles, a playlist.
 const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
 
+/// An open content, which somebody was permitted to read.
+pub struct OpenedContent {
+    pub(crate) path: String,
+    /// Its entry in its directory.
+    pub entry: Entry,
+    pub(crate) content: Arc<Content>,
+    /// The rate that it needs, if that was looked up.
+    pub(crate) media: Option<MediaRate>,
+}
+
+impl OpenedContent {
+    /// Its path below the root.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+}
+
 /// A read of an open content.
 pub struct ContentRead {
-    /// The content's path below the root.
-    pub path: String,
     /// The content.
-    pub content: Arc<Content>,
-    /// The rate that it needs, if that was looked up.
-    pub media: Option<MediaRate>,
+    pub opened: OpenedContent,
     /// What is sent of it: ranges, and literal bytes between them.
     pub body: Vec<Segment>,
     /// Which part of the content that is.
@@ -90,15 +105,28 @@ impl ContentRead {
         match self.purpose {
             ReadPurpose::Plays => {}
             _ if !is_small => {}
-            ReadPurpose::Looks if service.sessions.has(&self.viewer, service.hash(&self.path)) => {
+            ReadPurpose::Looks if service.sessions.has(&self.viewer, service.hash(&self.opened.path)) => {
                 asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
             }
             ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = AskedRate::Bulk,
         }
-        let mut terms = DeliveryTerms::decide(&service.config(), &self.path, asked, self.media, bytes);
+        let mut terms = DeliveryTerms::decide(&service.config(), &self.opened.path, asked, self.opened.media, bytes);
         terms.is_companion = is_small && self.asked.rate != AskedRate::Bulk;
         terms
     }
+}
+
+/// Opens the content at the permit's path.
+///
+/// # Errors
+/// As the store reports.
+pub async fn open_content(
+    service: &MediaService,
+    permit: &Permit<ToRead>,
+    want: Want,
+) -> Result<OpenedContent, StoreError> {
+    let Opened { entry, content, media } = service.contents.open(permit.path(), want).await?;
+    Ok(OpenedContent { path: permit.path().joined(), entry, content, media })
 }
 
 /// Starts a read. The client's socket is taken only where the data plane sends to it; then what `prefix` makes goes before the
@@ -114,7 +142,7 @@ pub async fn open(
 ) -> Result<PacedRead, (Option<OwnedFd>, DeliveryError)> {
     let terms = read.terms(service);
     let want = if read.asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
-    let ContentRead { path, content, body, part, viewer, client, mut stages, .. } = read;
+    let ContentRead { opened: OpenedContent { path, content, .. }, body, part, viewer, client, mut stages, .. } = read;
     if body.is_empty() && stages.0.is_empty() {
         return Ok(PacedRead::Kept { bytes: Bytes::new(), rate: terms.decision.rate() });
     }

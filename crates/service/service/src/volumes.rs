@@ -1,5 +1,6 @@
 //! The volumes as front ends show them.
 
+use crate::access::{Permit, ToObserve};
 use crate::contents::{UpkeepReport, VolumeInfo};
 use api::{UpkeepStatus, VolumeDiskStatus, VolumeStatus};
 
@@ -7,7 +8,7 @@ use crate::media_service::MediaService;
 
 /// The volumes as they are shown.
 #[must_use]
-pub fn volumes(service: &MediaService) -> Vec<VolumeStatus> {
+pub fn volumes(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<VolumeStatus> {
     service.contents.volumes().into_iter().map(described).collect()
 }
 

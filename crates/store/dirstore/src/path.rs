@@ -117,6 +117,12 @@ impl ContentPath {
         self.components.join("/")
     }
 
+    /// True if it is `folder`, or a path below that.
+    #[must_use]
+    pub fn lies_in(&self, folder: &Self) -> bool {
+        self.components.starts_with(&folder.components)
+    }
+
     /// True if a name on it is hidden: it begins with a dot, or is a file system's own `lost+found`.
     #[must_use]
     pub fn is_hidden(&self) -> bool {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, ensure};
 use copy::{Failures, MoveProgress};
 use dirstore::{ContentPath, FileId, StoreError, StoredItem, WalkedFile, WalkedKind};
-use service::access::WritePermit;
+use service::access::{Permit, ToDelete};
 use service::events::Remover;
 use service::{MediaService, ingest};
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ pub(super) async fn look(
     stop: &watch::Receiver<bool>,
 ) -> anyhow::Result<Look> {
     let now = SystemTime::now();
-    let mut walk = service.contents.walk(folder).await.with_context(|| folder.to_string())?;
+    let mut walk = service.walk(&Permit::of_configuration(folder.clone())).await.with_context(|| folder.to_string())?;
     let all_stays = protected.protects_all(walk.ids());
     let mut look = Look { folders: walk.ids().iter().copied().collect(), ..Look::default() };
     // Which of the contents has several names.
@@ -194,6 +194,7 @@ impl Look {
         done: impl Fn(u64),
         remover: impl Fn(&'static str) -> Remover<'a>,
     ) {
+        let permit = Permit::<ToDelete>::of_configuration(folder.clone());
         *failures = std::mem::take(&mut self.failures);
         self.contents.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.path.cmp(&b.path)));
         let (mut left, mut ahead) = (self.stored, 0);
@@ -208,8 +209,7 @@ impl Look {
             // A file is gone when its last name is.
             let mut is_gone = true;
             for item in &content.names {
-                let permit = WritePermit::of_configuration();
-                match ingest::remove(service, &permit, (folder, item), remover(reason)).await {
+                match ingest::remove(service, &permit, item, remover(reason)).await {
                     Ok(()) => {}
                     // Somebody was faster, or wrote it anew.
                     Err(StoreError::NotFound | StoreError::PreconditionFailed) => is_gone = false,

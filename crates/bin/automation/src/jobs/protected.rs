@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use dirstore::{ContentPath, Entry, FileId, StoreError, Walked, WalkedKind};
 use service::MediaService;
+use service::access::{Permit, ToRead};
 
 /// The patterns of one job or quota.
 #[derive(Debug)]
@@ -108,7 +109,9 @@ async fn next_matches(
     for folder in folders {
         let path = folder.child(name).map_err(|_| StoreError::NotFound);
         let exact = match path {
-            Ok(path) => service.contents.lookup(&path).await.map(|entry| (path, entry)),
+            Ok(path) => {
+                service.lookup(&Permit::<ToRead>::of_configuration(path.clone())).await.map(|entry| (path, entry))
+            }
             Err(error) => Err(error),
         };
         match exact {
@@ -121,14 +124,14 @@ async fn next_matches(
             Err(StoreError::NotFound | StoreError::NotADirectory) => {}
             Err(error) => return Err(error),
         }
-        let listed = match service.contents.list(folder).await {
+        let listed = match service.list(&Permit::of_configuration(folder.clone())).await {
             Err(StoreError::NotFound | StoreError::NotADirectory) => continue,
             listed => listed?,
         };
-        for entry in listed.into_iter().filter(|entry| is_like(name, &entry.name)) {
+        for entry in listed.entries.iter().filter(|entry| is_like(name, &entry.name)) {
             if let Ok(path) = folder.child(&entry.name) {
                 paths.push(path);
-                entries.push(entry);
+                entries.push(entry.clone());
             }
         }
     }

@@ -20,6 +20,7 @@ use program::output::say;
 use program::process::{self, Exit};
 use serde_json::Value;
 use service::MediaService;
+use service::access::Permit;
 use service::events;
 use service::lock::lock;
 use tokio::sync::{Notify, watch};
@@ -170,7 +171,7 @@ impl Webhooks {
 
     /// Hands events to the webhooks that want them, until the program ends.
     async fn follow(self: Arc<Self>) {
-        let mut last = self.service.events.latest.last();
+        let mut last = self.service.latest_events(&Permit::of_server()).last();
         loop {
             self.hand_out();
             if last.changed().await.is_err() {
@@ -182,7 +183,7 @@ impl Webhooks {
     /// Hands the events since the last call to the webhooks that want them.
     fn hand_out(&self) {
         let mut seen = lock(&self.seen);
-        for (number, line) in self.service.events.latest.after(*seen) {
+        for (number, line) in self.service.latest_events(&Permit::of_server()).after(*seen) {
             // More came at once than are kept: their kinds are not known any more.
             let lost = number - *seen - 1;
             *seen = number;

@@ -33,6 +33,7 @@ use kernel::thread::PlaneThread;
 use program::output::{Console, say};
 use sd_notify::NotifyState;
 use service::MediaService;
+use service::accounts::{Accounts, ConfiguredAccounts};
 use service::log::Log;
 use service::operations::Operations;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -242,9 +243,12 @@ async fn serve(
     let (access, events) = log_writers(&config)?;
     let events = Log::start("event-log", Some(events))?;
     let (settings, http) = served(&config, &links, resources::memory());
+    let accounts = Arc::<ConfiguredAccounts>::default();
+    accounts.configure(&config.users, config.local_writes);
     let service = MediaService::start(service::ServiceParts {
         config: settings,
         contents: Arc::new(store.clone()),
+        accounts: Arc::clone(&accounts) as Arc<dyn Accounts>,
         plane: Arc::new(PlaneCommands(plane.clone())),
         gauges,
         events: events.clone(),
@@ -288,7 +292,7 @@ async fn serve(
         say(format_args!("{line}"));
     }
     tell_supervisor(&[NotifyState::Ready]);
-    let running = StartedServer { service, server, operations, plane, thread, events };
+    let running = StartedServer { accounts, service, server, operations, plane, thread, events };
     let ended = loop {
         tokio::select! {
             _ = signals.terminate.recv() => break ServerEnded::Told,
@@ -304,6 +308,7 @@ async fn serve(
 
 /// A server that admits streams.
 struct StartedServer {
+    accounts: Arc<ConfiguredAccounts>,
     service: Arc<MediaService>,
     server: Arc<Server>,
     operations: Arc<ServerOperations>,
@@ -347,6 +352,7 @@ impl StartedServer {
         self.operations.jobs.configure(&config.jobs);
         self.operations.snmp.configure(config.agentx.as_ref());
         let (settings, http) = served(&config, links, resources::memory());
+        self.accounts.configure(&config.users, config.local_writes);
         self.server.reload(http, access);
         self.service.reload(settings, events, (&changed, &restart));
         Ok(config)

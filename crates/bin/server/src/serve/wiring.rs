@@ -49,9 +49,7 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         path_when_full: config.path_when_full.clone(),
         links: links.by_address(),
         link_capacities: links.0.iter().map(|link| (link.name.clone(), link.capacity)).collect(),
-        users: config.users.clone(),
         quotas: config.quotas.clone(),
-        local_writes: config.local_writes,
     };
     let http = HttpConfig {
         memory_bytes,

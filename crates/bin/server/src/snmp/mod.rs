@@ -15,6 +15,7 @@ use anyhow::{Context as _, bail};
 use bytes::BytesMut;
 use program::output::say;
 use service::MediaService;
+use service::access::{Permit, ToObserve};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
@@ -77,7 +78,8 @@ async fn speak(address: AgentxAddress, service: Arc<MediaService>) {
         let mut registered = false;
         let ended = match connect(&address).await {
             Ok(stream) => {
-                let connection = AgentConnection { stream, came: BytesMut::new(), service: &service };
+                let connection =
+                    AgentConnection { stream, came: BytesMut::new(), service: &service, permit: Permit::of_server() };
                 connection.serve(&mut registered).await.with_context(|| format!("the agent at {address}"))
             }
             Err(error) => Err(error.context(format!("no agent at {address}"))),
@@ -112,6 +114,7 @@ struct AgentConnection<'a> {
     /// What came and is not a whole message yet: bounded by the longest message.
     came: BytesMut,
     service: &'a MediaService,
+    permit: Permit<ToObserve>,
 }
 
 impl AgentConnection<'_> {
@@ -124,13 +127,14 @@ impl AgentConnection<'_> {
         });
         self.send(&open).await?;
         let (mut heard, mut asked) = (Instant::now(), false);
-        let mut last = self.service.events.latest.last();
+        let latest = self.service.latest_events(&self.permit);
+        let mut last = latest.last();
         let mut seen = *last.borrow_and_update();
         loop {
             tokio::select! {
                 _ = last.changed() => {
                     last.borrow_and_update();
-                    for (number, line) in self.service.events.latest.after(seen) {
+                    for (number, line) in latest.after(seen) {
                         seen = number;
                         let notification = traps::notification(&line, || objects::all(self.service));
                         if let Some((name, variables)) = notification.filter(|_| *registered) {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use argon2::password_hash::{PasswordHasher, SaltString};
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use client::{Answer, Client, PATIENCE, pattern};
 use content::layout::{ContentLayout, FileAccess};
@@ -26,6 +27,7 @@ use dataplane::control::{
 use dataplane::gauges::Gauges;
 use http::config::HttpConfig;
 use http::{Server, ServerParts, listen};
+use service::accounts::{Accounts, ConfiguredAccounts};
 use service::config::ServiceConfig;
 use service::contents::{
     ContentPath, Contents, Device, DiskInfo, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
@@ -696,8 +698,14 @@ pub const CAPACITY_BPS: u64 = 100_000_000;
 impl Harness {
     /// With these settings, but that programs on this machine may write.
     pub fn start(settings: impl Into<Settings>) -> Self {
-        let Settings { mut service, http } = settings.into();
-        service.local_writes = true;
+        let accounts = Arc::<ConfiguredAccounts>::default();
+        accounts.configure(&[], true);
+        Self::with_accounts(settings, accounts)
+    }
+
+    /// With these settings and accounts.
+    pub fn with_accounts(settings: impl Into<Settings>, accounts: Arc<dyn Accounts>) -> Self {
+        let Settings { service, http } = settings.into();
         let plane = FakePlane::new(CAPACITY_BPS);
         let store = FakeStore::default();
         let (access, events) = (Lines::default(), Lines::default());
@@ -705,6 +713,7 @@ impl Harness {
         let service = MediaService::start(service::ServiceParts {
             config: service,
             contents: Arc::new(store.clone()),
+            accounts,
             plane: Arc::clone(&plane) as Arc<dyn PlaneQueue>,
             gauges: Arc::new(Gauges::new(16, 1)),
             events: Log::start("events", Some(Box::new(events.clone()))).expect("a thread"),
@@ -739,6 +748,14 @@ impl Harness {
         client.send(request);
         client.answer(!request.starts_with("HEAD"))
     }
+}
+
+/// A hash of a password that costs next to nothing.
+pub fn password_hash(password: &str) -> String {
+    let salt = SaltString::encode_b64(b"eightbytes").expect("a salt");
+    let params = argon2::Params::new(argon2::Params::MIN_M_COST, 1, 1, None).expect("parameters");
+    let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
+    hasher.hash_password(password.as_bytes(), &salt).expect("a hash").to_string()
 }
 
 /// The head of a GET.
