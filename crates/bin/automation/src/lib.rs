@@ -11,6 +11,6 @@ mod webhook_config;
 mod webhooks;
 
 pub use self::job_config::{CopyEnd, JobConfig, JobWork};
-pub use self::jobs::{Jobs, MeasureState, Surroundings, is_busy};
+pub use self::jobs::{Jobs, MeasureState, Surroundings};
 pub use self::webhook_config::{WebhookConfig, WebhookTarget};
 pub use self::webhooks::Webhooks;

@@ -146,6 +146,9 @@ pub struct Disk {
     pub failure: Option<DiskFailure>,
     /// Shares of the last second in the phases; none before two looks.
     pub phases: Option<Phases>,
+    /// Seconds in the phases since the start.
+    #[serde(default)]
+    pub phase_seconds: Phases,
     /// Bytes read for guaranteed streams since the start.
     pub rt_bytes: u64,
     /// Other bytes since the start.
@@ -166,6 +169,9 @@ pub struct Disk {
     /// How many more streams of 8.8 Mbit/s there is room for, if each reads another content.
     #[serde(default)]
     pub more_streams: u64,
+    /// How many such streams it carries in all.
+    #[serde(default)]
+    pub carries_streams: u64,
     /// Observed over predicted service time.
     pub slowdown: f64,
     /// Streams ended since the start because it had become too slow for all that it had promised.
@@ -187,8 +193,8 @@ pub enum DiskFailure {
     Hung,
 }
 
-/// Shares of a disk's time; they add up to about one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// Parts of a disk's time, by its phases: shares that add up to about one, or seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
     /// Real-time reads.
     pub real_time: f64,
@@ -237,6 +243,100 @@ pub struct System {
     pub misses: u64,
     /// Streams refused since the start.
     pub refused: u64,
+    /// Streams and recordings under way, as they were begun.
+    #[serde(default)]
+    pub running: RunningClasses,
+    /// Sessions that run or hold a stream.
+    #[serde(default)]
+    pub sessions: u64,
+    /// Memory of listings being read.
+    #[serde(default)]
+    pub listing_bytes: u64,
+    /// Network interfaces.
+    #[serde(default)]
+    pub links: Vec<LinkStatus>,
+    /// Folders that are served, and disks of volumes.
+    #[serde(default)]
+    pub folders: Vec<FolderStatus>,
+    /// Counts of the service since the start.
+    #[serde(default)]
+    pub counts: ServiceCounts,
+    /// The data plane.
+    #[serde(default)]
+    pub plane: PlaneFigures,
+}
+
+/// Streams and recordings under way, as they were begun.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningClasses {
+    /// Streams with a rate.
+    pub constant: u64,
+    /// Streams without one.
+    pub best_effort: u64,
+    /// Recordings.
+    pub recordings: u64,
+}
+
+/// A network interface by which streams leave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// Its name.
+    pub name: String,
+    /// Its capacity.
+    pub capacity_bps: u64,
+    /// The part of it that is promised.
+    pub promised_bps: u64,
+}
+
+/// A folder that is served, or a disk of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FolderStatus {
+    /// Its path, as the server's machine names it.
+    pub path: String,
+    /// The disk that it lies on.
+    pub disk: u16,
+    /// True if it is not what it was at the start: unmounted, for example.
+    pub away: bool,
+}
+
+/// Counts of the service since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceCounts {
+    /// Deliveries started.
+    pub streams_started: u64,
+    /// Deliveries and recordings refused, by the resource that was short.
+    pub refused: BTreeMap<String, u64>,
+    /// Sessions that fell behind by more than their start-up delay.
+    pub sessions_behind: u64,
+    /// Small reads answered from memory, without a delivery.
+    pub small_reads: u64,
+    /// Bytes received by uploads.
+    pub uploaded_bytes: u64,
+    /// Recordings that came faster than their rate for longer than they may.
+    pub recordings_over_rate: u64,
+    /// Lines of the event log that were dropped because its writer was behind, or failed.
+    pub event_lines_dropped: u64,
+}
+
+/// Figures of the data plane; counts are since the start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlaneFigures {
+    /// Streams in the delivery table.
+    pub streams: u64,
+    /// Bytes sent by streams.
+    pub sent_bytes: u64,
+    /// Of these, bytes lent to sockets instead of copied.
+    pub lent_bytes: u64,
+    /// Sends by streams.
+    pub sends: u64,
+    /// Processor time.
+    pub cpu_seconds: f64,
+    /// Pieces found in the buffers instead of read.
+    pub buffer_hits: u64,
+    /// Pieces read.
+    pub buffer_misses: u64,
+    /// Late ticks: the n-th number counts those less than 2^n milliseconds late, the last all above.
+    pub tick_lateness: Vec<u64>,
 }
 
 /// The data plane's buffers.

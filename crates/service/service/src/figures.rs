@@ -4,10 +4,14 @@
 //! front ends).
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{Buffers, Class, Direction, Disk, HeldUpBy, Phases, SessionFigures, Stream, System};
-use dataplane::gauges::{DiskGauges, Gauges, StreamGauges};
+use api::{
+    Buffers, Class, Direction, Disk, HeldUpBy, LinkStatus, Phases, PlaneFigures, ServiceCounts, SessionFigures, Stream,
+    System,
+};
+use dataplane::gauges::{DiskGauges, Gauges, PlaneGauges, StreamGauges};
+use units::Nanos;
 use units::limits::CACHE_PAGE_BYTES;
 
 use crate::access::{Permit, ToObserve};
@@ -15,6 +19,7 @@ use crate::contents::{DiskInfo, errors_of, failure};
 use crate::counts::AllCounts;
 use crate::events::unix_seconds;
 use crate::media_service::MediaService;
+use crate::refusals::RESOURCES;
 
 pub use crate::volumes::volumes;
 
@@ -120,6 +125,7 @@ fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -
         failing: failure.is_some(),
         failure,
         phases,
+        phase_seconds: phase_seconds(gauges),
         rt_bytes: gauges.rt_bytes.get(),
         be_bytes: gauges.be_bytes.get(),
         rt_queued: gauges.rt_queued.get(),
@@ -129,11 +135,17 @@ fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -
         promised_share: real(promised) / 1e6,
         free_share: real(free) / 1e6,
         more_streams: gauges.carries_streams.get() * free / (promised + free).max(1),
+        carries_streams: gauges.carries_streams.get(),
         slowdown: real(gauges.slowdown_ppm.get()) / 1e6,
         shed_streams: gauges.shed_streams.get(),
         lateness: gauges.lateness.iter().map(|bucket| bucket.get()).collect(),
         streams: gauges.streams.get(),
     }
+}
+
+fn phase_seconds(gauges: &DiskGauges) -> Phases {
+    let [real_time, best_effort, idle] = gauges.phase_nanos.each_ref().map(|nanos| Nanos(nanos.get()).as_secs_f64());
+    Phases { real_time, best_effort, idle }
 }
 
 fn phases(older: &AllCounts, newer: &AllCounts, disk: usize) -> Option<Phases> {
@@ -186,7 +198,52 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
         },
         misses: plane.misses.get(),
         refused: service.stats.refusals.total(),
+        running: service.running.counts(),
+        sessions: service.session_count() as u64,
+        listing_bytes: service.listing_bytes() as u64,
+        links: links(service),
+        folders: service.folders(),
+        counts: counts(service),
+        plane: plane_figures(plane),
     }
+}
+
+fn counts(service: &MediaService) -> ServiceCounts {
+    let stats = &service.stats;
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let refused = RESOURCES.iter().map(|resource| (*resource).to_owned()).zip(stats.refusals.by_resource());
+    ServiceCounts {
+        streams_started: read(&stats.streams_started),
+        refused: refused.collect(),
+        sessions_behind: read(&stats.sessions_behind),
+        small_reads: read(&stats.small_reads),
+        uploaded_bytes: read(&stats.bytes_uploaded),
+        recordings_over_rate: read(&stats.recordings_over_rate),
+        event_lines_dropped: service.events.dropped(),
+    }
+}
+
+fn plane_figures(plane: &PlaneGauges) -> PlaneFigures {
+    PlaneFigures {
+        streams: plane.streams.get(),
+        sent_bytes: plane.sent_bytes.get(),
+        lent_bytes: plane.lent_bytes.get(),
+        sends: plane.sends.get(),
+        cpu_seconds: Nanos(plane.processor_nanos.get()).as_secs_f64(),
+        buffer_hits: plane.cache_hits.get(),
+        buffer_misses: plane.cache_misses.get(),
+        tick_lateness: plane.tick_lateness.iter().map(|bucket| bucket.get()).collect(),
+    }
+}
+
+fn links(service: &MediaService) -> Vec<LinkStatus> {
+    let links = service.config().link_capacities.clone().into_iter().zip(&service.gauges.links);
+    links
+        .map(|((name, capacity), gauges)| {
+            let promised_bps = capacity.0.saturating_sub(gauges.left_bps.get());
+            LinkStatus { name, capacity_bps: capacity.0, promised_bps }
+        })
+        .collect()
 }
 
 /// For shares and rates that people read, not for deadlines.

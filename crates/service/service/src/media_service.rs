@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use api::{DiskFailure, JobStatus, WebhookStatus};
+use api::{DiskFailure, FolderStatus, JobStatus, WebhookStatus};
 use dataplane::control::{Command, Report};
 use dataplane::gauges::Gauges;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
-use units::{BitRate, DiskId, LinkId, Nanos, StreamId};
+use units::{DiskId, LinkId, Nanos, StreamId};
 
 use crate::access::{
     self, Denied, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister, ToObserve, ToRead,
@@ -78,19 +78,19 @@ pub struct ServiceParts {
 /// The service.
 pub struct MediaService {
     /// The store.
-    pub contents: Arc<dyn Contents>,
+    pub(crate) contents: Arc<dyn Contents>,
     /// What the data plane publishes.
-    pub gauges: Arc<Gauges>,
+    pub(crate) gauges: Arc<Gauges>,
     /// Event log.
     pub events: Events,
     /// What is counted here.
-    pub stats: ServiceStats,
+    pub(crate) stats: ServiceStats,
     /// What folders may hold.
     pub quotas: Arc<Quotas>,
     /// Connections of all front ends.
     pub connections: Arc<Connections>,
     /// Streams and recordings under way.
-    pub running: RunningStreams,
+    pub(crate) running: RunningStreams,
     pub(crate) readings: Readings,
     accounts: Arc<dyn Accounts>,
     logins: Logins,
@@ -114,28 +114,6 @@ pub struct MediaService {
     config: RwLock<Arc<ServiceConfig>>,
     started: Instant,
     hasher: RandomState,
-}
-
-/// A folder that is served, or a disk of a volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServedFolder {
-    /// Its path.
-    pub path: PathBuf,
-    /// The disk that it lies on.
-    pub disk: DiskId,
-    /// Whether it is not what it was at the start: unmounted, for example.
-    pub is_away: bool,
-}
-
-/// A network interface by which streams leave.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServedLink {
-    /// Its name.
-    pub name: String,
-    /// What it carries.
-    pub capacity: BitRate,
-    /// What of this is promised.
-    pub promised: BitRate,
 }
 
 /// What the service counts.
@@ -339,8 +317,7 @@ impl MediaService {
     }
 
     /// Time since the start.
-    #[must_use]
-    pub fn uptime(&self) -> Nanos {
+    pub(crate) fn uptime(&self) -> Nanos {
         Nanos::from(self.started.elapsed())
     }
 
@@ -350,8 +327,7 @@ impl MediaService {
     }
 
     /// Sessions that run or hold something.
-    #[must_use]
-    pub fn session_count(&self) -> usize {
+    pub(crate) fn session_count(&self) -> usize {
         self.sessions.len()
     }
 
@@ -423,36 +399,26 @@ impl MediaService {
     }
 
     /// Bytes that listings hold.
-    #[must_use]
-    pub fn listing_bytes(&self) -> usize {
+    pub(crate) fn listing_bytes(&self) -> usize {
         self.listings.bytes()
     }
 
     /// The accounts of the sessions in which a stream runs, by that.
-    #[must_use]
-    pub fn session_accounts(&self) -> HashMap<StreamId, SessionAccount> {
+    pub(crate) fn session_accounts(&self) -> HashMap<StreamId, SessionAccount> {
         self.sessions.accounts()
     }
 
-    /// The folders that are served.
-    #[must_use]
-    pub fn folders(&self) -> Vec<ServedFolder> {
+    /// Served folders and disks of volumes.
+    pub(crate) fn folders(&self) -> Vec<FolderStatus> {
         let away = lock(&self.away);
         let of_disk = |disk: DiskInfo| disk.roots.into_iter().map(move |path| (path, disk.id));
         let all = self.contents.disks().into_iter().flat_map(of_disk);
-        all.map(|(path, disk)| ServedFolder { is_away: away.contains(&path), path, disk }).collect()
-    }
-
-    /// The links: the name of each, what it carries, and how much of that is promised.
-    #[must_use]
-    pub fn links(&self) -> Vec<ServedLink> {
-        let links = self.config().link_capacities.clone().into_iter().zip(&self.gauges.links);
-        links
-            .map(|((name, capacity), gauges)| {
-                let promised = BitRate(capacity.0.saturating_sub(gauges.left_bps.get()));
-                ServedLink { name, capacity, promised }
-            })
-            .collect()
+        all.map(|(path, disk)| FolderStatus {
+            away: away.contains(&path),
+            path: path.display().to_string(),
+            disk: disk.0,
+        })
+        .collect()
     }
 
     /// The link by which `local` is reached.
@@ -471,6 +437,12 @@ impl MediaService {
         self.events.tell_left_out(SystemTime::now());
         let uploaded_bytes = self.stats.bytes_uploaded.load(Ordering::Relaxed);
         self.readings.add(AllCounts::read(&self.gauges, uploaded_bytes, machine));
+    }
+
+    /// True while a stream, a recording or an upload is under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.running.is_empty() || self.stats.uploads_open.load(Ordering::Relaxed) > 0
     }
 
     /// True from the beginning of a drain.

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
+use api::RunningClasses;
 use units::{BitRate, DiskId, StreamId};
 
 use crate::lock::lock;
@@ -36,17 +37,6 @@ pub struct RunningStream {
     pub stopped: bool,
 }
 
-/// How many streams and recordings are under way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunningCounts {
-    /// Streams with a rate.
-    pub constant: u64,
-    /// Streams without one.
-    pub best_effort: u64,
-    /// Recordings.
-    pub recordings: u64,
-}
-
 impl RunningStreams {
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<StreamId, RunningStream>> {
         lock(&self.0)
@@ -54,8 +44,8 @@ impl RunningStreams {
 
     /// How many are under way, by how they were begun.
     #[must_use]
-    pub fn counts(&self) -> RunningCounts {
-        let mut counts = RunningCounts::default();
+    pub fn counts(&self) -> RunningClasses {
+        let mut counts = RunningClasses::default();
         for stream in self.lock().values() {
             let count = match (&stream.recording, stream.rate) {
                 (Some(_), _) => &mut counts.recordings,

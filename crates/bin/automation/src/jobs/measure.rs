@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, ensure};
 use device::calibrate::{self, CalibrationProgress, Options};
-use service::MediaService;
 use tokio::sync::watch;
 
 use super::Surroundings;
@@ -26,11 +25,6 @@ impl MeasureState {
     }
 }
 
-/// True while a disk cannot be had for itself.
-pub fn is_busy(service: &MediaService) -> bool {
-    !service.running.is_empty() || service.stats.uploads_open.load(Ordering::Relaxed) > 0
-}
-
 /// Measures one disk after the other.
 ///
 /// # Errors
@@ -41,12 +35,12 @@ pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) 
     let (disks, measured) = (around.disks.clone(), Arc::clone(&around.measured));
     let measuring = tokio::task::spawn_blocking(move || {
         for root in &disks {
-            let mut watch = |_: CalibrationProgress| match is_busy(&service) || *stop.borrow() {
+            let mut watch = |_: CalibrationProgress| match service.is_busy() || *stop.borrow() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             };
             let name = root.display();
-            ensure!(!is_busy(&service), "streams or uploads are under way: disks are measured while nothing runs");
+            ensure!(!service.is_busy(), "streams or uploads are under way: disks are measured while nothing runs");
             let calibration = calibrate::calibrate(root, Options::default(), &mut watch)
                 .with_context(|| format!("the disk under {name} was not measured"))?;
             ensure!(!calibration.disturbed, "others used the disk under {name} while it was measured");

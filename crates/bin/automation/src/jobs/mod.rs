@@ -31,7 +31,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::job_config::{JobConfig, JobWork};
 use kept::KeptJob;
-pub use measure::{MeasureState, is_busy};
+pub use measure::MeasureState;
 
 /// The clock is read this often whatever is due, for it may be set.
 const CLOCK_CHECK_PERIOD: Duration = Duration::from_secs(30);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use copy::{Failures, MoveProgress, OwnFolder};
 use dirstore::ContentPath;
-use service::MediaService;
-use service::contents::errors_of;
+use service::access::Permit;
+use service::{MediaService, figures};
 use tokio::runtime::Handle;
 use units::BitRate;
 
@@ -32,9 +32,7 @@ pub(super) async fn scrub(
 }
 
 fn disk_errors(service: &MediaService) -> u64 {
-    let disks = service.contents.disks();
-    let gauges = &service.gauges.disks;
-    disks.iter().filter_map(|disk| Some(errors_of(disk, gauges.get(usize::from(disk.id.0))?))).sum()
+    figures::disks(service, &Permit::of_server()).iter().map(|disk| disk.errors).sum()
 }
 
 fn judge(files: u64, unreadable: &Failures, errors: u64) -> anyhow::Result<()> {

@@ -278,7 +278,7 @@ async fn serve(
     });
     service.operate(&(Arc::clone(&operations) as Arc<dyn Operations>));
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
-    let is_busy = move || automation::is_busy(&streaming) || at_work.jobs.is_running();
+    let is_busy = move || streaming.is_busy() || at_work.jobs.is_running();
     let mut known_better = Box::pin(unknown.known_better(config.state.clone(), is_busy));
     let server = Server::start(http::ServerParts {
         config: http,

@@ -136,7 +136,7 @@ impl AgentConnection<'_> {
                     last.borrow_and_update();
                     for (number, line) in latest.after(seen) {
                         seen = number;
-                        let notification = traps::notification(&line, || objects::all(self.service));
+                        let notification = traps::notification(&line, || objects::all(self.service, &self.permit));
                         if let Some((name, variables)) = notification.filter(|_| *registered) {
                             let notify = session.notify(&name, &variables);
                             self.send(&notify).await?;
@@ -172,7 +172,7 @@ impl AgentConnection<'_> {
                 break;
             }
             let message = self.came.split_to(whole);
-            match session.take(&header, &message[HEADER_BYTES..], || objects::all(self.service))? {
+            match session.take(&header, &message[HEADER_BYTES..], || objects::all(self.service, &self.permit))? {
                 AgentxEffect::None => {}
                 AgentxEffect::Send(bytes) => self.send(&bytes).await?,
                 AgentxEffect::Registered => *registered = true,

@@ -1,11 +1,10 @@
-//! The objects of packaging/ISOCAST-MIB.txt, read where `/metrics` reads them.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! The objects of packaging/ISOCAST-MIB.txt, from the figures of the service.
 
 use agentx::{MibObjects, MibValue, Oid};
-use api::DiskFailure;
-use service::MediaService;
-use service::contents::{errors_of, failure};
+use api::{Disk, DiskFailure, Phases, ServiceCounts, System};
+use service::access::{Permit, ToObserve};
+use service::refusals::RESOURCES;
+use service::{MediaService, figures};
 
 /// `isocastMIB`: no number is registered for Isocast; net-snmp keeps this part of its own for experiments (`netSnmpPlaypen`).
 const ROOT: [u32; 10] = [1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 8080];
@@ -21,32 +20,33 @@ pub(super) fn root() -> Oid {
 }
 
 /// All objects, as they are now.
-pub(super) fn all(service: &MediaService) -> MibObjects {
+pub(super) fn all(service: &MediaService, permit: &Permit<ToObserve>) -> MibObjects {
+    let system = figures::system(service, permit);
     let mut objects = MibObjects::default();
-    server(&mut objects, service);
-    refusals(&mut objects, service);
-    disks(&mut objects, service);
-    links(&mut objects, service);
-    folders(&mut objects, service);
+    server(&mut objects, &system);
+    refusals(&mut objects, &system.counts);
+    for disk in figures::disks(service, permit) {
+        add_row(&mut objects, DISKS, disk_index(disk.id), disk_columns(disk));
+    }
+    places(&mut objects, system);
     objects
 }
 
-fn server(objects: &mut MibObjects, service: &MediaService) {
-    let (plane, stats, running) = (&service.gauges.plane, &service.stats, service.running.counts());
-    let count = |counter: &AtomicU64| MibValue::Counter(counter.load(Ordering::Relaxed));
+fn server(objects: &mut MibObjects, system: &System) {
+    let (plane, counts, running) = (&system.plane, &system.counts, system.running);
     let values = [
-        MibValue::Text(env!("CARGO_PKG_VERSION").to_owned()),
-        ticks(service.uptime().0),
-        gauge(plane.streams.get()),
-        MibValue::Counter(plane.promised_bps.get() / 8),
-        MibValue::Counter(plane.sent_bytes.get()),
-        MibValue::Counter(plane.misses.get()),
-        count(&stats.streams_started),
-        MibValue::Counter(stats.refusals.total()),
-        gauge(stats.uploads_open.load(Ordering::Relaxed)),
-        count(&stats.bytes_uploaded),
-        gauge(service.session_count() as u64),
-        count(&stats.small_reads),
+        MibValue::Text(system.version.clone()),
+        ticks(system.uptime_seconds),
+        gauge(plane.streams),
+        MibValue::Counter(system.promised_bps / 8),
+        MibValue::Counter(plane.sent_bytes),
+        MibValue::Counter(system.misses),
+        MibValue::Counter(counts.streams_started),
+        MibValue::Counter(system.refused),
+        gauge(system.uploads),
+        MibValue::Counter(counts.uploaded_bytes),
+        gauge(system.sessions),
+        MibValue::Counter(counts.small_reads),
         gauge(running.constant),
         gauge(running.best_effort),
         gauge(running.recordings),
@@ -56,61 +56,54 @@ fn server(objects: &mut MibObjects, service: &MediaService) {
     }
 }
 
-fn refusals(objects: &mut MibObjects, service: &MediaService) {
-    for (row, count) in (1..).zip(service.stats.refusals.by_resource()) {
+fn refusals(objects: &mut MibObjects, counts: &ServiceCounts) {
+    for (row, resource) in (1..).zip(RESOURCES) {
+        let count = counts.refused.get(resource).copied().unwrap_or_default();
         add_row(objects, REFUSALS, row, [MibValue::Counter(count)]);
     }
 }
 
-fn disks(objects: &mut MibObjects, service: &MediaService) {
-    for disk in service.contents.disks() {
-        let Some(gauges) = service.gauges.disks.get(usize::from(disk.id.0)) else { continue };
-        let state = match failure(disk.failing, gauges) {
-            None => 1,
-            Some(DiskFailure::Erring) => 2,
-            Some(DiskFailure::Hung) => 3,
-        };
-        let errors = errors_of(&disk, gauges);
-        let late = gauges.lateness.iter().map(|bucket| bucket.get()).sum();
-        let [real_time, best_effort, idle] = gauges.phase_nanos.each_ref().map(|nanos| nanos.get() / 1_000_000);
-        let values = [
-            MibValue::Text(disk.device.name),
-            MibValue::Text(disk.device.model),
-            MibValue::Integer(state),
-            MibValue::Counter(disk.device.capacity_bytes),
-            MibValue::Counter(disk.free_bytes),
-            gauge(gauges.streams.get()),
-            gauge(gauges.carries_streams.get()),
-            gauge(gauges.promised_ppm.get()),
-            gauge(gauges.slowdown_ppm.get()),
-            MibValue::Counter(gauges.rt_bytes.get()),
-            MibValue::Counter(gauges.be_bytes.get()),
-            gauge(gauges.rt_queued.get()),
-            gauge(gauges.be_queued.get()),
-            MibValue::Counter(real_time),
-            MibValue::Counter(best_effort),
-            MibValue::Counter(idle),
-            MibValue::Counter(late),
-            MibValue::Counter(errors),
-            MibValue::Counter(gauges.shed_streams.get()),
-        ];
-        add_row(objects, DISKS, disk_index(disk.id.0), values);
-    }
+fn disk_columns(disk: Disk) -> [MibValue; 19] {
+    let state = match disk.failure {
+        None => 1,
+        Some(DiskFailure::Erring) => 2,
+        Some(DiskFailure::Hung) => 3,
+    };
+    let Phases { real_time, best_effort, idle } = disk.phase_seconds;
+    let milliseconds = |seconds: f64| MibValue::Counter(whole(seconds * 1e3));
+    [
+        MibValue::Text(disk.name),
+        MibValue::Text(disk.model),
+        MibValue::Integer(state),
+        MibValue::Counter(disk.capacity_bytes),
+        MibValue::Counter(disk.free_bytes),
+        gauge(disk.streams),
+        gauge(disk.carries_streams),
+        gauge(whole(disk.promised_share * 1e6)),
+        gauge(whole(disk.slowdown * 1e6)),
+        MibValue::Counter(disk.rt_bytes),
+        MibValue::Counter(disk.be_bytes),
+        gauge(disk.rt_queued),
+        gauge(disk.be_queued),
+        milliseconds(real_time),
+        milliseconds(best_effort),
+        milliseconds(idle),
+        MibValue::Counter(disk.lateness.iter().sum()),
+        MibValue::Counter(disk.errors),
+        MibValue::Counter(disk.shed_streams),
+    ]
 }
 
-fn links(objects: &mut MibObjects, service: &MediaService) {
-    for (row, link) in (1..).zip(service.links()) {
-        let rates = [link.capacity, link.promised].map(|rate| MibValue::Counter(rate.0 / 8));
+fn places(objects: &mut MibObjects, system: System) {
+    for (row, link) in (1..).zip(system.links) {
+        let rates = [link.capacity_bps, link.promised_bps].map(|rate| MibValue::Counter(rate / 8));
         let [capacity, promised] = rates;
         add_row(objects, LINKS, row, [MibValue::Text(link.name), capacity, promised]);
     }
-}
-
-fn folders(objects: &mut MibObjects, service: &MediaService) {
-    for (row, folder) in (1..).zip(service.folders()) {
-        let disk = MibValue::Gauge(disk_index(folder.disk.0));
-        let state = MibValue::Integer(if folder.is_away { 2 } else { 1 });
-        add_row(objects, FOLDERS, row, [MibValue::Text(folder.path.display().to_string()), disk, state]);
+    for (row, folder) in (1..).zip(system.folders) {
+        let disk = MibValue::Gauge(disk_index(folder.disk));
+        let state = MibValue::Integer(if folder.away { 2 } else { 1 });
+        add_row(objects, FOLDERS, row, [MibValue::Text(folder.path), disk, state]);
     }
 }
 
@@ -132,7 +125,13 @@ pub(super) fn gauge(value: u64) -> MibValue {
 }
 
 /// Hundredths of a second, which begin anew after 497 days (RFC 2578 §7.1.8).
-fn ticks(nanos: u64) -> MibValue {
-    let hundredths = nanos / 10_000_000 % (u64::from(u32::MAX) + 1);
+fn ticks(seconds: f64) -> MibValue {
+    let hundredths = whole(seconds * 100.0) % (u64::from(u32::MAX) + 1);
     MibValue::Ticks(u32::try_from(hundredths).expect("taken modulo"))
+}
+
+/// Rounded; negative and not-a-number become zero.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "float casts saturate, as promised")]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
 }
