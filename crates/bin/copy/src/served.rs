@@ -96,6 +96,7 @@ impl OwnFolder {
             rate,
             durable: None,
             on_break: OnBreak::Resume(hasher.finish()),
+            every: None,
             client: Client { address: OWN, local: OWN },
         };
         let path = path.with_context(|| file.name.display().to_string())?;
@@ -159,7 +160,7 @@ impl OwnUpload {
 
     /// Says why nothing more will come, for the log.
     pub(super) fn give_up(&mut self, reason: &str) {
-        self.writer.give_up(reason);
+        self.runtime.block_on(self.writer.give_up(reason));
     }
 
     /// Writes all that `reader` has behind that.

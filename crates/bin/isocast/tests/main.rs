@@ -18,6 +18,7 @@ mod serve_paths;
 mod serve_put;
 mod serve_quota;
 mod serve_raw;
+mod serve_recorder;
 mod serve_refuse;
 mod serve_sessions;
 mod serve_signals;

@@ -24,6 +24,9 @@ pub(crate) enum AskError {
     /// `durable=`.
     #[error("durable={0}")]
     Durable(#[source] ParseError),
+    /// `every=`.
+    #[error("every={0}")]
+    Every(#[source] ParseError),
     /// `burst=` is too long.
     #[error("burst= is more than 60s; write for example 2s")]
     BurstTooLong,

@@ -52,6 +52,11 @@ pub(crate) fn content_path(head: &RequestHead) -> Result<ContentPath, PathError>
     ContentPath::parse_encoded(&head.path[PREFIX.len() - 1..])
 }
 
+/// The pattern of names that a target below [`PREFIX`] is.
+pub(crate) fn pattern(head: &RequestHead) -> Result<ContentPath, PathError> {
+    ContentPath::parse_pattern(&head.path[PREFIX.len() - 1..])
+}
+
 /// Answers a read of a content. Returns the socket if the connection goes on.
 pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
     let prepared = guarded(&exchange.shared.stats, prepare(exchange)).await;

@@ -10,7 +10,7 @@ use api::{EntryKind, ListingEntry};
 use bytes::Bytes;
 use http_types::StatusCode;
 use http_types::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, LINK, VARY};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use service::listing::Listing;
 use units::ByteCount;
 
@@ -18,12 +18,9 @@ use crate::content::content_path;
 use crate::exchange::Exchange;
 use crate::message::conditional::joined;
 use crate::message::query::Query;
-use crate::message::reply::{Pieces, Reply, location};
+use crate::message::reply::{COMPONENT, Pieces, Reply, location};
 use crate::{login, problem};
 use service::contents::{ContentPath, Entry, NameKind, StoreError};
-
-/// What a path component keeps as it is.
-const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// About as much of a listing is made at once as this.
 const PIECE_BYTES: usize = 64 * 1024;

@@ -152,7 +152,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
         IngestError::ClientBusy(_) => client_busy(&error.to_string()),
-        IngestError::Durable(_) => Reply::problem(StatusCode::BAD_REQUEST, &error.to_string()),
+        IngestError::Durable(_) | IngestError::Names(_) => Reply::problem(StatusCode::BAD_REQUEST, &error.to_string()),
         IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
         IngestError::Stage(error) => of_stage(error),
     }

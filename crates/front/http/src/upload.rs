@@ -9,6 +9,7 @@ use http_types::header::{
     IF_UNMODIFIED_SINCE, LOCATION,
 };
 use http_types::{HeaderName, StatusCode};
+use percent_encoding::utf8_percent_encode;
 use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published};
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
@@ -22,7 +23,7 @@ use crate::login;
 use crate::message::conditional::{date, etag_list, joined};
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::query::Query;
-use crate::message::reply::{Reply, location};
+use crate::message::reply::{COMPONENT, Reply, location};
 use crate::problem;
 
 /// An upload may be durable so long after its answer: less than a second is not worth it, and more than a minute a risk that nobody means.
@@ -41,7 +42,7 @@ pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>) -> Repl
     if let Some(durable) = published.durable {
         reply = reply.field(DURABLE, durable.as_secs_f64().to_string());
     }
-    if published.created { reply.field(LOCATION, location(&exchange.head.path)) } else { reply }
+    if published.created { reply.field(LOCATION, stored_at(exchange, &published.path)) } else { reply }
 }
 
 /// DELETE of a content, or of an empty folder.
@@ -64,12 +65,16 @@ pub(crate) async fn delete(exchange: &Exchange) -> Reply {
 
 async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Published, Reply> {
     let head = &exchange.head;
-    let path = path_below(exchange)?;
+    let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
+    let rate = rate(&query)?;
+    let every = every(&query, rate)?;
+    let path = match every {
+        Some(_) => content::pattern(&exchange.head).map_err(problem::bad_request)?,
+        None => path_below(exchange)?,
+    };
     if exchange.head.path.ends_with('/') {
         return Err(no_slash());
     }
-    let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
-    let rate = rate(&query)?;
     let on_break = on_break(&query, rate)?;
     let durable = durable(&query, rate)?;
     let permit = login::permit(exchange, &path).await?;
@@ -79,7 +84,12 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         BodyFraming::Chunked => None,
     };
     let precondition = precondition(exchange);
-    let request = IngestRequest { length, precondition, rate, durable, on_break, client: exchange.client() };
+    if every.is_some() && precondition != Precondition::None {
+        let detail = "files of a recording replace nothing: conditions on what is there have no meaning";
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+    }
+    let client = exchange.client();
+    let request = IngestRequest { length, precondition, rate, durable, on_break, every, client };
     let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
     let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
     take_body(body, &mut writer).await?;
@@ -100,7 +110,7 @@ async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer) -> Result<()
             }
             Ok(None) => return Ok(()),
             Err(error) => {
-                writer.give_up(&error.to_string());
+                writer.give_up(&error.to_string()).await;
                 return Err(problem::of_body(&error));
             }
         }
@@ -124,6 +134,18 @@ fn on_break(query: &Query, rate: Option<BitRate>) -> Result<OnBreak, Reply> {
     }
 }
 
+/// How long each file of a recording lasts that is cut into some.
+fn every(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
+    let Some(text) = query.every.as_deref() else { return Ok(None) };
+    if rate.is_none() {
+        return Err(Reply::problem(
+            StatusCode::BAD_REQUEST,
+            "`every=` is for recordings: give the rate too (`rate=4M`)",
+        ));
+    }
+    units::parse_duration(text).map(Some).map_err(|error| problem::bad_request(AskError::Every(error)))
+}
+
 /// How soon a recording is durable, if it says so itself, or how long after its answer an upload is.
 fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
     let Some(text) = query.durable.as_deref() else { return Ok(None) };
@@ -135,6 +157,17 @@ fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply>
         return Err(Reply::problem(StatusCode::BAD_REQUEST, &detail));
     }
     Ok(Some(durable))
+}
+
+/// Where what was put is: the last file of a recording, or the request's own target.
+fn stored_at(exchange: &Exchange, stored: &ContentPath) -> String {
+    match content::content_path(&exchange.head) {
+        Ok(path) if path == *stored => location(&exchange.head.path),
+        _ => {
+            let names = stored.components().iter().map(|name| utf8_percent_encode(name, COMPONENT).to_string());
+            format!("{}{}", content::PREFIX, names.collect::<Vec<_>>().join("/"))
+        }
+    }
 }
 
 const fn status_of(published: &Published) -> StatusCode {

@@ -11,8 +11,9 @@ use dataplane::control::WrittenDisks;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use dirstore::{
     ContentPath, Device, DiskInfo, Entry, FileId, NameKind, NameTaken, OnBreak, Opened, PathError, Precondition,
-    Published, RootAway, StoreError, StoreEvent, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass,
-    UploadPlace, UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, WalkError, Walked, WalkedKind, Want,
+    Published, RecordingMemory, RootAway, StoreError, StoreEvent, StoreWalk, StoredItem, UpkeepError, UpkeepReport,
+    UploadClass, UploadPlace, UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, WalkError, Walked, WalkedKind,
+    Want,
 };
 use dirstore::{Store, Upload};
 pub use media::MediaRate;
@@ -86,6 +87,10 @@ pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
 pub trait UploadSink: Send {
     /// Bytes that an earlier upload has left: what is appended goes behind them.
     fn begun_with(&self) -> u64;
+    /// Its memory, for another content of the same recording.
+    fn memory(&self) -> Option<RecordingMemory> {
+        None
+    }
     /// Takes the next bytes; waits while the disk is behind.
     fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()>;
     /// Waits for its failure, which may come while nothing is appended; for ever if there is none.
@@ -166,6 +171,10 @@ impl Contents for Store {
 impl UploadSink for Upload {
     fn begun_with(&self) -> u64 {
         Self::begun_with(self)
+    }
+
+    fn memory(&self) -> Option<RecordingMemory> {
+        Some(Self::memory(self))
     }
 
     fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()> {

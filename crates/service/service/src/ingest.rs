@@ -10,22 +10,25 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
-use dataplane::control::{Command, Refusal};
+use dataplane::control::Refusal;
 use tokio::sync::watch;
 use units::{BitRate, Nanos};
 
 use crate::access::{Permit, ToDelete, ToWrite};
+use crate::content_writer::ContentWriter;
 use crate::contents::{
-    ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest,
-    UploadSink,
+    NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest, UploadSink,
 };
 use crate::delivery::DeliveryError;
 use crate::delivery::{Client, note_refusal};
-use crate::events::{self, Remover, UploadOutcome};
+use crate::events::{self, Remover};
+use crate::file_names::RecordingFiles;
+pub use crate::ingest_error::IngestError;
 use crate::media_service::MediaService;
-use crate::pipeline::{StageError, Stages};
-use crate::quota::{QuotaRefusal, QuotaShare, QuotaTerms};
+use crate::pipeline::Stages;
+use crate::quota::{QuotaShare, QuotaTerms};
 use crate::recording::RunningRecording;
+use crate::recording_files::FileWriter;
 use crate::recording_pace::{RecordingPace, RecordingProgress};
 use crate::shares::{ClientIdentity, Share};
 
@@ -43,59 +46,26 @@ pub struct IngestRequest {
     pub durable: Option<Nanos>,
     /// What becomes of it if it breaks off.
     pub on_break: OnBreak,
+    /// A recording is cut into files that last so long, and the permit's path is the pattern of their names.
+    pub every: Option<Nanos>,
     /// Who sends it.
     pub client: Client,
 }
 
-/// Why something is not stored.
-#[derive(Debug, thiserror::Error)]
-pub enum IngestError {
-    /// The store does not take it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A quota does not take it.
-    #[error(transparent)]
-    Quota(#[from] QuotaRefusal),
-    /// Its rate cannot be reserved.
-    #[error("there is no room for a recording at this rate")]
-    NoRoom(Refusal),
-    /// A queue or table is full.
-    #[error("too many requests are under way")]
-    Busy,
-    /// Its client sends as many as it may at once; with how many these are.
-    #[error("this client sends {0} uploads already, the most that one may at once; let one of them end first")]
-    ClientBusy(usize),
-    /// Longer than an upload may be; with how long that is.
-    #[error("an upload has at most {0} bytes here")]
-    TooLarge(u64),
-    /// No recording is durable so soon; with how soon one is.
-    #[error("durable= is at least {0} here: three rounds of the disk's schedule")]
-    Durable(Nanos),
-    /// The server ends.
-    #[error("the server ended before all of it had come")]
-    Stopping,
-    /// A stage refused.
-    #[error(transparent)]
-    Stage(#[from] StageError),
-}
-
-/// An upload under way.
+/// An upload under way: one content, or the files of a recording one after the other.
 pub struct Writer {
     service: Arc<MediaService>,
-    upload: Option<Box<dyn UploadSink>>,
+    content: ContentWriter,
     _share: Share<ClientIdentity>,
     stages: Stages,
-    recording: Option<RunningRecording>,
-    quota: QuotaShare,
+    files: Option<FileWriter>,
+    /// What all its contents are begun with.
+    request: UploadRequest,
     progress: Arc<RecordingProgress>,
     pace: Option<RecordingPace>,
     stopping: watch::Receiver<bool>,
-    bytes_max: u64,
-    path: ContentPath,
-    client: IpAddr,
+    client: Client,
     begun: Instant,
-    /// What is logged when this is dropped.
-    end: Result<u64, String>,
 }
 
 /// Begins to store under the permit's path. A rate is reserved before the first byte is taken.
@@ -116,51 +86,50 @@ pub async fn begin(
     let identity = ClientIdentity::of(permit.user(), request.client.address);
     let share = service.uploads.take(identity, most).ok_or(IngestError::ClientBusy(most))?;
     let progress: Arc<RecordingProgress> = Arc::default();
+    let IngestRequest { precondition, rate, durable, on_break, every, client, .. } = request;
     // What stages alter may become longer or shorter than what was announced.
-    let length = request.length.filter(|_| stages.alteration().is_none());
-    let path = permit.path().clone();
-    let IngestRequest { precondition, rate, durable, on_break, client, .. } = request;
-    let quota = if service.quotas.is_empty() {
-        QuotaShare::default()
-    } else {
-        let place = service.contents.place_of(&path).await?;
-        service.quotas.take(&path, QuotaTerms { length, is_kept: on_break == OnBreak::Keep, place }).await?
+    let length = request.length.filter(|_| stages.alteration().is_none() && every.is_none());
+    let (begun, now) = (Instant::now(), SystemTime::now());
+    let files = every.map(|every| RecordingFiles::new(permit.path().clone(), every)).transpose()?;
+    let files = files.map(|files| FileWriter::begin(files, now, Nanos::ZERO));
+    let (path, name_taken) = match &files {
+        Some(files) => (files.name(now)?, NameTaken::Beside),
+        None => (permit.path().clone(), NameTaken::Replace),
     };
-    let upload = UploadRequest {
-        path: path.clone(),
-        length,
-        precondition,
-        class: UploadClass::BestEffort,
-        on_break,
-        durable,
-        name_taken: NameTaken::Replace,
-        memory: None,
+    let (class, memory) = (UploadClass::BestEffort, None);
+    let request = UploadRequest { path, length, precondition, class, on_break, durable, name_taken, memory };
+    let quota = take_quota(service, &request).await?;
+    let begun_upload = match rate {
+        Some(rate) => begin_recording(service, &request, rate, client, &progress).await?,
+        None => (None, service.contents.begin_upload(request.clone()).await?),
     };
-    let (recording, upload) = match rate {
-        Some(rate) => {
-            let (recording, upload) = begin_recording(service, upload, (rate, durable), client, &progress).await?;
-            (Some(recording), upload)
-        }
-        None => (None, service.contents.begin_upload(upload).await?),
-    };
-    progress.received.store(upload.begun_with(), Ordering::Relaxed);
-    service.stats.uploads_open.fetch_add(1, Ordering::Relaxed);
+    progress.received.store(begun_upload.1.begun_with(), Ordering::Relaxed);
     Ok(Writer {
         service: Arc::clone(service),
-        upload: Some(upload),
+        content: ContentWriter::new(service, begun_upload, quota, request.path.clone(), client.address),
         _share: share,
         stages,
-        recording,
-        quota,
+        files,
+        request,
         progress,
         pace: rate.map(RecordingPace::new),
         stopping: service.stopping(),
-        bytes_max,
-        path,
-        client: client.address,
-        begun: Instant::now(),
-        end: Err("it broke off".to_owned()),
+        client,
+        begun,
     })
+}
+
+/// Counts an upload that is to begin towards the quotas that it lies in.
+async fn take_quota(service: &MediaService, request: &UploadRequest) -> Result<QuotaShare, IngestError> {
+    if service.quotas.is_empty() {
+        return Ok(QuotaShare::default());
+    }
+    let mut place = service.contents.place_of(&request.path).await?;
+    if request.name_taken == NameTaken::Beside {
+        place.replaced_bytes = 0;
+    }
+    let terms = QuotaTerms { length: request.length, is_kept: request.on_break == OnBreak::Keep, place };
+    Ok(service.quotas.take(&request.path, terms).await?)
 }
 
 /// Reserves `rate` and begins the upload `request`, on the first of the disks it may go to that has room for it and takes it. What
@@ -170,19 +139,19 @@ pub async fn begin(
 /// No room, with the highest rate that one of the disks would grant; what the store says.
 async fn begin_recording(
     service: &Arc<MediaService>,
-    request: UploadRequest,
-    (rate, durable): (BitRate, Option<Nanos>),
+    request: &UploadRequest,
+    rate: BitRate,
     client: Client,
     progress: &Arc<RecordingProgress>,
-) -> Result<(RunningRecording, Box<dyn UploadSink>), IngestError> {
+) -> Result<(Option<Arc<RunningRecording>>, Box<dyn UploadSink>), IngestError> {
     let link = service.link(client.local);
-    let durable = durable.unwrap_or(service.config().recording_durable);
+    let durable = request.durable.unwrap_or(service.config().recording_durable);
     let least = service.config().recording_durable_min;
     if durable < least {
         return Err(IngestError::Durable(least));
     }
     let mut refused: Option<Refusal> = None;
-    for disks in service.contents.placements(&request).await? {
+    for disks in service.contents.placements(request).await? {
         let recording = match RunningRecording::reserve(service, (rate, disks, link), durable).await {
             Ok(recording) => recording,
             Err(DeliveryError::NoRoom(refusal)) => {
@@ -194,7 +163,7 @@ async fn begin_recording(
         match service.contents.begin_upload(UploadRequest { class: recording.class(), ..request.clone() }).await {
             Ok(upload) => {
                 recording.list(&request.path, client.address, Arc::clone(progress));
-                return Ok((recording, upload));
+                return Ok((Some(Arc::new(recording)), upload));
             }
             Err(StoreError::ReadOnly) => {}
             Err(error) => return Err(error.into()),
@@ -218,22 +187,63 @@ impl Writer {
     /// Why they are not taken; the upload is over.
     pub async fn write(&mut self, piece: Bytes) -> Result<(), IngestError> {
         let bytes = piece.len() as u64;
-        let received = self.progress.received.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.progress.received.fetch_add(bytes, Ordering::Relaxed);
         self.look_at_rate(bytes);
         self.service.stats.bytes_uploaded.fetch_add(bytes, Ordering::Relaxed);
         let outcome = async {
             if *self.stopping.borrow() {
                 return Err(IngestError::Stopping);
             }
-            if received > self.bytes_max {
-                return Err(IngestError::TooLarge(self.bytes_max));
-            }
-            self.quota.came(received).await?;
             let passed = self.stages.pass(piece)?;
-            append(&mut self.upload, &passed).await
+            self.store(&passed).await
         };
         let outcome = outcome.await;
-        self.noted(outcome)
+        self.content.noted(outcome)
+    }
+
+    /// Stores what passed the stages: in one content, or in files.
+    async fn store(&mut self, bytes: &[u8]) -> Result<(), IngestError> {
+        let Some(files) = &mut self.files else { return self.content.append(bytes).await };
+        let parts = files.part(bytes, SystemTime::now(), Nanos::from(self.begun.elapsed()));
+        self.content.append(&parts.before).await?;
+        self.content.append(parts.end).await?;
+        if let Some(beginning) = parts.next {
+            self.begin_next().await?;
+            self.content.append(&beginning).await?;
+            self.content.append(parts.beginning).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins the next file, with the reservation and memory of this one, which is made durable meanwhile.
+    async fn begin_next(&mut self) -> Result<(), IngestError> {
+        let (Some(files), Some(recording)) = (&mut self.files, &self.content.recording) else { return Ok(()) };
+        let now = SystemTime::now();
+        files.begin_next(now, Nanos::from(self.begun.elapsed()));
+        let path = files.name(now)?;
+        let memory = self.content.upload.as_ref().and_then(|upload| upload.memory());
+        let request = UploadRequest { path, class: recording.class(), memory, ..self.request.clone() };
+        let quota = take_quota(&self.service, &request).await?;
+        let begun = match self.service.contents.begin_upload(request.clone()).await {
+            Ok(upload) => {
+                recording.goes_on_in(&request.path);
+                (Some(Arc::clone(recording)), upload)
+            }
+            // Its disk takes no more; another one may have room.
+            Err(error) => {
+                let (request, rate) = (UploadRequest { memory: None, ..request.clone() }, recording.rate());
+                let begun = begin_recording(&self.service, &request, rate, self.client, &self.progress).await;
+                begun.map_err(|_| error)?
+            }
+        };
+        let next = ContentWriter::new(&self.service, begun, quota, request.path, self.client.address);
+        let before = std::mem::replace(&mut self.content, next);
+        while files.ending.try_join_next().is_some() {}
+        files.ending.spawn(async move {
+            // Its end is told by the event log.
+            drop(before.finish().await);
+        });
+        Ok(())
     }
 
     /// Tells once that a recording is further ahead of its rate than it may be: the excess is written in what streams leave.
@@ -242,26 +252,30 @@ impl Writer {
         let Some(pace) = &mut self.pace else { return };
         if pace.came(bytes, now) && !self.progress.over_rate.swap(true, Ordering::Relaxed) {
             self.service.stats.recordings_over_rate.fetch_add(1, Ordering::Relaxed);
-            let rate = pace.rate();
-            let event = events::recording_over_rate(&self.path.joined(), self.client, rate, SystemTime::now());
+            let (path, rate) = (self.content.path.joined(), pace.rate());
+            let event = events::recording_over_rate(&path, self.client.address, rate, SystemTime::now());
             self.service.events.tell(event);
         }
     }
 
     /// Waits for a failure of the store, which may come while nothing is written, and for the server's end.
     pub async fn failed(&mut self) -> IngestError {
-        let upload = self.upload.as_mut().expect("nothing is asked after the end");
+        let upload = self.content.upload.as_mut().expect("nothing is asked after the end");
         let error = tokio::select! {
             Err(error) = upload.failed() => error.into(),
             _ = self.stopping.wait_for(|stopping| *stopping) => IngestError::Stopping,
         };
-        self.end = Err(error.to_string());
+        self.content.end = Err(error.to_string());
         error
     }
 
-    /// Says why nothing more will come, for the log.
-    pub fn give_up(&mut self, reason: &str) {
-        self.end = Err(reason.to_owned());
+    /// Says why nothing more will come, for the log. If it is kept, so is what was held back of it.
+    pub async fn give_up(&mut self, reason: &str) {
+        if let Some(files) = &mut self.files {
+            // Where that is not taken, no more can be done.
+            let _ = self.content.append(&files.rest()).await;
+        }
+        self.content.end = Err(reason.to_owned());
     }
 
     /// Makes it durable and visible.
@@ -271,51 +285,17 @@ impl Writer {
     pub async fn finish(mut self) -> Result<Published, IngestError> {
         let outcome = async {
             let rest = self.stages.end()?;
-            append(&mut self.upload, &rest).await?;
-            if self.quota.replaces() {
-                // Somebody may have removed what this replaces since it began.
-                let place = self.service.contents.place_of(&self.path).await?;
-                self.quota.replaces_now(place.replaced_bytes).await?;
-            }
-            let upload = self.upload.take().expect("it is finished once");
-            let mut published = upload.finish().await?;
-            if let Some(stored) = published.stored.take() {
-                // With no room in the queue it is read from its disk.
-                let _ = self.service.plane.send(Command::Keep(Box::new(stored)));
-            }
-            Ok(published)
+            self.store(&rest).await?;
+            let held = self.files.as_mut().map(FileWriter::rest).unwrap_or_default();
+            self.content.append(&held).await
         };
         let outcome = outcome.await;
-        let published = self.noted(outcome)?;
-        self.end = Ok(published.size);
-        self.quota.stored(published.size);
-        self.service.listings.note_write();
-        Ok(published)
-    }
-
-    fn noted<T>(&mut self, outcome: Result<T, IngestError>) -> Result<T, IngestError> {
-        if let Err(error) = &outcome {
-            self.end = Err(error.to_string());
+        self.content.noted(outcome)?;
+        let published = self.content.finish().await;
+        if let Some(mut files) = self.files {
+            while files.ending.join_next().await.is_some() {}
         }
-        outcome
-    }
-}
-
-async fn append(upload: &mut Option<Box<dyn UploadSink>>, bytes: &[u8]) -> Result<(), IngestError> {
-    if bytes.is_empty() {
-        return Ok(());
-    }
-    Ok(upload.as_mut().expect("nothing comes after the end").append(bytes).await?)
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.service.stats.uploads_open.fetch_sub(1, Ordering::Relaxed);
-        // It leaves the listing before its end is logged.
-        drop((self.upload.take(), self.recording.take()));
-        let stored_bytes = std::mem::replace(&mut self.end, Ok(0));
-        let end = UploadOutcome { stored_bytes, duration: self.begun.elapsed() };
-        self.service.events.tell(events::upload_ended(&self.path.joined(), self.client, &end, SystemTime::now()));
+        published
     }
 }
 

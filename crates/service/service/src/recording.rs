@@ -53,6 +53,18 @@ impl RunningRecording {
         UploadClass::Recording { rate, disk: disks.store, reservation: self.reservation, place: self.place }
     }
 
+    /// What it reserved, in bits per second.
+    pub(crate) const fn rate(&self) -> BitRate {
+        self.request.rate
+    }
+
+    /// It is listed with another content from now on.
+    pub(crate) fn goes_on_in(&self, path: &ContentPath) {
+        if let Some(running) = self.service.running.lock().get_mut(&self.request.stream) {
+            running.path = path.joined();
+        }
+    }
+
     /// Enters it into the listing of streams; with its `progress`.
     pub(crate) fn list(&self, path: &ContentPath, client: IpAddr, progress: Arc<RecordingProgress>) {
         let running = RunningStream {

@@ -59,6 +59,15 @@ impl ContentPath {
     /// # Errors
     /// What is wrong with it.
     pub fn parse_encoded(encoded: &str) -> Result<Self, PathError> {
+        check_escapes(encoded)?;
+        Self::parse_pattern(encoded)
+    }
+
+    /// The same for a pattern, in which a `%` that two hexadecimal digits do not follow stays: `%H` as well as `%25H` is `%H`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse_pattern(encoded: &str) -> Result<Self, PathError> {
         let trimmed = encoded.strip_prefix('/').unwrap_or(encoded);
         let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
         if trimmed.is_empty() {
@@ -66,7 +75,6 @@ impl ContentPath {
         }
         let mut path = Self::root();
         for part in trimmed.split('/') {
-            check_escapes(part)?;
             let name = percent_decode_str(part).decode_utf8().map_err(|_| PathError::NotUtf8)?;
             path = path.child(&name)?;
         }
@@ -173,6 +181,14 @@ mod tests {
             let path = ContentPath::parse_encoded(root).unwrap();
             assert_eq!((&path, path.to_string(), path.joined()), (&ContentPath::root(), "/".into(), String::new()));
         }
+    }
+
+    #[test]
+    fn a_pattern_may_have_its_percent_signs_encoded_or_not() {
+        for text in ["/cam/%Y-%m/%H-%M 100%%.ts", "/cam/%25Y-%25m/%25H-%25M%20100%25%25.ts"] {
+            assert_eq!(ContentPath::parse_pattern(text).unwrap().components(), ["cam", "%Y-%m", "%H-%M 100%%.ts"]);
+        }
+        assert_eq!(ContentPath::parse_pattern("/%d0.ts"), Err(PathError::NotUtf8), "two digits");
     }
 
     #[test]

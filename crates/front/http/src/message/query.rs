@@ -1,4 +1,4 @@
-//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `durable=`, `CMCD=`, `device=`.
+//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `durable=`, `every=`, `CMCD=`, `device=`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -20,6 +20,8 @@ pub struct Query {
     pub on_break: Option<String>,
     /// `durable=`: at most so much of a recording may be missing after a power cut.
     pub durable: Option<String>,
+    /// `every=`: how long a file of a recording lasts.
+    pub every: Option<String>,
     /// `limit=`: entries of a listing.
     pub limit: Option<String>,
     /// `after=`: the name after which a listing begins.
@@ -51,6 +53,7 @@ impl Query {
                 "format" => ("format", &mut query.format),
                 "on_break" => ("on_break", &mut query.on_break),
                 "durable" => ("durable", &mut query.durable),
+                "every" => ("every", &mut query.every),
                 "limit" => ("limit", &mut query.limit),
                 "after" => ("after", &mut query.after),
                 "CMCD" => ("CMCD", &mut query.cmcd),

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http_types::header::{self, HeaderName};
 use http_types::{Method, StatusCode};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::head::{HttpVersion, RequestHead};
@@ -19,6 +19,9 @@ pub const SERVER: &str = concat!("isocast/", env!("CARGO_PKG_VERSION"));
 /// What may not stand in a target as it is (RFC 3986): clients send some of it nevertheless. Escapes stay escapes.
 pub(crate) const UNFIT: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+/// What a name keeps as it is.
+pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A request's target as a `Location`.
 #[must_use]

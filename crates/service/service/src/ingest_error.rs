@@ -1,0 +1,44 @@
+//! The reasons for which something is not stored, fit to be shown to its client.
+
+use dataplane::control::Refusal;
+use units::Nanos;
+
+use crate::contents::StoreError;
+use crate::file_names::PatternError;
+use crate::pipeline::StageError;
+use crate::quota::QuotaRefusal;
+
+/// Why something is not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A quota does not take it.
+    #[error(transparent)]
+    Quota(#[from] QuotaRefusal),
+    /// Its rate cannot be reserved.
+    #[error("there is no room for a recording at this rate")]
+    NoRoom(Refusal),
+    /// A queue or table is full.
+    #[error("too many requests are under way")]
+    Busy,
+    /// Its client sends as many as it may at once; with how many these are.
+    #[error("this client sends {0} uploads already, the most that one may at once; let one of them end first")]
+    ClientBusy(usize),
+    /// Longer than an upload may be; with how long that is.
+    #[error("an upload has at most {0} bytes here")]
+    TooLarge(u64),
+    /// No names can be made of a pattern.
+    #[error(transparent)]
+    Names(#[from] PatternError),
+    /// No recording is durable so soon; with how soon one is.
+    #[error("durable= is at least {0} here: three rounds of the disk's schedule")]
+    Durable(Nanos),
+    /// The server ends.
+    #[error("the server ended before all of it had come")]
+    Stopping,
+    /// A stage refused.
+    #[error(transparent)]
+    Stage(#[from] StageError),
+}
