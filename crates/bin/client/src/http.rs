@@ -44,6 +44,14 @@ impl Login {
 #[derive(Debug)]
 pub struct RateRefusal(String);
 
+impl RateRefusal {
+    /// With the reason, and the rate that would be granted.
+    #[must_use]
+    pub fn new(reason: &str, granted: BitRate) -> Self {
+        Self(format!("{reason}; {granted} would be granted now"))
+    }
+}
+
 impl std::fmt::Display for RateRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -159,9 +167,7 @@ pub fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Re
     let problem: Value = serde_json::from_str(&text).unwrap_or_default();
     let detail = problem["detail"].as_str().map_or_else(|| "the server does not say why".to_owned(), str::to_owned);
     match problem["grantable_bps"].as_u64() {
-        Some(granted @ 1..) => {
-            Err(RateRefusal(format!("{status}: {detail}; {} would be granted now", BitRate(granted))).into())
-        }
+        Some(granted @ 1..) => Err(RateRefusal::new(&format!("{status}: {detail}"), BitRate(granted)).into()),
         _ => bail!("{status}: {detail}"),
     }
 }

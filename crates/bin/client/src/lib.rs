@@ -8,5 +8,5 @@ mod remote;
 
 pub use http::{HttpClient, Login, NoAnswer, RateRefusal, USUAL_SERVER, expect, explained};
 pub use remote::{
-    FileVersion, Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, check_address, decoded,
+    FileVersion, Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, TreeEntry, check_address, decoded,
 };

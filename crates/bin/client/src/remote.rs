@@ -4,7 +4,6 @@
 //! granted. A server that neither takes nor sends for a minute is given up.
 
 use std::io::{self, Read};
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -101,6 +100,54 @@ pub struct Tree {
     pub unreadable: Vec<String>,
 }
 
+/// An entry of a folder, for [`Tree::of_folder`].
+#[derive(Debug)]
+pub struct TreeEntry {
+    /// Its name in the folder.
+    pub name: String,
+    /// True of a folder, or of a link to one.
+    pub is_folder: bool,
+    /// The name is a link.
+    pub is_link: bool,
+    /// Length of a file.
+    pub bytes: u64,
+}
+
+impl Tree {
+    /// The files below a folder, which `list` lists: the folder itself by an empty name, the others by theirs. `shown` names them to people.
+    ///
+    /// # Errors
+    /// The folder cannot be listed, or no other could be.
+    pub fn of_folder(
+        mut list: impl FnMut(&str) -> anyhow::Result<Vec<TreeEntry>>,
+        shown: impl Fn(&str) -> String,
+    ) -> anyhow::Result<Self> {
+        let mut tree = Self { is_folder: true, ..Self::default() };
+        let mut waiting = vec![String::new()];
+        while let Some(folder) = waiting.pop() {
+            let entries = match list(&folder) {
+                // One folder does not keep the others from being read, unless it is the only one.
+                Err(error) if !folder.is_empty() && !error.is::<NoAnswer>() => {
+                    tree.unreadable.push(format!("{}: {error:#}", shown(&folder)));
+                    continue;
+                }
+                entries => entries?,
+            };
+            for entry in entries {
+                let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
+                match entry.is_folder {
+                    false => tree.files.push(SourceFile { name: name.into(), bytes: entry.bytes }),
+                    // It leads elsewhere, or above.
+                    true if entry.is_link => tree.passed_over += 1,
+                    true => waiting.push(name),
+                }
+            }
+        }
+        tree.files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(tree)
+    }
+}
+
 /// Whether this can be the address of a content or folder.
 ///
 /// # Errors
@@ -124,13 +171,6 @@ impl Remote {
     pub fn new(url: &str, login: Option<&Login>) -> anyhow::Result<Self> {
         check_address(url).map_err(anyhow::Error::msg)?;
         Ok(Self { client: HttpClient::new(login.cloned()), url: url.trim_end_matches('/').to_owned() })
-    }
-
-    /// What the server at `address` serves below `path`, as anybody reads it.
-    #[must_use]
-    pub fn at_address(address: SocketAddr, path: &str) -> Self {
-        let url = format!("http://{address}/media");
-        Self { client: HttpClient::new(None), url }.below(path)
     }
 
     /// What has this name below it.
@@ -197,29 +237,13 @@ impl Remote {
             let bytes = self.content("")?.bytes;
             return Ok(Tree { files: vec![SourceFile { name: PathBuf::new(), bytes }], ..Tree::default() });
         }
-        let mut tree = Tree { is_folder: true, ..Tree::default() };
-        let mut waiting = vec![String::new()];
-        while let Some(folder) = waiting.pop() {
-            let entries = match self.entries(&folder) {
-                // One folder does not keep the others from being read, unless it is the only one.
-                Err(error) if !folder.is_empty() && !error.is::<NoAnswer>() => {
-                    tree.unreadable.push(format!("{}: {error:#}", self.at(&folder)));
-                    continue;
-                }
-                entries => entries?,
-            };
-            for entry in entries {
-                let name = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
-                match entry.kind {
-                    EntryKind::File => tree.files.push(SourceFile { name: name.into(), bytes: entry.size }),
-                    // What it leads to lies elsewhere, or above.
-                    EntryKind::Directory if entry.is_link => tree.passed_over += 1,
-                    EntryKind::Directory => waiting.push(name),
-                }
-            }
-        }
-        tree.files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(tree)
+        let entry = |entry: ListingEntry| TreeEntry {
+            name: entry.name,
+            is_folder: entry.kind == EntryKind::Directory,
+            is_link: entry.is_link,
+            bytes: entry.size,
+        };
+        Tree::of_folder(|folder| Ok(self.entries(folder)?.into_iter().map(entry).collect()), |folder| self.at(folder))
     }
 
     /// What a folder holds.

@@ -144,7 +144,8 @@ impl Endpoint {
     fn version(&self, name: &Path) -> anyhow::Result<FileVersion> {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.version(name),
-            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.version(utf8(name)?),
+            Self::There(remote) => remote.version(utf8(name)?),
+            Self::Served(own) => own.version(utf8(name)?),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
     }
@@ -155,7 +156,7 @@ impl Endpoint {
             Self::Here(folder) => folder.open(name, from),
             Self::Shared(shared) => shared.open(name, from, rate),
             Self::There(remote) => remote.open_resumed(utf8(name)?, from, rate),
-            Self::Served(OwnFolder { remote, .. }) => remote.open(utf8(name)?, from, rate),
+            Self::Served(own) => own.open(utf8(name)?, from, rate),
             Self::Rclone(rclone) => bail!("{rclone} is only written to"),
         }
     }
@@ -164,9 +165,8 @@ impl Endpoint {
     fn stored(&self, name: &Path) -> anyhow::Result<Option<FileVersion>> {
         match self {
             Self::Here(folder) => folder.find_version(name),
-            Self::Shared(SharedFolder { remote, .. })
-            | Self::There(remote)
-            | Self::Served(OwnFolder { remote, .. }) => remote.find_version(utf8(name)?),
+            Self::Shared(SharedFolder { remote, .. }) | Self::There(remote) => remote.find_version(utf8(name)?),
+            Self::Served(own) => own.find_version(utf8(name)?),
             Self::Rclone(rclone) => Ok(rclone.find_version(utf8(name)?)),
         }
     }
@@ -196,7 +196,8 @@ impl Endpoint {
     fn is_folder(&self) -> anyhow::Result<bool> {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => Ok(folder.is_folder()),
-            Self::There(remote) | Self::Served(OwnFolder { remote, .. }) => remote.is_folder(),
+            Self::There(remote) => remote.is_folder(),
+            Self::Served(own) => own.is_folder(),
             Self::Rclone(_) => Ok(true),
         }
     }

@@ -1,29 +1,41 @@
 //! The folders that this very server serves, as one end of a copy, or read for their own sake.
 //!
-//! Promise: reads are those of any client, on loopback, so that the plane gives them their time; writes go to the same service as
-//! an upload's, and are durable when they are done; one that breaks off is gone on with where it was. Called on a thread that may wait,
-//! never on one of the runtime's own.
+//! Promise: reads are admitted and paced as those of clients, and come out of a pipe; writes go to the same service as an upload's, and are
+//! durable when they are done; one that breaks off is gone on with where it was. Called on a thread that may wait, never on one of the
+//! runtime's own.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use bytes::Bytes;
-use client::{FileVersion, RateRefusal, Remote, SourceFile, Tree};
-use dirstore::{ContentPath, OnBreak, Precondition, WalkedKind};
+use bytes::{Buf as _, Bytes};
+use client::{FileVersion, RateRefusal, SourceFile, SourceReader, Tree, TreeEntry};
+use content::Segment;
+use dirstore::{ContentPath, Entry, NameKind, OnBreak, Precondition, StoreError, WalkedKind, Want};
 use service::MediaService;
-use service::access::Permit;
-use service::delivery::Client;
+use service::access::{PathRight, Permit, ToRead};
+use service::delivery::{Client, DeliveryError, resource_name};
 use service::ingest::{self, IngestRequest, Writer};
-use service::pipeline::Stages;
+use service::pipeline::{Pipe, PipeError, Stages};
+use service::rate::{AskedRate, RateAsked};
+use service::reads::{self, ContentRead, ReadPurpose};
+use service::session::{ContentPart, Viewer};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use units::BitRate;
 
 use super::pacing::{MoveProgress, PacedReader};
 use super::{READ_BYTES, fill, utf8};
 use crate::failures::Failures;
 
+/// Entries of a folder that are listed at once.
+const PAGE: usize = 10_000;
+/// A stream that brings nothing for so long is given up, as a server that sends nothing is.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// A file with an identifier that changes with each start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Who writes, as the event log tells it.
@@ -31,26 +43,114 @@ const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A folder below `/media/`.
 pub struct OwnFolder {
-    pub(super) remote: Remote,
     path: ContentPath,
     service: Arc<MediaService>,
     runtime: Handle,
 }
 
 impl OwnFolder {
-    /// `address` is where this server answers.
-    pub fn new(service: &Arc<MediaService>, address: SocketAddr, path: &ContentPath, runtime: Handle) -> Self {
-        let remote = Remote::at_address(address, &path.joined());
-        Self { remote, path: path.clone(), service: Arc::clone(service), runtime }
+    /// Calls wait on `runtime`.
+    pub fn new(service: &Arc<MediaService>, path: &ContentPath, runtime: Handle) -> Self {
+        Self { path: path.clone(), service: Arc::clone(service), runtime }
     }
 
-    /// The files below it, as clients are shown them; what no address can name counts as unreadable.
-    pub(super) fn files(&self) -> anyhow::Result<Tree> {
-        let mut tree = self.remote.files()?;
-        if tree.is_folder {
-            tree.unreadable.extend(self.runtime.block_on(self.unnamed())?);
+    /// A permit for a name below it; for itself if that is empty.
+    fn permit<R: PathRight>(&self, name: &str) -> anyhow::Result<Permit<R>> {
+        let mut names = name.split('/').filter(|name| !name.is_empty());
+        let path = names.try_fold(self.path.clone(), |path, name| path.child(name));
+        Ok(Permit::of_configuration(path.with_context(|| self.shown(name))?))
+    }
+
+    /// The entry of a name; none if nothing has it.
+    fn find(&self, name: &str) -> anyhow::Result<Option<Entry>> {
+        let permit = self.permit::<ToRead>(name)?;
+        match self.runtime.block_on(self.service.lookup(&permit)) {
+            Err(StoreError::NotFound | StoreError::NotADirectory) => Ok(None),
+            found => Ok(Some(found.with_context(|| self.shown(name))?)),
         }
+    }
+
+    pub(super) fn is_folder(&self) -> anyhow::Result<bool> {
+        Ok(self.find("")?.is_some_and(|entry| entry.kind == NameKind::Directory))
+    }
+
+    /// The version of a file; none if there is no file of this name.
+    pub(super) fn find_version(&self, name: &str) -> anyhow::Result<Option<FileVersion>> {
+        let version = |entry: Entry| FileVersion {
+            tag: format!("{} {} {:?}", self.shown(name), entry.etag, entry.modified),
+            bytes: entry.size,
+            modified: entry.last_modified(SystemTime::now()),
+        };
+        Ok(self.find(name)?.filter(|entry| entry.kind == NameKind::File).map(version))
+    }
+
+    pub(super) fn version(&self, name: &str) -> anyhow::Result<FileVersion> {
+        self.find_version(name)?.with_context(|| format!("{}: there is no content of this name", self.shown(name)))
+    }
+
+    /// Opens a file to be read from `from` on, at a rate that is reserved for it, or with what is left over.
+    ///
+    /// # Errors
+    /// [`RateRefusal`] if a lower rate would be granted.
+    pub(super) fn open(&self, name: &str, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
+        let permit = self.permit(name)?;
+        let opened = self.runtime.block_on(reads::open_content(&self.service, &permit, Want::File))?;
+        let bytes = opened.entry.size;
+        let part = match rate {
+            Some(_) if from == 0 => ContentPart::Download,
+            None if from == 0 => ContentPart::Whole,
+            _ => ContentPart::Elsewhere,
+        };
+        let body = match bytes.saturating_sub(from) {
+            0 => Vec::new(),
+            length => vec![Segment::Range { offset: from, length }],
+        };
+        let read = ContentRead {
+            opened,
+            body,
+            part,
+            purpose: ReadPurpose::Plays,
+            asked: RateAsked { rate: rate.map_or(AskedRate::Bulk, AskedRate::Rate), burst: None, ceiling: None },
+            viewer: Viewer::Unnamed { address: OWN, agent: self.service.hash(module_path!()) },
+            client: Client { address: OWN, local: OWN },
+            stages: Stages::default(),
+        };
+        let pipe = self.runtime.block_on(reads::open_pipe(&self.service, read)).map_err(refused)?;
+        let mut reader = OwnReader { pipe, runtime: self.runtime.clone(), piece: Bytes::new() };
+        // Admission answers with the first bytes.
+        reader.fetch()?;
+        Ok(SourceReader { reader: Box::new(reader), bytes })
+    }
+
+    /// The files below it, as clients are shown them; names that no address can have count as unreadable.
+    pub(super) fn files(&self) -> anyhow::Result<Tree> {
+        let entry = self.find("")?.with_context(|| format!("{}: there is nothing of this name", self.path))?;
+        if entry.kind == NameKind::File {
+            let file = SourceFile { name: PathBuf::new(), bytes: entry.size };
+            return Ok(Tree { files: vec![file], ..Tree::default() });
+        }
+        let mut tree = Tree::of_folder(|folder| self.list(folder), |folder| self.shown(folder))?;
+        tree.unreadable.extend(self.runtime.block_on(self.unnamed())?);
         Ok(tree)
+    }
+
+    fn list(&self, folder: &str) -> anyhow::Result<Vec<TreeEntry>> {
+        let permit = self.permit(folder)?;
+        let mut all: Vec<TreeEntry> = Vec::new();
+        loop {
+            let after = all.last().map_or("", |last| &last.name);
+            let page = self.runtime.block_on(self.service.list_part(&permit, after, PAGE))?;
+            let is_last = page.entries.len() < PAGE;
+            all.extend(page.entries.iter().map(|entry| TreeEntry {
+                name: entry.name.clone(),
+                is_folder: entry.kind == NameKind::Directory,
+                is_link: entry.is_link,
+                bytes: entry.size,
+            }));
+            if is_last {
+                return Ok(all);
+            }
+        }
     }
 
     async fn unnamed(&self) -> anyhow::Result<Vec<String>> {
@@ -85,8 +185,7 @@ impl OwnFolder {
         rate: Option<BitRate>,
         version: &FileVersion,
     ) -> anyhow::Result<OwnUpload> {
-        let mut names = utf8(&file.name)?.split('/').filter(|name| !name.is_empty());
-        let path = names.try_fold(self.path.clone(), |path, name| path.child(name));
+        let permit = self.permit(utf8(&file.name)?)?;
         let mut hasher = DefaultHasher::new();
         // Bytes that were written shortly before the machine stopped may not be on its disk.
         (&version.tag, version.bytes, std::fs::read(BOOT_ID).unwrap_or_default()).hash(&mut hasher);
@@ -99,13 +198,8 @@ impl OwnFolder {
             every: None,
             client: Client { address: OWN, local: OWN },
         };
-        let path = path.with_context(|| file.name.display().to_string())?;
-        let writer = self.runtime.block_on(ingest::begin(
-            &self.service,
-            &Permit::of_configuration(path),
-            request,
-            Stages::default(),
-        ))?;
+        let begun = ingest::begin(&self.service, &permit, request, Stages::default());
+        let writer = self.runtime.block_on(begun)?;
         Ok(OwnUpload { writer, runtime: self.runtime.clone() })
     }
 
@@ -131,7 +225,7 @@ impl OwnFolder {
                     break;
                 }
                 // Somebody removed it meanwhile.
-                Err(_) if self.remote.find(name).is_ok_and(|found| found.is_none()) => {}
+                Err(_) if self.find(name).is_ok_and(|found| found.is_none()) => {}
                 Err(error) => unreadable.add(format_args!("{}: {error:#}", self.shown(name))),
             }
         }
@@ -139,10 +233,54 @@ impl OwnFolder {
     }
 
     fn read(&self, name: &str, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<()> {
-        let opened = self.remote.open(name, 0, rate)?;
+        let opened = self.open(name, 0, rate)?;
         let mut reader = PacedReader::new(opened.reader, None, moved);
         std::io::copy(&mut reader, &mut std::io::sink())?;
         Ok(())
+    }
+}
+
+/// The reason why a read was not started.
+fn refused(error: DeliveryError) -> anyhow::Error {
+    match error {
+        DeliveryError::NoRoom(refusal) if refusal.grantable.0 > 0 => {
+            let reason = format!("{error} ({})", resource_name(refusal.resource));
+            RateRefusal::new(&reason, refusal.grantable).into()
+        }
+        error => error.into(),
+    }
+}
+
+/// Bytes out of a pipe.
+struct OwnReader {
+    pipe: Pipe,
+    runtime: Handle,
+    /// Came, and not yet read.
+    piece: Bytes,
+}
+
+impl OwnReader {
+    /// Waits for the next bytes; there are none at the end.
+    fn fetch(&mut self) -> anyhow::Result<()> {
+        let next = self.runtime.block_on(async { timeout(SILENCE_MAX, self.pipe.next()).await });
+        let next = next.context("nothing came for a minute")?.map_err(|error| match error {
+            PipeError::Delivery(error) => refused(error),
+            error => error.into(),
+        });
+        self.piece = next?.unwrap_or_default();
+        Ok(())
+    }
+}
+
+impl Read for OwnReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.piece.is_empty() {
+            self.fetch().map_err(io::Error::other)?;
+        }
+        let count = self.piece.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.piece[..count]);
+        self.piece.advance(count);
+        Ok(count)
     }
 }
 

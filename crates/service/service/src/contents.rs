@@ -1,4 +1,5 @@
-//! The store as the service sees it, so that tests can put a small one in its place.
+//! The store as the service sees it: contents for clients ([`Contents`]), disks and volumes for operators ([`StoreAdmin`]). Tests put a
+//! small store in its place.
 //!
 //! Promise: the only way from here to contents. Not here: disks. See the `dirstore` crate.
 
@@ -22,7 +23,7 @@ use units::DiskId;
 /// A store operation under way.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// What the service asks of a store.
+/// Contents by their names. A source of contents without disks of this machine implements this trait alone.
 pub trait Contents: Send + Sync + 'static {
     /// Opens the content at `path`.
     fn open<'a>(&'a self, path: &'a ContentPath, want: Want) -> Pending<'a, Opened>;
@@ -49,21 +50,25 @@ pub trait Contents: Send + Sync + 'static {
     fn recording_memory(&self) -> u64;
     /// Begins an upload; nothing is visible before it is finished.
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
-    /// The disks, as they are shown to operators.
-    fn disks(&self) -> Vec<DiskInfo>;
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
     /// So many bytes of a content were read from `disk` and sent.
     fn note_read(&self, _disk: DiskId, _path: &str, _bytes: u64) {}
+}
+
+/// Disks and volumes, as operators see and steer them.
+pub trait StoreAdmin: Send + Sync + 'static {
+    /// The disks.
+    fn disks(&self) -> Vec<DiskInfo>;
     /// The volumes.
     fn volumes(&self) -> Vec<VolumeInfo>;
-    /// True if no upload is under way.
-    fn is_settled(&self) -> bool;
-    /// Begins what a volume of this name is asked for; waits for disks where one is replaced.
+    /// Begins a change of a volume; waits for disks where one is replaced.
     ///
     /// # Errors
-    /// As [`Store::begin_upkeep`] says.
+    /// As [`Store::begin_upkeep`].
     fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError>;
+    /// True if no upload is under way.
+    fn is_settled(&self) -> bool;
 }
 
 /// What failed on a disk: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
@@ -143,10 +148,6 @@ impl Contents for Store {
         })
     }
 
-    fn disks(&self) -> Vec<DiskInfo> {
-        Self::disks(self)
-    }
-
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
         Box::pin(Self::delete(self, path, precondition))
     }
@@ -154,17 +155,23 @@ impl Contents for Store {
     fn note_read(&self, disk: DiskId, path: &str, bytes: u64) {
         Self::note_read(self, disk, path, bytes);
     }
+}
+
+impl StoreAdmin for Store {
+    fn disks(&self) -> Vec<DiskInfo> {
+        Self::disks(self)
+    }
 
     fn volumes(&self) -> Vec<VolumeInfo> {
         Self::volumes(self)
     }
 
-    fn is_settled(&self) -> bool {
-        Self::is_settled(self)
-    }
-
     fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
         Self::begin_upkeep(self, volume, wish)
+    }
+
+    fn is_settled(&self) -> bool {
+        Self::is_settled(self)
     }
 }
 

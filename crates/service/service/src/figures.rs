@@ -92,7 +92,7 @@ fn slots(gauges: &Gauges) -> HashMap<u64, &StreamGauges> {
 pub fn disks(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Disk> {
     let looks = service.readings.last();
     let none = DiskGauges::default();
-    let described = service.contents.disks();
+    let described = service.admin.disks();
     described
         .into_iter()
         .map(|disk| {
@@ -106,7 +106,7 @@ pub fn disks(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Disk> {
 /// True if no disk could serve a stream now.
 #[must_use]
 pub fn every_disk_fails(service: &MediaService) -> bool {
-    let (disks, gauges) = (service.contents.disks(), &service.gauges.disks);
+    let (disks, gauges) = (service.admin.disks(), &service.gauges.disks);
     let fails = |disk: &DiskInfo| failure(disk.failing, &gauges[usize::from(disk.id.0)]).is_some();
     !disks.is_empty() && disks.iter().all(fails)
 }

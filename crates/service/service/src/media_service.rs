@@ -26,7 +26,8 @@ use crate::accounts::Accounts;
 use crate::config::ServiceConfig;
 use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, Connections};
 use crate::contents::{
-    ContentPath, Contents, DiskInfo, Entry, StoreError, StoreEvent, StoreWalk, UpkeepError, VolumeWish, failure,
+    ContentPath, Contents, DiskInfo, Entry, StoreAdmin, StoreError, StoreEvent, StoreWalk, UpkeepError, VolumeWish,
+    failure,
 };
 use crate::counts::{AllCounts, Readings};
 use crate::events::{self, Events};
@@ -61,8 +62,10 @@ const SETTLE_PERIOD: Duration = Duration::from_millis(10);
 pub struct ServiceParts {
     /// Settings.
     pub config: ServiceConfig,
-    /// The store.
+    /// The contents of the store.
     pub contents: Arc<dyn Contents>,
+    /// Its disks and volumes.
+    pub admin: Arc<dyn StoreAdmin>,
     /// Accounts, and the rights granted to them.
     pub accounts: Arc<dyn Accounts>,
     /// The data plane's command queue. Its reports go to [`MediaService::on_report`].
@@ -79,6 +82,8 @@ pub struct ServiceParts {
 pub struct MediaService {
     /// The store.
     pub(crate) contents: Arc<dyn Contents>,
+    /// Its disks and volumes.
+    pub(crate) admin: Arc<dyn StoreAdmin>,
     /// What the data plane publishes.
     pub(crate) gauges: Arc<Gauges>,
     /// Event log.
@@ -167,6 +172,7 @@ impl MediaService {
             sessions: SessionTable::new(parts.config.session_hold, Arc::clone(&plane), Arc::clone(&parts.gauges)),
             config: RwLock::new(Arc::new(parts.config)),
             contents: parts.contents,
+            admin: parts.admin,
             small_reads: Arc::new(PieceCache::new(Arc::clone(&parts.gauges))),
             gauges: parts.gauges,
             events: Events::new(parts.events),
@@ -213,7 +219,7 @@ impl MediaService {
     /// data plane or the store's thread found it.
     fn tell_disk_failures(&self) {
         let mut told = lock(&self.disk_failures);
-        for disk in self.contents.disks() {
+        for disk in self.admin.disks() {
             let Some(gauges) = self.gauges.disks.get(usize::from(disk.id.0)) else { continue };
             let failure = failure(disk.failing, gauges);
             let before = match failure {
@@ -412,7 +418,7 @@ impl MediaService {
     pub(crate) fn folders(&self) -> Vec<FolderStatus> {
         let away = lock(&self.away);
         let of_disk = |disk: DiskInfo| disk.roots.into_iter().map(move |path| (path, disk.id));
-        let all = self.contents.disks().into_iter().flat_map(of_disk);
+        let all = self.admin.disks().into_iter().flat_map(of_disk);
         all.map(|(path, disk)| FolderStatus {
             away: away.contains(&path),
             path: path.display().to_string(),
@@ -474,7 +480,7 @@ impl MediaService {
         self.plane.stop_all();
         let _ = timeout(STOP_TIME_MAX, self.connections.all_closed()).await;
         let settled = async {
-            while !self.contents.is_settled() {
+            while !self.admin.is_settled() {
                 tokio::time::sleep(SETTLE_PERIOD).await;
             }
         };
@@ -512,7 +518,7 @@ impl MediaService {
         volume: &str,
         wish: &VolumeWish,
     ) -> Result<(), UpkeepError> {
-        self.contents.begin_upkeep(volume, wish)
+        self.admin.begin_upkeep(volume, wish)
     }
 
     /// Becomes true when what runs is to end.

@@ -114,6 +114,14 @@ impl ContentRead {
         terms.is_companion = is_small && self.asked.rate != AskedRate::Bulk;
         terms
     }
+
+    fn into_request(self, service: &MediaService) -> (DeliveryRequest, Stages) {
+        let terms = self.terms(service);
+        let want = if self.asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
+        let Self { opened: OpenedContent { path, content, .. }, body, part, viewer, client, stages, .. } = self;
+        let asked = Instant::now();
+        (DeliveryRequest { path, content, body, terms, viewer, part, client, want, asked }, stages)
+    }
 }
 
 /// Opens the content at the permit's path.
@@ -129,6 +137,15 @@ pub async fn open_content(
     Ok(OpenedContent { path: permit.path().joined(), entry, content, media })
 }
 
+/// Starts a read for the server itself: its bytes come out of a pipe.
+///
+/// # Errors
+/// Why it was not started.
+pub async fn open_pipe(service: &Arc<MediaService>, read: ContentRead) -> Result<Pipe, DeliveryError> {
+    let (request, stages) = read.into_request(service);
+    pipeline::open(service, request, stages).await
+}
+
 /// Starts a read. The client's socket is taken only where the data plane sends to it; then what `prefix` makes goes before the
 /// content.
 ///
@@ -140,13 +157,10 @@ pub async fn open(
     take_socket: impl FnOnce() -> Option<OwnedFd> + Send,
     prefix: HeadRenderer<'_>,
 ) -> Result<PacedRead, (Option<OwnedFd>, DeliveryError)> {
-    let terms = read.terms(service);
-    let want = if read.asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
-    let ContentRead { opened: OpenedContent { path, content, .. }, body, part, viewer, client, mut stages, .. } = read;
-    if body.is_empty() && stages.0.is_empty() {
-        return Ok(PacedRead::Kept { bytes: Bytes::new(), rate: terms.decision.rate() });
+    let (request, mut stages) = read.into_request(service);
+    if request.body.is_empty() && stages.0.is_empty() {
+        return Ok(PacedRead::Kept { bytes: Bytes::new(), rate: request.terms.decision.rate() });
     }
-    let request = DeliveryRequest { path, content, body, terms, viewer, part, client, want, asked: Instant::now() };
     if stages.0.is_empty()
         && let Some(bytes) = small_reads::kept_bytes(service, &request, &mut stages)
     {

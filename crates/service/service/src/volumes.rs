@@ -9,7 +9,7 @@ use crate::media_service::MediaService;
 /// The volumes as they are shown.
 #[must_use]
 pub fn volumes(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<VolumeStatus> {
-    service.contents.volumes().into_iter().map(described).collect()
+    service.admin.volumes().into_iter().map(described).collect()
 }
 
 fn described(volume: VolumeInfo) -> VolumeStatus {

@@ -13,7 +13,6 @@ mod scrub;
 mod transfer;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -42,8 +41,6 @@ const END_TIME_MAX: Duration = Duration::from_secs(10);
 pub struct Surroundings {
     /// The service whose contents they keep and copy.
     pub service: Arc<MediaService>,
-    /// Where this server answers.
-    pub address: SocketAddr,
     /// A folder on each disk that can be measured.
     pub disks: Vec<PathBuf>,
     /// The state folder.
@@ -281,11 +278,9 @@ impl Jobs {
             JobWork::Copy { from, to, login, rate } => {
                 let (ends, login) = ((from.clone(), to.clone()), login.clone());
                 let copy = transfer::Transfer { ends, login, rate: *rate, moved: Arc::clone(&running.moved) };
-                copy.run(&around.service, around.address, end.clone()).await
+                copy.run(&around.service, end.clone()).await
             }
-            JobWork::Scrub { folder, rate } => {
-                scrub::scrub(&around.service, around.address, folder, *rate, &running.moved).await
-            }
+            JobWork::Scrub { folder, rate } => scrub::scrub(&around.service, folder, *rate, &running.moved).await,
             JobWork::Measure => measure::measure(around, end.clone()).await,
             JobWork::Command(command) => {
                 let exit = process::run(command, &[("ISOCAST_JOB", &config.name)], b"", &mut end).await;

@@ -3,7 +3,6 @@
 //! Promise: it reads as any client does, through the disks' schedule; what a volume gives is verified by its checksums on the way. One that
 //! cannot be read does not end it; a rate that is refused does. Not here: the copy of a mirror that was not read, and mending (`isocast volume scrub`).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -20,13 +19,12 @@ use units::BitRate;
 /// What cannot be read, or which disk erred meanwhile.
 pub(super) async fn scrub(
     service: &Arc<MediaService>,
-    address: SocketAddr,
     folder: &ContentPath,
     rate: Option<BitRate>,
     moved: &Arc<MoveProgress>,
 ) -> anyhow::Result<()> {
     let before = disk_errors(service);
-    let (own, counted) = (OwnFolder::new(service, address, folder, Handle::current()), Arc::clone(moved));
+    let (own, counted) = (OwnFolder::new(service, folder, Handle::current()), Arc::clone(moved));
     let unreadable = tokio::task::spawn_blocking(move || own.read_all(rate, &counted)).await.context("reading")??;
     judge(moved.files(), &unreadable, disk_errors(service).saturating_sub(before))
 }

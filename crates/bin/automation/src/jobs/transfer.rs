@@ -4,7 +4,6 @@
 //! with what is left over. A target that is full, gone or silent for a minute fails the run; the next one goes on with the files that are
 //! missing, and within the one that was under way where that comes from another Isocast into a folder. A run that is stopped while the other end is silent is over soon; its thread moves nothing more.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,18 +35,13 @@ impl Transfer {
     ///
     /// # Errors
     /// What was not copied, and why.
-    pub(super) async fn run(
-        self,
-        service: &Arc<MediaService>,
-        address: SocketAddr,
-        mut end: watch::Receiver<bool>,
-    ) -> anyhow::Result<()> {
+    pub(super) async fn run(self, service: &Arc<MediaService>, mut end: watch::Receiver<bool>) -> anyhow::Result<()> {
         let (service, runtime) = (Arc::clone(service), Handle::current());
         let copying = tokio::task::spawn_blocking(move || {
             let login = self.login.as_deref().map(Login::read).transpose()?;
             let end = |end: &CopyEnd| -> anyhow::Result<Endpoint> {
                 Ok(match end {
-                    CopyEnd::Served(path) => Endpoint::Served(OwnFolder::new(&service, address, path, runtime.clone())),
+                    CopyEnd::Served(path) => Endpoint::Served(OwnFolder::new(&service, path, runtime.clone())),
                     CopyEnd::Isocast(url) => Endpoint::There(Remote::new(url, login.as_ref())?),
                     CopyEnd::Rclone(remote) => Endpoint::Rclone(Rclone::new(remote)?),
                 })

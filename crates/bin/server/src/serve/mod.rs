@@ -248,6 +248,7 @@ async fn serve(
     let service = MediaService::start(service::ServiceParts {
         config: settings,
         contents: Arc::new(store.clone()),
+        admin: Arc::new(store.clone()),
         accounts: Arc::clone(&accounts) as Arc<dyn Accounts>,
         plane: Arc::new(PlaneCommands(plane.clone())),
         gauges,
@@ -265,7 +266,6 @@ async fn serve(
     drop(store);
     pump_reports(reports, Arc::clone(&service))?;
     let around = automation::Surroundings {
-        address: operations::own_address(listener.local_addr()?),
         disks: disks.iter().filter_map(|disk| disk.measurable_at.clone()).collect(),
         state: config.state.clone(),
         measured: Arc::clone(&unknown.measured),

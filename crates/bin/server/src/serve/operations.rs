@@ -1,6 +1,5 @@
 //! Jobs, webhooks and the SNMP subagent; the first two as front ends show and steer them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::{JobStatus, WebhookStatus};
@@ -32,14 +31,4 @@ impl Operations for ServerOperations {
     fn webhooks(&self) -> Vec<WebhookStatus> {
         self.webhooks.statuses()
     }
-}
-
-/// Where this program reaches its own server that listens on `address`.
-pub(super) fn own_address(address: SocketAddr) -> SocketAddr {
-    let loopback = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        own => own,
-    };
-    SocketAddr::new(loopback, address.port())
 }

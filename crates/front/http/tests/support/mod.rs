@@ -30,9 +30,9 @@ use http::{Server, ServerParts, listen};
 use service::accounts::{Accounts, ConfiguredAccounts};
 use service::config::ServiceConfig;
 use service::contents::{
-    ContentPath, Contents, Device, DiskInfo, Entry, NameKind, Opened, Pending, Precondition, Published, StoreError,
-    StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace, UploadRequest, UploadSink, VolumeInfo,
-    VolumeMemberInfo, VolumeWish, Want,
+    ContentPath, Contents, Device, DiskInfo, Entry, NameKind, Opened, Pending, Precondition, Published, StoreAdmin,
+    StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace, UploadRequest, UploadSink,
+    VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
 use service::operations::Operations;
@@ -239,6 +239,19 @@ impl Contents for FakeStore {
         })
     }
 
+    fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let (entry, _) = self.find(path)?;
+            if !precondition.holds(Some(entry.existing())) {
+                return Err(StoreError::PreconditionFailed);
+            }
+            self.files.lock().expect("lock").remove(&path.joined());
+            Ok(())
+        })
+    }
+}
+
+impl StoreAdmin for FakeStore {
     fn disks(&self) -> Vec<DiskInfo> {
         let device = Device {
             name: "sda".to_owned(),
@@ -256,17 +269,6 @@ impl Contents for FakeStore {
             errors: 0,
             failing: self.failing.load(Ordering::SeqCst),
         }]
-    }
-
-    fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
-        Box::pin(async move {
-            let (entry, _) = self.find(path)?;
-            if !precondition.holds(Some(entry.existing())) {
-                return Err(StoreError::PreconditionFailed);
-            }
-            self.files.lock().expect("lock").remove(&path.joined());
-            Ok(())
-        })
     }
 
     fn is_settled(&self) -> bool {
@@ -713,6 +715,7 @@ impl Harness {
         let service = MediaService::start(service::ServiceParts {
             config: service,
             contents: Arc::new(store.clone()),
+            admin: Arc::new(store.clone()),
             accounts,
             plane: Arc::clone(&plane) as Arc<dyn PlaneQueue>,
             gauges: Arc::new(Gauges::new(16, 1)),
