@@ -1,4 +1,4 @@
-//! The server: its configuration, the parts that it is made of, and SNMP.
+//! The server: its configuration, and the parts that it is made of.
 //!
 //! Not here: any of the parts that serve (they are crates).
 
@@ -7,7 +7,6 @@
 
 mod config;
 mod serve;
-mod snmp;
 
 pub use config::{ConfigArgs, ServeArgs};
 pub use serve::run;

@@ -11,7 +11,6 @@ mod jobs;
 mod quotas;
 mod render;
 mod settings;
-mod snmp;
 mod toml_text;
 mod values;
 mod webhooks;
@@ -24,13 +23,13 @@ use std::path::{Path, PathBuf};
 use kernel::EngineChoice;
 use service::config::WhenFull;
 use service::quota::QuotaConfig;
+use snmp::AgentxAddress;
 use units::{BitRate, ByteCount, Nanos};
 
 pub(crate) use change::Change;
 pub use command::{ConfigArgs, ServeArgs};
 use http::message::authority::{RequestHost, host};
 use settings::{Problem, Settings};
-pub(crate) use snmp::AgentxAddress;
 use values::{
     default_round, default_tick, parse_address, parse_choice, parse_cycle, parse_memory, parse_number, parse_path,
     parse_percent, parse_rate, parse_size, parse_span, span_between, span_up_to, time_up_to, volume_disks,

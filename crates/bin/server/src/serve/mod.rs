@@ -33,15 +33,16 @@ use kernel::thread::PlaneThread;
 use program::output::{Console, say};
 use sd_notify::NotifyState;
 use service::MediaService;
+use service::access::Permit;
 use service::accounts::{Accounts, ConfiguredAccounts};
 use service::log::Log;
 use service::operations::Operations;
+use snmp::Snmp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use units::{ByteCount, limits};
 
 use crate::config::{Change, Config, ServeArgs};
-use crate::snmp::Snmp;
 use again::Unknown;
 use disks::KnownDisk;
 use greeting::Greeting;
@@ -274,7 +275,7 @@ async fn serve(
     let operations = Arc::new(ServerOperations {
         webhooks: Webhooks::start(&config.webhooks, &service, &config.state)?,
         jobs: Jobs::start(&config.jobs, around),
-        snmp: Snmp::start(config.agentx.as_ref(), &service),
+        snmp: Snmp::start(config.agentx.as_ref(), &service, Permit::of_server(), |text| say(format_args!("{text}"))),
     });
     service.operate(&(Arc::clone(&operations) as Arc<dyn Operations>));
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));

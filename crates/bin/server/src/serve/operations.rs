@@ -6,7 +6,7 @@ use api::{JobStatus, WebhookStatus};
 use automation::{Jobs, Webhooks};
 use service::operations::{AskedBy, JobError, Operations};
 
-use crate::snmp::Snmp;
+use snmp::Snmp;
 
 /// What the server does by itself.
 pub(super) struct ServerOperations {

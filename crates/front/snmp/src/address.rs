@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Where a master agent listens, as net-snmp's `agentXSocket` says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AgentxAddress {
+pub enum AgentxAddress {
     /// A Unix socket, by its whole path.
     Unix(PathBuf),
     /// `HOST:PORT`.
@@ -13,7 +13,11 @@ pub(crate) enum AgentxAddress {
 }
 
 impl AgentxAddress {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Reads it as the configuration has it.
+    ///
+    /// # Errors
+    /// What is wrong with it, and how one is written.
+    pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') {
             return Ok(Self::Unix(text.into()));
         }

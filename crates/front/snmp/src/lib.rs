@@ -3,6 +3,7 @@
 //! Promise: an agent that is absent, slow, restarted or out of its mind costs the server nothing but one line of log and a try now and
 //! then; what is read is what `/metrics` reads. Not here: messages (`agentx`), who may read (the agent's own settings).
 
+mod address;
 mod objects;
 mod traps;
 
@@ -13,7 +14,6 @@ use std::time::Duration;
 use agentx::{AgentxEffect, AgentxHeader, AgentxSession, AgentxSettings, HEADER_BYTES};
 use anyhow::{Context as _, bail};
 use bytes::BytesMut;
-use program::output::say;
 use service::MediaService;
 use service::access::{Permit, ToObserve};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -21,7 +21,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::config::AgentxAddress;
+pub use address::AgentxAddress;
 
 /// Before the second try to reach the agent; each pause is twice the one before …
 const PAUSE: Duration = Duration::from_secs(1);
@@ -33,8 +33,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const SEND_MAX: Duration = Duration::from_secs(5);
 
 /// The subagent.
-pub(crate) struct Snmp {
+pub struct Snmp {
     service: Arc<MediaService>,
+    permit: Permit<ToObserve>,
+    notice: fn(&str),
     running: Mutex<Option<Subagent>>,
 }
 
@@ -51,35 +53,45 @@ impl Drop for Subagent {
 }
 
 impl Snmp {
-    /// Begins on the current runtime, if an agent is named.
-    pub(crate) fn start(address: Option<&AgentxAddress>, service: &Arc<MediaService>) -> Self {
-        let snmp = Self { service: Arc::clone(service), running: Mutex::default() };
+    /// Begins on the current runtime, if an agent is named. Managers see what `permit` allows; `notice` shows the operator that the agent
+    /// cannot be reached.
+    #[must_use]
+    pub fn start(
+        address: Option<&AgentxAddress>,
+        service: &Arc<MediaService>,
+        permit: Permit<ToObserve>,
+        notice: fn(&str),
+    ) -> Self {
+        let snmp = Self { service: Arc::clone(service), permit, notice, running: Mutex::default() };
         snmp.configure(address);
         snmp
     }
 
     /// From now on with the agent there.
-    pub(crate) fn configure(&self, address: Option<&AgentxAddress>) {
+    pub fn configure(&self, address: Option<&AgentxAddress>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.as_ref().map(|running| &running.address) != address {
             *running = address.map(|address| Subagent {
                 address: address.clone(),
-                speaking: tokio::spawn(speak(address.clone(), Arc::clone(&self.service))),
+                speaking: tokio::spawn(speak(
+                    address.clone(),
+                    Arc::clone(&self.service),
+                    (self.permit.clone(), self.notice),
+                )),
             });
         }
     }
 }
 
 /// Speaks with the agent, again and again.
-async fn speak(address: AgentxAddress, service: Arc<MediaService>) {
+async fn speak(address: AgentxAddress, service: Arc<MediaService>, (permit, notice): (Permit<ToObserve>, fn(&str))) {
     // Of the tries that fail, one after the other, the first is told.
     let (mut pause, mut told) = (PAUSE, false);
     loop {
         let mut registered = false;
         let ended = match connect(&address).await {
             Ok(stream) => {
-                let connection =
-                    AgentConnection { stream, came: BytesMut::new(), service: &service, permit: Permit::of_server() };
+                let connection = AgentConnection { stream, came: BytesMut::new(), service: &service, permit: &permit };
                 connection.serve(&mut registered).await.with_context(|| format!("the agent at {address}"))
             }
             Err(error) => Err(error.context(format!("no agent at {address}"))),
@@ -89,7 +101,7 @@ async fn speak(address: AgentxAddress, service: Arc<MediaService>) {
         }
         let Err(error) = ended;
         if !std::mem::replace(&mut told, true) {
-            say(format_args!("SNMP: {error:#}; tried again, at least every {} s", PAUSE_MAX.as_secs()));
+            notice(&format!("SNMP: {error:#}; tried again, at least every {} s", PAUSE_MAX.as_secs()));
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
@@ -114,7 +126,7 @@ struct AgentConnection<'a> {
     /// What came and is not a whole message yet: bounded by the longest message.
     came: BytesMut,
     service: &'a MediaService,
-    permit: Permit<ToObserve>,
+    permit: &'a Permit<ToObserve>,
 }
 
 impl AgentConnection<'_> {
@@ -127,7 +139,7 @@ impl AgentConnection<'_> {
         });
         self.send(&open).await?;
         let (mut heard, mut asked) = (Instant::now(), false);
-        let latest = self.service.latest_events(&self.permit);
+        let latest = self.service.latest_events(self.permit);
         let mut last = latest.last();
         let mut seen = *last.borrow_and_update();
         loop {
@@ -136,7 +148,7 @@ impl AgentConnection<'_> {
                     last.borrow_and_update();
                     for (number, line) in latest.after(seen) {
                         seen = number;
-                        let notification = traps::notification(&line, || objects::all(self.service, &self.permit));
+                        let notification = traps::notification(&line, || objects::all(self.service, self.permit));
                         if let Some((name, variables)) = notification.filter(|_| *registered) {
                             let notify = session.notify(&name, &variables);
                             self.send(&notify).await?;
@@ -172,7 +184,7 @@ impl AgentConnection<'_> {
                 break;
             }
             let message = self.came.split_to(whole);
-            match session.take(&header, &message[HEADER_BYTES..], || objects::all(self.service, &self.permit))? {
+            match session.take(&header, &message[HEADER_BYTES..], || objects::all(self.service, self.permit))? {
                 AgentxEffect::None => {}
                 AgentxEffect::Send(bytes) => self.send(&bytes).await?,
                 AgentxEffect::Registered => *registered = true,
