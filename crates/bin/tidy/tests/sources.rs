@@ -7,6 +7,19 @@ use tidy::{all_files, code_lines, report, sources};
 
 /// A file longer than this has a seam somewhere; the style asks for less (600).
 const LINES_MAX: usize = 800;
+/// Lines of `impl` that a type may have, over all files of its crate: more is an object whose fields too many functions touch.
+const IMPL_LINES_MAX: usize = 600;
+/// Types that have more, and as many hundreds as they may have. The list may only shrink.
+const KNOWN_LARGE: [(&str, &str, usize); 8] = [
+    ("sim", "World", 16),
+    ("dataplane", "Fetcher", 15),
+    ("volume", "Volume", 13),
+    ("dirstore", "Core", 10),
+    ("dirstore", "Worker", 9),
+    ("schedule", "Admission", 8),
+    ("dataplane", "Pacer", 7),
+    ("dataplane", "Admitter", 7),
+];
 /// The crate that may hold `unsafe`, each block with its SAFETY sentence.
 const UNSAFE_CRATE: &str = "kernel";
 
@@ -201,6 +214,62 @@ fn no_file_is_too_long() {
         }
     }
     report(&problems);
+}
+
+#[test]
+fn no_type_is_too_large() {
+    let mut lines: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (path, text) in
+        sources("rs").into_iter().filter(|(path, _)| !path.components().any(|part| part.as_os_str() == "tests"))
+    {
+        let Some(home) = path.components().nth(2).map(|part| part.as_os_str().to_string_lossy().into_owned()) else {
+            continue;
+        };
+        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let mut of_type = None;
+        for (_, line) in code_lines(text) {
+            of_type = implemented(&line).or(of_type);
+            if let Some(name) = of_type.clone().filter(|_| !line.trim().is_empty()) {
+                *lines.entry((home.clone(), name)).or_default() += 1;
+            }
+            if line.starts_with('}') || line.ends_with("{}") && line.contains("impl") {
+                of_type = None;
+            }
+        }
+    }
+    let limit = |home: &str, name: &str| {
+        let known = KNOWN_LARGE.iter().find(|(known_home, known, _)| (*known_home, *known) == (home, name));
+        known.map_or(IMPL_LINES_MAX, |(_, _, hundreds)| hundreds * 100)
+    };
+    assert!(lines.len() > 500, "{} are not all types", lines.len());
+    let too_large = lines.iter().filter(|((home, name), lines)| **lines > limit(home, name));
+    let problems = too_large.map(|((home, name), lines)| {
+        format!(
+            "`{name}` of `{home}`: {lines} lines of `impl`, {} at most; give a part with fields of its own a type",
+            limit(home, name)
+        )
+    });
+    report(&problems.collect::<Vec<_>>());
+}
+
+/// The type that an `impl` block which begins in this line is for.
+fn implemented(line: &str) -> Option<String> {
+    let head = line.strip_prefix("unsafe ").unwrap_or(line).strip_prefix("impl")?.split('{').next()?;
+    let mut depth = 0;
+    // Generic parameters of the block itself hold no name that is looked for.
+    let head = match head.strip_prefix('<') {
+        None => head,
+        Some(generic) => {
+            let end = generic.char_indices().find(|(_, c)| {
+                depth += i32::from(*c == '<') - i32::from(*c == '>');
+                depth < 0
+            });
+            &generic[end?.0 + 1..]
+        }
+    };
+    let name = head.rsplit(" for ").next()?.trim_start().trim_start_matches(['&', '\'']);
+    let name = name.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).next()?.rsplit("::").next()?;
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 #[test]
