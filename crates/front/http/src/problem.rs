@@ -151,6 +151,9 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         IngestError::NoRoom(refusal) => of_refusal(*refusal),
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
+        IngestError::NameTaken | IngestError::Superseded => {
+            Reply::problem(StatusCode::CONFLICT, &error.to_string()).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
+        }
         IngestError::ClientBusy(_) => client_busy(&error.to_string()),
         IngestError::Durable(_) | IngestError::Names(_) => Reply::problem(StatusCode::BAD_REQUEST, &error.to_string()),
         IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),

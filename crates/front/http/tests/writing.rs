@@ -9,7 +9,7 @@ use http::config::HttpConfig;
 use service::accounts::ConfiguredAccounts;
 use service::config::ServiceConfig;
 use service::contents::UploadClass;
-use units::{BitRate, DiskId};
+use units::{BitRate, DiskId, Nanos};
 
 fn put(name: &str, fields: &str, body: &str) -> String {
     format!("PUT /media/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
@@ -237,7 +237,7 @@ async fn a_disk_that_fills_up_while_the_client_says_nothing_is_said_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_reserves_its_rate_and_gives_it_back() {
-    let harness = Harness::start(HttpConfig::default());
+    let harness = Harness::start(ServiceConfig { session_hold: Nanos::ZERO, ..Default::default() });
     assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 201);
     assert!(matches!(
         *harness.store.last_class.lock().expect("lock"),
@@ -301,7 +301,7 @@ async fn a_recording_that_is_far_ahead_of_its_rate_is_told_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_is_listed_while_it_runs() {
-    let harness = Harness::start(HttpConfig::default());
+    let harness = Harness::start(ServiceConfig { session_hold: Nanos::ZERO, ..Default::default() });
     let figures = |name: &str| harness.one(&format!("GET /api/v1/{name} HTTP/1.1\r\nHost: h\r\n\r\n")).json();
     let mut plain = harness.connect();
     plain.send("PUT /media/plain.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
@@ -394,4 +394,45 @@ async fn the_event_log_tells_what_became_of_writes_and_refusals() {
     }
     harness.events.wait_until(|text| text.matches("stream_refused").count() == 2);
     harness.events.wait_until(|text| text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_recording_of_a_name_is_refused_and_one_that_comes_back_has_its_place() {
+    let service = ServiceConfig { session_hold: Nanos::from_secs(3600), ..Default::default() };
+    let harness = Harness::start(service);
+    let begin = "PUT /media/cam7.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc";
+    let reserves = || harness.plane.told().iter().filter(|told| matches!(told, Told::Reserve(_))).count();
+    let mut first = harness.connect();
+    first.send(begin);
+    harness.store.wait_uploads(1).await;
+    let second = harness.one(&put("cam7.ts?rate=25M", "", "frames"));
+    assert_eq!((second.status, second.text().contains("two cameras need two names")), (409, true));
+    assert_eq!(harness.one(&put("cam8.ts?rate=25M", "", "frames")).status, 201, "another name");
+    assert_eq!(reserves(), 2, "what is refused reserves nothing");
+    drop(first);
+    harness.store.wait_no_uploads().await;
+    harness.events.wait_until(|text| text.contains("cam7.ts"));
+    // It comes back to the place that was held, and gives it back at its regular end.
+    let comes_back = async {
+        while harness.one(&put("cam7.ts?rate=25M", "", "frames")).status == 409 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, comes_back).await.expect("its name is free");
+    assert_eq!(reserves(), 2);
+    harness.plane.wait_unreserved();
+    // One of another rate reserves anew, and the place is given back.
+    let mut third = harness.connect();
+    third.send(begin);
+    harness.store.wait_uploads(1).await;
+    drop(third);
+    harness.store.wait_no_uploads().await;
+    let other_rate = async {
+        while harness.one(&put("cam7.ts?rate=26M", "", "frames")).status == 409 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, other_rate).await.expect("its name is free");
+    assert_eq!(reserves(), 4);
+    harness.plane.wait_unreserved();
 }

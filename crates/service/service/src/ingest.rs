@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use dataplane::control::Refusal;
@@ -29,6 +29,7 @@ use crate::pipeline::Stages;
 use crate::quota::{QuotaShare, QuotaTerms};
 use crate::recording::RunningRecording;
 use crate::recording_files::FileWriter;
+use crate::recording_names::{ClaimedName, HeldPlace};
 use crate::recording_pace::{RecordingPace, RecordingProgress};
 use crate::shares::{ClientIdentity, Share};
 
@@ -66,7 +67,12 @@ pub struct Writer {
     stopping: watch::Receiver<bool>,
     client: Client,
     begun: Instant,
+    /// Dropped last, so that its name is free when all else of it is over.
+    name: Option<ClaimedName>,
 }
+
+/// An upload that has begun, and the place of a recording.
+type BegunUpload = (Option<Arc<RunningRecording>>, Box<dyn UploadSink>);
 
 /// Begins to store under the permit's path. A rate is reserved before the first byte is taken.
 ///
@@ -99,8 +105,18 @@ pub async fn begin(
     let (class, memory) = (UploadClass::BestEffort, None);
     let request = UploadRequest { path, length, precondition, class, on_break, durable, name_taken, memory };
     let quota = take_quota(service, &request).await?;
+    let mut name = None;
     let begun_upload = match rate {
-        Some(rate) => begin_recording(service, &request, rate, client, &progress).await?,
+        Some(rate) => {
+            progress.note(0, service.uptime());
+            let claim = service.recording_names.claim(permit.path(), &progress, service.uptime()).await;
+            let (claimed, held) = claim.ok_or(IngestError::NameTaken)?;
+            name = Some(claimed);
+            match go_on_in_place(service, &request, (held, rate), client, &progress).await {
+                Some(begun) => begun,
+                None => begin_recording(service, &request, rate, client, &progress).await?,
+            }
+        }
         None => (None, service.contents.begin_upload(request.clone()).await?),
     };
     progress.received.store(begun_upload.1.begun_with(), Ordering::Relaxed);
@@ -116,7 +132,28 @@ pub async fn begin(
         stopping: service.stopping(),
         client,
         begun,
+        name,
     })
+}
+
+/// Begins an upload in the place that was held for its recording, if that is what it asks for and its disk takes it.
+async fn go_on_in_place(
+    service: &Arc<MediaService>,
+    request: &UploadRequest,
+    (held, rate): (Option<HeldPlace>, BitRate),
+    client: Client,
+    progress: &Arc<RecordingProgress>,
+) -> Option<BegunUpload> {
+    let durable = request.durable.unwrap_or(service.config().recording_durable);
+    // What does not suit is given back when it is dropped.
+    let recording = RunningRecording::with(service, held?);
+    if !recording.is(rate, durable, service.link(client.local)) {
+        return None;
+    }
+    let request = UploadRequest { class: recording.class(), ..request.clone() };
+    let upload = service.contents.begin_upload(request.clone()).await.ok()?;
+    recording.list(&request.path, client.address, Arc::clone(progress));
+    Some((Some(Arc::new(recording)), upload))
 }
 
 /// Counts an upload that is to begin towards the quotas that it lies in.
@@ -143,7 +180,7 @@ async fn begin_recording(
     rate: BitRate,
     client: Client,
     progress: &Arc<RecordingProgress>,
-) -> Result<(Option<Arc<RunningRecording>>, Box<dyn UploadSink>), IngestError> {
+) -> Result<BegunUpload, IngestError> {
     let link = service.link(client.local);
     let durable = request.durable.unwrap_or(service.config().recording_durable);
     let least = service.config().recording_durable_min;
@@ -187,7 +224,7 @@ impl Writer {
     /// Why they are not taken; the upload is over.
     pub async fn write(&mut self, piece: Bytes) -> Result<(), IngestError> {
         let bytes = piece.len() as u64;
-        self.progress.received.fetch_add(bytes, Ordering::Relaxed);
+        self.progress.note(bytes, self.service.uptime());
         self.look_at_rate(bytes);
         self.service.stats.bytes_uploaded.fetch_add(bytes, Ordering::Relaxed);
         let outcome = async {
@@ -261,16 +298,31 @@ impl Writer {
     /// Waits for a failure of the store, which may come while nothing is written, and for the server's end.
     pub async fn failed(&mut self) -> IngestError {
         let upload = self.content.upload.as_mut().expect("nothing is asked after the end");
+        let is_wanted = async {
+            match &self.name {
+                Some(name) => name.is_wanted().await,
+                None => std::future::pending().await,
+            }
+        };
         let error = tokio::select! {
             Err(error) = upload.failed() => error.into(),
+            () = is_wanted => IngestError::Superseded,
             _ = self.stopping.wait_for(|stopping| *stopping) => IngestError::Stopping,
         };
         self.content.end = Err(error.to_string());
         error
     }
 
-    /// Says why nothing more will come, for the log. If it is kept, so is what was held back of it.
+    /// Says why its client sends nothing more, for the log. If it is kept, so is what was held back of it, and its place is held.
     pub async fn give_up(&mut self, reason: &str) {
+        let hold = self.service.config().session_hold;
+        if let (Some(name), Some(recording)) = (&mut self.name, &self.content.recording)
+            && self.request.on_break == OnBreak::Keep
+            && hold > Nanos::ZERO
+            && !self.service.is_draining()
+        {
+            name.hold(recording.hand_over(), Instant::now() + Duration::from_nanos(hold.0));
+        }
         if let Some(files) = &mut self.files {
             // Where that is not taken, no more can be done.
             let _ = self.content.append(&files.rest()).await;

@@ -35,6 +35,12 @@ pub enum IngestError {
     /// No recording is durable so soon; with how soon one is.
     #[error("durable= is at least {0} here: three rounds of the disk's schedule")]
     Durable(Nanos),
+    /// Another client sends a recording of this name.
+    #[error("a recording of this name is being sent by another client; two cameras need two names")]
+    NameTaken,
+    /// Another client has come to the name of a recording that was silent.
+    #[error("nothing came for some time, and another client goes on with this recording")]
+    Superseded,
     /// The server ends.
     #[error("the server ended before all of it had come")]
     Stopping,

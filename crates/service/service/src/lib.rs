@@ -46,6 +46,7 @@ mod open_ahead;
 mod piece_cache;
 mod recording;
 mod recording_files;
+mod recording_names;
 mod recording_pace;
 mod session_table;
 mod small_reads;

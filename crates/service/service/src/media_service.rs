@@ -42,6 +42,7 @@ use crate::operations::{AskedBy, JobError, Operations};
 use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
+use crate::recording_names::RecordingNames;
 use crate::refusals::RefusalCounts;
 use crate::running::RunningStreams;
 use crate::session_account::SessionAccount;
@@ -96,6 +97,8 @@ pub struct MediaService {
     pub connections: Arc<Connections>,
     /// Streams and recordings under way.
     pub(crate) running: RunningStreams,
+    /// Names of recordings, and places that are held for them.
+    pub(crate) recording_names: Arc<RecordingNames>,
     pub(crate) readings: Readings,
     accounts: Arc<dyn Accounts>,
     logins: Logins,
@@ -187,6 +190,7 @@ impl MediaService {
             runtime: Handle::current(),
             connections: Arc::default(),
             running: RunningStreams::default(),
+            recording_names: Arc::default(),
             readings: Readings::default(),
             away: Mutex::default(),
             disk_failures: Mutex::default(),
@@ -435,6 +439,7 @@ impl MediaService {
     /// One step of the clock: expires what was held for too long, and logs disks that fail and lines that were left out.
     fn every_second(&self, machine: Option<MachineSample>) {
         self.sessions.expire();
+        self.recording_names.expire(Some(Instant::now())).into_iter().for_each(|held| self.plane.release(held));
         self.plane.send_releases();
         self.listings.expire();
         let held = self.small_reads.take_open();
@@ -471,6 +476,7 @@ impl MediaService {
         // not cut off.
         let _ = self.plane.send(Command::Drain);
         self.draining.send_replace(true);
+        self.recording_names.expire(None).into_iter().for_each(|held| self.plane.release(held));
         timeout(self.config().drain_time_max, self.connections.all_closed()).await.is_ok()
     }
 

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report, WrittenDisks};
@@ -13,6 +14,7 @@ use units::{BitRate, LinkId, Nanos, ReservationId};
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
 use crate::media_service::MediaService;
+use crate::recording_names::HeldPlace;
 use crate::recording_pace::RecordingProgress;
 use crate::running::RunningStream;
 
@@ -22,6 +24,8 @@ pub(crate) struct RunningRecording {
     request: RecordingRequest,
     reservation: ReservationId,
     place: RecordingPlace,
+    /// Its reservation is held for another recording.
+    is_handed_over: AtomicBool,
 }
 
 /// A recording gathers no more than this part of the memory that is left for all: blocks become shorter before memory is short.
@@ -40,7 +44,7 @@ impl RunningRecording {
         service.plane.send(Command::Reserve(request)).map_err(|_| DeliveryError::Busy)?;
         match pending.report().await {
             Some(Report::Reserved { reservation, place, .. }) => {
-                Ok(Self { service: Arc::clone(service), request, reservation, place })
+                Ok(Self::with(service, HeldPlace { request, reservation, place }))
             }
             Some(Report::ReserveRefused { refusal, .. }) => Err(DeliveryError::NoRoom(refusal)),
             _ => Err(DeliveryError::Busy),
@@ -51,6 +55,28 @@ impl RunningRecording {
     pub(crate) const fn class(&self) -> UploadClass {
         let RecordingRequest { rate, disks, .. } = self.request;
         UploadClass::Recording { rate, disk: disks.store, reservation: self.reservation, place: self.place }
+    }
+
+    /// A recording in a place that is there.
+    pub(crate) fn with(service: &Arc<MediaService>, held: HeldPlace) -> Self {
+        let HeldPlace { request, reservation, place } = held;
+        Self { service: Arc::clone(service), request, reservation, place, is_handed_over: AtomicBool::new(false) }
+    }
+
+    /// Whether it is what such a recording would reserve.
+    pub(crate) fn is(&self, rate: BitRate, durable: Nanos, link: LinkId) -> bool {
+        self.request.rate == rate && self.request.durable == durable && self.request.link == link
+    }
+
+    /// Leaves its place to another recording; nothing of it runs any more.
+    pub(crate) fn hand_over(&self) -> HeldPlace {
+        self.is_handed_over.store(true, Ordering::Relaxed);
+        self.leave_listing();
+        HeldPlace { request: self.request, reservation: self.reservation, place: self.place }
+    }
+
+    fn leave_listing(&self) {
+        self.service.running.lock().remove(&self.request.stream);
     }
 
     /// What it reserved, in bits per second.
@@ -82,7 +108,9 @@ impl RunningRecording {
 
 impl Drop for RunningRecording {
     fn drop(&mut self) {
-        self.service.running.lock().remove(&self.request.stream);
-        self.service.plane.release(self.reservation);
+        if !*self.is_handed_over.get_mut() {
+            self.leave_listing();
+            self.service.plane.release(self.reservation);
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Promise: arithmetic only. Not here: its reservation (`recording`), what is told of it (`ingest`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use units::limits::RECORDING_EXCESS;
 use units::{BitRate, Nanos};
@@ -14,6 +14,20 @@ pub struct RecordingProgress {
     pub received: AtomicU64,
     /// It was ahead of its rate by more than [`RECORDING_EXCESS`] once.
     pub over_rate: AtomicBool,
+    /// When the last of them came, or it began: in nanoseconds of the service's time.
+    last: AtomicU64,
+}
+
+impl RecordingProgress {
+    pub(crate) fn note(&self, bytes: u64, now: Nanos) {
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+        self.last.store(now.0, Ordering::Relaxed);
+    }
+
+    /// For how long nothing has come.
+    pub(crate) fn silence(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(Nanos(self.last.load(Ordering::Relaxed)))
+    }
 }
 
 /// When a recording may have its next byte, at its rate.
