@@ -5,8 +5,8 @@
 
 use units::{BitRate, Nanos};
 
-use super::args::ContentSpread;
 use super::client::habits::ViewerHabits;
+use super::content_choice::ContentSpread;
 use super::experiment::{self, RunRequest, Writers};
 use super::progress::Show;
 use super::server::{Choice, ServerGround};

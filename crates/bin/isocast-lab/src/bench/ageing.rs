@@ -14,8 +14,8 @@ use super::contents::{self, ContentTurnover, KeptContent, SizeMix};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{DiskTiming, LabDisk};
 use super::progress::Show;
+use super::quantiles::f;
 use super::store_site::StoreSite;
-use super::summary::f;
 use super::{Stop, clock};
 
 /// See the module.

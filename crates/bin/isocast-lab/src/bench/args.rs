@@ -9,12 +9,13 @@ use units::{BitRate, ByteCount, Nanos};
 
 use super::client::STREAMS_MAX;
 use super::client::habits::ViewerHabits;
+use super::content_choice::ContentSpread;
 use super::experiment::{RunRequest, Slower, Writers};
 use super::network;
 use super::server::{Choice, ServerGround, parts_of};
-use super::session::YARDSTICK;
 use super::timetable::PER_RUN;
 use super::writer::UPLOAD_PREFIX;
+use super::yardstick::YARDSTICK;
 
 /// Most seconds one run may measure: the series of 5,000 streams then still fit in memory.
 pub(crate) const SECONDS_MAX: u64 = 3_600;
@@ -26,19 +27,6 @@ const RATE: BitRate = BitRate(8_800_000);
 /// The disk is left to itself, and our server starts, this long after the yardstick.
 const AFTER_YARDSTICK: Nanos = Nanos::from_secs(8);
 const DURATION: Nanos = Nanos::from_secs(20);
-
-/// How contents are given to streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ContentSpread {
-    /// Each its own while there are enough, in leaps over the list: few streams spread over a disk as well.
-    Turn,
-    /// At random, by the seed.
-    Random,
-    /// All streams the first.
-    One,
-    /// So many contents, spread over the list, by Zipf's law: the k-th is chosen 1/k times as often as the first.
-    Zipf(usize),
-}
 
 fn spread(text: &str) -> Result<ContentSpread, String> {
     let zipf = |text: &str| text.strip_prefix("zipf:")?.parse().ok().filter(|&contents| contents > 0);

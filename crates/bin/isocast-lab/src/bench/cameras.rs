@@ -15,9 +15,9 @@ use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
 
-use super::client::{ClientPlan, RunProgress, parse_head};
-use super::server::{RunningServer, rate_text};
-use super::summary::{Quantiles, f};
+use super::client::{ClientPlan, RunProgress, parse_head, rate_text};
+use super::quantiles::{Quantiles, f};
+use super::server::RunningServer;
 use super::writer::{self, UPLOAD_PREFIX, WriterSite};
 use super::{Stop, clock};
 

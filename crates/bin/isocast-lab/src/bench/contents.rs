@@ -12,9 +12,9 @@ use anyhow::{Context, bail};
 use units::Nanos;
 
 use super::client::parse_head;
-use super::experiment::{mix, nth_in_turn};
+use super::content_choice::{mix, nth_in_turn};
+use super::quantiles::f;
 use super::server::RunningServer;
-use super::summary::f;
 use super::writer::{self, WriterSite};
 use super::{Stop, clock};
 

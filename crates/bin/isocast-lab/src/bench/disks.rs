@@ -19,9 +19,9 @@ use super::contents::{self, KeptContent};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
 use super::lab_disk::{DiskTiming, LabDisk};
 use super::progress::Show;
+use super::quantiles::f;
 use super::server::RunningServer;
 use super::store_site::{StoreSite, UNIT};
-use super::summary::f;
 use super::{Stop, clock, planned};
 
 /// See the module.

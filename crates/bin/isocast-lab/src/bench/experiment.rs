@@ -14,10 +14,12 @@ use super::cameras::{self, Cameras};
 use super::client::crowd::{self, Crowd};
 use super::client::habits::{HabitFigures, ViewerHabits};
 use super::client::{self, ClientPlan, RunProgress, ViewerTerms};
+use super::content_choice::{ContentSpread, mix, nth_in_turn, zipf};
 use super::own_words::{self, OwnWords};
 use super::progress::Show;
+use super::quantiles::f;
 use super::server::{Choice, RunningServer, ServerGround};
-use super::summary::{Run, RunPhase, f};
+use super::summary::{Run, RunPhase};
 use super::timetable::{PER_RUN, Spare};
 use super::writer::{self, WriterSite};
 use super::{Stop, beside, clock, hostile, idle, lab_disk};
@@ -40,7 +42,7 @@ pub(crate) struct RunRequest {
     /// Names of contents, given out in turn.
     pub contents: Vec<String>,
     /// How contents are given out.
-    pub spread: super::args::ContentSpread,
+    pub spread: ContentSpread,
     /// Streams start over this.
     pub ramp: Nanos,
     /// Then this long nothing is measured.
@@ -107,15 +109,14 @@ impl RunRequest {
     fn content(&self, n: usize) -> &str {
         let count = self.contents.len().max(1);
         let index = match self.spread {
-            super::args::ContentSpread::Turn => nth_in_turn(n, count),
-            super::args::ContentSpread::One => 0,
-            super::args::ContentSpread::Random => {
+            ContentSpread::Turn => nth_in_turn(n, count),
+            ContentSpread::One => 0,
+            ContentSpread::Random => {
                 let mixed = mix(self.seed.wrapping_add(n as u64));
                 usize::try_from(mixed % count as u64).unwrap_or(0)
             }
-            super::args::ContentSpread::Zipf(contents) => {
-                let chance =
-                    super::summary::f(mix(self.seed.wrapping_add(n as u64)) >> 11) / super::summary::f(1 << 53);
+            ContentSpread::Zipf(contents) => {
+                let chance = f(mix(self.seed.wrapping_add(n as u64)) >> 11) / f(1 << 53);
                 nth_in_turn(zipf(chance, contents.min(count)), count)
             }
         };
@@ -145,44 +146,6 @@ impl RunRequest {
             give_up: self.give_up,
         }
     }
-}
-
-/// Which of `count` contents stream `n` is given: each in its turn, in leaps over all of them. Few streams are then
-/// spread over the disk as well: the first 51 of 128 lay in its fastest zones, and it carried a quarter more of them than
-/// it would of any.
-pub(crate) fn nth_in_turn(n: usize, count: usize) -> usize {
-    n * stride(count) % count
-}
-
-/// A step through `count` contents that meets each once, in leaps of the golden section.
-fn stride(count: usize) -> usize {
-    let coprime = |step: &usize| {
-        let (mut a, mut b) = (*step, count);
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a == 1
-    };
-    (count * 618 / 1000..count).find(coprime).unwrap_or(1)
-}
-
-/// Which of `count` contents Zipf's law gives to a `chance` between 0 and 1: the k-th has 1/k of the weight of the first.
-fn zipf(chance: f64, count: usize) -> usize {
-    let weight = |k: usize| 1.0 / super::summary::f(k as u64 + 1);
-    let mut left = chance * (0..count).map(weight).sum::<f64>();
-    let chosen = (0..count).find(|&k| {
-        left -= weight(k);
-        left < 0.0
-    });
-    chosen.unwrap_or(0)
-}
-
-/// SplitMix64: a good mixing of a counter, for choices that a seed reproduces.
-pub(crate) fn mix(n: u64) -> u64 {
-    let z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Starts the server, runs `job`, stops the server; once more if the machine disturbed it and there is `spare` time for
@@ -463,33 +426,5 @@ fn drop_pages_below(root: &Path) {
             // Advice only: a file that cannot be advised stays cached, and the disk's own figures show it.
             let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_most_popular_of_40_contents_has_a_quarter_of_the_viewers() {
-        let counts = (0..1_000u64).fold([0; 40], |mut counts, n| {
-            counts[zipf(super::super::summary::f(n) / 1_000.0, 40)] += 1;
-            counts
-        });
-        assert!((230..238).contains(&counts[0]) && (115..120).contains(&counts[1]), "{counts:?}");
-        assert!(counts[39] >= 5 && counts.iter().sum::<i32>() == 1_000, "{counts:?}");
-    }
-
-    #[test]
-    fn every_content_is_met_once_and_few_streams_are_spread_over_all() {
-        for count in 1..200 {
-            let mut met: Vec<usize> = (0..count).map(|n| nth_in_turn(n, count)).collect();
-            met.sort_unstable();
-            assert!(met.iter().copied().eq(0..count), "{count}");
-        }
-        // Of 128 contents, 40 streams leave no gap of a tenth.
-        let mut met: Vec<usize> = (0..40).map(|n| nth_in_turn(n, 128)).collect();
-        met.sort_unstable();
-        assert!(met.windows(2).all(|pair| pair[1] - pair[0] < 13), "{met:?}");
     }
 }

@@ -9,7 +9,7 @@ use crate::say;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use super::summary::f;
+use super::quantiles::f;
 
 /// What the emulator says of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -21,9 +21,9 @@ use super::client::segments::SegmentPlayback;
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{self, DiskTiming, LabFigures};
 use super::progress::Show;
+use super::quantiles::{f, quantile};
 use super::server::{Choice, RunningServer};
 use super::store_site::StoreSite;
-use super::summary::{f, quantile};
 use super::writer::{self, ReaderConnection, WriterSite};
 use super::{Stop, clock};
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use units::BitRate;
 
-use super::server::rate_text;
+use super::client::rate_text;
 
 const PLACES: [&str; 4] = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx"];
 

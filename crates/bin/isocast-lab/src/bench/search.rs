@@ -5,7 +5,7 @@
 //! no by itself is taken at its first no, the earlier one of two tries: what it still admits after that is chance, such as
 //! a content in a faster zone. Not here: the tries themselves (`streams`).
 
-use super::summary::f;
+use super::quantiles::f;
 
 /// The gap left between what is carried and what is not, percent.
 const RESOLUTION_PERCENT: usize = 4;

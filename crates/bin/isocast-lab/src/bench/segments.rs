@@ -22,9 +22,9 @@ use super::experiment::{ColdPart, drop_caches};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{self, DiskTiming, LabFigures};
 use super::progress::Show;
+use super::quantiles::{f, quantile};
 use super::server::{Choice, RunningServer, ServerGround};
 use super::store_site::StoreSite;
-use super::summary::{f, quantile};
 use super::{Stop, yardstick};
 
 /// See the module.

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use units::{BitRate, Nanos};
 
-use super::client::{AnswerHead, parse_head};
+use super::client::{AnswerHead, parse_head, rate_text};
 use super::host::ReadAhead;
 use super::{Stop, account, child, clock, network, nginx, scratch};
 
@@ -266,11 +266,6 @@ impl Started {
     }
 }
 
-/// The rate as queries carry it: `8800k`, exact to the kilobit where it is whole, else in bit/s.
-pub(crate) fn rate_text(rate: BitRate) -> String {
-    if rate.0.is_multiple_of(1_000) { format!("{}k", rate.0 / 1_000) } else { format!("{}bit/s", rate.0) }
-}
-
 fn escaped(name: &str) -> String {
     utf8_percent_encode(name, IN_PATH).to_string()
 }
@@ -493,13 +488,6 @@ mod tests {
         assert_eq!(parts("http://h/{content}?rate=5M"), ("h".into(), "/{content}?rate=5M".into()));
         assert!(parts_of("https://h/").is_err());
         assert!(parts_of("http:///x").is_err());
-    }
-
-    #[test]
-    fn rates_are_written_exactly() {
-        assert_eq!(rate_text(BitRate(8_800_000)), "8800k");
-        assert_eq!(rate_text(BitRate(1_001)), "1001bit/s");
-        assert_eq!(units::parse_rate(&rate_text(BitRate(8_800_000))), Ok(BitRate(8_800_000)));
     }
 
     /// A server that answers every connection with `answer`, then byte after byte.

@@ -13,10 +13,7 @@ use super::server::{Choice, ServerGround};
 use super::summary::Run;
 use super::timetable::Spare;
 use super::{Stop, lab_disk, planned, scratch, table, yardstick};
-use units::Nanos;
 
-/// How long the yardstick is measured.
-pub(super) const YARDSTICK: Nanos = Nanos::from_secs(15);
 /// Under this name the disk profile that our server measured is kept.
 const PROFILE: &str = "disk profile";
 
@@ -67,8 +64,13 @@ impl<'a> Session<'a> {
     fn measure_yardstick(&mut self) -> anyhow::Result<()> {
         let Some(root) = self.ground.roots.first() else { return Ok(()) };
         self.show.line("one sequential durable writer alone");
-        let found =
-            yardstick::measure(root, self.common.lab_disk.as_deref(), self.common.upload_size.0, YARDSTICK, self.stop)?;
+        let found = yardstick::measure(
+            root,
+            self.common.lab_disk.as_deref(),
+            self.common.upload_size.0,
+            yardstick::YARDSTICK,
+            self.stop,
+        )?;
         self.show.line(&format!("one sequential durable writer alone: {:.1} MB/s", found.mb_per_s));
         self.results.yardstick = Some(found);
         Ok(())

@@ -8,6 +8,7 @@ use super::client::habits::HabitFigures;
 use super::client::{
     ClientReport, Jitter, LATE_BOUND, SHORT_IN_LONG, StreamFate, StreamResult, WINDOW, expected, jitter,
 };
+use super::quantiles::{Quantiles, f};
 
 /// More stolen processor time than this makes a run disturbed, percent of the machine.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
@@ -157,20 +158,6 @@ pub(crate) struct JitterSpread {
     pub worst_stream: f64,
     /// The worst window of any stream.
     pub worst_window: f64,
-}
-
-/// Quantiles.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Quantiles {
-    /// Half are at most this.
-    pub p50: f64,
-    /// 95 % are.
-    pub p95: f64,
-    /// 99 % are; 0 in results older than the figure.
-    #[serde(default)]
-    pub p99: f64,
-    /// All are.
-    pub max: f64,
 }
 
 /// What a run cost.
@@ -371,25 +358,6 @@ impl Run {
     }
 }
 
-impl Quantiles {
-    /// Of `values`, which are put in order; zeros if there are none.
-    pub(crate) fn of(values: &mut [f64]) -> Self {
-        values.sort_by(f64::total_cmp);
-        let at = |percent| quantile(values, percent);
-        Self { p50: at(50), p95: at(95), p99: at(99), max: at(100) }
-    }
-}
-
-/// The least of the `sorted` values that so many percent do not exceed; zero if there are none.
-pub(crate) fn quantile(sorted: &[f64], percent: usize) -> f64 {
-    sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0.0)
-}
-
-#[allow(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
-pub(crate) fn f(n: u64) -> f64 {
-    n as f64
-}
-
 fn spread(streams: impl Iterator<Item = Jitter>) -> JitterSpread {
     let (mut sum, mut count, mut spread) = (0.0, 0.0, JitterSpread::default());
     for j in streams {
@@ -507,14 +475,6 @@ fn series(streams: &[&StreamResult], rate: BitRate, samples: &[RunCounters], sec
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_are_the_least_values_not_exceeded() {
-        let mut values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        assert_eq!(Quantiles::of(&mut values), Quantiles { p50: 50.0, p95: 95.0, p99: 99.0, max: 100.0 });
-        assert_eq!(Quantiles::of(&mut [7.0]), Quantiles { p50: 7.0, p95: 7.0, p99: 7.0, max: 7.0 });
-        assert_eq!(Quantiles::of(&mut []), Quantiles::default());
-    }
 
     /// Seen: nginx, 17 streams over 8 s, nobody stalled, and 0.9989 or 1.0021 by chance.
     #[test]

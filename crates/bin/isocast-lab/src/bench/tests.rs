@@ -10,12 +10,12 @@ use std::thread::{self, JoinHandle};
 
 use units::{BitRate, Nanos};
 
-use super::args::ContentSpread;
 use super::client::crowd::{self, Crowd};
 use super::client::habits::{HabitFigures, ViewerHabits};
 use super::client::{
     self, ClientLateness, ClientPlan, ClientReport, RunProgress, StreamFate, StreamResult, ViewerTerms,
 };
+use super::content_choice::ContentSpread;
 use super::experiment::{self, RunRequest, Writers};
 use super::progress::Show;
 use super::server::{Choice, RunningServer, ServerGround};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use units::Nanos;
 
 use super::client::{ClientPlan, RunProgress};
-use super::summary::Quantiles;
+use super::quantiles::Quantiles;
 use super::yardstick::Yardstick;
 use super::{Stop, clock, lab_disk};
 
@@ -167,7 +167,7 @@ pub(crate) fn figures(
         done,
         failed: in_time().filter(|u| u.failure.is_some()).count() as u64,
         reason: in_time().filter_map(|u| u.failure.clone()).next_back(),
-        mb_per_s: super::summary::f(done * upload_bytes) / seconds / 1e6,
+        mb_per_s: super::quantiles::f(done * upload_bytes) / seconds / 1e6,
         latency_ms: Quantiles::of(&mut took),
         share_of_yardstick: None,
         share_of_left: None,

@@ -12,8 +12,11 @@ use serde::{Deserialize, Serialize};
 use units::Nanos;
 use units::limits::DIRECT_ALIGN;
 
-use super::summary::{Quantiles, f};
+use super::quantiles::{Quantiles, f};
 use super::{Stop, clock, lab_disk, scratch};
+
+/// How long the yardstick is measured.
+pub(super) const YARDSTICK: Nanos = Nanos::from_secs(15);
 
 const PIECE_BYTES: usize = 1024 * 1024;
 /// Names used in turn, as the uploads do.

@@ -17,7 +17,7 @@ use super::connection::{BodyEnd, ConnectionState, ConnectionStep};
 use super::run::SCRATCH_BYTES;
 use super::sockets::WaitedSockets;
 use super::{ClientPlan, RunProgress};
-use crate::bench::summary::{Quantiles, f};
+use crate::bench::quantiles::{Quantiles, f};
 use crate::bench::{Stop, clock};
 
 /// Viewers one crowd may have.

@@ -6,9 +6,9 @@
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
 
-use super::StreamResult;
-use crate::bench::experiment::mix;
-use crate::bench::summary::Quantiles;
+use super::result::StreamResult;
+use crate::bench::content_choice::mix;
+use crate::bench::quantiles::Quantiles;
 
 /// How long a viewer that pauses reads nothing: longer than the socket's buffers last, so that the server sees it, and shorter than the
 /// 30 s after which our server gives a stream's reservation back (`streams.stall`).
@@ -64,19 +64,6 @@ impl ViewerHabits {
         actions.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         actions
     }
-}
-
-/// What one viewer did, and what came of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ViewerActions {
-    /// How often it paused.
-    pub pauses: u64,
-    /// How often it sought.
-    pub seeks: u64,
-    /// Whether it was refused at the last of them; it is gone then.
-    pub refused: bool,
-    /// From each of the others to its first byte; of one that still waited when the run ended, how long it had.
-    pub first_bytes: Vec<Nanos>,
 }
 
 /// What all viewers of a run did, and what came of it.

@@ -3,6 +3,7 @@
 //! Promise: a bounded head ([`HEAD_BYTES_MAX`]), and for an answer that is of no use, words that say what came.
 
 use serde::Deserialize;
+use units::BitRate;
 
 /// More head than this is refused as rubbish.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -90,6 +91,11 @@ fn start_of(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// The rate as queries carry it: `8800k`, exact to the kilobit where it is whole, else in bit/s.
+pub(crate) fn rate_text(rate: BitRate) -> String {
+    if rate.0.is_multiple_of(1_000) { format!("{}k", rate.0 / 1_000) } else { format!("{}bit/s", rate.0) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +131,12 @@ mod tests {
         let said = refusal(br#"{"title":"no","resource":"disk 0","grantable_bps":2500000}"#);
         assert_eq!((said.grantable_bps, said.resource.as_deref()), (Some(2_500_000), Some("disk 0")));
         assert_eq!(refusal(b"<html>"), RefusalReason::default());
+    }
+
+    #[test]
+    fn rates_are_written_exactly() {
+        assert_eq!(rate_text(BitRate(8_800_000)), "8800k");
+        assert_eq!(rate_text(BitRate(1_001)), "1001bit/s");
+        assert_eq!(units::parse_rate(&rate_text(BitRate(8_800_000))), Ok(BitRate(8_800_000)));
     }
 }

@@ -13,6 +13,7 @@ mod grid;
 pub(crate) mod habits;
 mod head;
 mod player;
+mod result;
 mod run;
 pub(crate) mod segments;
 mod sockets;
@@ -26,9 +27,10 @@ use kernel::permissions;
 use units::Nanos;
 
 pub(crate) use grid::{Jitter, SHORT_IN_LONG, WINDOW, expected, jitter};
-pub(crate) use head::{AnswerHead, parse as parse_head, request as request_text};
+pub(crate) use head::{AnswerHead, parse as parse_head, rate_text, request as request_text};
+pub(crate) use result::{StreamFate, StreamResult};
 pub(crate) use run::{ClientLateness, LATE_BOUND};
-pub(crate) use viewer::{StreamFate, StreamResult, ViewerTerms};
+pub(crate) use viewer::ViewerTerms;
 
 use super::Stop;
 use grid::WindowGrid;

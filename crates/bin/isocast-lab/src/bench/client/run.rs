@@ -6,8 +6,9 @@ use serde::Serialize;
 use units::Nanos;
 
 use super::connection::ConnectionState;
+use super::result::StreamResult;
 use super::sockets::WaitedSockets;
-use super::viewer::{BenchViewer, StreamResult};
+use super::viewer::BenchViewer;
 use super::{ClientPlan, RunProgress, SLOTS, Stop, WINDOW};
 use crate::bench::clock;
 

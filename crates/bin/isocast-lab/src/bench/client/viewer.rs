@@ -6,9 +6,10 @@ use units::{BitRate, Nanos};
 
 use super::connection::{BodyEnd, ConnectionState, ConnectionStep};
 use super::grid::WindowGrid;
-use super::habits::{self, PAUSE, SETTLE, ViewerAction, ViewerActions};
+use super::habits::{self, PAUSE, SETTLE, ViewerAction};
 use super::head::{self, RefusalReason};
-use super::player::{Player, Stalls};
+use super::player::Player;
+use super::result::{StreamFate, StreamResult, ViewerActions};
 
 /// What is the same for every viewer of a run.
 #[derive(Debug, Clone)]
@@ -23,26 +24,6 @@ pub(crate) struct ViewerTerms {
     pub rebuffer: Nanos,
     /// Receive buffer of a socket.
     pub buffer_bytes: usize,
-}
-
-/// How a stream ended up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StreamFate {
-    /// Admitted, and delivered to the end of the run.
-    Delivered,
-    /// Refused at the start, with the status, why, and how long after it was asked for.
-    Refused { status: u16, reason: RefusalReason, waited: Nanos },
-    /// Not one byte came before the end of the run.
-    Silent,
-    /// Broken; why.
-    Failed { reason: String },
-}
-
-impl StreamFate {
-    /// Whether the server said no.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. })
-    }
 }
 
 /// What a viewer is about.
@@ -79,25 +60,6 @@ pub(crate) struct BenchViewer {
     first_byte: Option<Nanos>,
     restarts: u32,
     ended: Option<StreamFate>,
-}
-
-/// A stream after the run.
-#[derive(Debug, Clone)]
-pub(crate) struct StreamResult {
-    /// Its number in the run.
-    pub index: usize,
-    /// How it ended up.
-    pub fate: StreamFate,
-    /// Its bytes per window.
-    pub grid: WindowGrid,
-    /// From the request to the first byte of the body.
-    pub first_byte: Option<Nanos>,
-    /// What its player went through.
-    pub stalls: Stalls,
-    /// How often the content was over and asked for again.
-    pub restarts: u32,
-    /// What it did beside watching.
-    pub actions: ViewerActions,
 }
 
 impl BenchViewer {

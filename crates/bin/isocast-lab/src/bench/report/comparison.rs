@@ -239,7 +239,7 @@ fn j_1s(group: &RunGroup) -> String {
 }
 
 fn row(group: &RunGroup) -> String {
-    let admitted = group.median("admitted").filter(|&a| a < super::super::summary::f(group.streams as u64));
+    let admitted = group.median("admitted").filter(|&a| a < super::super::quantiles::f(group.streams as u64));
     let streams = match admitted {
         Some(admitted) => format!("{} ({admitted:.0} admitted)", group.streams),
         None => group.streams.to_string(),

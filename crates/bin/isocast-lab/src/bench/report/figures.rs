@@ -38,7 +38,7 @@ fn over_streams(results: &Results) -> Vec<Plot<'_>> {
 fn over_viewers(results: &Results) -> Vec<Plot<'_>> {
     let x = "HLS viewers";
     let against =
-        |y: &'static str| lines(results, move |g| Some((super::super::summary::f(g.viewers as u64), g.median(y)?)));
+        |y: &'static str| lines(results, move |g| Some((super::super::quantiles::f(g.viewers as u64), g.median(y)?)));
     vec![
         Plot { title: "Segments in time", x, y: "Mbit/s", lines: against("hls_goodput_mbps") },
         Plot { title: "First byte of a segment, 99 %", x, y: "ms", lines: against("hls_first_byte_p99_ms") },
@@ -49,7 +49,7 @@ fn over_viewers(results: &Results) -> Vec<Plot<'_>> {
 fn over_cameras(results: &Results) -> Vec<Plot<'_>> {
     let x = "cameras";
     let against =
-        |y: &'static str| lines(results, move |g| Some((super::super::summary::f(g.cameras as u64), g.median(y)?)));
+        |y: &'static str| lines(results, move |g| Some((super::super::quantiles::f(g.cameras as u64), g.median(y)?)));
     vec![
         Plot { title: "Recorded to the end", x, y: "cameras", lines: against("cameras_recorded") },
         Plot { title: "The longest that a camera was held up", x, y: "s", lines: against("camera_held_up_max_s") },
@@ -85,7 +85,7 @@ fn over_time(results: &Results) -> Vec<Plot<'_>> {
     }
     let line = |name: &str, run: &Run, of: fn(&Second) -> Option<f64>| PlotLine {
         name: name.to_owned(),
-        points: run.series.iter().filter_map(|s| Some((super::super::summary::f(s.at), of(s)?))).collect(),
+        points: run.series.iter().filter_map(|s| Some((super::super::quantiles::f(s.at), of(s)?))).collect(),
         marked: false,
     };
     let mut plots: Vec<Plot<'_>> = firsts

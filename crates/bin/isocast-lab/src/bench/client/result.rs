@@ -1,0 +1,59 @@
+//! A stream after the run: how it ended, and everything that was measured of it.
+
+use units::Nanos;
+
+use super::grid::WindowGrid;
+use super::head::RefusalReason;
+use super::player::Stalls;
+
+/// How a stream ended up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StreamFate {
+    /// Admitted, and delivered to the end of the run.
+    Delivered,
+    /// Refused at the start, with the status, why, and how long after it was asked for.
+    Refused { status: u16, reason: RefusalReason, waited: Nanos },
+    /// Not one byte came before the end of the run.
+    Silent,
+    /// Broken; why.
+    Failed { reason: String },
+}
+
+impl StreamFate {
+    /// Whether the server said no.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+}
+
+/// A stream after the run.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamResult {
+    /// Its number in the run.
+    pub index: usize,
+    /// How it ended up.
+    pub fate: StreamFate,
+    /// Its bytes per window.
+    pub grid: WindowGrid,
+    /// From the request to the first byte of the body.
+    pub first_byte: Option<Nanos>,
+    /// What its player went through.
+    pub stalls: Stalls,
+    /// How often the content was over and asked for again.
+    pub restarts: u32,
+    /// What it did beside watching.
+    pub actions: ViewerActions,
+}
+
+/// What one viewer did, and what came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ViewerActions {
+    /// How often it paused.
+    pub pauses: u64,
+    /// How often it sought.
+    pub seeks: u64,
+    /// Whether it was refused at the last of them; it is gone then.
+    pub refused: bool,
+    /// From each of the others to its first byte; of one that still waited when the run ended, how long it had.
+    pub first_bytes: Vec<Nanos>,
+}
