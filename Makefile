@@ -16,6 +16,7 @@ PROGRAMS = $(DESTDIR)$(PREFIX)/bin
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 MIBS = $(DESTDIR)$(PREFIX)/share/snmp/mibs
+EXAMPLES = $(DESTDIR)$(PREFIX)/share/isocast
 MANUAL = $(DESTDIR)$(PREFIX)/share/man/man1
 COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 SETTINGS = $(DESTDIR)/etc/isocast
@@ -50,6 +51,7 @@ install: ## put the built program, its service, manual pages and completions bel
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' $$unit >$(UNITS)/$${unit##*/} && chmod 644 $(UNITS)/$${unit##*/}; done
 	@install -D -m 644 packaging/isocast.sysusers $(SYSUSERS)/isocast.conf
 	@install -D -m 644 packaging/ISOCAST-MIB.txt $(MIBS)/ISOCAST-MIB.txt
+	@install -D -m 644 -t $(EXAMPLES) packaging/prometheus-rules.yml packaging/grafana-dashboard.json
 	@$(BINARY) man $(MANUAL)
 	@$(BINARY) completions bash >$(COMPLETIONS)/isocast
 	@test -n "$(DESTDIR)" || systemd-sysusers $(SYSUSERS)/isocast.conf
@@ -64,7 +66,7 @@ install-lab: ## put the built measuring tools (`make lab`) beside it, as root
 
 uninstall: ## remove what `make install` and `make install-lab` put there; settings, state and the user stay
 	@rm -f $(PROGRAMS)/isocast $(PROGRAMS)/isocast-mount $(PROGRAMS)/isocast-lab $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
-		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
+		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(EXAMPLES)/prometheus-rules.yml $(EXAMPLES)/grafana-dashboard.json $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
 	@$(RELOAD_UNITS)
 
 test: page ## run every test; what this machine or user cannot run is named as skipped

@@ -18,6 +18,7 @@ pub fn sample() -> Option<MachineSample> {
         cpu_total_seconds: real(total) / tick,
         process_seconds: real(own) / tick,
         memory_bytes: resident_pages.saturating_mul(page),
+        open_files: fs::read_dir("/proc/self/fd").ok()?.count().try_into().ok()?,
         memory_total_bytes: memory_total(&fs::read_to_string("/proc/meminfo").ok()?)?,
         interface_bytes: interfaces(&fs::read_to_string("/proc/net/dev").ok()?),
     })

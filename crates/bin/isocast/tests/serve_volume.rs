@@ -261,7 +261,7 @@ fn a_disk_leaves_beside_the_streams() {
         assert_eq!(exchange(server.address, "POST", remove).expect("an answer").status, 202);
         gives_all(&server, &films, "while it leaves");
         let left = when_looked_after(&server);
-        assert!(left["disks"][1]["state"] == "out" && left["disks"][1]["disk"].is_null(), "{left}");
+        assert!(left["disks"][1]["state"] == "left" && left["disks"][1]["disk"].is_null(), "{left}");
         gives_all(&server, &films, "when it has left");
         assert_eq!(put(server.address, "/media/after.ts", &pattern(3_000_000)), 201);
         assert_eq!(exchange(server.address, "POST", remove).expect("an answer").status, 404, "it is gone");

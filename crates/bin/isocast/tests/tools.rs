@@ -122,3 +122,22 @@ fn prometheus_finds_nothing_wrong_with_the_metrics() {
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
+
+#[test]
+fn the_alerts_and_the_dashboard_read_figures_that_there_are() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let reference = std::fs::read_to_string(root.join("docs/reference/metrics.md")).expect("the reference");
+    let rules = root.join("packaging/prometheus-rules.yml");
+    for file in [rules.clone(), root.join("packaging/grafana-dashboard.json")] {
+        let text = std::fs::read_to_string(&file).expect("a file");
+        let words = text.split(|letter: char| !letter.is_ascii_lowercase() && letter != '_');
+        let names: std::collections::BTreeSet<_> = words.filter(|word| word.starts_with("isocast_")).collect();
+        assert!(names.len() > 5, "{}: {names:?}", file.display());
+        for name in names {
+            assert!(reference.contains(&format!("`{name}`")), "{}: {name}", file.display());
+        }
+    }
+    let Some(mut promtool) = tool("promtool") else { return };
+    let output = promtool.args(["check", "rules"]).arg(&rules).output().expect("promtool starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

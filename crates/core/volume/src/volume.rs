@@ -279,6 +279,16 @@ impl Volume {
         self.len() == 0
     }
 
+    /// The number of contents with a part that lies on no disk that is read.
+    #[must_use]
+    pub fn unreadable_count(&self) -> usize {
+        if self.member_ids().all(|member| self.is_readable(member)) {
+            return 0;
+        }
+        let is_there = |part: &StoredPart| part.places().any(|place| self.is_readable(place.member));
+        self.contents().filter(|(_, content)| !content.parts.iter().all(is_there)).count()
+    }
+
     /// Every content with its name, in order of names.
     pub fn contents(&self) -> impl Iterator<Item = (&str, &Arc<StoredContent>)> {
         self.catalogue.iter()

@@ -2,11 +2,13 @@
 //!
 //! Not here: where the figures come from (`service::figures`), the Prometheus format (`metrics`).
 
+use api::AlarmSeverity;
 use http_types::StatusCode;
 use http_types::header::CACHE_CONTROL;
 use serde::Serialize;
 use service::access::{Permit, ToObserve};
-use service::{MediaService, figures};
+use service::alarms::{alarms, quotas};
+use service::figures;
 
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
@@ -18,10 +20,9 @@ const OPENAPI: &str = include_str!("openapi.json");
 
 /// Answers a GET of a management path, if it is one.
 pub(crate) async fn answer(exchange: &Exchange, path: &str) -> Option<Reply> {
-    let service = &exchange.shared.service;
     let reply = match path {
         "/health" => Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
-        "/ready" => ready(service),
+        "/ready" => ready(exchange).await,
         "/api/v1/openapi.json" => Reply::with_body(StatusCode::OK, "application/json", OPENAPI),
         _ => observed(exchange, path).await?,
     };
@@ -42,6 +43,8 @@ async fn observed(exchange: &Exchange, path: &str) -> Option<Reply> {
         "/api/v1/system" => &|permit| json(&figures::system(service, permit)),
         "/api/v1/jobs" => &|permit| json(&service.jobs(permit)),
         "/api/v1/volumes" => &|permit| json(&figures::volumes(service, permit)),
+        "/api/v1/alarms" => &|permit| json(&alarms(service, permit)),
+        "/api/v1/quotas" => &|permit| json(&quotas(service, permit)),
         "/api/v1/webhooks" => &|permit| json(&service.webhooks(permit)),
         "/api/v1/events" => &|permit| follow::latest(service.latest_events(permit)),
         _ => return None,
@@ -54,13 +57,22 @@ pub(crate) fn is_health(path: &str) -> bool {
     matches!(path, "/health" | "/ready" | "/metrics")
 }
 
-fn ready(service: &MediaService) -> Reply {
+/// Serious alarms are listed for a client that may see them.
+async fn ready(exchange: &Exchange) -> Reply {
+    let service = &exchange.shared.service;
     let why_not = if service.is_draining() {
         "starting, or about to stop"
     } else if figures::every_disk_fails(service) {
         "every disk is failing: /api/v1/disks says how"
+    } else if figures::every_folder_is_away(service) {
+        "every folder is away: /api/v1/alarms says which"
     } else {
-        return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "streams are admitted\n");
+        let permit = login::permit_server::<ToObserve>(exchange).await;
+        let all = permit.map_or_else(|_| Vec::new(), |permit| alarms(service, &permit));
+        let serious = all.iter().filter(|alarm| alarm.severity == AlarmSeverity::Serious);
+        let lines = serious.map(|alarm| format!("alarm: {}: {}\n", alarm.about, alarm.text));
+        let body = std::iter::once("streams are admitted\n".to_owned()).chain(lines).collect::<String>();
+        return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", body);
     };
     problem::not_ready(why_not)
 }

@@ -5,9 +5,14 @@
 
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
-use api::{Disk, DiskFailure, JobStatus, Phases, System, WebhookStatus};
+use api::{
+    Alarm, AlarmSeverity, Disk, DiskFailure, JobStatus, Phases, QuotaStatus, System, VolumeStatus, WebhookStatus,
+};
 use service::access::{Permit, ToObserve};
+use service::alarms::{alarms, quotas};
+use service::events::unix_seconds;
 use service::figures;
 
 use crate::shared::Shared;
@@ -42,6 +47,8 @@ pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
     place_metrics(&mut page, &system);
     disk_metrics(&mut page, &figures::disks(service, permit));
     operation_metrics(&mut page, &service.jobs(permit), &service.webhooks(permit));
+    volume_metrics(&mut page, &figures::volumes(service, permit));
+    alarm_metrics(&mut page, &alarms(service, permit), &quotas(service, permit));
     page.0
 }
 
@@ -68,6 +75,16 @@ fn log_metrics(page: &mut Exposition, logs: [(&str, u64); 2]) {
 
 fn service_metrics(page: &mut Exposition, system: &System) {
     let counts = &system.counts;
+    let process = |page: &mut String, name: &str, help: &str, value: f64| {
+        let _ = writeln!(page, "# HELP process_{name} {help}\n# TYPE process_{name} gauge\nprocess_{name} {value}");
+    };
+    let start = unix_seconds(SystemTime::now()) - system.uptime_seconds;
+    process(&mut page.0, "start_time_seconds", "Start of the process, since 1970.", start);
+    if let Some(files) = system.open_files {
+        process(&mut page.0, "open_fds", "Open files of the process.", real(files));
+    }
+    page.family("build_info", "gauge", "1, with the version of the program.");
+    page.sample("build_info", &format!("version=\"{}\"", system.version), 1);
     page.single("up_seconds", "gauge", "Time since the start.", system.uptime_seconds);
     page.single("connections", "gauge", "Connections open.", system.connections);
     let help = "Small reads answered from memory, without a delivery.";
@@ -186,6 +203,63 @@ fn disk_metrics(page: &mut Exposition, disks: &[Disk]) {
     });
 }
 
+/// States of a volume's disk, as the API has them.
+const DISK_STATES: [&str; 6] = ["active", "filling", "out", "left", "missing", "read only"];
+
+/// Volumes and their disks.
+fn volume_metrics(page: &mut Exposition, volumes: &[VolumeStatus]) {
+    let mut family = |name: &str, help: &str, value: &dyn Fn(&VolumeStatus) -> Option<f64>| {
+        page.family(name, "gauge", help);
+        for (volume, value) in volumes.iter().filter_map(|volume| Some((volume, value(volume)?))) {
+            page.sample(name, &label("volume", &volume.name), value);
+        }
+    };
+    let count = |number: u64| Some(real(number));
+    family("volume_degraded", "1 while a disk of the volume is out, missing, read only or being filled.", &|volume| {
+        Some(f64::from(u8::from(volume.degraded)))
+    });
+    family("volume_contents", "Contents of the volume.", &|volume| count(volume.contents));
+    family("volume_missing_contents", "Contents with a part on a disk that is not there.", &|volume| {
+        count(volume.missing_contents)
+    });
+    family("volume_damaged_contents", "Contents with a part of which no copy is right.", &|volume| {
+        count(volume.damaged_contents)
+    });
+    family("volume_free_bytes", "Room for contents.", &|volume| count(volume.free_bytes));
+    let scrub = |volume: &VolumeStatus| volume.last_scrub.clone();
+    family("volume_last_scrub_timestamp_seconds", "End of the last scrub, since 1970.", &|volume| {
+        Some(scrub(volume)?.ended)
+    });
+    family("volume_last_scrub_lost_copies", "Copies that the last scrub could not make right.", &|volume| {
+        count(scrub(volume)?.copies_lost)
+    });
+    let disks = volumes.iter().flat_map(|volume| {
+        let labels = |number: usize| format!("{},disk=\"{number}\"", label("volume", &volume.name));
+        volume.disks.iter().enumerate().map(move |(number, disk)| (labels(number), disk))
+    });
+    let disks: Vec<_> = disks.collect();
+    page.family("volume_disk_state", "gauge", "1 for the state that a disk of a volume has, 0 for the others.");
+    for (labels, disk) in &disks {
+        for state in DISK_STATES {
+            page.sample("volume_disk_state", &format!("{labels},state=\"{state}\""), u8::from(disk.state == state));
+        }
+    }
+    page.family("volume_wrong_copies_total", "counter", "Copies on a disk of a volume that were found wrong.");
+    disks.iter().for_each(|(labels, disk)| page.sample("volume_wrong_copies_total", labels, disk.wrong_copies));
+}
+
+fn alarm_metrics(page: &mut Exposition, alarms: &[Alarm], quotas: &[QuotaStatus]) {
+    page.family("alarms", "gauge", "Things that are wrong now: /api/v1/alarms names them.");
+    for (name, severity) in [("serious", AlarmSeverity::Serious), ("advice", AlarmSeverity::Advice)] {
+        let count = alarms.iter().filter(|alarm| alarm.severity == severity).count();
+        page.sample("alarms", &format!("severity=\"{name}\""), count);
+    }
+    page.family("quota_bytes", "gauge", "Bytes in a folder with a quota, stored and coming.");
+    quotas.iter().for_each(|quota| page.sample("quota_bytes", &label("folder", &quota.folder), quota.used_bytes));
+    page.family("quota_limit_bytes", "gauge", "Bytes that the folder may hold.");
+    quotas.iter().for_each(|quota| page.sample("quota_limit_bytes", &label("folder", &quota.folder), quota.max_bytes));
+}
+
 /// Jobs and webhooks.
 fn operation_metrics(page: &mut Exposition, jobs: &[JobStatus], webhooks: &[WebhookStatus]) {
     page.family("job_running", "gauge", "1 while the job runs.");
@@ -197,6 +271,14 @@ fn operation_metrics(page: &mut Exposition, jobs: &[JobStatus], webhooks: &[Webh
         for (outcome, count) in [("succeeded", job.succeeded), ("failed", job.failed), ("stopped", job.stopped)] {
             page.sample("job_runs_total", &format!("{},outcome=\"{outcome}\"", label("job", &job.name)), count);
         }
+    }
+    page.family("job_last_success_timestamp_seconds", "gauge", "End of the last run that succeeded, since 1970.");
+    for (job, ended) in jobs.iter().filter_map(|job| Some((job, job.last_success?))) {
+        page.sample("job_last_success_timestamp_seconds", &label("job", &job.name), ended);
+    }
+    page.family("job_last_duration_seconds", "gauge", "Duration of the last run.");
+    for (job, last) in jobs.iter().filter_map(|job| Some((job, job.last.as_ref()?))) {
+        page.sample("job_last_duration_seconds", &label("job", &job.name), last.seconds);
     }
     page.family("job_missed_total", "counter", "Runs that did not begin at their time.");
     for job in jobs {
@@ -248,6 +330,12 @@ fn label(key: &str, name: &str) -> String {
         }
     }
     label + "\""
+}
+
+/// A count as Prometheus has it: a float.
+#[allow(clippy::cast_precision_loss, reason = "for display")]
+const fn real(value: u64) -> f64 {
+    value as f64
 }
 
 #[cfg(test)]

@@ -4,10 +4,22 @@ use std::sync::atomic::Ordering;
 
 use crate::support::{Harness, get, pattern};
 use http::config::HttpConfig;
+use service::config::ServiceConfig;
+use service::contents::ContentPath;
+use service::quota::{QuotaConfig, WhenQuotaFull};
+use units::Nanos;
 
 /// A server, and a viewer of a film of which nothing comes.
 fn watched() -> (Harness, crate::support::Client) {
-    let harness = Harness::start(HttpConfig::default());
+    let quota = QuotaConfig {
+        folder: ContentPath::root(),
+        bytes_max: 1 << 30,
+        when_full: WhenQuotaFull::Refuse,
+        min_age: Nanos(0),
+        protected: Vec::new(),
+    };
+    let service = ServiceConfig { quotas: vec![quota], ..ServiceConfig::default() };
+    let harness = Harness::start(service);
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
     let mut viewer = harness.connect();

@@ -1,7 +1,7 @@
 //! The objects of packaging/ISOCAST-MIB.txt, from the figures of the service.
 
 use agentx::{MibObjects, MibValue, Oid};
-use api::{Disk, DiskFailure, Phases, ServiceCounts, System};
+use api::{Alarm, AlarmSeverity, Disk, DiskFailure, Phases, ServiceCounts, System, VolumeStatus};
 use service::access::{Permit, ToObserve};
 use service::refusals::RESOURCES;
 use service::{MediaService, figures};
@@ -14,6 +14,8 @@ const REFUSALS: u32 = 2;
 pub(super) const DISKS: u32 = 3;
 const LINKS: u32 = 4;
 const FOLDERS: u32 = 5;
+const VOLUME_DISKS: u32 = 7;
+const ALARMS: u32 = 8;
 
 pub(super) fn root() -> Oid {
     Oid::new(&ROOT)
@@ -29,6 +31,8 @@ pub(super) fn all(service: &MediaService, permit: &Permit<ToObserve>) -> MibObje
         add_row(&mut objects, DISKS, disk_index(disk.id), disk_columns(disk));
     }
     places(&mut objects, system);
+    volume_disks(&mut objects, &figures::volumes(service, permit));
+    alarms(&mut objects, service::alarms::alarms(service, permit));
     objects
 }
 
@@ -104,6 +108,33 @@ fn places(objects: &mut MibObjects, system: System) {
         let disk = MibValue::Gauge(disk_index(folder.disk));
         let state = MibValue::Integer(if folder.away { 2 } else { 1 });
         add_row(objects, FOLDERS, row, [MibValue::Text(folder.path), disk, state]);
+    }
+}
+
+fn volume_disks(objects: &mut MibObjects, volumes: &[VolumeStatus]) {
+    let disks = volumes.iter().flat_map(|volume| volume.disks.iter().map(|disk| (volume.name.clone(), disk)));
+    for (row, (volume, disk)) in (1..).zip(disks) {
+        let state = ["active", "filling", "out", "left", "missing", "read only"];
+        let state = (1..).zip(state).find(|(_, name)| *name == disk.state).map_or(0, |(number, _)| number);
+        let path = disk.path.clone().unwrap_or_default();
+        let values = [
+            MibValue::Text(volume),
+            MibValue::Text(path),
+            MibValue::Integer(state),
+            MibValue::Counter(disk.wrong_copies),
+        ];
+        add_row(objects, VOLUME_DISKS, row, values);
+    }
+}
+
+fn alarms(objects: &mut MibObjects, alarms: Vec<Alarm>) {
+    for (row, alarm) in (1..).zip(alarms) {
+        let severity = match alarm.severity {
+            AlarmSeverity::Serious => 1,
+            AlarmSeverity::Advice => 2,
+        };
+        let [kind, about, text] = [alarm.kind, alarm.about, alarm.text].map(MibValue::Text);
+        add_row(objects, ALARMS, row, [MibValue::Integer(severity), kind, about, text]);
     }
 }
 

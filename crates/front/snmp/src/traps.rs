@@ -36,6 +36,8 @@ pub(super) fn notification(line: &str, objects: impl FnOnce() -> MibObjects) -> 
         }
         "root_away" => (5, vec![text(8, "root")]),
         "root_back" => (6, vec![text(8, "root")]),
+        "volume_disk" => (7, vec![text(9, "volume"), text(10, "path"), text(11, "state"), text(12, "message")]),
+        "job_failed" => (8, vec![text(13, "job"), text(12, "reason")]),
         _ => return None,
     };
     Some((objects::root().below(&[0, number]), variables))

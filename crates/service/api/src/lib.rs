@@ -172,6 +172,9 @@ pub struct Disk {
     /// How many such streams it carries in all.
     #[serde(default)]
     pub carries_streams: u64,
+    /// The reason for which its figures are not measured; none where they are.
+    #[serde(default)]
+    pub doubt: Option<String>,
     /// Observed over predicted service time.
     pub slowdown: f64,
     /// Streams ended since the start because it had become too slow for all that it had promised.
@@ -233,6 +236,9 @@ pub struct System {
     pub process_cpu: Option<f64>,
     /// Memory of this process.
     pub memory_bytes: Option<u64>,
+    /// Open files of this process.
+    #[serde(default)]
+    pub open_files: Option<u64>,
     /// Memory of the machine.
     pub memory_total_bytes: Option<u64>,
     /// Sent and received on all interfaces but loopback in the last second.
@@ -367,6 +373,8 @@ pub struct JobStatus {
     pub running: Option<JobProgress>,
     /// The last run that ended.
     pub last: Option<JobRun>,
+    /// The end of the last run that succeeded, seconds since 1970.
+    pub last_success: Option<f64>,
     /// Runs that succeeded since the start of the server.
     pub succeeded: u64,
     /// Runs that failed.
@@ -439,8 +447,47 @@ pub struct WebhookStatus {
     pub error: Option<String>,
 }
 
-/// A volume that is served (`GET /api/v1/volumes`).
+/// A thing that is wrong now and lasts (`GET /api/v1/alarms`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// How much it matters.
+    pub severity: AlarmSeverity,
+    /// `volume_disk`, `volume_missing`, `volume_damaged`, `disk_failing`, `disk_assumed`, `folder_away`, `quota_full`, `job_failed` or
+    /// `webhook_waiting`.
+    pub kind: String,
+    /// The name of the volume, disk, folder, job or webhook.
+    pub about: String,
+    /// Its state, and the next step.
+    pub text: String,
+}
+
+/// How much an alarm matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AlarmSeverity {
+    /// Contents, copies or streams are lost, or a task is not done.
+    Serious,
+    /// It will be, or less is carried than could be.
+    Advice,
+}
+
+/// A quota and its use (`GET /api/v1/quotas`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaStatus {
+    /// The folder that is limited.
+    pub folder: String,
+    /// Bytes that it may hold.
+    pub max_bytes: u64,
+    /// Bytes stored and coming.
+    pub used_bytes: u64,
+    /// Of these, bytes that the oldest contents free when room is needed.
+    pub removable_bytes: u64,
+    /// True if the oldest contents make room.
+    pub overwrites: bool,
+}
+
+/// A volume that is served (`GET /api/v1/volumes`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Its name.
     pub name: String,
@@ -452,6 +499,12 @@ pub struct VolumeStatus {
     pub unit_bytes: u64,
     /// Contents.
     pub contents: u64,
+    /// True while a disk of it is out, missing, read only or being filled.
+    pub degraded: bool,
+    /// Contents with a part on a disk that is not there.
+    pub missing_contents: u64,
+    /// Contents with a part of which no copy is right, as far as that was found since the start.
+    pub damaged_contents: u64,
     /// Room for contents.
     pub free_bytes: u64,
     /// Its disks, by their numbers in the volume.
@@ -462,6 +515,21 @@ pub struct VolumeStatus {
     pub upkeep: Option<UpkeepStatus>,
     /// What ended last.
     pub last_upkeep: Option<UpkeepStatus>,
+    /// The last scrub that came to its end.
+    pub last_scrub: Option<ScrubStatus>,
+}
+
+/// The last scrub of a volume.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// Its end, seconds since 1970.
+    pub ended: f64,
+    /// Bytes of contents that were read.
+    pub seen_bytes: u64,
+    /// Copies that were wrong and are written anew.
+    pub copies_written: u64,
+    /// Copies that could not be made right.
+    pub copies_lost: u64,
 }
 
 /// A disk of a volume.
@@ -471,9 +539,13 @@ pub struct VolumeDiskStatus {
     pub disk: Option<u16>,
     /// As it was named.
     pub path: Option<String>,
-    /// `active`, `filling`, `out` if it failed or left, or `missing` if it was away at the start and the volume takes no changes for it,
-    /// or `read only` if it failed and has the only copy of what is on it.
+    /// `active`; `filling`; `out` if it failed; `left` if it was removed; `missing` if it was away at the start and the volume takes no
+    /// changes for it; `read only` if it failed and has the only copy of what is on it.
     pub state: String,
+    /// The failure for which it is out or read only.
+    pub error: Option<String>,
+    /// Copies on it that were found wrong since the start.
+    pub wrong_copies: u64,
     /// Bytes of it that are used.
     pub size_bytes: u64,
     /// Its units, free and used.

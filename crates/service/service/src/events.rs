@@ -201,8 +201,8 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
             json!({ "event": "root_away", "root": root.display().to_string(), "reason": why.to_string() })
         }
         StoreEvent::RootBack { root } => json!({ "event": "root_back", "root": root.display().to_string() }),
-        StoreEvent::VolumeDisk(dirstore::DiskNotice { volume, path, message }) => json!({
-            "event": "volume_disk", "volume": volume, "path": path.display().to_string(), "message": message,
+        StoreEvent::VolumeDisk(dirstore::DiskNotice { volume, path, state, message }) => json!({
+            "event": "volume_disk", "volume": volume, "path": path.display().to_string(), "state": state, "message": message,
         }),
         StoreEvent::RecordingKept { path, bytes, after_restart } => json!({
             "event": "recording_kept", "path": path.joined(), "stored_bytes": bytes, "after_restart": after_restart,

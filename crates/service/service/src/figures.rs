@@ -98,9 +98,17 @@ pub fn disks(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Disk> {
         .map(|disk| {
             let gauges = service.gauges.disks.get(usize::from(disk.id.0)).unwrap_or(&none);
             let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id.0)));
-            described_disk(disk, gauges, phases)
+            let doubt = service.disk_doubts.get(&disk.id).cloned();
+            described_disk(disk, gauges, phases, doubt)
         })
         .collect()
+}
+
+/// True if no content can be served now: every folder is away, and there is no volume.
+#[must_use]
+pub fn every_folder_is_away(service: &MediaService) -> bool {
+    let folders = service.folders();
+    !folders.is_empty() && folders.iter().all(|folder| folder.away)
 }
 
 /// True if no disk could serve a stream now.
@@ -111,7 +119,7 @@ pub fn every_disk_fails(service: &MediaService) -> bool {
     !disks.is_empty() && disks.iter().all(fails)
 }
 
-fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
+fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>, doubt: Option<String>) -> Disk {
     let (failure, errors) = (failure(disk.failing, gauges), errors_of(&disk, gauges));
     let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
     Disk {
@@ -136,6 +144,7 @@ fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -
         free_share: real(free) / 1e6,
         more_streams: gauges.carries_streams.get() * free / (promised + free).max(1),
         carries_streams: gauges.carries_streams.get(),
+        doubt,
         slowdown: real(gauges.slowdown_ppm.get()) / 1e6,
         shed_streams: gauges.shed_streams.get(),
         lateness: gauges.lateness.iter().map(|bucket| bucket.get()).collect(),
@@ -187,6 +196,7 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
         }),
         process_cpu: machines.map(|(older, newer)| (newer.process_seconds - older.process_seconds) / elapsed),
         memory_bytes: latest.map(|machine| machine.memory_bytes),
+        open_files: latest.map(|machine| machine.open_files),
         memory_total_bytes: latest.map(|machine| machine.memory_total_bytes),
         interfaces_bps: machines.map(|(older, newer)| {
             whole(real(newer.interface_bytes.saturating_sub(older.interface_bytes)) * 8.0 / elapsed)

@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod accounts;
+pub mod alarms;
 pub mod config;
 pub mod connections;
 pub mod contents;

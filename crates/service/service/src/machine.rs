@@ -11,6 +11,8 @@ pub struct MachineSample {
     pub process_seconds: f64,
     /// Resident memory of this process.
     pub memory_bytes: u64,
+    /// Open files of this process.
+    pub open_files: u64,
     /// Memory of the machine.
     pub memory_total_bytes: u64,
     /// Bytes sent and received on all interfaces but loopback.

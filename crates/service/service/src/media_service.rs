@@ -77,6 +77,8 @@ pub struct ServiceParts {
     pub events: Log,
     /// Reads the machine's figures.
     pub machine: MachineReader,
+    /// Disks whose figures are not measured, with the reason.
+    pub disk_doubts: BTreeMap<DiskId, String>,
 }
 
 /// The service.
@@ -102,6 +104,7 @@ pub struct MediaService {
     pub(crate) readings: Readings,
     accounts: Arc<dyn Accounts>,
     logins: Logins,
+    pub(crate) disk_doubts: BTreeMap<DiskId, String>,
     /// The uploads of each client.
     pub(crate) uploads: Arc<Shares<ClientIdentity>>,
     pub(crate) listings: Listings,
@@ -191,6 +194,7 @@ impl MediaService {
             connections: Arc::default(),
             running: RunningStreams::default(),
             recording_names: Arc::default(),
+            disk_doubts: parts.disk_doubts,
             readings: Readings::default(),
             away: Mutex::default(),
             disk_failures: Mutex::default(),

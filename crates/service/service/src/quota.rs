@@ -198,6 +198,19 @@ impl Quotas {
 }
 
 impl Quota {
+    /// The quota and its use.
+    #[must_use]
+    pub fn status(&self) -> api::QuotaStatus {
+        let counts = *self.counts.borrow();
+        api::QuotaStatus {
+            folder: self.config.folder.joined(),
+            max_bytes: self.config.bytes_max,
+            used_bytes: counts.stored.saturating_add(counts.coming),
+            removable_bytes: counts.removable,
+            overwrites: self.config.when_full == WhenQuotaFull::OverwriteOldest,
+        }
+    }
+
     /// A look at the folder begins. What is stored before it ends counts besides what it finds, and may be counted twice.
     pub fn begin_look(&self) {
         self.counts.send_modify(|counts| (counts.stored_since_look, counts.is_changed) = (0, false));

@@ -102,6 +102,8 @@ pub struct DiskNotice {
     pub volume: String,
     /// The disk as it was named.
     pub path: PathBuf,
+    /// Its state now, as `/api/v1/volumes` shows it.
+    pub state: &'static str,
     /// What is the matter, what it means and what to do.
     pub message: String,
 }

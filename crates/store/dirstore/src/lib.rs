@@ -44,5 +44,5 @@ pub use shared::DiskUsable;
 pub use stats::{Counter, DiskStats};
 pub use store::{DiskInfo, Store, StoreWalk, StoredItem};
 pub use upload::Upload;
-pub use volume::{UpkeepError, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish, is_same_disk};
+pub use volume::{LastScrub, UpkeepError, VolumeDiskError, VolumeInfo, VolumeMemberInfo, VolumeWish, is_same_disk};
 pub use walk::{LocalWalk, WalkError, Walked, WalkedFile, WalkedKind, has_hidden_name};

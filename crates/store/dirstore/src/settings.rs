@@ -20,6 +20,8 @@ pub struct StoreSettings {
     pub cpus: Vec<usize>,
     /// Whether hidden names ([`ContentPath::is_hidden`]) are served.
     pub hidden_files: bool,
+    /// Whether a disk of a mirror that was taken out is filled again when it answers.
+    pub refill_disks: bool,
     /// Where the index is kept; nowhere if none.
     pub state: Option<PathBuf>,
 }
@@ -40,6 +42,7 @@ impl Default for StoreSettings {
             recording_chunks: 2048,
             cpus: Vec::new(),
             hidden_files: false,
+            refill_disks: true,
             state: None,
         }
     }

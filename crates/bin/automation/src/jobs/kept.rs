@@ -17,6 +17,8 @@ pub(super) struct KeptJob {
     /// Runs until then (seconds since 1970) were begun or counted as missed.
     pub(super) accounted: i64,
     pub(super) last: Option<JobRun>,
+    #[serde(default)]
+    pub(super) last_success: Option<f64>,
 }
 
 /// What was kept in the state folder; nothing if it cannot be read: then nothing counts as missed.

@@ -73,6 +73,7 @@ struct KnownJob {
     config: Arc<JobConfig>,
     running: Option<Running>,
     last: Option<JobRun>,
+    last_success: Option<f64>,
     succeeded: u64,
     failed: u64,
     stopped: u64,
@@ -342,7 +343,8 @@ impl JobTable {
 
     fn kept(&self) -> BTreeMap<String, KeptJob> {
         let accounted = Timestamp::now().as_second();
-        self.jobs.iter().map(|job| (job.config.name.clone(), KeptJob { accounted, last: job.last.clone() })).collect()
+        let kept = |job: &KnownJob| KeptJob { accounted, last: job.last.clone(), last_success: job.last_success };
+        self.jobs.iter().map(|job| (job.config.name.clone(), kept(job))).collect()
     }
 }
 
@@ -352,6 +354,7 @@ impl KnownJob {
             config: Arc::new(config.clone()),
             running: None,
             last: kept.and_then(|kept| kept.last.clone()),
+            last_success: kept.and_then(|kept| kept.last_success),
             succeeded: 0,
             failed: 0,
             stopped: 0,
@@ -361,7 +364,10 @@ impl KnownJob {
 
     fn note(&mut self, run: JobRun) {
         match run.outcome {
-            JobOutcome::Succeeded => self.succeeded += 1,
+            JobOutcome::Succeeded => {
+                self.succeeded += 1;
+                self.last_success = Some(run.started + run.seconds);
+            }
             JobOutcome::Failed => self.failed += 1,
             JobOutcome::Stopped => self.stopped += 1,
         }
@@ -385,6 +391,7 @@ impl KnownJob {
             next: next.map(unix_seconds),
             running: self.running.as_ref().map(progress),
             last: self.last.clone(),
+            last_success: self.last_success,
             succeeded: self.succeeded,
             failed: self.failed,
             stopped: self.stopped,

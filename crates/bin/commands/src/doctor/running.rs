@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use api::{Disk, DiskFailure, System};
+use api::{Alarm, AlarmSeverity, Disk, System};
 use client::HttpClient;
 use program::output::real;
 
@@ -19,6 +19,7 @@ const FOREIGN_MIN: u64 = 1 << 20;
 pub(super) struct ServerLook {
     pub(super) system: System,
     pub(super) disks: Vec<Disk>,
+    pub(super) alarms: Vec<Alarm>,
     /// Bytes per second on each disk that are not the server's.
     pub(super) foreign: BTreeMap<String, u64>,
 }
@@ -44,7 +45,7 @@ impl ServerLook {
         });
         let foreign = foreign.map(|(name, bytes)| (name, per_second(bytes, period))).collect();
         let disks = after.into_iter().map(|(_, disk)| disk).collect();
-        Ok(Self { system: client.json(&url("system"))?, disks, foreign })
+        Ok(Self { system: client.json(&url("system"))?, alarms: client.json(&url("alarms"))?, disks, foreign })
     }
 }
 
@@ -60,7 +61,8 @@ fn device_bytes(host: &Examined, name: &str) -> Option<u64> {
 }
 
 pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
-    let mut found: Vec<Finding> = look.disks.iter().flat_map(|disk| disk_findings(disk, look)).collect();
+    let mut found: Vec<Finding> = look.alarms.iter().map(of_alarm).collect();
+    found.extend(look.disks.iter().flat_map(|disk| disk_findings(disk, look)));
     let system = &look.system;
     if system.misses > 0 {
         found.push(serious(
@@ -89,22 +91,55 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
     found
 }
 
+/// The reason for which an alarm matters, and the command that shows or mends it, by its kind.
+const ALARM_ADVICE: [(&str, &str, &str); 9] = [
+    (
+        "volume_disk",
+        "another failure would lose contents, or keep them from being served",
+        "isocast volume status DEV…; isocast volume replace",
+    ),
+    (
+        "volume_missing",
+        "they are answered with 503, in part or whole",
+        "isocast volume check DEV…   (names them); put the disk back",
+    ),
+    (
+        "volume_damaged",
+        "they break off where they are damaged",
+        "isocast volume check DEV…   (names them); store them anew",
+    ),
+    ("disk_failing", "no stream is admitted on it", "dmesg; smartctl -a /dev/DISK"),
+    (
+        "disk_assumed",
+        "admission counts by figures of another disk",
+        "isocast disk calibrate --state DIR ROOT, then start again",
+    ),
+    ("folder_away", "its contents are answered with 503", "findmnt; the event log has `root_away` with the reason"),
+    ("quota_full", "uploads into it are refused", "isocast config show   (the quota); remove contents, or raise it"),
+    (
+        "job_failed",
+        "its task is not done until a run succeeds",
+        "curl -s URL/api/v1/jobs; the event log has `job_failed`",
+    ),
+    (
+        "webhook_waiting",
+        "its receiver does not hear of failures",
+        "curl -s URL/api/v1/webhooks; mend the receiver: events are kept for a day",
+    ),
+];
+
+fn of_alarm(alarm: &Alarm) -> Finding {
+    let known = ALARM_ADVICE.iter().find(|(kind, ..)| *kind == alarm.kind);
+    let (check, why, mend) = known.copied().unwrap_or(("alarm", "the server says so", "isocast top"));
+    let words = [alarm.text.clone(), why.to_owned(), mend.to_owned()];
+    match alarm.severity {
+        AlarmSeverity::Serious => serious((check, &alarm.about), words),
+        AlarmSeverity::Advice => advice((check, &alarm.about), words),
+    }
+}
+
 fn disk_findings(disk: &Disk, look: &ServerLook) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(failure) = disk.failure {
-        let seen = match failure {
-            DiskFailure::Erring => format!("the disk answers with errors ({} so far)", disk.errors),
-            DiskFailure::Hung => "the disk does not answer".to_owned(),
-        };
-        found.push(serious(
-            ("failing", &disk.name),
-            [
-                seen,
-                format!("it gets nothing new; {} streams read from it", disk.streams),
-                format!("dmesg | grep {}; smartctl -a /dev/{}", disk.name, disk.name),
-            ],
-        ));
-    }
     if disk.slowdown > 1.1 {
         let words = [
             format!("it takes {:.2} times as long as its profile says", disk.slowdown),

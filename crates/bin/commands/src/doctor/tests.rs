@@ -290,7 +290,9 @@ fn found_of(changes: &serde_json::Value, foreign: u64) -> Vec<(Severity, &'stati
         let object = if system.get(name).is_some() { &mut system } else { &mut disk };
         object[name] = value.clone();
     }
+    let alarms = changes.get("alarms").cloned().unwrap_or_else(|| json!([]));
     let look = ServerLook {
+        alarms: serde_json::from_value(alarms).expect("alarms"),
         system: serde_json::from_value(system).expect("a system"),
         disks: vec![serde_json::from_value(disk).expect("a disk")],
         foreign: BTreeMap::from([("sda".to_owned(), foreign)]),
@@ -309,8 +311,14 @@ fn the_servers_own_figures_are_looked_at() {
         (json!({ "slowdown": 1.2 }), (Advice, "slower")),
         (json!({ "slowdown": 2.0 }), (Serious, "slower")),
         (json!({ "lateness": [0, 2] }), (Advice, "late-blocks")),
-        (json!({ "failure": "hung" }), (Serious, "failing")),
-        (json!({ "failure": "erring" }), (Serious, "failing")),
+        (
+            json!({ "alarms": [{ "severity": "serious", "kind": "volume_disk", "about": "films", "text": "disk 1 is out" }] }),
+            (Serious, "volume_disk"),
+        ),
+        (
+            json!({ "alarms": [{ "severity": "advice", "kind": "disk_assumed", "about": "sda", "text": "not measured" }] }),
+            (Advice, "disk_assumed"),
+        ),
     ] {
         assert_eq!(found_of(&changes, 0), [found], "{changes}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use api::{Disk, Stream, System};
+use api::{Alarm, Disk, Stream, System};
 use client::{HttpClient, Login, expect};
 use serde::Serialize;
 
@@ -10,6 +10,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) system: System,
+    pub(super) alarms: Vec<Alarm>,
     pub(super) disks: Vec<Disk>,
     pub(super) streams: Vec<Stream>,
     #[serde(skip)]
@@ -35,6 +36,7 @@ impl Observed {
         let url = |what: &str| format!("{}/api/v1/{what}", self.url);
         Ok(Figures {
             system: self.client.json(&url("system"))?,
+            alarms: self.client.json(&url("alarms"))?,
             disks: self.client.json(&url("disks"))?,
             streams: self.client.json(&url("streams"))?,
             at: Instant::now(),

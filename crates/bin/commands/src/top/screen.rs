@@ -15,10 +15,13 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState};
 
 use super::figures::Figures;
-use super::table::{DISK_COLUMNS, STREAM_COLUMNS, disk_row, stream_row, system_lines};
+use super::table::{DISK_COLUMNS, STREAM_COLUMNS, alarm_line, disk_row, stream_row, system_lines};
 
 /// Seconds that the graphs show at most.
 const HISTORY: usize = 600;
+
+/// Alarms that are shown at most; `isocast doctor` prints all.
+const ALARMS_SHOWN: usize = 4;
 
 /// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,15 +211,20 @@ impl Screen {
     /// Draws it.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
         let disks = u16::try_from(self.figures.disks.len()).unwrap_or(u16::MAX).min(8) + 1;
+        let alarms = self.figures.alarms.iter().take(ALARMS_SHOWN).map(alarm_line).map(Line::from).collect::<Vec<_>>();
         let parts = [
             Constraint::Length(3),
+            Constraint::Length(u16::try_from(alarms.len()).unwrap_or(0)),
             Constraint::Length(6),
             Constraint::Length(disks),
             Constraint::Min(3),
             Constraint::Length(1),
         ];
-        let [system, graphs, disk_table, stream_table, bottom] = Layout::vertical(parts).areas(frame.area());
+        let [system, alarm_lines, graphs, disk_table, stream_table, bottom] =
+            Layout::vertical(parts).areas(frame.area());
         frame.render_widget(Paragraph::new(system_lines(&self.figures.system).map(Line::from).to_vec()), system);
+        let alarms = Paragraph::new(alarms).style(Style::new().add_modifier(Modifier::BOLD));
+        frame.render_widget(alarms, alarm_lines);
         self.draw_graphs(frame, graphs);
         self.draw_disks(frame, disk_table);
         self.draw_streams(frame, stream_table);

@@ -1,6 +1,6 @@
 //! Figures as rows of text, for the screen and for `--once`.
 
-use api::{Class, Direction, Disk, DiskFailure, HeldUpBy, SessionFigures, Stream, System};
+use api::{Alarm, AlarmSeverity, Class, Direction, Disk, DiskFailure, HeldUpBy, SessionFigures, Stream, System};
 use program::output::real;
 use units::ByteCount;
 
@@ -117,9 +117,16 @@ pub(super) fn system_lines(system: &System) -> [String; 3] {
     ]
 }
 
+/// An alarm in one line.
+pub(super) fn alarm_line(alarm: &Alarm) -> String {
+    let severity = if alarm.severity == AlarmSeverity::Serious { "ALARM " } else { "advice" };
+    format!("{severity}  {}: {}", printable(&alarm.about), printable(&alarm.text))
+}
+
 /// All of it as text.
 pub(super) fn text(figures: &Figures) -> String {
     let mut lines = system_lines(&figures.system).to_vec();
+    lines.extend(figures.alarms.iter().map(alarm_line));
     lines.push(String::new());
     lines.extend(aligned(DISK_COLUMNS, figures.disks.iter().map(disk_row).collect()));
     lines.push(String::new());

@@ -1,11 +1,11 @@
 //! `isocast volume status` and `isocast volume ls`.
 
 use std::io::Write;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde_json::{Value, json};
-use units::ByteCount;
+use units::{ByteCount, Nanos};
 use volume::{ListedName, MemberId, MemberRecord, MemberState, Placement, Volume};
 
 use super::DiskNames;
@@ -62,8 +62,11 @@ impl Status {
             size_bytes: record.size,
             units: u64::from(volume.unit_count(member)),
             free_units,
+            error: None,
+            wrong_copies: 0,
         };
         let folder = |(folder, layout): &(String, Placement)| (folder.clone(), layout.name().to_owned());
+        let disks: Vec<_> = members.map(disk).collect();
         let status = VolumeStatus {
             name: superblock.name.clone(),
             layout: superblock.placement.name().to_owned(),
@@ -71,7 +74,11 @@ impl Status {
             unit_bytes: superblock.unit_bytes,
             contents: u64::try_from(volume.len())?,
             free_bytes: volume.free_bytes(),
-            disks: members.map(disk).collect(),
+            missing_contents: u64::try_from(volume.unreadable_count())?,
+            damaged_contents: 0,
+            degraded: disks.iter().any(|disk| disk.state != "active"),
+            disks,
+            last_scrub: None,
             moved_copies: 0,
             upkeep: None,
             last_upkeep: None,
@@ -82,19 +89,20 @@ impl Status {
     /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more. `left` are
     /// the recordings that a crash broke off.
     fn show(&self, out: &mut dyn Write, status: &VolumeStatus, (served, left): (&str, usize)) -> anyhow::Result<()> {
-        let sound = status.disks.iter().all(|disk| disk.state == "active");
+        let sound = status.disks.iter().all(|disk| matches!(disk.state.as_str(), "active" | "left"));
         let VolumeStatus { name, layout, folder_layouts, unit_bytes, contents, free_bytes, disks, upkeep, .. } = status;
         if self.json {
             let row = |(number, disk): (usize, &VolumeDiskStatus)| {
                 json!({
                     "number": number, "device": disk.path, "state": disk.state, "size_bytes": disk.size_bytes,
-                    "units": disk.units, "free_units": disk.free_units,
+                    "units": disk.units, "free_units": disk.free_units, "error": disk.error, "wrong_copies": disk.wrong_copies,
                 })
             };
             let rows: Vec<_> = disks.iter().enumerate().map(row).collect();
             let shown = json!({
                 "name": name, "layout": layout, "folder_layouts": folder_layouts, "unit_bytes": unit_bytes,
                 "contents": contents, "recordings_left": left, "free_bytes": free_bytes, "sound": sound, "upkeep": upkeep, "disks": rows,
+                "missing_contents": status.missing_contents, "damaged_contents": status.damaged_contents, "last_scrub": status.last_scrub,
             });
             writeln!(out, "{shown:#}")?;
             return judge(out, sound);
@@ -114,7 +122,25 @@ impl Status {
         for (number, disk) in disks.iter().enumerate() {
             let (device, units) = (disk.path.as_deref().unwrap_or("-"), disk.units);
             let free = disk.free_units.map_or_else(|| "-".to_owned(), |free| free.to_string());
-            writeln!(out, "disk {number:<4} {:8} {units} units, {free} free  {device}", disk.state)?;
+            let wrong = match disk.wrong_copies {
+                0 => String::new(),
+                count => format!(", {count} wrong copies"),
+            };
+            writeln!(out, "disk {number:<4} {:8} {units} units, {free} free{wrong}  {device}", disk.state)?;
+            if let Some(error) = &disk.error {
+                writeln!(out, "          {error}")?;
+            }
+        }
+        for (count, state) in [(status.missing_contents, "missing"), (status.damaged_contents, "damaged")] {
+            if count > 0 {
+                writeln!(out, "{state}   {count} contents, in part or whole: `isocast volume check` names them")?;
+            }
+        }
+        if let Some(scrub) = &status.last_scrub {
+            let (written, lost) = (scrub.copies_written, scrub.copies_lost);
+            let ended = UNIX_EPOCH + Duration::from_secs_f64(scrub.ended.max(0.0));
+            let ago = SystemTime::now().duration_since(ended).unwrap_or_default().as_secs();
+            writeln!(out, "scrubbed  {} ago: {written} copies mended, {lost} lost", Nanos::from_secs(ago))?;
         }
         if let Some(upkeep) = upkeep {
             let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));

@@ -470,3 +470,47 @@ fn contents_are_opened_while_another_disk_of_their_volume_hangs() {
     assert!(server.stop().0.success());
     disks.into_iter().for_each(Disk::end);
 }
+
+/// A mirror that lost a disk says so wherever an operator looks, and is filled by itself when the disk answers again.
+#[test]
+fn a_disk_of_a_mirror_that_is_out_is_an_alarm_until_it_is_filled_again() {
+    let film = Content { seed: 5, bytes: 24 << 20 };
+    if !possible(4 * film.bytes) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (disks, _, server) = fast_volume("mirror", ["alarm-a", "alarm-b"], state.path());
+    assert_eq!(put(server.address, "/media/before.bin", film), 201);
+    let ask =
+        |target: &str| String::from_utf8(fetch(server.address, "GET", target).expect("an answer").1).expect("text");
+    assert_eq!(ask("/api/v1/alarms"), "[]");
+    disks[1].ctl("die");
+    assert_eq!(put(server.address, "/media/meanwhile.bin", film), 201);
+    until_said(&server, &["volume_disk", "disk 1 of the volume is out"], 1);
+    disks[1].ctl("revive");
+    assert!(ask("/ready").contains("is out: everything is read from the other copies"), "{}", ask("/ready"));
+    let out = "isocast_volume_disk_state{volume=\"films\",disk=\"1\",state=\"out\"} 1";
+    let metrics = ask("/metrics");
+    assert!(metrics.contains(out) && metrics.contains("isocast_volume_degraded{volume=\"films\"} 1"), "{metrics}");
+    let doctor = Command::new(crate::common::program());
+    let run = |mut program: Command, arguments: &[&str]| {
+        let url = format!("http://{}", server.address);
+        let output = program.args(arguments).args(["--url", &url]).output().expect("the program runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(run(doctor, &["doctor"]).contains("SERIOUS  films (volume_disk)"));
+    let top = run(Command::new(crate::common::program()), &["top", "--once"]);
+    assert!(top.lines().any(|line| line.starts_with("ALARM ") && line.contains("disk 1")), "{top}");
+    until_said(&server, &["volume_disk", "\"state\":\"filling\""], 1);
+    until_said(&server, &["volume_disk", "has everything again"], 1);
+    until("no alarm", || match ask("/api/v1/alarms") {
+        none if none == "[]" => Ok(()),
+        alarms => Err(alarms),
+    });
+    disks[0].ctl("die");
+    for target in ["/media/before.bin", "/media/meanwhile.bin"] {
+        assert!(unreadable(&server, target, film, film.bytes).is_empty(), "{target}");
+    }
+    disks[0].ctl("revive");
+    assert!(server.stop().0.success());
+}

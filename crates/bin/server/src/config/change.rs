@@ -10,8 +10,8 @@ use toml::{Table, Value};
 use super::Config;
 
 /// Settings that need a restart: these, or all below them.
-const RESTART: [&str; 8] =
-    ["listen", "roots", "volumes", "require_mount", "hidden_files", "state", "schedule", "plane"];
+const RESTART: [&str; 9] =
+    ["listen", "roots", "volumes", "require_mount", "hidden_files", "refill_disks", "state", "schedule", "plane"];
 
 /// A configuration read anew, set against the one in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,7 @@ impl Change {
             volumes: running.volumes.clone(),
             require_mount: running.require_mount.clone(),
             hidden_files: running.hidden_files,
+            refill_disks: running.refill_disks,
             state: running.state.clone(),
             schedule: running.schedule,
             plane: running.plane,

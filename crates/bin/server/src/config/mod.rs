@@ -61,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) require_mount: Vec<PathBuf>,
     /// Whether names that begin with a dot, and `lost+found`, are served.
     pub(crate) hidden_files: bool,
+    pub(crate) refill_disks: bool,
     /// Folder for disk profiles and the index.
     pub(crate) state: PathBuf,
     /// The data plane's and the disks' clockwork.
@@ -257,6 +258,7 @@ impl Config {
             volumes: settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect(),
             require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
             hidden_files: settings_ref.take("hidden_files", false, parse_choice),
+            refill_disks: settings_ref.take("refill_disks", true, parse_choice),
             state: settings_ref.take_optional("state", parse_path).unwrap_or_else(program::default_state),
             schedule,
             plane: PlaneSettings::take(settings_ref),

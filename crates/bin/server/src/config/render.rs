@@ -21,6 +21,7 @@ impl fmt::Display for Config {
         let volumes: Vec<String> = self.volumes.iter().map(|disks| quoted(&joined(disks))).collect();
         writeln!(f, "volumes = [{}]", volumes.join(", "))?;
         writeln!(f, "require_mount = [{}]\nhidden_files = {}", list(&self.require_mount), self.hidden_files)?;
+        writeln!(f, "refill_disks = {}", self.refill_disks)?;
         writeln!(f, "state = {}", quoted(&self.state.display()))?;
         writeln!(f, "\n[schedule]\ncycle = {}", span(self.schedule.cycle))?;
         writeln!(f, "tick = {}\nround = {}", span(self.schedule.tick), span(self.schedule.round))?;

@@ -210,6 +210,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     let mut ports = queues.stores.into_iter();
     let settings = StoreSettings {
         hidden_files: config.hidden_files,
+        refill_disks: config.refill_disks,
         state: Some(config.state.clone()),
         cpus: other_cpus,
         ..wiring::upload_memory(allowed)
@@ -253,6 +254,7 @@ async fn serve(
         accounts: Arc::clone(&accounts) as Arc<dyn Accounts>,
         plane: Arc::new(PlaneCommands(plane.clone())),
         gauges,
+        disk_doubts: disks.iter().filter_map(|disk| Some((disk.id, disk.doubt.clone()?))).collect(),
         events: events.clone(),
         machine: copy::machine::sample,
     });

@@ -30,9 +30,9 @@ use http::{Server, ServerParts, listen};
 use service::accounts::{Accounts, ConfiguredAccounts};
 use service::config::ServiceConfig;
 use service::contents::{
-    ContentPath, Contents, Device, DiskInfo, Entry, NameKind, Opened, Pending, Precondition, Published, StoreAdmin,
-    StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace, UploadRequest, UploadSink,
-    VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
+    ContentPath, Contents, Device, DiskInfo, Entry, LastScrub, NameKind, Opened, Pending, Precondition, Published,
+    StoreAdmin, StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace, UploadRequest,
+    UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
 use service::operations::Operations;
@@ -278,7 +278,16 @@ impl StoreAdmin for FakeStore {
     fn volumes(&self) -> Vec<VolumeInfo> {
         let (disk, path) = (Some(DiskId(0)), Some("/dev/sda".into()));
         let size = ByteCount(1 << 31);
-        let disk = VolumeMemberInfo { disk, path, state: "active", size, units: 255, free_units: Some(128) };
+        let disk = VolumeMemberInfo {
+            disk,
+            path,
+            state: "active",
+            size,
+            failure: Some(StoreError::Closed),
+            wrong_copies: 2,
+            units: 255,
+            free_units: Some(128),
+        };
         vec![VolumeInfo {
             folders: vec![("masters".to_owned(), "mirror")],
             unit: ByteCount(8 << 20),
@@ -286,6 +295,14 @@ impl StoreAdmin for FakeStore {
             name: "films".to_owned(),
             layout: "span",
             contents: 3,
+            missing_contents: 0,
+            damaged_contents: 1,
+            last_scrub: Some(LastScrub {
+                ended: std::time::UNIX_EPOCH,
+                seen_bytes: 1,
+                copies_written: 0,
+                copies_lost: 0,
+            }),
             free: ByteCount(1 << 30),
             disks: vec![disk],
             upkeep: Some(("scrub", UpkeepReport::default())),
@@ -718,6 +735,7 @@ impl Harness {
             admin: Arc::new(store.clone()),
             accounts,
             plane: Arc::clone(&plane) as Arc<dyn PlaneQueue>,
+            disk_doubts: [(DiskId(0), "no block device".to_owned())].into(),
             gauges: Arc::new(Gauges::new(16, 1)),
             events: Log::start("events", Some(Box::new(events.clone()))).expect("a thread"),
             machine: || None,

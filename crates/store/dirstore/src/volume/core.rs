@@ -16,6 +16,7 @@ use units::{DiskId, UploadId};
 use volume::{DiskWrite, Drafts, MemberId, ReadCounts, Volume, VolumeError, WriteSets};
 
 use super::content::OpenContents;
+use super::health::VolumeHealth;
 use super::open_disk::OpenDisk;
 use super::part::Block;
 use super::replace::VacantDisk;
@@ -118,6 +119,7 @@ pub(crate) struct Core {
     pub(super) last_upkeep: Option<EndedUpkeep>,
     /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
     pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
+    pub(super) health: VolumeHealth,
     pub(super) closed: bool,
 }
 
@@ -148,6 +150,7 @@ impl Core {
             undurable_upkeep: None,
             last_upkeep: None,
             vacant,
+            health: VolumeHealth::default(),
             closed: false,
         }
     }
@@ -212,6 +215,7 @@ impl Core {
         if !self.takes_writes(member) {
             return;
         }
+        self.health.note_failure(member, error);
         self.resting.let_go(&mut self.volume);
         if let Err((_, waiters)) = self.write_sets.take_out(member, &mut self.volume) {
             self.drafts.written_by(member).into_iter().for_each(|number| self.fail(UploadId(number), error));
@@ -223,10 +227,7 @@ impl Core {
             self.copying = None;
             return;
         }
-        let is_read = self.volume.is_readable(member);
-        if is_read {
-            self.tell_of_disk(member, error);
-        } else {
+        if !self.volume.is_readable(member) {
             self.members[member.index()] = None;
         }
         let lost = self.drafts.leave_out(member, &mut self.volume);

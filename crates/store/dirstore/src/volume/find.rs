@@ -18,7 +18,7 @@ use crate::event::DiskNotice;
 
 /// What it means that a disk is away.
 const READ_ELSEWHERE: &str =
-    "everything is read from the other copies; put it back and start again, or `isocast volume replace` it";
+    "everything is read from the other copies; put it back, and it is filled, or `isocast volume replace` it";
 const NO_OTHER_COPY: &str =
     "there is no other copy of what lies on it: the rest is served, and nothing is written until it is back";
 
@@ -111,20 +111,20 @@ impl FoundDisks {
         let out = volume.taken_out().filter(|member| !is_stale(member)).collect::<Vec<_>>();
         let mut absent = identified.missing().into_iter().chain(out);
         for UnusableDisk { path, why } in unusable {
-            let message = match absent.next() {
+            let (state, message) = match absent.next() {
                 Some(member) => {
                     settled.away.push((member, path.clone()));
-                    let effect = settled.without(volume, member)?;
-                    format!("disk {} of the volume is not served: {why}; {effect}", member.0)
+                    let (state, effect) = settled.without(volume, member)?;
+                    (state, format!("disk {} of the volume is not served: {why}; {effect}", member.0))
                 }
-                None => format!("it is not used: {why}; no disk of the volume is missing: leave it out"),
+                None => ("left", format!("it is not used: {why}; no disk of the volume is missing: leave it out")),
             };
-            settled.tell(volume, path, message);
+            settled.tell(volume, path, state, message);
         }
         for (disk, member) in stale {
             let path = disk.path.clone();
-            let message = settled.take_in(volume, disk, member)?;
-            settled.tell(volume, path, message);
+            let (state, message) = settled.take_in(volume, disk, member)?;
+            settled.tell(volume, path, state, message);
         }
         Ok(settled)
     }
@@ -139,38 +139,46 @@ pub(super) struct SettledDisks {
 }
 
 impl SettledDisks {
-    fn tell(&mut self, volume: &Volume, path: PathBuf, message: String) {
-        self.notices.push(DiskNotice { volume: volume.superblock().name.clone(), path, message });
+    fn tell(&mut self, volume: &Volume, path: PathBuf, state: &'static str, message: String) {
+        self.notices.push(DiskNotice { volume: volume.superblock().name.clone(), path, state, message });
     }
 
-    fn without(&self, volume: &mut Volume, member: MemberId) -> Result<&'static str, VolumeDiskError> {
+    /// The state of a disk that is away, and the effect.
+    fn without(&self, volume: &mut Volume, member: MemberId) -> Result<(&'static str, &'static str), VolumeDiskError> {
         if volume.taken_out().any(|out| out == member) {
-            return Ok(READ_ELSEWHERE);
+            return Ok(("out", READ_ELSEWHERE));
         }
         match volume.take_out(member) {
             Ok(steps) => {
                 self.write(&steps)?;
-                Ok(READ_ELSEWHERE)
+                Ok(("out", READ_ELSEWHERE))
             }
-            Err(_) => Ok(NO_OTHER_COPY),
+            Err(_) => Ok(("missing", NO_OTHER_COPY)),
         }
     }
 
     /// A disk that was out gets what it missed, unless nothing of the volume belongs there any more.
-    fn take_in(&mut self, volume: &mut Volume, disk: OpenDisk, member: MemberId) -> Result<String, VolumeDiskError> {
+    fn take_in(
+        &mut self,
+        volume: &mut Volume,
+        disk: OpenDisk,
+        member: MemberId,
+    ) -> Result<(&'static str, String), VolumeDiskError> {
         if volume.has_left(member) {
-            return Ok("it has left the volume: leave it out where the server is told its disks".to_owned());
+            return Ok(("left", "it has left the volume: leave it out where the server is told its disks".to_owned()));
         }
         match volume.put_in(member, disk.size) {
             Ok(steps) => {
                 self.disks[member.index()] = Some(disk);
                 self.write(&steps)?;
-                Ok(format!("disk {} of the volume was out of date, and is filled with what it missed", member.0))
+                let message =
+                    format!("disk {} of the volume was out of date, and is filled with what it missed", member.0);
+                Ok(("filling", message))
             }
             Err(VolumeError::ReadOnly) => {
-                Ok("it is out of date, and cannot be filled while another disk is away".to_owned())
+                Ok(("out", "it is out of date, and cannot be filled while another disk is away".to_owned()))
             }
-            Err(error) => Ok(format!("it is out of date, and cannot be filled: {error}")),
+            Err(error) => Ok(("out", format!("it is out of date, and cannot be filled: {error}"))),
         }
     }
 

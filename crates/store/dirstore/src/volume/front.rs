@@ -11,6 +11,8 @@ use units::limits;
 use volume::ListedName;
 
 use super::content::{entry_of, folder_of, stamp_of};
+use super::health::ScrubFile;
+use super::info::ServedVolume;
 use super::opener::OpenQueue;
 use super::seen::SeenGeneration;
 use super::{SharedCore, lock};
@@ -37,6 +39,9 @@ pub(crate) struct Front {
     index: Arc<Index>,
     opens: OpenQueue,
     seen: Option<SeenGeneration>,
+    scrub: Option<ScrubFile>,
+    /// The volume, if disks that come back are filled.
+    filled: Option<ServedVolume>,
 }
 
 impl Front {
@@ -46,13 +51,21 @@ impl Front {
         operations: mpsc::Receiver<Operation>,
         (index, opens): (Arc<Index>, OpenQueue),
         seen: Option<SeenGeneration>,
+        filled: Option<ServedVolume>,
     ) -> Self {
-        Self { core, shared, operations, index, opens, seen }
+        let scrub = seen.as_ref().map(|seen| ScrubFile::beside(seen.file()));
+        Self { core, shared, operations, index, opens, seen, scrub, filled }
     }
 
     /// The thread's life: ends when no caller is left. Who posts an operation unparks it.
     pub(crate) fn run(mut self) {
-        lock(&self.core).fill_disks();
+        {
+            let mut core = lock(&self.core);
+            core.fill_disks();
+            if let Some(last) = self.scrub.as_ref().and_then(ScrubFile::kept) {
+                core.health.resume(last.clone());
+            }
+        }
         loop {
             match self.operations.try_recv() {
                 Ok(operation) => self.perform(operation),
@@ -68,10 +81,15 @@ impl Front {
                     }
                     core.upkeep_turn();
                     core.open.let_go();
+                    core.tell_states(monotonic());
                     self.shared.stats.free_bytes.set(core.volume.free_bytes());
                     self.shared.stats.uploads_open.set(count(core.upload_count()));
                     drop(core);
                     self.keep_seen();
+                    if let Some(volume) = &self.filled {
+                        // Without a thread for it, the next turn tries again.
+                        let _ = volume.fill_returned(monotonic());
+                    }
                     thread::park_timeout(NAP);
                 }
             }
@@ -82,6 +100,10 @@ impl Front {
         let durable = lock(&self.core).durable_generation();
         if let Some(seen) = &mut self.seen {
             seen.keep(durable, monotonic());
+        }
+        if let Some(scrub) = &mut self.scrub {
+            let last = lock(&self.core).health.last_scrub();
+            scrub.keep(last);
         }
     }
 

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use device::Device;
 use storage::grant::WrittenDisks;
 use units::{ByteCount, DiskId};
-use volume::{MemberId, MemberState, Upkeep};
+use volume::{MemberId, Upkeep};
 
-use super::{Core, SharedCore, UpkeepError, lock};
+use super::health::LastScrub;
+use super::{SharedCore, UpkeepError, lock};
 use crate::StoreError;
-use crate::event::{DiskNotice, StoreEvent, UpkeepReport};
+use crate::event::UpkeepReport;
 
 /// A volume that is served.
 #[derive(Debug, Clone)]
@@ -24,6 +25,10 @@ pub struct VolumeInfo {
     pub unit: ByteCount,
     /// Contents.
     pub contents: usize,
+    /// Contents of which a part lies on no disk that is there.
+    pub missing_contents: usize,
+    /// Contents of which no copy of a part is right, as far as that was found since the start.
+    pub damaged_contents: usize,
     /// Room for contents.
     pub free: ByteCount,
     /// Its disks, by their numbers.
@@ -32,6 +37,8 @@ pub struct VolumeInfo {
     pub upkeep: Option<(&'static str, UpkeepReport)>,
     /// How the last one ended: why not all was done, if it was not.
     pub last_upkeep: Option<(&'static str, UpkeepReport, Option<StoreError>)>,
+    /// The last scrub since the start.
+    pub last_scrub: Option<LastScrub>,
     /// Copies that were moved to another zone of their disk since the start, for what is read most.
     pub moved_copies: u64,
 }
@@ -43,8 +50,13 @@ pub struct VolumeMemberInfo {
     pub disk: Option<DiskId>,
     /// As it was named.
     pub path: Option<PathBuf>,
-    /// `active`, `filling`, `out` if it failed or left, or `missing` if it was away at the start and the volume needs it.
+    /// `active`; `filling`; `out` if it failed; `left` if it was removed; `missing` if it was away at the start and the volume needs it;
+    /// `read only` if it failed and has the only copies of its contents.
     pub state: &'static str,
+    /// The failure for which it is out or read only, since the start.
+    pub failure: Option<StoreError>,
+    /// Copies on it that were found wrong since the start.
+    pub wrong_copies: u64,
     /// Bytes of it that are used.
     pub size: ByteCount,
     /// Its units, free and used.
@@ -69,33 +81,11 @@ pub enum VolumeWish {
 }
 
 /// A volume that is served, as the store keeps it.
+#[derive(Clone)]
 pub(crate) struct ServedVolume {
     pub(crate) core: SharedCore,
     /// Processors for its threads.
     pub(crate) cpus: Vec<usize>,
-}
-
-/// As it is shown: a disk that is away and not out is of a volume that takes no changes; one that is there and not written to failed.
-const fn state_name(state: MemberState, is_there: bool, is_written: bool) -> &'static str {
-    match state {
-        MemberState::Active | MemberState::Filling if !is_there => "missing",
-        MemberState::Active if !is_written => "read only",
-        state => state.name(),
-    }
-}
-
-impl Core {
-    /// Tells that a disk is only read from now on.
-    pub(super) fn tell_of_disk(&self, member: MemberId, error: &StoreError) {
-        let Some(named) = self.named.get(member.index()).and_then(Option::as_ref) else { return };
-        let message = format!(
-            "disk {} of the volume takes no writes: {error}; what is written goes to the others, what lies on it is read as far as it is \
-             right: `isocast volume remove` moves that to the others, and the next start writes to it again",
-            member.0
-        );
-        let volume = self.volume.superblock().name.clone();
-        self.front.events.tell(StoreEvent::VolumeDisk(DiskNotice { volume, path: named.path.clone(), message }));
-    }
 }
 
 impl ServedVolume {
@@ -131,7 +121,12 @@ impl ServedVolume {
         let disks = members.zip(units).map(|(((record, member), named), (number, free_units))| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
             path: named.as_ref().map(|named| named.path.clone()),
-            state: state_name(record.state, member.is_some(), core.volume.is_writable(number)),
+            state: match core.disk_state(number) {
+                "out" if core.health.failure(number).is_none() && core.volume.has_left(number) => "left",
+                state => state,
+            },
+            failure: core.health.failure(number).cloned(),
+            wrong_copies: core.health.wrong_copies(number),
             size: ByteCount(record.size),
             units: u64::from(core.volume.unit_count(number)),
             free_units,
@@ -143,10 +138,13 @@ impl ServedVolume {
             folders: superblock.folders.iter().map(|(folder, layout)| (folder.clone(), layout.name())).collect(),
             unit: ByteCount(superblock.unit_bytes),
             contents: core.volume.len(),
+            missing_contents: core.volume.unreadable_count(),
+            damaged_contents: core.damaged_count(),
             free: ByteCount(core.volume.free_bytes()),
             disks: disks.collect(),
             upkeep: under_way.map(|run| (run.kind(), run.report.clone())),
             last_upkeep: core.last_upkeep.clone(),
+            last_scrub: core.health.last_scrub(),
             moved_copies: core.moved_copies,
         }
     }

@@ -7,8 +7,10 @@
 
 mod content;
 mod core;
+mod disk_states;
 mod find;
 mod front;
+mod health;
 mod info;
 mod member;
 mod open;
@@ -31,6 +33,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) use self::core::Core;
 pub use self::find::is_same_disk;
 pub(crate) use self::front::Front;
+pub use self::health::LastScrub;
 pub(crate) use self::info::ServedVolume;
 pub use self::info::{VolumeInfo, VolumeMemberInfo, VolumeWish};
 pub(crate) use self::member::MemberWorker;

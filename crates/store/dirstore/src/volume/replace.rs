@@ -115,7 +115,7 @@ impl ServedVolume {
     }
 
     /// Puts a disk into a place that is vacant, or will be: durably, and with a thread of its own.
-    fn occupy(
+    pub(super) fn occupy(
         &self,
         member: MemberId,
         new: OpenDisk,
@@ -191,7 +191,12 @@ impl ServedVolume {
 }
 
 impl Core {
-    fn put_in(&mut self, member: MemberId, new: OpenDisk, shared: &Arc<DiskShared>) -> Result<(), UpkeepError> {
+    pub(super) fn put_in(
+        &mut self,
+        member: MemberId,
+        new: OpenDisk,
+        shared: &Arc<DiskShared>,
+    ) -> Result<(), UpkeepError> {
         let steps = self.volume.put_in(member, new.size).map_err(|error| self.error(error))?;
         self.serve_from_now(member, new, shared, steps);
         Ok(())

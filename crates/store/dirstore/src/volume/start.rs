@@ -103,7 +103,8 @@ pub(crate) fn start(
     let opener = Opener { core: Arc::clone(&core), shared: Arc::clone(&front), index: Arc::clone(&index) };
     let opens = opener.start(count, &cpus)?;
     recover::start(&core, &cpus)?;
-    let front = Front::new(core, front, operations, (index, opens), open.seen);
+    let filled = common.settings.refill_disks.then(|| volume.clone());
+    let front = Front::new(core, front, operations, (index, opens), open.seen, filled);
     let spawned = thread::Builder::new().name("volume".to_owned()).spawn(move || {
         restrict_to(&cpus);
         front.run();

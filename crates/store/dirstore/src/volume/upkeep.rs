@@ -161,6 +161,11 @@ impl Core {
         self.upkeep.as_ref().is_some_and(|run| !run.gives_way())
     }
 
+    /// Whether a disk was filled, and that is not durable yet.
+    pub(super) fn is_filled_undurably(&self, member: MemberId) -> bool {
+        self.undurable_upkeep.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member))
+    }
+
     /// Ends moves to other zones, for somebody who needs what they have: false if there are none.
     pub(super) fn end_moves(&mut self) -> bool {
         let moves = self.upkeep.as_ref().is_some_and(UpkeepRun::gives_way);
@@ -354,7 +359,7 @@ impl Core {
     /// No disk has anything to do with the copy any more.
     fn end_copy(&mut self, end: CopyVerdict) {
         let Some(copying) = self.copying.take() else { return };
-        let CopyUnderWay { owner, name, task, was_written, .. } = copying;
+        let CopyUnderWay { owner, name, content, task, was_written, .. } = copying;
         let run = self.upkeep.as_mut().filter(|_| owner == CopyOwner::Upkeep);
         match (end, task.new_copy, run) {
             (CopyVerdict::Right, new_copy, Some(run)) => {
@@ -370,6 +375,11 @@ impl Core {
         }
         let is_mended = was_written && task.new_copy.is_none();
         let part = task.part;
+        match end {
+            CopyVerdict::Right if !is_mended => {}
+            CopyVerdict::Right | CopyVerdict::Unwritten => self.health.note_wrong_copy(task.target.member),
+            CopyVerdict::Lost => self.health.note_damage(&name, &content),
+        }
         match end {
             CopyVerdict::Right if is_mended => {
                 self.front.events.tell(StoreEvent::CopyMended { name, part });
@@ -487,6 +497,9 @@ impl Core {
     }
 
     fn tell_of_upkeep(&mut self, run: &UpkeepRun, failed: Option<StoreError>) {
+        if run.upkeep == Upkeep::Scrub && failed.is_none() {
+            self.health.note_scrub(&run.report);
+        }
         self.last_upkeep = Some((run.kind(), run.report.clone(), failed.clone()));
         self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report.clone(), failed });
     }

@@ -30,8 +30,11 @@ fn figures(streams: Vec<Stream>, at: Instant) -> Figures {
         "be_queued": 0, "commits": 0, "errors": 0, "promised_share": 0.6, "free_share": 0.3, "slowdown": 1.0,
         "lateness": [], "streams": 2, "more_streams": 17,
     });
+    let alarm =
+        json!({ "severity": "serious", "kind": "job_failed", "about": "backup", "text": "its last run failed" });
     Figures {
         system: serde_json::from_value(system).expect("a system"),
+        alarms: vec![serde_json::from_value(alarm).expect("an alarm")],
         disks: vec![serde_json::from_value(disk).expect("a disk")],
         streams,
         at,

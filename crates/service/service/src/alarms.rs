@@ -1,0 +1,129 @@
+//! Alarms: everything that is wrong now and lasts, in one list.
+//!
+//! Promise: `/api/v1/alarms`, `/ready`, `/metrics`, `isocast top` and `isocast doctor` show this list and judge nothing themselves; an alarm
+//! names the thing, its state, and the next step. Not here: the moment at which each of them began (`events`).
+
+use api::{
+    Alarm, AlarmSeverity, Disk, DiskFailure, FolderStatus, JobOutcome, JobStatus, QuotaStatus, VolumeStatus,
+    WebhookStatus,
+};
+
+use crate::access::{Permit, ToObserve};
+use crate::figures;
+use crate::media_service::MediaService;
+
+/// A quota that refuses uploads is an alarm from this many percent on.
+const QUOTA_PERCENT: u64 = 95;
+
+/// All alarms, the serious ones first.
+#[must_use]
+pub fn alarms(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<Alarm> {
+    let mut all: Vec<Alarm> = figures::volumes(service, permit).iter().flat_map(of_volume).collect();
+    all.extend(figures::disks(service, permit).iter().flat_map(of_disk));
+    all.extend(service.folders().iter().filter_map(of_folder));
+    all.extend(quotas(service, permit).iter().filter_map(of_quota));
+    all.extend(service.jobs(permit).iter().filter_map(of_job));
+    all.extend(service.webhooks(permit).iter().filter_map(of_webhook));
+    all.sort_by_key(|alarm| alarm.severity);
+    all
+}
+
+/// The quotas and their use.
+#[must_use]
+pub fn quotas(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<QuotaStatus> {
+    service.quotas.all().iter().map(|quota| quota.status()).collect()
+}
+
+fn serious(kind: &str, about: &str, text: String) -> Alarm {
+    Alarm { severity: AlarmSeverity::Serious, kind: kind.to_owned(), about: about.to_owned(), text }
+}
+
+fn advice(kind: &str, about: &str, text: String) -> Alarm {
+    Alarm { severity: AlarmSeverity::Advice, ..serious(kind, about, text) }
+}
+
+fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
+    let name = volume.name.as_str();
+    let mut all = Vec::new();
+    for (number, disk) in volume.disks.iter().enumerate() {
+        let path = disk.path.as_deref().unwrap_or("unknown path");
+        let why = disk.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+        let text = |state: &str| format!("disk {number}, {path}, {state}{why}");
+        all.extend(match disk.state.as_str() {
+            "filling" => Some(advice("volume_disk", name, text("is being filled; until then there are fewer copies"))),
+            "out" => Some(serious(
+                "volume_disk",
+                name,
+                text("is out: everything is read from the other copies; put it back, or `isocast volume replace` it"),
+            )),
+            "missing" => Some(serious(
+                "volume_disk",
+                name,
+                text("is missing: the volume takes no changes, and what lies on it is not served; put it back and start again"),
+            )),
+            "read only" => Some(serious(
+                "volume_disk",
+                name,
+                text("takes no writes: `isocast volume remove` moves what lies on it to the others"),
+            )),
+            _ => None,
+        });
+    }
+    if volume.missing_contents > 0 {
+        let text = format!("{} contents lie in part on a disk that is not there", volume.missing_contents);
+        all.push(serious("volume_missing", name, text));
+    }
+    if volume.damaged_contents > 0 {
+        let text = format!(
+            "{} contents are damaged in every copy: `isocast volume scrub` names them (events `copy_lost`); store them anew",
+            volume.damaged_contents
+        );
+        all.push(serious("volume_damaged", name, text));
+    }
+    all
+}
+
+fn of_disk(disk: &Disk) -> Vec<Alarm> {
+    let failure = disk.failure.map(|failure| {
+        let text = match failure {
+            DiskFailure::Erring => format!("it answers with errors ({} so far) and gets nothing new", disk.errors),
+            DiskFailure::Hung => "it does not answer and gets nothing new".to_owned(),
+        };
+        serious("disk_failing", &disk.name, text)
+    });
+    let doubt = disk.doubt.as_ref().map(|doubt| {
+        let text =
+            format!("its figures are not measured ({doubt}): it may be promised to too few streams, or to too many");
+        advice("disk_assumed", &disk.name, text)
+    });
+    failure.into_iter().chain(doubt).collect()
+}
+
+fn of_folder(folder: &FolderStatus) -> Option<Alarm> {
+    let text = "it is not what it was at the start (unmounted, renamed or removed): its contents are answered with 503";
+    folder.away.then(|| serious("folder_away", &folder.path, text.to_owned()))
+}
+
+fn of_quota(quota: &QuotaStatus) -> Option<Alarm> {
+    let percent = quota.used_bytes.saturating_mul(100) / quota.max_bytes.max(1);
+    let is_full = if quota.overwrites { quota.used_bytes > quota.max_bytes } else { percent >= QUOTA_PERCENT };
+    let text = format!("{percent} % of the quota are used; uploads that do not fit are answered with 507");
+    is_full.then(|| advice("quota_full", &quota.folder, text))
+}
+
+fn of_job(job: &JobStatus) -> Option<Alarm> {
+    let last = job.last.as_ref().filter(|last| last.outcome == JobOutcome::Failed)?;
+    let why = last.reason.as_deref().unwrap_or("without a reason");
+    Some(serious("job_failed", &job.name, format!("its last run failed: {why}")))
+}
+
+fn of_webhook(webhook: &WebhookStatus) -> Option<Alarm> {
+    let error = webhook.error.as_ref()?;
+    let waiting = webhook.waiting;
+    let text = match (webhook.ended, waiting) {
+        (true, _) => error.clone(),
+        (false, 0) => return None,
+        (false, _) => format!("{waiting} events wait for delivery: {error}"),
+    };
+    Some(serious("webhook_waiting", &webhook.name, text))
+}
