@@ -65,6 +65,9 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// So many more viewers, of films in files of so many seconds each, that keep as much ahead as they can.
+    #[arg(long, num_args = 2, value_names = ["VIEWERS", "SECONDS"])]
+    greedy: Vec<u32>,
     /// Print every event of the run.
     #[arg(long)]
     trace: bool,
@@ -155,6 +158,15 @@ impl Arguments {
             seeks: Nanos::from_secs(self.seeks),
             ..SegmentViewers::of_hls(viewers)
         }];
+        if let &[viewers, seconds] = &self.greedy[..] {
+            scenario.load.segments.push(SegmentViewers {
+                apart: Nanos::from_millis(self.apart),
+                segment: Nanos::from_secs(u64::from(seconds)),
+                ahead: Nanos::from_secs(3600),
+                film: Nanos::from_secs(1800),
+                ..SegmentViewers::of_hls(viewers)
+            });
+        }
         scenario
     }
 }

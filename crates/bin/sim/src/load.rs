@@ -152,7 +152,9 @@ impl Load {
     /// Most deliveries at once.
     #[must_use]
     pub fn deliveries_max(&self) -> usize {
-        let of = |load: &SegmentViewers| load.rates().len() * usize::try_from(load.viewers).unwrap_or(usize::MAX);
+        // A viewer that seeks leaves a delivery behind while it has the next.
+        let each = |load: &SegmentViewers| load.rates().len() * if load.seeks > Nanos::ZERO { 2 } else { 1 };
+        let of = |load: &SegmentViewers| each(load) * usize::try_from(load.viewers).unwrap_or(usize::MAX);
         self.streams_max + self.segments.iter().map(of).sum::<usize>()
     }
 }

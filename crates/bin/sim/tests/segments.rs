@@ -85,6 +85,7 @@ fn no_viewer_admitted_to_a_full_disk_falls_behind() {
         SegmentViewers { segment: SECS(2), ..of(60) },
         SegmentViewers { sound: Some(SOUND), ..of(72) },
         SegmentViewers { smallest: 0.4, ..of(80) },
+        SegmentViewers { seeks: SECS(20), ..of(80) },
     ];
     for (seed, kind) in (1..).zip(kinds) {
         let scenario = Scenario { be_share: 0.1, ..with_memory(3 << 30, seed, kind.clone()) };

@@ -40,7 +40,12 @@ pub(crate) struct ReadRate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockTimes {
     pub(crate) read_by: Nanos,
+    /// A block that is in the buffers later than this is sent late: the time kept for two sends is not needed if it comes before its
+    /// first one.
+    pub(crate) late_from: Nanos,
     pub(crate) sent_by: Nanos,
+    /// Its session begins with it.
+    pub(crate) is_first: bool,
 }
 
 /// When a reservation was given its place.
@@ -50,8 +55,8 @@ pub(crate) struct PlacedStart {
     pub(crate) round: u64,
     /// That of its first regular read.
     pub(crate) first_round: u64,
-    /// When all of it shall have been sent, by the clock of its session, if it is read in one block.
-    pub(crate) sent_by: Option<Nanos>,
+    /// Its times, by the clock of its session, if it is read in one block.
+    pub(crate) block: Option<BlockTimes>,
 }
 
 /// To the admitter; all of them come from the fetcher.

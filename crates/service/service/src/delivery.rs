@@ -158,10 +158,6 @@ pub(crate) async fn open(
         socket = back;
         let draining = refusal.resource == Resource::Draining;
         let guaranteed = request.terms.decision != Decision::BestEffort;
-        if guaranteed && request.terms.next != request.terms.decision {
-            request.terms.next = request.terms.decision;
-            continue;
-        }
         let small = request.terms.decision.rate().filter(|_| request.terms.is_companion);
         if small.is_some_and(|rate| service.sessions.share_of(&request.viewer, rate).is_some()) {
             request.terms.decision = Decision::BestEffort;

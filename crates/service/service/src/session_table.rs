@@ -3,7 +3,6 @@
 //! The plane's queue of starts orders what it has admitted. What it refuses may still find room, but only the sessions know where,
 //! so `delivery::open` asks the plane again after each of these, once each:
 //!
-//! - the burst of a next segment is left out: it is a wish, and a start does not fail for it;
 //! - what others hold but may lose is released ([`Retry::Release`]): how firmly something is held depends on what its viewer has
 //!   done, which the plane does not see, and it is not released earlier because its viewer is likely to come back;
 //! - the start uses what its viewer has ([`Retry::TakeOwn`]): a viewer without a name may be two people, who each get a

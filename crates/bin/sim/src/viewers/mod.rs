@@ -80,8 +80,6 @@ pub(crate) struct ViewerTrack {
     pub(crate) state: TrackState,
     pub(crate) reservation: Option<ReservationId>,
     pub(crate) clock: SessionClock,
-    /// A segment of this session came.
-    pub(crate) in_session: bool,
     /// The session held a reservation when it first asked for this segment.
     pub(crate) is_promised: bool,
     /// When the segment was asked for first.
@@ -154,7 +152,8 @@ impl Viewers {
         self.tally.viewers += 1;
     }
 
-    /// A segment is all there. The tally of it is made here. Returns for how long its player stalled.
+    /// A segment is all there. The tally of it is made here. Returns for how long its player stalled beyond what a
+    /// seek may take.
     pub(crate) fn receive(&mut self, id: ViewerTrackId, now: Nanos) -> Nanos {
         let span = self.load_of(id.viewer).segment;
         let viewer = &mut self.all[id.viewer];
@@ -169,7 +168,7 @@ impl Viewers {
                 viewer.began = true;
                 Nanos::ZERO
             }
-            Reception::Late { stalled } => stalled,
+            Reception::Late { beyond, .. } => beyond,
         }
     }
 
@@ -215,7 +214,6 @@ impl FilmViewer {
             state: TrackState::Rests,
             reservation: None,
             clock: SessionClock::NEW,
-            in_session: false,
             is_promised: false,
             asked_at: None,
         };
@@ -228,7 +226,7 @@ impl FilmViewer {
 impl ViewerTrack {
     /// The session has no reservation any more: what comes next begins anew.
     pub(crate) fn end_session(&mut self) -> Option<ReservationId> {
-        (self.clock, self.in_session) = (SessionClock::NEW, false);
+        self.clock = SessionClock::NEW;
         self.reservation.take()
     }
 

@@ -5,6 +5,10 @@
 
 use units::Nanos;
 
+/// Most that a viewer may wait after a seek, for its picture and in stalls behind that: by then what it asked for at once is due
+/// (decision 0060).
+const START_UP_MAX: Nanos = Nanos::from_secs(10);
+
 /// The buffer and the clock of one player.
 #[derive(Debug)]
 pub(crate) struct SegmentPlayer {
@@ -12,6 +16,8 @@ pub(crate) struct SegmentPlayer {
     received: Vec<Nanos>,
     playback: PlaybackState,
     paused_at: Option<Nanos>,
+    /// Of the start-up delay that a seek may take: what was not waited for its picture, and stalls may take.
+    spare: Nanos,
     /// Stalls so far, and the longest.
     pub(crate) stalls: u32,
     pub(crate) stall_max: Nanos,
@@ -33,8 +39,8 @@ pub(crate) enum Reception {
     Ahead,
     /// The first picture, for which its viewer waited.
     Begins { waited: Nanos },
-    /// It had nothing to play for a while.
-    Late { stalled: Nanos },
+    /// It had nothing to play for a while, of which so much was not left of a seek's start-up delay.
+    Late { stalled: Nanos, beyond: Nanos },
 }
 
 impl SegmentPlayer {
@@ -44,6 +50,7 @@ impl SegmentPlayer {
             received: vec![Nanos::ZERO; tracks],
             playback: PlaybackState::Waits { since: now },
             paused_at: None,
+            spare: Nanos::ZERO,
             stalls: 0,
             stall_max: Nanos::ZERO,
         }
@@ -58,13 +65,20 @@ impl SegmentPlayer {
             _ if self.playable() == before => Reception::Ahead,
             PlaybackState::Waits { since } => {
                 self.playback = PlaybackState::Plays { began: now };
-                Reception::Begins { waited: now.saturating_sub(since) }
+                let waited = now.saturating_sub(since);
+                self.spare = self.spare.saturating_sub(waited);
+                Reception::Begins { waited }
             }
             PlaybackState::Plays { began } => {
                 let stalled = now.saturating_sub(began.saturating_add(before));
                 self.count_stall(stalled);
                 self.playback = PlaybackState::Plays { began: began.saturating_add(stalled) };
-                if stalled == Nanos::ZERO { Reception::Ahead } else { Reception::Late { stalled } }
+                if stalled == Nanos::ZERO {
+                    return Reception::Ahead;
+                }
+                let beyond = stalled.saturating_sub(self.spare);
+                self.spare = self.spare.saturating_sub(stalled);
+                Reception::Late { stalled, beyond }
             }
         }
     }
@@ -107,7 +121,7 @@ impl SegmentPlayer {
     /// The viewer goes elsewhere: nothing of what was received is of use, and it waits from now on.
     pub(crate) fn seek(&mut self, now: Nanos) {
         self.finish(now);
-        self.paused_at = None;
+        (self.paused_at, self.spare) = (None, START_UP_MAX);
         self.received.fill(Nanos::ZERO);
         self.playback = PlaybackState::Waits { since: now };
     }
@@ -152,7 +166,7 @@ mod tests {
         assert_eq!(player.receive(0, SECS(6), SECS(13)), Reception::Begins { waited: SECS(3) });
         assert_eq!(player.receive(0, SECS(6), SECS(19)), Reception::Ahead);
         assert_eq!(player.stalls, 0, "in the last moment");
-        assert_eq!(player.receive(0, SECS(6), SECS(27)), Reception::Late { stalled: SECS(2) });
+        assert_eq!(player.receive(0, SECS(6), SECS(27)), Reception::Late { stalled: SECS(2), beyond: SECS(2) });
         assert_eq!((player.stalls, player.stall_max), (1, SECS(2)));
         player.receive(0, SECS(6), SECS(33));
         assert_eq!(player.stalls, 1, "it was used up at 27 s and six seconds");
@@ -196,7 +210,10 @@ mod tests {
         player.seek(SECS(2));
         assert_eq!((player.waits_since(), player.asks_at(0, SECS(6), SECS(2))), (Some(SECS(2)), Some(SECS(2))));
         assert_eq!(player.receive(0, SECS(6), SECS(5)), Reception::Begins { waited: SECS(3) });
-        player.finish(SECS(11));
-        assert_eq!((player.stalls, player.waits_since()), (0, None));
+        let late = |stalled, beyond| Reception::Late { stalled: SECS(stalled), beyond: SECS(beyond) };
+        assert_eq!(player.receive(0, SECS(6), SECS(13)), late(2, 0), "five seconds of its start-up delay");
+        assert_eq!(player.receive(0, SECS(6), SECS(25)), late(6, 1), "and the rest of it");
+        player.finish(SECS(31));
+        assert_eq!((player.stalls, player.waits_since()), (2, None));
     }
 }

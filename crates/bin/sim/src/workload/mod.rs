@@ -412,7 +412,7 @@ impl World {
             if record.taken_bytes > 0 {
                 self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} was refused after bytes were sent"));
             }
-            if let Some(viewer) = record.asked.viewer {
+            if let Some(viewer) = watching(&record) {
                 self.viewer_delivery_over(viewer, &mut record, None);
             }
             return;
@@ -424,7 +424,7 @@ impl World {
             found,
         );
         self.count_end(&record, &end);
-        if let Some(viewer) = record.asked.viewer {
+        if let Some(viewer) = watching(&record) {
             self.viewer_delivery_over(viewer, &mut record, Some(&end));
         } else if let (Some(held), Some(rate), false) = (end.held, record.asked.rate, record.excuses.passed_on) {
             self.session_goes_on(held, &record, rate);
@@ -455,6 +455,11 @@ impl World {
             self.command(Command::Release(held));
         }
     }
+}
+
+/// The track of a viewer of segments that waits for a delivery, if it has not gone elsewhere.
+fn watching(record: &LedgerEntry) -> Option<ViewerTrackId> {
+    record.asked.viewer.filter(|_| !record.excuses.passed_on)
 }
 
 /// When the run asks for nothing more.

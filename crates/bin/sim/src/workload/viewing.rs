@@ -1,8 +1,7 @@
 //! Viewers of films in segments: they come, ask for segment after segment with what their session holds, seek and pause.
 //!
 //! Promise: a session does here what the server's `session` and `delivery` do: its reservation passes from segment to segment, each
-//! but the first is sent ahead of the rate, one that is refused with that is asked for without, and what nobody has used for a
-//! while is released. Not here: what a player has (`viewers`).
+//! is sent ahead of the rate, and what nobody has used for a while is released. Not here: what a player has (`viewers`).
 
 use dataplane::control::{Command, Ending, Outcome, Service};
 use schedule::pace::BURST_FACTOR;
@@ -105,7 +104,7 @@ impl World {
                 continue;
             }
             match state.player.asks_at(track, ahead, self.now) {
-                Some(at) if at <= self.now => self.ask_for_segment(id, true),
+                Some(at) if at <= self.now => self.ask_for_segment(id),
                 Some(at) => {
                     let requests = state.tracks[track].requests;
                     self.viewer_in(at.saturating_sub(self.now), FilmViewerAction::Ask(id, requests));
@@ -115,8 +114,8 @@ impl World {
         }
     }
 
-    /// Asks for the track's next segment; with `may_burst`, ahead of the rate if the session has begun.
-    fn ask_for_segment(&mut self, id: ViewerTrackId, may_burst: bool) {
+    /// Asks for the track's next segment, ahead of the rate.
+    fn ask_for_segment(&mut self, id: ViewerTrackId) {
         let now = self.now;
         let control = &mut self.control;
         let range = control.viewers.next_range(id, &mut control.contents);
@@ -126,12 +125,9 @@ impl World {
         if track.asked_at.is_none() {
             (track.asked_at, track.is_promised) = (Some(now), track.reservation.is_some());
         }
-        if may_burst || !track.in_session {
-            track.clock.ask(rate.time_for(range.bytes), now);
-        }
-        let bursts = may_burst && track.in_session;
+        track.clock.ask(rate.time_for(range.bytes), now);
         let held = track.reservation;
-        let burst_bytes = if bursts { sent_ahead(rate, range.bytes) } else { 0 };
+        let burst_bytes = sent_ahead(rate, range.bytes);
         let stream = self.deliver(SimDelivery {
             content: usize::try_from(range.content).expect("few contents"),
             segments: one_range(range.offset, range.bytes),
@@ -183,7 +179,7 @@ impl World {
         if record.may_be_late() {
             track.clock.forgive(now);
         }
-        (track.state, track.in_session) = (TrackState::Arrives, true);
+        track.state = TrackState::Arrives;
         let requests = track.requests;
         // The next request waits until the control side reads of the last one's end.
         let told_late = now.saturating_sub(whole) > TOLD_MAX;
@@ -207,11 +203,8 @@ impl World {
         }
     }
 
-    /// There was no room: a burst is left out, a viewer that has not begun is sent away, and another asks again later.
+    /// There was no room: a viewer that has not begun is sent away, and another asks again later.
     fn segment_refused(&mut self, id: ViewerTrackId, record: &LedgerEntry) {
-        if record.asked.burst_bytes > 0 {
-            return self.ask_for_segment(id, false);
-        }
         let requests = self.track(id).requests;
         if requests == 1 {
             self.control.viewers.refuse(id.viewer);
@@ -231,12 +224,20 @@ impl World {
         self.viewer_in(RETRY, FilmViewerAction::Ask(id, requests));
     }
 
-    /// What a track has asked for is of no use any more: the client closes its connection.
+    /// What a track has asked for is of no use any more: the client closes its connection, and what it asks for next takes the
+    /// reservation over from that.
     fn leave_track(&mut self, id: ViewerTrackId) {
         let track = self.track(id);
         if let TrackState::Runs { stream } = track.state {
             track.state = TrackState::Leaves { stream };
             self.schedule(self.now, WorldEvent::Client(stream, ClientTurn::Resets));
+            if let Some(record) = self.streams.get_mut(&stream)
+                && let Some(reservation) = record.reservation
+            {
+                record.excuses.passed_on = true;
+                let track = self.track(id);
+                (track.state, track.reservation) = (TrackState::Rests, Some(reservation));
+            }
         } else if track.stream().is_none() {
             track.state = TrackState::Rests;
         }

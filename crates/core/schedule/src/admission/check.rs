@@ -6,9 +6,6 @@ use super::*;
 /// A content or range that lasts no longer at its rate is read in one block, if its stream may hold so much. Chosen: segments of
 /// HLS and DASH last up to 10 s, and their sizes scatter by half.
 const BLOCK_MAX: Nanos = Nanos::from_secs(15);
-/// A block is due no later than this after its request, if it does not last longer, however early the player asks: hls.js gives up
-/// after 10 s without a first byte, and after a seek a player needs the next block soon, however far it was ahead.
-const BLOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
 /// Share of the core's time that may be promised. Chosen.
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
 /// Below this load the core's cost per bit is not known well enough to refuse anybody. Chosen.
@@ -41,11 +38,22 @@ impl Admission {
         let first = requests.next().expect("a content lies somewhere");
         let demand = self.check_disk(&first, reserve)?;
         requests.try_for_each(|further| self.check_disk(&further, reserve).map(drop))?;
-        let pages = self.pages_for(&first, &demand);
-        if self.pages_promised + pages > self.pages {
-            return Err(Resource::Memory);
+        Ok((demand, self.check_pages(&first, &demand)?))
+    }
+
+    fn check_pages(&self, request: &AdmissionRequest, demand: &DiskDemand) -> Result<u64, Resource> {
+        let pages = self.pages_for(request, demand);
+        if self.pages_promised + pages > self.pages { Err(Resource::Memory) } else { Ok(pages) }
+    }
+
+    /// The same for what shared another's reads. A session of whole contents was promised its rate: where it finds the table full it
+    /// takes from the share of best-effort work, and new ones find that time promised.
+    pub(super) fn check_reading_again(&self, requests: &[AdmissionRequest]) -> Result<(DiskDemand, u64), Resource> {
+        let demand = self.demand(&requests[0]);
+        if demand.is_spread() {
+            return Ok((demand, self.check_pages(&requests[0], &demand)?));
         }
-        Ok((demand, pages))
+        self.check_reading(requests.iter().copied(), 0.0)
     }
 
     /// The same for one disk's time.
@@ -62,7 +70,7 @@ impl Admission {
     /// Whether one more session that shares reads leaves enough of the disk's time for all of those that do.
     pub(super) fn keeps_reserve(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
         let disk = self.disk(request.disk);
-        disk.table.fits(demand, f64::from(disk.sharing + sharers(demand)) * self.sharing_reserve)
+        disk.table.fits(demand, f64::from(disk.sharing + 1) * self.sharing_reserve)
     }
 
     /// What is short for sending, and for so many entries.
@@ -90,23 +98,17 @@ impl Admission {
     fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
         let conditions =
             StartConditions { remaining: STARTS_WITH, payload_bytes: request.length, ..StartConditions::idle(0) };
-        self.disk(request.disk).table.starts(demand, &self.start_of(request, demand, &conditions))
+        self.disk(request.disk).table.starts(demand, &self.start_of(request, &conditions))
     }
 
-    /// What a start of this demand reads; nothing beside the regular reads if these are spread over all rounds.
-    pub(super) fn start_of(
-        &self,
-        request: &AdmissionRequest,
-        demand: &DiskDemand,
-        conditions: &StartConditions,
-    ) -> StartCost {
+    /// How a stream of this request starts.
+    pub(super) fn start_of(&self, request: &AdmissionRequest, conditions: &StartConditions) -> StartCost {
         let round = self.disk(request.disk).table.round();
-        let payload_bytes = if demand.is_spread() { 0 } else { conditions.payload_bytes };
         StartCost {
             conditions: *conditions,
             transfer_per_round: request.transfer_seconds(request.rate.bytes_in(round)),
             burst_transfer: request.transfer_seconds(request.burst_bytes),
-            payload_transfer: request.transfer_seconds(payload_bytes),
+            payload_transfer: request.transfer_seconds(conditions.payload_bytes),
         }
     }
 
@@ -202,12 +204,6 @@ fn spread_demand(request: &AdmissionRequest, table: &DiskTable) -> DiskDemand {
     let (_, seeks) = one_block(request, request.length);
     let rounds = request.rate.time_for(request.length).max(round).as_secs_f64() / round.as_secs_f64();
     DiskDemand { period: 1, transfer, seeks: seeks / rounds, kind: DemandKind::Spread }
-}
-
-/// The deadline of a block that was asked for at `now` and lasts so long at its session's share, after one that was due at `clock`. It
-/// is never earlier than its length allows, so that the share suffices for it.
-pub(super) fn block_deadline(clock: Nanos, lasts: Nanos, now: Nanos) -> Nanos {
-    clock.max(now).saturating_add(lasts).min(now.saturating_add(lasts.max(BLOCK_WAIT_MAX)))
 }
 
 /// Seconds of transfer, and seeks, of a block of so many bytes.

@@ -73,8 +73,8 @@ pub enum DemandKind {
 
 impl DiskDemand {
     /// It has no phase, but a part of every round.
-    pub(super) fn is_spread(&self) -> bool {
-        self.kind == DemandKind::Spread
+    pub(super) const fn is_spread(&self) -> bool {
+        matches!(self.kind, DemandKind::Spread)
     }
 
     pub(super) fn writes(&self) -> bool {
@@ -140,6 +140,8 @@ impl RoundLoad {
 struct PlannedLoads {
     /// Of regular reads, by slot.
     periodic: [RoundLoad; SLOTS],
+    /// Of demands that have a part of every round.
+    spread: RoundLoad,
     /// Of starts, by slot, from this round on.
     starting: [RoundLoad; SLOTS],
     starting_from: u64,
@@ -149,7 +151,8 @@ impl PlannedLoads {
     fn at(&self, round: u64) -> RoundLoad {
         let slot = slot_of(round);
         let has_starts = (self.starting_from..self.starting_from + SLOTS as u64).contains(&round);
-        if has_starts { self.periodic[slot].plus(self.starting[slot]) } else { self.periodic[slot] }
+        let regular = self.periodic[slot].plus(self.spread);
+        if has_starts { regular.plus(self.starting[slot]) } else { regular }
     }
 
     /// Enters a demand that reads first in round `first`, and the reads of its start.
@@ -281,14 +284,20 @@ impl DiskTable {
         self.mean_seconds(demand.per_round().scaled(times)) <= self.seconds_to_promise()
     }
 
-    /// Promises `demand`; it must have fitted.
+    /// Promises `demand`, of which a spread one has its place at once.
     pub fn promise(&mut self, demand: &DiskDemand) {
-        self.unplaced = self.unplaced.plus(demand.per_round());
+        let promised = self.promised_mut(demand);
+        *promised = promised.plus(demand.per_round());
     }
 
-    /// Takes a promise back that was not placed.
+    /// Takes a promise back that has no phase.
     pub fn withdraw(&mut self, demand: &DiskDemand) {
-        self.unplaced = self.unplaced.minus(demand.per_round());
+        let promised = self.promised_mut(demand);
+        *promised = promised.minus(demand.per_round());
+    }
+
+    const fn promised_mut(&mut self, demand: &DiskDemand) -> &mut RoundLoad {
+        if demand.is_spread() { &mut self.planned.spread } else { &mut self.unplaced }
     }
 
     /// Finds the round after the start's in which a promised demand should read first, and enters it and the reads of
@@ -392,9 +401,10 @@ impl DiskTable {
     pub fn starts(&self, demand: &DiskDemand, start: &StartCost) -> bool {
         let settled = PlannedLoads {
             periodic: self.planned.periodic.map(|load| load.plus(self.unplaced)),
+            spread: self.planned.spread,
             ..PlannedLoads::default()
         };
-        let work = settled.periodic.map(|load| self.seconds(load));
+        let work = settled.periodic.map(|load| self.seconds(load.plus(settled.spread)));
         let carried = |behind: f64, work: &f64| (behind + work - self.seconds_to_promise()).max(0.0);
         let mut behind = work.iter().fold(0.0, carried);
         let mut rounds = (0u64..).zip(work.map(|due| {
@@ -443,12 +453,6 @@ impl DiskTable {
         }
     }
 
-    /// Exchanges a spread demand that has its place for another.
-    pub(super) fn replace(&mut self, demand: &DiskDemand, by: &DiskDemand, first: u64) {
-        let (old, new) = (demand.block(), by.block());
-        self.planned.each_slot(demand, first, |slot| *slot = slot.minus(old).plus(new));
-    }
-
     /// The load of the fullest round the demand would be in, if beside what is `planned` all rounds can be kept.
     fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost, first: u64) -> Option<f64> {
         let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period));
@@ -484,7 +488,7 @@ impl DiskTable {
 
     fn mean(&self) -> RoundLoad {
         let sum = self.planned.periodic.iter().fold(RoundLoad::default(), |sum, load| sum.plus(*load));
-        sum.scaled(1.0 / SLOTS as f64).plus(self.unplaced)
+        sum.scaled(1.0 / SLOTS as f64).plus(self.planned.spread).plus(self.unplaced)
     }
 }
 
@@ -508,8 +512,10 @@ pub struct StartConditions {
     pub round: u64,
     /// What is left of it, 0.0 … 1.0.
     pub remaining: f64,
-    /// Disk time already waiting, in seconds.
+    /// Disk time already waiting, in seconds, beside the blocks of sessions that read whole contents.
     pub queued_seconds: f64,
+    /// The same with those.
+    pub waiting_seconds: f64,
     /// Bytes it reads at most: of a reservation that serves one request after the other, this request's. `u64::MAX` where
     /// unknown.
     pub payload_bytes: u64,
@@ -519,7 +525,7 @@ impl StartConditions {
     /// The beginning of a round in which nothing waits.
     #[must_use]
     pub fn idle(round: u64) -> Self {
-        Self { round, remaining: 1.0, queued_seconds: 0.0, payload_bytes: u64::MAX }
+        Self { round, remaining: 1.0, queued_seconds: 0.0, waiting_seconds: 0.0, payload_bytes: u64::MAX }
     }
 }
 
@@ -537,9 +543,12 @@ pub struct StartCost {
 }
 
 impl StartCost {
-    /// The reads of a start whose first regular block is in round `first`.
+    /// The reads of a start whose first regular block is in round `first`; a recording has none, nor has a session of whole contents.
     fn reads(&self, first: u64, demand: &DiskDemand) -> [RoundLoad; SLOTS] {
         let mut loads = [RoundLoad::default(); SLOTS];
+        if demand.kind != DemandKind::Reads {
+            return loads;
+        }
         let (mut round, mut gap, mut left) = (self.conditions.round, 0, self.payload_transfer);
         while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
@@ -646,12 +655,11 @@ mod tests {
     /// Places so many recordings that write for so long every 8 rounds: how many rounds in 8 they write in, and their mean share.
     fn recorded(count: usize, transfer: f64) -> (usize, f64) {
         let demand = DiskDemand { period: 8, transfer, seeks: 1.0, kind: DemandKind::Writes };
-        let alone = StartCost { payload_transfer: 0.0, ..start(1000) };
         let mut table = table(0.95);
         for _ in 0..count {
             assert!(table.fits(&demand, 1.0));
             table.promise(&demand);
-            table.place(&demand, &alone).expect("it fits");
+            table.place(&demand, &start(1000)).expect("it fits");
         }
         let written = table.planned.periodic.iter().filter(|load| load.writes > NO_WRITE).count();
         (written / 4, table.promised_share())

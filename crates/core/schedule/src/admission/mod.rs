@@ -9,26 +9,24 @@
 
 mod check;
 pub mod disk_table;
+mod session_clock;
 mod writes;
 
 use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::profile::DiskProfile;
-use check::{block_deadline, f64_of, one_block, wire};
+use check::{f64_of, one_block, wire};
 pub use check::{window_bytes, write_period};
 use disk_table::{
     DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, RoundLoad, SLOTS, StartConditions, StartCost, StartForecast,
 };
+pub use session_clock::{BlockDeadline, BlockWaits};
 
 /// Share of a round held back for what no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
 pub const WIRE_OVERHEAD: f64 = 1.0622;
-/// A session that reads contents in blocks needs disk time of its own more often than a stream that follows another in one content:
-/// with each block anew it may be the first of its film. Chosen: 200 viewers of 20 films in segments are admitted, and of 60 films
-/// as many as find their segments (simulator, `examples/segments`).
-const BLOCK_SHARERS: u32 = 3;
 /// Everything admission has to know of a stream (or recording) that wants in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdmissionRequest {
@@ -113,8 +111,7 @@ pub struct AdmissionSettings {
 #[derive(Debug)]
 struct AdmissionDisk {
     table: DiskTable,
-    /// Reservations of streams that share another's reads; those of sessions that read contents in blocks count
-    /// [`BLOCK_SHARERS`] times.
+    /// Reservations of streams that share another's reads.
     sharing: u32,
 }
 
@@ -141,8 +138,8 @@ struct Reservation {
     before: u64,
     /// What it holds on a further disk, which goes with it.
     further: Option<ReservationId>,
-    /// The clock of a session whose contents are each one block: the deadline of the last of them.
-    clock: Nanos,
+    /// The clock of a session whose contents are each one block, the deadline of the last of them; none before the first.
+    clock: Option<Nanos>,
     /// The disk time of small reads beside its blocks: since the last block, and between two of them in the mean.
     beside: (RoundLoad, RoundLoad),
 }
@@ -221,7 +218,7 @@ impl Admission {
         }
         let id = self.enter(request, demand, pages);
         self.find_mut(id).expect("just entered").shares = true;
-        self.disk_mut(request.disk).sharing += sharers(&demand);
+        self.disk_mut(request.disk).sharing += 1;
         Ok(id)
     }
 
@@ -286,7 +283,7 @@ impl Admission {
     fn fill(&mut self, slot: u32, request: AdmissionRequest, demand: DiskDemand, pages: u64) {
         let before = self.made;
         let (held_pages, shares, placed, further) = (0, false, None, None);
-        let (clock, beside) = (Nanos::ZERO, Default::default());
+        let (clock, beside) = (None, Default::default());
         self.entries[slot as usize].1 =
             Some(Reservation { request, demand, pages, held_pages, shares, placed, before, further, clock, beside });
         self.made += 1;
@@ -322,7 +319,7 @@ impl Admission {
         self.pages_promised -= freed;
         let disk = self.disk_mut(disk);
         disk.table.withdraw(&demand);
-        disk.sharing += sharers(&demand);
+        disk.sharing += 1;
     }
 
     /// A reservation that shared another's reads gets disk time and buffers of its own, for `requests`; one that has them
@@ -331,15 +328,14 @@ impl Admission {
     /// # Errors
     /// What is short. Then it stays as it was.
     pub fn unshare(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> Result<(), Resource> {
-        let Some(&Reservation { request: shared, pages: kept, demand: ref shared_demand, .. }) =
+        let Some(&Reservation { request: shared, pages: kept, .. }) =
             self.find(id).filter(|reservation| reservation.shares)
         else {
             return Ok(());
         };
-        let before = sharers(shared_demand);
         self.check_entries(requests.len() - 1)?;
         self.pages_promised -= kept;
-        let checked = self.check_reading(requests.iter().copied(), 0.0);
+        let checked = self.check_reading_again(requests);
         self.pages_promised += kept;
         let (demand, pages) = checked?;
         let reservation = self.find_mut(id).expect("found above");
@@ -347,7 +343,7 @@ impl Admission {
         reservation.request = AdmissionRequest { rate: shared.rate, ..requests[0] };
         self.pages_promised = self.pages_promised - kept + pages;
         // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
-        self.disk_mut(shared.disk).sharing -= before;
+        self.disk_mut(shared.disk).sharing -= 1;
         self.promise(id, requests);
         Ok(())
     }
@@ -401,7 +397,7 @@ impl Admission {
         self.entries[id.slot as usize].1 = None;
         let disk = self.disk_mut(reservation.request.disk);
         if reservation.shares {
-            disk.sharing -= sharers(&reservation.demand);
+            disk.sharing -= 1;
         } else {
             disk.table.withdraw(&reservation.demand);
         }
@@ -471,7 +467,7 @@ impl Admission {
         true
     }
 
-    /// Promises a placed session, on all its disks, what `requests` need and what it reads `beside` them in a round, in place of what
+    /// Promises a session, on all its disks, what `requests` need and what it reads `beside` them in a round, in place of what
     /// it has, if that fits.
     fn replace_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], beside: RoundLoad) {
         let mut parts = std::iter::successors(Some(id), |part| self.find(*part)?.further);
@@ -479,30 +475,24 @@ impl Admission {
             return;
         }
         let mut next = Some(id);
-        while let Some((part, (demand, first))) =
-            next.and_then(|part| Some((part, self.replacement(part, requests, beside)?)))
-        {
+        while let Some((part, demand)) = next.and_then(|part| Some((part, self.replacement(part, requests, beside)?))) {
             let Reservation { request, demand: held, further, .. } = *self.find(part).expect("looked at before");
-            self.disk_mut(request.disk).table.replace(&held, &demand, first);
+            let table = &mut self.disk_mut(request.disk).table;
+            table.withdraw(&held);
+            table.promise(&demand);
             self.find_mut(part).expect("looked at before").demand = demand;
             next = further;
         }
     }
 
-    /// The demand that is to stand in place of a part of a session's reservation, if that is placed and it fits; and its first round.
-    fn replacement(
-        &self,
-        part: ReservationId,
-        requests: &[AdmissionRequest],
-        beside: RoundLoad,
-    ) -> Option<(DiskDemand, u64)> {
-        let held = self.find(part)?;
+    /// The demand that is to stand in place of a part of a session's reservation, if it fits.
+    fn replacement(&self, part: ReservationId, requests: &[AdmissionRequest], beside: RoundLoad) -> Option<DiskDemand> {
+        let held = self.find(part).filter(|held| !held.shares)?;
         let request = requests.iter().find(|request| request.disk == held.request.disk)?;
         let demand = self.demand(request);
         let (seeks, transfer) = (demand.seeks + beside.seeks, demand.transfer + beside.transfer);
         let demand = DiskDemand { seeks, transfer, ..demand };
-        let fits = self.disk(request.disk).table.fits_instead(&demand, &held.demand);
-        held.placed.filter(|_| fits).map(|(_, first)| (demand, first))
+        self.disk(request.disk).table.fits_instead(&demand, &held.demand).then_some(demand)
     }
 
     /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
@@ -510,7 +500,7 @@ impl Admission {
     /// reads take where there is room. `None` if there is no such session, or no memory.
     pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {
         let held = self.find(session)?;
-        let is_there = held.demand.is_spread() && held.placed.is_some() && self.share_held(session, request.disk) > 0.0;
+        let is_there = held.demand.is_spread() && !held.shares && self.share_held(session, request.disk) > 0.0;
         let pages = request.length.div_ceil(CACHE_PAGE_BYTES) + 1;
         if !is_there || self.pages_promised + pages > self.pages || self.check_entries(1).is_err() {
             return None;
@@ -519,46 +509,10 @@ impl Admission {
         Some(self.enter(AdmissionRequest { rate: BitRate(0), ..*request }, nothing, pages))
     }
 
-    /// The deadline of a small read beside the blocks of a session.
-    pub fn deadline_beside(&mut self, session: ReservationId, bytes: u64, now: Nanos) -> Option<Nanos> {
-        let deadline = self.deadline(session, bytes, now);
-        let reservation = self.find_mut(session)?;
-        let (transfer, seeks) = one_block(&reservation.request, bytes);
-        reservation.beside.0 = reservation.beside.0.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
-        deadline
-    }
-
-    /// The deadline of the next block of a session that reads whole contents, each of them a block, and that has its place:
-    /// `bytes` from `now` on. The session's clock is that of a total bandwidth server (Spuri & Buttazzo 1996): a block is due after
-    /// the one before it, or after now if that was due earlier, by as long as its disk time lasts at the session's share. Blocks that
-    /// the player asks for early so have later deadlines, and none takes time that others were promised.
-    pub fn deadline(&mut self, id: ReservationId, bytes: u64, now: Nanos) -> Option<Nanos> {
-        let &Reservation { request, demand, clock, placed: Some(_), .. } = self.find(id)? else { return None };
-        if !demand.is_spread() {
-            return None;
-        }
-        let table = &self.disk(request.disk).table;
-        let (transfer, seeks) = one_block(&request, bytes);
-        let block = table.seconds_among_others(transfer, seeks);
-        let in_round = table.seconds_among_others(demand.transfer, demand.seeks);
-        let lasts = Nanos::from_secs_f64(table.round().as_secs_f64() * block / in_round.max(1e-9));
-        // The player begins with the first block, however early that comes: the clock runs from there.
-        let begins = clock == Nanos::ZERO;
-        let deadline = block_deadline(clock, lasts, now);
-        self.find_mut(id)?.clock = if begins { now } else { deadline };
-        Some(deadline)
-    }
-
     /// The rate of a reservation.
     #[must_use]
     pub fn rate(&self, id: ReservationId) -> Option<BitRate> {
         self.find(id).map(|reservation| reservation.request.rate)
-    }
-
-    /// True if it has its place in the time tables.
-    #[must_use]
-    pub fn is_placed(&self, id: ReservationId) -> bool {
-        self.find(id).is_some_and(|reservation| reservation.placed.is_some())
     }
 
     /// True if each request of the session is one block ([`Admission::deadline`]).
@@ -573,15 +527,8 @@ impl Admission {
         self.demand(request).is_spread()
     }
 
-    /// The session's request ended: its next one starts anew, or finds the place that it keeps.
-    pub fn rest(&mut self, id: ReservationId) {
-        if !self.is_spread(id) {
-            self.unplace(id);
-        }
-    }
-
     /// Places a reservation's reads on all its disks, beginning now; the first regular round on the first of them. `None`: not
-    /// yet, ask again next round.
+    /// yet, ask again next round. Those of a session of whole contents have their place in every round.
     pub fn place(&mut self, id: ReservationId, start: &StartConditions) -> Option<u64> {
         let first = self.place_part(id, start)?;
         if !self.place_further(id, start) {
@@ -628,7 +575,7 @@ impl Admission {
         deadline: Nanos,
     ) -> bool {
         self.find(id).is_some_and(|Reservation { request, demand, .. }| {
-            let start = self.start_of(request, demand, start);
+            let start = self.start_of(request, start);
             self.disk(request.disk).table.starts_by(forecast, demand, &start, deadline)
         })
     }
@@ -636,7 +583,10 @@ impl Admission {
     fn place_part(&mut self, id: ReservationId, conditions: &StartConditions) -> Option<u64> {
         let Reservation { request, demand, placed, .. } = *self.find(id)?;
         assert!(placed.is_none(), "a reservation is placed once");
-        let start = self.start_of(&request, &demand, conditions);
+        if demand.is_spread() {
+            return Some(conditions.round);
+        }
+        let start = self.start_of(&request, conditions);
         let first = self.disk_mut(request.disk).table.place(&demand, &start)?;
         self.find_mut(id).expect("found above").placed = Some((start, first));
         Some(first)
@@ -756,11 +706,6 @@ impl Admission {
         let (generation, entry) = self.entries.get_mut(id.slot as usize)?;
         if *generation == id.generation { entry.as_mut() } else { None }
     }
-}
-
-/// How often a reservation counts whose reads another one makes.
-fn sharers(demand: &DiskDemand) -> u32 {
-    if demand.is_spread() { BLOCK_SHARERS } else { 1 }
 }
 
 #[cfg(test)]

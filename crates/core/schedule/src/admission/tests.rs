@@ -141,37 +141,72 @@ fn what_was_suspended_holds_nothing_and_is_reserved_again_under_its_name() {
 }
 
 const SEGMENT: u64 = 6_600_000;
+/// A disk on which nothing waits, and a client that is sent all at once.
+const IDLE: BlockWaits = BlockWaits { disk_seconds: 0.0, sending: Nanos::ZERO };
 
 /// Segments of six seconds at 8.8 Mbit/s.
 fn segment() -> AdmissionRequest {
     AdmissionRequest { length: SEGMENT, ..request(8_800_000) }
 }
 
-fn placed(admission: &mut Admission) -> ReservationId {
-    let id = admission.reserve(&[segment()]).expect("it fits");
-    assert!(admission.place(id, &StartConditions::idle(100)).is_some(), "it needs no start");
-    id
-}
-
 #[test]
 fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_between_them() {
     let mut admission = admission(4 << 30);
-    let id = placed(&mut admission);
+    let id = admission.reserve(&[segment()]).expect("it fits");
     let share = admission.promised_share(DiskId(0));
     let at = Nanos::from_secs;
-    let lasts = |deadline: Option<Nanos>, from: u64| deadline.expect("it has its place").saturating_sub(at(from)).0;
+    let lasts =
+        |deadline: Option<BlockDeadline>, from: u64| deadline.expect("it has its place").at.saturating_sub(at(from)).0;
     let six = at(6).0;
-    assert!(lasts(admission.deadline(id, SEGMENT, at(100)), 100).abs_diff(six) < 1_000_000);
-    admission.rest(id);
-    assert!(admission.renew(id, &[segment()]) && admission.is_placed(id));
+    assert!(lasts(admission.deadline(id, SEGMENT, &IDLE, at(100)), 100).abs_diff(six) < 1_000_000);
+    assert!(admission.renew(id, &[segment()]));
     assert!(
-        lasts(admission.deadline(id, SEGMENT, at(101)), 101).abs_diff(six) < 1_000_000,
+        lasts(admission.deadline(id, SEGMENT, &IDLE, at(101)), 101).abs_diff(six) < 1_000_000,
         "the player began with the first, which was early"
     );
-    assert!(lasts(admission.deadline(id, SEGMENT, at(102)), 102).abs_diff(at(10).0) < 1_000_000, "no later than 10 s");
+    assert!(
+        lasts(admission.deadline(id, SEGMENT, &IDLE, at(102)), 102).abs_diff(six) < 1_000_000,
+        "nothing else waits for its disk"
+    );
     assert!((admission.promised_share(DiskId(0)) - share).abs() < 1e-9, "nothing is promised twice");
     admission.release(id);
     assert!(admission.promised_share(DiskId(0)) < 1e-9);
+}
+
+#[test]
+fn a_block_that_is_asked_for_early_is_due_when_its_disk_is_through_with_what_waits() {
+    let mut admission = admission(4 << 30);
+    let short = AdmissionRequest { length: 1_100_000, ..request(8_800_000) };
+    let greedy = admission.reserve(&[short]).expect("it fits");
+    let now = Nanos::from_secs(100);
+    let mut due = |disk_seconds: f64, count: usize| {
+        let waits = BlockWaits { disk_seconds, sending: Nanos::from_millis(250) };
+        let last = (0..count).map(|_| admission.deadline(greedy, short.length, &waits, now)).last().flatten();
+        last.expect("it has its place").at.saturating_sub(now).as_secs_f64()
+    };
+    let first: Vec<f64> = (0..4).map(|_| due(5.0, 1).round()).collect();
+    assert_eq!(first, [1.0, 1.0, 2.0, 3.0], "by its own clock");
+    assert!(
+        (5.0..6.0).contains(&due(5.0, 20)),
+        "five seconds of disk time at the speed that is promised, and the sending"
+    );
+    assert!((3.0..3.1).contains(&due(0.0, 20)), "the look-ahead that each read has");
+    assert!((9.9..10.1).contains(&due(50.0, 20)), "as long as players wait");
+}
+
+#[test]
+fn a_session_that_shared_reads_has_its_share_back_on_a_disk_that_was_filled_meanwhile() {
+    let mut admission = admission_beside(4 << 30, 0.1);
+    let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[segment()]).ok()).collect();
+    let free = admission.free_share(DiskId(0));
+    ids[..3].iter().for_each(|&id| admission.share(id));
+    while admission.reserve(&[segment()]).is_ok() {}
+    for &id in &ids[..3] {
+        assert!(admission.unshare(id, &[segment()]).is_ok(), "its rate was promised");
+        assert!(admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(100)).is_some());
+    }
+    assert!(free < 0.02 && admission.promised_share(DiskId(0)) < 0.96, "it is of best effort's share");
+    assert!(admission.reserve(&[segment()]).is_err(), "and new ones find it promised");
 }
 
 #[test]
@@ -186,15 +221,11 @@ fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
     let on_one = (1..1000).take_while(|&count| alone.disk(DiskId(0)).table.fits(&demand, f64::from(count))).count();
     assert!(ids.len().abs_diff(2 * on_one) <= 2, "{} and {on_one}", ids.len());
     let share = |admission: &Admission| [0, 1].map(|disk| admission.promised_share(DiskId(disk)));
-    for &id in &ids {
-        assert!(admission.place(id, &StartConditions::idle(100)).is_some());
-    }
     let before = share(&admission);
     let id = ids[0];
-    admission.deadline(id, SEGMENT, Nanos::from_secs(100));
-    admission.rest(id);
-    assert!(admission.renew(id, &[half(1), half(0)]) && admission.is_placed(id), "the next lies on the other disk");
-    let deadline = admission.deadline(id, SEGMENT, Nanos::from_secs(102)).expect("it has its place");
+    admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(100));
+    assert!(admission.renew(id, &[half(1), half(0)]), "the next lies on the other disk");
+    let deadline = admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(102)).expect("it has its place").at;
     assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}");
     assert!(before.iter().zip(share(&admission)).all(|(before, after)| (before - after).abs() < 1e-9));
     assert!(
@@ -213,14 +244,14 @@ fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
         ..request
     };
     for faster in [1, 2] {
-        let id = placed(&mut admission);
-        admission.deadline(id, SEGMENT, Nanos::from_secs(100));
+        let id = admission.reserve(&[segment()]).expect("it fits");
+        admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(100));
         let next = near(segment(), faster);
         assert!(admission.renew(id, &[next]));
-        let deadline = admission.deadline(id, SEGMENT, Nanos::from_secs(102)).expect("it has its place");
+        let deadline = admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(102)).expect("it has its place").at;
         assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}, {faster} times as fast");
         assert!(admission.renew(id, &[segment()]), "and back");
-        let deadline = admission.deadline(id, SEGMENT, Nanos::from_secs(108)).expect("it has its place");
+        let deadline = admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(108)).expect("it has its place").at;
         assert!(deadline.0.abs_diff(Nanos::from_secs(114).0) < 1_000_000, "{deadline}, {faster} times as fast");
         admission.release(id);
     }
@@ -230,13 +261,12 @@ fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
 fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_for_it() {
     let mut admission = admission_beside(4 << 30, 0.1);
     let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[segment()]).ok()).collect();
-    assert!(ids.iter().all(|&id| admission.place(id, &StartConditions::idle(100)).is_some()));
     let (share, last) = (admission.promised_share(DiskId(0)), ids[ids.len() - 1]);
     let fragments_per_byte = 2.0 / SEGMENT as f64;
     for &id in &ids[..ids.len() / 10] {
-        admission.deadline(id, SEGMENT, Nanos::from_secs(100));
+        admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(100));
         assert!(admission.renew(id, &[AdmissionRequest { fragments_per_byte, ..segment() }]));
-        let deadline = admission.deadline(id, SEGMENT, Nanos::from_secs(102)).expect("it has its place");
+        let deadline = admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(102)).expect("it has its place").at;
         assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}");
     }
     assert!(admission.promised_share(DiskId(0)) > share);
@@ -247,13 +277,13 @@ fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_f
 #[test]
 fn small_reads_beside_a_session_move_its_clock_and_its_share_grows_by_them() {
     let mut admission = admission(4 << 30);
-    let id = placed(&mut admission);
+    let id = admission.reserve(&[segment()]).expect("it fits");
     let share = admission.promised_share(DiskId(0));
     let sound = AdmissionRequest { length: 96_000, rate: BitRate(0), ..request(0) };
     let beside = admission.accompany(id, &sound).expect("there is memory");
     let now = Nanos::from_secs(100);
-    admission.deadline(id, SEGMENT, now);
-    let first = admission.deadline_beside(id, 96_000, now).expect("it is of the session's share");
+    admission.deadline(id, SEGMENT, &IDLE, now);
+    let first = admission.deadline_beside(id, 96_000, &IDLE, now).expect("it is of the session's share").at;
     assert!(first > now && first < now + Nanos::from_secs(6), "{first}");
     assert!(admission.renew(id, &[segment()]));
     assert!(admission.promised_share(DiskId(0)) > share * 1.05, "a seek more in six seconds");

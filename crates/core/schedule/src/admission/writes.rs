@@ -11,8 +11,8 @@ impl Admission {
     pub fn place_writes(&mut self, id: ReservationId, round: u64) -> Option<u64> {
         let Reservation { request, demand, .. } = *self.find(id)?;
         let table = &self.disk(request.disk).table;
-        let (length, start) = (table.round(), StartConditions { payload_bytes: 0, ..StartConditions::idle(round) });
-        let firsts = table.emptiest_rounds(&demand, &self.start_of(&request, &demand, &start));
+        let (length, start) = (table.round(), self.start_of(&request, &StartConditions::idle(round)));
+        let firsts = table.emptiest_rounds(&demand, &start);
         firsts.into_iter().flatten().find(|first| {
             let is_placed = self.place_writes_at(id, length.saturating_mul(*first), length.saturating_mul(round));
             if !is_placed {
@@ -27,8 +27,8 @@ impl Admission {
         while let Some(part) = next {
             let Some(&Reservation { request, demand, further, .. }) = self.find(part) else { return false };
             let round = self.disk(request.disk).table.round().0;
-            let start = StartConditions { payload_bytes: 0, ..StartConditions::idle(now.0 / round) };
-            let (start, first) = (self.start_of(&request, &demand, &start), first.0.div_ceil(round));
+            let start = self.start_of(&request, &StartConditions::idle(now.0 / round));
+            let first = first.0.div_ceil(round);
             if !self.disk_mut(request.disk).table.place_at(&demand, &start, first) {
                 return false;
             }

@@ -323,6 +323,12 @@ impl DiskSchedule {
         self.be.reads()
     }
 
+    /// Disk time that everything that waits needs at most, in seconds.
+    #[must_use]
+    pub fn waiting_seconds(&self, now: Nanos) -> f64 {
+        self.slack_of_reads(None, now).work_in_turn()
+    }
+
     /// Disk time that everything due needs at most, in seconds, beside the blocks of sessions that read whole contents: the time
     /// table keeps time for those in every round.
     #[must_use]

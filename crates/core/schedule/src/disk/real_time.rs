@@ -36,6 +36,24 @@ pub enum ReadKind {
     Start,
     /// In no round of its own but spread over all of them: a whole content, by the clock of its session.
     Whole,
+    /// The same with which a session begins: its viewer waits for all of it.
+    FirstWhole,
+}
+
+impl ReadKind {
+    /// True if all of it is due at once, at a time that its session's clock says.
+    const fn is_whole(self) -> bool {
+        matches!(self, Self::Whole | Self::FirstWhole)
+    }
+
+    /// How much of it is hurried.
+    const fn hurried_bytes(self) -> u64 {
+        match self {
+            Self::Start => START_BYTES,
+            Self::FirstWhole => u64::MAX,
+            Self::Regular | Self::Whole => 0,
+        }
+    }
 }
 
 impl RtRequest {
@@ -57,8 +75,8 @@ pub const START_BYTES: u64 = 512 * 1024;
 #[derive(Debug, Clone, Copy)]
 struct WaitingRead {
     request: RtRequest,
-    /// A start that has read nothing yet.
-    hurried: bool,
+    /// So much of it goes before the sweep.
+    hurried_bytes: u64,
     /// The first read of a start: asked for when its viewer came, not rounds ahead as every later one is.
     begins: bool,
 }
@@ -87,8 +105,8 @@ impl RtQueue {
     /// Adds a stream's request, or replaces the one it had.
     pub fn put(&mut self, request: RtRequest) {
         let slot = request.slot;
-        let waiting =
-            WaitingRead { request, hurried: request.kind == ReadKind::Start, begins: request.kind == ReadKind::Start };
+        let hurried_bytes = request.kind.hurried_bytes().min(request.bytes);
+        let waiting = WaitingRead { request, hurried_bytes, begins: request.kind == ReadKind::Start };
         match self.place_of(slot) {
             Some(at) => self.waiting[at] = waiting,
             None => {
@@ -120,7 +138,7 @@ impl RtQueue {
     pub fn advance(&mut self, slot: u32, bytes: u64, position: u64) {
         let before = self.block.take().filter(|(block, _)| *block == slot).map_or(0, |(_, bytes)| bytes);
         let Some(at) = self.place_of(slot) else { return };
-        let WaitingRead { request, hurried, .. } = &mut self.waiting[at];
+        let WaitingRead { request, hurried_bytes, .. } = &mut self.waiting[at];
         if request.bytes <= bytes {
             self.remove(slot);
             return;
@@ -128,7 +146,7 @@ impl RtQueue {
         self.block = Some((slot, before + bytes));
         request.bytes -= bytes;
         request.position = position;
-        *hurried &= bytes < START_BYTES;
+        *hurried_bytes = hurried_bytes.saturating_sub(bytes);
         if request.kind == ReadKind::Regular {
             request.deadline = request.deadline.saturating_add(request.rate.time_for(bytes));
         }
@@ -137,8 +155,8 @@ impl RtQueue {
     /// A stream's clock began to run, or that of one that shares its reads: its next byte is due then.
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
         if let Some(at) = self.place_of(slot) {
-            let WaitingRead { request, hurried, .. } = &mut self.waiting[at];
-            (request.deadline, request.kind, *hurried) = (request.promised(deadline), ReadKind::Regular, false);
+            let WaitingRead { request, hurried_bytes, .. } = &mut self.waiting[at];
+            (request.deadline, request.kind, *hurried_bytes) = (request.promised(deadline), ReadKind::Regular, 0);
         }
     }
 
@@ -167,7 +185,7 @@ impl RtQueue {
 
     /// Enters the reads that have places of their own in the time table.
     pub fn fill_placed(&self, buckets: &mut Buckets, cost: &CostModel) {
-        let placed = self.waiting.iter().filter(|waiting| waiting.request.kind != ReadKind::Whole);
+        let placed = self.waiting.iter().filter(|waiting| !waiting.request.kind.is_whole());
         placed.for_each(|WaitingRead { request, .. }| enter(buckets, request, request.deadline, cost));
     }
 
@@ -178,10 +196,10 @@ impl RtQueue {
         if !self.sweeps {
             return requests().min_by_key(|request| request.deadline).copied();
         }
-        let hurried = self.waiting.iter().filter(|waiting| waiting.hurried).map(|waiting| &waiting.request);
-        let first = hurried.filter(|request| affordable(request, request.bytes.min(START_BYTES), slack, head, cost));
-        if let Some(start) = first.min_by_key(|request| sweep_key(head, request.position)) {
-            return Some(*start);
+        let hurried = self.waiting.iter().filter(|waiting| waiting.hurried_bytes > 0);
+        let first = hurried.filter(|waiting| affordable(&waiting.request, waiting.hurried_bytes, slack, head, cost));
+        if let Some(start) = first.min_by_key(|waiting| sweep_key(head, waiting.request.position)) {
+            return Some(start.request);
         }
         if let Some((slot, bytes)) = self.block
             && bytes < slice_bytes(head.saturating_sub(bytes), cost)
@@ -198,7 +216,7 @@ impl RtQueue {
     /// True if a stream waits for its first bytes.
     #[must_use]
     pub fn has_start(&self) -> bool {
-        self.waiting.iter().any(|waiting| waiting.hurried)
+        self.waiting.iter().any(|waiting| waiting.hurried_bytes > 0)
     }
 
     /// Requests waiting.
@@ -218,7 +236,7 @@ impl RtQueue {
 fn enter(buckets: &mut Buckets, request: &RtRequest, deadline: Nanos, cost: &CostModel) {
     let RtRequest { position, bytes, kind, .. } = *request;
     // Nothing of a whole content is sent before all of it is there.
-    let slice = if kind == ReadKind::Whole { bytes } else { bytes.min(slice_bytes(position, cost)) };
+    let slice = if kind.is_whole() { bytes } else { bytes.min(slice_bytes(position, cost)) };
     let transfer = |from: u64, bytes: u64| cost.profile().transfer_time(from, bytes);
     buckets.add_read(deadline, transfer(position, slice));
     if slice < bytes {
@@ -306,6 +324,16 @@ mod tests {
         assert!(!begun.has_start(), "the rest of it is a block like others");
         begun.promise(1, NOW);
         assert_eq!(begun.find(1).map(|request| (request.deadline, request.kind)), Some((NOW, ReadKind::Regular)));
+    }
+
+    #[test]
+    fn all_of_the_block_that_a_session_begins_with_goes_ahead_unless_it_costs_a_deadline() {
+        let first = RtRequest { kind: ReadKind::FirstWhole, ..request(1, 500 << 30, 6000) };
+        let mut begun = queue(&[request(0, 1 << 30, 900), request(2, 501 << 30, 9000), first]);
+        assert_eq!(next(&begun, 0), Some(1));
+        begun.advance(1, 7 << 20, (500 << 30) + (7 << 20));
+        assert_eq!(next(&begun, 0), Some(1), "to its end");
+        assert_eq!(next(&queue(&[request(0, 1 << 30, 150), first]), 0), Some(0));
     }
 
     #[test]

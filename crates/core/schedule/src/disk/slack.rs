@@ -131,7 +131,7 @@ impl Buckets {
             work += bucket.seconds(profile, slowdown);
             *left = seconds_until(bucket.deadline, free) - epsilon - work;
         }
-        Slack { buckets: self, left, work: at_once }
+        Slack { buckets: self, left, work: at_once, in_turn: work }
     }
 }
 
@@ -142,6 +142,7 @@ pub struct Slack {
     /// What each bucket leaves.
     left: [f64; BUCKETS],
     work: f64,
+    in_turn: f64,
 }
 
 impl Slack {
@@ -168,6 +169,7 @@ impl Slack {
         let from = self.buckets.index_of(deadline);
         self.left[from..].iter_mut().for_each(|left| *left -= takes.as_secs_f64());
         self.work += takes.as_secs_f64();
+        self.in_turn += takes.as_secs_f64();
     }
 
     /// Seconds for which all that is due can wait.
@@ -176,7 +178,13 @@ impl Slack {
         self.left.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Seconds that all of it takes at most.
+    /// Seconds that all of it takes at most, bucket after bucket.
+    #[must_use]
+    pub const fn work_in_turn(&self) -> f64 {
+        self.in_turn
+    }
+
+    /// Seconds that all of it takes at most, in one sweep.
     #[must_use]
     pub const fn work(&self) -> f64 {
         self.work

@@ -321,8 +321,8 @@ impl Admitter {
     fn waits<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let AdmittedStream { disk, is_new, reservation, .. } = self.streams[slot as usize];
         let Some(id) = reservation else { return };
-        if self.admission.is_placed(id) || self.streams[slot as usize].session.is_some() {
-            return self.start_reads(slot, (conditions.round, conditions.round), context);
+        if self.admission.is_spread(id) {
+            return self.start_reads(slot, conditions, conditions.round, context);
         }
         // Whoever then waits is in the forecast for the next.
         let is_in_time = self.starts_in_time(slot, conditions, context);
@@ -370,14 +370,20 @@ impl Admitter {
             return self.tell_carry_headroom(disk, context);
         };
         self.disk_mut(disk).stops_waiting(slot);
-        self.start_reads(slot, (conditions.round, first_round), context);
+        self.start_reads(slot, conditions, first_round, context);
         self.launch(disk, context);
     }
 
     /// A stream that has its place in the time table reads from now on.
-    fn start_reads<I: Io>(&mut self, slot: u32, (round, first_round): (u64, u64), context: &mut PlaneContext<I>) {
+    fn start_reads<I: Io>(
+        &mut self,
+        slot: u32,
+        conditions: &StartConditions,
+        first_round: u64,
+        context: &mut PlaneContext<I>,
+    ) {
         self.tell_start(slot, context);
-        let start = self.placed_start(slot, (round, first_round), context.now);
+        let start = self.placed_start(slot, conditions, first_round, context);
         context.tell_fetcher(ToFetcher::Start { slot, start });
     }
 
@@ -430,7 +436,7 @@ impl Admitter {
         let own = self.admission.unshare(id, &self.asked).ok();
         match own.and_then(|()| self.admission.place(id, conditions)) {
             Some(first_round) => {
-                let start = self.placed_start(slot, (conditions.round, first_round), context.now);
+                let start = self.placed_start(slot, conditions, first_round, context);
                 context.tell_fetcher(ToFetcher::ReadAlone { slot, period: self.period(id), start });
             }
             None => context.tell_fetcher(ToFetcher::Demote { slot, at: context.now }),
@@ -469,7 +475,7 @@ impl Admitter {
         (entry.reservation, entry.suspended, entry.burst_bytes) = (Some(id), None, 0);
         let rate = entry.rate;
         let rate = self.read_rate(id, rate, 0);
-        let start = self.placed_start(slot, (conditions.round, first_round), context.now);
+        let start = self.placed_start(slot, conditions, first_round, context);
         context.tell_pacer(ToPacer::Promoted { slot });
         context.tell_fetcher(ToFetcher::Promote { slot, rate, start, age: self.age(id) });
     }
@@ -496,7 +502,7 @@ impl Admitter {
         self.disk_mut(disk).stops_waiting(slot);
         if let Some(id) = held {
             self.holders[id.slot as usize] = None;
-            self.admission.rest(id);
+            self.admission.unplace(id);
         } else {
             self.take_back(slot);
         }

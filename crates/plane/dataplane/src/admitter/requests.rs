@@ -1,21 +1,26 @@
 //! What is asked of admission, and in which words it is refused.
 
 use schedule::admission::disk_table::WRITE_ROUNDS;
-use schedule::admission::write_period;
+use schedule::admission::{BlockDeadline, BlockWaits, write_period};
+use schedule::pace::{BURST_FACTOR, Stride};
 use storage::grant::RecordingPlace;
 
 use super::*;
 use crate::control::RecordingRequest;
+use crate::message::BlockTimes;
 
 /// A smaller share of a content counts as none: shares are sums of rounded numbers.
 const SHARE_TOLERANCE: f64 = 1e-9;
 
 impl Admitter {
-    /// The session's reservation if it covers what is asked for ([`Self::ask_for`]), if need be without the burst, else a new one;
-    /// for a stream that shares another's reads, or not.
+    /// The session's reservation if it covers what is asked for ([`Self::ask_for`]), else a new one; for a stream that shares
+    /// another's reads, or not. A burst is a wish: where there is no room for it, it is left out.
     pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
         let (admission, asked) = (&mut self.admission, &mut self.asked[..]);
-        if let Some(id) = held {
+        let mut reserve = |asked: &[AdmissionRequest]| {
+            let Some(id) = held else {
+                return if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) };
+            };
             if admission.renew(id, asked) {
                 if shares {
                     admission.share(id);
@@ -25,21 +30,24 @@ impl Admitter {
                     return Ok(id);
                 }
             }
-            // The session wants something else now: what it held is given back first, so that it can count for it. A burst is a
-            // wish, for which no session loses what it holds.
+            // The session wants something else now: what it held is given back first, so that it can count for it.
             admission.suspend(id);
-            if !shares {
-                if admission.reserve_again(id, asked).is_ok() {
-                    return Ok(id);
-                }
-                asked[0].burst_bytes = 0;
-                if admission.reserve_again(id, asked).is_ok() {
-                    return Ok(id);
-                }
+            if !shares && admission.reserve_again(id, asked).is_ok() {
+                return Ok(id);
             }
+            if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }
+        };
+        let wished = reserve(asked);
+        let found = if wished.is_err() && asked[0].burst_bytes > 0 {
+            asked[0].burst_bytes = 0;
+            reserve(asked)
+        } else {
+            wished
+        };
+        if let Some(id) = held.filter(|id| found != Ok(*id)) {
             admission.release(id);
         }
-        if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }
+        found
     }
 
     /// Asks for a delivery from `disk` on: what it needs of each disk of its content (see [`Self::request`]).
@@ -137,13 +145,30 @@ impl Admitter {
     }
 
     /// The start of a stream that has its place.
-    pub(super) fn placed_start(&mut self, slot: u32, (round, first_round): (u64, u64), now: Nanos) -> PlacedStart {
-        let AdmittedStream { reservation, session, payload, .. } = self.streams[slot as usize];
-        let sent_by = match session {
-            Some(session) => self.admission.deadline_beside(session, payload, now),
-            None => reservation.and_then(|id| self.admission.deadline(id, payload, now)),
+    pub(super) fn placed_start<I: Io>(
+        &mut self,
+        slot: u32,
+        conditions: &StartConditions,
+        first_round: u64,
+        context: &PlaneContext<I>,
+    ) -> PlacedStart {
+        let AdmittedStream { reservation, session, payload, rate, .. } = self.streams[slot as usize];
+        // A block is sent once all of it is there, as fast as bursts are, in whole sends: one until the first, one for the last.
+        let fastest = BitRate(rate.0.saturating_mul(BURST_FACTOR));
+        let sends = Stride::of(rate, context.config.tick).span(context.config.tick).saturating_mul(2);
+        let takes = fastest.time_for(payload).saturating_add(sends);
+        let waits = BlockWaits { disk_seconds: conditions.waiting_seconds, sending: takes };
+        let deadline = match session {
+            Some(session) => self.admission.deadline_beside(session, payload, &waits, context.now),
+            None => reservation.and_then(|id| self.admission.deadline(id, payload, &waits, context.now)),
         };
-        PlacedStart { round, first_round, sent_by }
+        let block = deadline.map(|BlockDeadline { at, is_first }| BlockTimes {
+            read_by: at.saturating_sub(takes),
+            late_from: at.saturating_sub(takes).saturating_add(sends),
+            sent_by: at,
+            is_first,
+        });
+        PlacedStart { round: conditions.round, first_round, block }
     }
 
     /// Rounds between the reads of a reservation.

@@ -90,6 +90,7 @@ impl Fetcher {
             deadline,
             rate: plan.rate.rate,
             kind: match stream.life {
+                _ if plan.block.is_some_and(|block| block.is_first) => ReadKind::FirstWhole,
                 _ if plan.rate.whole => ReadKind::Whole,
                 ReadsLife::Starting => ReadKind::Start,
                 _ => ReadKind::Regular,

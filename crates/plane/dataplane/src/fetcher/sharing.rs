@@ -208,7 +208,7 @@ impl Fetcher {
         if let Some(plan) = &mut stream.plan {
             plan.rate.period = period;
         }
-        self.plan_from(slot, start, context.config.tick);
+        self.plan_from(slot, start);
         let until = self.streams[slot as usize].send.payload + self.window(slot);
         self.keep_until(slot, until, context);
         self.read_ahead(slot, start.round, context);

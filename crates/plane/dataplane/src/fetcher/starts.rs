@@ -6,8 +6,7 @@
 
 use schedule::admission::disk_table::StartConditions;
 use schedule::disk::real_time::START_BYTES;
-use schedule::pace::{BURST_FACTOR, Stride};
-use units::BitRate;
+use schedule::pace::Stride;
 
 use super::*;
 use crate::cache::PageState;
@@ -58,22 +57,17 @@ impl Fetcher {
 
     /// An admitted stream has its place: its first bytes are read.
     pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, context: &mut PlaneContext<I>) {
-        self.plan_from(slot, start, context.config.tick);
+        self.plan_from(slot, start);
         self.list_as_starting(slot);
         self.read_ahead(slot, start.round, context);
         self.run_if_ready(slot, context);
     }
 
     /// A stream's regular reads begin.
-    pub(super) fn plan_from(&mut self, slot: u32, start: PlacedStart, tick: Nanos) {
-        let payload = self.streams[slot as usize].payload;
+    pub(super) fn plan_from(&mut self, slot: u32, start: PlacedStart) {
         if let Some(plan) = &mut self.streams[slot as usize].plan {
-            // A block is sent once all of it is there, as fast as bursts are, in whole sends: one until the first, one for the last.
-            let fastest = BitRate(plan.rate.rate.0.saturating_mul(BURST_FACTOR));
-            let sends = Stride::of(plan.rate.rate, tick).span(tick).saturating_mul(2);
-            let takes = fastest.time_for(payload).saturating_add(sends);
             (plan.first_round, plan.next_round, plan.gap) = (start.first_round, start.round, 0);
-            plan.block = start.sent_by.map(|sent_by| BlockTimes { read_by: sent_by.saturating_sub(takes), sent_by });
+            plan.block = start.block;
         }
     }
 
@@ -85,7 +79,8 @@ impl Fetcher {
         let left = disk.rounds.start_of(round + 1).saturating_sub(now);
         let remaining = left.as_secs_f64() / disk.rounds.period().as_secs_f64();
         let payload_bytes = stream.payload - stream.send.payload;
-        StartConditions { round, remaining, queued_seconds: disk.schedule.queued_seconds(now), payload_bytes }
+        let (queued_seconds, waiting_seconds) = (disk.schedule.queued_seconds(now), disk.schedule.waiting_seconds(now));
+        StartConditions { round, remaining, queued_seconds, waiting_seconds, payload_bytes }
     }
 
     /// A stream that was demoted and asks for its reservation again: what its start would meet.

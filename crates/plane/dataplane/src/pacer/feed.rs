@@ -257,13 +257,8 @@ impl Pacer {
 
     /// A block that comes later than its session's clock says is a miss, too: no tick of it is late, for it is sent once it is there.
     pub(super) fn begin_block<I: Io>(&mut self, slot: u32, block: Option<BlockTimes>, context: &PlaneContext<I>) {
-        let Some(BlockTimes { read_by, sent_by }) = block else { return };
-        let stream = &mut self.streams[slot as usize];
-        let Service::Constant { rate, .. } = stream.delivery().service else { return };
-        stream.sent_by = Some(sent_by);
-        // The time that was kept for two sends is not needed if the block comes before its first one.
-        let tick = context.config.tick;
-        let late_from = read_by.saturating_add(Stride::of(rate, tick).span(tick).saturating_mul(2));
+        let Some(BlockTimes { late_from, sent_by, .. }) = block else { return };
+        self.streams[slot as usize].sent_by = Some(sent_by);
         if late_from < context.now {
             self.miss(slot, late_from, context);
         }

@@ -1,0 +1,75 @@
+//! Clocks of sessions that read whole contents: when each block is due.
+//!
+//! Promise: if all that sessions hold fits their disks, serving what is due first serves each block in time, whatever their players ask for
+//! early. Not here: the share of a session (`check`), the order of service (`disk`). See docs/decisions/0060.
+
+use super::*;
+
+/// A block is due no later than this after its request, if it does not last longer, however early the player asks. Chosen: hls.js
+/// gives up after 10 s without a first byte.
+const BLOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
+
+/// When a block of a session is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockDeadline {
+    /// By then.
+    pub at: Nanos,
+    /// The session begins with it: its viewer waits for it.
+    pub is_first: bool,
+}
+
+/// For what a block waits before all of it is sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BlockWaits {
+    /// Disk time that everything needs that waits for its disk, in seconds.
+    pub disk_seconds: f64,
+    /// From its last byte in the buffers until all of it is sent.
+    pub sending: Nanos,
+}
+
+impl Admission {
+    /// The deadline of a small read beside the blocks of a session.
+    pub fn deadline_beside(
+        &mut self,
+        session: ReservationId,
+        bytes: u64,
+        waits: &BlockWaits,
+        now: Nanos,
+    ) -> Option<BlockDeadline> {
+        let clock = self.find(session)?.clock;
+        let deadline = self.deadline(session, bytes, waits, now);
+        let reservation = self.find_mut(session)?;
+        // The session's block may wait still.
+        reservation.clock = reservation.clock.max(clock);
+        let (transfer, seeks) = one_block(&reservation.request, bytes);
+        reservation.beside.0 = reservation.beside.0.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
+        deadline
+    }
+
+    /// The deadline of the next block of a session that reads whole contents, each of them a block, and shares no reads:
+    /// `bytes` from `now` on. It is due after the one before it, or after now if that was due earlier, by as long as its disk time lasts at
+    /// the session's share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than when its disk is through with
+    /// what waits.
+    pub fn deadline(&mut self, id: ReservationId, bytes: u64, waits: &BlockWaits, now: Nanos) -> Option<BlockDeadline> {
+        let &Reservation { request, demand, clock, shares, .. } = self.find(id)?;
+        if !demand.is_spread() || shares {
+            return None;
+        }
+        let table = &self.disk(request.disk).table;
+        let (transfer, seeks) = one_block(&request, bytes);
+        let block = table.seconds_among_others(transfer, seeks);
+        let in_round = table.seconds_among_others(demand.transfer, demand.seeks);
+        let lasts = Nanos::from_secs_f64(table.round().as_secs_f64() * block / in_round.max(1e-9));
+        let by_clock = clock.unwrap_or(now).max(now).saturating_add(lasts);
+        let promised = table.seconds_to_promise() / table.round().as_secs_f64();
+        let read = Nanos::from_secs_f64((waits.disk_seconds + block) / promised);
+        // The look-ahead is what every read has.
+        let least = table.round().saturating_mul(LOOKAHEAD_ROUNDS).max(lasts);
+        let through = read.saturating_add(waits.sending).clamp(least, BLOCK_WAIT_MAX.max(least));
+        let at = by_clock.min(now.saturating_add(through));
+        // The player begins with the first block, however early that comes: the clock runs from there.
+        let is_first = clock.is_none();
+        self.find_mut(id)?.clock = Some(if is_first { now } else { at });
+        Some(BlockDeadline { at, is_first })
+    }
+}
