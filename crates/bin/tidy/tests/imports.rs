@@ -8,41 +8,21 @@ use std::path::{Path, PathBuf};
 
 use tidy::{code_lines, crate_folders, report, sources};
 
-/// Files in circles of imports that exist. The list may only shrink.
-const KNOWN_CIRCLES: &[&str] = &[
-    "crates/store/dirstore/src/volume/content.rs",
-    "crates/store/dirstore/src/volume/core.rs",
-    "crates/store/dirstore/src/volume/info.rs",
-    "crates/store/dirstore/src/volume/replace.rs",
-    "crates/store/dirstore/src/volume/small_read.rs",
-    "crates/store/dirstore/src/volume/upkeep.rs",
-    "crates/store/dirstore/src/volume/uploads.rs",
-];
-
 type ModulePath = Vec<String>;
 
 #[test]
 fn files_do_not_import_each_other_in_circles() {
-    let known: BTreeSet<PathBuf> = KNOWN_CIRCLES.iter().map(PathBuf::from).collect();
     let mut problems = Vec::new();
-    let mut found = BTreeSet::new();
     for folder in crate_folders().values() {
         let modules = modules(folder);
         let imports = imports(&modules);
         for (module, others) in circles(&imports) {
-            let path = &modules[&module].path;
-            found.insert(path.clone());
-            if !known.contains(path) {
-                let by_way_of: Vec<String> = others.iter().map(|other| other.join("::")).collect();
-                problems.push(format!(
-                    "{}: in a circle of imports by way of {by_way_of:?}; move what both need to a third file",
-                    path.display()
-                ));
-            }
+            let by_way_of: Vec<String> = others.iter().map(|other| other.join("::")).collect();
+            problems.push(format!(
+                "{}: in a circle of imports by way of {by_way_of:?}; move what both need to a third file",
+                modules[&module].path.display()
+            ));
         }
-    }
-    for path in known.difference(&found) {
-        problems.push(format!("{}: in no circle any more; take it out of KNOWN_CIRCLES", path.display()));
     }
     report(&problems);
 }

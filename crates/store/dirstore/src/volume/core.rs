@@ -15,18 +15,18 @@ use storage::uploads::RecordingTerms;
 use units::{DiskId, UploadId};
 use volume::{DiskWrite, Drafts, MemberId, ReadCounts, Volume, VolumeError, WriteSets};
 
-use super::content::OpenContents;
 use super::health::VolumeHealth;
+use super::open_contents::OpenContents;
 use super::open_disk::OpenDisk;
 use super::part::Block;
-use super::replace::VacantDisk;
 use super::resting::RestingUploads;
 use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
-use super::upkeep::{CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
-use super::uploads::VolumeUpload;
+use super::upkeep::run::{CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};
+use super::upload::VolumeUpload;
 use super::waiter::Waiter;
 use crate::buffers::Chunk;
+use crate::grants::GrantPort;
 use crate::shared::DiskShared;
 use crate::{OnBreak, StoreError};
 
@@ -83,6 +83,12 @@ impl NamedDisk {
     pub(super) fn away(path: &Path) -> Self {
         Self { path: path.to_owned(), found: None }
     }
+}
+
+/// The place of a disk that was taken out: what the plane and the store know it by, and the way to its schedule.
+pub(super) struct VacantDisk {
+    pub(super) shared: Arc<DiskShared>,
+    pub(super) port: Box<dyn GrantPort>,
 }
 
 /// By their numbers: the disks that are there, all that are known, and the places of those that are not.

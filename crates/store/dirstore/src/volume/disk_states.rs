@@ -13,10 +13,9 @@ use volume::{MemberId, MemberState, StoredContent, Upkeep};
 
 use super::core::Core;
 use super::health::DiskReturn;
-use super::info::ServedVolume;
+use super::info::{ServedVolume, UpkeepError};
 use super::lock;
 use super::open_disk::{GivenDisks, VolumeDiskError, open_disk};
-use super::replace::UpkeepError;
 use crate::event::{DiskNotice, StoreEvent};
 
 /// The first attempt to fill a disk that was taken out, so long after it was; also between looks whether one that is away is back.

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use device::Device;
 use storage::grant::WrittenDisks;
 use units::{ByteCount, DiskId};
-use volume::{MemberId, Upkeep};
+use volume::{AddError, MemberId, Upkeep};
 
 use super::health::LastScrub;
-use super::{SharedCore, UpkeepError, lock};
+use super::open_disk::VolumeDiskError;
+use super::{SharedCore, lock};
 use crate::StoreError;
 use crate::event::UpkeepReport;
 
@@ -78,6 +79,51 @@ pub enum VolumeWish {
     Add(PathBuf),
     /// Put a blank disk in the place of the one of this number, and fill it from the other copies.
     Replace(u8, PathBuf),
+}
+
+/// Why a volume does not do what it is asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum UpkeepError {
+    /// There is none of this name, or no disk of this number.
+    #[error("there is no volume of this name, or no such disk of it; /api/v1/volumes lists those there are")]
+    Unknown,
+    /// One thing at a time.
+    #[error(
+        "a disk of the volume is being filled or emptied, or it is being scrubbed; /api/v1/volumes says how far that is"
+    )]
+    Busy,
+    /// It is needed for the layout.
+    #[error("without this disk too few are left for the volume's layout: add one first")]
+    TooFew,
+    /// What is on the disk is nowhere else.
+    #[error("the volume has one copy of what is on this disk: it can be emptied (`remove`), but not replaced")]
+    Needed,
+    /// The new disk holds something, or did.
+    #[error("the new disk is not blank: `isocast volume replace` checks what it holds, and clears it")]
+    NotBlank,
+    /// The new disk has too few bytes.
+    #[error("the new disk is smaller than the {0} bytes of the one it stands in for: choose a larger one")]
+    TooSmall(u64),
+    /// A server schedules both as one.
+    #[error("the new disk is a part of {0}, as another one of the volume: what is on one drive fails together")]
+    SameDisk(String),
+    /// Disks that come get places at the start.
+    #[error(
+        "the server has a place for one more disk of each volume, and it is taken: start the server again, then add the next"
+    )]
+    NoPlace,
+    /// It does not fit, or there are as many disks as can be.
+    #[error(transparent)]
+    Add(#[from] AddError),
+    /// The old disk does not let go of the thread that writes to it.
+    #[error("the server still waits for the old disk: unplug that, or stop the server and use --fill-later")]
+    Hangs,
+    /// The new disk cannot be used.
+    #[error(transparent)]
+    Disk(#[from] VolumeDiskError),
+    /// Something else.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// A volume that is served, as the store keeps it.

@@ -12,12 +12,11 @@ use storage::uploads::{CommitPart, Granted, Uploads};
 use units::{Nanos, UploadId};
 use volume::MemberId;
 
-use super::core::Task;
+use super::core::{Task, VacantDisk};
 use super::part::UploadPart;
-use super::replace::VacantDisk;
 use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
-use super::upkeep::CopyStep;
+use super::upkeep::run::CopyStep;
 use super::{SharedCore, lock};
 use crate::grants::GrantPort;
 use crate::shared::DiskShared;

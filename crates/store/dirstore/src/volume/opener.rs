@@ -15,7 +15,7 @@ use media::{ProbeBudget, ProbeError, probe};
 use volume::{ChecksumTable, StoredContent};
 
 use super::content::{entry_of, stamp_of};
-use super::{SharedCore, lock, small_read};
+use super::{SharedCore, granted_reads, lock};
 use crate::buffers::{count, index};
 use crate::disk::OPERATIONS_MAX;
 use crate::index::Index;
@@ -87,7 +87,7 @@ impl Opener {
             (None, Want::File) => None,
             (None, Want::FileAndRate) => {
                 self.shared.stats.probes.add(1);
-                let mut reader = small_read::reader(&self.core, &content.layout, content.size);
+                let mut reader = granted_reads::reader(&self.core, &content.layout, content.size);
                 let found = probe(&mut reader, ProbeBudget::default());
                 if !matches!(found, Err(ProbeError::Io(_))) {
                     self.index.insert(&stamp, found.as_ref().ok().cloned());
@@ -119,7 +119,7 @@ impl Opener {
 fn read_checksums(core: &SharedCore, layout: &ContentLayout, stored: &StoredContent) -> Option<ChecksumTable> {
     let (start, length) = stored.tail();
     (0..layout.copies()).find_map(|copy| {
-        let mut reader = small_read::reader(core, layout, start + length);
+        let mut reader = granted_reads::reader(core, layout, start + length);
         let mut tail = vec![0; index(length)];
         let mut done = 0;
         while done < tail.len() {

@@ -11,8 +11,8 @@ use storage::leftover::names_beside;
 use units::UploadId;
 use volume::{Draft, Restored};
 
-use super::small_read::GrantedReads;
-use super::uploads::VolumeUpload;
+use super::granted_reads::GrantedReads;
+use super::upload::VolumeUpload;
 use super::{Core, SharedCore, lock};
 use crate::event::StoreEvent;
 use crate::settings::restrict_to;

@@ -15,70 +15,18 @@ use kernel::aligned::AlignedBlock;
 use units::DiskId;
 use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Placement, Upkeep};
 
-use super::core::{Core, Member, NamedDisk};
-use super::info::ServedVolume;
+use super::core::{Core, Member, NamedDisk, VacantDisk};
+use super::info::{ServedVolume, UpkeepError};
 use super::lock;
-use super::open_disk::{OpenDisk, VolumeDiskError, open_disk};
+use super::open_disk::{OpenDisk, open_disk};
 use crate::StoreError;
 use crate::buffers::index;
-use crate::grants::GrantPort;
 use crate::shared::DiskShared;
 
 /// Bytes at both ends of a disk that must be zero: what a disk holds has its mark there.
 const BLANK_BYTES: u64 = 1 << 20;
 /// How long the thread of the disk that goes may take to let go of it.
 const LEAVE_MAX: Duration = Duration::from_secs(15);
-
-/// The place of a disk that was taken out: what the plane and the store know it by, and the way to its schedule.
-pub(super) struct VacantDisk {
-    pub(super) shared: Arc<DiskShared>,
-    pub(super) port: Box<dyn GrantPort>,
-}
-
-/// Why a volume does not do what it is asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum UpkeepError {
-    /// There is none of this name, or no disk of this number.
-    #[error("there is no volume of this name, or no such disk of it; /api/v1/volumes lists those there are")]
-    Unknown,
-    /// One thing at a time.
-    #[error(
-        "a disk of the volume is being filled or emptied, or it is being scrubbed; /api/v1/volumes says how far that is"
-    )]
-    Busy,
-    /// It is needed for the layout.
-    #[error("without this disk too few are left for the volume's layout: add one first")]
-    TooFew,
-    /// What is on the disk is nowhere else.
-    #[error("the volume has one copy of what is on this disk: it can be emptied (`remove`), but not replaced")]
-    Needed,
-    /// The new disk holds something, or did.
-    #[error("the new disk is not blank: `isocast volume replace` checks what it holds, and clears it")]
-    NotBlank,
-    /// The new disk has too few bytes.
-    #[error("the new disk is smaller than the {0} bytes of the one it stands in for: choose a larger one")]
-    TooSmall(u64),
-    /// A server schedules both as one.
-    #[error("the new disk is a part of {0}, as another one of the volume: what is on one drive fails together")]
-    SameDisk(String),
-    /// Disks that come get places at the start.
-    #[error(
-        "the server has a place for one more disk of each volume, and it is taken: start the server again, then add the next"
-    )]
-    NoPlace,
-    /// It does not fit, or there are as many disks as can be.
-    #[error(transparent)]
-    Add(#[from] AddError),
-    /// The old disk does not let go of the thread that writes to it.
-    #[error("the server still waits for the old disk: unplug that, or stop the server and use --fill-later")]
-    Hangs,
-    /// The new disk cannot be used.
-    #[error(transparent)]
-    Disk(#[from] VolumeDiskError),
-    /// Something else.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 impl ServedVolume {
     /// Takes a disk out if it is not, puts the one at `path` in its place, and begins to fill it. Waits for disks.

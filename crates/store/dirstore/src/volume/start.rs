@@ -10,11 +10,10 @@ use std::thread;
 use units::DiskId;
 use volume::MemberId;
 
-use super::content::OpenContents;
-use super::core::{Core, Member, NamedDisk};
+use super::core::{Core, Member, NamedDisk, VacantDisk};
 use super::open::OpenVolume;
+use super::open_contents::OpenContents;
 use super::opener::Opener;
-use super::replace::VacantDisk;
 use super::{Front, MemberWorker, ServedVolume, recover};
 use crate::disk::DiskHandle;
 use crate::event::{EventSender, StoreEvent};

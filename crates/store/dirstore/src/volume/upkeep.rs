@@ -5,131 +5,26 @@
 //! the memory of one unit is used. Broken off, it is done again: what is right already is only read.
 //! Not here: which copies there are to look after (crate `volume`); when a disk is used (its thread, on grants).
 
-use std::collections::VecDeque;
+pub(super) mod run;
+
 use std::sync::Arc;
 
 use kernel::aligned::AlignedBlock;
 use units::{ByteCount, UploadId};
-use volume::{CopyTask, MemberId, NewCopy, StoredContent, Upkeep, VolumeError, ZoneMove};
+use volume::{CopyTask, MemberId, StoredContent, Upkeep, VolumeError};
 
-use super::UpkeepError;
 use super::core::{Core, Task};
+use super::info::UpkeepError;
 use super::part::{Block, BlockBytes};
 use super::unit_read::{UnitBytes, UnitRead};
 use crate::buffers::{count, index};
-use crate::event::{StoreEvent, UpkeepReport};
+use crate::event::StoreEvent;
 use crate::{OnBreak, StoreError};
+
+use run::{CopyOwner, CopyStep, CopyUnderWay, CopyVerdict, UpkeepRun};
 
 /// Contents that are looked at without letting others at the volume.
 const CONTENTS_PER_TURN: usize = 1_000;
-
-/// What an upkeep was, what it did, and why it did not do all.
-pub(super) type EndedUpkeep = (&'static str, UpkeepReport, Option<StoreError>);
-
-/// An upkeep that is under way.
-pub(super) struct UpkeepRun {
-    upkeep: Upkeep,
-    pub(super) report: UpkeepReport,
-    /// The content that is looked after, and its next part.
-    name: String,
-    content: Option<Arc<StoredContent>>,
-    next_part: u32,
-    tasks: VecDeque<CopyTask>,
-    copies: Vec<NewCopy>,
-    /// Every content was looked after.
-    is_through: bool,
-    /// Contents that are still to be moved to other zones, if that is what is done.
-    moves: Option<VecDeque<ZoneMove>>,
-}
-
-/// A copy that is looked after. While it is under way nobody else writes to its units, for it holds their content.
-pub(super) struct CopyUnderWay {
-    /// What the disks' threads know it by: no upload has this number.
-    id: UploadId,
-    owner: CopyOwner,
-    name: String,
-    content: Arc<StoredContent>,
-    task: CopyTask,
-    /// The source that is being read, by its place in the task; none while the target is written.
-    source: Option<usize>,
-    /// The target was written anew; it is read again.
-    was_written: bool,
-}
-
-/// Whom the end of a copy concerns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopyOwner {
-    /// The upkeep under way.
-    Upkeep,
-    /// A read that found it wrong; or nobody, if the upkeep that began it was broken off.
-    Mending,
-}
-
-/// How a copy ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopyVerdict {
-    /// The target is right.
-    Right,
-    /// No source is.
-    Lost,
-    /// A source is, but not the target: its disk left, or did not give back what was written.
-    Unwritten,
-}
-
-/// A copy that waits to be looked after.
-pub(super) type MendTask = (String, Arc<StoredContent>, CopyTask);
-
-/// What a disk's thread tells of a copy.
-#[derive(Debug)]
-pub(super) enum CopyStep {
-    /// The source was read; none if it is not what it should be.
-    Read(Option<UnitBytes>),
-    /// The target is durable.
-    Written,
-}
-
-impl UpkeepRun {
-    fn new(upkeep: Upkeep, total: ByteCount) -> Self {
-        Self {
-            upkeep,
-            report: UpkeepReport { total, ..UpkeepReport::default() },
-            name: String::new(),
-            content: None,
-            next_part: 0,
-            tasks: VecDeque::new(),
-            copies: Vec::new(),
-            is_through: false,
-            moves: None,
-        }
-    }
-
-    /// Moves contents to other zones, while nobody needs the disks.
-    fn of_moves(moves: Vec<ZoneMove>) -> Self {
-        Self { moves: Some(moves.into()), ..Self::new(Upkeep::Outward, ByteCount(0)) }
-    }
-
-    /// Looks after every content once more.
-    fn begin_again(&mut self) {
-        self.name.clear();
-        (self.content, self.next_part, self.is_through) = (None, 0, false);
-    }
-
-    /// Whether it gives way to whatever else is asked for.
-    pub(super) const fn gives_way(&self) -> bool {
-        self.moves.is_some()
-    }
-
-    /// What it is, for events and reports.
-    pub(super) fn kind(&self) -> &'static str {
-        match self.upkeep {
-            Upkeep::Fill(_) => "fill",
-            Upkeep::Drain(_) => "drain",
-            Upkeep::Balance => "balance",
-            Upkeep::Scrub => "scrub",
-            Upkeep::Outward | Upkeep::Inward => "zones",
-        }
-    }
-}
 
 impl Core {
     /// Begins an upkeep.

@@ -7,42 +7,19 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kernel::aligned::AlignedBlock;
-use storage::uploads::RecordingTerms;
 use units::UploadId;
 use volume::{DraftBytes, DraftStep, MemberId, VolumeError};
 
 use super::content::entry_of;
 use super::core::{Core, Task};
 use super::part::{Block, BlockBytes};
-use super::upkeep::CopyStep;
+use super::upkeep::run::CopyStep;
+use super::upload::VolumeUpload;
 use super::waiter::Waiter;
 use crate::buffers::{Chunk, index};
 use crate::event::StoreEvent;
-use crate::operation::{ChangeReply, UploadProgress, UploadTerms};
+use crate::operation::{ChangeReply, UploadTerms};
 use crate::{ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError};
-
-/// An upload.
-pub(super) struct VolumeUpload {
-    pub(super) path: ContentPath,
-    pub(super) precondition: Precondition,
-    pub(super) on_break: OnBreak,
-    pub(super) recording: Option<RecordingTerms>,
-    pub(super) progress: Arc<UploadProgress>,
-    pub(super) reply: Option<ChangeReply<Published>>,
-    pub(super) name_taken: NameTaken,
-    /// A crash left it.
-    pub(super) is_recovered: bool,
-}
-
-impl VolumeUpload {
-    /// Tells the client that it failed.
-    fn tell_failure(&mut self, error: &StoreError) {
-        self.progress.fail(error.clone());
-        if let Some(reply) = self.reply.take() {
-            reply.send(Err(error.clone()));
-        }
-    }
-}
 
 impl Core {
     /// Uploads that are not over. Those that wait for the journal count.

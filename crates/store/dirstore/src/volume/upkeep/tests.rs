@@ -1,6 +1,6 @@
 //! Upkeep as the core decides it, with disks whose threads do nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use volume::{Checksums, NewVolume, Placement, Volume};
 use super::*;
 use crate::operation::UploadTerms;
 use crate::shared::DiskShared;
-use crate::volume::content::OpenContents;
 use crate::volume::core::Member;
+use crate::volume::open_contents::OpenContents;
 
 const DISK_BYTES: u64 = 64 << 20;
 
