@@ -12,7 +12,7 @@ use crate::gauges::Gauges;
 use crate::message::{PartMessage, ToAdmitter, ToFetcher, ToPacer};
 use crate::port::{Io, Token};
 
-/// Reports that wait for room in the queue.
+/// Reports that wait for room in the queue: a start and an end of each stream. Chosen.
 const OUTBOX: usize = 2 * limits::STREAMS_MAX;
 /// Messages between the parts for each stream: most are under way when a disk fails and all its streams are told. Chosen.
 const MESSAGES_PER_STREAM: usize = 4;

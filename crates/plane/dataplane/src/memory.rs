@@ -17,7 +17,7 @@ use crate::cache::{CHUNK_PAGES, Cache};
 use crate::port::{Chunks, MemoryChange, STEP_CHUNKS};
 
 /// Free chunks below which the next step is brought in. At 2 GiB/s, which bringing in takes, a disk of
-/// 1 GB/s does not use them up meanwhile.
+/// 1 GB/s does not use them up meanwhile. Follows from that.
 const SPARE_CHUNKS: u32 = STEP_CHUNKS / 2;
 /// How often steps that nobody used are looked for, and a step that could not be had is asked for again. Chosen.
 const CHECK_PERIOD: Nanos = Nanos::from_secs(1);

@@ -27,7 +27,7 @@ use crate::pacer::Pacer;
 use crate::port::{COMPLETIONS_MAX, Completion, Io};
 
 /// Commands taken in between two looks at the clock. Each may be a refusal with its counter-offer, which takes 0.1 ms at most
-/// (`schedule`'s admission, for each disk of a content): a step of the wheel, 6 ms, does not wait for them.
+/// (`schedule`'s admission, for each disk of a content): a step of the wheel, 6 ms, does not wait for them. Follows from that.
 const COMMANDS_PER_TURN: usize = 16;
 /// How often figures are published, and the core's load and the disks' health are looked at. Chosen.
 const MEASURE_EVERY: Nanos = Nanos::from_secs(1);

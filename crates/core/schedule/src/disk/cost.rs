@@ -19,6 +19,9 @@ const SPELLS: usize = 3;
 /// make a slow disk. Time beyond that counts only when it is lost again while the first loss is remembered: a drive that cleans
 /// up every few seconds does have that much less time. Decision 0007, varied.
 const OUTLIER: f64 = 4.0;
+/// A random access moves the head over the disk's capacity divided by this. Follows: the mean distance of two random points of a line is a
+/// third of it.
+const RANDOM_DISTANCE: u64 = 3;
 /// A longer stall counts as one of this length: then the disk is not slow but hung. Chosen: a bound that no figure has
 /// (decision 0007).
 const STALL_MAX_SECONDS: f64 = 5.0;
@@ -136,7 +139,8 @@ impl CostModel {
     /// `reads` random reads of `bytes` in all, where the disk is slowest.
     #[must_use]
     pub fn probe(&self, reads: u32, bytes: u64) -> Nanos {
-        let access = self.profile.access_time(self.profile.capacity.0 / 3).saturating_mul(u64::from(reads));
+        let access =
+            self.profile.access_time(self.profile.capacity.0 / RANDOM_DISTANCE).saturating_mul(u64::from(reads));
         self.corrected(access.saturating_add(self.profile.transfer_time(u64::MAX, bytes)))
     }
 

@@ -9,7 +9,8 @@ use super::*;
 use crate::control::RecordingRequest;
 use crate::message::BlockTimes;
 
-/// A smaller share of a content counts as none: shares are sums of rounded numbers.
+/// A smaller share of a content counts as none: shares are sums of rounded numbers. Chosen: far above
+/// rounding, and far below the share of one block.
 const SHARE_TOLERANCE: f64 = 1e-9;
 
 impl Admitter {

@@ -17,7 +17,7 @@ use units::{ContentVersion, Nanos, limits};
 use crate::port::{Chunks, HUGE_PAGE_CHUNKS, SHARED_STREAMS_MIN, Sharing, Span};
 use list::NumberList;
 
-/// Pages in a chunk.
+/// Pages in a chunk. Follows from the sizes of both.
 pub const CHUNK_PAGES: u32 = 4;
 const NONE: u32 = u32::MAX;
 /// Of the chunks that were idle for longest, so many are looked at for one that was lent. Chosen.

@@ -15,11 +15,12 @@ use super::*;
 /// chunk.
 pub(super) const WINDOW_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 /// Later it reads as far ahead as its client has taken before, but no farther than this: half of it is one turn of a disk, whose seek
-/// then takes a tenth of the time (`schedule::disk::best_effort`).
+/// then takes a tenth of the time (`schedule::disk::best_effort`). Follows from that turn.
 const GROWN_WINDOW_BYTES: u64 = 16 << 20;
 /// It reads no farther ahead than this, for every stream has room for marks of so many pages: enough for seven disks
 /// with units of 8 MiB.
 pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 20;
+/// Follows from that.
 const MARKS: u64 = AHEAD_BYTES_MAX / CACHE_PAGE_BYTES;
 const _: () = assert!(MARKS == 4 * 64);
 

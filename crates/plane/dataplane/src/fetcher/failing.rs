@@ -18,8 +18,12 @@ use crate::control::{Event, Outcome};
 use crate::gauges;
 use crate::port::IoFault;
 
-/// Rounds without an answer after which what has another copy is read from that.
+/// Rounds without an answer after which contents with another copy are read from that. Follows from the disks' lookahead, below.
 const SILENT_ROUNDS: u64 = 1;
+
+/// A grant may be under way for so many deadlines of a read before its disk counts as silent. Chosen: a commit may wait for a read that is
+/// late itself.
+const GRANT_DEADLINES: u64 = 2;
 
 // The other disk needs a round for what this one had to read.
 const _: () = assert!(SILENT_ROUNDS + 1 < LOOKAHEAD_ROUNDS);
@@ -61,7 +65,7 @@ impl Fetcher {
         let limit = context.config.io_deadline;
         let grant = self.disks[index].schedule.granted_since();
         if self.is_overdue(id, limit, false, context.now)
-            || grant.is_some_and(|since| context.now.saturating_sub(since) > limit.saturating_mul(2))
+            || grant.is_some_and(|since| context.now.saturating_sub(since) > limit.saturating_mul(GRANT_DEADLINES))
         {
             self.disks[index].health.silent();
             self.tell_condition(id, context);

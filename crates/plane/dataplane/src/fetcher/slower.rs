@@ -9,7 +9,7 @@ use super::*;
 use crate::control::{Event, Outcome};
 
 /// How many times slower than its profile a disk is, in the levels at which an event is told: two or three on the way
-/// to half its speed. The first one is beyond the scatter of a sound disk's access times.
+/// to half its speed. The first one is beyond the scatter of a sound disk's access times. Chosen.
 const LEVELS: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
 /// A level is left only when the disk is so much better than it: a disk whose speed varies around a level is told of once.
 /// Chosen.

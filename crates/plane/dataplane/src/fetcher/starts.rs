@@ -12,6 +12,13 @@ use super::*;
 use crate::cache::PageState;
 use crate::control::Outcome;
 
+/// Ticks of its rate that a stream has in the buffers before its clock runs. Chosen: one is sent, the next is handed to the engine, and
+/// one may come late.
+const START_TICKS: u64 = 3;
+/// Ticks by which the buffered bytes of a start outlast the promise of the next read. Follows: a read is reported in one tick and sent in
+/// the next.
+const MARGIN_TICKS: u64 = 2;
+
 impl Fetcher {
     /// A delivery begins that gets what is left over.
     pub(super) fn begin_best_effort(&mut self, slot: u32) {
@@ -140,8 +147,8 @@ impl Fetcher {
         }
         let Some(ReadPlan { rate: ReadRate { rate, .. }, .. }) = stream.plan else { return };
         // A block is sent once all of it is there: it comes in one go, and then waits for the disk no more.
-        let three_ticks = rate.bytes_in(context.config.tick.saturating_mul(3));
-        if !self.start_is_there(slot, if stream.is_whole() { stream.payload } else { three_ticks }) {
+        let first_ticks = rate.bytes_in(context.config.tick.saturating_mul(START_TICKS));
+        if !self.start_is_there(slot, if stream.is_whole() { stream.payload } else { first_ticks }) {
             return;
         }
         let tick = Stride::of(rate, context.config.tick).span(context.config.tick);
@@ -155,7 +162,7 @@ impl Fetcher {
         // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
         // stream's clock must not run before the rest can be there in time.
         let there = stream.fetch.payload - stream.send.payload;
-        let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(2));
+        let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(MARGIN_TICKS));
         let (reader, disk) = self.next_reader(slot);
         if self.disk(disk).schedule.can_promise(reader, context.now.saturating_add(lasts), context.now) {
             self.begin_to_run(slot, context);

@@ -13,6 +13,9 @@ use super::*;
 
 /// A delivery sends at most this much at a time. Chosen.
 const SEND_BYTES: u64 = 1024 * 1024;
+/// Steps of the wheel whose unused share of a link a delivery may take once it has sent its first bytes; the rest is for streams that
+/// start or are behind. Chosen.
+const DELIVERY_STEPS: u64 = 2;
 /// All of them send at most this much in a step of the wheel: the next step must not wait for them. Chosen.
 const STEP_BYTES: u64 = 4 << 20;
 /// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on. Chosen.
@@ -216,7 +219,7 @@ impl Pacer {
         // its first bytes: a player that asks for a playlist or an initialization segment shows nothing without it.
         let kept = match stream.send.payload {
             0 => Nanos::ZERO,
-            _ => depth(tick).saturating_sub(self.steps.period().saturating_mul(2)),
+            _ => depth(tick).saturating_sub(self.steps.period().saturating_mul(DELIVERY_STEPS)),
         };
         let room = self.link_room(link, kept, context, now).min(in_step);
         self.best_effort.is_short[usize::from(link.0)] |= room < wanted;
