@@ -16,6 +16,7 @@ PROGRAMS = $(DESTDIR)$(PREFIX)/bin
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d
 MIBS = $(DESTDIR)$(PREFIX)/share/snmp/mibs
+LOGROTATE = $(DESTDIR)/etc/logrotate.d
 EXAMPLES = $(DESTDIR)$(PREFIX)/share/isocast
 MANUAL = $(DESTDIR)$(PREFIX)/share/man/man1
 COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
@@ -56,6 +57,7 @@ install: ## put the built program, its service, manual pages and completions bel
 	@$(BINARY) completions bash >$(COMPLETIONS)/isocast
 	@test -n "$(DESTDIR)" || systemd-sysusers $(SYSUSERS)/isocast.conf
 	@$(RELOAD_UNITS)
+	@install -D -m 644 packaging/isocast.logrotate $(LOGROTATE)/isocast
 	@mkdir -p $(SETTINGS)/conf.d
 	@test -e $(SETTINGS)/isocast.toml || install -m 644 packaging/isocast.toml $(SETTINGS)/isocast.toml
 	@test -n "$(DESTDIR)" || chgrp -R isocast $(SETTINGS)
@@ -66,7 +68,7 @@ install-lab: ## put the built measuring tools (`make lab`) beside it, as root
 
 uninstall: ## remove what `make install` and `make install-lab` put there; settings, state and the user stay
 	@rm -f $(PROGRAMS)/isocast $(PROGRAMS)/isocast-mount $(PROGRAMS)/isocast-lab $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
-		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(EXAMPLES)/prometheus-rules.yml $(EXAMPLES)/grafana-dashboard.json $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
+		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(EXAMPLES)/prometheus-rules.yml $(EXAMPLES)/grafana-dashboard.json $(LOGROTATE)/isocast $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
 	@$(RELOAD_UNITS)
 
 test: page ## run every test; what this machine or user cannot run is named as skipped

@@ -168,6 +168,10 @@ pub fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Re
     let detail = problem["detail"].as_str().map_or_else(|| "the server does not say why".to_owned(), str::to_owned);
     match problem["grantable_bps"].as_u64() {
         Some(granted @ 1..) => Err(RateRefusal::new(&format!("{status}: {detail}"), BitRate(granted)).into()),
+        // A server that starts or stops answers so: another attempt is as good as after no answer.
+        _ if matches!(problem["resource"].as_str(), Some("draining" | "starting")) => {
+            Err(NoAnswer("the server is starting, or about to stop").into())
+        }
         _ => bail!("{status}: {detail}"),
     }
 }

@@ -8,5 +8,6 @@ mod remote;
 
 pub use http::{HttpClient, Login, NoAnswer, RateRefusal, USUAL_SERVER, expect, explained};
 pub use remote::{
-    FileVersion, Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, TreeEntry, check_address, decoded,
+    FileVersion, REOPEN_PAUSES, Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, TreeEntry,
+    check_address, decoded,
 };

@@ -20,8 +20,9 @@ use crate::http::{HttpClient, Login, NoAnswer, expect};
 
 /// What may stand in a path as it is (RFC 3986, unreserved).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// Waits before each attempt to go on with a body that broke off: a server that is started again answers within them.
-const REOPEN_PAUSES: [Duration; 5] = [
+/// Pauses before each attempt to reach a server that went, for a file or for the rest of one: a server that is started again answers
+/// within them.
+pub const REOPEN_PAUSES: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
     Duration::from_secs(4),
@@ -94,8 +95,12 @@ pub struct Tree {
     pub is_folder: bool,
     /// In the order of their names.
     pub files: Vec<SourceFile>,
+    /// The folders below it.
+    pub folders: Vec<PathBuf>,
     /// What is neither file nor folder, or a link to a folder.
     pub passed_over: u64,
+    /// Files and folders that the user left out.
+    pub excluded: u64,
     /// What could not be read, and why.
     pub unreadable: Vec<String>,
 }
@@ -139,7 +144,10 @@ impl Tree {
                     false => tree.files.push(SourceFile { name: name.into(), bytes: entry.bytes }),
                     // It leads elsewhere, or above.
                     true if entry.is_link => tree.passed_over += 1,
-                    true => waiting.push(name),
+                    true => {
+                        tree.folders.push(name.clone().into());
+                        waiting.push(name);
+                    }
                 }
             }
         }
@@ -398,6 +406,15 @@ impl Remote {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Removes a content.
+    ///
+    /// # Errors
+    /// As [`HttpClient::ask`]; the server's own.
+    pub fn remove(&self, name: &str) -> anyhow::Result<()> {
+        let answer = self.client.ask("DELETE", &self.at(name), &[])?;
+        expect(answer, &[200, 204]).map(drop)
     }
 
     /// Writes a content of so many bytes.

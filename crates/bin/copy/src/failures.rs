@@ -28,6 +28,13 @@ impl Failures {
         self.named.truncate(NAMED_MAX);
     }
 
+    /// Those of another piece of work.
+    pub fn append(&mut self, other: Self) {
+        self.count += other.count;
+        self.named.extend(other.named);
+        self.named.truncate(NAMED_MAX);
+    }
+
     /// How many there are.
     pub const fn count(&self) -> u64 {
         self.count

@@ -5,26 +5,29 @@
 //! server or sent to one goes through that server's schedule, at a rate that it has admitted. A file that cannot be copied keeps no other
 //! from being so, and is told at the end. Not here: how either end is read and written (`local`, crate `client`).
 
+mod command;
 mod failures;
 mod local;
 pub mod machine;
 mod pacing;
+pub mod pattern;
 mod rclone;
 mod report;
 mod served;
 mod shared;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
-use clap::Args;
-use client::{FileVersion, Login, NoAnswer, RateRefusal, Remote, SourceFile, SourceReader, Tree, decoded};
+use client::{FileVersion, Login, NoAnswer, REOPEN_PAUSES, RateRefusal, Remote, SourceFile, SourceReader, Tree};
 use kernel::aligned::AlignedBlock;
 use units::BitRate;
 
+pub use command::CopyArgs;
 pub use failures::Failures;
 use local::Folder;
 pub use pacing::MoveProgress;
@@ -37,55 +40,6 @@ use shared::{LocalServer, SharedFolder};
 
 /// Read at once from either end.
 const READ_BYTES: usize = 1 << 20;
-
-/// Copy or read files at a given rate, locally, from an Isocast server, or to one.
-///
-/// SRC and DST are paths or addresses (`http://HOST:PORT/media/…`). A folder is copied with all that is below it, and DST is
-/// what it becomes. DST `/dev/null` only reads. What a server of this machine has in its folders goes through that server, so
-/// that its streams are not disturbed.
-#[derive(Debug, Args)]
-pub struct CopyArgs {
-    /// The rate, for example 15Mbit/s; `max` takes what is left.
-    #[arg(long, value_name = "RATE", default_value = "max", value_parser = parse_rate)]
-    rate: Rate,
-    /// Go on where an earlier copy was broken off: files that were copied whole and not changed since are left as they are.
-    #[arg(long)]
-    resume: bool,
-    /// Read both sides again afterwards, and compare them.
-    #[arg(long)]
-    verify: bool,
-    /// A file that holds `name:password` for the server.
-    #[arg(long, value_name = "FILE")]
-    login: Option<PathBuf>,
-    /// The server that may serve paths of this machine [default: http://127.0.0.1:8080, if one answers there].
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
-    /// Read and write paths of this machine directly, though a server may serve them.
-    #[arg(long, conflicts_with = "url")]
-    alone: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    /// What is copied.
-    #[arg(value_name = "SRC")]
-    source: String,
-    /// The path or URL it is copied to.
-    #[arg(value_name = "DST")]
-    destination: String,
-}
-
-/// The rate asked for; none: as fast as may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rate(Option<BitRate>);
-
-fn parse_rate(text: &str) -> Result<Rate, String> {
-    match text {
-        "max" => Ok(Rate(None)),
-        text => units::parse_rate(text)
-            .map(|rate| Rate(Some(rate)))
-            .map_err(|error| format!("{error}; `max` takes what is left")),
-    }
-}
 
 /// One end of a copy.
 pub enum Endpoint {
@@ -202,6 +156,23 @@ impl Endpoint {
         }
     }
 
+    /// Removes a file.
+    fn remove(&self, name: &Path) -> anyhow::Result<()> {
+        match self {
+            Self::Here(folder) => folder.remove(name),
+            Self::Shared(SharedFolder { remote, .. }) | Self::There(remote) => remote.remove(utf8(name)?),
+            Self::Served(_) | Self::Rclone(_) => bail!("nothing is removed there"),
+        }
+    }
+
+    /// Makes a folder, where folders can be without contents.
+    fn make_folder(&self, name: &Path) -> anyhow::Result<()> {
+        match self {
+            Self::Here(folder) => folder.make_folder(name),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes a file anew; it has its name once it is whole.
     fn put(&self, name: &Path, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
         let name = utf8(name)?;
@@ -296,7 +267,7 @@ fn copy_tree(
     };
     for file in &tree.files {
         moved.check()?;
-        let Err(error) = copying.file(file) else { continue };
+        let Err(error) = copying.file_or_wait(file) else { continue };
         moved.check()?;
         if error.is::<RateRefusal>() || error.is::<NoAnswer>() {
             // No other would fare better.
@@ -304,6 +275,11 @@ fn copy_tree(
             break;
         }
         copying.summary.failures.add(format_args!("{error:#}"));
+    }
+    for folder in &tree.folders {
+        if let Err(error) = copying.destination.make_folder(folder) {
+            copying.summary.failures.add(format_args!("{}: not made: {error:#}", copying.destination.shown(folder)));
+        }
     }
     Ok(copying.summary)
 }
@@ -318,49 +294,22 @@ struct Copying {
     summary: Summary,
 }
 
-impl CopyArgs {
-    /// Copies, and prints what that took to `out`.
-    ///
-    /// # Errors
-    /// What cannot be read, written, admitted or compared.
-    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let login = self.login.as_deref().map(Login::read).transpose()?;
-        let server = if self.alone { None } else { LocalServer::find(self.url.as_deref(), login.as_ref())? };
-        let end = |text: &str, is_written| Endpoint::new(text, login.as_ref(), server.as_ref(), is_written);
-        let source = end(&self.source, false)?;
-        let tree = source.files()?;
-        let destination = self.named(end(&self.destination, true)?, &source, &tree)?;
-        anyhow::ensure!(!destination.is_within(&source), "{} lies in what is copied", self.destination);
-        let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
-        anyhow::ensure!(!(is_sink && self.verify), "--verify: {} keeps nothing to compare with", self.destination);
-        let moved = Arc::default();
-        let shown = pacing::show_progress(&moved);
-        let terms = CopyTerms { rate: self.rate.0, resume: self.resume, verify: self.verify };
-        let outcome = copy_tree(&tree, source, destination, terms, &moved);
-        shown.end();
-        let summary = outcome?;
-        write!(out, "{}", if self.json { summary.json()? } else { summary.table() })?;
-        summary.check()
-    }
-
-    /// Where one file goes that is copied into a folder: it keeps its name.
-    fn named(&self, destination: Endpoint, source: &Endpoint, tree: &Tree) -> anyhow::Result<Endpoint> {
-        if tree.is_folder || !(self.destination.ends_with('/') || destination.is_folder()?) {
-            return Ok(destination);
-        }
-        let name = self.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        anyhow::ensure!(!name.is_empty(), "{}: name the file that is to be copied", self.source);
-        let name = if source.here().is_some() { name.to_owned() } else { decoded(name) };
-        Ok(match destination {
-            Endpoint::Here(folder) => Endpoint::Here(folder.below(&name)),
-            Endpoint::Shared(shared) => Endpoint::Shared(shared.below(&name)),
-            Endpoint::There(remote) => Endpoint::There(remote.below(&name)),
-            other => other,
-        })
-    }
-}
-
 impl Copying {
+    /// Copies one file. A server that went after it had answered is waited for, as it is within a file.
+    fn file_or_wait(&mut self, file: &SourceFile) -> anyhow::Result<()> {
+        let mut pauses = REOPEN_PAUSES.iter();
+        loop {
+            let copied = self.file(file);
+            let is_gone = copied.as_ref().is_err_and(anyhow::Error::is::<NoAnswer>);
+            let has_answered = self.summary.files + self.summary.left_as_they_are > 0;
+            match pauses.next() {
+                Some(pause) if is_gone && has_answered => thread::sleep(*pause),
+                _ => return copied,
+            }
+            self.moved.check()?;
+        }
+    }
+
     /// Copies one file, unless it is there already.
     fn file(&mut self, file: &SourceFile) -> anyhow::Result<()> {
         let shown = self.source.shown(&file.name);

@@ -104,7 +104,7 @@ impl Folder {
             };
             let is_part = name.file_name().is_some_and(|own| own.to_string_lossy().contains(PART));
             match kind {
-                WalkedKind::Folder(_) => {}
+                WalkedKind::Folder(_) => tree.folders.push(name),
                 WalkedKind::File(file) if !is_part => tree.files.push(SourceFile { name, bytes: file.bytes() }),
                 // A link to a file is copied as that file.
                 WalkedKind::Other => match fs::metadata(self.at(&name)) {
@@ -116,6 +116,14 @@ impl Folder {
         }
         tree.files.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(tree)
+    }
+
+    pub(super) fn remove(&self, name: &Path) -> anyhow::Result<()> {
+        Ok(fs::remove_file(self.at(name))?)
+    }
+
+    pub(super) fn make_folder(&self, name: &Path) -> anyhow::Result<()> {
+        if self.is_sink() { Ok(()) } else { Ok(fs::create_dir_all(self.path.join(name))?) }
     }
 
     pub(super) fn version(&self, name: &Path) -> anyhow::Result<FileVersion> {

@@ -28,6 +28,9 @@ pub struct Summary {
     /// Files read again and found the same.
     pub(super) compared: u64,
     passed_over: u64,
+    excluded: u64,
+    /// Files removed from the destination.
+    pub(super) removed: u64,
     /// What was not copied, and why.
     pub(super) failures: Failures,
 }
@@ -46,8 +49,24 @@ impl Summary {
             left_as_they_are: 0,
             compared: 0,
             passed_over: tree.passed_over,
+            excluded: tree.excluded,
+            removed: 0,
             failures,
         }
+    }
+
+    /// Adds the copy of another source.
+    pub(super) fn add(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.copying += other.copying;
+        self.resumed_bytes += other.resumed_bytes;
+        self.left_as_they_are += other.left_as_they_are;
+        self.compared += other.compared;
+        self.passed_over += other.passed_over;
+        self.excluded += other.excluded;
+        self.removed += other.removed;
+        self.failures.append(other.failures);
     }
 
     /// Fails if a file or folder was not copied.
@@ -75,16 +94,19 @@ impl Summary {
         let (own, busy) = self.processor().unwrap_or_default();
         let own = own / self.began_seconds() * 100.0;
         let mut text = format!(
-            "rate [Mbit/s]  CPU [%]  machine [%]  throughput [Mbit/s]\n{asked:>13}  {own:7.1}  {:11.1}  {:19.2}\n{} in {} files, {:.1} s\n",
+            "rate [Mbit/s]  CPU [%]  machine [%]  throughput [Mbit/s]\n{asked:>13}  {own:7.1}  {:11.1}  {:19.2}\n{} in {} {}, {:.1} s\n",
             busy * 100.0,
             self.throughput_bps() / 1e6,
             ByteCount(self.bytes),
             self.files,
+            if self.files == 1 { "file" } else { "files" },
             self.copying.as_secs_f64(),
         );
         let further = [
             (self.left_as_they_are, "files were there already"),
             (self.compared, "files read again: the same on both sides"),
+            (self.removed, "files removed, which the source does not have"),
+            (self.excluded, "excluded"),
             (self.passed_over, "passed over: neither file nor folder, or a link to a folder"),
         ];
         for (count, what) in further.into_iter().filter(|(count, _)| *count > 0) {
@@ -115,6 +137,8 @@ impl Summary {
             "left_as_they_are": self.left_as_they_are,
             "compared": self.compared,
             "passed_over": self.passed_over,
+            "excluded": self.excluded,
+            "removed": self.removed,
             "failed": self.failures.count(),
         });
         Ok(serde_json::to_string_pretty(&object)? + "\n")

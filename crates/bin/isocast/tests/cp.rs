@@ -334,3 +334,63 @@ fn what_differs_is_found() {
     let said = refused(&["--resume", "--verify", text(&from), text(&to)]);
     assert!(said.contains("differs from byte 1234567"), "{said}");
 }
+
+#[test]
+fn files_are_left_out_and_removed_and_a_dry_run_only_tells() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let [from, other, to] = ["from", "other", "to"].map(|name| scratch.path().join(name));
+    for name in ["keep/a.ts", "keep/b.tmp", "cache/c.ts", "empty/deep/.keep", ".DS_Store"] {
+        fs::create_dir_all(from.join(name).parent().expect("a folder")).expect("made");
+        fs::write(from.join(name), name).expect("written");
+    }
+    fs::remove_file(from.join("empty/deep/.keep")).expect("removed");
+    fs::create_dir(&other).expect("made");
+    fs::write(other.join("d.ts"), "d").expect("written");
+    fs::create_dir_all(to.join("from/keep")).expect("made");
+    for name in ["from/keep/old.ts", "from/keep/old.tmp"] {
+        fs::write(to.join(name), name).expect("written");
+    }
+    let options = ["--alone", "--exclude", "*.tmp", "--exclude", "cache", "--exclude", ".DS_Store", "--delete"];
+    let ends = [text(&from), text(&other), text(&to)];
+    let dry = cp(&[&options[..], &["--dry-run"], &ends].concat());
+    let said = String::from_utf8_lossy(&dry.stdout).into_owned();
+    assert!(dry.status.success(), "{}", String::from_utf8_lossy(&dry.stderr));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 5, "{said}");
+    assert!(lines[0].starts_with("copy") && lines[0].contains("to/from/keep/a.ts"), "{said}");
+    assert!(lines[1].starts_with("remove") && lines[1].ends_with("to/from/keep/old.ts"), "{said}");
+    assert!(lines[2].starts_with("1 files to copy") && lines[2].ends_with("1 to remove"), "{said}");
+    assert_eq!(names(&to.join("from")), ["keep"], "nothing was done");
+    let done = figures(&[&options[..], &ends].concat());
+    let counts = ["files", "removed", "excluded", "failed"].map(|name| done[name].as_u64().expect("a count"));
+    assert_eq!(counts, [2, 1, 4, 0], "the folder `cache`, the file in it, and two files are left out: {done}");
+    assert_eq!(names(&to.join("from/keep")), ["a.ts", "old.tmp"], "excluded files stay");
+    assert!(to.join("from/empty/deep").is_dir() && to.join("other/d.ts").is_file());
+    let said = refused(&["--alone", text(&from), text(&other), text(&scratch.path().join("nowhere"))]);
+    assert!(said.contains("several sources go into a folder"), "{said}");
+}
+
+#[test]
+fn a_server_that_is_started_again_between_two_files_is_waited_for() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let [root, state, to] = ["root", "state", "to"].map(|name| scratch.path().join(name));
+    fs::create_dir_all(root.join("many")).expect("made");
+    for number in 0..200 {
+        fs::write(root.join(format!("many/{number:03}.bin")), pattern(20_000)).expect("written");
+    }
+    let server = Setup::on(&[&root], &state, &[]).start();
+    let address = server.address.to_string();
+    let mut copy = Command::new(program());
+    let url = format!("http://{address}/media/many");
+    // Slowly, so that the server ends amid the files.
+    copy.args(["cp", "--rate", "8M", "--json", &url, text(&to)]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let copy = copy.spawn().expect("the program starts");
+    server.wait_for("the first files", |_| to.is_dir() && names(&to).len() > 20);
+    server.kill();
+    let server = Setup::on(&[&root], &state, &[]).listen(&address).start();
+    let output = copy.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let done: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&done["files"], &done["bytes"]), (&200.into(), &4_000_000.into()), "{done}");
+    assert!(server.stop().0.success());
+}

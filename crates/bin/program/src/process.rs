@@ -7,8 +7,8 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, setpriority_process};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStderr, Command};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -16,8 +16,10 @@ use tokio::time::{sleep, timeout};
 const NICE: i32 = 19;
 /// From SIGTERM to SIGKILL, and for its last words.
 const GRACE: Duration = Duration::from_secs(5);
-/// So many of the last bytes that it writes to standard error are kept.
+/// So many of the last bytes that it writes to standard error, and to standard output, are kept …
 const SAID_BYTES_MAX: usize = 1024;
+/// … and so many of the last lines of one of the two are told.
+const LINES_MAX: usize = 3;
 
 /// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub async fn run(
         .args(arguments)
         .envs(variables.iter().copied())
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true)
@@ -62,11 +64,14 @@ pub async fn run(
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let _ = setpriority_process(group, NICE);
     let mut stdin = child.stdin.take().expect("it was asked for");
-    let stderr = child.stderr.take().expect("it was asked for");
+    let (stderr, stdout) = (child.stderr.take().expect("piped"), child.stdout.take().expect("piped"));
     let input = input.to_owned();
     // A program that does not read its input is none the worse for it.
     let feeding = tokio::spawn(async move { drop(stdin.write_all(&input).await) });
-    let listening = tokio::spawn(last_words(stderr));
+    let listening = tokio::spawn(async {
+        let (errors, output) = tokio::join!(last_words(stderr), last_words(stdout));
+        if errors.is_empty() { output } else { errors }
+    });
     let ended = tokio::select! {
         status = child.wait() => Some(status),
         _ = stop.wait_for(|stop| *stop) => None,
@@ -112,15 +117,18 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// The last line of what it said, behind a colon; empty if it said nothing.
-async fn last_words(mut stderr: ChildStderr) -> String {
+/// The last lines that it wrote, behind a colon; empty if it wrote nothing.
+async fn last_words(mut output: impl AsyncRead + Unpin) -> String {
     let (mut said, mut piece) = (Vec::new(), [0; SAID_BYTES_MAX]);
-    while let Ok(count @ 1..) = stderr.read(&mut piece).await {
+    while let Ok(count @ 1..) = output.read(&mut piece).await {
         said.extend_from_slice(&piece[..count]);
         let beyond = said.len().saturating_sub(SAID_BYTES_MAX);
         said.drain(..beyond);
     }
-    last_line(&said).map_or_else(String::new, |line| format!(": {line}"))
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
+    if last.is_empty() { String::new() } else { format!(": {}", last.join(" / ")) }
 }
 
 /// The last line that is not empty, of what a program said.
@@ -145,8 +153,10 @@ mod tests {
     #[tokio::test]
     async fn what_a_program_says_last_is_the_reason() {
         assert_eq!(exit("read line; test \"$line$WHAT\" = inx").await, Exit::Good);
-        let said = exit("echo first >&2; echo it is full >&2; exit 3").await;
-        assert_eq!(said, Exit::Bad("/bin/sh exited with 3: it is full".to_owned()));
+        let said = exit("for n in 1 2 3; do echo $n >&2; done; echo it is full >&2; echo out; exit 3").await;
+        assert_eq!(said, Exit::Bad("/bin/sh exited with 3: 2 / 3 / it is full".to_owned()));
+        let said = exit("echo only output; exit 1").await;
+        assert_eq!(said, Exit::Bad("/bin/sh exited with 1: only output".to_owned()));
         assert_eq!(exit("kill -9 $$").await, Exit::Bad("/bin/sh was ended by signal 9".to_owned()));
         let (_keep, mut stop) = watch::channel(false);
         let error = run(&["/nonexistent".to_owned()], &[], b"", &mut stop).await.expect_err("not there");
