@@ -48,6 +48,8 @@ interface Disk {
   free_share: number;
   /** Of 8.8 Mbit/s, each of another content. */
   more_streams: number;
+  /** Of 4 Mbit/s, instead of these. */
+  more_recordings: number;
 }
 
 /** Starts to renew the panel in `place`, the word in `state` and the banner `offline`; runs as long as the page. */
@@ -130,7 +132,7 @@ function shares(disks: Disk[]): HTMLElement {
       bar.append(part);
     }
     const words = [`promised ${format.percent(disk.promised_share)}`, `best effort ${format.percent(best)}`, `free ${format.percent(disk.free_share)}`];
-    words.push(`about ${disk.more_streams} more at 8.8 Mbit/s`);
+    words.push(`room for about ${disk.more_streams} more viewers of 8.8 Mbit/s, or ${disk.more_recordings} recordings of 4`);
     const line = disk.failing ? "does not answer as it should" : words.join(" · ");
     return el("li", {}, el("span", { class: "name" }, disk.name), bar, el("span", { class: "quiet" }, line));
   });

@@ -94,7 +94,9 @@ impl UploadFile for File {
 
 impl File {
     fn buffer_bytes(&self) -> u64 {
-        self.source.recording.map_or(UPLOAD_BUFFER_BYTES, |(terms, ..)| terms.chunks() * limits::CHUNK_BYTES)
+        self.source
+            .recording
+            .map_or(UPLOAD_BUFFER_BYTES, |(terms, ..)| terms.place.chunks(terms.rate) * limits::CHUNK_BYTES)
     }
 
     /// What the buffer may have taken: a chunk is free again when all of it is written.

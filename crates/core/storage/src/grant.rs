@@ -6,7 +6,7 @@
 //! Not here: doing it (the `dirstore` crate), deciding (the `schedule` crate).
 
 pub use units::JobId;
-use units::{DiskId, Nanos, ReservationId, limits};
+use units::{BitRate, DiskId, Nanos, ReservationId, limits};
 
 /// From a store thread to its disk's schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,13 @@ pub struct RecordingPlace {
 }
 
 impl RecordingPlace {
+    /// Chunks of memory that hold what comes at a rate until it is written; of two of them only parts are used.
+    #[must_use]
+    pub fn chunks(&self, rate: BitRate) -> u64 {
+        let held = self.period.saturating_add(self.within).saturating_add(limits::RECORDING_EXCESS);
+        rate.bytes_in(held).div_ceil(limits::CHUNK_BYTES) + 2
+    }
+
     /// The first block after `now`.
     #[must_use]
     pub fn next(&self, now: Nanos) -> Nanos {

@@ -52,13 +52,6 @@ pub struct RecordingTerms {
 }
 
 impl RecordingTerms {
-    /// Chunks of memory that hold what comes until it is written; of two of them only parts are used.
-    #[must_use]
-    pub fn chunks(&self) -> u64 {
-        let held = self.place.period.saturating_add(self.place.within).saturating_add(limits::RECORDING_EXCESS);
-        self.rate.bytes_in(held).div_ceil(limits::CHUNK_BYTES) + 2
-    }
-
     /// Bytes of a block.
     fn block_bytes(&self) -> u64 {
         self.rate.bytes_in(self.place.period).next_multiple_of(limits::DIRECT_ALIGN)

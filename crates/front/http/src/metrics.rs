@@ -106,6 +106,10 @@ fn service_metrics(page: &mut Exposition, system: &System) {
     for (class, count) in classes {
         page.sample("running", &format!("class=\"{class}\""), count);
     }
+    page.family("room", "gauge", "How many more there is room for: streams of 8.8 Mbit/s, or recordings of 4 Mbit/s.");
+    for (class, count) in [("stream", system.more_streams), ("recording", system.more_recordings)] {
+        page.sample("room", &format!("class=\"{class}\""), count);
+    }
     page.single("uploads", "gauge", "Uploads under way.", system.uploads);
     page.single("upload_bytes_total", "counter", "Bytes received by uploads.", counts.uploaded_bytes);
     page.single("listing_bytes", "gauge", "Memory of listings being read.", system.listing_bytes);

@@ -2,6 +2,10 @@
 //!
 //! Not here: measuring disks (`device`), running the streams that were counted (`isocast plan`).
 
+mod cameras;
+
+pub use cameras::{EXAMPLE_CAMERA_RATE, PlannedCameras, PlannedRecorder, recordings_carried};
+
 use clap::ValueEnum;
 use dataplane::{BEST_EFFORT_PAGES_SHARE, PlaneConfig};
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, Resource};
@@ -118,7 +122,11 @@ impl PlannedMachine {
     /// Admits streams of these rates in turn, each on the next disk, or on all, and at another place of it, until one is refused.
     #[must_use]
     pub fn carries(&self, rates: &[BitRate]) -> Carried {
-        let mut admission = self.admission();
+        self.carries_beside(self.admission(), rates)
+    }
+
+    /// The same beside what is promised already.
+    fn carries_beside(&self, mut admission: Admission, rates: &[BitRate]) -> Carried {
         let mut held: Vec<(usize, ReservationId)> = Vec::new();
         let mut places = vec![0u32; self.disks.len()];
         let limited_by = loop {

@@ -103,6 +103,8 @@ pub struct DiskGauges {
     /// Streams of 8.8 Mbit/s that it carries with nothing else to do, each of another content; set by whoever counts
     /// them.
     pub carries_streams: Gauge,
+    /// Recordings of 4 Mbit/s likewise.
+    pub carries_recordings: Gauge,
     /// Observed over predicted service time, in millionths.
     pub slowdown_ppm: Gauge,
     /// Streams ended because it had become too slow for all of them.

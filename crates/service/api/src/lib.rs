@@ -175,6 +175,12 @@ pub struct Disk {
     /// The reason for which its figures are not measured; none where they are.
     #[serde(default)]
     pub doubt: Option<String>,
+    /// How many more recordings of 4 Mbit/s there is room for, instead of such streams.
+    #[serde(default)]
+    pub more_recordings: u64,
+    /// How many such recordings it carries in all.
+    #[serde(default)]
+    pub carries_recordings: u64,
     /// Observed over predicted service time.
     pub slowdown: f64,
     /// Streams ended since the start because it had become too slow for all that it had promised.
@@ -249,6 +255,12 @@ pub struct System {
     pub misses: u64,
     /// Streams refused since the start.
     pub refused: u64,
+    /// How many more streams of 8.8 Mbit/s there is room for on all disks that do not fail, if each reads another content.
+    #[serde(default)]
+    pub more_streams: u64,
+    /// How many more recordings of 4 Mbit/s there is room for on them instead.
+    #[serde(default)]
+    pub more_recordings: u64,
     /// Streams and recordings under way, as they were begun.
     #[serde(default)]
     pub running: RunningClasses,

@@ -10,7 +10,7 @@ use api::{
     Buffers, Class, Direction, Disk, HeldUpBy, LinkStatus, Phases, PlaneFigures, ServiceCounts, SessionFigures, Stream,
     System,
 };
-use dataplane::gauges::{DiskGauges, Gauges, PlaneGauges, StreamGauges};
+use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
 use units::Nanos;
 use units::limits::CACHE_PAGE_BYTES;
 
@@ -119,6 +119,15 @@ pub fn every_disk_fails(service: &MediaService) -> bool {
     !disks.is_empty() && disks.iter().all(fails)
 }
 
+/// How many more there is room for on all disks that do not fail.
+fn room_left(service: &MediaService, carries: fn(&DiskGauges) -> &Gauge) -> u64 {
+    let disks = service.admin.disks();
+    let gauges = disks.iter().filter_map(|disk| {
+        service.gauges.disks.get(usize::from(disk.id.0)).filter(|gauges| failure(disk.failing, gauges).is_none())
+    });
+    gauges.map(|gauges| room(gauges, carries(gauges))).sum()
+}
+
 fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>, doubt: Option<String>) -> Disk {
     let (failure, errors) = (failure(disk.failing, gauges), errors_of(&disk, gauges));
     let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
@@ -142,14 +151,22 @@ fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>, d
         errors,
         promised_share: real(promised) / 1e6,
         free_share: real(free) / 1e6,
-        more_streams: gauges.carries_streams.get() * free / (promised + free).max(1),
+        more_streams: room(gauges, &gauges.carries_streams),
         carries_streams: gauges.carries_streams.get(),
         doubt,
+        more_recordings: room(gauges, &gauges.carries_recordings),
+        carries_recordings: gauges.carries_recordings.get(),
         slowdown: real(gauges.slowdown_ppm.get()) / 1e6,
         shed_streams: gauges.shed_streams.get(),
         lateness: gauges.lateness.iter().map(|bucket| bucket.get()).collect(),
         streams: gauges.streams.get(),
     }
+}
+
+/// How many more there is room for of what a disk carries so many in all.
+fn room(disk: &DiskGauges, carries: &Gauge) -> u64 {
+    let (promised, free) = (disk.promised_ppm.get(), disk.free_ppm.get());
+    carries.get() * free / (promised + free).max(1)
 }
 
 fn phase_seconds(gauges: &DiskGauges) -> Phases {
@@ -208,6 +225,8 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
         },
         misses: plane.misses.get(),
         refused: service.stats.refusals.total(),
+        more_streams: room_left(service, |disk| &disk.carries_streams),
+        more_recordings: room_left(service, |disk| &disk.carries_recordings),
         running: service.running.counts(),
         sessions: service.session_count() as u64,
         listing_bytes: service.listing_bytes() as u64,

@@ -55,7 +55,7 @@ impl Upload {
                 // Another content of the same recording may have had its blocks before.
                 let place = RecordingPlace { first: place.next(monotonic()), ..place };
                 let recording = RecordingTerms { rate, reservation, place };
-                (few(recording.chunks()), few(recording.chunks()), Some(recording))
+                (few(place.chunks(rate)), few(place.chunks(rate)), Some(recording))
             }
         };
         let free = buffers.own_free();

@@ -66,7 +66,7 @@ pub(super) fn disk_row(disk: &Disk) -> [String; 9] {
         late(&disk.lateness),
         percent(disk.promised_share),
         percent(disk.free_share),
-        format!("{} more at 8.8 Mbit/s", disk.more_streams),
+        format!("{} viewers of 8.8, or {} cameras of 4 Mbit/s", disk.more_streams, disk.more_recordings),
     ]
 }
 

@@ -5,6 +5,7 @@
 //! Not here: counting (`capacity`), the simulator (`sim`).
 
 mod drive;
+mod recorder;
 
 use std::io::Write;
 
@@ -17,6 +18,7 @@ use sim::{DiskSetup, Popularity, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
 use drive::PlannedDisk;
+use recorder::RecorderOptions;
 
 /// How fast the simulated uploads come in, and their size.
 const WRITER: BitRate = BitRate(1_000_000_000);
@@ -76,6 +78,8 @@ pub(crate) struct PlanCommand {
     /// With --popularity: the size of a content.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::parse_size)]
     content: ByteCount,
+    #[command(flatten)]
+    recorder: RecorderOptions,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -151,6 +155,9 @@ impl PlanCommand {
         if machine.be_share() > 0.9 {
             bail!("uploads of {} alone take {:.0} % of the disks' time", machine.uploads, machine.be_share() * 100.0);
         }
+        if self.recorder.camera_rate.is_some() {
+            return self.recorder.run((&machine, &disks), (&self.rate, self.simulate, self.json), out);
+        }
         let groups: Vec<Vec<BitRate>> =
             if self.mix { vec![self.rate.clone()] } else { self.rate.iter().map(|r| vec![*r]).collect() };
         let rows = groups.iter().map(|rates| self.row(&machine, &disks, rates)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -206,11 +213,6 @@ impl PlanCommand {
         rates: &[BitRate],
         carried: &Carried,
     ) -> anyhow::Result<Simulated> {
-        for disk in disks {
-            disk.model
-                .check()
-                .context("no drive of the simulation fits this profile (`--simulate 0` counts without simulating)")?;
-        }
         let streams = match self.popularity {
             None => carried.streams,
             Some(_) => self.viewers_max(carried.streams),
@@ -218,15 +220,10 @@ impl PlanCommand {
         // Viewers who share contents gain by memory that is not counted for.
         let memory =
             if self.popularity.is_some() { machine.memory.0 } else { machine.memory.0.min(simulated_memory(carried)) };
-        let mut scenario = Scenario::steady(1, sim::drive::DriveProfile::Desktop, memory, rates[0], streams);
-        scenario.disks = disks
-            .iter()
-            .map(|disk| DiskSetup { parameters: disk.model.clone(), profile: Some(disk.profile.clone()), slower: 1.0 })
-            .collect();
+        let mut scenario = scenario(machine, disks, memory)?;
+        scenario.load.streams_max = usize::try_from(streams)?;
         // Streams are spread over the disks: each of another content, and as many again.
         scenario.load.contents_per_disk = streams.div_ceil(u32::try_from(disks.len())?) * 2;
-        scenario.be_share = machine.be_share();
-        scenario.link = machine.net;
         scenario.load.rates = rates.to_vec();
         scenario.load.popularity = Popularity::Even;
         // All begin within the first third of the time.
@@ -277,6 +274,24 @@ impl PlanCommand {
     fn simulated_uploads(&self, machine: &PlannedMachine) -> u64 {
         if machine.uploads.0 == 0 { 0 } else { WRITER.bytes_in(Nanos::from_secs(self.simulate)) / UPLOAD_BYTES }
     }
+}
+
+/// A run of the simulator on these disks, with nothing to do yet.
+fn scenario(machine: &PlannedMachine, disks: &[&PlannedDisk], memory: u64) -> anyhow::Result<Scenario> {
+    for disk in disks {
+        disk.model
+            .check()
+            .context("no drive of the simulation fits this profile (`--simulate 0` counts without simulating)")?;
+    }
+    let mut scenario = Scenario::steady(1, sim::drive::DriveProfile::Desktop, memory, BitRate::default(), 0);
+    let setup = |disk: &&PlannedDisk| DiskSetup {
+        parameters: disk.model.clone(),
+        profile: Some(disk.profile.clone()),
+        slower: 1.0,
+    };
+    scenario.disks = disks.iter().map(setup).collect();
+    (scenario.be_share, scenario.link) = (machine.be_share(), machine.net);
+    Ok(scenario)
 }
 
 /// More than this makes no difference to what was counted, and the simulator keeps note of every page.
@@ -440,7 +455,7 @@ mod tests {
         }
     }
 
-    fn planned(arguments: &[&str]) -> anyhow::Result<String> {
+    pub(super) fn planned(arguments: &[&str]) -> anyhow::Result<String> {
         use clap::Parser;
         #[derive(Parser)]
         struct PlanLine {

@@ -2,16 +2,17 @@
 //!
 //! Promise: five lines, each true when it is printed and each with what to do. Not here: details (`--verbose`).
 
-use capacity::{EXAMPLE_RATE, streams_carried};
+use capacity::{EXAMPLE_CAMERA_RATE, EXAMPLE_RATE, PlannedCameras, recordings_carried, streams_carried};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use kernel::permissions::{PermissionSubject, Permissions};
-use units::ByteCount;
+use units::{ByteCount, limits};
 
 use super::disks::KnownDisk;
 use super::links::Links;
 use super::resources;
+use super::wiring::upload_memory;
 use crate::config::Config;
 
 /// More than so many disks are summed up.
@@ -107,6 +108,19 @@ impl Greeting<'_> {
 pub(super) fn carried_by(disk: &KnownDisk, config: &Config, memory: ByteCount) -> u32 {
     let best_effort = f64::from(config.schedule.best_effort_percent) / 100.0;
     streams_carried(&disk.profile, memory, best_effort, EXAMPLE_RATE)
+}
+
+/// Recordings of the example's rate that a disk takes with nothing else to do.
+pub(super) fn recorded_by(disk: &KnownDisk, config: &Config, allowed: ByteCount) -> u32 {
+    let best_effort = f64::from(config.schedule.best_effort_percent) / 100.0;
+    let chunks = u64::try_from(upload_memory(allowed).recording_chunks).unwrap_or(u64::MAX);
+    let cameras = PlannedCameras {
+        count: u32::try_from(limits::UPLOADS_MAX).unwrap_or(u32::MAX),
+        rate: EXAMPLE_CAMERA_RATE,
+        durable: config.recording_durable,
+        memory: ByteCount(chunks.saturating_mul(limits::CHUNK_BYTES)),
+    };
+    recordings_carried(&disk.profile, best_effort, cameras)
 }
 
 /// What a client can be told to connect to: a wildcard stands for the addresses of all interfaces.

@@ -198,6 +198,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     for disk in &disks {
         let gauges = &gauges.disks[usize::from(disk.id.0)];
         gauges.carries_streams.set(greeting::carried_by(disk, config, memory).into());
+        gauges.carries_recordings.set(greeting::recorded_by(disk, config, allowed).into());
     }
     step.send_replace(format!("taking {memory} of memory"));
     let thread = start_plane(config, memory, plane_cpu, queues.plane, &profiles, &links, Arc::clone(&gauges))?;

@@ -28,7 +28,7 @@ fn figures(streams: Vec<Stream>, at: Instant) -> Figures {
         "id": 0, "name": "sda", "model": "M", "rotational": true, "capacity_bytes": 1, "free_bytes": 1, "failing": false,
         "phases": { "real_time": 0.5, "best_effort": 0.25, "idle": 0.25 }, "rt_bytes": 0, "be_bytes": 0, "rt_queued": 0,
         "be_queued": 0, "commits": 0, "errors": 0, "promised_share": 0.6, "free_share": 0.3, "slowdown": 1.0,
-        "lateness": [], "streams": 2, "more_streams": 17,
+        "lateness": [], "streams": 2, "more_streams": 17, "more_recordings": 21,
     });
     let alarm =
         json!({ "severity": "serious", "kind": "job_failed", "about": "backup", "text": "its last run failed" });
@@ -69,7 +69,7 @@ fn streams_disks_and_the_machine_are_shown() {
     screen.update(later);
     let text = drawn(&mut screen);
     for part in [
-        "17 more at 8.8 Mbit/s",
+        "17 viewers of 8.8, or 21 cameras of 4 Mbit/s",
         "sda",
         "50    25    25",
         "0.125",
