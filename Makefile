@@ -69,6 +69,7 @@ install-lab: ## put the built measuring tools (`make lab`) beside it, as root
 uninstall: ## remove what `make install` and `make install-lab` put there; settings, state and the user stay
 	@rm -f $(PROGRAMS)/isocast $(PROGRAMS)/isocast-mount $(PROGRAMS)/isocast-lab $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
 		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(EXAMPLES)/prometheus-rules.yml $(EXAMPLES)/grafana-dashboard.json $(LOGROTATE)/isocast $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
+	@rmdir --ignore-fail-on-non-empty $(EXAMPLES) 2>/dev/null || true
 	@$(RELOAD_UNITS)
 
 test: page ## run every test; what this machine or user cannot run is named as skipped
