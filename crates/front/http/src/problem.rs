@@ -204,7 +204,7 @@ pub(crate) fn of_denied(denied: Denied) -> Reply {
     match denied {
         Denied::UserNeeded(_) => Reply::problem(StatusCode::UNAUTHORIZED, &format!("{denied} (Basic)"))
             .field(WWW_AUTHENTICATE, "Basic realm=\"isocast\", charset=\"UTF-8\""),
-        Denied::LocalOnly(..) | Denied::NobodyMay | Denied::NotGranted(_) => {
+        Denied::LocalOnly(..) | Denied::NobodyMay | Denied::NoRight(_) => {
             Reply::problem(StatusCode::FORBIDDEN, &denied.to_string())
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::support::{Harness, password_hash, pattern};
 use http::config::HttpConfig;
-use service::accounts::{Account, Accounts, Holder, Right, RightGrant, Rights};
+use service::accounts::{Account, Accounts, FolderRights, Holder, Right, Rights};
 use service::contents::ContentPath;
 
 /// `ada` has all rights; `bob` reads and writes below `/films`; nobody else has any. Both have the password `p`.
@@ -20,14 +20,14 @@ impl Accounts for Closed {
         self.account("ada")
     }
 
-    fn grants(&self, holder: Holder<'_>) -> Arc<[RightGrant]> {
+    fn rights(&self, holder: Holder<'_>) -> Arc<[FolderRights]> {
         let films = ContentPath::parse_encoded("/films").expect("a path");
         let (folder, rights) = match holder {
             Holder::Account("ada") => (ContentPath::root(), Rights::ALL),
             Holder::Account("bob") => (films, Rights::of(&[Right::Read, Right::Write])),
             _ => return Arc::from([]),
         };
-        Arc::from([RightGrant { folder, rights }])
+        Arc::from([FolderRights { folder, rights }])
     }
 }
 

@@ -1,8 +1,8 @@
 //! Permits: each call that reads or changes something takes one, and only this module makes them.
 //!
 //! Promise: a permit names a right, a path and the account that used it, and a call works on the path of its permit, so that no check
-//! can be forgotten or be for another path (decision 0064). Not here: who there is (`accounts`), how a client proves that (the front
-//! ends, `logins`).
+//! can be forgotten or be for another path (decision 0064). Not here: rights of accounts (`accounts`), proof of an account (the
+//! front ends, `logins`).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -46,7 +46,7 @@ pub enum Denied {
     LocalOnly(RightUses, &'static str),
     /// The account does not have the right.
     #[error("this user has no right to such {0} here")]
-    NotGranted(RightUses),
+    NoRight(RightUses),
 }
 
 /// Uses of a right, as texts name them.
@@ -65,14 +65,14 @@ impl fmt::Display for RightUses {
 
 /// A right as a type, so that a permit for another is not taken.
 pub trait RightKind {
-    /// The right that has to be granted.
+    /// The right.
     const RIGHT: Right;
 }
 
 /// A right over one path.
 pub trait PathRight: RightKind {}
 
-/// A right over the whole server: granted over the root folder.
+/// A right over the whole server: over the root folder.
 pub trait ServerRight: RightKind {}
 
 /// Read or list.
@@ -163,14 +163,14 @@ pub(crate) fn permit<R: RightKind>(
     principal: &Principal,
     path: &ContentPath,
 ) -> Result<Permit<R>, Denied> {
-    let may = |holder| accounts.grants(holder).iter().any(|grant| grant.covers(R::RIGHT, path));
+    let may = |holder| accounts.rights(holder).iter().any(|given| given.covers(R::RIGHT, path));
     if may(Holder::Anybody) || (*principal == Principal::Local && may(Holder::ThisMachine)) {
         return Ok(Permit::new(path.clone(), None));
     }
     let uses = RightUses(R::RIGHT);
     match principal {
         Principal::Account(name) if may(Holder::Account(&name.0)) => Ok(Permit::new(path.clone(), Some(name.clone()))),
-        Principal::Account(_) => Err(Denied::NotGranted(uses)),
+        Principal::Account(_) => Err(Denied::NoRight(uses)),
         _ if accounts.any().is_some() => Err(Denied::UserNeeded(uses)),
         Principal::Remote(why) if may(Holder::ThisMachine) => Err(Denied::LocalOnly(uses, why)),
         Principal::Remote(_) | Principal::Local => Err(Denied::NobodyMay),
@@ -180,7 +180,7 @@ pub(crate) fn permit<R: RightKind>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::{Account, ConfiguredAccounts, RightGrant, Rights};
+    use crate::accounts::{Account, ConfiguredAccounts, FolderRights, Rights};
 
     const FAR: Principal = Principal::Remote("from afar");
 
@@ -223,11 +223,7 @@ mod tests {
         }
         assert_eq!(judged::<ToWrite>(&accounts, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
         assert_eq!(judged::<ToDelete>(&accounts, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
-        assert_eq!(
-            judged::<ToWrite>(&accounts, &user("eve"), "/a"),
-            Err(Denied::NotGranted(writes)),
-            "she was removed"
-        );
+        assert_eq!(judged::<ToWrite>(&accounts, &user("eve"), "/a"), Err(Denied::NoRight(writes)), "she was removed");
     }
 
     /// `ada` reads and writes below `/a`; nobody else has a right.
@@ -242,19 +238,19 @@ mod tests {
             Some(Account { name: "ada".to_owned(), password_hash: String::new() })
         }
 
-        fn grants(&self, holder: Holder<'_>) -> Arc<[RightGrant]> {
+        fn rights(&self, holder: Holder<'_>) -> Arc<[FolderRights]> {
             let rights = Rights::of(&[Right::Read, Right::Write]);
-            let grant = RightGrant { folder: path("/a"), rights };
-            if holder == Holder::Account("ada") { Arc::from([grant]) } else { Arc::from([]) }
+            let given = FolderRights { folder: path("/a"), rights };
+            if holder == Holder::Account("ada") { Arc::from([given]) } else { Arc::from([]) }
         }
     }
 
     #[test]
     fn rights_over_a_folder_end_there() {
         let ada = user("ada");
-        let granted = Ok(Some("ada".to_owned()));
-        assert_eq!(judged::<ToRead>(&OneFolder, &ada, "/a/film.ts"), granted);
-        assert_eq!(judged::<ToWrite>(&OneFolder, &ada, "/a"), granted);
+        let permitted = Ok(Some("ada".to_owned()));
+        assert_eq!(judged::<ToRead>(&OneFolder, &ada, "/a/film.ts"), permitted);
+        assert_eq!(judged::<ToWrite>(&OneFolder, &ada, "/a"), permitted);
         assert!(judged::<ToDelete>(&OneFolder, &ada, "/a/film.ts").is_err(), "she may not remove");
         assert!(judged::<ToRead>(&OneFolder, &ada, "/b").is_err(), "nor read elsewhere");
         assert!(judged::<ToObserve>(&OneFolder, &ada, "/").is_err(), "nor see the others' streams");

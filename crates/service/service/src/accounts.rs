@@ -1,6 +1,6 @@
-//! Accounts: facts about who there is, and which rights were granted over which folders.
+//! Accounts, and the rights that they and other clients have over folders.
 //!
-//! Promise: facts only; no answer depends on a request. Not here: whether a password is right (`logins`), whether a request is permitted
+//! Promise: facts only; no answer depends on a request. Not here: verifying a password (`logins`), judging a request
 //! (`access`).
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,14 +28,14 @@ pub struct Rights(u8);
 
 /// Rights over a folder and everything below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RightGrant {
+pub struct FolderRights {
     /// The folder.
     pub folder: ContentPath,
     /// The rights.
     pub rights: Rights,
 }
 
-/// The holder of grants.
+/// A holder of rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder<'a> {
     /// All clients.
@@ -55,7 +55,7 @@ pub struct Account {
     pub password_hash: String,
 }
 
-/// Where accounts and grants are kept. Called for each request that needs them: an implementation answers from memory.
+/// The store of accounts and rights. Called for each request that needs them: an implementation answers from memory.
 pub trait Accounts: Send + Sync + 'static {
     /// The account of this name.
     fn account(&self, name: &str) -> Option<Account>;
@@ -64,8 +64,8 @@ pub trait Accounts: Send + Sync + 'static {
     /// as long.
     fn any(&self) -> Option<Account>;
 
-    /// The grants of a holder.
-    fn grants(&self, holder: Holder<'_>) -> Arc<[RightGrant]>;
+    /// The rights of a holder.
+    fn rights(&self, holder: Holder<'_>) -> Arc<[FolderRights]>;
 }
 
 impl Right {
@@ -97,8 +97,8 @@ impl Rights {
     }
 }
 
-impl RightGrant {
-    /// True if it gives `right` over `path`.
+impl FolderRights {
+    /// True if `right` over `path` is among them.
     #[must_use]
     pub fn covers(&self, right: Right, path: &ContentPath) -> bool {
         self.rights.has(right) && path.lies_in(&self.folder)
@@ -110,9 +110,9 @@ impl RightGrant {
 #[derive(Debug)]
 pub struct ConfiguredAccounts {
     table: RwLock<AccountTable>,
-    none: Arc<[RightGrant]>,
-    read_all: Arc<[RightGrant]>,
-    all: Arc<[RightGrant]>,
+    none: Arc<[FolderRights]>,
+    read_all: Arc<[FolderRights]>,
+    all: Arc<[FolderRights]>,
 }
 
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ struct AccountTable {
 
 impl Default for ConfiguredAccounts {
     fn default() -> Self {
-        let over_all = |rights| Arc::from([RightGrant { folder: ContentPath::root(), rights }]);
+        let over_all = |rights| Arc::from([FolderRights { folder: ContentPath::root(), rights }]);
         Self {
             table: RwLock::default(),
             none: Arc::from([]),
@@ -158,18 +158,18 @@ impl Accounts for ConfiguredAccounts {
         self.read(|table| table.accounts.first().cloned())
     }
 
-    fn grants(&self, holder: Holder<'_>) -> Arc<[RightGrant]> {
+    fn rights(&self, holder: Holder<'_>) -> Arc<[FolderRights]> {
         let has_all = |table: &AccountTable| match holder {
             Holder::Anybody => false,
             Holder::ThisMachine => table.accounts.is_empty() && table.local_writes,
             Holder::Account(name) => table.accounts.iter().any(|account| account.name == name),
         };
-        let grants = match holder {
+        let rights = match holder {
             Holder::Anybody => &self.read_all,
             _ if self.read(has_all) => &self.all,
             _ => &self.none,
         };
-        Arc::clone(grants)
+        Arc::clone(rights)
     }
 }
 
@@ -182,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_covers_its_folder_and_everything_below() {
-        let grant = RightGrant { folder: path("/a/b"), rights: Rights::of(&[Right::Read, Right::Share]) };
+    fn rights_cover_their_folder_and_everything_below() {
+        let given = FolderRights { folder: path("/a/b"), rights: Rights::of(&[Right::Read, Right::Share]) };
         for (right, below, covered) in [
             (Right::Read, "/a/b", true),
             (Right::Read, "/a/b/c/d.ts", true),
@@ -193,9 +193,9 @@ mod tests {
             (Right::Read, "/", false),
             (Right::Read, "/a/bc", false),
         ] {
-            assert_eq!(grant.covers(right, &path(below)), covered, "{right:?} {below}");
+            assert_eq!(given.covers(right, &path(below)), covered, "{right:?} {below}");
         }
-        let all = RightGrant { folder: ContentPath::root(), rights: Rights::ALL };
+        let all = FolderRights { folder: ContentPath::root(), rights: Rights::ALL };
         assert!(all.covers(Right::Administer, &ContentPath::root()) && all.covers(Right::Delete, &path("/x")));
     }
 }

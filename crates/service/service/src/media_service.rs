@@ -67,7 +67,7 @@ pub struct ServiceParts {
     pub contents: Arc<dyn Contents>,
     /// Its disks and volumes.
     pub admin: Arc<dyn StoreAdmin>,
-    /// Accounts, and the rights granted to them.
+    /// Accounts and their rights.
     pub accounts: Arc<dyn Accounts>,
     /// The data plane's command queue. Its reports go to [`MediaService::on_report`].
     pub plane: Arc<dyn PlaneQueue>,
