@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
 use sim::drive::DriveProfile;
-use sim::{Fault, FaultAt, Popularity, RunReport, Scenario, Trace};
+use sim::{Camera, Fault, FaultAt, Popularity, RunReport, Scenario, Trace};
 use units::{BitRate, Nanos};
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
@@ -211,4 +211,18 @@ fn a_disk_that_records_has_less_time_to_spare() {
     scenario.faults = vec![FaultAt { at: SECS(20), lasts: SECS(15), fault: Fault::Slow { disk: 0, factor: 3.0 } }];
     let tally = lawful(&scenario).tally;
     assert!(tally.recordings > 3 && tally.shed > 0, "{tally:?}");
+}
+
+/// Cameras that fall silent while no commit succeeds: nothing more of them comes that would be made durable with what was written, so
+/// six seconds of each were not durable until they sent again (one of 1,500 seeds).
+#[test]
+fn what_commits_could_not_make_durable_is_durable_soon_after_the_disk_answers_again() {
+    let mut scenario = small(DriveProfile::Desktop, 5);
+    scenario.load.recordings = MS(500);
+    scenario.load.recording_rates = vec![BitRate(500_000)];
+    (scenario.load.cameras, scenario.load.recorded) = (vec![Camera::Silent], 8);
+    scenario.load.durable = SECS(3);
+    scenario.faults = vec![FaultAt { at: SECS(8), lasts: SECS(9), fault: Fault::BadSectors { disk: 0 } }];
+    let tally = lawful(&scenario).tally;
+    assert!(tally.recordings > 3, "{tally:?}");
 }

@@ -339,9 +339,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// Offers the blocks of recordings that are due, and a commit if a name is to be made durable.
     pub fn begin_blocks(&mut self, now: Nanos) {
-        if self.commits.becomes_due(now) {
-            self.offer_commit();
-        }
+        let mut commits = self.commits.becomes_due(now);
         let mut due = Vec::new();
         for (id, upload) in &mut self.uploads {
             let Some(recording) = &mut upload.recording else { continue };
@@ -349,12 +347,16 @@ impl<F: UploadFile, R> Uploads<F, R> {
                 continue;
             }
             recording.begin_block(upload.ready_bytes, now);
+            commits |= self.commits.promise_again(*id);
             if recording.due_bytes > 0 {
                 upload.offered_bytes = 0;
                 due.push(*id);
             }
         }
         due.into_iter().for_each(|id| self.offer_write(id));
+        if commits {
+            self.offer_commit();
+        }
     }
 
     /// All has come.
@@ -761,6 +763,34 @@ mod tests {
             assert!(matches!(uploads.next_part(), Some(CommitPart::Grown(grown)) if grown == id));
             uploads.part_done(Ok(()), due);
         }
+        assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == 0);
+    }
+
+    #[test]
+    fn what_a_commit_could_not_make_durable_is_due_with_the_next_block_though_no_more_came() {
+        let (mut uploads, id) = recording();
+        uploads.received(id, CHUNK);
+        let due = uploads.next_block().expect("one is");
+        uploads.begin_blocks(due);
+        write(&mut uploads, id, CHUNK, due);
+        let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
+        assert_eq!(uploads.granted(commit, due), Granted::Commit);
+        assert!(matches!(uploads.next_part(), Some(CommitPart::Grown(_))));
+        uploads.part_done(Err(UploadFailure::Disk), due);
+        assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == CHUNK);
+        uploads.send_messages(|_| true);
+        let next = uploads.next_block().expect("one is");
+        uploads.begin_blocks(next);
+        let mut awaited = 0;
+        uploads.send_messages(|message| {
+            let work = if let StoreMessage::Offer(Offer { work, .. }) = message { Some(work) } else { None };
+            awaited += u32::from(work == Some(StoreWork::Commit { dirty_bytes: CHUNK, awaited: true }));
+            true
+        });
+        assert_eq!(awaited, 1);
+        assert_eq!(uploads.granted(commit, next), Granted::Commit);
+        assert!(matches!(uploads.next_part(), Some(CommitPart::Grown(grown)) if grown == id));
+        uploads.part_done(Ok(()), next);
         assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == 0);
     }
 }

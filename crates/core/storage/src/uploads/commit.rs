@@ -165,6 +165,11 @@ impl<R> Commits<R> {
         self.grown.remove(&upload);
     }
 
+    /// What a recording has grown by, and a commit did not make durable, is promised again with its next block; true if there is any.
+    pub(super) fn promise_again(&mut self, upload: UploadId) -> bool {
+        self.grown.get_mut(&upload).is_some_and(|growth| std::mem::replace(growth, Growth::Promised) == Growth::Kept)
+    }
+
     /// When the next of those that have their names begins to wait.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         self.named.iter().map(|(_, due)| *due).min().filter(|_| !self.named_due)
@@ -334,10 +339,13 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be secured,
     /// was refused its name, or is durable, is forgotten: tell its client before this call.
     pub fn part_done(&mut self, outcome: Result<(), UploadFailure>, now: Nanos) {
-        let Commits { batch: Some(batch), changes, .. } = &mut self.commits else { return };
+        let Commits { batch: Some(batch), changes, grown, .. } = &mut self.commits else { return };
         let mut over = None;
-        if batch.grown.pop_front().is_some() {
+        if let Some(id) = batch.grown.pop_front() {
             batch.note(outcome);
+            if outcome.is_err() && self.uploads.contains_key(&id) {
+                grown.entry(id).or_insert(Growth::Kept);
+            }
         } else if let Some(id) = batch.to_publish.take() {
             match outcome {
                 Ok(()) => batch.to_sync.push(next_change(changes, id)),
