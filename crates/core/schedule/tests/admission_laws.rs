@@ -6,15 +6,16 @@
 
 use proptest::prelude::*;
 use schedule::admission::disk_table::StartConditions;
-use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, RequestedContent};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 
 /// One thing that happens to admission.
 #[derive(Debug, Clone)]
 enum Happening {
-    /// Somebody asks; who is admitted starts so many tenths of a round later, if there is room, in such a moment.
-    Ask(AdmissionRequest, u64, StartConditions),
+    /// Somebody asks, and wants this burst; who is admitted starts so many tenths of a round later, if there is room, in such a
+    /// moment.
+    Ask(AdmissionRequest, u64, u64, StartConditions),
     /// The n-th of those that hold something leaves.
     Leave(usize),
     /// The core was looked at.
@@ -23,10 +24,9 @@ enum Happening {
 
 fn requests() -> impl Strategy<Value = AdmissionRequest> {
     let rates = prop_oneof![400_000u64..60_000_000, Just(8_800_000), Just(25_000_000), 60_000_000u64..400_000_000];
-    let bursts = prop_oneof![Just(0u64), 0u64..20_000_000];
     let lengths = prop_oneof![Just(u64::MAX), 1u64..2_000_000_000];
-    (0u16..2, rates, 40_000_000u64..200_000_000, 0.0..1e-6, lengths, bursts, prop::bool::weighted(0.15)).prop_map(
-        |(disk, rate, zone, fragments_per_byte, length, burst_bytes, writes)| AdmissionRequest {
+    (0u16..2, rates, 40_000_000u64..200_000_000, 0.0..1e-6, lengths, prop::bool::weighted(0.15)).prop_map(
+        |(disk, rate, zone, fragments_per_byte, length, writes)| AdmissionRequest {
             disk: DiskId(disk),
             link: LinkId(0),
             rate: BitRate(rate),
@@ -34,7 +34,7 @@ fn requests() -> impl Strategy<Value = AdmissionRequest> {
             zone_bytes_per_second: zone,
             fragments_per_byte,
             length,
-            burst_bytes: if writes { 0 } else { burst_bytes.min(length) },
+            content: RequestedContent::ALONE,
             written_every: writes.then_some(4),
         },
     )
@@ -48,7 +48,8 @@ fn start_conditions() -> impl Strategy<Value = StartConditions> {
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     let one = prop_oneof![
-        8 => (requests(), 0u64..40, start_conditions()).prop_map(|(request, tenths, conditions)| Happening::Ask(request, tenths, conditions)),
+        8 => (requests(), prop_oneof![Just(0u64), 0u64..20_000_000], 0u64..40, start_conditions())
+            .prop_map(|(request, burst, tenths, conditions)| Happening::Ask(request, burst, tenths, conditions)),
         2 => (0usize..100).prop_map(Happening::Leave),
         1 => (0.0..1.0).prop_map(Happening::Busy),
     ];
@@ -67,9 +68,12 @@ fn after(history: &[Happening], pages: u64, be_share: f64) -> (Admission, Vec<Re
     let mut now = 0;
     for happening in history {
         match happening {
-            Happening::Ask(request, tenths, conditions) => {
+            Happening::Ask(request, burst_bytes, tenths, conditions) => {
                 now += tenths / 10;
                 if let Ok(id) = admission.reserve(&[*request]) {
+                    if request.written_every.is_none() {
+                        admission.grant_burst(id, (*burst_bytes).min(request.length));
+                    }
                     admission.place(id, &StartConditions { round: now, ..*conditions });
                     held.push(id);
                 }
@@ -154,7 +158,7 @@ fn mirrored(rate: u64, disk: u16) -> [AdmissionRequest; 2] {
         zone_bytes_per_second: 100_000_000,
         fragments_per_byte: 0.0,
         length: u64::MAX,
-        burst_bytes: 0,
+        content: RequestedContent::ALONE,
         written_every: None,
     })
 }

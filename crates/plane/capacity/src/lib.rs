@@ -8,7 +8,7 @@ pub use cameras::{EXAMPLE_CAMERA_RATE, PlannedCameras, PlannedRecorder, recordin
 
 use clap::ValueEnum;
 use dataplane::{BEST_EFFORT_PAGES_SHARE, PlaneConfig};
-use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, Resource};
+use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, RequestedContent, Resource};
 use schedule::disk::best_effort::DIRTY_BYTES_WORTH;
 use schedule::profile::DiskProfile;
 use units::limits::CACHE_PAGE_BYTES;
@@ -227,7 +227,7 @@ impl PlannedMachine {
             disk_share: 1.0,
             fragments_per_byte: 0.0,
             length: u64::MAX,
-            burst_bytes: 0,
+            content: RequestedContent::ALONE,
             written_every: None,
         }
     }

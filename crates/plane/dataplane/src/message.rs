@@ -23,6 +23,8 @@ pub(crate) struct SharingGroup {
     pub(crate) behind_bytes: u64,
     /// Pages that the leader holds for its group then.
     pub(crate) pages: u64,
+    /// The longest start burst with which it does not need pages that the leader was not to read.
+    pub(crate) burst_bytes: u64,
 }
 
 /// A constant rate, as the disks need it.

@@ -38,22 +38,27 @@ impl Admission {
         let first = requests.next().expect("a content lies somewhere");
         let demand = self.check_disk(&first, reserve)?;
         requests.try_for_each(|further| self.check_disk(&further, reserve).map(drop))?;
-        Ok((demand, self.check_pages(&first, &demand)?))
+        Ok((demand, self.check_pages(&first, &demand, 0)?))
     }
 
-    fn check_pages(&self, request: &AdmissionRequest, demand: &DiskDemand) -> Result<u64, Resource> {
+    /// Pages of a reservation that holds `instead` pages of its content already.
+    fn check_pages(&self, request: &AdmissionRequest, demand: &DiskDemand, instead: u64) -> Result<u64, Resource> {
         let pages = self.pages_for(request, demand);
-        if self.pages_promised + pages > self.pages { Err(Resource::Memory) } else { Ok(pages) }
+        if self.buffers.fits(request.content, instead, pages) { Ok(pages) } else { Err(Resource::Memory) }
     }
 
-    /// The same for what shared another's reads. A session of whole contents was promised its rate: where it finds the table full it
-    /// takes from the share of best-effort work, and new ones find that time promised.
-    pub(super) fn check_reading_again(&self, requests: &[AdmissionRequest]) -> Result<(DiskDemand, u64), Resource> {
+    /// The same for what shared another's reads, with `instead` pages of its own. A session of whole contents was promised its rate: where
+    /// it finds the table full it takes from the share of best-effort work, and new ones find that time promised.
+    pub(super) fn check_reading_again(
+        &self,
+        requests: &[AdmissionRequest],
+        instead: u64,
+    ) -> Result<(DiskDemand, u64), Resource> {
         let demand = self.demand(&requests[0]);
-        if demand.is_spread() {
-            return Ok((demand, self.check_pages(&requests[0], &demand)?));
+        if !demand.is_spread() {
+            requests.iter().try_for_each(|request| self.check_disk(request, 0.0).map(drop))?;
         }
-        self.check_reading(requests.iter().copied(), 0.0)
+        Ok((demand, self.check_pages(&requests[0], &demand, instead)?))
     }
 
     /// The same for one disk's time.
@@ -61,7 +66,7 @@ impl Admission {
         let demand = self.demand(request);
         let disk = self.disk(request.disk);
         let kept = f64::from(disk.sharing) * reserve;
-        if !disk.table.fits(&demand, 1.0 + kept) || !(demand.writes() || self.starts(request, &demand)) {
+        if !disk.table.fits(&demand, 1.0 + kept) || !(demand.writes() || self.starts(request, &demand, 0)) {
             return Err(Resource::Disk(request.disk));
         }
         Ok(demand)
@@ -95,19 +100,24 @@ impl Admission {
 
     /// Whether a stream of this demand, which fits in the long run, could also start: its first read fills the
     /// look-ahead, which no round may have room for.
-    fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
+    pub(super) fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand, burst_bytes: u64) -> bool {
         let conditions =
             StartConditions { remaining: STARTS_WITH, payload_bytes: request.length, ..StartConditions::idle(0) };
-        self.disk(request.disk).table.starts(demand, &self.start_of(request, &conditions))
+        self.disk(request.disk).table.starts(demand, &self.start_of(request, burst_bytes, &conditions))
     }
 
     /// How a stream of this request starts.
-    pub(super) fn start_of(&self, request: &AdmissionRequest, conditions: &StartConditions) -> StartCost {
+    pub(super) fn start_of(
+        &self,
+        request: &AdmissionRequest,
+        burst_bytes: u64,
+        conditions: &StartConditions,
+    ) -> StartCost {
         let round = self.disk(request.disk).table.round();
         StartCost {
             conditions: *conditions,
             transfer_per_round: request.transfer_seconds(request.rate.bytes_in(round)),
-            burst_transfer: request.transfer_seconds(request.burst_bytes),
+            burst_transfer: request.transfer_seconds(burst_bytes),
             payload_transfer: request.transfer_seconds(conditions.payload_bytes),
         }
     }
@@ -142,7 +152,7 @@ impl Admission {
         if let Some(period) = request.written_every {
             return demand_at(request, table, period);
         }
-        let memory = self.pages / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
+        let memory = self.buffers.pages() / u64::try_from(self.disks.len().max(1)).unwrap_or(1);
         let mut best = demand_at(request, table, 1);
         let mut most = carried(request, table, &best, memory);
         let mut period = 2;
@@ -169,8 +179,13 @@ impl Admission {
         if demand.writes() {
             return 0; // a recording's buffers are the store's
         }
-        let window = self.window_bytes(request, demand).min(request.length.saturating_add(CACHE_PAGE_BYTES));
-        window.div_ceil(CACHE_PAGE_BYTES) + 1
+        self.pages_with(request, demand, 0)
+    }
+
+    /// The same with a start burst.
+    pub(super) fn pages_with(&self, request: &AdmissionRequest, demand: &DiskDemand, burst_bytes: u64) -> u64 {
+        let window = self.window_bytes(request, demand).saturating_add(burst_bytes);
+        window.min(request.length.saturating_add(CACHE_PAGE_BYTES)).div_ceil(CACHE_PAGE_BYTES) + 1
     }
 
     /// Buffers of a stream that another one reads for: of a content that is one block it holds all itself.
@@ -182,7 +197,7 @@ impl Admission {
         if demand.is_spread() {
             return request.length;
         }
-        window_bytes(request.rate, self.disk(request.disk).table.round(), demand.period) + request.burst_bytes
+        window_bytes(request.rate, self.disk(request.disk).table.round(), demand.period)
     }
 }
 

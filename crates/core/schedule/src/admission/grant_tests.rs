@@ -66,7 +66,7 @@ proptest! {
         let links = [BitRate(1_000_000_000_000_000)];
         let admission = Admission::new(&settings, vec![(profile, round)], &links);
         let mut served = IdealDisk { admission, now: 0, behind: 0.0 };
-        let request = |rate, burst_bytes| AdmissionRequest {
+        let request = |rate| AdmissionRequest {
             disk: DiskId(0),
             link: LinkId(0),
             rate: BitRate(rate),
@@ -74,11 +74,11 @@ proptest! {
             disk_share: 1.0,
             fragments_per_byte: 0.0,
             length: u64::MAX,
-            burst_bytes,
+            content: RequestedContent::ALONE,
             written_every: None,
         };
         for rate in load {
-            if let Ok(id) = served.admission.reserve(&[request(rate, 0)])
+            if let Ok(id) = served.admission.reserve(&[request(rate)])
                 && !served.starts(id, STARTS_WITHIN)
             {
                 // The starts before it left more to do than a disk as full as this makes up for so soon.
@@ -88,7 +88,7 @@ proptest! {
         for _ in 0..100 * SLOTS {
             served.pass_round(None);
         }
-        let asked = request(rate, burst_bytes);
+        let asked = request(rate);
         let id = match served.admission.reserve(&[asked]) {
             Ok(id) => id,
             Err(Refusal { grantable: BitRate(0), .. }) => return Ok(()),
@@ -99,6 +99,7 @@ proptest! {
                 granted.expect("checked")
             }
         };
+        served.admission.grant_burst(id, burst_bytes);
         prop_assert!(served.starts(id, STARTS_WITHIN), "admitted, and never starts");
     }
 }

@@ -7,6 +7,7 @@
 //! resource that is short and the highest rate that would be granted in its place; removing a stream never turns a yes
 //! into a no. Not here: sessions, policy per path (the control plane's), serving (`disk`).
 
+mod buffers;
 mod check;
 pub mod disk_table;
 mod session_clock;
@@ -16,6 +17,8 @@ use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::profile::DiskProfile;
+use buffers::BufferAccount;
+pub use buffers::RequestedContent;
 use check::{f64_of, one_block, wire};
 pub use check::{window_bytes, write_period};
 use disk_table::{
@@ -42,10 +45,10 @@ pub struct AdmissionRequest {
     pub zone_bytes_per_second: u64,
     /// Fragments beyond the first, per byte of what it reads from this disk.
     pub fragments_per_byte: f64,
+    /// The content that it reads, with which it shares buffers.
+    pub content: RequestedContent,
     /// Bytes it will read at most (short contents need less memory); `u64::MAX` where unknown.
     pub length: u64,
-    /// Start burst.
-    pub burst_bytes: u64,
     /// A recording writes a block every so many rounds, a power of two ([`write_period`]); none: it reads.
     pub written_every: Option<u32>,
 }
@@ -130,6 +133,8 @@ struct Reservation {
     pages: u64,
     /// Pages beyond its own window, held for those that share its reads.
     held_pages: u64,
+    /// Start burst that has buffers, of those `pages` ([`Admission::grant_burst`]).
+    burst_bytes: u64,
     /// Another stream of the content reads for it: it takes no disk time.
     shares: bool,
     /// How it started, and a round in which it reads regularly, once it has started.
@@ -149,8 +154,7 @@ struct Reservation {
 pub struct Admission {
     disks: Vec<AdmissionDisk>,
     links: Vec<AdmissionLink>,
-    pages_promised: u64,
-    pages: u64,
+    buffers: BufferAccount,
     /// As many as were ever held at once; there is room for all of them from the start.
     entries: Vec<(u32, Option<Reservation>)>,
     free: Vec<u32>,
@@ -174,8 +178,7 @@ impl Admission {
         Self {
             disks: disks.into_iter().map(disk).collect(),
             links: links.iter().map(|&capacity| AdmissionLink { capacity, reserved: 0 }).collect(),
-            pages_promised: 0,
-            pages: settings.pages,
+            buffers: BufferAccount::new(settings.pages, settings.reservations_max),
             entries: Vec::with_capacity(settings.reservations_max),
             free: Vec::with_capacity(settings.reservations_max),
             reservations_max: settings.reservations_max,
@@ -210,7 +213,7 @@ impl Admission {
         self.check_sending(&request, 1).map_err(|resource| self.refusal(resource, requests))?;
         let demand = self.demand(&request);
         let pages = self.pages_of_sharer(&request, &demand);
-        if self.pages_promised + pages > self.pages {
+        if !self.buffers.fits(request.content, 0, pages) {
             return Err(self.refusal(Resource::Memory, requests));
         }
         if demand.is_spread() && !self.keeps_reserve(&request, &demand) {
@@ -282,13 +285,22 @@ impl Admission {
 
     fn fill(&mut self, slot: u32, request: AdmissionRequest, demand: DiskDemand, pages: u64) {
         let before = self.made;
-        let (held_pages, shares, placed, further) = (0, false, None, None);
-        let (clock, beside) = (None, Default::default());
-        self.entries[slot as usize].1 =
-            Some(Reservation { request, demand, pages, held_pages, shares, placed, before, further, clock, beside });
+        self.entries[slot as usize].1 = Some(Reservation {
+            request,
+            demand,
+            pages,
+            held_pages: 0,
+            burst_bytes: 0,
+            shares: false,
+            placed: None,
+            before,
+            further: None,
+            clock: None,
+            beside: Default::default(),
+        });
         self.made += 1;
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
-        self.pages_promised += pages;
+        self.buffers.promise(request.content, pages);
         self.promised += request.rate.0;
     }
 
@@ -311,12 +323,11 @@ impl Admission {
         self.unplace(id);
         let Some(held) = self.find(id).copied().filter(|reservation| !reservation.shares) else { return };
         let kept = self.pages_of_sharer(&held.request, &held.demand).min(held.pages);
-        let freed = held.pages + held.held_pages - kept;
+        self.set_pages_of(id, kept, 0);
         let reservation = self.find_mut(id).expect("found above");
-        (reservation.shares, reservation.pages, reservation.held_pages) = (true, kept, 0);
+        (reservation.shares, reservation.burst_bytes) = (true, 0);
         let (demand, disk, further) = (reservation.demand, reservation.request.disk, reservation.further.take());
         further.into_iter().for_each(|part| self.release(part));
-        self.pages_promised -= freed;
         let disk = self.disk_mut(disk);
         disk.table.withdraw(&demand);
         disk.sharing += 1;
@@ -334,14 +345,11 @@ impl Admission {
             return Ok(());
         };
         self.check_entries(requests.len() - 1)?;
-        self.pages_promised -= kept;
-        let checked = self.check_reading_again(requests);
-        self.pages_promised += kept;
-        let (demand, pages) = checked?;
+        let (demand, pages) = self.check_reading_again(requests, kept)?;
+        let request = AdmissionRequest { rate: shared.rate, content: shared.content, ..requests[0] };
+        self.set_pages_of(id, pages, 0);
         let reservation = self.find_mut(id).expect("found above");
-        (reservation.shares, reservation.demand, reservation.pages) = (false, demand, pages);
-        reservation.request = AdmissionRequest { rate: shared.rate, ..requests[0] };
-        self.pages_promised = self.pages_promised - kept + pages;
+        (reservation.shares, reservation.demand, reservation.request) = (false, demand, request);
         // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
         self.disk_mut(shared.disk).sharing -= 1;
         self.promise(id, requests);
@@ -355,28 +363,63 @@ impl Admission {
         if giver.shares || !taker.shares {
             return self.share(from);
         }
-        self.pages_promised -= taker.held_pages;
+        // Pages of the taker are of the same content, and the giver had them for it.
+        self.buffers.withdraw(taker.request.content, taker.pages + taker.held_pages);
         // What each sends stays its own; so does the disk at which the one that shares is counted.
         let request = AdmissionRequest { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         let request = AdmissionRequest { disk: taker.request.disk, ..giver.request };
-        *self.find_mut(from).expect("found above") =
-            Reservation { request, pages: 0, held_pages: 0, shares: true, placed: None, further: None, ..giver };
+        *self.find_mut(from).expect("found above") = Reservation {
+            request,
+            pages: 0,
+            held_pages: 0,
+            burst_bytes: 0,
+            shares: true,
+            placed: None,
+            further: None,
+            ..giver
+        };
     }
 
     /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; how many it
     /// held before. `None` if there are not so many, and it stays as it was.
     pub fn hold_pages(&mut self, id: ReservationId, pages: u64) -> Option<u64> {
-        let (promised, most) = (self.pages_promised, self.pages);
-        let reservation = self.find_mut(id)?;
-        let before = reservation.held_pages;
+        let &Reservation { request, pages: own, held_pages: before, .. } = self.find(id)?;
         // Fewer pages than before are always possible, even if there is less memory by now than was promised.
-        if pages > before && promised - before + pages > most {
-            return None;
+        let fits = pages <= before || self.buffers.fits(request.content, own + before, own + pages);
+        if fits {
+            self.set_pages_of(id, own, pages);
         }
-        reservation.held_pages = pages;
-        self.pages_promised = promised - before + pages;
-        Some(before)
+        fits.then_some(before)
+    }
+
+    /// A reservation holds so many pages from now on: of its own, and for those that share its reads.
+    fn set_pages_of(&mut self, id: ReservationId, own: u64, held: u64) {
+        let Some(reservation) = self.find_mut(id) else { return };
+        let before = reservation.pages + reservation.held_pages;
+        (reservation.pages, reservation.held_pages) = (own, held);
+        let content = reservation.request.content;
+        self.buffers.withdraw(content, before);
+        self.buffers.promise(content, own + held);
+    }
+
+    /// The start burst that a reservation which has not started may send: all of it, or nothing if it takes buffers or disk time that
+    /// are not there. A burst is a wish, for which nothing is refused. From flash what was sent is read again at once, and a stream that
+    /// shares reads, or has a whole block, has its pages: only reads from a spinning disk go further ahead for it.
+    pub fn grant_burst(&mut self, id: ReservationId, bytes: u64) -> u64 {
+        let Some(&Reservation { request, demand, pages, held_pages, shares, .. }) = self.find(id) else { return 0 };
+        if bytes == 0 || shares || demand.is_spread() || !self.disk(request.disk).table.profile().rotational {
+            return bytes;
+        }
+        let own = self.pages_with(&request, &demand, bytes);
+        if !self.buffers.fits(request.content, pages + held_pages, own + held_pages)
+            || !self.starts(&request, &demand, bytes)
+        {
+            return 0;
+        }
+        self.set_pages_of(id, own, held_pages);
+        self.find_mut(id).expect("found above").burst_bytes = bytes;
+        bytes
     }
 
     /// Gives a reservation back; a stale identifier is ignored.
@@ -402,7 +445,7 @@ impl Admission {
             disk.table.withdraw(&reservation.demand);
         }
         self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
-        self.pages_promised -= reservation.pages + reservation.held_pages;
+        self.buffers.withdraw(reservation.request.content, reservation.pages + reservation.held_pages);
         self.promised -= reservation.request.rate.0;
         reservation.further.into_iter().for_each(|part| self.release(part));
     }
@@ -427,26 +470,43 @@ impl Admission {
         }
         let is_enough =
             held.shares || requests.len() == 1 && held.further.is_none() && self.covers_reading(&held, request);
-        if is_enough {
-            self.unplace(id);
+        let pages = if held.shares { held.pages } else { self.pages_for(&held.request, &held.demand) };
+        if !is_enough || !self.reads_on(id, request.content, pages) {
+            return false;
         }
-        is_enough
+        self.unplace(id);
+        true
     }
 
     fn covers_reading(&self, held: &Reservation, request: &AdmissionRequest) -> bool {
-        held.request.burst_bytes >= request.burst_bytes
-            && held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
+        held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
             && held.demand.transfer >= self.demand(request).transfer * (1.0 - MARGIN)
+    }
+
+    /// A reservation is for another content from now on, with so many pages, if there is memory.
+    fn reads_on(&mut self, id: ReservationId, content: RequestedContent, pages: u64) -> bool {
+        let held = *self.find(id).expect("looked at before");
+        let before = held.pages + held.held_pages;
+        self.buffers.withdraw(held.request.content, before);
+        let fits = (pages <= before && content == held.request.content) || self.buffers.fits(content, 0, pages);
+        if fits {
+            self.buffers.promise(content, pages);
+            let reservation = self.find_mut(id).expect("looked at before");
+            (reservation.pages, reservation.held_pages, reservation.burst_bytes) = (pages, 0, 0);
+            reservation.request.content = content;
+        } else {
+            self.buffers.promise(held.request.content, before);
+        }
+        fits
     }
 
     fn renew_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], demand: &DiskDemand) -> bool {
         let held = *self.find(id).expect("looked at before");
         let request = &requests[0];
         let pages = self.pages_for(request, demand);
-        if pages > held.pages && self.pages_promised - held.pages + pages > self.pages {
+        if !self.reads_on(id, request.content, pages) {
             return false;
         }
-        self.pages_promised = self.pages_promised - held.pages + pages;
         // A short part (an initialization segment, a key, a last piece) does not change the demand; nor does a lower rate, which
         // the player may leave again.
         let rounds = request.rate.time_for(request.length).as_secs_f64()
@@ -457,7 +517,6 @@ impl Admission {
             self.replace_spread(id, requests, beside.scaled(1.0 / rounds));
         }
         let reservation = self.find_mut(id).expect("looked at before");
-        reservation.pages = pages;
         // The next block lies elsewhere than the one before it, and costs as much as it does there.
         let AdmissionRequest { disk, rate, .. } = held.request;
         reservation.request = AdmissionRequest { disk, rate, ..*request };
@@ -502,7 +561,7 @@ impl Admission {
         let held = self.find(session)?;
         let is_there = held.demand.is_spread() && !held.shares && self.share_held(session, request.disk) > 0.0;
         let pages = request.length.div_ceil(CACHE_PAGE_BYTES) + 1;
-        if !is_there || self.pages_promised + pages > self.pages || self.check_entries(1).is_err() {
+        if !is_there || !self.buffers.fits(request.content, 0, pages) || self.check_entries(1).is_err() {
             return None;
         }
         let nothing = DiskDemand { period: 1, transfer: 0.0, seeks: 0.0, kind: DemandKind::Spread };
@@ -525,6 +584,16 @@ impl Admission {
     #[must_use]
     pub fn is_one_block(&self, request: &AdmissionRequest) -> bool {
         self.demand(request).is_spread()
+    }
+
+    /// The session's request ended: its next one starts anew, or finds the place that it keeps, with buffers for its rate.
+    pub fn rest(&mut self, id: ReservationId) {
+        self.unplace(id);
+        let Some(&Reservation { request, demand, pages, .. }) = self.find(id) else { return };
+        if !demand.is_spread() {
+            self.set_pages_of(id, pages.min(self.pages_for(&request, &demand)), 0);
+            self.find_mut(id).expect("found above").burst_bytes = 0;
+        }
     }
 
     /// Places a reservation's reads on all its disks, beginning now; the first regular round on the first of them. `None`: not
@@ -574,19 +643,19 @@ impl Admission {
         start: &StartConditions,
         deadline: Nanos,
     ) -> bool {
-        self.find(id).is_some_and(|Reservation { request, demand, .. }| {
-            let start = self.start_of(request, start);
+        self.find(id).is_some_and(|&Reservation { ref request, ref demand, burst_bytes, .. }| {
+            let start = self.start_of(request, burst_bytes, start);
             self.disk(request.disk).table.starts_by(forecast, demand, &start, deadline)
         })
     }
 
     fn place_part(&mut self, id: ReservationId, conditions: &StartConditions) -> Option<u64> {
-        let Reservation { request, demand, placed, .. } = *self.find(id)?;
+        let Reservation { request, demand, placed, burst_bytes, .. } = *self.find(id)?;
         assert!(placed.is_none(), "a reservation is placed once");
         if demand.is_spread() {
             return Some(conditions.round);
         }
-        let start = self.start_of(&request, conditions);
+        let start = self.start_of(&request, burst_bytes, conditions);
         let first = self.disk_mut(request.disk).table.place(&demand, &start)?;
         self.find_mut(id).expect("found above").placed = Some((start, first));
         Some(first)
@@ -680,13 +749,13 @@ impl Admission {
     /// Buffers in pages: promised, and in all.
     #[must_use]
     pub const fn memory(&self) -> (u64, u64) {
-        (self.pages_promised, self.pages)
+        (self.buffers.promised(), self.buffers.pages())
     }
 
     /// How many pages there can be from now on. What was promised stays promised: with fewer nothing is admitted until
     /// enough of it has ended.
-    pub fn set_pages(&mut self, pages: u64) {
-        self.pages = pages;
+    pub const fn set_pages(&mut self, pages: u64) {
+        self.buffers.set_pages(pages);
     }
 
     fn disk(&self, disk: DiskId) -> &AdmissionDisk {

@@ -28,7 +28,7 @@ fn request(rate: u64) -> AdmissionRequest {
         disk_share: 1.0,
         fragments_per_byte: 0.0,
         length: u64::MAX,
-        burst_bytes: 0,
+        content: RequestedContent::ALONE,
         written_every: None,
     }
 }
@@ -292,12 +292,55 @@ fn small_reads_beside_a_session_move_its_clock_and_its_share_grows_by_them() {
 }
 
 #[test]
-fn a_held_burst_that_finds_no_memory_is_no_reason_to_lose_the_session() {
-    let mut admission = admission(64 << 20);
+fn a_start_burst_takes_what_is_left_and_nothing_is_refused_for_it() {
+    let mut admission = admission(100 << 20);
     let long = request(8_800_000);
-    let id = admission.reserve(&[long]).expect("it fits");
-    assert!(!admission.renew(id, &[AdmissionRequest { burst_bytes: 4_000_000, ..long }]));
-    assert!(admission.renew(id, &[long]), "it is there still");
+    let count = fill(&mut self::admission(100 << 20), 8_800_000).0.len();
+    let burst_bytes = 6_000_000;
+    let (mut granted, mut ids) = (vec![], vec![]);
+    while let Ok(id) = admission.reserve(&[long]) {
+        granted.push(admission.grant_burst(id, burst_bytes));
+        ids.push(id);
+    }
+    assert!(granted.contains(&burst_bytes) && granted.contains(&0), "{granted:?}");
+    assert!(ids.len() < count, "the first bursts hold buffers while they last");
+    let held = admission.memory().0;
+    admission.rest(ids[1]);
+    assert!(admission.memory().0 < held);
+    assert!(admission.renew(ids[0], &[long]), "a session that reads on keeps what it needs");
+    assert!(admission.reserve(&[long]).is_ok(), "and gives back its burst's buffers");
+}
+
+#[test]
+fn from_flash_a_burst_needs_no_buffers() {
+    let settings = AdmissionSettings { reservations_max: 1000, pages: 100, be_share: 0.0, sharing_reserve: 0.0 };
+    let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
+    let mut admission = Admission::new(&settings, disks, &[BitRate(10_000_000_000)]);
+    let id = admission.reserve(&[request(8_800_000)]).expect("there is memory");
+    let before = admission.memory();
+    assert_eq!((admission.grant_burst(id, 15_000_000), admission.memory()), (15_000_000, before));
+}
+
+#[test]
+fn streams_of_one_content_are_promised_no_more_pages_than_it_has() {
+    let titles = |count: u64| {
+        let settings = AdmissionSettings { reservations_max: 1000, pages: 200, be_share: 0.0, sharing_reserve: 0.0 };
+        let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
+        let mut admission = Admission::new(&settings, disks, &[BitRate(10_000_000_000)]);
+        let asked = |nth: u64| AdmissionRequest {
+            content: RequestedContent::new(units::ContentVersion(nth % count), 4 << 20),
+            zone_bytes_per_second: 1_000_000_000,
+            ..request(8_800_000)
+        };
+        let ids: Vec<_> = (0..300).map_while(|nth| admission.reserve(&[asked(nth)]).ok()).collect();
+        let at_most = admission.memory().0;
+        assert!(ids.iter().zip(7..).all(|(&id, nth)| admission.renew(id, &[asked(nth)])), "each reads another title");
+        ids.iter().for_each(|&id| admission.release(id));
+        (ids.len(), at_most, admission.memory().0)
+    };
+    assert_eq!(titles(10), (300, 160, 0), "ten titles of sixteen pages");
+    let (streams, promised, after) = titles(1000);
+    assert!(streams < 40 && promised > 180 && after == 0, "{streams}, {promised}, {after}");
 }
 
 /// Cameras of 4 Mbit/s that write so much of their bytes to each of so many disks, until there is no room; and in how many of 8 rounds

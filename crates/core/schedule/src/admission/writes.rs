@@ -11,7 +11,7 @@ impl Admission {
     pub fn place_writes(&mut self, id: ReservationId, round: u64) -> Option<u64> {
         let Reservation { request, demand, .. } = *self.find(id)?;
         let table = &self.disk(request.disk).table;
-        let (length, start) = (table.round(), self.start_of(&request, &StartConditions::idle(round)));
+        let (length, start) = (table.round(), self.start_of(&request, 0, &StartConditions::idle(round)));
         let firsts = table.emptiest_rounds(&demand, &start);
         firsts.into_iter().flatten().find(|first| {
             let is_placed = self.place_writes_at(id, length.saturating_mul(*first), length.saturating_mul(round));
@@ -27,7 +27,7 @@ impl Admission {
         while let Some(part) = next {
             let Some(&Reservation { request, demand, further, .. }) = self.find(part) else { return false };
             let round = self.disk(request.disk).table.round().0;
-            let start = self.start_of(&request, &StartConditions::idle(now.0 / round));
+            let start = self.start_of(&request, 0, &StartConditions::idle(now.0 / round));
             let first = first.0.div_ceil(round);
             if !self.disk_mut(request.disk).table.place_at(&demand, &start, first) {
                 return false;

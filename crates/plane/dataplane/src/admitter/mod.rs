@@ -74,7 +74,6 @@ struct AdmittedStream {
     link: LinkId,
     disk: DiskId,
     rate: BitRate,
-    burst_bytes: u64,
     payload: u64,
     started: Nanos,
     /// The control plane was told of its start, or that it has none.
@@ -258,7 +257,7 @@ impl Admitter {
         };
         let (mut rate, mut age) = (None, 0);
         if let Service::Beside { session } = delivery.service {
-            self.ask_for(&delivery.content, delivery.link, disk, BitRate(0), (payload, 0));
+            self.ask_for(&delivery.content, delivery.link, disk, BitRate(0), payload);
             let reservation = self.admission.accompany(session, &self.asked[0]);
             delivery.service = Service::BestEffort;
             if let Some((id, session_rate)) = reservation.zip(self.admission.rate(session)) {
@@ -268,8 +267,8 @@ impl Admitter {
                 (admitted.rate, age) = (session_rate, self.age(id));
                 rate = Some(self.read_rate(id, session_rate, payload));
             }
-        } else if let Service::Constant { rate: asked, mut burst_bytes, held, hold } = delivery.service {
-            self.ask_for(&delivery.content, delivery.link, disk, asked, (payload, burst_bytes));
+        } else if let Service::Constant { rate: asked, burst_bytes, held, hold } = delivery.service {
+            self.ask_for(&delivery.content, delivery.link, disk, asked, payload);
             let shares = group.is_some() || (is_buffered && self.admission.is_one_block(&self.asked[0]));
             let id = match self.held_or_new(held, shares) {
                 Ok(id) => id,
@@ -280,10 +279,11 @@ impl Admitter {
                     return refuse(delivery, refusal, context);
                 }
             };
-            burst_bytes = burst_bytes.min(self.asked[0].burst_bytes);
+            let burst_most = group.as_ref().map_or(payload, |group| group.burst_bytes);
+            let burst_bytes = self.admission.grant_burst(id, burst_bytes.min(burst_most));
             delivery.service = Service::Constant { rate: asked, burst_bytes, held, hold };
             (admitted.reservation, admitted.hold) = (Some(id), hold);
-            (admitted.rate, admitted.burst_bytes) = (asked, burst_bytes);
+            admitted.rate = asked;
             age = self.age(id);
             rate = Some(self.read_rate(id, asked, burst_bytes));
         }
@@ -429,10 +429,9 @@ impl Admitter {
 
     /// A stream that shared another's reads needs disk time of its own. It gets that from the reserve, or is demoted.
     fn needs_own<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
-        let AdmittedStream { reservation, content, link, disk, rate, payload, burst_bytes, .. } =
-            &self.streams[slot as usize];
+        let AdmittedStream { reservation, content, link, disk, rate, payload, .. } = &self.streams[slot as usize];
         let (Some(id), Some(content)) = (*reservation, content.clone()) else { return };
-        self.ask_for(&content, *link, *disk, *rate, (*payload, *burst_bytes));
+        self.ask_for(&content, *link, *disk, *rate, *payload);
         let own = self.admission.unshare(id, &self.asked).ok();
         match own.and_then(|()| self.admission.place(id, conditions)) {
             Some(first_round) => {
@@ -472,7 +471,7 @@ impl Admitter {
         };
         self.holders[id.slot as usize] = Some(slot);
         let entry = &mut self.streams[slot as usize];
-        (entry.reservation, entry.suspended, entry.burst_bytes) = (Some(id), None, 0);
+        (entry.reservation, entry.suspended) = (Some(id), None);
         let rate = entry.rate;
         let rate = self.read_rate(id, rate, 0);
         let start = self.placed_start(slot, conditions, first_round, context);
@@ -484,7 +483,7 @@ impl Admitter {
         let AdmittedStream { suspended, content, link, disk, rate, payload, .. } = &self.streams[slot as usize];
         let may_ask = !self.draining && self.disk(*disk).condition == DiskCondition::Good;
         let (id, content) = ((*suspended)?, content.clone().filter(|_| may_ask)?);
-        self.ask_for(&content, *link, *disk, *rate, (*payload, 0));
+        self.ask_for(&content, *link, *disk, *rate, *payload);
         self.admission.reserve_again(id, &self.asked).ok()?;
         let first_round = self.admission.place(id, conditions);
         if first_round.is_none() {
@@ -502,7 +501,7 @@ impl Admitter {
         self.disk_mut(disk).stops_waiting(slot);
         if let Some(id) = held {
             self.holders[id.slot as usize] = None;
-            self.admission.unplace(id);
+            self.admission.rest(id);
         } else {
             self.take_back(slot);
         }

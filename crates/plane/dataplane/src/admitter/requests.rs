@@ -1,7 +1,7 @@
 //! What is asked of admission, and in which words it is refused.
 
 use schedule::admission::disk_table::WRITE_ROUNDS;
-use schedule::admission::{BlockDeadline, BlockWaits, write_period};
+use schedule::admission::{BlockDeadline, BlockWaits, RequestedContent, write_period};
 use schedule::pace::{BURST_FACTOR, Stride};
 use storage::grant::RecordingPlace;
 
@@ -15,13 +15,10 @@ const SHARE_TOLERANCE: f64 = 1e-9;
 
 impl Admitter {
     /// The session's reservation if it covers what is asked for ([`Self::ask_for`]), else a new one; for a stream that shares
-    /// another's reads, or not. A burst is a wish: where there is no room for it, it is left out.
+    /// another's reads, or not.
     pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
-        let (admission, asked) = (&mut self.admission, &mut self.asked[..]);
-        let mut reserve = |asked: &[AdmissionRequest]| {
-            let Some(id) = held else {
-                return if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) };
-            };
+        let (admission, asked) = (&mut self.admission, &self.asked[..]);
+        if let Some(id) = held {
             if admission.renew(id, asked) {
                 if shares {
                     admission.share(id);
@@ -36,34 +33,17 @@ impl Admitter {
             if !shares && admission.reserve_again(id, asked).is_ok() {
                 return Ok(id);
             }
-            if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }
-        };
-        let wished = reserve(asked);
-        let found = if wished.is_err() && asked[0].burst_bytes > 0 {
-            asked[0].burst_bytes = 0;
-            reserve(asked)
-        } else {
-            wished
-        };
-        if let Some(id) = held.filter(|id| found != Ok(*id)) {
             admission.release(id);
         }
-        found
+        if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }
     }
 
     /// Asks for a delivery from `disk` on: what it needs of each disk of its content (see [`Self::request`]).
-    pub(super) fn ask_for(
-        &mut self,
-        content: &Content,
-        link: LinkId,
-        disk: DiskId,
-        rate: BitRate,
-        (payload, burst_bytes): (u64, u64),
-    ) {
+    pub(super) fn ask_for(&mut self, content: &Content, link: LinkId, disk: DiskId, rate: BitRate, payload: u64) {
         self.asked.clear();
-        self.asked.push(self.request(content, link, disk, rate, payload, burst_bytes));
+        self.asked.push(self.request(content, link, disk, rate, payload));
         for &further in content.layout.disks().iter().filter(|&&other| other != disk) {
-            let request = self.request(content, link, further, rate, payload, 0);
+            let request = self.request(content, link, further, rate, payload);
             if request.disk_share > SHARE_TOLERANCE {
                 self.asked.push(request);
             }
@@ -90,7 +70,7 @@ impl Admitter {
         self.asked.clear();
         self.asked.push(request);
         let others = spread.iter().filter(|&&other| other != disk);
-        self.asked.extend(others.map(|&disk| AdmissionRequest { disk, burst_bytes: 0, ..request }));
+        self.asked.extend(others.map(|&disk| AdmissionRequest { disk, ..request }));
     }
 
     /// Asks for what a running stream needs of disks beyond what it holds there.
@@ -98,7 +78,7 @@ impl Admitter {
         let (link, rate, payload) = entry;
         self.asked.clear();
         for &disk in content.layout.disks() {
-            let mut request = self.request(content, link, disk, rate, payload, 0);
+            let mut request = self.request(content, link, disk, rate, payload);
             request.disk_share -= self.admission.share_held(id, disk);
             if request.disk_share > SHARE_TOLERANCE {
                 self.asked.push(request);
@@ -108,15 +88,7 @@ impl Admitter {
 
     /// What a delivery needs of a disk. Where admission provides for the loss of any one disk, this is everything that
     /// has a copy on it; otherwise it is what is read from it with the disks as they are now.
-    fn request(
-        &self,
-        content: &Content,
-        link: LinkId,
-        disk: DiskId,
-        rate: BitRate,
-        payload: u64,
-        burst_bytes: u64,
-    ) -> AdmissionRequest {
+    fn request(&self, content: &Content, link: LinkId, disk: DiskId, rate: BitRate, payload: u64) -> AdmissionRequest {
         let profile = &self.disk(disk).profile;
         let reluctance = |other: DiskId| match self.survives_disk_loss {
             true => u8::from(other != disk),
@@ -134,8 +106,8 @@ impl Admitter {
             disk_share,
             zone_bytes_per_second: slowest.unwrap_or_else(|| profile.rate_at(u64::MAX)),
             fragments_per_byte: fragments,
+            content: RequestedContent::new(content.version, content.size),
             length: payload,
-            burst_bytes: burst_bytes.min(payload),
             written_every: None,
         }
     }
@@ -211,8 +183,8 @@ impl Admitter {
                 zone_bytes_per_second: entry.profile.rate_at(u64::MAX),
                 disk_share: disks.share(),
                 fragments_per_byte: 0.0,
+                content: RequestedContent::ALONE,
                 length: 0,
-                burst_bytes: 0,
                 written_every: Some(write_period(rate, entry.rounds.period(), durable, block_bytes_max)),
             });
         }

@@ -463,11 +463,14 @@ impl Fetcher {
     /// Bytes a stream may hold.
     fn window(&self, slot: u32) -> u64 {
         let stream = &self.streams[slot as usize];
-        let round = self.disk(stream.disk).rounds.period();
+        let disk = self.disk(stream.disk);
         match stream.plan {
             None => 0,
             Some(ReadPlan { rate: ReadRate { whole: true, .. }, .. }) => stream.payload,
-            Some(ReadPlan { rate, .. }) => window_bytes(rate.rate, round, rate.period) + rate.burst_bytes,
+            Some(ReadPlan { rate, .. }) => {
+                let burst_bytes = if disk.spins { rate.burst_bytes } else { 0 };
+                window_bytes(rate.rate, disk.rounds.period(), rate.period) + burst_bytes
+            }
         }
     }
 

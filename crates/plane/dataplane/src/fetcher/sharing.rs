@@ -43,31 +43,32 @@ impl Fetcher {
     }
 
     fn group_for(&self, delivery: &Delivery) -> Option<SharingGroup> {
-        let Service::Constant { rate, burst_bytes, .. } = delivery.service else { return None };
+        let Service::Constant { rate, .. } = delivery.service else { return None };
         let range = SegmentList::of(delivery).range()?;
         let version = delivery.content.version;
         let ahead = self.disk(self.home(&delivery.content.layout)?).streams.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];
             let other = stream.plan?.rate;
             let leads = stream.leader.is_none() && stream.is_active() && stream.content().version == version;
-            if !leads || other.rate != rate || burst_bytes > other.burst_bytes {
+            if !leads || other.rate != rate {
                 return None;
             }
             let read = stream.segment_list().range()?;
             let (next, sent) = (read.start + stream.fetch.payload, read.start + stream.send.payload);
+            let fits = sent >= range.start && read.end >= range.end && next < read.end;
             // Only from behind: a stream that overtook its leader by a burst would need pages that nobody has planned
             // to read.
-            let fits = sent >= range.start && read.end >= range.end && next < read.end;
-            fits.then(|| (next, slot, sent - range.start + stream.behind_bytes))
+            let behind_bytes = sent.checked_sub(range.start).filter(|_| fits)?;
+            Some((next, slot, behind_bytes + stream.behind_bytes, other.burst_bytes.max(behind_bytes)))
         });
-        let (next, leader, behind_bytes) = ahead.min()?;
+        let (next, leader, behind_bytes, burst_bytes) = ahead.min()?;
         let mut pages = range.start / CACHE_PAGE_BYTES..next.div_ceil(CACHE_PAGE_BYTES);
         let is_there = |index| {
             let page = self.cache.find(PageKey { version, index });
             page.is_some_and(|page| matches!(self.cache.state(page), PageState::Ready(_) | PageState::Reading))
         };
         let pages_held = self.pages_held(leader, Some(behind_bytes));
-        pages.all(is_there).then_some(SharingGroup { leader, behind_bytes, pages: pages_held })
+        pages.all(is_there).then_some(SharingGroup { leader, behind_bytes, pages: pages_held, burst_bytes })
     }
 
     /// Pages that a leader's group holds, with one more that is so far behind.

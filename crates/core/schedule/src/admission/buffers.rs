@@ -1,0 +1,113 @@
+//! Buffers in pages: how many are promised.
+//!
+//! Streams of one content find each other's pages, whoever read them. So of all that its streams may hold a content takes no more
+//! pages than it has:
+//!
+//! ```text
+//! promised = sum over contents of  min(sum of what its reservations hold, pages of the content)
+//! ```
+//!
+//! Promise: exact over any history, without allocation once made. Not here: how many pages a stream holds (`check`), which
+//! pages these are (the data plane's cache).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use units::ContentVersion;
+use units::limits::CACHE_PAGE_BYTES;
+
+/// The content that a request reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestedContent {
+    /// Its version.
+    pub version: ContentVersion,
+    /// Its pages.
+    pub pages: u64,
+}
+
+impl RequestedContent {
+    /// A content of so many bytes.
+    #[must_use]
+    pub const fn new(version: ContentVersion, bytes: u64) -> Self {
+        Self { version, pages: bytes.div_ceil(CACHE_PAGE_BYTES) }
+    }
+
+    /// A content of which no other stream finds pages.
+    pub const ALONE: Self = Self { version: ContentVersion(0), pages: u64::MAX };
+}
+
+/// What is promised of the buffers.
+#[derive(Debug)]
+pub(super) struct BufferAccount {
+    /// By version: pages that reservations hold, each counted for itself, and reservations.
+    held: HashMap<ContentVersion, (u64, u64), BuildHasherDefault<VersionHasher>>,
+    promised: u64,
+    pages: u64,
+}
+
+impl BufferAccount {
+    /// Nothing is promised of so many pages, to so many reservations at most.
+    pub(super) fn new(pages: u64, reservations_max: usize) -> Self {
+        // Twice as large as it gets: a table of this kind then clears what was removed without allocating.
+        let held = HashMap::with_capacity_and_hasher(2 * reservations_max, BuildHasherDefault::default());
+        Self { held, promised: 0, pages }
+    }
+
+    /// Pages promised.
+    pub(super) const fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// Pages in all.
+    pub(super) const fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    pub(super) const fn set_pages(&mut self, pages: u64) {
+        self.pages = pages;
+    }
+
+    /// Whether a reservation that holds `instead` pages of a content can be promised so many.
+    pub(super) fn fits(&self, content: RequestedContent, instead: u64, pages: u64) -> bool {
+        let held = self.held.get(&content.version).map_or(0, |(held, _)| *held);
+        self.promised - held.min(content.pages) + (held - instead + pages).min(content.pages) <= self.pages
+    }
+
+    pub(super) fn promise(&mut self, content: RequestedContent, pages: u64) {
+        if pages > 0 {
+            let (held, reservations) = self.held.entry(content.version).or_default();
+            self.promised = self.promised - (*held).min(content.pages) + (*held + pages).min(content.pages);
+            (*held, *reservations) = (*held + pages, *reservations + 1);
+        }
+    }
+
+    /// Takes back what [`Self::promise`] gave.
+    pub(super) fn withdraw(&mut self, content: RequestedContent, pages: u64) {
+        if pages > 0 {
+            let (held, reservations) = self.held.get_mut(&content.version).expect("it was promised");
+            self.promised = self.promised - (*held).min(content.pages) + (*held - pages).min(content.pages);
+            (*held, *reservations) = (*held - pages, *reservations - 1);
+            if *reservations == 0 {
+                self.held.remove(&content.version);
+            }
+        }
+    }
+}
+
+/// Versions are numbers without a pattern that a peer could choose.
+#[derive(Debug, Default)]
+struct VersionHasher(u64);
+
+impl Hasher for VersionHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+}
