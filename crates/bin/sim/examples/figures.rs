@@ -199,6 +199,7 @@ fn recorder(cases: &mut Vec<Case>) {
         push(cases, format!("{cameras} cameras of {} Mbit/s, {viewers} viewers", rate as f64 / 1e6), 2, move |seed| {
             let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), viewers);
             (scenario.load.recorded, scenario.load.recording_rates) = (cameras, vec![BitRate(rate)]);
+            scenario.load.side_by_side = true;
             scenario.load.arrivals = MS(200);
             scenario.load.viewing = (SECS(140), SECS(150));
             (scenario.safety, scenario.liveness) = (SECS(60), SECS(40));

@@ -98,6 +98,8 @@ pub(crate) struct ControlSide {
     pub(crate) reserving: BTreeMap<u64, AskedRecording>,
     /// Until when a disk's faults excuse its streams.
     pub(crate) disk_excused: Vec<Nanos>,
+    /// Where the last recording of each disk will end.
+    pub(crate) recorded_to: Vec<Option<u64>>,
     /// Until when who comes is excused on each disk: by how much it is slower is not known yet, and its start is promised by
     /// what is.
     pub(crate) newcomers_excused: Vec<Nanos>,
@@ -163,6 +165,7 @@ impl ControlSide {
             recordings: BTreeMap::new(),
             reserving: BTreeMap::new(),
             disk_excused: vec![Nanos::ZERO; capacities.len()],
+            recorded_to: vec![None; capacities.len()],
             newcomers_excused: vec![Nanos::ZERO; capacities.len()],
             mirror_excused: Nanos::ZERO,
             be_waits: vec![None; capacities.len()],

@@ -68,6 +68,10 @@ pub struct Load {
     pub cameras: Vec<Camera>,
     /// Recordings per disk that begin with the run and go on to its end.
     pub recorded: u32,
+    /// On a machine of several disks: with how many copies each recording is spread over all of them; zero: each lies on one.
+    pub recording_copies: u8,
+    /// Recordings lie side by side, as a file system lays out what is written at the same time; else anywhere.
+    pub side_by_side: bool,
     /// What has come of a recording is durable after so long.
     pub durable: Nanos,
     /// Mean time between probes, per disk; zero: none.

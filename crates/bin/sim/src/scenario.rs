@@ -115,6 +115,8 @@ impl Scenario {
             recording_rates: vec![rate],
             cameras: vec![Camera::Steady],
             recorded: 0,
+            recording_copies: 0,
+            side_by_side: false,
             durable: SECS(10),
             probes: Nanos::ZERO,
             segments: Vec::new(),
@@ -220,6 +222,8 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
         recording_rates: vec![BitRate(*random.pick(&[4_000_000, 8_800_000, 25_000_000]))],
         cameras: Camera::ALL.to_vec(),
         recorded: 0,
+        recording_copies: 0,
+        side_by_side: false,
         durable: SECS(10),
         probes: if random.chance(0.4) { MS(random.between(200, 5000)) } else { Nanos::ZERO },
         segments: Vec::new(),
@@ -228,6 +232,8 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
         load.recording_rates.extend([BitRate(100_000), BitRate(500_000)]);
         load.recorded = if random.chance(0.3) { u32::try_from(random.between(1, 20)).unwrap_or(1) } else { 0 };
         load.durable = SECS(*random.pick(&[3, 5, 10, 10, 20, 60]));
+        load.side_by_side = random.chance(0.5);
+        load.recording_copies = *random.pick(&[0, 0, 1, 2]);
     }
     load
 }

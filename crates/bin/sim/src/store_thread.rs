@@ -464,7 +464,7 @@ impl StoreThread {
                     let work = StoreWork::Write { bytes: done.ready_bytes, position: done.position };
                     self.waiting.insert(done.job, work);
                 }
-                StoreMessage::Done(_) => {}
+                StoreMessage::Done(_) | StoreMessage::Placed { .. } => {}
             }
             out.messages.push(message);
             true

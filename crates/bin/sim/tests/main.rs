@@ -4,6 +4,7 @@ mod closed_output;
 mod laws;
 mod mirrors;
 mod program;
+mod recordings;
 mod regressions;
 mod seeds;
 mod seeks;

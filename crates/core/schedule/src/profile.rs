@@ -187,14 +187,19 @@ impl DiskProfile {
     /// other places cost more (Oyang). A drive without a head serves several at once.
     #[must_use]
     pub fn sweep_seconds(&self, seeks: f64, transfer: f64) -> f64 {
+        self.sweep_seconds_within(self.capacity.0, seeks, transfer)
+    }
+
+    /// The same of requests that all lie within a `span` of so many bytes: equal seeks over that, and one to get there.
+    #[must_use]
+    pub fn sweep_seconds_within(&self, span: u64, seeks: f64, transfer: f64) -> f64 {
         if seeks <= 0.0 {
             return 0.0;
         }
-        let capacity = self.capacity.0 as f64;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a distance on the disk, rounded")]
         let access = |distance: f64| self.access_time(distance as u64).as_secs_f64();
-        let hop = access(capacity / seeks.max(1.0));
-        let back = (access(capacity) - hop).max(0.0);
+        let hop = access(span.min(self.capacity.0) as f64 / seeks.max(1.0));
+        let back = (access(self.capacity.0 as f64) - hop).max(0.0);
         transfer + (seeks * hop + back) / self.parallel_requests()
     }
 

@@ -22,6 +22,15 @@ pub enum StoreMessage {
     },
     /// A grant was used up, or could not be used.
     Done(GrantDone),
+    /// A recording is written here from now on: admission charges it by the zone.
+    Placed {
+        /// The disk.
+        disk: DiskId,
+        /// The recording's.
+        reservation: ReservationId,
+        /// Where on the device its next byte goes.
+        position: u64,
+    },
 }
 
 /// Work a store thread would do.

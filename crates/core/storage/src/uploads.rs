@@ -13,9 +13,12 @@ use units::{BitRate, DiskId, Nanos, ReservationId, UploadId, limits};
 use crate::grant::{Grant, GrantDone, JobId, Offer, RecordingPlace, StoreMessage, StoreWork, WorkClass};
 
 mod commit;
+mod recording;
 
 pub use commit::CommitPart;
 use commit::{Commits, Growth};
+pub use recording::RecordingTerms;
+use recording::{HANDED_OVER, Recording};
 
 /// The commit: one job for all that is to be made durable.
 const COMMIT_JOB: JobId = JobId(0);
@@ -26,9 +29,6 @@ const CHORE_JOB: JobId = JobId(1);
 /// The first job number for uploads.
 const UPLOAD_JOBS: u64 = 2;
 
-/// What clients' sides have when a block is due is here so long after. Chosen: a turn of their threads and of this one.
-const HANDED_OVER: Nanos = Nanos::from_millis(20);
-
 /// The file of an upload, as the caller keeps it.
 pub trait UploadFile {
     /// Where on the device the byte at `offset` goes (`u64::MAX` where unknown), and how many go on from there without a gap.
@@ -37,58 +37,6 @@ pub trait UploadFile {
     /// The journal of its file system, if the sync of one file there makes all changes durable that were made before its last one.
     fn journal(&self) -> Option<JournalId> {
         None
-    }
-}
-
-/// A recording's terms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordingTerms {
-    /// Payload bits per second.
-    pub rate: BitRate,
-    /// What admission gave.
-    pub reservation: ReservationId,
-    /// When it is written.
-    pub place: RecordingPlace,
-}
-
-impl RecordingTerms {
-    /// Bytes of a block.
-    fn block_bytes(&self) -> u64 {
-        self.rate.bytes_in(self.place.period).next_multiple_of(limits::DIRECT_ALIGN)
-    }
-}
-
-/// A recording under way.
-#[derive(Debug, Clone, Copy)]
-struct Recording {
-    terms: RecordingTerms,
-    /// When the next block is due to be written.
-    next_block: Nanos,
-    /// What is left of the block that is being written, and when that must be durable.
-    due_bytes: u64,
-    deadline: Nanos,
-    /// What had come by then in excess of the rate.
-    excess_bytes: u64,
-}
-
-impl Recording {
-    fn new(terms: RecordingTerms) -> Self {
-        Self { terms, next_block: terms.place.first, due_bytes: 0, deadline: Nanos::MAX, excess_bytes: 0 }
-    }
-
-    /// The block is due of which so many bytes are ready, and those that were due while the disk held this thread up. What came in
-    /// excess of the rate is not part of it.
-    fn begin_block(&mut self, ready_bytes: u64, now: Nanos) {
-        let RecordingTerms { place, .. } = self.terms;
-        if self.due_bytes == 0 {
-            self.deadline = self.next_block.saturating_add(place.within);
-        }
-        let next = place.next(now.saturating_sub(HANDED_OVER));
-        let blocks = next.saturating_sub(self.next_block).0 / place.period.0.max(1);
-        let promised = self.terms.block_bytes().saturating_mul(blocks);
-        self.due_bytes = self.due_bytes.saturating_add(promised).min(ready_bytes);
-        self.excess_bytes = ready_bytes - self.due_bytes;
-        self.next_block = next;
     }
 }
 
@@ -286,6 +234,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
             durable: None,
         };
         self.uploads.insert(id, upload);
+        self.tell_place(id);
         id
     }
 
@@ -335,28 +284,6 @@ impl<F: UploadFile, R> Uploads<F, R> {
             self.uploads.values().filter(|upload| upload.ready_bytes > 0 || upload.life == UploadLife::Receiving);
         let next = recordings.filter_map(|upload| upload.recording).map(|recording| recording.next_block).min();
         next.map(|next| next.saturating_add(HANDED_OVER)).into_iter().chain(self.commits.next_due()).min()
-    }
-
-    /// Offers the blocks of recordings that are due, and a commit if a name is to be made durable.
-    pub fn begin_blocks(&mut self, now: Nanos) {
-        let mut commits = self.commits.becomes_due(now);
-        let mut due = Vec::new();
-        for (id, upload) in &mut self.uploads {
-            let Some(recording) = &mut upload.recording else { continue };
-            if now < recording.next_block.saturating_add(HANDED_OVER) {
-                continue;
-            }
-            recording.begin_block(upload.ready_bytes, now);
-            commits |= self.commits.promise_again(*id);
-            if recording.due_bytes > 0 {
-                upload.offered_bytes = 0;
-                due.push(*id);
-            }
-        }
-        due.into_iter().for_each(|id| self.offer_write(id));
-        if commits {
-            self.offer_commit();
-        }
     }
 
     /// All has come.
@@ -518,6 +445,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     }
 
     fn offer_write(&mut self, id: UploadId) {
+        self.tell_place(id);
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         let Some((position, bytes, class)) = upload.next_offer() else { return };
         let offered = upload.offered_bytes;
@@ -531,14 +459,6 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
         upload.offered_bytes = bytes;
         self.offer(job_of(id), StoreWork::Write { bytes, position }, class);
-    }
-
-    /// The time that was reserved for a recording goes with its client: the rest is written in what streams leave.
-    fn lose_reservation(&mut self, id: UploadId) {
-        let Some(upload) = self.uploads.get_mut(&id) else { return };
-        upload.recording = None;
-        upload.offered_bytes = 0;
-        self.withdraw(job_of(id));
     }
 
     fn abandon(&mut self, id: UploadId) -> Option<F> {

@@ -299,7 +299,7 @@ impl Server {
                 StoreMessage::Done(done) if done.ready_bytes > 0 => {
                     self.offers.insert(done.job, StoreWork::Write { bytes: done.ready_bytes, position: done.position });
                 }
-                StoreMessage::Done(_) => {}
+                StoreMessage::Done(_) | StoreMessage::Placed { .. } => {}
             }
             true
         });

@@ -20,6 +20,8 @@ pub const PIECE_BYTES_MAX: u64 = 128 * 1024;
 pub const RUN_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// A recording may be so far ahead of its rate: its buffer holds so much more. A key frame of three times the rate for a second. Chosen.
 pub const RECORDING_EXCESS: Nanos = Nanos::from_secs(2);
+/// A recording that is written so much further on than it was is charged anew: zones of drives are larger. Chosen.
+pub const RECORDING_PLACE_BYTES: u64 = 1 << 30;
 /// Unit of the buffer arena, and the largest single read of the data plane.
 pub const CHUNK_BYTES: u64 = 1024 * 1024;
 /// Unit of buffer memory: a chunk of the arena is four of them. Chosen.

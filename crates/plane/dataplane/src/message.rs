@@ -92,6 +92,8 @@ pub(crate) enum ToAdmitter {
     Moved { slot: u32, disk: DiskId },
     /// A stream reads from other disks than before, and needs their time.
     ReadsElsewhere { slot: u32 },
+    /// A recording is written to this place of a disk from now on.
+    Written { disk: DiskId, reservation: ReservationId, position: u64 },
     /// How slow a disk is, and whether it has lost so much time that its streams may have to end.
     Speed { disk: DiskId, factor: f64, is_behind: bool },
     /// A stream of a disk that is too slow gives its disk time back at once.

@@ -3,8 +3,9 @@
 use dataplane::control::{Command, RecordingRequest, WrittenDisks};
 use storage::grant::RecordingPlace;
 use storage::uploads::RecordingTerms;
-use units::{DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
 
+use crate::camera::Camera;
 use crate::control_side::{AskedRecording, ControlAction, SimRecording};
 use crate::laws::Law;
 use crate::store_thread::{Actions, UploadEnd, UploadSource};
@@ -31,12 +32,21 @@ impl World {
         let rate = *control.random.pick(&control.load.recording_rates);
         let camera = *control.random.pick(&control.load.cameras);
         control.reserving.insert(stream.0, AskedRecording { disk, rate, camera, lasts });
-        let disk = DiskId(u16::try_from(disk).expect("few disks"));
         let durable = control.load.durable;
         let block_bytes_max = limits::BLOCK_BYTES_MAX;
-        let disks = WrittenDisks::one(disk);
+        let disks = self.written_disks(disk);
         let request = RecordingRequest { stream, disks, link: LinkId(0), rate, durable, block_bytes_max };
         self.command(Command::Reserve(request));
+    }
+
+    /// The disks that a recording is written to whose store is that of `disk`.
+    fn written_disks(&self, disk: usize) -> WrittenDisks {
+        let id = |disk| DiskId(u16::try_from(disk).expect("few disks"));
+        let (copies, count) = (self.control.load.recording_copies, self.disks.len());
+        if copies == 0 || count <= usize::from(copies) {
+            return WrittenDisks::one(id(disk));
+        }
+        WrittenDisks::several(id(disk), (0..count).map(id), copies)
     }
 
     pub(super) fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId, place: RecordingPlace) {
@@ -45,14 +55,26 @@ impl World {
             self.laws.broke(Law::EveryEndHasAReason, self.now, format!("nobody asked for {reservation:?}"));
             return;
         };
+        self.control.tally.recordings += 1;
+        let disks = self.written_disks(disk);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a rate")]
+        let rate = BitRate((rate.0 as f64 * disks.share()) as u64);
+        for disk in disks.iter() {
+            self.part_begins(usize::from(disk.0), RecordingTerms { rate, reservation, place }, (camera, lasts));
+        }
+    }
+
+    /// What a recording writes to one disk begins.
+    fn part_begins(&mut self, disk: usize, terms: RecordingTerms, (camera, lasts): (Camera, Nanos)) {
         let control = &mut self.control;
-        control.tally.recordings += 1;
+        let (rate, reservation) = (terms.rate, terms.reservation);
         let bytes = rate.bytes_in(lasts).next_multiple_of(limits::DIRECT_ALIGN);
         let capacity = self.stores[disk].capacity();
-        let position = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
-        let terms = RecordingTerms { rate, reservation, place };
-        let durable = control.load.durable;
-        let source = UploadSource { position, bytes, rate, recording: Some((terms, camera, durable)) };
+        let anywhere = control.random.below((capacity - bytes) / limits::DIRECT_ALIGN) * limits::DIRECT_ALIGN;
+        let beside = control.recorded_to[disk].filter(|end| control.load.side_by_side && capacity - end >= bytes);
+        let position = beside.unwrap_or(anywhere);
+        control.recorded_to[disk] = Some(position + bytes);
+        let source = UploadSource { position, bytes, rate, recording: Some((terms, camera, control.load.durable)) };
         let mut upload = None;
         self.with_store(disk, |store, now, out| upload = Some(store.begin(source, now, out)));
         let upload = upload.expect("begun above");
@@ -66,7 +88,10 @@ impl World {
         for (upload, end) in &out.ended {
             if let Some(recording) = self.control.recordings.remove(&(disk, *upload)) {
                 debug_assert_eq!(recording.disk, disk);
-                self.command(Command::Release(recording.reservation));
+                let reservation = recording.reservation;
+                if self.control.recordings.values().all(|other| other.reservation != reservation) {
+                    self.command(Command::Release(reservation));
+                }
             } else {
                 // Its client waits for the answer before it sends more.
                 self.control.tally.uploads += u64::from(*end == UploadEnd::Acknowledged);

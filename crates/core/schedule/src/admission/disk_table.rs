@@ -195,14 +195,16 @@ pub struct DiskTable {
     planned: PlannedLoads,
     /// Promised to streams that have not started yet: they will be placed when they do.
     unplaced: RoundLoad,
+    /// What is written in a round lies within so many bytes of the disk.
+    write_span: u64,
 }
 
 impl DiskTable {
     /// An empty table of a disk with this profile; `budget` is the share of each round that may be promised, 0.0 … 1.0.
     #[must_use]
     pub fn new(profile: DiskProfile, round: Nanos, budget: f64) -> Self {
-        let (planned, unplaced) = (PlannedLoads::default(), RoundLoad::default());
-        Self { profile, slowdown: 1.0, round, budget, planned, unplaced }
+        let (planned, unplaced, write_span) = (PlannedLoads::default(), RoundLoad::default(), profile.capacity.0);
+        Self { profile, slowdown: 1.0, round, budget, planned, unplaced, write_span }
     }
 
     /// The disk's profile.
@@ -222,6 +224,11 @@ impl DiskTable {
         self.slowdown = slowdown.max(1.0);
     }
 
+    /// What is written in a round lies within so many bytes of the disk from now on.
+    pub(super) const fn set_write_span(&mut self, bytes: u64) {
+        self.write_span = bytes;
+    }
+
     /// Seconds of disk time a round with this load needs.
     fn seconds(&self, load: RoundLoad) -> f64 {
         self.sweep(load.seeks, load.transfer) + self.batch(load)
@@ -234,7 +241,7 @@ impl DiskTable {
     /// What is written in a round takes a sweep and a commit.
     fn batch(&self, load: RoundLoad) -> f64 {
         let commit = if load.writes > NO_WRITE { self.profile.flush.as_secs_f64() } else { 0.0 };
-        self.sweep(load.writes, load.write_transfer) + commit
+        self.profile.sweep_seconds_within(self.write_span, load.writes, load.write_transfer) * self.slowdown + commit
     }
 
     /// The mean of all rounds, with `more` beside what is promised. What is written and not placed counts as a batch of its own.
@@ -451,6 +458,12 @@ impl DiskTable {
                 *slot = slot.minus(load);
             }
         }
+    }
+
+    /// Exchanges a demand that has its place for another with the same period.
+    pub(super) fn replace(&mut self, demand: &DiskDemand, by: &DiskDemand, first: u64) {
+        let (old, new) = (demand.block(), by.block());
+        self.planned.each_slot(demand, first, |slot| *slot = slot.minus(old).plus(new));
     }
 
     /// The load of the fullest round the demand would be in, if beside what is `planned` all rounds can be kept.

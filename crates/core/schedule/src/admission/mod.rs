@@ -19,7 +19,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 use crate::profile::DiskProfile;
 use buffers::BufferAccount;
 pub use buffers::RequestedContent;
-use check::{f64_of, one_block, wire};
+use check::{f64_of, one_block, stroke_seconds, wire};
 pub use check::{window_bytes, write_period};
 use disk_table::{
     DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, RoundLoad, SLOTS, StartConditions, StartCost, StartForecast,
@@ -137,6 +137,8 @@ struct Reservation {
     burst_bytes: u64,
     /// Another stream of the content reads for it: it takes no disk time.
     shares: bool,
+    /// Where a recording is written, once that is known.
+    written_at: Option<u64>,
     /// How it started, and a round in which it reads regularly, once it has started.
     placed: Option<(StartCost, u64)>,
     /// Reservations made before it.
@@ -292,6 +294,7 @@ impl Admission {
             held_pages: 0,
             burst_bytes: 0,
             shares: false,
+            written_at: None,
             placed: None,
             before,
             further: None,
@@ -302,6 +305,7 @@ impl Admission {
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.buffers.promise(request.content, pages);
         self.promised += request.rate.0;
+        self.follow_write_span(request.disk, &demand);
     }
 
     /// Admits what was suspended again, under the identifier that it had.
@@ -381,47 +385,6 @@ impl Admission {
         };
     }
 
-    /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; how many it
-    /// held before. `None` if there are not so many, and it stays as it was.
-    pub fn hold_pages(&mut self, id: ReservationId, pages: u64) -> Option<u64> {
-        let &Reservation { request, pages: own, held_pages: before, .. } = self.find(id)?;
-        // Fewer pages than before are always possible, even if there is less memory by now than was promised.
-        let fits = pages <= before || self.buffers.fits(request.content, own + before, own + pages);
-        if fits {
-            self.set_pages_of(id, own, pages);
-        }
-        fits.then_some(before)
-    }
-
-    /// A reservation holds so many pages from now on: of its own, and for those that share its reads.
-    fn set_pages_of(&mut self, id: ReservationId, own: u64, held: u64) {
-        let Some(reservation) = self.find_mut(id) else { return };
-        let before = reservation.pages + reservation.held_pages;
-        (reservation.pages, reservation.held_pages) = (own, held);
-        let content = reservation.request.content;
-        self.buffers.withdraw(content, before);
-        self.buffers.promise(content, own + held);
-    }
-
-    /// The start burst that a reservation which has not started may send: all of it, or nothing if it takes buffers or disk time that
-    /// are not there. A burst is a wish, for which nothing is refused. From flash what was sent is read again at once, and a stream that
-    /// shares reads, or has a whole block, has its pages: only reads from a spinning disk go further ahead for it.
-    pub fn grant_burst(&mut self, id: ReservationId, bytes: u64) -> u64 {
-        let Some(&Reservation { request, demand, pages, held_pages, shares, .. }) = self.find(id) else { return 0 };
-        if bytes == 0 || shares || demand.is_spread() || !self.disk(request.disk).table.profile().rotational {
-            return bytes;
-        }
-        let own = self.pages_with(&request, &demand, bytes);
-        if !self.buffers.fits(request.content, pages + held_pages, own + held_pages)
-            || !self.starts(&request, &demand, bytes)
-        {
-            return 0;
-        }
-        self.set_pages_of(id, own, held_pages);
-        self.find_mut(id).expect("found above").burst_bytes = bytes;
-        bytes
-    }
-
     /// Gives a reservation back; a stale identifier is ignored.
     pub fn release(&mut self, id: ReservationId) {
         self.suspend(id);
@@ -447,6 +410,7 @@ impl Admission {
         self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
         self.buffers.withdraw(reservation.request.content, reservation.pages + reservation.held_pages);
         self.promised -= reservation.request.rate.0;
+        self.follow_write_span(reservation.request.disk, &reservation.demand);
         reservation.further.into_iter().for_each(|part| self.release(part));
     }
 
@@ -481,23 +445,6 @@ impl Admission {
     fn covers_reading(&self, held: &Reservation, request: &AdmissionRequest) -> bool {
         held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
             && held.demand.transfer >= self.demand(request).transfer * (1.0 - MARGIN)
-    }
-
-    /// A reservation is for another content from now on, with so many pages, if there is memory.
-    fn reads_on(&mut self, id: ReservationId, content: RequestedContent, pages: u64) -> bool {
-        let held = *self.find(id).expect("looked at before");
-        let before = held.pages + held.held_pages;
-        self.buffers.withdraw(held.request.content, before);
-        let fits = (pages <= before && content == held.request.content) || self.buffers.fits(content, 0, pages);
-        if fits {
-            self.buffers.promise(content, pages);
-            let reservation = self.find_mut(id).expect("looked at before");
-            (reservation.pages, reservation.held_pages, reservation.burst_bytes) = (pages, 0, 0);
-            reservation.request.content = content;
-        } else {
-            self.buffers.promise(held.request.content, before);
-        }
-        fits
     }
 
     fn renew_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], demand: &DiskDemand) -> bool {
@@ -744,18 +691,6 @@ impl Admission {
         if let Some(link) = self.links.get_mut(usize::from(link.0)) {
             link.capacity = capacity;
         }
-    }
-
-    /// Buffers in pages: promised, and in all.
-    #[must_use]
-    pub const fn memory(&self) -> (u64, u64) {
-        (self.buffers.promised(), self.buffers.pages())
-    }
-
-    /// How many pages there can be from now on. What was promised stays promised: with fewer nothing is admitted until
-    /// enough of it has ended.
-    pub const fn set_pages(&mut self, pages: u64) {
-        self.buffers.set_pages(pages);
     }
 
     fn disk(&self, disk: DiskId) -> &AdmissionDisk {

@@ -345,7 +345,7 @@ fn streams_of_one_content_are_promised_no_more_pages_than_it_has() {
 
 /// Cameras of 4 Mbit/s that write so much of their bytes to each of so many disks, until there is no room; and in how many of 8 rounds
 /// each disk writes.
-fn recorded_on(disks: u16, disk_share: f64) -> (usize, Vec<usize>) {
+fn recorded_on(disks: u16, disk_share: f64) -> (u64, Vec<usize>) {
     let settings = AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); usize::from(disks)];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
@@ -357,10 +357,11 @@ fn recorded_on(disks: u16, disk_share: f64) -> (usize, Vec<usize>) {
         ..request(4_000_000)
     };
     let all: Vec<_> = (0..disks).map(on).collect();
-    let mut count = 0;
+    let mut count = 0u64;
     while let Ok(id) = admission.reserve(&all)
         && admission.place_writes(id, 100).is_some()
     {
+        (0..disks).for_each(|disk| admission.move_writes(id, DiskId(disk), count << 26));
         count += 1;
     }
     let busy = |disk| (200..208).filter(|round| admission.disk(DiskId(disk)).table.work_in(*round) > 0.0).count();
@@ -393,4 +394,29 @@ fn a_recording_is_written_on_all_its_disks_in_the_same_rounds_whatever_else_they
     for disk in [0, 1] {
         assert!(admission.disk(DiskId(disk)).table.work_in(first + 80) > 0.0);
     }
+}
+
+#[test]
+fn a_recording_is_charged_by_its_zone_and_by_how_far_others_are_from_it() {
+    let mut admission = admission(4 << 30);
+    let disk = DiskId(0);
+    let zone_bytes_per_second = admission.disk(disk).table.profile().rate_at(u64::MAX);
+    let asked = AdmissionRequest { length: 0, written_every: Some(8), zone_bytes_per_second, ..request(4_000_000) };
+    let ids: Vec<_> = (0..40).map(|_| admission.reserve(&[asked]).expect("there is room")).collect();
+    assert!(ids.iter().all(|&id| admission.place_writes(id, 100).is_some()));
+    assert!(admission.awaits_place(disk));
+    let mut shares = vec![admission.promised_share(disk)];
+    let capacity = admission.disk(disk).table.profile().capacity.0;
+    for (from, apart) in [(0, 64 << 20), (capacity - (4 << 30), 64 << 20), (0, capacity / 40)] {
+        for (&id, nth) in ids.iter().zip(0..) {
+            admission.move_writes(id, disk, from + nth * apart);
+        }
+        shares.push(admission.promised_share(disk));
+    }
+    assert!(!admission.awaits_place(disk));
+    let [unknown, outer, inner, scattered] = shares[..] else { unreachable!("four") };
+    assert!(outer * 1.3 < inner && inner < unknown, "{shares:?}");
+    assert!(outer * 1.1 < scattered && scattered < unknown, "{shares:?}");
+    ids.iter().for_each(|&id| admission.release(id));
+    assert!(admission.promised_share(disk) < 1e-9);
 }

@@ -1,6 +1,7 @@
 //! Rounds of recordings in the time tables of their disks.
 //!
-//! Promise: a recording's block is written in the same round on all its disks, each of which has room for it then. Not here: what a block
+//! Promise: a recording's block is written in the same round on all its disks, each of which has room for it then, and is charged by the
+//! zone in which it lies. Not here: what a block
 //! costs (`check`), which rounds of one disk have room (`disk_table`). See docs/decisions/0057.
 
 use super::*;
@@ -20,6 +21,52 @@ impl Admission {
             }
             is_placed
         })
+    }
+
+    /// A recording is written in another zone of one of its disks from now on: it takes what it takes there, be it of best effort's share, and
+    /// new requests find that time taken.
+    pub fn move_writes(&mut self, id: ReservationId, disk: DiskId, position: u64) {
+        let zone_bytes_per_second = self.disk(disk).table.profile().rate_at(position);
+        let mut next = Some(id);
+        while let Some(part) = next {
+            let Some(&Reservation { request, demand, placed, further, written_at, .. }) = self.find(part) else {
+                return;
+            };
+            if let (Some((_, first)), true) = (placed, request.disk == disk && demand.writes()) {
+                let slower = f64_of(request.zone_bytes_per_second) / f64_of(zone_bytes_per_second);
+                let stroke = written_at.map_or(stroke_seconds(self.disk(disk).table.profile()), |_| 0.0);
+                let moved = DiskDemand { transfer: (demand.transfer - stroke) * slower, ..demand };
+                self.disk_mut(disk).table.replace(&demand, &moved, first);
+                let reservation = self.find_mut(part).expect("found above");
+                (reservation.demand, reservation.request.zone_bytes_per_second) = (moved, zone_bytes_per_second);
+                reservation.written_at = Some(position);
+                self.follow_write_span(disk, &moved);
+            }
+            next = further;
+        }
+    }
+
+    /// True if a recording of this disk has no place yet, and is charged for the worst.
+    #[must_use]
+    pub fn awaits_place(&self, disk: DiskId) -> bool {
+        let there = self.entries.iter().filter_map(|(_, entry)| entry.as_ref());
+        there.into_iter().any(|entry| entry.request.disk == disk && entry.demand.writes() && entry.written_at.is_none())
+    }
+
+    /// A recording came to a disk, moved or left: what is written there lies between the places of those that have one, or anywhere
+    /// while none has.
+    pub(super) fn follow_write_span(&mut self, disk: DiskId, demand: &DiskDemand) {
+        if !demand.writes() {
+            return;
+        }
+        let recordings = self.entries.iter().filter_map(|(_, entry)| entry.as_ref());
+        let there = recordings.filter(|entry| entry.request.disk == disk && entry.demand.writes());
+        let (mut first, mut last) = (u64::MAX, 0);
+        for place in there.filter_map(|entry| entry.written_at) {
+            (first, last) = (first.min(place), last.max(place.saturating_add(limits::RECORDING_PLACE_BYTES)));
+        }
+        let span = if last == 0 { u64::MAX } else { last - first };
+        self.disk_mut(disk).table.set_write_span(span);
     }
 
     fn place_writes_at(&mut self, id: ReservationId, first: Nanos, now: Nanos) -> bool {

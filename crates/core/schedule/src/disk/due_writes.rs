@@ -76,7 +76,7 @@ impl DueWrites {
     /// Enters what is due, with a commit for each quarter of a round in which something is.
     pub fn fill(&self, buckets: &mut Buckets, cost: &CostModel) {
         for write in &self.waiting {
-            buckets.add_write(write.deadline, write.transfer(cost), cost.commit());
+            buckets.add_write(write.deadline, write.position, write.transfer(cost), cost.commit());
         }
     }
 
@@ -92,7 +92,10 @@ impl DueWrites {
         let transfer: f64 = self.waiting.iter().map(|write| write.transfer(cost).as_secs_f64()).sum();
         #[allow(clippy::cast_precision_loss, reason = "at most a few thousand")]
         let seeks = self.waiting.len() as f64;
-        cost.profile().sweep_seconds(seeks, transfer) * cost.slowdown() + cost.commit().as_secs_f64()
+        let places = || self.waiting.iter().map(|write| write.position);
+        let span = places().max().zip(places().min()).map_or(0, |(last, first)| last - first);
+        let sweep = cost.profile().sweep_seconds_within(span, seeks, transfer);
+        sweep * cost.slowdown() + cost.commit().as_secs_f64()
     }
 
     /// The write that the head comes to next; at most a run of it.

@@ -37,16 +37,28 @@ struct Bucket {
     seeks: f64,
     /// Seconds of transfer of all of them.
     transfer: f64,
-    /// Writes, seconds of transfer of all of them, and seconds of the commit behind them.
+    /// Writes, between which places they lie, seconds of transfer of all of them, and seconds of the commit behind them.
     writes: f64,
+    places: (u64, u64),
     write_transfer: f64,
     commit: f64,
 }
 
 impl Bucket {
+    const EMPTY: Self = Self {
+        deadline: Nanos::MAX,
+        seeks: 0.0,
+        transfer: 0.0,
+        writes: 0.0,
+        places: (u64::MAX, 0),
+        write_transfer: 0.0,
+        commit: 0.0,
+    };
+
     fn seconds(&self, profile: &DiskProfile, slowdown: f64) -> f64 {
-        let sweep = |seeks, transfer| profile.sweep_seconds(seeks, transfer) * slowdown;
-        sweep(self.seeks, self.transfer) + sweep(self.writes, self.write_transfer) + self.commit
+        let span = self.places.1.saturating_sub(self.places.0);
+        let writes = profile.sweep_seconds_within(span, self.writes, self.write_transfer);
+        (profile.sweep_seconds(self.seeks, self.transfer) + writes) * slowdown + self.commit
     }
 }
 
@@ -65,13 +77,11 @@ impl Buckets {
     /// Nothing is due.
     #[must_use]
     pub fn new(rounds: Grid, now: Nanos) -> Self {
-        let empty =
-            Bucket { deadline: Nanos::MAX, seeks: 0.0, transfer: 0.0, writes: 0.0, write_transfer: 0.0, commit: 0.0 };
         let width = Nanos((rounds.period().0 / PER_ROUND).max(1));
         let round = rounds.start_of(rounds.index_at(now));
         let passed = now.saturating_sub(round).0 / width.0;
         let from = round.saturating_add(width.saturating_mul(passed));
-        Self { from, width, count: BUCKETS, buckets: [empty; BUCKETS] }
+        Self { from, width, count: BUCKETS, buckets: [Bucket::EMPTY; BUCKETS] }
     }
 
     /// The same with what is due in five rounds or later in the last bucket.
@@ -88,9 +98,10 @@ impl Buckets {
     }
 
     /// A write is due. Those of a quarter of a round share a commit.
-    pub fn add_write(&mut self, deadline: Nanos, transfer: Nanos, commit: Nanos) {
+    pub fn add_write(&mut self, deadline: Nanos, position: u64, transfer: Nanos, commit: Nanos) {
         let bucket = self.bucket_mut(deadline);
         bucket.writes += 1.0;
+        bucket.places = (bucket.places.0.min(position), bucket.places.1.max(position));
         bucket.write_transfer += transfer.as_secs_f64();
         bucket.commit = commit.as_secs_f64();
     }
@@ -115,11 +126,13 @@ impl Buckets {
         let epsilon = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64() * slowdown;
         let (mut work, mut left) = (0.0, [f64::INFINITY; BUCKETS]);
         let sum = |of: fn(&Bucket) -> f64| self.buckets.iter().map(of).sum::<f64>();
+        let between = |one: (u64, u64), other: (u64, u64)| (one.0.min(other.0), one.1.max(other.1));
         let at_once = Bucket {
             deadline: Nanos::MAX,
             seeks: sum(|b| b.seeks),
             transfer: sum(|b| b.transfer),
             writes: sum(|b| b.writes),
+            places: self.buckets.iter().map(|b| b.places).fold(Bucket::EMPTY.places, between),
             write_transfer: sum(|b| b.write_transfer),
             commit: sum(|b| b.commit),
         }
@@ -213,9 +226,9 @@ mod tests {
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
         assert!(buckets.clone().slack(NOW, &profile, 1.0).least().is_infinite(), "nothing is due");
         buckets.add_read(at(900), Nanos::from_millis(100));
-        buckets.add_write(at(1400), Nanos::from_millis(50), Nanos::from_millis(60));
+        buckets.add_write(at(1400), 0, Nanos::from_millis(50), Nanos::from_millis(60));
         let one = profile.sweep_seconds(1.0, 0.1);
-        let batch = profile.sweep_seconds(1.0, 0.05) + 0.06;
+        let batch = profile.sweep_seconds_within(0, 1.0, 0.05) + 0.06;
         let slack = buckets.slack(NOW, &profile, 1.0);
         assert!(slack.before(at(900)).is_infinite() && slack.before(at(990)).is_infinite());
         assert!((slack.before(at(1100)) - (0.9 - one - held_back)).abs() < 1e-9);
@@ -234,11 +247,11 @@ mod tests {
     fn what_is_late_is_in_the_first_bucket_and_what_is_far_in_the_last() {
         let profile = DiskProfile::spindle_default();
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), at(100));
-        buckets.add_write(Nanos::from_secs(3), Nanos::from_millis(10), Nanos::ZERO);
+        buckets.add_write(Nanos::from_secs(3), 0, Nanos::from_millis(10), Nanos::ZERO);
         let slack = buckets.clone().slack(at(100), &profile, 1.0);
         assert!(slack.is_due(Nanos::from_secs(3)) && slack.is_due(at(200)) && !slack.is_due(at(300)));
         assert!(slack.least() < -7.0);
-        buckets.add_write(Nanos::from_secs(100), Nanos::from_secs(1), Nanos::ZERO);
+        buckets.add_write(Nanos::from_secs(100), 0, Nanos::from_secs(1), Nanos::ZERO);
         assert!(buckets.slack(at(100), &profile, 1.0).from(Nanos::from_secs(50)) > 80.0);
     }
 }

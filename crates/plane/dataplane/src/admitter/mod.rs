@@ -6,6 +6,7 @@
 
 mod requests;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use content::Content;
@@ -14,11 +15,11 @@ use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
 use schedule::cycle::Grid;
 use schedule::disk::health::DiskCondition;
 use schedule::profile::DiskProfile;
-use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
 
 use crate::config::PlaneConfig;
 use crate::context::{PlaneContext, ppm};
-use crate::control::{Delivery, Refusal, Report, Resource, Service};
+use crate::control::{Delivery, RecordingRequest, Refusal, Report, Resource, Service};
 use crate::cursor::SegmentList;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
 use crate::port::Io;
@@ -34,6 +35,8 @@ pub(crate) struct Admitter {
     /// The stream that uses each reservation, by its slot.
     holders: Vec<Option<u32>>,
     disks: Vec<AdmitterDisk>,
+    /// Recordings for which there is no room while others that were admitted have no place yet, and since when they wait.
+    recordings: VecDeque<(RecordingRequest, Nanos)>,
     links: u16,
     survives_disk_loss: bool,
     draining: bool,
@@ -122,6 +125,7 @@ impl Admitter {
             free: (0..u32::try_from(config.streams_max).expect("within limits")).rev().collect(),
             holders: vec![None; reservations_max],
             disks: profiles.into_iter().map(disk).collect(),
+            recordings: VecDeque::with_capacity(limits::UPLOADS_MAX),
             links: u16::try_from(links.len()).expect("within limits"),
             survives_disk_loss: config.survive_disk_loss,
             draining: false,
@@ -185,6 +189,9 @@ impl Admitter {
             ToAdmitter::Condition { disk, condition } => self.disk_mut(disk).condition = condition,
             ToAdmitter::Moved { slot, disk } => self.moved(slot, disk),
             ToAdmitter::ReadsElsewhere { slot } => self.cover(slot, context),
+            ToAdmitter::Written { disk, reservation, position } => {
+                self.follow_writes(disk, reservation, position, context);
+            }
             ToAdmitter::Speed { disk, factor, is_behind } => self.follow_speed(disk, factor, is_behind, context),
             ToAdmitter::Overloaded { slot } => self.take_back(slot),
         }
@@ -405,9 +412,10 @@ impl Admitter {
         }
     }
 
-    /// Streams that could not start within the time to first byte are refused after all: a refusal is better for a
+    /// Recordings and streams that could not start within the time to first byte are refused after all: a refusal is better for a
     /// viewer than no answer.
     pub(crate) fn refuse_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        self.refuse_late_recordings(context);
         for index in 0..self.disks.len() {
             while let Some(&slot) = self.disks[index].waiting.first() {
                 let started = self.streams[slot as usize].started;

@@ -154,15 +154,74 @@ impl Admitter {
         self.admission.age(id).expect("it is held")
     }
 
-    /// Reserves for a recording.
+    /// Reserves for a recording. Many that come at once are charged for the worst until their places are known: those that find no room
+    /// meanwhile wait for that.
     pub(crate) fn reserve_recording<I: Io>(&mut self, request: RecordingRequest, context: &mut PlaneContext<I>) {
-        let stream = request.stream;
+        if !self.recordings.is_empty() && self.recordings.len() < limits::UPLOADS_MAX {
+            return self.recordings.push_back((request, context.now));
+        }
         match self.record(request, context.now) {
+            Err(Refusal { resource: Resource::Disk(disk), .. })
+                if self.admission.awaits_place(disk) && self.recordings.len() < limits::UPLOADS_MAX =>
+            {
+                self.recordings.push_back((request, context.now));
+            }
+            outcome => self.answer_recording(request, outcome, context),
+        }
+    }
+
+    fn answer_recording<I: Io>(
+        &mut self,
+        request: RecordingRequest,
+        outcome: Result<(ReservationId, RecordingPlace), Refusal>,
+        context: &mut PlaneContext<I>,
+    ) {
+        let stream = request.stream;
+        match outcome {
             Ok((reservation, place)) => {
                 request.disks.iter().for_each(|disk| self.tell_carry_headroom(disk, context));
                 context.report(Report::Reserved { stream, reservation, place });
             }
             Err(refusal) => context.report(Report::ReserveRefused { stream, refusal }),
+        }
+    }
+
+    /// Tries those that wait again, in their order.
+    fn try_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        while let Some((request, _)) = self.recordings.front().copied() {
+            let outcome = self.record(request, context.now);
+            if let Err(Refusal { resource: Resource::Disk(disk), .. }) = outcome
+                && self.admission.awaits_place(disk)
+            {
+                return;
+            }
+            self.recordings.pop_front();
+            self.answer_recording(request, outcome, context);
+        }
+    }
+
+    /// Recordings that waited for as long as streams wait are refused.
+    pub(super) fn refuse_late_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        let in_time = context.now.saturating_sub(context.config.first_byte_max);
+        while let Some((request, _)) = self.recordings.pop_front_if(|(_, since)| *since <= in_time) {
+            let outcome = self.record(request, context.now);
+            self.answer_recording(request, outcome, context);
+        }
+    }
+
+    /// A recording is written to this place of a disk: it is charged what that takes there.
+    pub(super) fn follow_writes<I: Io>(
+        &mut self,
+        disk: DiskId,
+        reservation: ReservationId,
+        position: u64,
+        context: &mut PlaneContext<I>,
+    ) {
+        if usize::from(disk.0) < self.disks.len() {
+            self.admission.move_writes(reservation, disk, position);
+            self.tell_carry_headroom(disk, context);
+            self.publish_shares(context);
+            self.try_recordings(context);
         }
     }
 
@@ -179,7 +238,7 @@ impl Admitter {
                 disk,
                 link,
                 rate,
-                // Where it will lie is not known yet: the slowest zone is assumed.
+                // Where it will lie is not known yet: the slowest zone is assumed until it is ([`Self::follow_writes`]).
                 zone_bytes_per_second: entry.profile.rate_at(u64::MAX),
                 disk_share: disks.share(),
                 fragments_per_byte: 0.0,

@@ -21,6 +21,9 @@ impl Fetcher {
                     }
                 }
                 Some(StoreMessage::Done(done)) => self.grant_done(done, context),
+                Some(StoreMessage::Placed { disk, reservation, position }) => {
+                    context.tell_admitter(ToAdmitter::Written { disk, reservation, position });
+                }
                 None => return false,
             }
         }

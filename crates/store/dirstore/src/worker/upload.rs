@@ -284,7 +284,8 @@ impl Worker {
             gathered: (terms.recording.is_none() && written == 0).then(Vec::new),
             tail: None,
         };
-        if terms.length.is_some_and(|length| length > written) {
+        // A recording is charged by its zone: that must be known.
+        if terms.recording.is_some() || terms.length.is_some_and(|length| length > written) {
             target.allocate(&self.roots[root_index], written + limits::DIRECT_ALIGN)?;
         }
         let keeps = terms.on_break == OnBreak::Keep;

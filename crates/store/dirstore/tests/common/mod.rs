@@ -146,6 +146,7 @@ impl GrantPort for Giver {
                 state.offers.retain(|old| old.job != offer.job);
                 state.offers.push(offer);
             }
+            StoreMessage::Placed { .. } => {}
             StoreMessage::Withdraw { job, .. } => state.offers.retain(|old| old.job != job),
             StoreMessage::Done(done) => {
                 let (out, mut offer) = state.out.take().expect("a Done without a grant");

@@ -33,6 +33,7 @@ impl GrantPort for Ungoverned {
                 self.offers.retain(|old| old.job != offer.job);
                 self.offers.push_back(offer);
             }
+            StoreMessage::Placed { .. } => {}
             StoreMessage::Withdraw { job, .. } => self.offers.retain(|old| old.job != job),
             StoreMessage::Done(done) => {
                 if let Some(mut offer) = self.granted.take()

@@ -1,0 +1,61 @@
+//! Cameras beside viewers: what a disk takes of both, and of cameras that come at the same moment.
+
+use sim::drive::DriveProfile;
+use sim::{RunReport, Scenario, Trace};
+use units::{BitRate, Nanos};
+
+const SECS: fn(u64) -> Nanos = Nanos::from_secs;
+
+/// So many cameras of this rate that come 7 ms apart, and viewers behind them, on a 7200 rpm disk.
+fn recorded(cameras: u32, rate: u64, viewers: u32) -> RunReport {
+    let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), viewers);
+    (scenario.load.recorded, scenario.load.recording_rates) = (cameras, vec![BitRate(rate)]);
+    scenario.load.side_by_side = true;
+    scenario.load.arrivals = Nanos::from_millis(200);
+    scenario.load.viewing = (SECS(60), SECS(70));
+    (scenario.safety, scenario.liveness) = (SECS(30), SECS(10));
+    let report = sim::run(&scenario, Trace::Off);
+    assert_eq!(report.broken, None);
+    report
+}
+
+#[test]
+fn a_disk_records_96_cameras_of_4_mbit_beside_40_viewers() {
+    let tally = recorded(96, 4_000_000, 40).tally;
+    assert_eq!((tally.recordings, tally.recordings_refused, tally.running_max), (96, 0, 40), "{tally:?}");
+}
+
+/// In the slowest zone, with strokes between them, there is no room for all; they lie elsewhere.
+#[test]
+fn cameras_that_come_together_wait_for_each_others_places_instead_of_being_refused() {
+    let tally = recorded(128, 4_000_000, 0).tally;
+    assert_eq!((tally.recordings, tally.recordings_refused), (128, 0), "{tally:?}");
+}
+
+#[test]
+fn five_hundred_slow_cameras_fit_a_disk() {
+    let tally = recorded(512, 500_000, 0).tally;
+    assert_eq!((tally.recordings, tally.recordings_refused), (512, 0), "{tally:?}");
+}
+
+/// So many cameras of 4 Mbit/s that write so many copies over so many disks, alone; how many were recorded.
+fn spread(disks: usize, copies: u8, cameras: u32) -> u64 {
+    let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 0);
+    scenario.disks = vec![scenario.disks[0].clone(); disks];
+    (scenario.load.recorded, scenario.load.recording_rates) = (cameras, vec![BitRate(4_000_000)]);
+    (scenario.load.recording_copies, scenario.load.side_by_side) = (copies, true);
+    (scenario.safety, scenario.liveness) = (SECS(25), SECS(5));
+    let report = sim::run(&scenario, Trace::Off);
+    assert_eq!(report.broken, None);
+    report.tally.recordings
+}
+
+#[test]
+fn a_mirror_of_two_carries_the_cameras_of_one_disk_and_stripes_almost_those_of_two() {
+    // Each disk's store begins as many.
+    let one = spread(1, 0, 200);
+    assert!((130..200).contains(&one), "{one}");
+    let (mirror, stripes) = (spread(2, 2, 100), spread(2, 1, 200));
+    assert!(mirror >= one * 95 / 100 && mirror <= one, "{mirror} on a mirror, {one} on a disk");
+    assert!(stripes >= one * 17 / 10, "{stripes} on two stripes, {one} on a disk");
+}

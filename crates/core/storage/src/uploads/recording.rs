@@ -1,0 +1,109 @@
+//! Recordings among the uploads: blocks that are due, each with a deadline.
+//!
+//! Promise: what has come of a recording by the time a block is due is offered with a deadline, as far as its rate was promised; the disk's
+//! schedule knows where it is written. Not here: writing it, making it durable (`commit`). See docs/decisions/0057.
+
+use super::*;
+
+/// What clients' sides have when a block is due is here so long after. Chosen: a turn of their threads and of this one.
+pub(super) const HANDED_OVER: Nanos = Nanos::from_millis(20);
+
+/// A recording's terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordingTerms {
+    /// Payload bits per second.
+    pub rate: BitRate,
+    /// What admission gave.
+    pub reservation: ReservationId,
+    /// When it is written.
+    pub place: RecordingPlace,
+}
+
+impl RecordingTerms {
+    /// Bytes of a block.
+    pub(super) fn block_bytes(&self) -> u64 {
+        self.rate.bytes_in(self.place.period).next_multiple_of(limits::DIRECT_ALIGN)
+    }
+}
+
+/// A recording under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recording {
+    pub(super) terms: RecordingTerms,
+    /// When the next block is due to be written.
+    pub(super) next_block: Nanos,
+    /// What is left of the block that is being written, and when that must be durable.
+    pub(super) due_bytes: u64,
+    pub(super) deadline: Nanos,
+    /// What had come by then in excess of the rate.
+    pub(super) excess_bytes: u64,
+    /// Where the disk's schedule was told that it is written; `u64::MAX`: nowhere yet.
+    told_position: u64,
+}
+
+impl Recording {
+    pub(super) fn new(terms: RecordingTerms) -> Self {
+        let next_block = terms.place.first;
+        Self { terms, next_block, due_bytes: 0, deadline: Nanos::MAX, excess_bytes: 0, told_position: u64::MAX }
+    }
+
+    /// The block is due of which so many bytes are ready, and those that were due while the disk held this thread up. What came in
+    /// excess of the rate is not part of it.
+    pub(super) fn begin_block(&mut self, ready_bytes: u64, now: Nanos) {
+        let RecordingTerms { place, .. } = self.terms;
+        if self.due_bytes == 0 {
+            self.deadline = self.next_block.saturating_add(place.within);
+        }
+        let next = place.next(now.saturating_sub(HANDED_OVER));
+        let blocks = next.saturating_sub(self.next_block).0 / place.period.0.max(1);
+        let promised = self.terms.block_bytes().saturating_mul(blocks);
+        self.due_bytes = self.due_bytes.saturating_add(promised).min(ready_bytes);
+        self.excess_bytes = ready_bytes - self.due_bytes;
+        self.next_block = next;
+    }
+}
+
+impl<F: UploadFile, R> Uploads<F, R> {
+    /// Offers the blocks of recordings that are due, and a commit if a name is to be made durable.
+    pub fn begin_blocks(&mut self, now: Nanos) {
+        let mut commits = self.commits.becomes_due(now);
+        let mut due = Vec::new();
+        for (id, upload) in &mut self.uploads {
+            let Some(recording) = &mut upload.recording else { continue };
+            if now < recording.next_block.saturating_add(HANDED_OVER) {
+                continue;
+            }
+            recording.begin_block(upload.ready_bytes, now);
+            commits |= self.commits.promise_again(*id);
+            if recording.due_bytes > 0 {
+                upload.offered_bytes = 0;
+                due.push(*id);
+            }
+        }
+        due.into_iter().for_each(|id| self.offer_write(id));
+        if commits {
+            self.offer_commit();
+        }
+    }
+
+    /// The time that was reserved for a recording goes with its client: the rest is written in what streams leave.
+    pub(super) fn lose_reservation(&mut self, id: UploadId) {
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        upload.recording = None;
+        upload.offered_bytes = 0;
+        self.withdraw(job_of(id));
+    }
+
+    /// Tells where a recording is written, if that is far from where it was.
+    pub(super) fn tell_place(&mut self, id: UploadId) {
+        let Some(upload) = self.uploads.get_mut(&id) else { return };
+        let (Some(recording), (position, _)) = (&mut upload.recording, upload.file.run_at(upload.written_bytes)) else {
+            return;
+        };
+        if position != u64::MAX && position.abs_diff(recording.told_position) >= limits::RECORDING_PLACE_BYTES {
+            recording.told_position = position;
+            let reservation = recording.terms.reservation;
+            self.messages.push_back(StoreMessage::Placed { disk: self.disk, reservation, position });
+        }
+    }
+}
