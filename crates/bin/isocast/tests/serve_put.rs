@@ -3,13 +3,14 @@
 use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::XattrFlags;
 
 use crate::common::client::pattern;
 use crate::common::server::{Server, Setup};
+use crate::common::small::Small;
 
 #[test]
 fn created_read_replaced_deleted() {
@@ -208,26 +209,6 @@ fn a_recording_is_written_beside_its_viewers() {
     assert_eq!(server.put("/media/recording.ts?rate=16M", "", &body).status, 201);
     assert!(fs::read(server.root.join("recording.ts")).expect("the file") == body);
     assert!(viewer.take(body.len()) == body);
-}
-
-/// A small file system in memory, unmounted at the end.
-struct Small(PathBuf);
-
-impl Small {
-    /// None where mounting is not permitted.
-    fn mount(folder: &Path, size: &str) -> Option<Self> {
-        let path = folder.join("small");
-        fs::create_dir(&path).expect("a mount point");
-        let size = format!("size={size}");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "isocast-test"]).arg(&path).output();
-        mount.is_ok_and(|mount| mount.status.success()).then_some(Self(path))
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod disk;
 pub mod http;
 pub mod server;
 pub mod skip;
+pub mod small;
 pub mod volume;
 
 use std::path::PathBuf;

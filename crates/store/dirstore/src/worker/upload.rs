@@ -362,7 +362,13 @@ impl Worker {
         }
         self.shared.stats.written_bytes.add(written);
         let over = self.uploads.wrote(upload, written, error.as_ref().map(StoreError::trouble), monotonic());
-        self.shared.stats.uploads_failed.add(u64::from(over.is_some()));
+        if let Some(mut target) = over {
+            self.shared.stats.uploads_failed.add(1);
+            if length(&target.temporary.file) == 0 {
+                // The next start would find nothing in it.
+                target.temporary.forget();
+            }
+        }
         self.name_early();
     }
 

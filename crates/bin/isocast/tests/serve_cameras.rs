@@ -1,0 +1,154 @@
+//! Cameras as they are: all at once, silent, slow, too fast, on a disk that fills up or goes away. Each is told, and no other one is hurt.
+
+use std::io::Write;
+
+use crate::common::client::{Client, pattern};
+use crate::common::server::{Server, Setup};
+use crate::common::small::Small;
+
+/// Cameras that come back at the same moment.
+const CAMERAS: usize = 128;
+
+/// A recording of this target that waits for leave to send.
+fn camera(server: &Server, target: &str) -> Client {
+    let mut client = server.connect();
+    client.send(format!(
+        "PUT /media/{target} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    ));
+    client
+}
+
+fn chunk(bytes: usize) -> Vec<u8> {
+    [format!("{bytes:x}\r\n").as_bytes(), &pattern(bytes), b"\r\n"].concat()
+}
+
+#[test]
+fn all_cameras_come_at_once_and_come_back_to_their_places() {
+    let server = Server::start();
+    let promised = |server: &Server| server.metric("isocast_promised_bytes_per_second");
+    let all_at_once = || {
+        let mut cameras: Vec<Client> =
+            (0..CAMERAS).map(|nth| camera(&server, &format!("cam{nth}.ts?rate=64k"))).collect();
+        let admitted = cameras.iter_mut().filter_map(|client| (client.head().status == 100).then_some(())).count();
+        assert_eq!(admitted, CAMERAS);
+        cameras.iter_mut().for_each(|client| client.send(chunk(1000)));
+        cameras
+    };
+    let cameras = all_at_once();
+    let of_all = promised(&server);
+    let came = f64::from(u32::try_from(CAMERAS * 1000).expect("small"));
+    server.wait_for("what they sent", |server| server.metric("isocast_upload_bytes_total") >= came);
+    drop(cameras);
+    server.wait_for("their end", |server| server.metric("isocast_uploads") == 0.0);
+    assert!(promised(&server) == of_all && of_all > 0.0, "their places are held: {} of {of_all}", promised(&server));
+    let mut cameras = all_at_once();
+    assert!(promised(&server) == of_all, "the same places: {} of {of_all}", promised(&server));
+    for client in &mut cameras {
+        client.send("0\r\n\r\n");
+        assert!([201, 204].contains(&client.answer(true).status));
+    }
+    server.wait_for("their places to be free", |server| promised(server) == 0.0);
+}
+
+#[test]
+fn rates_that_no_disk_has_are_refused_and_a_byte_at_a_time_is_taken() {
+    let server = Server::start();
+    for (rate, status, reason) in [
+        ("1bit/s", 400, "rate="),
+        ("0", 400, "rate="),
+        ("900G", 503, "grantable_bps"),
+        ("4M&durable=1s", 400, "durable= is at least"),
+    ] {
+        let answer = server.put(&format!("/media/cam.ts?rate={rate}"), "", b"x");
+        assert_eq!((answer.status, answer.text().contains(reason)), (status, true), "{rate}: {}", answer.text());
+    }
+    let mut slow = camera(&server, "slow.ts?rate=1k");
+    assert_eq!(slow.head().status, 100);
+    // Beside it one sends ten seconds of its rate at once.
+    let mut fast = camera(&server, "fast.ts?rate=1M");
+    assert_eq!(fast.head().status, 100);
+    fast.send(chunk(1_250_000));
+    for byte in pattern(100) {
+        slow.send([&b"1\r\n"[..], &[byte], b"\r\n"].concat());
+    }
+    for (client, name, bytes) in [(&mut slow, "slow.ts", 100), (&mut fast, "fast.ts", 1_250_000)] {
+        client.send("0\r\n\r\n");
+        assert_eq!(client.answer(true).status, 201, "{name}");
+        assert!(std::fs::read(server.root.join(name)).expect("it is there") == pattern(bytes), "{name}");
+    }
+    server.wait_event(&["recording_over_rate", "fast.ts"]);
+    assert!(!server.events().lines().any(|line| line.contains("over_rate") && line.contains("slow.ts")));
+}
+
+/// Recordings on a small disk, and one on another, of which nothing is lost whatever becomes of them.
+fn beside(ends: impl FnOnce(&Server, &Small, &mut [Client]) -> Vec<u16>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(small) = Small::mount(folder.path(), "24m") else {
+        return crate::common::skip::skipped("a small disk needs the right to mount");
+    };
+    let other = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    std::fs::create_dir(small.0.join("small")).expect("a folder");
+    std::fs::create_dir(other.path().join("other")).expect("a folder");
+    let server = Setup::default().root(&small.0).root(other.path()).start();
+    let mut spared = camera(&server, "other/spared.ts?rate=1M");
+    assert_eq!(spared.head().status, 100);
+    spared.send(chunk(100_000));
+    let mut cameras: Vec<Client> = (0..16).map(|nth| camera(&server, &format!("small/{nth:02}.ts?rate=1M"))).collect();
+    for client in &mut cameras {
+        assert_eq!(client.head().status, 100);
+        client.send(chunk(100_000));
+    }
+    let statuses = ends(&server, &small, &mut cameras);
+    assert!(statuses.iter().all(|status| [503, 507].contains(status)), "{statuses:?}");
+    spared.send(chunk(50_000));
+    spared.send("0\r\n\r\n");
+    assert_eq!(spared.answer(true).status, 201);
+    let stored = std::fs::read(other.path().join("other/spared.ts")).expect("it is there");
+    assert!(stored == [pattern(100_000), pattern(50_000)].concat());
+}
+
+#[test]
+fn a_disk_that_is_full_ends_its_cameras_with_what_they_have() {
+    beside(|server, small, cameras| {
+        let mut statuses = Vec::new();
+        for client in cameras.iter_mut() {
+            // The refusal may come before all is sent.
+            let _ = client.stream.write_all(&chunk(3_000_000));
+        }
+        for client in cameras {
+            let _ = client.stream.write_all(b"0\r\n\r\n");
+            statuses.extend(Some(client.answer(true).status).filter(|status| *status != 201));
+        }
+        assert!(!statuses.is_empty(), "48 MB on a disk of 24");
+        server.wait_event(&["recording_kept", "small/"]);
+        server.wait_for("their end", |server| server.metric("isocast_uploads") <= 1.0);
+        let mut kept: Vec<(String, u64)> = Vec::new();
+        // Of one that had no room for its first byte nothing is left.
+        server.wait_for("names of their own", |_| {
+            let entries = std::fs::read_dir(small.0.join("small")).expect("the folder");
+            let length = |entry: &std::fs::DirEntry| entry.metadata().map_or(0, |file| file.len());
+            kept = entries
+                .map(|entry| entry.expect("an entry"))
+                .map(|entry| (entry.file_name().to_string_lossy().into_owned(), length(&entry)))
+                .collect();
+            kept.iter().all(|(name, bytes)| !name.starts_with('.') && *bytes > 0)
+        });
+        let total: u64 = kept.iter().map(|(_, bytes)| bytes).sum();
+        assert!(kept.len() > 8 && total > 20 << 20, "{kept:?}");
+        statuses
+    });
+}
+
+#[test]
+fn a_folder_that_is_unmounted_ends_its_cameras_and_no_others() {
+    beside(|server, small, cameras| {
+        let unmounted = std::process::Command::new("umount").arg("--lazy").arg(&small.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+        server.wait_event(&["root_away"]);
+        let end = |client: &mut Client| {
+            let _ = client.stream.write_all(b"0\r\n\r\n");
+            client.answer(true).status
+        };
+        cameras.iter_mut().map(end).collect()
+    });
+}
