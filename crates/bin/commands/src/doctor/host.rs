@@ -61,6 +61,11 @@ impl Examined {
         names
     }
 
+    /// The text of a link.
+    pub(super) fn link(&self, path: &str) -> Option<String> {
+        fs::read_link(self.path(path)).ok()?.into_os_string().into_string().ok()
+    }
+
     /// Where a link leads, as a path of the machine.
     pub(super) fn resolved(&self, path: &str) -> Option<String> {
         let whole = self.path(path).canonicalize().ok()?;

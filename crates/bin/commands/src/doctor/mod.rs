@@ -30,7 +30,7 @@ const MEASURED_SPAN: Duration = Duration::from_secs(1);
 /// Exits with 1 if something serious was found.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Folders that are served or are to be; without any, all disks are looked at.
+    /// Folders that are served or are to be; without any, those of the server, or else all disks are looked at.
     #[arg(value_name = "ROOT")]
     roots: Vec<PathBuf>,
     /// The server whose own figures are looked at [default: http://127.0.0.1:8080, if one answers there].
@@ -83,11 +83,11 @@ fn not_looked_at(about: &str, reason: &str, mend: &str) -> Finding {
 }
 
 /// All that is found on this machine.
-fn examine(host: &Examined, roots: &[PathBuf], server: Option<&ServerLook>) -> Vec<Finding> {
+fn examine(host: &Examined, roots: &[PathBuf], server: Option<&ServerLook>, port: Option<u16>) -> Vec<Finding> {
     let mut found = network::examine(host);
     found.extend(disks::examine(host, roots));
     found.extend(roots.iter().flat_map(|root| folders::examine(host, root)));
-    found.extend(process::examine(host));
+    found.extend(process::examine(host, port));
     found.extend(server.map(running::examine).unwrap_or_default());
     found.sort_by_key(|one| one.severity);
     found
@@ -109,7 +109,12 @@ impl DoctorArgs {
             Err(_) if self.url.is_none() => None,
             look => Some(look?),
         };
-        let found = examine(&host, &roots, server.as_ref());
+        let port = local_port(url).filter(|_| server.is_some());
+        if let (Some(_), Some(look), true) = (port, &server, roots.is_empty()) {
+            let folders = look.disks.iter().flat_map(|disk| &disk.folders).map(PathBuf::from);
+            roots.extend(folders.filter(|folder| folder.is_dir()));
+        }
+        let found = examine(&host, &roots, server.as_ref(), port);
         let text =
             if self.json { serde_json::to_string_pretty(&found)? + "\n" } else { shown(&found, server.is_some()) };
         out.write_all(text.as_bytes())?;
@@ -118,6 +123,13 @@ impl DoctorArgs {
         anyhow::ensure!(count == 0, "{count} serious findings");
         Ok(())
     }
+}
+
+/// The port of an address of this machine; none for another machine.
+fn local_port(url: &str) -> Option<u16> {
+    let (host, port) = url.strip_prefix("http://")?.split('/').next()?.rsplit_once(':')?;
+    matches!(host, "localhost" | "[::1]").then_some(()).or_else(|| host.starts_with("127.").then_some(()))?;
+    port.parse().ok()
 }
 
 fn shown(found: &[Finding], server: bool) -> String {

@@ -8,12 +8,19 @@ const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_NICE: u32 = 23;
 /// Memory that is to be lockable: buffers for some hundred streams.
 const LOCKED_WANTED: u64 = 1 << 30;
+/// Open files for some hundred streams and their contents.
+const FILES_WANTED: u64 = 4096;
 
-pub(super) fn examine(host: &Examined) -> Vec<Finding> {
-    let server = host.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit())).find(|pid| {
+/// Looks at the process that listens on `port` of this machine, if one is given and can be seen, else at the first server.
+pub(super) fn examine(host: &Examined, port: Option<u16>) -> Vec<Finding> {
+    let is_number = |name: &String| name.bytes().all(|b| b.is_ascii_digit());
+    let processes: Vec<String> = host.names("/proc").into_iter().filter(is_number).collect();
+    let is_server = |pid: &&String| {
         host.read(&format!("/proc/{pid}/comm")).as_deref() == Some("isocast")
             && host.read(&format!("/proc/{pid}/cmdline")).is_some_and(|line| line.split('\0').nth(1) == Some("serve"))
-    });
+    };
+    let listening = port.and_then(|port| listener(host, &processes, port));
+    let server = listening.or_else(|| processes.iter().find(is_server));
     let (process, about) = match &server {
         Some(pid) => (format!("/proc/{pid}"), format!("server {pid}")),
         None => ("/proc/self".to_owned(), "this user".to_owned()),
@@ -23,6 +30,21 @@ pub(super) fn examine(host: &Examined) -> Vec<Finding> {
     found.extend(timers(host, &process, &about));
     found.extend(machine(host));
     found
+}
+
+/// The process that listens on a TCP port (proc(5), `/proc/net/tcp`); none if this user may not see it.
+fn listener<'a>(host: &Examined, processes: &'a [String], port: u16) -> Option<&'a String> {
+    let wanted = format!(":{port:04X}");
+    let table = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| host.read(path).unwrap_or_default()).join("\n");
+    let socket = table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let listens = fields.get(1)?.ends_with(&wanted) && fields.get(3) == Some(&"0A");
+        listens.then(|| fields.get(9).map(|inode| format!("socket:[{inode}]")))?
+    })?;
+    processes.iter().find(|pid| {
+        let folder = format!("/proc/{pid}/fd");
+        host.names(&folder).iter().any(|file| host.link(&format!("{folder}/{file}")).as_deref() == Some(&socket))
+    })
 }
 
 fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
@@ -52,6 +74,16 @@ fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
                 "buffers that are not locked can be swapped out: bringing a page back takes a seek of 12 ms".to_owned(),
                 "systemd: LimitMEMLOCK=infinity; else `ulimit -l unlimited` as root, or /etc/security/limits.d"
                     .to_owned(),
+            ],
+        ));
+    }
+    if let Some(files) = soft("Max open files").filter(|files| *files < FILES_WANTED) {
+        found.push(advice(
+            ("open-files", about),
+            [
+                format!("{files} files may be open"),
+                "each connection and each content that is read is one: more are refused".to_owned(),
+                "systemd: LimitNOFILE=65536; else `ulimit -n 65536`".to_owned(),
             ],
         ));
     }

@@ -79,7 +79,7 @@ fn machine(changes: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 fn found(root: &Path) -> Vec<Finding> {
-    examine(&Examined::recorded(root), &[PathBuf::from("/media")], None)
+    examine(&Examined::recorded(root), &[PathBuf::from("/media")], None, None)
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn nothing_is_found_where_all_is_well() {
     let found = found(root.path());
     assert!(found.is_empty(), "{found:?}");
     assert!(
-        examine(&Examined::recorded(root.path()), &[], None).is_empty(),
+        examine(&Examined::recorded(root.path()), &[], None, None).is_empty(),
         "without folders, all disks are looked at"
     );
     let empty = tempfile::tempdir().expect("a folder");
@@ -321,5 +321,32 @@ fn the_servers_own_figures_are_looked_at() {
         ),
     ] {
         assert_eq!(found_of(&changes, 0), [found], "{changes}");
+    }
+}
+
+#[test]
+fn the_process_at_the_servers_port_is_looked_at() {
+    let limits = "Max open files            256                  4096                 files";
+    let listening = "  1: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000  0 4711 1";
+    let root = machine(&[
+        ("proc/77/comm", "isocast"),
+        ("proc/77/cmdline", "isocast\0serve"),
+        ("proc/99/comm", "isocast"),
+        ("proc/99/cmdline", "isocast\0serve"),
+        ("proc/99/limits", limits),
+        ("proc/net/tcp", listening),
+    ]);
+    fs::create_dir_all(root.path().join("proc/99/fd")).expect("made");
+    symlink("socket:[4711]", root.path().join("proc/99/fd/9")).expect("linked");
+    let checks = |port| {
+        let found = process::examine(&Examined::recorded(root.path()), port);
+        found.into_iter().map(|one| (one.check, one.about)).collect::<Vec<_>>()
+    };
+    assert!(checks(Some(8081)).contains(&("open-files", "server 99".to_owned())), "{:?}", checks(Some(8081)));
+    assert!(checks(None).iter().all(|(_, about)| about != "server 99"), "the first one: {:?}", checks(None));
+    for (url, port) in
+        [("http://127.0.0.1:8081", Some(8081)), ("http://10.0.0.1:8081/", None), ("http://[::1]:80", Some(80))]
+    {
+        assert_eq!(local_port(url), port, "{url}");
     }
 }
