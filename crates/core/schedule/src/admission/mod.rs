@@ -432,8 +432,8 @@ impl Admission {
         if demand.is_spread() {
             return self.renew_spread(id, requests, &demand);
         }
-        let is_enough =
-            held.shares || requests.len() == 1 && held.further.is_none() && self.covers_reading(&held, request);
+        let is_enough = held.shares
+            || requests.len() == 1 && held.further.is_none() && self.covers_reading(&held, request, &demand);
         let pages = if held.shares { held.pages } else { self.pages_for(&held.request, &held.demand) };
         if !is_enough || !self.reads_on(id, request.content, pages) {
             return false;
@@ -442,9 +442,9 @@ impl Admission {
         true
     }
 
-    fn covers_reading(&self, held: &Reservation, request: &AdmissionRequest) -> bool {
+    fn covers_reading(&self, held: &Reservation, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
         held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
-            && held.demand.transfer >= self.demand(request).transfer * (1.0 - MARGIN)
+            && held.demand.transfer >= demand.transfer * (1.0 - MARGIN)
     }
 
     fn renew_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], demand: &DiskDemand) -> bool {

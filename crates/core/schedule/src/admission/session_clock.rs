@@ -28,22 +28,17 @@ pub struct BlockWaits {
 }
 
 impl Admission {
-    /// The deadline of a small read beside the blocks of a session.
-    pub fn deadline_beside(
-        &mut self,
-        session: ReservationId,
-        bytes: u64,
-        waits: &BlockWaits,
-        now: Nanos,
-    ) -> Option<BlockDeadline> {
-        let clock = self.find(session)?.clock;
-        let deadline = self.deadline(session, bytes, waits, now);
+    /// The deadline of a small read beside the blocks of a session: as long after now as one of those lasts, for what it belongs to is
+    /// played with them, however far ahead they were asked for. It moves the session's clock by its own disk time.
+    pub fn deadline_beside(&mut self, session: ReservationId, bytes: u64, now: Nanos) -> Option<BlockDeadline> {
+        let &Reservation { request, clock, beside, .. } = self.find(session)?;
+        let (own, block) = (self.lasts(session, bytes)?, self.lasts(session, request.length)?);
         let reservation = self.find_mut(session)?;
-        // The session's block may wait still.
-        reservation.clock = reservation.clock.max(clock);
-        let (transfer, seeks) = one_block(&reservation.request, bytes);
-        reservation.beside.0 = reservation.beside.0.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
-        deadline
+        reservation.clock = clock.map(|clock| clock.max(now).saturating_add(own));
+        let (transfer, seeks) = one_block(&request, bytes);
+        reservation.beside.0 = beside.0.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
+        let is_first = beside == <(RoundLoad, RoundLoad)>::default();
+        Some(BlockDeadline { at: now.saturating_add(block.max(own)), is_first })
     }
 
     /// The deadline of the next block of a session that reads whole contents, each of them a block, and shares no reads:
@@ -51,15 +46,11 @@ impl Admission {
     /// the session's share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than when its disk is through with
     /// what waits.
     pub fn deadline(&mut self, id: ReservationId, bytes: u64, waits: &BlockWaits, now: Nanos) -> Option<BlockDeadline> {
-        let &Reservation { request, demand, clock, shares, .. } = self.find(id)?;
-        if !demand.is_spread() || shares {
-            return None;
-        }
+        let lasts = self.lasts(id, bytes)?;
+        let &Reservation { request, clock, .. } = self.find(id)?;
         let table = &self.disk(request.disk).table;
         let (transfer, seeks) = one_block(&request, bytes);
         let block = table.seconds_among_others(transfer, seeks);
-        let in_round = table.seconds_among_others(demand.transfer, demand.seeks);
-        let lasts = Nanos::from_secs_f64(table.round().as_secs_f64() * block / in_round.max(1e-9));
         let by_clock = clock.unwrap_or(now).max(now).saturating_add(lasts);
         let promised = table.seconds_to_promise() / table.round().as_secs_f64();
         let read = Nanos::from_secs_f64((waits.disk_seconds + block) / promised);
@@ -71,5 +62,16 @@ impl Admission {
         let is_first = clock.is_none();
         self.find_mut(id)?.clock = Some(if is_first { now } else { at });
         Some(BlockDeadline { at, is_first })
+    }
+
+    /// How long a block of a session that shares no reads lasts at its share.
+    fn lasts(&self, id: ReservationId, bytes: u64) -> Option<Nanos> {
+        let Reservation { request, demand, .. } =
+            self.find(id).filter(|held| held.demand.is_spread() && !held.shares)?;
+        let table = &self.disk(request.disk).table;
+        let (transfer, seeks) = one_block(request, bytes);
+        let block = table.seconds_among_others(transfer, seeks);
+        let in_round = table.seconds_among_others(demand.transfer, demand.seeks);
+        Some(Nanos::from_secs_f64(table.round().as_secs_f64() * block / in_round.max(1e-9)))
     }
 }

@@ -132,7 +132,7 @@ impl Admitter {
         let takes = fastest.time_for(payload).saturating_add(sends);
         let waits = BlockWaits { disk_seconds: conditions.waiting_seconds, sending: takes };
         let deadline = match session {
-            Some(session) => self.admission.deadline_beside(session, payload, &waits, context.now),
+            Some(session) => self.admission.deadline_beside(session, payload, context.now),
             None => reservation.and_then(|id| self.admission.deadline(id, payload, &waits, context.now)),
         };
         let block = deadline.map(|BlockDeadline { at, is_first }| BlockTimes {
