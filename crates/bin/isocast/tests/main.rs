@@ -10,6 +10,7 @@ mod mount;
 mod net;
 mod real_time;
 mod serve_again;
+mod serve_bad_players;
 mod serve_cameras;
 mod serve_changes;
 mod serve_get;

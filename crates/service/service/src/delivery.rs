@@ -344,8 +344,8 @@ async fn enter(
     no_room: bool,
 ) -> (Class, Option<Viewer>) {
     let Decision::Constant { rate, burst_bytes } = request.terms.decision else {
-        let small = request.terms.is_companion.then_some(BitRate(0));
-        let session = small.and_then(|rate| service.sessions.share_of(&request.viewer, rate));
+        let session =
+            if request.terms.is_companion { service.sessions.share_beside(&request.viewer).await } else { None };
         return (session.map_or(Class::BestEffort, |session| Class::Beside { session }), None);
     };
     // On a volume the next content of a session lies on another of its disks.

@@ -13,7 +13,9 @@
 //!    (MPlayer opens a transport stream three times before it plays). From one that plays only a range does, because players ask
 //!    for ranges, and only if it is the viewer's one read of the content: several are several persons, of whom none loses what was
 //!    promised because another one comes. A read of the whole content that names its rate takes over from none: a download.
-//! 5. Where there is no room at all, another read of the viewer may be about to end, and the request waits a moment for that.
+//! 5. Where there is no room at all, a viewer that names itself and waits for a content of which nothing was sent yet has gone on to
+//!    another one ([`Sessions::leaves`]): players that seek close the connection on which they wait, which shows only when something is
+//!    sent. Else another read of the viewer may be about to end, and the request waits a moment for that.
 //!    An older read whose client has taken nothing all the while counts as one that only looks: MPlayer goes back to the start
 //!    of a transport stream without closing what it has left, and a player that was killed closes nothing.
 //!
@@ -203,6 +205,8 @@ struct ViewerReservation {
     /// It has served several contents, one after the other, as players read segments: the end of one is not the end of
     /// what is played.
     goes_on: bool,
+    /// Its viewer waits for nothing of its read.
+    is_left: bool,
     /// What its reads got against what it promised.
     account: SessionAccount,
     state: ReservationState,
@@ -270,11 +274,33 @@ impl Sessions {
         shares.filter(|share| share.reservation().is_some()).max_by_key(|share| share.terms.rate)?.reservation()
     }
 
+    /// True if such a reservation has been asked for and not been granted yet.
+    #[must_use]
+    pub fn begins(&self, viewer: &Viewer, rate: BitRate) -> bool {
+        let mut shares = self.table.get(viewer).into_iter().flatten();
+        shares.any(|share| share.terms.rate > rate && share.reservation().is_none())
+    }
+
     /// The viewer's reads of this content that go on, the newest first.
     #[must_use]
     pub fn reads(&self, viewer: &Viewer, content: u64) -> Vec<StreamId> {
         let shares = self.table.get(viewer).into_iter().flatten().rev();
         shares.filter(|share| share.content == content).filter_map(ViewerReservation::stream).collect()
+    }
+
+    /// The viewer's reads that go on, if it names itself.
+    #[must_use]
+    pub fn named_reads(&self, viewer: &Viewer) -> Vec<StreamId> {
+        let shares = self.table.get(viewer).filter(|_| matches!(viewer, Viewer::Named { .. }));
+        shares.into_iter().flatten().filter_map(ViewerReservation::stream).collect()
+    }
+
+    /// The viewer waits for nothing of this read any more: the next one that finds no room takes over from it.
+    pub fn leaves(&mut self, viewer: &Viewer, stream: StreamId) {
+        let mut shares = self.table.get_mut(viewer).into_iter().flatten();
+        if let Some(share) = shares.find(|share| share.stream() == Some(stream)) {
+            share.is_left = true;
+        }
     }
 
     /// The client of this read takes nothing: it counts as one that has only looked so far.
@@ -297,7 +323,8 @@ impl Sessions {
         let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
             .or_else(|| newest(shares, |share| share.is_held() && takes_any && !request.is_beside(share)));
         let superseded = || newest(shares, |share| (moves_on || request.is_one_of_many(share, now)) && is_older(share));
-        match held.or_else(superseded) {
+        let left = || newest(shares, |share| request.no_room && share.is_left && share.reservation().is_some());
+        match held.or_else(superseded).or_else(left) {
             Some(nth) => shares[nth].take(request, now),
             None => {
                 shares.push(ViewerReservation::new(request, now));
@@ -412,7 +439,7 @@ impl ViewerReservation {
         let state = ReservationState::Running { stream, reservation: None, superseded: None };
         let has_start = part != ContentPart::Elsewhere;
         let (used, account) = (Nanos::ZERO, SessionAccount::default());
-        Self { terms, content, part, has_start, used, since: now, goes_on: false, account, state }
+        Self { terms, content, part, has_start, used, since: now, goes_on: false, is_left: false, account, state }
     }
 
     const fn is_held(&self) -> bool {
@@ -461,6 +488,7 @@ impl ViewerReservation {
         let was_begun = superseded.is_some_and(|read| read.has_start && read.content == request.content);
         self.has_start = request.part != ContentPart::Elsewhere || was_begun;
         self.goes_on |= self.content != request.content;
+        self.is_left = false;
         (self.content, self.part, self.terms) = (request.content, request.part, request.terms);
         self.state = ReservationState::Running { stream: request.stream, reservation: Some(reservation), superseded };
         ReservationSource::Take(reservation)

@@ -6,7 +6,7 @@
 //! - what others hold but may lose is released ([`Retry::Release`]): how firmly something is held depends on what its viewer has
 //!   done, which the plane does not see, and it is not released earlier because its viewer is likely to come back;
 //! - the start uses what its viewer has ([`Retry::TakeOwn`]): a viewer without a name may be two people, who each get a
-//!   reservation of their own while there is room for both;
+//!   reservation of their own while there is room for both. One with a name has left a read of which nothing was sent yet;
 //! - another read of the viewer has ended ([`Retry::Wait`]), which leaves it something for one of the two above: the plane notices
 //!   that a player has closed its old connection two sends after it has opened the new one.
 //!
@@ -93,6 +93,20 @@ impl SessionTable {
         lock(&self.sessions).share_of(viewer, rate)
     }
 
+    /// The same for a read beside segments of which the first may have been asked for at the same time: whether that is admitted is
+    /// waited for.
+    pub(crate) async fn share_beside(&self, viewer: &Viewer) -> Option<ReservationId> {
+        let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
+        loop {
+            let changed = self.changed.notified();
+            let share = self.share_of(viewer, BitRate(0));
+            let begins = lock(&self.sessions).begins(viewer, BitRate(0));
+            if share.is_some() || !begins || timeout_at(deadline, changed).await.is_err() {
+                return share;
+            }
+        }
+    }
+
     /// Time since the start, for the rules, which take it as an argument.
     fn now(&self) -> Nanos {
         Nanos::from(self.started.elapsed())
@@ -161,6 +175,11 @@ impl SessionTable {
                 Retry::TakeOwn => return !std::mem::replace(&mut tried.no_room, true),
                 Retry::GiveUp => return std::mem::take(&mut tried.waited),
                 Retry::Wait => {
+                    if let Some(unsent) = self.unsent(viewer).filter(|_| !tried.no_room) {
+                        lock(&self.sessions).leaves(viewer, unsent);
+                        tried.no_room = true;
+                        return true;
+                    }
                     tried.waited = true;
                     if timeout_at(deadline, changed).await.is_err() {
                         let still = superseded.filter(|older| self.blocked(older.stream) == Some(*older));
@@ -176,6 +195,14 @@ impl SessionTable {
     fn superseded(&self, viewer: &Viewer, content: u64) -> Option<OlderRead> {
         let reads = lock(&self.sessions).reads(viewer, content);
         reads.into_iter().find_map(|stream| self.blocked(stream))
+    }
+
+    /// A read of a viewer that names itself of which nothing was sent yet.
+    fn unsent(&self, viewer: &Viewer) -> Option<StreamId> {
+        let reads = lock(&self.sessions).named_reads(viewer);
+        let is_unsent =
+            |stream: &StreamId| self.gauges.find(*stream).is_some_and(|gauges| gauges.sent_bytes.get() == 0);
+        reads.into_iter().find(is_unsent)
     }
 
     /// How much the client of a read has taken, if it takes nothing just now.

@@ -275,7 +275,6 @@ fn another_rate_takes_the_place_of_what_is_held() {
     assert_eq!(sessions.begin(&dearer, Nanos::from_secs(20)), ReservationSource::Take(id(6)));
 }
 
-/// How long others are refused what a viewer held that read `part` of a content for `seconds`.
 /// Its player fetches both by turns; the pictures would have lost their reservation to each part of the sound.
 #[test]
 fn sound_in_files_of_its_own_takes_nothing_from_the_pictures() {
@@ -292,6 +291,24 @@ fn sound_in_files_of_its_own_takes_nothing_from_the_pictures() {
     assert_eq!(sessions.begin(&pictures, Nanos::from_secs(2)), ReservationSource::Take(id(5)));
 }
 
+/// A player that seeks closes the connection on which it waits for a segment, which shows only when that is sent.
+#[test]
+fn a_viewer_that_leaves_a_read_for_another_content_takes_its_reservation_along_where_there_is_no_room() {
+    let (viewer, mut sessions, now) = (named("a"), sessions(), Nanos::from_secs(1));
+    admitted(&mut sessions, &read(viewer.clone(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
+    let next = read(viewer.clone(), 2, 2, ContentPart::Whole);
+    assert_eq!(sessions.begin(&next, now), ReservationSource::New, "while there is room for both");
+    assert_eq!(sessions.end(&viewer, StreamId(2), StreamRelease::Refused, now), None);
+    assert_eq!(sessions.refused(&viewer, 2, ContentPart::Whole, now), Retry::Wait);
+    assert_eq!((sessions.named_reads(&viewer), sessions.named_reads(&unnamed())), (vec![StreamId(1)], vec![]));
+    sessions.leaves(&viewer, StreamId(1));
+    assert_eq!(sessions.begin(&SessionRequest { no_room: true, ..next }, now), ReservationSource::Take(id(5)));
+    sessions.started(&viewer, StreamId(2), id(5));
+    assert_eq!(sessions.end(&viewer, StreamId(1), StreamRelease::Nothing, now), None);
+    assert_eq!(sessions.end(&viewer, StreamId(2), midway(5), now), None, "it holds what it took over");
+}
+
+/// How long others are refused what a viewer held that read `part` of a content for `seconds`.
 fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: StopPoint) -> u64 {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(viewer.clone(), 1, 1, part), 5, Nanos::ZERO);
