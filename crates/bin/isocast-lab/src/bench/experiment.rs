@@ -246,7 +246,7 @@ pub(crate) fn measure(
         for site in &sites {
             let begin = plan.measure + job.writers.after;
             let (plan, uploads, progress) = (&plan, &uploads, &progress);
-            scope.spawn(move || writer::upload(site, begin, plan, stop, progress, uploads));
+            scope.spawn(move || writer::upload(site, begin, &|| progress.end(plan), stop, uploads));
         }
         let begun = scope.spawn(|| lab_when_writers_begin(job, &plan, stop, &progress));
         show.run(&server.name, &plan);

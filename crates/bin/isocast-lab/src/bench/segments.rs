@@ -8,6 +8,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -25,7 +27,8 @@ use super::progress::Show;
 use super::quantiles::{f, quantile};
 use super::server::{Choice, RunningServer, ServerGround};
 use super::store_site::StoreSite;
-use super::{Stop, yardstick};
+use super::writer::{self, UploadFigures, WriterSite};
+use super::{Stop, clock, yardstick};
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -45,6 +48,9 @@ pub(crate) struct SegmentsCommand {
     /// Segments as byte ranges of one file a film.
     #[arg(long)]
     ranges: bool,
+    /// Writers beside them, which upload 10 MB again and again.
+    #[arg(long, default_value_t = 0)]
+    writers: usize,
     /// Films that viewers share, in turn [default: one for each].
     #[arg(long)]
     films: Option<usize>,
@@ -79,6 +85,7 @@ pub(crate) struct SegmentsCommand {
 const SOUND_RATE: BitRate = BitRate(128_000);
 /// The best read-ahead of those tried for nginx with files of some megabytes.
 const PEER_READ_AHEAD_KIB: u64 = 4096;
+const UPLOAD_BYTES: u64 = 10_000_000;
 /// Left free for directories and playlists while the films are laid.
 const KEPT_BYTES: u64 = 8 << 20;
 const BLOCK_BYTES: u64 = 4096;
@@ -89,7 +96,7 @@ const BUFFER_BYTES: usize = 8 << 20;
 /// More viewers than any disk carries, and than one thread plays without being late itself.
 const VIEWERS_MAX: usize = 2_000;
 
-const FIGURES: [TableFigure; 12] = [
+const FIGURES: [TableFigure; 13] = [
     TableFigure::new("smooth", "smooth", 0),
     TableFigure::new("stalled", "stalled", 0),
     TableFigure::new("stall_max_s", "longest stall, s", 1),
@@ -100,6 +107,7 @@ const FIGURES: [TableFigure; 12] = [
     TableFigure::new("segment_p50_s", "a segment takes p50, s", 2),
     TableFigure::new("segment_p90_s", "p90", 2),
     TableFigure::new("segment_max_s", "max", 2),
+    TableFigure::new("upload_mb_per_s", "uploads, MB/s", 1),
     TableFigure::new("disk_busy_percent", "disk busy, %", 0),
     TableFigure::new("server_cpu_percent", "server CPU, %", 1),
 ];
@@ -120,6 +128,7 @@ struct MeasuredViewers {
     viewers: SegmentFigures,
     disk: Option<LabFigures>,
     cpu_percent: Option<f64>,
+    uploads: Option<UploadFigures>,
 }
 
 impl SegmentsCommand {
@@ -158,9 +167,13 @@ impl SegmentsCommand {
             if self.audio { format!(", sound of {SOUND_RATE} apart") } else { String::new() },
             if self.ranges { "byte ranges of one file" } else { "files" },
         );
+        let beside = match self.writers {
+            0 => String::new(),
+            writers => format!("; beside {writers} writers of {UPLOAD_BYTES} bytes each time"),
+        };
         format!(
-            "Each viewer plays {}: {kind} of {} s at {}{sound}. PlayedMedia begins with the first; then one after the other is asked for while less than {} \
-             are held; a viewer begins every {}, a run lasts {}",
+            "Each viewer plays {}: {kind} of {} s at {}{sound}. Playback begins with the first; then one after the other is asked for while less than {} \
+             are held; a viewer begins every {}, a run lasts {}{beside}",
             self.films.map_or("another film".to_owned(), |films| format!("one of {films} films")),
             self.seconds,
             self.rate,
@@ -260,7 +273,9 @@ impl SegmentsCommand {
         stop.check()?;
         // Its best users do not limit what players pace themselves: no rate is named to nginx.
         let peer_read_ahead = site.disk().map(|_| PEER_READ_AHEAD_KIB);
-        let ground = ServerGround { rates: Vec::new(), peer_read_ahead, ..site.ground(self.rate, &self.serve_arg) };
+        let uploads = self.writers > 0;
+        let ground =
+            ServerGround { rates: Vec::new(), peer_read_ahead, uploads, ..site.ground(self.rate, &self.serve_arg) };
         drop_caches(&ground.roots, ColdPart::PagesAndNames);
         let server = RunningServer::start(choice, &ground, stop)?;
         show.line(&format!("{}: {viewers} viewers for {}", server.name, self.duration));
@@ -268,12 +283,34 @@ impl SegmentsCommand {
         let audience = self.audience(&server, viewers);
         let counted = CountedNames { server: server.pid, ..CountedNames::default() };
         let before = counted.read().server_cpu_ns;
-        let played = play(&audience, stop);
+        let (sites, uploaded) = (self.writer_sites(&server), Mutex::new(Vec::new()));
+        let begin = clock::now();
+        let end = begin + self.duration;
+        let played = thread::scope(|scope| {
+            for site in &sites {
+                let uploaded = &uploaded;
+                scope.spawn(move || writer::upload(site, begin, &|| end, stop, uploaded));
+            }
+            play(&audience, stop)
+        });
+        let uploaded = uploaded.into_inner().unwrap_or_default();
+        sites.iter().for_each(writer::remove);
+        let uploads = (self.writers > 0).then(|| writer::figures(begin, end, self.writers, UPLOAD_BYTES, &uploaded));
         let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| f(after.saturating_sub(before)));
         let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| found.figures());
         server.end()?;
         let cpu_percent = cpu.map(|cpu| cpu * 100.0 / f(self.duration.0));
-        Ok(MeasuredViewers { viewers: played?, disk, cpu_percent })
+        Ok(MeasuredViewers { viewers: played?, disk, cpu_percent, uploads })
+    }
+
+    fn writer_sites(&self, server: &RunningServer) -> Vec<WriterSite> {
+        let site = |n: usize| WriterSite {
+            address: server.address,
+            authority: server.authority.clone(),
+            paths: writer::names(n).map(|name| server.upload_path(&name)).collect(),
+            upload_bytes: UPLOAD_BYTES,
+        };
+        (0..self.writers).map(site).collect()
     }
 
     fn audience(&self, server: &RunningServer, viewers: usize) -> SegmentAudience {
@@ -353,6 +390,7 @@ impl MeasuredViewers {
             ("segment_p90_s", segment(90)),
             ("segment_max_s", segment(100)),
         ];
+        values.extend(self.uploads.as_ref().map(|uploads| ("upload_mb_per_s", uploads.mb_per_s)));
         values.extend(self.disk.map(|disk| ("disk_busy_percent", disk.busy_percent)));
         values.extend(self.cpu_percent.map(|cpu| ("server_cpu_percent", cpu)));
         values

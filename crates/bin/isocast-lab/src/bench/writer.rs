@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::Nanos;
 
-use super::client::{ClientPlan, RunProgress};
 use super::quantiles::Quantiles;
 use super::yardstick::Yardstick;
 use super::{Stop, clock, lab_disk};
@@ -98,26 +97,25 @@ pub(crate) fn names(n: usize) -> impl Iterator<Item = String> {
     (0..NAMES).map(move |k| format!("{UPLOAD_PREFIX}{n}-{k}.bin"))
 }
 
-/// Uploads without pause from `begin` until measuring ends or `stop`.
+/// Uploads without pause from `begin` until `end`, which may come earlier than was planned, or `stop`.
 pub(crate) fn upload(
     site: &WriterSite,
     begin: Nanos,
-    plan: &ClientPlan,
+    end: &dyn Fn() -> Nanos,
     stop: &Stop,
-    progress: &RunProgress,
     done: &Mutex<Vec<UploadResult>>,
 ) {
-    while clock::now() < begin && !stop.is_set() && begin < progress.end(plan) {
+    while clock::now() < begin && !stop.is_set() && begin < end() {
         clock::sleep_until(begin.min(clock::now() + PAUSE));
     }
     let mut socket = None;
     let body = vec![0x5a_u8; PIECE_BYTES];
     for path in site.paths.iter().cycle() {
-        if stop.is_set() || clock::now() >= progress.end(plan) {
+        if stop.is_set() || clock::now() >= end() {
             break;
         }
         let start = clock::now();
-        let give_up = || stop.is_set() || clock::now() > (start + ANSWER_MAX).min(progress.end(plan) + GRACE);
+        let give_up = || stop.is_set() || clock::now() > (start + ANSWER_MAX).min(end() + GRACE);
         let failure = put(site, path, &body, &mut socket, &give_up).err().map(|e| e.to_string());
         let now = clock::now();
         let failed = failure.is_some();
