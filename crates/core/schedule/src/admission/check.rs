@@ -233,13 +233,8 @@ fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> Disk
     let ratio = if writes { profile.write_ratio.max(0.05) } else { 1.0 };
     let (transfer, seeks) = one_block(request, block);
     let kind = if writes { DemandKind::Writes } else { DemandKind::Reads };
-    let stroke = if writes { stroke_seconds(profile) } else { 0.0 };
+    let stroke = if writes { table.stroke_seconds() } else { 0.0 };
     DiskDemand { period, transfer: transfer / ratio + stroke, seeks, kind }
-}
-
-/// What a write may take more whose place is not known: those around it lie together, and the head leaves them for it.
-pub(super) fn stroke_seconds(profile: &DiskProfile) -> f64 {
-    profile.access_time(profile.capacity.0).as_secs_f64()
 }
 
 /// Rounds for which a recording gathers a block: the longest period with which no byte is older than `durable` when it is, with

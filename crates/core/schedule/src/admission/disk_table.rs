@@ -224,6 +224,12 @@ impl DiskTable {
         self.slowdown = slowdown.max(1.0);
     }
 
+    /// A write whose place is not known then takes a stroke more: those around it lie together, and the head leaves them for it.
+    pub(super) fn stroke_seconds(&self) -> f64 {
+        let is_anywhere = self.write_span >= self.profile.capacity.0;
+        if is_anywhere { 0.0 } else { self.profile.access_time(self.profile.capacity.0).as_secs_f64() }
+    }
+
     /// What is written in a round lies within so many bytes of the disk from now on.
     pub(super) const fn set_write_span(&mut self, bytes: u64) {
         self.write_span = bytes;

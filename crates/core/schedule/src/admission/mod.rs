@@ -19,7 +19,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 use crate::profile::DiskProfile;
 use buffers::BufferAccount;
 pub use buffers::RequestedContent;
-use check::{f64_of, one_block, stroke_seconds, wire};
+use check::{f64_of, one_block, wire};
 pub use check::{window_bytes, write_period};
 use disk_table::{
     DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, RoundLoad, SLOTS, StartConditions, StartCost, StartForecast,
@@ -139,6 +139,8 @@ struct Reservation {
     shares: bool,
     /// Where a recording is written, once that is known.
     written_at: Option<u64>,
+    /// The stroke that its writes are charged until then.
+    stroke_seconds: f64,
     /// How it started, and a round in which it reads regularly, once it has started.
     placed: Option<(StartCost, u64)>,
     /// Reservations made before it.
@@ -295,6 +297,7 @@ impl Admission {
             burst_bytes: 0,
             shares: false,
             written_at: None,
+            stroke_seconds: if demand.writes() { self.disk(request.disk).table.stroke_seconds() } else { 0.0 },
             placed: None,
             before,
             further: None,

@@ -29,17 +29,16 @@ impl Admission {
         let zone_bytes_per_second = self.disk(disk).table.profile().rate_at(position);
         let mut next = Some(id);
         while let Some(part) = next {
-            let Some(&Reservation { request, demand, placed, further, written_at, .. }) = self.find(part) else {
+            let Some(&Reservation { request, demand, placed, further, stroke_seconds, .. }) = self.find(part) else {
                 return;
             };
             if let (Some((_, first)), true) = (placed, request.disk == disk && demand.writes()) {
                 let slower = f64_of(request.zone_bytes_per_second) / f64_of(zone_bytes_per_second);
-                let stroke = written_at.map_or(stroke_seconds(self.disk(disk).table.profile()), |_| 0.0);
-                let moved = DiskDemand { transfer: (demand.transfer - stroke) * slower, ..demand };
+                let moved = DiskDemand { transfer: (demand.transfer - stroke_seconds) * slower, ..demand };
                 self.disk_mut(disk).table.replace(&demand, &moved, first);
                 let reservation = self.find_mut(part).expect("found above");
                 (reservation.demand, reservation.request.zone_bytes_per_second) = (moved, zone_bytes_per_second);
-                reservation.written_at = Some(position);
+                (reservation.written_at, reservation.stroke_seconds) = (Some(position), 0.0);
                 self.follow_write_span(disk, &moved);
             }
             next = further;
@@ -53,19 +52,20 @@ impl Admission {
         there.into_iter().any(|entry| entry.request.disk == disk && entry.demand.writes() && entry.written_at.is_none())
     }
 
-    /// A recording came to a disk, moved or left: what is written there lies between the places of those that have one, or anywhere
-    /// while none has.
+    /// A recording came to a disk, moved or left: what is written there lies between the places of those that have one; anywhere while
+    /// none has, or one that is charged no stroke has not.
     pub(super) fn follow_write_span(&mut self, disk: DiskId, demand: &DiskDemand) {
         if !demand.writes() {
             return;
         }
-        let recordings = self.entries.iter().filter_map(|(_, entry)| entry.as_ref());
-        let there = recordings.filter(|entry| entry.request.disk == disk && entry.demand.writes());
+        let recordings = || self.entries.iter().filter_map(|(_, entry)| entry.as_ref());
+        let there = || recordings().filter(|entry| entry.request.disk == disk && entry.demand.writes());
         let (mut first, mut last) = (u64::MAX, 0);
-        for place in there.filter_map(|entry| entry.written_at) {
+        for place in there().filter_map(|entry| entry.written_at) {
             (first, last) = (first.min(place), last.max(place.saturating_add(limits::RECORDING_PLACE_BYTES)));
         }
-        let span = if last == 0 { u64::MAX } else { last - first };
+        let is_anywhere = last == 0 || there().any(|entry| entry.written_at.is_none() && entry.stroke_seconds == 0.0);
+        let span = if is_anywhere { u64::MAX } else { last - first };
         self.disk_mut(disk).table.set_write_span(span);
     }
 
