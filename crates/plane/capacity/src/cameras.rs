@@ -9,7 +9,7 @@ use schedule::admission::{Admission, AdmissionRequest, write_period};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, Nanos, limits};
 
-use super::{Carried, PlannedLayout, PlannedMachine, name, real};
+use super::{Carried, PlannedLayout, PlannedMachine, name, place, position, real};
 
 /// Recordings are counted in these: a camera in 1080p.
 pub const EXAMPLE_CAMERA_RATE: BitRate = BitRate(4_000_000);
@@ -83,10 +83,10 @@ impl PlannedMachine {
         cameras: PlannedCameras,
         (nth, chunks_left): (u32, u64),
     ) -> Result<u64, &'static str> {
-        let (count, nth) = (self.disks.len(), usize::try_from(nth).unwrap_or(0));
+        let (count, camera) = (self.disks.len(), usize::try_from(nth).unwrap_or(0));
         let share = |copies: f64| vec![((0..count).collect(), copies / real(count as u64))];
         let choices: Vec<(Vec<usize>, f64)> = match self.layout {
-            PlannedLayout::Span => (0..count).map(|more| (vec![(nth + more) % count], 1.0)).collect(),
+            PlannedLayout::Span => (0..count).map(|more| (vec![(camera + more) % count], 1.0)).collect(),
             PlannedLayout::Stripe => share(1.0),
             PlannedLayout::Mirror => share(2.0),
         };
@@ -109,7 +109,14 @@ impl PlannedMachine {
             };
             let requests: Vec<AdmissionRequest> = disks.iter().map(request).collect();
             match admission.reserve(&requests) {
-                Ok(id) if admission.place_writes(id, 0).is_some() => return Ok(chunks),
+                Ok(id) if admission.place_writes(id, 0).is_some() => {
+                    // Recordings come to lie all over their disks, and are charged by that.
+                    for request in &requests {
+                        let capacity = self.disks[usize::from(request.disk.0)].capacity.0;
+                        admission.move_writes(id, request.disk, position(capacity, place(nth)));
+                    }
+                    return Ok(chunks);
+                }
                 Ok(id) => {
                     admission.release(id);
                     short = "disk time";

@@ -218,7 +218,7 @@ impl PlannedMachine {
     #[must_use]
     pub fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> AdmissionRequest {
         let profile = &self.disks[disk];
-        let position = Nanos::from_secs_f64(fraction * real(profile.capacity.0) / 1e9).0;
+        let position = position(profile.capacity.0, fraction);
         AdmissionRequest {
             disk: DiskId(u16::try_from(disk).unwrap_or(0)),
             link: LinkId(0),
@@ -236,6 +236,11 @@ impl PlannedMachine {
 #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
 fn real(value: u64) -> f64 {
     value as f64
+}
+
+/// The byte at this fraction of a disk.
+fn position(capacity: u64, fraction: f64) -> u64 {
+    Nanos::from_secs_f64(fraction * real(capacity) / 1e9).0
 }
 
 /// A fraction of a disk: multiples of the golden section fill it evenly.
