@@ -60,6 +60,11 @@ function table(folder: string, entries: Entry[], playing: string | null): HTMLEl
   return el("table", {}, el("thead", {}, head), el("tbody", {}, ...entries.map((entry) => row(folder, entry, playing))));
 }
 
+/** The rate that a stream reserves, which is not the mean that the list shows. */
+function reserved(entry: Entry): { title?: string } {
+  return entry.rate_bps === null ? {} : { title: `A stream of it reserves ${format.rate(entry.rate_bps)}, and sends 4 s ahead` };
+}
+
 function row(folder: string, entry: Entry, playing: string | null): HTMLElement {
   if (entry.kind === "directory") {
     const link = el("a", { href: pageAddress(`${folder}${entry.name}/`) }, ...format.breakable(`${entry.name}/`));
@@ -74,7 +79,7 @@ function row(folder: string, entry: Entry, playing: string | null): HTMLElement 
     "tr",
     {},
     el("td", { class: "name" }, name),
-    el("td", { class: "figure" }, entry.rate_bps === null ? "" : format.rate(entry.rate_bps)),
+    el("td", { class: "figure", ...reserved(entry) }, entry.rate_bps === null ? "" : format.rate(entry.mean_bps ?? entry.rate_bps)),
     el("td", { class: "figure" }, format.size(entry.size)),
     el("td", { class: "figure" }, download),
   );

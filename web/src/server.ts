@@ -7,6 +7,7 @@ export interface Entry {
   size: number;
   modified: string;
   rate_bps: number | null;
+  mean_bps?: number;
 }
 
 /** application/problem+json, with the members that a refusal has. */

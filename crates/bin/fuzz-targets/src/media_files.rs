@@ -1,4 +1,4 @@
-//! Containers: MP4 boxes and tables, transport stream packets and clocks, EBML elements.
+//! Containers and formats of sound: MP4 boxes and tables, transport stream packets and clocks, EBML elements.
 
 use media::cuts::{CutFinder, KEY_WAIT};
 use media::{ProbeBudget, probe};
@@ -16,6 +16,24 @@ pub fn mpegts(bytes: &[u8]) {
 /// EBML elements, cues and clusters.
 pub fn matroska(bytes: &[u8]) {
     probe_file(b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67\x01\xff\xff\xff\xff\xff\xff\xff", bytes);
+}
+
+/// Sound and movies in frames, chunks, tags and pages. The first byte says of what kind.
+pub fn sound(bytes: &[u8]) {
+    const BEGINNINGS: [&[u8]; 7] = [
+        b"\xff\xfb\x90\x64",
+        b"\xff\xf1\x60\x40",
+        b"fLaC\0\0\0\x22",
+        b"RIFF\0\x10\0\0WAVEfmt \x10\0\0\0",
+        b"RIFF\0\x10\0\0AVI LIST\0\x01\0\0hdrl",
+        b"FLV\x01\x05\0\0\0\x09\0\0\0\0",
+        b"OggS\0\x02\0\0\0\0\0\0\0\0",
+    ];
+    if let Some((first, rest)) = bytes.split_first() {
+        probe_file(BEGINNINGS[usize::from(*first) % BEGINNINGS.len()], rest);
+    }
+    // As it comes, so that real files serve as seeds.
+    probe_file(&[], bytes);
 }
 
 /// Live streams in pieces whose lengths are the bytes themselves, in some of which a cut is due: nothing is lost.

@@ -48,7 +48,7 @@ macro_rules! golden {
     };
 }
 
-const MEDIA: [&[u8]; 9] = golden!(
+const MEDIA: [&[u8]; 19] = golden!(
     "cues.mkv",
     "end.mp4",
     "fragments.mp4",
@@ -58,11 +58,22 @@ const MEDIA: [&[u8]; 9] = golden!(
     "pcm.mov",
     "stream.m2ts",
     "stream.ts",
+    "hint.mp4",
+    "movie.avi",
+    "movie.flv",
+    "song.mp3",
+    "sound.aac",
+    "sound.flac",
+    "sound.ogg",
+    "sound.opus",
+    "sound.wav",
+    "variable.mp3",
 );
 
 #[test]
 fn media_files() {
-    for target in [media_files::mp4, media_files::mpegts, media_files::matroska, media_files::cuts] {
+    for target in [media_files::mp4, media_files::mpegts, media_files::matroska, media_files::sound, media_files::cuts]
+    {
         try_target(target, &MEDIA, 300);
     }
 }

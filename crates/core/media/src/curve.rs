@@ -72,6 +72,7 @@ impl Marks {
     /// Also gives the duration; `None` if there are too few marks to tell.
     pub(crate) fn fit(mut self, duration: Option<Nanos>, end: u64) -> Option<(Fit, Nanos)> {
         // Not by offset: a mark may lie about either, and time is what is fitted over.
+        close_restarts(&mut self.0);
         self.0.sort_unstable_by_key(|p| (p.time, p.end));
         let (first, last) = (*self.0.first()?, *self.0.last()?);
         let span = last.time.saturating_sub(first.time);
@@ -98,6 +99,39 @@ const JUMP_PART: u64 = 6;
 const JUMP_PACE: u128 = 20;
 /// Jumps in one content.
 const JUMPS_MAX: usize = 16;
+
+/// A time that lies less before the one of earlier bytes is no restart: tracks lie a little apart.
+const RESTART_MIN: Nanos = Nanos::from_secs(5);
+
+/// Where times begin anew amid the file (a recorder that was started again and appends), the later part follows the earlier one, at
+/// the pace of all others. Times in no order at all are kept.
+fn close_restarts(points: &mut [Point]) {
+    points.sort_unstable_by_key(|p| (p.end, p.time));
+    let is_restart = |pair: &[Point]| pair[1].time.saturating_add(RESTART_MIN) < pair[0].time;
+    let (mut bytes, mut time, mut restarts) = (0, Nanos::ZERO, 0);
+    for pair in points.windows(2) {
+        if is_restart(pair) {
+            restarts += 1;
+        } else {
+            bytes += pair[1].end - pair[0].end;
+            time = time.saturating_add(pair[1].time.saturating_sub(pair[0].time));
+        }
+    }
+    if restarts == 0 || restarts > JUMPS_MAX {
+        return;
+    }
+    let mut before: Option<Point> = None;
+    let mut added = Nanos::ZERO;
+    for point in points {
+        let told = *point;
+        if let Some(before) = before.filter(|before| is_restart(&[*before, told])) {
+            let gap = time_at(told.end - before.end, bytes, time);
+            added = added.saturating_add(before.time.saturating_sub(told.time)).saturating_add(gap);
+        }
+        point.time = told.time.saturating_add(added);
+        before = Some(told);
+    }
+}
 
 /// `points` are in the order of their times. An interval that lasts for a good part of the whole and has next to no bytes is a
 /// clock that was set: cameras begin to record before they know the time. It counts as long as the pace of all others says.
@@ -160,9 +194,10 @@ impl Samples {
         self.head = self.head.min(offset);
     }
 
-    /// Fits by where the samples lie in the file. If that asks for much more than their sizes do (tracks one after the
-    /// other instead of interleaved), no player can read it in one go; it jumps, and the sizes count.
-    pub(crate) fn fit(&self) -> Option<Fit> {
+    /// Fits by where the samples lie in the file, which ends at `last`. If that asks for much more than both their sizes and the size of
+    /// the whole over its duration do (tracks one after the other instead of interleaved), no player can read it in one go; it jumps,
+    /// and the sizes count. Bytes of tracks that no player plays (hints, measurements) make the whole larger, and are passed on the way.
+    pub(crate) fn fit(&self, last: Point) -> Option<Fit> {
         let (mut end, mut sum) = (0, self.head);
         let (mut by_place, mut by_size) = (Vec::new(), Vec::new());
         for (index, slot) in self.steps.iter().enumerate().filter(|(_, slot)| slot.1 > 0) {
@@ -176,7 +211,8 @@ impl Samples {
         close_jumps(&mut by_size);
         by_place.iter_mut().zip(&by_size).for_each(|(place, size)| place.time = size.time);
         let (place, size) = (fit(&by_place, self.head)?, fit(&by_size, self.head)?);
-        Some(if place.rate.0 / 3 > size.rate.0 / 2 { size } else { place })
+        let mean = fit(&[last], self.head)?;
+        Some(if place.rate.0 / 3 > size.rate.max(mean.rate).0 / 2 { size } else { place })
     }
 }
 
@@ -228,9 +264,28 @@ mod tests {
             let (fit, duration) = marks.fit(Some(time(40)), 10_001_000).expect("marks");
             assert!((1_600_000..2_200_000).contains(&fit.rate.0), "{jumps:?}: {fit:?}");
             assert!((38..=46).contains(&(duration.0 / 1_000_000_000)), "{jumps:?}: {duration:?}");
-            let fit = samples.fit().expect("samples");
+            let fit = samples.fit(point(40_000, 10_001_000)).expect("samples");
             assert!((1_600_000..2_200_000).contains(&fit.rate.0), "{jumps:?}: {fit:?}");
         }
+    }
+
+    /// A recorder that was started again appends to its file, with times from zero: twice 50 s of 2 Mbit/s.
+    #[test]
+    fn a_clock_that_begins_anew_is_read_on() {
+        let mut marks = Marks::default();
+        (0..100).for_each(|second| marks.add(Nanos::from_secs(second % 50), 1000 + second * 250_000));
+        let (fit, duration) = marks.fit(None, 25_001_000).expect("marks");
+        assert!((1_800_000..2_100_000).contains(&fit.rate.0), "{fit:?}");
+        assert!((99..=102).contains(&(duration.0 / 1_000_000_000)), "{duration:?}");
+    }
+
+    /// Hints for a streaming server repeat the bytes of each sample between those of the picture.
+    #[test]
+    fn bytes_that_lie_between_the_samples_count() {
+        let mut samples = Samples::new();
+        (0..100).for_each(|second| samples.add(Nanos::from_secs(second), second * 500_000, 250_000));
+        let rate = samples.fit(point(100_000, 50_000_000)).expect("samples").rate.0;
+        assert!((3_700_000..=4_000_000).contains(&rate), "{rate}");
     }
 
     /// Pictures that stay for minutes, and a film with a part in which nothing moves, are no jumps.
@@ -254,9 +309,10 @@ mod tests {
             apart.add(time, 1000 + i * 40_000, 40_000);
             apart.add(time, 40_001_000 + i * 10_000, 10_000);
         }
-        assert_eq!(mixed.fit(), apart.fit());
+        let last = point(40_000, 50_001_000);
+        assert_eq!(mixed.fit(last), apart.fit(last));
         // 50 kB each 40 ms is 10 Mbit/s; 40 s of it, 4 s ahead.
-        let rate = mixed.fit().expect("samples").rate.0;
+        let rate = mixed.fit(last).expect("samples").rate.0;
         assert!((9_000_000..9_200_000).contains(&rate), "{rate}");
     }
 
@@ -268,7 +324,7 @@ mod tests {
         }
         samples.add(Nanos::MAX, 0, 1);
         assert!(samples.steps.len() <= STEPS_MAX);
-        assert!(samples.fit().is_some());
+        assert!(samples.fit(point(1, 1)).is_some());
     }
 
     proptest! {

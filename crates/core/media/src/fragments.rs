@@ -7,7 +7,8 @@ use super::boxes::{Boxes, TopBox, find, leading_track, movie_duration, top_box};
 use super::curve::Marks;
 use super::input::{BudgetedFile, VIEW_MAX};
 use super::{
-    ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, be_u16, be_u32, be_u64, ticks,
+    ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, RateSource, be_u16, be_u32, be_u64,
+    ticks,
 };
 
 /// Longer indexes are not read.
@@ -32,10 +33,10 @@ pub(super) fn probe(
         // An index before each segment tells of that one only.
         && end >= size / 10 * 9
     {
-        return Ok(indexed(marks, Some(length), end.min(size)));
+        return Ok(indexed(marks, Some(length), end.min(size), RateSource::FragmentIndex));
     }
     if let Some(marks) = random_access(source, track)? {
-        return Ok(indexed(marks, told, size));
+        return Ok(indexed(marks, told, size, RateSource::FragmentIndex));
     }
     let (marks, walked) = walk(source, first, track)?;
     let told = match walked {
@@ -44,11 +45,11 @@ pub(super) fn probe(
         }
         WalkedFragments::All | WalkedFragments::Ends => told,
     };
-    let mut found = indexed(marks, told, size);
-    if walked != WalkedFragments::All {
-        found.headroom_percent = HEADROOM_AVERAGE_PERCENT;
+    if walked == WalkedFragments::All {
+        return Ok(indexed(marks, told, size, RateSource::Fragments));
     }
-    Ok(found)
+    let found = indexed(marks, told, size, RateSource::FragmentsSampled);
+    Ok(ContainerFacts { headroom_percent: HEADROOM_AVERAGE_PERCENT, ..found })
 }
 
 /// Which fragments are marked.
@@ -61,9 +62,9 @@ enum WalkedFragments {
     Beginning,
 }
 
-fn indexed(marks: Marks, told: Option<Nanos>, end: u64) -> ContainerFacts {
+fn indexed(marks: Marks, told: Option<Nanos>, end: u64, source: RateSource) -> ContainerFacts {
     match marks.fit(told, end) {
-        Some((fit, duration)) => ContainerFacts { duration, fit: Some(fit), headroom_percent: HEADROOM_MARKS_PERCENT },
+        Some((fit, duration)) => ContainerFacts::fitted(fit, duration, HEADROOM_MARKS_PERCENT, source),
         None => ContainerFacts::average(told.unwrap_or(Nanos::ZERO)),
     }
 }

@@ -94,6 +94,17 @@ impl<'a> BudgetedFile<'a> {
         Ok(&self.window[skip..self.window.len().min(skip + want)])
     }
 
+    /// Offsets of at most `count` places of `bytes` each, spread evenly from `first` to the end of the file.
+    pub(crate) fn places(&self, first: u64, count: u64, bytes: usize) -> impl Iterator<Item = u64> + use<> {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(1);
+        let room = self.size.saturating_sub(bytes).saturating_sub(first);
+        let count = count.min(room.div_ceil(bytes) + 1);
+        (0..count).map(move |number| {
+            let skip = u128::from(room) * u128::from(number) / u128::from(count.max(2) - 1);
+            first + u64::try_from(skip).unwrap_or(0)
+        })
+    }
+
     /// `N` bytes from `offset`, all of them.
     pub(crate) fn exact<const N: usize>(&mut self, offset: u64) -> Result<[u8; N], ProbeError> {
         self.view(offset, N)?.try_into().map_err(|_| ProbeError::Broken("it ends too soon"))

@@ -1,5 +1,5 @@
-//! The rate a content needs, from its container: MP4/MOV (plain and fragmented), MPEG-TS, Matroska/WebM; and where a live stream can be
-//! cut ([`cuts`]).
+//! The rate a content needs, from its container: MP4/MOV (plain and fragmented), MPEG-TS, Matroska/WebM, AVI, FLV, Ogg, and the sound
+//! formats MP3, AAC (ADTS), FLAC, WAV; and where a live stream can be cut ([`cuts`]).
 //!
 //! Promise: whatever the bytes are, it never panics, ends, reads no more than its [`ProbeBudget`], and holds no more
 //! memory than a small multiple of it; no length found in a file is believed before that many bytes were there. The
@@ -11,20 +11,25 @@
 mod boxes;
 mod curve;
 pub mod cuts;
+mod flac;
+mod flv;
 mod fragments;
+mod frames;
 mod input;
 mod matroska;
 mod mp4;
 mod mpegts;
+mod ogg;
 mod rate;
+mod riff;
 
 use std::io;
 
 pub use input::{ProbeBudget, ReadAt};
 pub use mpegts::PACKET_SIZES;
-pub use rate::{Container, MediaRate};
+pub use rate::{Container, MediaRate, RateSource};
 
-use curve::Fit;
+use curve::{Fit, Marks};
 use input::BudgetedFile;
 use units::{BitRate, Nanos};
 
@@ -42,7 +47,7 @@ pub const HEADROOM_SAMPLED_PERCENT: u64 = 12;
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// It begins like none of the containers.
-    #[error("not an MP4, MPEG-TS or Matroska file; give the stream a rate with `rate=`")]
+    #[error("none of the containers and sound formats that are known; give the stream a rate with `rate=`")]
     Unknown,
     /// The container is broken or cut short where its rate would be.
     #[error("the container is broken: {0}; give the stream a rate with `rate=`")]
@@ -64,12 +69,17 @@ pub enum ProbeError {
 /// It is no container that is known, or not a whole one, or reading failed.
 pub fn probe(input: &mut dyn ReadAt, budget: ProbeBudget) -> Result<MediaRate, ProbeError> {
     let mut source = BudgetedFile::new(input, budget);
-    let start = source.view(0, mpegts::DETECT_BYTES)?;
-    let container = detect(start).ok_or(ProbeError::Unknown)?;
+    let container = detect(&mut source)?.ok_or(ProbeError::Unknown)?;
     let found = match container {
         Container::Mp4 => mp4::probe(&mut source),
         Container::MpegTs => mpegts::probe(&mut source),
         Container::Matroska => matroska::probe(&mut source),
+        Container::MpegAudio | Container::Adts => frames::probe(&mut source),
+        Container::Flac => flac::probe(&mut source),
+        Container::Wav => riff::probe_wave(&mut source),
+        Container::Avi => riff::probe_avi(&mut source),
+        Container::Flv => flv::probe(&mut source),
+        Container::Ogg => ogg::probe(&mut source),
     }?;
     finish(container, &found, source.size())
 }
@@ -81,23 +91,85 @@ struct ContainerFacts {
     /// `None` where only the duration is known.
     fit: Option<Fit>,
     headroom_percent: u64,
+    source: RateSource,
 }
 
 impl ContainerFacts {
     /// Only the duration is known.
     fn average(duration: Nanos) -> Self {
-        Self { duration, fit: None, headroom_percent: HEADROOM_AVERAGE_PERCENT }
+        let source = RateSource::ContainerDuration;
+        Self { duration, fit: None, headroom_percent: HEADROOM_AVERAGE_PERCENT, source }
+    }
+
+    /// A curve was found.
+    fn fitted(fit: Fit, duration: Nanos, headroom_percent: u64, source: RateSource) -> Self {
+        Self { duration, fit: Some(fit), headroom_percent, source }
     }
 }
 
-fn detect(start: &[u8]) -> Option<Container> {
-    if start.starts_with(&matroska::MAGIC) {
-        Some(Container::Matroska)
-    } else if mp4::begins(start) {
-        Some(Container::Mp4)
-    } else {
-        mpegts::begins(start).then_some(Container::MpegTs)
+/// Places at which times are looked for where nothing lists them.
+const PLACES: u64 = 24;
+
+/// Marks of the times that `times` finds in `place_bytes` at several places from `first` on, and where in them.
+fn marks_at_places(
+    source: &mut BudgetedFile<'_>,
+    first: u64,
+    place_bytes: usize,
+    times: impl Fn(&[u8]) -> Vec<(usize, Nanos)>,
+) -> Result<Marks, ProbeError> {
+    let mut marks = Marks::default();
+    let mut next = 0;
+    for at in source.places(first, PLACES, place_bytes) {
+        let bytes = match source.view(at, place_bytes) {
+            Ok(bytes) => bytes,
+            Err(ProbeError::OverBudget(..)) if marks.len() > 1 => break,
+            Err(error) => return Err(error),
+        };
+        for (skip, time) in times(bytes) {
+            let offset = at.saturating_add(u64::try_from(skip).unwrap_or(0));
+            // Places may overlap at the end of the file.
+            if offset >= next {
+                next = offset + 1;
+                marks.add(time, offset);
+            }
+        }
     }
+    Ok(marks)
+}
+
+/// The curve from times at several places, where nothing else tells the duration.
+fn sampled(
+    source: &mut BudgetedFile<'_>,
+    first: u64,
+    times: impl Fn(&[u8]) -> Vec<(usize, Nanos)>,
+) -> Result<ContainerFacts, ProbeError> {
+    let marks = marks_at_places(source, first, 256 << 10, times)?;
+    let duration = marks.duration_at_their_pace(source.size());
+    let (fit, duration) = marks.fit(duration, source.size()).ok_or(ProbeError::NoDuration)?;
+    Ok(ContainerFacts::fitted(fit, duration, HEADROOM_SAMPLED_PERCENT, RateSource::TimesSampled))
+}
+
+fn detect(source: &mut BudgetedFile<'_>) -> Result<Option<Container>, ProbeError> {
+    let start = source.view(0, mpegts::DETECT_BYTES)?;
+    let known = detect_at(start).or_else(|| mpegts::begins(start).then_some(Container::MpegTs));
+    match frames::tag_bytes(start) {
+        // A tag may be longer than what was looked at.
+        Some(behind) => Ok(detect_at(source.view(behind, mpegts::DETECT_BYTES)?)),
+        None => Ok(known),
+    }
+}
+
+/// The container that `start` begins with, if it is one that begins in one way only.
+fn detect_at(start: &[u8]) -> Option<Container> {
+    let magics = [
+        (matroska::MAGIC.as_slice(), Container::Matroska),
+        (flac::MAGIC, Container::Flac),
+        (flv::MAGIC, Container::Flv),
+        (ogg::MAGIC, Container::Ogg),
+    ];
+    let magic = magics.into_iter().find(|(magic, _)| start.starts_with(magic)).map(|(_, container)| container);
+    let movie = || mp4::begins(start).then_some(Container::Mp4);
+    magic.or_else(|| riff::begins(start)).or_else(movie).or_else(|| frames::begins(start))
 }
 
 fn finish(container: Container, found: &ContainerFacts, size: u64) -> Result<MediaRate, ProbeError> {
@@ -108,8 +180,7 @@ fn finish(container: Container, found: &ContainerFacts, size: u64) -> Result<Med
     let fit = match found.fit {
         Some(fit) => fit,
         None => {
-            let bits = u128::from(size) * 8_000_000_000 / u128::from(duration.0);
-            let rate = BitRate(u64::try_from(bits).unwrap_or(u64::MAX));
+            let rate = rate::mean(size, duration);
             Fit { rate, preroll_bytes: rate.bytes_in(PREROLL_MAX) }
         }
     };
@@ -118,7 +189,7 @@ fn finish(container: Container, found: &ContainerFacts, size: u64) -> Result<Med
     if !(1_000..=1_000_000_000_000).contains(&rate.0) {
         return Err(ProbeError::Broken("its rate would be below 1 kbit/s or above 1 Tbit/s"));
     }
-    Ok(MediaRate { rate, preroll_bytes: fit.preroll_bytes.min(size), container, duration })
+    Ok(MediaRate { rate, preroll_bytes: fit.preroll_bytes.min(size), container, source: found.source, duration })
 }
 
 /// Big-endian numbers at `at`, if they are there.

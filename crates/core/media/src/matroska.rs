@@ -4,7 +4,7 @@ use units::Nanos;
 
 use super::curve::Marks;
 use super::input::{BudgetedFile, VIEW_MAX};
-use super::{ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError};
+use super::{ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, RateSource};
 
 /// The identifier that every EBML document begins with.
 pub(super) const MAGIC: [u8; 4] = [0x1a, 0x45, 0xdf, 0xa3];
@@ -29,8 +29,7 @@ const ELEMENTS_MAX: usize = 24;
 /// A longer SeekHead or Info is not read, nor longer Cues.
 const HEAD_BYTES_MAX: u64 = 1 << 20;
 const CUES_BYTES_MAX: u64 = 8 << 20;
-/// Places at which clusters are looked for where there are no cues.
-const PLACES: u64 = 24;
+/// Looked through for clusters at each of several places where there are no cues.
 const PLACE_BYTES: usize = 512 << 10;
 
 /// An element: its identifier and where its contents lie.
@@ -65,12 +64,15 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     if let Some(marks) = cues(source, &head, segment.body)?
         && let Some((fit, duration)) = marks.fit(head.duration, end)
     {
-        return Ok(ContainerFacts { duration, fit: Some(fit), headroom_percent: HEADROOM_MARKS_PERCENT });
+        return Ok(ContainerFacts::fitted(fit, duration, HEADROOM_MARKS_PERCENT, RateSource::Cues));
     }
-    let marks = clusters(source, &head)?;
+    let marks = match head.first_cluster {
+        Some(first) => super::marks_at_places(source, first, PLACE_BYTES, |bytes| timestamps(bytes, head.scale))?,
+        None => Marks::default(),
+    };
     match marks.fit(head.duration, end) {
         Some((fit, duration)) => {
-            Ok(ContainerFacts { duration, fit: Some(fit), headroom_percent: HEADROOM_AVERAGE_PERCENT })
+            Ok(ContainerFacts::fitted(fit, duration, HEADROOM_AVERAGE_PERCENT, RateSource::TimesSampled))
         }
         None => head.duration.map(ContainerFacts::average).ok_or(ProbeError::NoDuration),
     }
@@ -146,43 +148,16 @@ fn cues(source: &mut BudgetedFile<'_>, head: &SegmentHead, base: u64) -> Result<
     Ok((marks.len() > 1).then_some(marks))
 }
 
-/// Marks of clusters found by their identifier and timestamp at places spread over the file.
-fn clusters(source: &mut BudgetedFile<'_>, head: &SegmentHead) -> Result<Marks, ProbeError> {
-    let mut marks = Marks::default();
-    let Some(first) = head.first_cluster else { return Ok(marks) };
-    let length = u64::try_from(PLACE_BYTES).unwrap_or(0);
-    let room = source.size().saturating_sub(length).saturating_sub(first);
-    let count = PLACES.min(room.div_ceil(length) + 1);
-    let mut last = None;
-    for i in 0..count {
-        let at = first + u64::try_from(u128::from(room) * u128::from(i) / u128::from(count.max(2) - 1)).unwrap_or(0);
-        let bytes = match source.view(at, PLACE_BYTES) {
-            Ok(bytes) => bytes,
-            Err(ProbeError::OverBudget(..)) => break,
-            Err(error) => return Err(error),
-        };
-        for (skip, time) in timestamps(bytes) {
-            let offset = at + u64::try_from(skip).unwrap_or(0);
-            // Places may overlap at the end of the file.
-            if last.is_none_or(|last| offset > last) {
-                last = Some(offset);
-                marks.add(Nanos(time.saturating_mul(head.scale)), offset);
-            }
-        }
-    }
-    Ok(marks)
-}
-
-/// Clusters that begin in `bytes`: where, and their timestamps. The identifier alone could be chance; a size and a
+/// Clusters that begin in `bytes`: where, and their timestamps in ticks of `scale` nanoseconds. The identifier alone could be chance; a size and a
 /// timestamp at once behind it are not.
-fn timestamps(bytes: &[u8]) -> Vec<(usize, u64)> {
+fn timestamps(bytes: &[u8], scale: u64) -> Vec<(usize, Nanos)> {
     let id = CLUSTER.to_be_bytes();
     let starts = bytes.windows(4).enumerate().filter(|(_, window)| *window == id);
     let stamp = |(at, _): (usize, &[u8])| {
         let (_, used) = size(bytes.get(at + 4..)?)?;
         let body = bytes.get(at + 4 + used..)?;
         let (_, value) = Elements(body).take(2).find(|(id, _)| *id == TIMESTAMP)?;
-        Some((at, number(value)?))
+        Some((at, Nanos(number(value)?.saturating_mul(scale))))
     };
     starts.filter_map(stamp).collect()
 }

@@ -6,9 +6,9 @@
 use units::Nanos;
 
 use super::boxes::{Boxes, TRACKS_MAX, TopBox, clock, find, handler, movie_duration, top_box};
-use super::curve::Samples;
+use super::curve::{Point, Samples};
 use super::input::BudgetedFile;
-use super::{ContainerFacts, ProbeError, be_u32, be_u64, fragments, ticks};
+use super::{ContainerFacts, ProbeError, RateSource, be_u32, be_u64, fragments, ticks};
 
 /// Three hours at 60 frames a second, with sound, need about 8 MiB.
 const MOOV_BYTES_MAX: u64 = 12 << 20;
@@ -47,7 +47,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     let movie = movie.ok_or(ProbeError::Broken("it has no `moov`"))?;
     match media {
         Some(first) => fragments::probe(source, &movie.body, index, first),
-        None => tables(&movie),
+        None => tables(&movie, source.size()),
     }
 }
 
@@ -72,7 +72,7 @@ impl Movie {
 }
 
 /// The rate from the sample tables of a movie that is not fragmented.
-fn tables(movie: &Movie) -> Result<ContainerFacts, ProbeError> {
+fn tables(movie: &Movie, size: u64) -> Result<ContainerFacts, ProbeError> {
     let moov = movie.body.as_slice();
     if !movie.whole {
         return movie_duration(moov).map(ContainerFacts::average).ok_or(ProbeError::NoDuration);
@@ -86,8 +86,9 @@ fn tables(movie: &Movie) -> Result<ContainerFacts, ProbeError> {
         }
     }
     let duration = movie_duration(moov).unwrap_or(longest);
-    match samples.fit() {
-        Some(fit) => Ok(ContainerFacts { duration: duration.max(longest), fit: Some(fit), headroom_percent: 0 }),
+    let duration = duration.max(longest);
+    match samples.fit(Point { time: duration, end: size }) {
+        Some(fit) => Ok(ContainerFacts::fitted(fit, duration, 0, RateSource::SampleTables)),
         None => Ok(ContainerFacts::average(duration)),
     }
 }

@@ -8,7 +8,7 @@ use units::Nanos;
 
 use super::curve::Marks;
 use super::input::BudgetedFile;
-use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, be_u32};
+use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, RateSource, be_u32};
 
 /// Sizes of packets that are known.
 pub const PACKET_SIZES: [usize; 3] = [188, 192, 204];
@@ -79,19 +79,14 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
         return Ok(ContainerFacts::average(duration));
     };
     let headroom = if varies(&places, pace) { HEADROOM_SAMPLED_PERCENT } else { HEADROOM_MARKS_PERCENT };
-    Ok(ContainerFacts { duration, fit: Some(fit), headroom_percent: headroom })
+    Ok(ContainerFacts::fitted(fit, duration, headroom, RateSource::ProgramClock))
 }
 
 /// Clock readings at places spread evenly over the file.
 fn places(source: &mut BudgetedFile<'_>) -> Result<Vec<ClockRun>, ProbeError> {
-    let size = source.size();
-    let length = u64::try_from(PLACE_BYTES).unwrap_or(0);
-    let count = PLACES.min(size.div_ceil(length)).max(1);
     let mut found = Vec::new();
     let mut program = None;
-    for i in 0..count {
-        let at = u64::try_from(u128::from(size.saturating_sub(length)) * u128::from(i) / u128::from(count.max(2) - 1))
-            .unwrap_or(0);
+    for at in source.places(0, PLACES, PLACE_BYTES) {
         match source.view(at, PLACE_BYTES) {
             Ok(bytes) => found.extend(place(bytes, at, &mut program)),
             Err(ProbeError::OverBudget(..)) if found.len() > 1 => break,

@@ -11,17 +11,101 @@ pub struct MediaRate {
     pub preroll_bytes: u64,
     /// What the content is wrapped in.
     pub container: Container,
+    /// What of it the rate was found from.
+    pub source: RateSource,
     /// Playing time.
     pub duration: Nanos,
 }
 
-/// The containers whose rate can be found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Container {
-    /// ISO base media file format: MP4, MOV, M4V; plain or fragmented.
-    Mp4,
-    /// MPEG transport stream.
-    MpegTs,
-    /// Matroska and `WebM`.
-    Matroska,
+impl MediaRate {
+    /// The size of the content over its playing time. [`Self::rate`] is below it where sending [`PREROLL_MAX`](super::PREROLL_MAX) ahead
+    /// saves more than the busiest part and the headroom need.
+    #[must_use]
+    pub fn mean(&self, size: u64) -> BitRate {
+        mean(size, self.duration)
+    }
+}
+
+/// `bytes` over `time`.
+pub(super) fn mean(bytes: u64, time: Nanos) -> BitRate {
+    let bits = u128::from(bytes) * 8_000_000_000 / u128::from(time.0.max(1));
+    BitRate(u64::try_from(bits).unwrap_or(u64::MAX))
+}
+
+/// Declares an enum whose variants have names, as JSON and people read them.
+macro_rules! named {
+    ($(#[$meta:meta])* $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $kind { $($(#[$doc])* $variant,)* }
+
+        impl $kind {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its name, in lower case with hyphens.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The one with this name.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+    };
+}
+
+named! {
+    /// The containers and formats of sound whose rate can be found.
+    Container {
+        /// ISO base media file format: MP4, MOV, M4V; plain or fragmented.
+        Mp4 = "mp4",
+        /// MPEG transport stream.
+        MpegTs = "mpeg-ts",
+        /// Matroska and `WebM`.
+        Matroska = "matroska",
+        /// MPEG sound in frames: MP3, MP2, MP1.
+        MpegAudio = "mpeg-audio",
+        /// AAC in frames of its own (ADTS).
+        Adts = "adts",
+        /// FLAC.
+        Flac = "flac",
+        /// WAVE, also in its 64-bit forms.
+        Wav = "wav",
+        /// AVI.
+        Avi = "avi",
+        /// Flash video.
+        Flv = "flv",
+        /// Ogg: Vorbis, Opus, FLAC, Speex.
+        Ogg = "ogg",
+    }
+}
+
+named! {
+    /// What of a content its rate was found from.
+    RateSource {
+        /// The tables of all samples.
+        SampleTables = "sample-tables",
+        /// The duration in the container's head, and the size.
+        ContainerDuration = "container-duration",
+        /// An index of segments (`sidx`) or fragments (`mfra`).
+        FragmentIndex = "fragment-index",
+        /// The times of all fragments.
+        Fragments = "fragments",
+        /// The times of some fragments.
+        FragmentsSampled = "fragments-sampled",
+        /// The program clock at several places.
+        ProgramClock = "program-clock",
+        /// The cues.
+        Cues = "cues",
+        /// The times of clusters, tags or pages at several places.
+        TimesSampled = "times-sampled",
+        /// The lengths of frames of sound at several places.
+        FramesSampled = "frames-sampled",
+        /// The rate that the head of a format of sound states.
+        Header = "header",
+    }
 }

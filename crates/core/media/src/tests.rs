@@ -12,7 +12,8 @@ struct Golden {
     name: &'static str,
     bytes: &'static [u8],
     container: Container,
-    /// The rate in bit/s reckoned from ffprobe's list of its packets: max (end − head) / (time + 4 s).
+    /// The rate in bit/s reckoned from ffprobe's list of its packets: max (end − head) / (time + 4 s); of Ogg, which it places by pages,
+    /// of the whole.
     rate: u64,
     headroom_percent: u64,
 }
@@ -27,7 +28,7 @@ const fn golden(
     Golden { name, bytes, container, rate, headroom_percent }
 }
 
-const GOLDEN: [Golden; 9] = [
+const GOLDEN: [Golden; 19] = [
     golden("front.mp4", include_bytes!("golden/front.mp4"), Container::Mp4, 19_226, 0),
     golden("end.mp4", include_bytes!("golden/end.mp4"), Container::Mp4, 19_226, 0),
     golden("pcm.mov", include_bytes!("golden/pcm.mov"), Container::Mp4, 51_838, 0),
@@ -37,6 +38,16 @@ const GOLDEN: [Golden; 9] = [
     golden("stream.m2ts", include_bytes!("golden/stream.m2ts"), Container::MpegTs, 50_197, 5),
     golden("cues.mkv", include_bytes!("golden/cues.mkv"), Container::Matroska, 20_161, 5),
     golden("live.webm", include_bytes!("golden/live.webm"), Container::Matroska, 37_961, 25),
+    golden("hint.mp4", include_bytes!("golden/hint.mp4"), Container::Mp4, 27_782, 0),
+    golden("song.mp3", include_bytes!("golden/song.mp3"), Container::MpegAudio, 21_485, 5),
+    golden("variable.mp3", include_bytes!("golden/variable.mp3"), Container::MpegAudio, 14_989, 5),
+    golden("sound.aac", include_bytes!("golden/sound.aac"), Container::Adts, 16_860, 5),
+    golden("sound.opus", include_bytes!("golden/sound.opus"), Container::Ogg, 11_887, 12),
+    golden("sound.ogg", include_bytes!("golden/sound.ogg"), Container::Ogg, 19_200, 12),
+    golden("movie.flv", include_bytes!("golden/movie.flv"), Container::Flv, 62_649, 12),
+    golden("sound.flac", include_bytes!("golden/sound.flac"), Container::Flac, 50_824, 12),
+    golden("sound.wav", include_bytes!("golden/sound.wav"), Container::Wav, 64_000, 0),
+    golden("movie.avi", include_bytes!("golden/movie.avi"), Container::Avi, 102_866, 25),
 ];
 
 /// Counts what a probe costs.

@@ -206,6 +206,8 @@ fn listed(entry: &Entry) -> ListingEntry {
         size: entry.size,
         modified: rfc3339(entry.modified),
         rate_bps: entry.rate.map(|media| media.rate.0),
+        rate_source: entry.rate.map(|media| media.source.name().to_owned()),
+        mean_bps: entry.rate.map(|media| media.mean(entry.size).0),
     }
 }
 
@@ -215,7 +217,7 @@ fn row(page: &mut String, entry: &Entry) {
     let link = utf8_percent_encode(&entry.name, COMPONENT);
     let name = escaped(&entry.name);
     let size = if entry.kind == NameKind::Directory { String::new() } else { ByteCount(entry.size).to_string() };
-    let rate = entry.rate.map_or_else(String::new, |media| media.rate.to_string());
+    let rate = entry.rate.map_or_else(String::new, |media| media.mean(entry.size).to_string());
     // Relative with a dot before: a name with a colon is not taken for a scheme.
     let _ = writeln!(page, "<tr><td><a href=\"./{link}{slash}\">{name}{slash}</a><td>{size}<td>{rate}");
 }

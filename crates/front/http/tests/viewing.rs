@@ -3,7 +3,7 @@
 use crate::support::{Harness, Told, pattern};
 use dataplane::control::Outcome;
 use http::config::HttpConfig;
-use media::Container;
+use media::{Container, RateSource};
 use service::config::WhenFull;
 use service::contents::MediaRate;
 use units::{BitRate, Nanos, ReservationId};
@@ -124,6 +124,7 @@ async fn the_contents_own_rate_with_its_preroll() {
         rate: BitRate(8_801_308),
         preroll_bytes: 500,
         container: Container::Mp4,
+        source: RateSource::SampleTables,
         duration: Nanos::from_secs(60),
     });
     assert_eq!(harness.one(&get("film.mp4", "")).field("x-isocast-rate"), Some("8801308"));

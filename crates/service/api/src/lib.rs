@@ -23,6 +23,12 @@ pub struct ListingEntry {
     pub modified: String,
     /// The rate it needs, if known.
     pub rate_bps: Option<u64>,
+    /// What of the content that was found from, in lower case with hyphens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_source: Option<String>,
+    /// Its size over the time it plays. A stream sends media ahead before it plays, and so needs a little less of a short content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_bps: Option<u64>,
 }
 
 /// File or directory.

@@ -100,7 +100,7 @@ impl RateAsked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use media::Container;
+    use media::{Container, RateSource};
 
     const fn asking(rate: AskedRate, burst: Option<Nanos>, ceiling: Option<BitRate>) -> RateAsked {
         RateAsked { rate, burst, ceiling }
@@ -110,6 +110,7 @@ mod tests {
         rate: BitRate(5_000_000),
         preroll_bytes: 777,
         container: Container::Mp4,
+        source: RateSource::SampleTables,
         duration: Nanos::from_secs(60),
     };
 

@@ -16,7 +16,7 @@ use units::{BitRate, Nanos};
 
 use crate::entry::Stamp;
 use crate::lock::lock;
-use media::{Container, MediaRate};
+use media::{Container, MediaRate, RateSource};
 
 /// Versions the index knows at most. The oldest tenth makes room.
 pub(crate) const ENTRIES_MAX: usize = 200_000;
@@ -25,7 +25,7 @@ pub(crate) const ENTRIES_MAX: usize = 200_000;
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Changed when the file's meaning changes; files of another format are ignored.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 const FILE_NAME: &str = "contents.json";
 
@@ -118,7 +118,11 @@ impl Index {
         if let Some(entries) = load(&file) {
             let mut state = self.lock();
             for entry in entries.into_iter().take(self.entries_max) {
-                state.insert(entry.version, entry.media.map(MediaRate::from));
+                match entry.media.map(|kept| kept.rate()) {
+                    None => state.insert(entry.version, None),
+                    Some(Some(rate)) => state.insert(entry.version, Some(rate)),
+                    Some(None) => {}
+                }
             }
         }
         let index = Arc::clone(self);
@@ -188,30 +192,29 @@ struct KeptEntry {
 struct KeptMedia {
     bits_per_second: u64,
     preroll_bytes: u64,
-    #[serde(with = "KeptContainer")]
-    container: Container,
+    container: String,
+    source: String,
     duration_ns: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", remote = "Container")]
-enum KeptContainer {
-    Mp4,
-    MpegTs,
-    Matroska,
 }
 
 impl From<MediaRate> for KeptMedia {
     fn from(media: MediaRate) -> Self {
-        let MediaRate { rate, preroll_bytes, container, duration } = media;
-        Self { bits_per_second: rate.0, preroll_bytes, container, duration_ns: duration.0 }
+        let MediaRate { rate, preroll_bytes, container, source, duration } = media;
+        let (container, source) = (container.name().to_owned(), source.name().to_owned());
+        Self { bits_per_second: rate.0, preroll_bytes, container, source, duration_ns: duration.0 }
     }
 }
 
-impl From<KeptMedia> for MediaRate {
-    fn from(kept: KeptMedia) -> Self {
-        let KeptMedia { bits_per_second, preroll_bytes, container, duration_ns } = kept;
-        Self { rate: BitRate(bits_per_second), preroll_bytes, container, duration: Nanos(duration_ns) }
+impl KeptMedia {
+    /// Nothing if it names what this version does not know.
+    fn rate(&self) -> Option<MediaRate> {
+        Some(MediaRate {
+            rate: BitRate(self.bits_per_second),
+            preroll_bytes: self.preroll_bytes,
+            container: Container::from_name(&self.container)?,
+            source: RateSource::from_name(&self.source)?,
+            duration: Nanos(self.duration_ns),
+        })
     }
 }
 
@@ -246,8 +249,8 @@ mod tests {
     }
 
     fn media(rate: u64) -> Option<MediaRate> {
-        let container = Container::MpegTs;
-        Some(MediaRate { rate: BitRate(rate), preroll_bytes: 3, container, duration: Nanos(4) })
+        let (container, source) = (Container::MpegTs, RateSource::ProgramClock);
+        Some(MediaRate { rate: BitRate(rate), preroll_bytes: 3, container, source, duration: Nanos(4) })
     }
 
     fn reopened(directory: &Path) -> (Arc<Index>, IndexWriter) {
@@ -280,7 +283,7 @@ mod tests {
         index.insert(&stamp(1), media(8_000_000));
         drop(saver);
         let good = fs::read(&file).unwrap();
-        let other_format = String::from_utf8(good.clone()).unwrap().replace("\"format\":3", "\"format\":2");
+        let other_format = String::from_utf8(good.clone()).unwrap().replace("\"format\":4", "\"format\":3");
         for damaged in [b"".as_slice(), &good[..good.len() / 2], b"\xff\xfe", b"[]", other_format.as_bytes()] {
             fs::write(&file, damaged).unwrap();
             let (index, saver) = reopened(place.path());

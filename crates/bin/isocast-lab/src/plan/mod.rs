@@ -5,9 +5,11 @@
 //! Not here: counting (`capacity`), the simulator (`sim`).
 
 mod drive;
+mod files;
 mod recorder;
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use capacity::{Carried, PlannedLayout, PlannedMachine};
@@ -18,6 +20,7 @@ use sim::{DiskSetup, Popularity, Scenario, Trace};
 use units::{BitRate, ByteCount, Nanos};
 
 use drive::PlannedDisk;
+use files::FileRow;
 use recorder::RecorderOptions;
 
 /// How fast the simulated uploads come in, and their size.
@@ -32,11 +35,15 @@ const LAST_VIEWER: Nanos = Nanos::from_secs(10);
 /// Count how many streams a machine will carry before it is bought.
 ///
 /// A disk is a file written by `isocast disk calibrate --json`, or one of desktop, t7k250, surveillance, ssd-sata: a
-/// drive model, measured as a real disk would be.
+/// drive model, measured as a real disk would be. Of a FILE it says the rate that a stream of it reserves, and from what of the file
+/// that was found; with --disk, streams of that rate are counted.
 #[derive(Debug, Args)]
 pub(crate) struct PlanCommand {
+    /// Contents whose rates are wanted.
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// The disks, one or more (repeat it, or separate by commas): names or files.
-    #[arg(long, required = true, value_delimiter = ',', value_name = "NAME|FILE")]
+    #[arg(long, required_unless_present = "files", value_delimiter = ',', value_name = "NAME|FILE")]
     disk: Vec<String>,
     /// So many of each disk.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
@@ -48,7 +55,7 @@ pub(crate) struct PlanCommand {
     #[arg(long, default_value_t = true, value_name = "BOOL", action = clap::ArgAction::Set)]
     survive_disk_loss: bool,
     /// The rates of the streams.
-    #[arg(long, required = true, value_delimiter = ',', value_name = "RATE", value_parser = units::parse_rate)]
+    #[arg(long, required_unless_present = "files", value_delimiter = ',', value_name = "RATE", value_parser = units::parse_rate)]
     rate: Vec<BitRate>,
     /// Count streams of all rates together, equally many of each, instead of each rate alone.
     #[arg(long)]
@@ -128,7 +135,21 @@ impl PlanCommand {
     ///
     /// # Errors
     /// A disk is neither a name nor a profile, uploads alone are too much, or the output cannot be written.
-    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let files: Vec<FileRow> = self.files.iter().map(|file| FileRow::of(file)).collect();
+        let reasons: Vec<String> = files.iter().filter_map(FileRow::reason).collect();
+        if self.disk.is_empty() {
+            if self.json {
+                writeln!(out, "{}", serde_json::to_string_pretty(&files)?)?;
+            } else {
+                write!(out, "{}", files::table(&files))?;
+            }
+        }
+        ensure!(reasons.is_empty(), "{}", reasons.join("\n"));
+        if self.disk.is_empty() {
+            return Ok(());
+        }
+        self.rate.extend(files.iter().filter_map(|file| file.rate.as_ref()).map(|found| BitRate(found.rate_bps)));
         let kinds =
             self.disk.iter().map(|text| PlannedDisk::named_or_file(text)).collect::<anyhow::Result<Vec<_>>>()?;
         let disks: Vec<&PlannedDisk> =

@@ -1,0 +1,4 @@
+//! Tests of the measuring tools' program.
+
+mod file_rates;
+mod grammar;
