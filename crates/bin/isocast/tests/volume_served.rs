@@ -92,6 +92,35 @@ fn mounts(server: &Server, disks: &str, folder: &Path) {
     assert!(told.success() && mount.wait().expect("it is our child").success());
 }
 
+/// A span of two disks that starts without the second.
+#[test]
+fn a_refusal_names_the_disk_that_is_missing_and_its_volume() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let disks = disks(folder.path(), 2);
+    volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
+    let both = format!("{},{}", disks[0].display(), disks[1].display());
+    let server = Server::with_args(&["--volume", &both]);
+    // The disk with the most room is taken in turn.
+    let names: Vec<String> = (0..4).map(|number| format!("{number}.ts")).collect();
+    for name in &names {
+        assert_eq!(server.put(&format!("/media/{name}"), "", &vec![7; 3_000_000]).status, 201);
+    }
+    drop(server);
+    fs::rename(&disks[1], folder.path().join("away")).expect("a file");
+    let server = Server::with_args(&["--volume", &both]);
+    let lost = names.iter().map(|name| server.get(&format!("/media/{name}"))).find(|answer| answer.status == 503);
+    let lost = lost.expect("some lay on the second disk").text();
+    let gone = disks[1].display().to_string();
+    assert!(lost.contains(&format!("the disk {gone} of the volume `films` is missing")), "{lost}");
+    assert!(lost.contains(&format!("\"resource\":\"disk {gone} of volume films missing\"")), "{lost}");
+    for target in ["/media/new.ts", "/media/new.ts?rate=1M"] {
+        let refused = server.put(target, "", b"new");
+        let text = refused.text();
+        assert_eq!(refused.status, 507, "{text}");
+        assert!(text.contains(&gone) && text.contains("takes no changes without it"), "{text}");
+    }
+}
+
 #[test]
 fn a_server_that_has_just_ended_has_its_disks_a_moment_longer() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");

@@ -262,6 +262,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             "the file system is read-only: it was mounted so, or became so after an error of its disk (see the system's log)"
                 .to_owned(),
         ),
+        StoreError::VolumeReadOnly(_) => (StatusCode::INSUFFICIENT_STORAGE, format!("{error}")),
         StoreError::Forbidden => (
             StatusCode::FORBIDDEN,
             "the file system does not permit it, the name is hidden, or a link on the path leads out of the served folder or begins with `/`"
@@ -272,7 +273,8 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         }
         // A change that is answered with 503 is not made later either.
         StoreError::Unsettled(_) => (StatusCode::GATEWAY_TIMEOUT, format!("{error}; look again when the disk answers")),
-        StoreError::RootAway(_)
+        StoreError::PartAway(_)
+        | StoreError::RootAway(_)
         | StoreError::UploadMemory
         | StoreError::NoBuffers { .. }
         | StoreError::Busy
@@ -290,6 +292,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
     }
     let resource = match error {
         StoreError::DiskFailing(disk) => resource_name(Resource::DiskFailing(*disk)),
+        StoreError::PartAway(away) => format!("disk {} of volume {} {}", away.disk, away.volume, away.state),
         StoreError::RootAway(_) => "folder away".to_owned(),
         StoreError::UploadMemory => "upload memory".to_owned(),
         StoreError::NoBuffers { .. } => resource_name(Resource::Memory),
@@ -300,6 +303,9 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use service::contents::AwayDisk;
     use units::DiskId;
 
     use super::*;
@@ -308,7 +314,11 @@ mod tests {
     fn whatever_is_short_is_named() {
         let no_buffers = StoreError::NoBuffers { needed: 8, free: 3 };
         let failing = StoreError::DiskFailing(DiskId(3));
-        for (error, resource) in [(failing, "disk 3 failing"), (no_buffers, "memory"), (StoreError::Busy, "table")] {
+        let away = AwayDisk { volume: "films".to_owned(), disk: "/dev/sdc".to_owned(), state: "missing" };
+        let away = (StoreError::PartAway(Arc::new(away)), "disk /dev/sdc of volume films missing");
+        for (error, resource) in
+            [(failing, "disk 3 failing"), (no_buffers, "memory"), (StoreError::Busy, "table"), away]
+        {
             let reply = of_store(&error);
             assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
             assert!(reply.fields.iter().any(|(name, _)| name == RETRY_AFTER));

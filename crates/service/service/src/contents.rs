@@ -11,7 +11,7 @@ use api::DiskFailure;
 use dataplane::control::WrittenDisks;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use dirstore::{
-    ContentPath, Device, DiskInfo, Entry, FileId, LastScrub, NameKind, NameTaken, OnBreak, Opened, PathError,
+    AwayDisk, ContentPath, Device, DiskInfo, Entry, FileId, LastScrub, NameKind, NameTaken, OnBreak, Opened, PathError,
     Precondition, Published, RecordingMemory, RootAway, StoreError, StoreEvent, StoreWalk, StoredItem, UpkeepError,
     UpkeepReport, UploadClass, UploadPlace, UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, WalkError, Walked,
     WalkedKind, Want,

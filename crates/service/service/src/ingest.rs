@@ -187,7 +187,7 @@ async fn begin_recording(
     if durable < least {
         return Err(IngestError::Durable(least));
     }
-    let mut refused: Option<Refusal> = None;
+    let (mut refused, mut read_only): (Option<Refusal>, _) = (None, StoreError::ReadOnly);
     for disks in service.contents.placements(request).await? {
         let recording = match RunningRecording::reserve(service, (rate, disks, link), durable).await {
             Ok(recording) => recording,
@@ -202,11 +202,11 @@ async fn begin_recording(
                 recording.list(&request.path, client.address, Arc::clone(progress));
                 return Ok((Some(Arc::new(recording)), upload));
             }
-            Err(StoreError::ReadOnly) => {}
+            Err(error) if error.is_read_only() => read_only = error,
             Err(error) => return Err(error.into()),
         }
     }
-    let Some(refusal) = refused else { return Err(StoreError::ReadOnly.into()) };
+    let Some(refusal) = refused else { return Err(read_only.into()) };
     note_refusal(service, &refusal, &request.path.joined(), client.address, Some(rate));
     Err(IngestError::NoRoom(refusal))
 }

@@ -43,6 +43,12 @@ pub enum StoreError {
     /// The file system does not allow it, or the path leads out of the root.
     #[error("not permitted")]
     Forbidden,
+    /// A disk of a volume is not there, or was taken out, and no other has what is read.
+    #[error("{0}, and what it holds has no copy elsewhere")]
+    PartAway(Arc<AwayDisk>),
+    /// A disk of a volume is not there, or was taken out, and the volume takes no changes without it.
+    #[error("{0}, and the volume takes no changes without it")]
+    VolumeReadOnly(Arc<AwayDisk>),
     /// The disk does not answer, or what was asked for cannot be read from it or written to it.
     #[error("disk {} errs or does not answer", .0.0)]
     DiskFailing(DiskId),
@@ -87,6 +93,18 @@ pub enum StoreError {
     /// Anything else the system says.
     #[error("{0}")]
     Io(#[source] Arc<io::Error>),
+}
+
+/// A disk that a volume is without.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the disk {disk} of the volume `{volume}` is {state}")]
+pub struct AwayDisk {
+    /// The volume's name.
+    pub volume: String,
+    /// As the disk was named last, or its number.
+    pub disk: String,
+    /// `missing`, or `out` of those that are used.
+    pub state: &'static str,
 }
 
 impl From<Errno> for StoreError {
@@ -139,6 +157,12 @@ impl StoreError {
             Self::Io(_) => UploadFailure::Disk,
             _ => UploadFailure::Other,
         }
+    }
+
+    /// True where nothing can be written, but another root may take it.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::ReadOnly | Self::VolumeReadOnly(_))
     }
 
     /// True where a root could not be asked: it may have the name or not.

@@ -32,7 +32,7 @@ mod worker;
 
 pub use device::Device;
 pub use entry::{Entry, Existing, FileId, NameKind, Opened, Precondition, Want, etag_of};
-pub use error::StoreError;
+pub use error::{AwayDisk, StoreError};
 pub use event::{DiskNotice, EventListener, StoreEvent, UpkeepReport};
 pub use grants::{Governed, GrantPort, WakeFn};
 pub use layout::{DiskPlace, LayoutError, StoreLayout};

@@ -354,7 +354,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
-    /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many
+    /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::VolumeReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many
     /// run, a recording's disk is none of [`Store::placements`] any more, or another upload of this name is under way where
     /// this one cannot go, and what the system says.
     pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
@@ -371,7 +371,7 @@ impl Store {
                 continue;
             }
             match Upload::begin(&disk.handle, root, request.clone(), buffers, Arc::clone(&home)).await {
-                Err(StoreError::ReadOnly) => failure = StoreError::ReadOnly,
+                Err(error) if error.is_read_only() => failure = error,
                 Ok(upload) => {
                     *chosen = Some(here);
                     return Ok(upload);
@@ -569,7 +569,9 @@ async fn open_folder(disk: &ServedDisk, root: usize, path: &ContentPath) -> Resu
 fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError> {
     match error {
         StoreError::NotFound => Ok(so_far),
-        StoreError::NotADirectory | StoreError::DiskFailing(_) | StoreError::RootAway(_) => Ok(error),
+        StoreError::NotADirectory | StoreError::DiskFailing(_) | StoreError::PartAway(_) | StoreError::RootAway(_) => {
+            Ok(error)
+        }
         other => Err(other),
     }
 }

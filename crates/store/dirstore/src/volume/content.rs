@@ -9,11 +9,12 @@ use content::Content;
 use content::layout::{ContentFile, ContentLayout, Extent, Positions, Unit};
 use media::MediaRate;
 use units::DiskId;
-use volume::{ChecksumTable, Placement, StoredContent, UnitPlace, Volume, stored_bytes};
+use volume::{ChecksumTable, MemberId, Placement, StoredContent, UnitPlace, Volume, stored_bytes};
 
 use super::core::Core;
 use super::open_contents::DisksRead;
 use crate::entry::Stamp;
+use crate::error::AwayDisk;
 use crate::{Entry, NameKind, StoreError};
 
 /// A content as it is listed.
@@ -97,7 +98,10 @@ impl Core {
         for part in &content.parts {
             let there = part.places().filter(|place| self.volume.is_readable(place.member)).collect::<Vec<_>>();
             if there.is_empty() {
-                return Err(StoreError::DiskFailing(self.front.id));
+                let away = part.places().next().map(|place| self.away_disk(place.member));
+                return Err(
+                    away.map_or(StoreError::DiskFailing(self.front.id), |away| StoreError::PartAway(Arc::new(away)))
+                );
             }
             places.push(there);
         }
@@ -135,6 +139,25 @@ impl Core {
             Placement::Span => layout,
             Placement::Stripe | Placement::Mirror => layout.spread_over(self.readable_disks()),
         })
+    }
+
+    /// The disk of a content's checksums: the first of those that have a copy.
+    pub(super) fn disk_of_tail(&self, content: &StoredContent) -> DiskId {
+        let places = content.parts.last().into_iter().flat_map(|part| part.places());
+        let mut disks = places.filter_map(|place| Some(self.members.get(place.member.index())?.as_ref()?.disk));
+        disks.next().unwrap_or(self.front.id)
+    }
+
+    /// A disk that the volume is without, as people name it.
+    pub(super) fn away_disk(&self, member: MemberId) -> AwayDisk {
+        let named = self.named.get(member.index()).and_then(Option::as_ref);
+        let disk = named.map_or_else(|| format!("number {}", member.0), |named| named.path.display().to_string());
+        let is_missing = named.is_none_or(|named| named.found.is_none());
+        AwayDisk {
+            volume: self.volume.superblock().name.clone(),
+            disk,
+            state: if is_missing { "missing" } else { "out" },
+        }
     }
 
     fn readable_disks(&self) -> Box<[DiskId]> {

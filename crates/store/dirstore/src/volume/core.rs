@@ -284,7 +284,11 @@ impl Core {
             VolumeError::Name(_) => StoreError::NameTooLong,
             VolumeError::NotAFolder => StoreError::NotADirectory,
             VolumeError::Full | VolumeError::CatalogueFull | VolumeError::TooLong => StoreError::NoSpace,
-            VolumeError::ReadOnly => StoreError::ReadOnly,
+            VolumeError::ReadOnly => {
+                let members = (0u8..).map(MemberId).take(self.volume.superblock().members.len());
+                let away = members.into_iter().find(|member| !self.takes_writes(*member));
+                away.map_or(StoreError::ReadOnly, |member| StoreError::VolumeReadOnly(Arc::new(self.away_disk(member))))
+            }
             VolumeError::PartLost => StoreError::DiskFailing(self.front.id),
         }
     }

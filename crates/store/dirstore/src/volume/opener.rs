@@ -106,10 +106,10 @@ impl Opener {
             return Ok(content);
         }
         let (layout, known) = (core.layout(name, stored)?, core.known_checksums(stored));
-        let disks = core.disks_read();
+        let (disks, disk) = (core.disks_read(), core.disk_of_tail(stored));
         drop(core);
         let table = known.or_else(|| read_checksums(&self.core, &layout, stored).map(Arc::new));
-        let table = table.ok_or(StoreError::DiskFailing(self.shared.id))?;
+        let table = table.ok_or(StoreError::DiskFailing(disk))?;
         let mut core = lock(&self.core);
         Ok(core.open_content(stored).unwrap_or_else(|| core.add_content(name, stored, (layout, disks), table)))
     }
