@@ -114,6 +114,9 @@ impl CopyArgs {
         }
         let Some(summary) = whole else { return Ok(()) };
         write!(out, "{}", if self.json { summary.json()? } else { summary.table() })?;
+        if let Some(broken) = summary.broken_rate() {
+            eprintln!("isocast: {broken}");
+        }
         summary.check()
     }
 

@@ -77,6 +77,22 @@ impl Summary {
         self.failures.judge("files or folders were not copied")
     }
 
+    /// Whether the rate that was asked for was kept; none where none was. The last byte of a copy leaves when it is due, so its mean is
+    /// the rate: a twentieth covers opening and syncing the files.
+    fn is_rate_kept(&self) -> Option<bool> {
+        let rate = self.rate.filter(|_| self.bytes > 0)?;
+        Some(self.throughput_bps() >= real(rate.0) * 0.95)
+    }
+
+    /// Says that the rate was not kept, if it was not.
+    pub(super) fn broken_rate(&self) -> Option<String> {
+        let rate = self.rate.filter(|_| self.is_rate_kept() == Some(false))?;
+        let reached = self.throughput_bps() / 1e6;
+        Some(format!(
+            "the rate of {rate} was not kept: {reached:.1} Mbit/s were reached; the slower side carries no more"
+        ))
+    }
+
     fn throughput_bps(&self) -> f64 {
         if self.bytes == 0 { 0.0 } else { real(self.bytes) * 8.0 / self.copying.as_secs_f64().max(1e-6) }
     }
@@ -127,6 +143,7 @@ impl Summary {
         let object = json!({
             "rate_bps": self.rate.map(|rate| rate.0),
             "throughput_bps": self.throughput_bps(),
+            "rate_kept": self.is_rate_kept(),
             "cpu_seconds": processor.map(|(own, _)| own),
             "cpu_percent": processor.map(|(own, _)| own / self.began_seconds() * 100.0),
             "machine_cpu_percent": processor.map(|(_, busy)| busy * 100.0),

@@ -128,6 +128,25 @@ fn the_rate_is_kept() {
     assert!(fs::read(&to).expect("there") == pattern(1_500_000));
 }
 
+/// Of what no machine copies in that time, the rate that was reached is said.
+#[test]
+fn a_rate_that_is_not_kept_is_said() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (from, to) = (scratch.path().join("from.ts"), scratch.path().join("to.ts"));
+    fs::write(&from, pattern(3_000_000)).expect("written");
+    let done = cp(&["--json", "--rate", "1Tbit/s", text(&from), text(&to)]);
+    let said: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    assert!(done.status.success() && said["rate_kept"] == false, "{said}");
+    let warned = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(warned.contains("the rate of 1000000 Mbit/s was not kept") || warned.contains("was not kept"), "{warned}");
+    let done = cp(&["--json", "--rate", "8Mbit/s", text(&from), "/dev/null"]);
+    let said: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    assert!(said["rate_kept"].is_boolean(), "{said}");
+    let done = cp(&["--json", text(&from), "/dev/null"]);
+    let said: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    assert!(said["rate_kept"].is_null(), "no rate was asked for: {said}");
+}
+
 /// A server of two files of 200 kB that takes its time to look one up.
 fn slow_to_look_up() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

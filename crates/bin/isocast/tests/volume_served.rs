@@ -99,7 +99,7 @@ fn a_refusal_names_the_disk_that_is_missing_and_its_volume() {
     let disks = disks(folder.path(), 2);
     volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
     let both = format!("{},{}", disks[0].display(), disks[1].display());
-    let server = Server::with_args(&["--volume", &both]);
+    let server = Server::on(&[], &folder.path().join("state"), &["--volume", &both]);
     // The disk with the most room is taken in turn.
     let names: Vec<String> = (0..4).map(|number| format!("{number}.ts")).collect();
     for name in &names {
@@ -107,7 +107,7 @@ fn a_refusal_names_the_disk_that_is_missing_and_its_volume() {
     }
     drop(server);
     fs::rename(&disks[1], folder.path().join("away")).expect("a file");
-    let server = Server::with_args(&["--volume", &both]);
+    let server = Server::on(&[], &folder.path().join("state"), &["--volume", &both]);
     let lost = names.iter().map(|name| server.get(&format!("/media/{name}"))).find(|answer| answer.status == 503);
     let lost = lost.expect("some lay on the second disk").text();
     let gone = disks[1].display().to_string();

@@ -352,6 +352,20 @@ impl ExperimentArgs {
         arguments
     }
 
+    /// Warns of contents that a server does not send at the rate: what lasts less than 30 s is taken for a segment.
+    pub(crate) fn warn_of_short_contents(&self) {
+        let bytes_min = self.rate().bytes_in(SEGMENT_MAX);
+        let sizes = self.root.iter().filter_map(|root| fs::read_dir(root).ok()).flatten().filter_map(Result::ok);
+        let sizes = sizes.filter_map(|entry| entry.metadata().ok()).filter(|about| about.is_file() && about.len() > 0);
+        let (short, shortest) = sizes
+            .map(|about| about.len())
+            .filter(|size| *size < bytes_min)
+            .fold((0u32, u64::MAX), |(count, least), size| (count + 1, least.min(size)));
+        if let Some(warning) = short_contents(self.rate(), short, shortest) {
+            eprintln!("isocast-lab: {warning}");
+        }
+    }
+
     /// Whether this has still to be run again in a network of its own.
     pub(crate) fn wants_network(&self) -> bool {
         self.network.is_some() && self.inside.is_none()
@@ -385,5 +399,38 @@ impl ExperimentArgs {
             bail!("no files in {:?}: make some, for example 64 of 256 MiB with `isocast lab disk fill`", self.root);
         }
         Ok(names)
+    }
+}
+
+/// A content that lasts less is sent as players of segments want it: four times as fast as it plays, then nothing.
+const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
+
+/// What to say where `short` contents last less than [`SEGMENT_MAX`] at `rate`, the shortest of `bytes`.
+fn short_contents(rate: BitRate, short: u32, bytes: u64) -> Option<String> {
+    let millis = u128::from(bytes) * 8_000 / u128::from(rate.0.max(1));
+    (short > 0).then(|| {
+        format!(
+            "{short} contents last less than 30 s at {rate}, the shortest {}.{} s: Isocast sends such as segments, four times as fast as they play, and J \
+             says nothing; take contents of {} or more",
+            millis / 1000,
+            millis % 1000 / 100,
+            units::ByteCount(rate.bytes_in(SEGMENT_MAX))
+        )
+    })
+}
+
+#[cfg(test)]
+mod short_content_tests {
+    use super::*;
+
+    #[test]
+    fn contents_that_are_sent_as_segments_are_warned_of_with_their_seconds() {
+        let rate = BitRate(25_000_000);
+        assert_eq!(short_contents(rate, 0, u64::MAX), None);
+        let warning = short_contents(rate, 2, 60_000_000).expect("60 MB last 19 s");
+        assert!(
+            warning.contains("2 contents") && warning.contains("19.2 s") && warning.contains("89.4 MiB"),
+            "{warning}"
+        );
     }
 }

@@ -40,6 +40,7 @@ impl JitterCommand {
         if self.common.wants_network() {
             return network::run_inside(self.common.shape, stop);
         }
+        self.common.warn_of_short_contents();
         self.fill_in();
         let choices = self.common.choices()?;
         if self.alone >= self.common.duration() {

@@ -81,6 +81,7 @@ impl StreamsCommand {
         if self.common.wants_network() {
             return network::run_inside(self.common.shape, stop);
         }
+        self.common.warn_of_short_contents();
         let choices = self.common.choices()?;
         let searches = self.find_max || self.load.is_some();
         if searches && !(1..=STREAMS_MAX).contains(&self.max) {
