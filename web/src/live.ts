@@ -107,8 +107,9 @@ function summary(system: System): HTMLElement {
 function graph(values: number[]): HTMLElement {
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
-  const highest = Math.max(...values, 1);
-  const top = format.roundAbove(highest);
+  const highest = Math.max(...values, 0);
+  // Of a server that sends nothing the axis ends at 1 Mbit/s.
+  const top = format.roundAbove(Math.max(highest, 1_000_000));
   svg.setAttribute("viewBox", `0 0 ${POINTS - 1} 40`);
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "img");

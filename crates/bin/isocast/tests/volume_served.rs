@@ -56,7 +56,7 @@ fn each_command_reaches_the_server_of_the_volume() {
     done(&["export", "--to", &path(&out), &both, "all/source/1/1.ts"]);
     let check = Command::new(program()).args(["volume", "check", &both]).output().expect("the program runs");
     let said = String::from_utf8_lossy(&check.stderr);
-    assert!(check.status.code() == Some(2) && said.contains("volume scrub"), "not damage: {said}");
+    assert!(check.status.code() == Some(3) && said.contains("volume scrub"), "not damage: {said}");
     mounts(&server, &both, folder.path());
     server.stop();
     let mut alone = Command::new(program());
@@ -148,6 +148,6 @@ fn a_server_that_has_just_ended_has_its_disks_a_moment_longer() {
         let refused = run(arguments).wait_with_output().expect("it ends");
         drop(disk);
         let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(refused.status.code() == Some(2) && said.contains("is in use"), "{arguments:?}: {said}");
+        assert!(refused.status.code() == Some(3) && said.contains("is in use"), "{arguments:?}: {said}");
     }
 }

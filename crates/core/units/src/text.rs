@@ -12,6 +12,9 @@ pub enum ParseError {
     /// The unit is unknown.
     #[error("`{0}` has an unknown unit; write for example `{1}`")]
     UnknownUnit(String, &'static str),
+    /// The unit may be bits or bytes, or a second is missing.
+    #[error("`{0}` may be bits or bytes: write `{1}`, a rate in bits per second")]
+    BitsOrBytes(String, String),
     /// The number cannot be read.
     #[error("`{0}` is not a number with a unit; write for example `{1}`")]
     NotANumber(String, &'static str),
@@ -37,13 +40,25 @@ pub fn parse_rate(text: &str) -> Result<BitRate, ParseError> {
         "G" | "Gbit/s" => 1_000_000_000,
         "bit/s" => 1,
         "" => return Err(ParseError::NoUnit(shown(text), RATE_EXAMPLE)),
-        _ => return Err(ParseError::UnknownUnit(shown(text), RATE_EXAMPLE)),
+        _ => return Err(unknown_rate_unit(text, number, unit)),
     };
     let bits = scale(number, factor).ok_or_else(|| ParseError::NotANumber(shown(text), RATE_EXAMPLE))?;
     if !(1_000..=1_000_000_000_000).contains(&bits) {
         return Err(ParseError::OutOfRange(shown(text), "rates are 1 kbit/s to 1 Tbit/s"));
     }
     Ok(BitRate(bits))
+}
+
+/// Says what to write for the units that people and other programs use.
+fn unknown_rate_unit(text: &str, number: &str, unit: &str) -> ParseError {
+    let rest = unit.strip_prefix(['k', 'K', 'M', 'G']);
+    match rest {
+        Some("b" | "B" | "bps" | "Bps" | "b/s" | "B/s" | "bit" | "bits" | "bits/s") => {
+            let factor = if unit.starts_with('K') { "k" } else { &unit[..1] };
+            ParseError::BitsOrBytes(shown(text), format!("{number}{factor}bit/s"))
+        }
+        _ => ParseError::UnknownUnit(shown(text), RATE_EXAMPLE),
+    }
 }
 
 /// Parses a size: `B`, `K`/`KiB`, `M`/`MiB`, `G`/`GiB`, `T`/`TiB` are powers of 1024; `kB`, `MB`, `GB`, `TB` of 1000.
@@ -153,6 +168,10 @@ mod tests {
         assert!(matches!(parse_rate("-3M"), Err(ParseError::OutOfRange(..))));
         assert!(matches!(parse_rate("0M"), Err(ParseError::OutOfRange(..))));
         assert!(matches!(parse_rate("9999T"), Err(ParseError::UnknownUnit(..))));
+        for (text, right) in [("1Gb", "1Gbit/s"), ("8Mb/s", "8Mbit/s"), ("8.8Mbps", "8.8Mbit/s"), ("5KB", "5kbit/s")] {
+            let said = parse_rate(text).expect_err("it may be bytes").to_string();
+            assert!(said.contains(&format!("write `{right}`")), "{said}");
+        }
         assert!(matches!(parse_rate("9999999G"), Err(ParseError::OutOfRange(..))));
         assert!(matches!(parse_rate("M"), Err(ParseError::NotANumber(..))));
         assert!(matches!(parse_rate("1.2.3M"), Err(ParseError::NotANumber(..))));

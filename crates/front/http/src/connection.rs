@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::access_log::AccessRecord;
 use crate::body::RequestBody;
-use crate::content;
+use crate::content::{self, PREFIX};
 use crate::exchange::{Exchange, write_all};
 use crate::guard::guarded;
 use crate::memory::{ConnectionBuffer, drop_some};
@@ -138,7 +138,9 @@ async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut strea
         && exchange.head.body != BodyFraming::Length(0)
         && let Err(error) = body.discard(SKIPPED_BYTES_MAX).await
     {
-        refuse(&exchange.shared, stream, exchange.peer, &problem::of_body(&error)).await;
+        let is_form = exchange.head.method == Method::POST && exchange.head.path.starts_with(PREFIX);
+        let reply = if is_form { problem::form_refused() } else { problem::of_body(&error) };
+        refuse(&exchange.shared, stream, exchange.peer, &reply).await;
         return None;
     }
     let misdirected = hosts::refusal(&exchange.shared.config(), &exchange.head);

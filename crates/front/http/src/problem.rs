@@ -62,10 +62,19 @@ pub(crate) fn of_body(error: &BodyError) -> Reply {
     Reply::problem(status, &error.to_string())
 }
 
+/// The methods of what lies below `/media/`.
+pub(crate) const MEDIA_METHODS: &str = "GET, HEAD, PUT, DELETE, OPTIONS";
+
 /// 405 with what is allowed.
 pub(crate) fn not_allowed(methods: &str) -> Reply {
     Reply::problem(StatusCode::METHOD_NOT_ALLOWED, &format!("the methods for this path are {methods}"))
         .field(ALLOW, methods)
+}
+
+/// 405 to a form: contents are stored by PUT.
+pub(crate) fn form_refused() -> Reply {
+    let detail = "contents are uploaded with PUT, not as a form: `curl -T FILE ADDRESS`; the methods for this path are";
+    Reply::problem(StatusCode::METHOD_NOT_ALLOWED, &format!("{detail} {MEDIA_METHODS}")).field(ALLOW, MEDIA_METHODS)
 }
 
 /// 503: `resource` is short; a rate of up to `grantable` would be granted.

@@ -34,7 +34,7 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
         None => {}
     }
     if path == "*" {
-        return Reply::empty(StatusCode::NO_CONTENT).field(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS");
+        return Reply::empty(StatusCode::NO_CONTENT).field(ALLOW, problem::MEDIA_METHODS);
     }
     Reply::problem(StatusCode::NOT_FOUND, "there is nothing at this path; contents are below /media/")
 }
@@ -53,7 +53,8 @@ async fn media(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
         Method::PUT | Method::DELETE if exchange.shared.service.is_draining() => problem::stopping(),
         Method::PUT => upload::put(exchange, body).await,
         Method::DELETE => upload::delete(exchange).await,
-        Method::OPTIONS => Reply::empty(StatusCode::NO_CONTENT).field(ALLOW, "GET, HEAD, PUT, DELETE, OPTIONS"),
-        _ => problem::not_allowed("GET, HEAD, PUT, DELETE, OPTIONS"),
+        Method::OPTIONS => Reply::empty(StatusCode::NO_CONTENT).field(ALLOW, problem::MEDIA_METHODS),
+        Method::POST => problem::form_refused(),
+        _ => problem::not_allowed(problem::MEDIA_METHODS),
     }
 }

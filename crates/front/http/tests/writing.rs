@@ -150,6 +150,20 @@ async fn a_client_that_expects_is_told_to_continue_or_why_not() {
     assert!(client.is_closed());
 }
 
+/// `curl -F` and forms of browsers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_is_answered_with_the_method_that_stores() {
+    let harness = Harness::start(HttpConfig::default());
+    for length in [100, 10_000_000] {
+        let mut client = harness.connect();
+        client.send(format!("POST /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"));
+        client.send(vec![b'x'; 100]);
+        let answer = client.answer(true);
+        assert_eq!((answer.status, answer.field("allow").is_some_and(|allow| allow.contains("PUT"))), (405, true));
+        assert!(answer.text().contains("curl -T"), "{}", answer.text());
+    }
+}
+
 /// As encoders do that end a live transfer: the body is whole, though nobody waits for the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_whole_body_is_stored_though_its_client_is_gone() {

@@ -74,6 +74,11 @@ fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
     }
 }
 
+/// The word of rustls for it has no type of its own.
+fn is_authority(error: &rustls::OtherError) -> bool {
+    error.to_string().contains("CaUsedAsEndEntity")
+}
+
 fn advice(error: &rustls::Error) -> Option<&'static str> {
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
@@ -89,8 +94,24 @@ fn advice(error: &rustls::Error) -> Option<&'static str> {
             | CertificateError::NotValidYet
             | CertificateError::NotValidYetContext { .. },
         ) => "renew its certificate, or set this machine's clock",
+        rustls::Error::InvalidCertificate(CertificateError::Other(other)) if is_authority(other) => {
+            "its certificate is an authority's: sign one for the server with it (`CA:FALSE`), and let the server show that"
+        }
         rustls::Error::InvalidMessage(_) => "what answers there does not speak TLS: write http://, or another port",
         rustls::Error::General(_) => "no authorities are known here: apt-get install ca-certificates",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_is_its_own_authority_is_explained() {
+        let word = io::Error::other("CaUsedAsEndEntity");
+        let other = CertificateError::Other(rustls::OtherError(std::sync::Arc::new(word)));
+        let advice = advice(&rustls::Error::InvalidCertificate(other)).expect("advice");
+        assert!(advice.contains("CA:FALSE"), "{advice}");
+    }
 }

@@ -53,7 +53,8 @@ struct DiskRow {
     shingled: Option<String>,
     /// What each of several actuators reaches.
     actuators: Vec<Range<u64>>,
-    health: Option<Value>,
+    /// Or why it is not known.
+    health: Result<Value, &'static str>,
     calibration: Option<Calibration>,
 }
 
@@ -135,11 +136,20 @@ fn row(name: &str, state: &Path) -> Option<DiskRow> {
 }
 
 /// What `smartctl` says: whether the drive counts itself as sound, its temperature, its hours.
-fn health(node: &Path) -> Option<Value> {
-    let output = Command::new("smartctl").args(["--json", "-H", "-A", "-i"]).arg(node).output().ok()?;
-    let told: Value = serde_json::from_slice(&output.stdout).ok()?;
-    let passed = told["smart_status"]["passed"].as_bool()?;
-    Some(json!({
+fn health(node: &Path) -> Result<Value, &'static str> {
+    let output = Command::new("smartctl").args(["--json", "-H", "-A", "-i"]).arg(node).output();
+    let output = output.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => "smartctl is not installed",
+        _ => "smartctl cannot be run",
+    })?;
+    told_health(&output.stdout)
+}
+
+fn told_health(printed: &[u8]) -> Result<Value, &'static str> {
+    let told: Value = serde_json::from_slice(printed).map_err(|_| "smartctl prints no JSON: version 7 does")?;
+    let passed = told["smart_status"]["passed"].as_bool();
+    let passed = passed.ok_or("the drive does not tell, or smartctl may not open it: root may")?;
+    Ok(json!({
         "passed": passed,
         "temperature_celsius": told["temperature"]["current"],
         "power_on_hours": told["power_on_time"]["hours"],
@@ -162,7 +172,7 @@ impl DiskRow {
         json!({
             "device": self.node, "model": self.model, "size_bytes": self.size, "kind": self.kind, "smr": self.shingled,
             "actuators": self.actuators.iter().map(|range| json!([range.start, range.end])).collect::<Vec<_>>(),
-            "health": self.health, "zones": zones, "streams": self.streams(), "stream_rate_bps": EXAMPLE_RATE.0,
+            "health": self.health.as_ref().ok(), "zones": zones, "streams": self.streams(), "stream_rate_bps": EXAMPLE_RATE.0,
         })
     }
 
@@ -170,9 +180,9 @@ impl DiskRow {
         let model = if self.model.is_empty() { "unknown model" } else { &self.model };
         let mut text = format!("{}  {model}, {}, {}", self.node.display(), ByteCount(self.size), self.kind);
         let health = match &self.health {
-            Some(health) if health["passed"] == true => "sound".to_owned(),
-            Some(_) => "FAILING, says the drive: replace it".to_owned(),
-            None => "unknown (smartctl is not installed, or the drive does not tell)".to_owned(),
+            Ok(health) if health["passed"] == true => "sound".to_owned(),
+            Ok(_) => "FAILING, says the drive: replace it".to_owned(),
+            Err(why) => format!("unknown ({why})"),
         };
         text += &format!("\n  health   {health}");
         match (&self.calibration, self.streams()) {
@@ -198,5 +208,18 @@ impl DiskRow {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::told_health;
+
+    #[test]
+    fn health_is_told_or_the_reason_is() {
+        assert_eq!(told_health(br#"{"smart_status":{"passed":true}}"#).expect("told")["passed"], true);
+        let denied =
+            told_health(br#"{"smartctl":{"messages":[{"string":"Permission denied"}]}}"#).expect_err("nothing");
+        assert!(denied.contains("may not open it") && !denied.contains("not installed"), "{denied}");
     }
 }

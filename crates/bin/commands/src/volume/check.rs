@@ -16,7 +16,7 @@ use super::served::{VolumeOfServer, VolumeServer};
 use super::transfer::{read_unit, refuse_missing, write_copy};
 
 /// What this program exits with when it does not know whether a volume is damaged.
-pub const NOT_LOOKED_AT: u8 = 2;
+pub const NOT_LOOKED_AT: u8 = 3;
 
 /// Why it does not is in what this is the context of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl fmt::Display for NotLookedAt {
     }
 }
 
-/// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found, 2 if that is not
+/// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found, 3 if that is not
 /// known.
 #[derive(Debug, Args)]
 pub(crate) struct VolumeCheck {
@@ -39,7 +39,7 @@ pub(crate) struct VolumeCheck {
     names: DiskNames,
 }
 
-/// Read and verify every byte; what another copy has is written anew. Exit code 1 if damage was found, 2 if that is not known.
+/// Read and verify every byte; what another copy has is written anew. Exit code 1 if damage was found, 3 if that is not known.
 #[derive(Debug, Args)]
 pub(crate) struct Scrub {
     /// Only tell what is damaged, and write nothing.

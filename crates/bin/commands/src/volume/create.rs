@@ -16,8 +16,8 @@ use super::occupied::open_to_overwrite;
 /// Make a volume of disks, partitions or preallocated files. What is on them is lost.
 #[derive(Debug, Args)]
 pub(crate) struct Create {
-    /// The volume's name.
-    #[arg(long)]
+    /// The volume's name: 1 to 64 bytes, no `/` or control character.
+    #[arg(long, value_parser = parse_name)]
     name: String,
     /// How contents are laid over the disks.
     #[arg(long, value_enum)]
@@ -37,9 +37,17 @@ pub(crate) struct Create {
     /// Print what was made as JSON.
     #[arg(long)]
     json: bool,
-    /// The disks.
-    #[arg(value_name = "DEV", required = true)]
+    /// The disks, with blanks or commas between them.
+    #[arg(value_name = "DEV", required = true, value_delimiter = ',')]
     disks: Vec<PathBuf>,
+}
+
+/// Names stand beside paths in what commands print.
+fn parse_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.chars().any(|c| c == '/' || c.is_control()) {
+        return Err("a volume's name has at least one character, and no `/` or control character".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 impl Create {
@@ -84,5 +92,18 @@ impl Create {
             writeln!(out, "made the volume `{}`: {} free", self.name, ByteCount(volume.free_bytes()))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_name;
+
+    #[test]
+    fn names_that_look_like_paths_or_lists_are_refused() {
+        assert_eq!(parse_name("films-2"), Ok("films-2".to_owned()));
+        for name in ["", "a/b", "a\tb"] {
+            assert!(parse_name(name).is_err_and(|why| why.contains("no `/`")), "{name}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `isocast volume`: makes, fills, checks and mends volumes; where a server has the disks, most commands ask it to.
 //!
 //! Promise: a disk that holds something is overwritten only with `--force`; nothing is changed before everything was checked;
-//! exit code 1 where damage was found, 2 where that is not known.
+//! exit code 1 where damage was found, 3 where that is not known.
 //! Not here: what lies where on the disks (crate `volume`).
 
 mod check;

@@ -168,7 +168,9 @@ impl Ls {
             None => {
                 let (_, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
                 if !volume.is_folder(folder) {
-                    anyhow::bail!("the volume has no folder `{folder}`");
+                    let is_disk = std::path::Path::new(&self.folder).exists();
+                    let hint = if is_disk { "; if it is a disk, put a comma between it and the others" } else { "" };
+                    anyhow::bail!("the volume has no folder `{folder}`{hint}");
                 }
                 volume.list(folder).iter().map(row).collect()
             }

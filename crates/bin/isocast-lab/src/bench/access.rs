@@ -137,10 +137,16 @@ fn ours(file: &Path, rate: BitRate, stop: &Stop) -> anyhow::Result<(f64, f64)> {
     Ok((figure("cpu_percent")?, figure("throughput_bps")? / 1e6))
 }
 
+/// Where a program that is not here comes from.
+fn package(name: &str) -> &'static str {
+    if name == "fio" { " (this measurement needs fio: apt-get install fio)" } else { "" }
+}
+
 fn run(command: &mut Command, stop: &Stop) -> anyhow::Result<Output> {
     stop.check()?;
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {name}"))?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("running {name}{}", package(&name)))?;
     if !output.status.success() {
         bail!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }

@@ -21,6 +21,9 @@ pub struct ServeArgs {
     /// Address and port to serve on [default: 127.0.0.1:8080].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
+    /// As other servers have it.
+    #[arg(long, hide = true, value_name = "PORT", value_parser = no_port)]
+    port: Option<String>,
     /// Folders to serve; several are merged into one namespace.
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
@@ -48,7 +51,22 @@ pub struct ServeArgs {
     pub(crate) measure_only: bool,
 }
 
+/// Only says what to write.
+fn no_port(text: &str) -> Result<String, String> {
+    Err(format!("there is no such option; write `--listen 127.0.0.1:{text}`, or `0.0.0.0:{text}` for other machines"))
+}
+
 impl ServeArgs {
+    /// With one file for a folder, as `config check` has it: that is the configuration.
+    fn with_file(&self) -> Self {
+        match self.folders.as_slice() {
+            [file] if self.config.is_none() && file.is_file() => {
+                Self { config: Some(file.clone()), folders: Vec::new(), ..self.clone() }
+            }
+            _ => self.clone(),
+        }
+    }
+
     /// Puts the flags over what the file and the environment said.
     pub(super) fn add_to(&self, settings: &mut Settings) {
         for (key, value) in &self.set {
@@ -96,7 +114,8 @@ enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print the configuration that `serve` would run with, given the same flags, as TOML.
+    /// Print the configuration that `serve` would run with, given the same flags, as TOML. A FILE for a folder is the configuration, as
+    /// with --config.
     Show {
         #[command(flatten)]
         serve: ServeArgs,
@@ -128,7 +147,7 @@ impl ConfigArgs {
                 }
             }
             ConfigCommand::Show { serve, json } => {
-                let shown = Config::load(serve)?.to_string();
+                let shown = Config::load(&serve.with_file())?.to_string();
                 if *json {
                     let table: toml::Table = shown.parse().context("what is shown is TOML")?;
                     writeln!(out, "{}", serde_json::to_string_pretty(&table)?)?;

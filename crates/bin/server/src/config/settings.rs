@@ -132,13 +132,18 @@ impl Settings {
             Err(error) => {
                 // The bare key of that line, or `[TABLE]`; no value in quotes, which may be a password's hash.
                 let line = error.span().map_or(1, |span| line_of(text, span.start));
+                let open = unclosed_array(text, line);
+                let (line, message) = match open {
+                    Some(line) => (line, "this array is not closed: a `]` is missing".to_owned()),
+                    None => (line, error.message().trim().to_owned()),
+                };
                 let words = text.lines().nth(line - 1).unwrap_or_default();
                 let key = words.split(|c: char| c.is_whitespace() || c == '=').find(|word| !word.is_empty());
                 let key = key.filter(|key| key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.[]".contains(c)));
                 self.problems.push(Problem {
                     origin: Some(Origin::File(path.to_owned(), line)),
                     key: key.map(str::to_owned),
-                    message: error.message().trim().to_owned(),
+                    message,
                 });
             }
         }
@@ -354,6 +359,24 @@ fn plain(value: &DeValue<'_>) -> Result<Value, String> {
     }
 }
 
+/// The line of an array that is still open where a line `before`, counted from 1, gives another key its value.
+fn unclosed_array(text: &str, before: usize) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |line: &str| line.split_once('=').is_some_and(|(key, _)| !key.contains(['"', '\'', '[', '#']));
+    let last = before.checked_sub(1).filter(|last| lines.get(*last).is_none_or(|line| begins(line)))?;
+    let start = lines.get(..last)?.iter().rposition(|line| begins(line))?;
+    let (mut depth, mut quoted) = (0i32, false);
+    for c in lines[start..last].iter().flat_map(|line| line.split('#').next().unwrap_or_default().chars()) {
+        match c {
+            '"' | '\'' => quoted = !quoted,
+            '[' if !quoted => depth += 1,
+            ']' if !quoted => depth -= 1,
+            _ => {}
+        }
+    }
+    (depth > 0).then_some(start + 1)
+}
+
 /// The line, counted from 1, that byte `position` of `text` is on.
 fn line_of(text: &str, position: usize) -> usize {
     let before = text.as_bytes().get(..position).unwrap_or(text.as_bytes());
@@ -363,6 +386,25 @@ fn line_of(text: &str, position: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_that_is_not_closed_is_named_and_not_what_follows_it() {
+        for (text, line) in
+            [("roots = [\"ok\"\nlisten = \"127.0.0.1:1\"\n", 1), ("\nroots = [\n  \"a\",\n  \"b\"\nstate = \"s\"\n", 2)]
+        {
+            let mut settings = Settings::default();
+            settings.add_file(Path::new("a.toml"), text);
+            let problem = settings.problems.first().expect("a problem");
+            assert_eq!(
+                (problem.key.as_deref(), &problem.origin),
+                (Some("roots"), &Some(Origin::File("a.toml".into(), line)))
+            );
+            assert!(problem.message.contains("not closed"), "{}", problem.message);
+        }
+        let mut settings = Settings::default();
+        settings.add_file(Path::new("a.toml"), "roots = [\"a\"]\nlisten = 12:\n");
+        assert_eq!(settings.problems[0].key.as_deref(), Some("listen"), "{:?}", settings.problems);
+    }
 
     fn number(text: &str) -> Result<u32, String> {
         text.parse().map_err(|_| format!("`{text}` is not a number"))

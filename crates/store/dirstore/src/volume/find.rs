@@ -71,6 +71,11 @@ impl FoundDisks {
                 Err(error) => return Err(error),
             }
         }
+        if given.is_empty() {
+            let reasons: Vec<String> =
+                unusable.iter().map(|disk| format!("{}: {}", disk.path.display(), disk.why)).collect();
+            return Err(VolumeDiskError::NoneThere(reasons.join("; ")));
+        }
         let mut given = GivenDisks(given);
         let identified = loop {
             let sizes: Vec<u64> = given.0.iter().map(|disk| disk.size).collect();

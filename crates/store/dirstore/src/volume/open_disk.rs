@@ -44,6 +44,9 @@ pub enum VolumeDiskError {
         #[source]
         source: VolumeOpenError,
     },
+    /// Of the disks that were named none can be used; each with the reason.
+    #[error("none of the volume's disks can be used: {0}")]
+    NoneThere(String),
     /// More disks are missing than named ones cannot be used.
     #[error(
         "the disks with the numbers {0:?} of the volume are missing: name all of its disks, also one that is gone, as it was named before"
