@@ -215,6 +215,8 @@ fn every_object_of_the_mib_is_there_and_nothing_else() {
     objects.sort_unstable();
     found.sort_unstable();
     found.dedup();
+    // A server without volumes and alarms has no rows of these two tables.
+    objects.retain(|object| !["isocastVolumeDisk", "isocastAlarm"].iter().any(|table| object.starts_with(table)));
     assert_eq!(found, objects);
     assert_eq!(
         agent.ask("snmpbulkwalk", &["-Oq"], "isocastObjects").expect("a walk").lines().count(),
