@@ -42,6 +42,7 @@ pub(crate) struct Ls {
 
 fn state_name(volume: &Volume, member: MemberId) -> &'static str {
     match volume.superblock().members[member.index()].state {
+        MemberState::Out if volume.has_left(member) => "left",
         state if state == MemberState::Out || volume.is_writable(member) => state.name(),
         _ => "missing",
     }
@@ -76,7 +77,7 @@ impl Status {
             free_bytes: volume.free_bytes(),
             missing_contents: u64::try_from(volume.unreadable_count())?,
             damaged_contents: 0,
-            degraded: disks.iter().any(|disk| disk.state != "active"),
+            degraded: disks.iter().any(|disk| !matches!(disk.state.as_str(), "active" | "left")),
             disks,
             last_scrub: None,
             moved_copies: 0,
