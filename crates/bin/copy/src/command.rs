@@ -115,7 +115,7 @@ impl CopyArgs {
         let Some(summary) = whole else { return Ok(()) };
         write!(out, "{}", if self.json { summary.json()? } else { summary.table() })?;
         if let Some(broken) = summary.broken_rate() {
-            eprintln!("isocast: {broken}");
+            program::output::say(format_args!("{broken}"));
         }
         summary.check()
     }

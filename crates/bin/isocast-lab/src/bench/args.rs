@@ -362,7 +362,7 @@ impl ExperimentArgs {
             .filter(|size| *size < bytes_min)
             .fold((0u32, u64::MAX), |(count, least), size| (count + 1, least.min(size)));
         if let Some(warning) = short_contents(self.rate(), short, shortest) {
-            eprintln!("isocast-lab: {warning}");
+            crate::say(format_args!("{warning}"));
         }
     }
 
