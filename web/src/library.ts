@@ -61,7 +61,7 @@ function table(folder: string, entries: Entry[], playing: string | null): HTMLEl
 }
 
 /** The rate that a stream reserves, which is not the mean that the list shows. */
-function reserved(entry: Entry): { title?: string } {
+function reserved(entry: Entry): Record<string, string> {
   return entry.rate_bps === null ? {} : { title: `A stream of it reserves ${format.rate(entry.rate_bps)}, and sends 4 s ahead` };
 }
 
