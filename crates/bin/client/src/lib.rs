@@ -1,4 +1,4 @@
-//! What commands ask an Isocast server for, over HTTP: documents of its API, and contents.
+//! Requests of commands to an Isocast server, over HTTP: documents of its API, and contents.
 //!
 //! Promise: an answer that is an error is told in the server's own words; a server that neither takes nor sends for a minute is given up.
 //! Not here: what a command does with it.

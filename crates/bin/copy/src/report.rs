@@ -1,4 +1,4 @@
-//! What a copy took: rate, processor, throughput, as in the tables of the evaluation of HPSM (4.4 and 4.5).
+//! Cost of a copy: rate, processor, throughput, as in the tables of the evaluation of HPSM (4.4 and 4.5).
 
 use std::time::Duration;
 

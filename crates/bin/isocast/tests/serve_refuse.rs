@@ -1,4 +1,4 @@
-//! What does not fit is refused with the rate that would; what is no rate is refused with what to write.
+//! Refusals: a rate that does not fit names the one that would, a word that is no rate names the way to write one.
 
 use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};

@@ -1,4 +1,4 @@
-//! What keeps a server from starting is said, with what to do.
+//! Starts that fail: the reason is said, and the next step.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,4 @@
-//! Where one message ends and the next begins: a length before each, seven bits to the byte, the least first (LEB128).
+//! Frames of messages: a length before each, seven bits to the byte, the least first (LEB128).
 //!
 //! Promise: pure; a small message costs one byte, so that sixteen bytes together fill packets nearly as well as without;
 //! a peer can make the buffer no larger than the greatest message. A length of zero says "still here" and is no message.

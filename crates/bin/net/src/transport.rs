@@ -1,4 +1,4 @@
-//! What carries bytes between nodes: TCP, TIPC or a Unix socket, behind one trait.
+//! Transports of bytes between nodes: TCP, TIPC or a Unix socket, behind one trait.
 //!
 //! Promise: every socket made here is a connected or listening byte stream in order; [`finish`] ends it so that the other
 //! side reads the end and not an error.

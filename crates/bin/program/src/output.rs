@@ -1,4 +1,4 @@
-//! What the commands print, and whether anybody still reads it.
+//! Output of the commands, and its reader, which may have gone.
 //!
 //! Promise: a reader that has gone (`isocast … | head -1`) ends a command quietly, and never a server.
 

@@ -1,4 +1,4 @@
-//! What lies in the plane's arena: not the bytes, but for every 4 KiB page which content version and offset they are of.
+//! Contents of the plane's arena: not the bytes, but for every 4 KiB page which content version and offset they are of.
 //!
 //! Promise: [`Arena::check_range`] is true only if the bytes are exactly those of that version at that offset, wholly
 //! read; a page being read into is owned by that one read. Not here: who may send what (`laws`).

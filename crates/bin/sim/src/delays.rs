@@ -1,4 +1,4 @@
-//! When the plane's thread did not run although it should have: a fault of the world, of which nobody is to be blamed for.
+//! Delays of the plane's thread, which should have run: a fault of the world, not of the plane.
 //!
 //! Not here: how long it takes to wake otherwise, which is part of every run.
 

@@ -1,4 +1,4 @@
-//! What is known of every delivery, kept apart from the plane: which bytes its socket must get next, by when, and how
+//! Ledger of every delivery, kept apart from the plane: which bytes its socket must get next, by when, and how
 //! it may end.
 //!
 //! Promise: judges only by what crossed the port. Not here: the world's mechanics (`world`), which faults are on.

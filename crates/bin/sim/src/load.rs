@@ -1,4 +1,4 @@
-//! What a run asks of the plane: contents, deliveries, recordings, uploads, and the faults among them.
+//! Load of a run: contents, deliveries, recordings, uploads, and the faults among them.
 //!
 //! Promise: plain numbers, all drawn from the seed by `scenario` or set by a test. Not here: carrying them out.
 

@@ -1,4 +1,4 @@
-//! What one seed stands for: the machine, the demand, and what goes wrong.
+//! Scenario of a seed: the machine, the demand, and the faults.
 //!
 //! Promise: every run is described by a [`Scenario`]; [`Scenario::draw`] makes one from a seed alone. Each seed also
 //! draws *which* kinds of trouble there are, often none (swarm testing: Groce et al., ISSTA 2012), since a fault that is

@@ -1,4 +1,4 @@
-//! What uploads get of the time that streams leave: compared with a lone writer, whose every upload is durable when the
+//! Time of uploads beside streams: compared with a lone writer, whose every upload is durable when the
 //! next one begins.
 
 use sim::drive::DriveProfile;

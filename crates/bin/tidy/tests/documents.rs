@@ -1,4 +1,4 @@
-//! What documents say: links, paths, commands and citations that lead somewhere; the same in both languages.
+//! Statements of documents: links, paths, commands and citations that lead somewhere; the same in both languages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! How sources look: `unsafe`, names of types, sizes, heads, what is not for main.
+//! Form of sources: `unsafe`, names of types, sizes, heads, what is not for main.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Where the bytes of a content lie: in which files, on which disks, at which place of each device; in one copy or in several.
+//! Layout of a content: the files in which its bytes lie, on which disks, at which place of each device; in one copy or in several.
 //!
 //! A *copy* is all of the content as a list of *units*, one behind the other. A file in a folder has one copy of one unit,
 //! and the file system's extents say where that lies on its disk. A store over whole disks names each disk once as a file

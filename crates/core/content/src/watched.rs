@@ -1,4 +1,4 @@
-//! Whether a file is still the version that was opened.
+//! Watch on a file: it must stay the version that was opened.
 //!
 //! Promise: a file at rest counts as changed as soon as its time of modification or its size is another, unless it is known
 //! that the time was set and nothing written; a file that was being written when it was opened may grow, and nothing else.

@@ -1,4 +1,4 @@
-//! What a probe reads through: any file, within a budget.
+//! Input of a probe: any file, within a budget.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! How many bytes a constant-rate stream may have sent by a tick, and how often it is fed.
+//! Pace of a constant-rate stream: the bytes that it may have sent by a tick, and the length of its ticks.
 //!
 //! Promise: exact over any span (derived from the stream's anchor, never accumulated); a stall is made up by at most
 //! [`CATCH_UP`] times the rate, and only [`LAG_MAX`] of it: the rest is forgotten, so that no viewer gets an unbounded

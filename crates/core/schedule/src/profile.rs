@@ -1,4 +1,4 @@
-//! What a disk can do, as measured through its block device: the only thing `serve` and `plan` know of a disk.
+//! Profile of a disk, as measured through its block device: the only thing `serve` and `plan` know of a disk.
 //!
 //! Promise: a profile predicts the service time of one request from where the head is, where the request lies and how
 //! long it is: `access_time(distance) + transfer_time(position, bytes)`. Between measured points rates go linearly and

@@ -1,4 +1,4 @@
-//! How a disk's schedule and its store thread work together: the store thread *offers* work, the schedule *grants* it
+//! Grants between a disk's schedule and its store thread: the store thread *offers* work, the schedule *grants* it
 //! (so many bytes, or one operation, until a time), the store thread does it and says what was *done*.
 //!
 //! Promise: no byte is written and no flush started on a data disk without a grant. One grant per disk is out at a

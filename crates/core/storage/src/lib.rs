@@ -1,4 +1,4 @@
-//! How contents get onto a disk, decided without touching it: what a store thread and its disk's schedule say to each other,
+//! Writing of contents, decided without touching a disk: the messages of a store thread and its disk's schedule,
 //! the life of an upload, and what a start makes of what a crash has left.
 //!
 //! Promise: no I/O, clock, chance or thread in here: the same code runs in the directory store, in the simulator, and in a

@@ -1,4 +1,4 @@
-//! Which units of a disk are free, and where many of them follow each other.
+//! Free units of a disk, and the runs in which they follow each other.
 //!
 //! Promise: finding a stretch of so many free units, taking a unit and giving it back cost the same on a disk of ten million units
 //! whether it is empty or nearly full: a bitmap, and for each range of 64, 512, 4096 … units the stretches it begins with, ends with and

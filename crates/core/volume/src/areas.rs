@@ -1,4 +1,4 @@
-//! Where on a disk the superblocks, the journal and the units lie: plain arithmetic.
+//! Places of superblocks, journal and units on a disk: plain arithmetic.
 
 use crate::{BLOCK_BYTES, CreateError};
 

@@ -1,4 +1,4 @@
-//! Which disks a part of a content goes to.
+//! Choice of the disks for a part of a content.
 //!
 //! Promise: span keeps a content on one disk, stripe goes round, mirror puts the second copy on the next disk; first copies of a
 //! mirror lie in the outer halves (low unit numbers) and second ones in the inner halves while these have room. Where the

@@ -1,4 +1,4 @@
-//! What is read from the disks of a volume and written to them: by others, for this crate does neither.
+//! Reads and writes of a volume's disks: others do them, for this crate does neither.
 
 use crate::MemberId;
 

@@ -1,4 +1,4 @@
-//! What can go wrong, in words for the operator: what is the matter, what is lost, what to do.
+//! Errors in words for the operator: the cause, the loss, the next step.
 
 use crate::FORMAT_VERSION;
 

@@ -1,4 +1,4 @@
-//! What makes changes durable, in sets of writes: each disk of a set writes its share and flushes it, at its own pace, and the next set
+//! Sets of writes, which make changes durable: each disk of a set writes its share and flushes it, at its own pace, and the next set
 //! begins when all have.
 //!
 //! Promise: one set is under way at a time. What waits is durable when every disk that holds the journal has flushed a commit that was

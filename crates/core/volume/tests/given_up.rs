@@ -1,4 +1,4 @@
-//! What is under way when a disk is taken out: a commit that is given up, a state that is not durable yet, a copy that is not named yet.
+//! Work under way when a disk is taken out: a commit that is given up, a state that is not durable yet, a copy that is not named yet.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What somebody who may write can have the server do, by a `POST` below `/api/v1`: end a stream, begin or end a job, have a volume
+//! Actions of the server that a client orders by a `POST` below `/api/v1`: end a stream, begin or end a job, have a volume
 //! look after itself.
 //!
 //! Promise: nothing is looked up or begun before the login. Not here: what may be asked of a volume's disks (`dirstore`), jobs

@@ -1,4 +1,4 @@
-//! What a request says of its rate: `rate=`, `burst=`, CMCD.
+//! Rate in a request: `rate=`, `burst=`, CMCD.
 //!
 //! Promise: what cannot be understood is refused with what to write instead. Not here: what is made of it
 //! (`service::rate`).

@@ -1,4 +1,4 @@
-//! What an operator may set of the HTTP front end; checked by whoever builds it.
+//! Settings of the HTTP front end; their builder checks them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What operators and their programs ask: health, readiness, metrics, figures.
+//! Paths for operators and their programs: health, readiness, metrics, figures.
 //!
 //! Not here: where the figures come from (`service::figures`), the Prometheus format (`metrics`).
 

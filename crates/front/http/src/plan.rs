@@ -1,4 +1,4 @@
-//! What is answered to a GET or HEAD of a content: a reply, or a head and the parts of the content that follow it.
+//! Answer to a GET or HEAD of a content: a reply, or a head and the parts of the content that follow it.
 //!
 //! Promise: pure; conditions, ranges and multipart as in RFC 9110 §13–15; never more than `SEGMENTS_MAX` segments, each
 //! literal one within what the data plane takes. Not here: at which rate (`service::rate`), sending it.

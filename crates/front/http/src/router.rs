@@ -1,4 +1,4 @@
-//! Which module answers a request that is not a read of a content.
+//! Routes of requests that are no reads of contents.
 
 use http_types::header::ALLOW;
 use http_types::{Method, StatusCode};

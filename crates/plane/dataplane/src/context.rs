@@ -1,4 +1,4 @@
-//! What the parts of the plane have in common: the world outside, the settings, the figures, and the messages between
+//! Context of the parts of the plane: the world outside, the settings, the figures, and the messages between
 //! them and to the control plane, in queues that have their room from the start.
 
 use std::collections::VecDeque;

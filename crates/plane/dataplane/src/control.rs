@@ -1,4 +1,4 @@
-//! What the control plane and the data plane say to each other: one [`Command`] starts a stream, one stops it, one
+//! Messages between the control plane and the data plane: one [`Command`] starts a stream, one stops it, one
 //! [`Report`] ends it. Both directions are bounded queues; a full one is an answer (503), never a wait.
 //!
 //! Everything boxed in a command comes back in a report, so that the data plane neither allocates nor frees.

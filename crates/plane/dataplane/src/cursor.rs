@@ -1,4 +1,4 @@
-//! Where a stream is in what it sends, and in what is read ahead for it.
+//! Cursor of a stream: its place in the bytes that it sends, and in those that are read ahead.
 //!
 //! Not here: sockets (`pacer`), disks and buffers (`fetcher`).
 

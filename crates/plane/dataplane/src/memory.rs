@@ -1,4 +1,4 @@
-//! How much of the arena has memory behind it: more with what was promised and with what was read lately, less after a
+//! Memory behind the arena: more with the promises and with the latest reads, less after a
 //! lull.
 //!
 //! The arena's address space is as large as it may ever become; memory is brought in and given back in *steps* of

@@ -1,4 +1,4 @@
-//! What the three parts of the plane say to each other.
+//! Messages between the three parts of the plane.
 //!
 //! The *admitter* decides who is served, the *fetcher* has the disks and the buffers, the *pacer* the streams and their
 //! sockets. Each owns its state alone; the plane carries their messages in the order in which they were sent. A part knows

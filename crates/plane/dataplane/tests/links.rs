@@ -1,4 +1,4 @@
-//! What goes out by a link beside the reserved rates is no more than it has left, and what its clients do not take is not
+//! Links: bytes that go out beside the reserved rates are no more than a link has left, and bytes that its clients do not take are not
 //! the server's unevenness.
 
 use crate::common::{MIB, Machine, RATE, delivery, viewer};

@@ -1,4 +1,4 @@
-//! What feeding many sockets in ticks costs: N streams of one rate from one buffer over loopback, in staggered groups,
+//! Cost of feeding many sockets in ticks: N streams of one rate from one buffer over loopback, in staggered groups,
 //! as the data plane does it. Prints the sender's processor time per Gbit, how much was delivered, and how late ticks were.
 //!
 //! `cargo run --release -p kernel --example ticks -- [streams] [bit/s] [tick ms] [groups] [seconds] [threads]`

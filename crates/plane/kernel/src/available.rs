@@ -1,4 +1,4 @@
-//! How much memory the system has to give, asked before more is taken.
+//! Memory that the system has to give, read before more is taken.
 //!
 //! Promise: a guess that errs on the safe side: whoever takes more than a control group allows is killed, not refused.
 //! Reads files: not for the data plane's thread. Not here: how much memory the server is configured to take.

@@ -1,4 +1,4 @@
-//! What an engine does: a way in which the plane's requests reach the kernel.
+//! Engine: a way in which the plane's requests reach the kernel.
 //!
 //! Promise: whichever it is, a request completes once, nothing waits but [`Engine::enter`], and nothing is allocated.
 //! Not here: the two there are (`ring`, `epoll`) and which is taken (`engine_choice`), what a request means (`io`), reads that an engine

@@ -1,4 +1,4 @@
-//! Which engine the plane gets: io_uring, or ordinary system calls where it cannot be had.
+//! Choice of the plane's engine: io_uring, or ordinary system calls where it cannot be had.
 
 use std::os::fd::AsFd as _;
 

@@ -1,4 +1,4 @@
-//! Where a file's bytes lie on its device (`FS_IOC_FIEMAP`).
+//! Places of a file's bytes on its device (`FS_IOC_FIEMAP`).
 //!
 //! Promise: bounded steps, bounded result; raw facts only. Not here: which extents can be trusted (a caller drops those
 //! whose `flags` say unknown, delayed or inline), and partitions' offsets on the whole disk (`/sys/dev/block`).

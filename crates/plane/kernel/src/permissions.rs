@@ -1,4 +1,4 @@
-//! What the system permits the data plane, in sentences an operator can act on.
+//! Permissions of the data plane, in sentences an operator can act on.
 //!
 //! Promise: every refusal says what it costs and exactly what to do. Not here: asking for it (`io`, `thread`).
 

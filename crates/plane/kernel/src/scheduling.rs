@@ -1,4 +1,4 @@
-//! How threads are scheduled: in real time, or as ordinary ones beside the plane.
+//! Scheduling of threads: in real time, or as ordinary ones beside the plane.
 //!
 //! Promise: no thread is changed but the calling one, or the one that is started. Not here: who is given real time, and
 //! what is said if it is refused.

@@ -1,4 +1,4 @@
-//! Whether a file was written to, or only its times were set: inotify tells these apart, `fstat` does not.
+//! Watch on writes to a file, which tells them from changes of its times: inotify tells these apart, `fstat` does not.
 //!
 //! Promise: a look is one read of a queue, and waits for nothing. Where something may have been missed (no room for a watch,
 //! events lost), nothing is told of that file any more. Not here: what follows from it (`content::watched`).

@@ -1,4 +1,4 @@
-//! Who runs where and at which priority, seen from outside while a plane runs. One test: it looks at all threads of its
+//! Processors and priorities of threads, seen from outside while a plane runs. One test: it looks at all threads of its
 //! process.
 
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! What goes over the wire as JSON: listings, streams, disks, the system.
+//! Documents that go over the wire as JSON: listings, streams, disks, the system.
 //!
 //! Promise: plain values in base units (bits per second, bytes, seconds, shares of one); a field is added, never
 //! changed. Not here: where the values come from (`http` and, of jobs and webhooks, `isocast`), who asks for them (`client`).

@@ -1,4 +1,4 @@
-//! Which jobs are to begin now, and when to look again.
+//! Timetable: the jobs that are to begin now, and the time of the next look.
 //!
 //! Promise: a job never runs twice at once; a run that cannot begin within a minute of its time (the server was down, the machine
 //! slept, the run before it goes on) is counted as missed, and made up by one run where that is wanted.

@@ -1,4 +1,4 @@
-//! What an operator may set of the service; checked by whoever builds it.
+//! Settings of the service; their builder checks them.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whether a name and a password are a user's.
+//! Logins: a name and a password that are a user's.
 //!
 //! Promise: argon2 is slow on purpose, so what was right is remembered for a while by a keyed hash, and is not verified
 //! again meanwhile; a storm of wrong ones takes one processor at most, and keeps no other network waiting (`login_queue`); those of

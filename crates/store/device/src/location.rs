@@ -1,4 +1,4 @@
-//! Which disk a folder is on.
+//! Location of a folder: its disk.
 //!
 //! Promise: folders on partitions of one block device are on one disk; loop devices are disks of their own; what has no
 //! block device (tmpfs, overlay, network mounts, btrfs's anonymous ones) is a disk of its own without positions. What lies in

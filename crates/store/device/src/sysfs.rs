@@ -1,4 +1,4 @@
-//! Where the kernel describes a block device, and which part of a drive it is.
+//! Kernel's description of a block device, and the part of a drive that it is.
 
 use std::fs;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a lookup tells of a content or a directory, and what can be demanded of it.
+//! Entry of a content or a directory, and preconditions on it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Why the store did not do what was asked. Status codes are given in one table elsewhere (`http`).
+//! Errors of the store. Status codes are given in one table elsewhere (`http`).
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What happens in the store that an operator wants to know of.
+//! Events of the store, for the operator.
 //!
 //! Promise: events that come before anybody listens are kept, a bounded number of them. Not here: how they are written.
 

@@ -1,4 +1,4 @@
-//! Where a disk's thread gets leave to work.
+//! Grants, by which a disk's thread works.
 //!
 //! Promise: the thread speaks to its schedule through [`GrantPort`] only. [`Governed`] is the data plane's schedule.
 //! Not here: who decides (`schedule`), the queues to the data plane (`kernel`).

@@ -1,4 +1,4 @@
-//! Which root the uploads of a name go to, while there are any.
+//! Root to which the uploads of a name go, while there are any.
 //!
 //! Promise: all uploads of one name that overlap in time go to one root, so that the later one replaces what the earlier one
 //! made, and nothing acknowledged lies hidden behind another root. Not here: which root that is (`store`).

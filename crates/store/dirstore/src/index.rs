@@ -1,4 +1,4 @@
-//! What was found out about contents, kept over restarts: the rate of each version of each file.
+//! Index of contents, kept over restarts: the rate of each version of each file.
 //!
 //! Promise: bounded; a file that is damaged or of another format is ignored and the index starts anew; a version that
 //! changed is not known; it is written by a thread of its own, whole or not at all. Not here: finding rates (`media`).

@@ -1,4 +1,4 @@
-//! What is to be served: the folders and volumes, and the disks they lie on.
+//! Layout of the store: the folders and volumes, and the disks they lie on.
 //!
 //! Promise: each disk has one place, whatever is served from it. Not here: serving them (`store`).
 

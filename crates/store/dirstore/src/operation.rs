@@ -1,4 +1,4 @@
-//! What a disk's thread can be asked to do.
+//! Operations of a disk's thread.
 //!
 //! Promise: plain messages; each that has an answer carries where it goes; a change that its caller gave up is not made later.
 //! Not here: doing it (`worker`).

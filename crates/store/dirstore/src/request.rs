@@ -1,4 +1,4 @@
-//! What an upload is asked to be, and what became of it.
+//! Request for an upload, and its outcome.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How the store is to work.
+//! Settings of the store.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a disk's thread and its callers both see.
+//! State that a disk's thread and its callers share.
 //!
 //! Promise: nobody waits for the other here. Not here: the callers' side (`disk`), the thread (`worker`).
 

@@ -1,4 +1,4 @@
-//! What a disk's thread has done, for the metrics.
+//! Counts of a disk's thread, for the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What is done without being asked for, and what happens when the disk or the process fails.
+//! Work of the store without a request, and failures of the disk or the process.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What is kept about jobs when the server ends: until when their runs are accounted for, and how the last one came
+//! State of jobs that outlives the server: until when their runs are accounted for, and how the last one came
 //! out.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Where facts come from: files of `/proc` and `/sys`, and what a few commands print.
+//! Sources of facts: files of `/proc` and `/sys`, and what a few commands print.
 //!
 //! Promise: nothing is changed; a file that is not there and a command that fails or does not end are no facts. A test gives a
 //! folder that stands for `/`, in which `commands/` holds what commands print.

@@ -1,4 +1,4 @@
-//! What the kernel permits the server and keeps from it: the running one, else this program.
+//! Permissions and limits of the server's process: the running one, else this program.
 
 use super::host::Examined;
 use super::{Finding, advice, serious};

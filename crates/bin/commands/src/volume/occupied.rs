@@ -1,4 +1,4 @@
-//! What a disk holds already: so that nobody's file system is overwritten by a slip of the hand.
+//! File systems, partition tables and volumes that a disk holds already: a slip of the hand overwrites none of them.
 //!
 //! Promise: asks `blkid -p` where it is installed, which knows hundreds of formats, and looks for the most common marks itself.
 

@@ -1,4 +1,4 @@
-//! How far a long command has come, on a terminal.
+//! Progress of a long command, on a terminal.
 
 use std::io::{IsTerminal, Write};
 

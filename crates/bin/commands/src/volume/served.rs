@@ -1,4 +1,4 @@
-//! What the server of a volume is asked to do with it, beside the streams.
+//! Requests to the server of a volume, which does its upkeep beside the streams.
 //!
 //! Promise: a volume that a running server holds is changed by that server only. Not here: doing it.
 

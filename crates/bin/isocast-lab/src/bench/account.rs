@@ -1,4 +1,4 @@
-//! What a run costs: processor time, memory, disk and network, read from `/proc`.
+//! Cost of a run: processor time, memory, disk and network, read from `/proc`.
 //!
 //! Promise: only differences of the kernel's own counters; what cannot be read is `None`, never zero. Not here: what
 //! the client counts itself.

@@ -1,4 +1,4 @@
-//! How many streams our server admits, and whether it carries them.
+//! Count of the streams that our server admits, and a check that it carries them.
 //!
 //! Promise: what counts is what was admitted before the first refusal, of contents spread over the disks; those are then run alone.
 //! Not here: the search for the most of a server that never says no (`search`).

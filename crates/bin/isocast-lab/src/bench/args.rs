@@ -1,4 +1,4 @@
-//! What the user says on the command line, checked.
+//! Arguments of the command line, checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};

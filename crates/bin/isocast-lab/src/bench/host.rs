@@ -1,4 +1,4 @@
-//! What a result was measured on: without it a figure means nothing.
+//! Machine of a result: without it a figure means nothing.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What our server says of itself near the end of a run: late blocks and ticks, memory promised, disks slower than their
+//! Figures of our server near the end of a run: late blocks and ticks, memory promised, disks slower than their
 //! profiles. Read from its API, so that a run's verdict does not rest on the client alone.
 //!
 //! Promise: `None` for a server that has no such API. Not here: what the client saw (`summary`).

@@ -1,4 +1,4 @@
-//! What `isocast plan` says to what a search found: counted from the disk profile that the server measured itself,
+//! Answer of `isocast plan` to a search's result: counted from the disk profile that the server measured itself,
 //! through the block device.
 //!
 //! Promise: knows nothing of an emulated disk's parameters. Not here: counting (the program itself is asked).

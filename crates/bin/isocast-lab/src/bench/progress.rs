@@ -1,4 +1,4 @@
-//! What a user sees while a run goes on: lines on standard error.
+//! Progress of a run: lines on standard error.
 
 use super::client::ClientPlan;
 use crate::say;

@@ -1,4 +1,4 @@
-//! What parts of `bench all` promise, and whether a run of our server kept it.
+//! Promises of the parts of `bench all`, and the verdict on a run of our server.
 //!
 //! Promise: a run that the machine disturbed misses nothing; it is said that it was disturbed. Not here: the parts (`parts`), and what
 //! becomes of a promise that was missed (`all`).

@@ -1,4 +1,4 @@
-//! What experiments have in common: servers in turn, the yardstick, results shown and kept.
+//! Parts that experiments have in common: servers in turn, the yardstick, results shown and kept.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! How long `bench all` takes, what of it is left, and how much of the rest may go to repeats of disturbed runs.
+//! Time of `bench all`, the part of it that is left, and how much of the rest may go to repeats of disturbed runs.
 //!
 //! Promise: knows no clock; parts are never dropped for lack of time, only repeats are. Not here: how long a part takes
 //! (`estimate` of each experiment).

@@ -1,4 +1,4 @@
-//! What is known of each emulated disk, in `/run/isocast-lab/NAME/`: enough to take it down after any crash.
+//! State of each emulated disk, in `/run/isocast-lab/NAME/`: enough to take it down after any crash.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! What an emulated disk tells of itself.
+//! Counts of an emulated disk.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What this crate asks of the kernel: loop devices, mounts, real-time scheduling, memory and files for direct I/O.
+//! Calls of this crate to the kernel: loop devices, mounts, real-time scheduling, memory and files for direct I/O.
 
 use std::fs::{File, OpenOptions};
 use std::io;

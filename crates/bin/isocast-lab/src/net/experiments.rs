@@ -1,4 +1,4 @@
-//! Which tests the figures are made of: A, B and C of Kimura's comparison of TIPC and TCP/IP, and what it left to do.
+//! Tests behind the figures: A, B and C of Kimura's comparison of TIPC and TCP/IP, and what it left to do.
 //!
 //! A: one way, as fast as it goes, by message size. B: there and back. C: 256 KiB every 80 ms. The sizes lie around the
 //! steps at which TIPC needs one more packet of 1500 bytes, 1404 and 2752 with the header of today's kernels.

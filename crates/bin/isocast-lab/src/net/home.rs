@@ -1,4 +1,4 @@
-//! What of a network is where: one folder with its control socket, logs, and what is run in its guests.
+//! Folder of an emulated network: one folder with its control socket, logs, and what is run in its guests.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! What tests of failures ask of a server beyond one request: uploads that may break off, and contents checked as they
+//! Requests of tests of failures: uploads that may break off, and contents checked as they
 //! come. On the client of all tests (`client`).
 
 use std::io::{Result, Write};

@@ -1,4 +1,4 @@
-//! What tests of the real program share: the server, a plain client, emulated disks, contents and chance from a seed.
+//! Parts that tests of the real program share: the server, a plain client, emulated disks, contents and chance from a seed.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 /// The same client as the control plane's own tests.

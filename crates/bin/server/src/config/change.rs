@@ -1,4 +1,4 @@
-//! What a configuration that was read anew changes, and what of it can be in force without a restart.
+//! Difference of two configurations: the part in force at once, and the part that needs a restart.
 //!
 //! Promise: settings that shape what is already running (addresses, folders, the plane, the schedule) stay as they were
 //! until the next start, and are named. Not here: putting anything in force.

@@ -1,4 +1,4 @@
-//! What of a good configuration this machine cannot give: folders, the state folder, processors, logs.
+//! Parts of a good configuration that this machine cannot give: folders, the state folder, processors, logs.
 //!
 //! Promise: nothing is left or changed by looking. Not here: what is wrong with the text itself (the parent module).
 

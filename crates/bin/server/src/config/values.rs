@@ -1,4 +1,4 @@
-//! How a value is written in the configuration, and what to write instead where it is not.
+//! Notation of values in the configuration, and the hint where one is written otherwise.
 //!
 //! Not here: what the settings are called and mean (`super`).
 

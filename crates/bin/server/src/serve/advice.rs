@@ -1,4 +1,4 @@
-//! What to do about a limit of the system that keeps the server from starting.
+//! Advice on limits of the system that keep the server from starting.
 
 use std::io;
 use std::net::SocketAddr;

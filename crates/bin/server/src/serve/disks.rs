@@ -1,4 +1,4 @@
-//! What each disk can do: kept from an earlier start, or measured now.
+//! Profiles of the disks: kept from an earlier start, or measured now.
 //!
 //! Promise: nothing is served before every disk has a profile; all are measured at the same time; a disk that hangs holds up
 //! the start for seconds only. Not here: measuring (`device::calibrate`).

@@ -1,4 +1,4 @@
-//! What `serve` says when it is ready: what is served and where, what it carries, who may write, what is missing.
+//! Greeting of `serve` when it is ready: folders, address, carried streams, rights to write, missing permissions.
 //!
 //! Promise: five lines, each true when it is printed and each with what to do. Not here: details (`--verbose`).
 

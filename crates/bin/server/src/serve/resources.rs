@@ -1,4 +1,4 @@
-//! What the machine lets this program use: memory and processors.
+//! Memory and processors that the machine lets this program use.
 //!
 //! Promise: the smallest of what the machine has, what its control groups allow, and what the process's own limits leave.
 //! Not here: sharing it out.

@@ -1,4 +1,4 @@
-//! What goes wrong on command: unreadable ranges, latency spikes, hanging, death.
+//! Faults on command: unreadable ranges, latency spikes, hanging, death.
 //!
 //! Not here: which data a power cut destroys (`volatile`).
 

@@ -1,4 +1,4 @@
-//! Where bytes lie on the platters and how long the head takes to get there: zones, tracks, angles, the seek curve.
+//! Geometry of the platters and the head's way: zones, tracks, angles, the seek curve.
 //!
 //! Promise: pure arithmetic on integers of nanoseconds; consecutive tracks lie one turn plus the skew apart, so a
 //! stream never loses a turn and a zone's sustained rate is exactly what the parameters say.

@@ -1,4 +1,4 @@
-//! What a drive is made of: every number of the model, four profiles, and `key=value` to change any of them.
+//! Parameters of a drive: every number of the model, four profiles, and `key=value` to change any of them.
 //!
 //! Promise: parameters that were checked describe a drive that can be built. T7K250: capacity, rates, zones, average
 //! seek and cache are from its published specification, full stroke and track switch from sister models; the other

@@ -1,4 +1,4 @@
-//! What to expect of a drive under a simple closed-loop load, from the model in virtual time.
+//! Prediction of a drive under a simple closed-loop load, from the model in virtual time.
 
 use units::Nanos;
 

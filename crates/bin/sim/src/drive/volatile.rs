@@ -1,4 +1,4 @@
-//! What a power cut leaves: the writes since the last completed flush, and a seeded choice of which of them survived.
+//! Writes that a power cut leaves: the writes since the last completed flush, and a seeded choice of which of them survived.
 //!
 //! Promise: data flushed is never touched; of what was not, each write survives whole, not at all, or torn in sectors of
 //! 512 bytes; where writes overlap, the bytes of the last survivor stand. Bounded: beyond the limit the oldest

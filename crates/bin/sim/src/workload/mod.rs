@@ -1,4 +1,4 @@
-//! What the control side does in a run: issues commands by the load, keeps the reports, plays the faults, and asks at every end
+//! Control side of a run: issues commands by the load, keeps the reports, plays the faults, and asks at every end
 //! whether it was a right one. Not here: its state (`control_side`), uploads and recordings (`writing`), viewers that go elsewhere
 //! or pause (`seeking`), viewers of films in segments (`viewing`).
 

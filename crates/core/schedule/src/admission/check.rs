@@ -1,4 +1,4 @@
-//! What fits: the demand of a request, what is short for it, and what would be granted instead.
+//! Check of a request: its demand, the resource that is short, and the rate that would be granted.
 
 use super::disk_table::WRITE_ROUNDS;
 use super::*;

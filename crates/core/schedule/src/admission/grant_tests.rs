@@ -1,4 +1,4 @@
-//! What is admitted starts, and so does what is said to be grantable: over disks, rates and loads.
+//! Admitted streams start, and so do streams of the rate that a refusal names: over disks, rates and loads.
 
 use proptest::prelude::*;
 

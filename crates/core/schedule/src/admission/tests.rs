@@ -1,4 +1,4 @@
-//! What is admitted and what is not.
+//! Tests of admissions and refusals.
 
 use crate::profile::SeekPoint;
 

@@ -1,4 +1,4 @@
-//! What requests cost: the profile's prediction, corrected by what was observed.
+//! Cost of requests: the profile's prediction, corrected by what was observed.
 //!
 //! Promise: costs grow when the disk is slower than its profile and come back slowly; never below the profile.
 //! Not here: when a request may start (`disk`), whether a stream fits (`admission`).

@@ -1,4 +1,4 @@
-//! Whether a disk can be relied on, from its errors and its silence.
+//! Health of a disk, from its errors and its silence.
 //!
 //! The rule: errors at [`PLACES`] different places within [`SPAN`], or one failed write, make it *erring*; a request
 //! that stays unanswered makes it *hung*, until it is answered. A disk with one bad sector is neither: that harms only

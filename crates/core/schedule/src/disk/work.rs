@@ -1,4 +1,4 @@
-//! What best-effort work is: what wants disk time, whose it is, and what is chosen of it.
+//! Best-effort work: the requests for disk time, their owners, and the choice among them.
 
 use units::JobId;
 

@@ -1,4 +1,4 @@
-//! What the thread of a disk has to do.
+//! Tasks of the thread of a disk.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What is asked of admission, and in which words it is refused.
+//! Requests for admission, and the words of its refusals.
 
 use schedule::admission::disk_table::WRITE_ROUNDS;
 use schedule::admission::{BlockDeadline, BlockWaits, RequestedContent, write_period};

@@ -1,4 +1,4 @@
-//! What the links have had to carry lately: what goes out beside the reserved rates is no more than they have left.
+//! Load of the links in the last ticks: best effort that goes out beside the reserved rates is no more than they have left.
 //!
 //! Promise: start bursts, what is made up after a stall, and best effort never bring what a link carries in any span over
 //! its capacity in that span and [`DEPTH_TICKS`] more; what a stream's rate needs in a tick is never held back. It is a

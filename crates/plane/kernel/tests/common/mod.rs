@@ -1,4 +1,4 @@
-//! What the tests of this crate share: an `Io` with its links, files with a known content, connections.
+//! Parts that the tests of this crate share: an `Io` with its links, files with a known content, connections.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 

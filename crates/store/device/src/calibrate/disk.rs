@@ -1,4 +1,4 @@
-//! What calibration reads from: a block device, or files. Direct I/O into aligned memory; nothing is ever written.
+//! Source of calibration's reads: a block device, or files. Direct I/O into aligned memory; nothing is ever written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Which disk a path lies on, as the kernel's sysfs tells it.
+//! Identity of the disk below a path, as the kernel's sysfs tells it.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the threads of a volume decide together: the volume itself, its disks, and the sets of writes that make changes durable.
+//! Decisions that the threads of a volume share: the volume itself, its disks, and the sets of writes that make changes durable.
 //!
 //! Promise: no disk is touched here. What a disk is to do is put into its inbox, and its thread is woken.
 

@@ -1,4 +1,4 @@
-//! Which of the disks that were named are the volume's, and what a start does about those that are not there.
+//! Search for the volume's disks among those that were named, and a start without those that are not there.
 //!
 //! Promise: a start finds what a running server would have made of it: of a mirror, a disk that is away is out, and one that is back is
 //! filled anew; a volume with one copy of what is away takes no changes, and nothing is written to it. A disk that was not named at all,

@@ -1,4 +1,4 @@
-//! What one disk is to write of an upload: its units' payload and headers, one behind the other.
+//! Part of an upload that one disk writes: its units' payload and headers, one behind the other.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;

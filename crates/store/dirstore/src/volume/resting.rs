@@ -1,4 +1,4 @@
-//! What came of uploads whose clients are gone, for others that go on with them ([`OnBreak::Resume`]).
+//! Bytes of uploads whose clients are gone, for others that continue them ([`OnBreak::Resume`]).
 //!
 //! Promise: it lies in units that nothing else is given and is in no catalogue: it is gone when the server ends. Who wants its space or
 //! its disk lets it go first. Not here: an upload whose disks still write (`core`).

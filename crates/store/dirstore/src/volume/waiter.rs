@@ -1,4 +1,4 @@
-//! Who waits until a change of a volume is durable, and what they are told.
+//! Callers that wait until a change of a volume is durable, and their answers.
 
 use crate::event::StoreEvent;
 use crate::operation::{ChangeReply, tell_end};

@@ -1,4 +1,4 @@
-//! What viewers do beside watching: in each minute some of them pause, and some seek.
+//! Habits of viewers: in each minute some of them pause, and some seek.
 //!
 //! Promise: who does what, and when, follows from the seed and the viewer's number, so that a run can be made again. Not here: doing it
 //! (`viewer`), what it does to the player (`player`) and to J (`grid`).

@@ -1,4 +1,4 @@
-//! Which plots an experiment gets: HiTactix's figures 9, 10, 12 and 13, and what they left out.
+//! Plots of an experiment: HiTactix's figures 9, 10, 12 and 13, and what they left out.
 
 use super::super::group::RunGroup;
 use super::super::summary::{Run, Second};

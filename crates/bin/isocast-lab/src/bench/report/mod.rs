@@ -1,4 +1,4 @@
-//! What a benchmark leaves behind: raw results, and what `isocast-lab report` makes of them.
+//! Results of a benchmark: raw results, and what `isocast-lab report` makes of them.
 //!
 //! Promise: everything shown is made from the raw results in the same folder, so that it can be made again.
 

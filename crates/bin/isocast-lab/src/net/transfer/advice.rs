@@ -1,4 +1,4 @@
-//! What to do about an address that cannot be connected to, or listened at.
+//! Advice on an address that cannot be connected to, or listened at.
 
 use std::io::ErrorKind;
 

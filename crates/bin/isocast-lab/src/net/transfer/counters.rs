@@ -1,4 +1,4 @@
-//! What the kernel counts of its interfaces and protocols, before and after a test, and what it means.
+//! Counters of the kernel's interfaces and protocols, before and after a test, and their meaning.
 //!
 //! Promise: only differences of the kernel's own counters of this network namespace; what it does not count is left out.
 

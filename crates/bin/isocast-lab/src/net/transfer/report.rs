@@ -1,4 +1,4 @@
-//! What `isocast net` prints: for people, and as JSON in base units.
+//! Output of `isocast net`: for people, and as JSON in base units.
 
 use std::fmt::Write as _;
 use std::time::Duration;

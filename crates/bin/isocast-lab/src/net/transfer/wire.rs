@@ -1,4 +1,4 @@
-//! What sender and receiver of a test tell each other on their control connection, as JSON in messages.
+//! Messages of sender and receiver of a test on their control connection, in JSON.
 
 use std::time::Duration;
 
