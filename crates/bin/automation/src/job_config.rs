@@ -12,23 +12,23 @@ use units::{BitRate, ByteCount, Nanos};
 pub struct JobConfig {
     /// Its name, once among all jobs.
     pub name: String,
-    /// When it is due, as it was written.
+    /// Its times, as the configuration has them.
     pub cron: String,
     /// The time zone, if one was written; else the machine's.
     pub time_zone: Option<String>,
     /// Each run is put off by up to this.
     pub jitter: Nanos,
-    /// What becomes of runs whose time passed.
+    /// The treatment of missed runs.
     pub missed: Missed,
     /// A run that takes longer is stopped.
     pub time_limit: Nanos,
-    /// All of these, as they decide.
+    /// Times, time zone and jitter in one, which gives the next run.
     pub schedule: CronSchedule,
-    /// What is done.
+    /// The work to do.
     pub work: JobWork,
 }
 
-/// What a job does.
+/// The work of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobWork {
     /// Removes the oldest contents of a folder.
@@ -39,16 +39,16 @@ pub enum JobWork {
         max_age: Option<Nanos>,
         /// The oldest go until no more than this is left.
         max_size: Option<ByteCount>,
-        /// Contents that are younger stay, whatever else.
+        /// Contents that are younger stay in any case.
         min_age: Nanos,
-        /// So do these, and what lies below them.
+        /// So do these, and all that lies below them.
         protected: Vec<ContentPath>,
     },
     /// Copies a folder.
     Copy {
         /// The source.
         from: CopyEnd,
-        /// To where.
+        /// The target.
         to: CopyEnd,
         /// A file with `name:password` for the other server.
         login: Option<PathBuf>,
@@ -71,11 +71,11 @@ pub enum JobWork {
 /// An end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CopyEnd {
-    /// What this server serves, below `/media/`.
+    /// A folder of this server, below `/media/`.
     Served(ContentPath),
     /// An address of another Isocast.
     Isocast(String),
-    /// What the program `rclone` calls `REMOTE:PATH`.
+    /// `REMOTE:PATH` of the program `rclone`.
     Rclone(String),
 }
 
@@ -90,7 +90,7 @@ impl fmt::Display for CopyEnd {
 }
 
 impl JobWork {
-    /// As `kind` names it.
+    /// The name of the kind, as in `kind`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Keep { .. } => "keep",

@@ -1,8 +1,8 @@
-//! Jobs at set times, and webhooks for events: the work of a server that no request asks for.
+//! Jobs at set times, and webhooks for events: the work of a server without a request for it.
 //!
 //! Not here: how both are written in the configuration (`server`), when a job is due (crate `jobs`).
 
-// They panic where nobody reads any more.
+// They panic once their reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod job_config;

@@ -9,15 +9,15 @@ use units::Nanos;
 pub struct WebhookConfig {
     /// Its name, once among all webhooks.
     pub name: String,
-    /// Kinds of events that it is told of.
+    /// Kinds of events that it gets.
     pub events: Vec<String>,
     /// A target that takes longer has failed.
     pub timeout: Nanos,
-    /// Who is told.
+    /// The receiver of the events.
     pub target: WebhookTarget,
 }
 
-/// Who is told.
+/// The receiver of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WebhookTarget {
     /// An address that the event is posted to.

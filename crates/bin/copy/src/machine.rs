@@ -1,4 +1,4 @@
-//! The machine in figures, from `/proc` (proc(5)): what HPSM's `disp` showed.
+//! The machine in figures, from `/proc` (proc(5)): those that HPSM's `disp` showed.
 //!
 //! Promise: a look never waits for a disk. Not here: differences and rendering (`service::figures`).
 
@@ -7,7 +7,7 @@ use std::fs;
 use program::output::real;
 use service::machine::MachineSample;
 
-/// The machine as `/proc` tells of it now; none if it cannot be read.
+/// The machine as `/proc` shows it now; none if it cannot be read.
 pub fn sample() -> Option<MachineSample> {
     let tick = real(rustix::param::clock_ticks_per_second());
     let (busy, total) = processors(&fs::read_to_string("/proc/stat").ok()?)?;

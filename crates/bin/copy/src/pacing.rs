@@ -14,9 +14,9 @@ use program::output::real;
 use schedule::pace::Pace;
 use units::{BitRate, Nanos};
 
-/// As the server feeds its sockets.
+/// The tick, as that in which the server feeds its sockets.
 const TICK: Nanos = Nanos::from_millis(50);
-/// How often progress is shown.
+/// The period in which progress is shown.
 const SHOW_PERIOD: Duration = Duration::from_millis(500);
 
 /// The pace of all that one command copies, file after file.
@@ -26,7 +26,7 @@ pub(super) struct Pacing {
     /// Ticks that are over.
     ticks: u64,
     passed: u64,
-    /// What may still pass in this tick.
+    /// Bytes that may still pass in this tick.
     allowed: u64,
 }
 
@@ -35,7 +35,7 @@ impl Pacing {
         Self { pace: Pace::new(rate, TICK, TICK, 0), began: Instant::now(), ticks: 0, passed: 0, allowed: 0 }
     }
 
-    /// How many of `wanted` bytes may pass now; waits until some may. `ends` says that they are the last.
+    /// The number of `wanted` bytes that may pass now; waits until some may. `ends` says that they are the last.
     fn allow(&mut self, wanted: u64, ends: bool) -> u64 {
         while self.allowed == 0 {
             let mut at = Nanos((self.ticks + 1) * TICK.0);
@@ -59,12 +59,12 @@ impl Pacing {
     }
 }
 
-/// How much was moved, for the caller that watches it and may stop it.
+/// The bytes and files moved, for the caller that watches them and may stop the move.
 pub struct MoveProgress {
     /// Zero until it is known.
     all: AtomicU64,
     bytes: AtomicU64,
-    /// Of these, those that need not be moved.
+    /// Those of `bytes` that need not be moved.
     passed_over: AtomicU64,
     files: AtomicU64,
     stopped: AtomicBool,
@@ -126,7 +126,7 @@ impl MoveProgress {
         if self.stopped.load(Ordering::Relaxed) { Err(io::Error::other("stopped")) } else { Ok(()) }
     }
 
-    /// Counts what need not be moved.
+    /// Counts bytes that need not be moved.
     pub(super) fn pass_over(&self, bytes: u64) {
         self.passed_over.fetch_add(bytes, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl MoveProgress {
     }
 }
 
-/// A reader whose bytes are counted, and paced if there is a pace.
+/// A reader that counts its bytes, and paces them if there is a pace.
 pub(super) struct PacedReader<'a> {
     reader: Box<dyn Read + 'a>,
     pacing: Option<&'a mut Pacing>,

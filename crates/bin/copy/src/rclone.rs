@@ -16,12 +16,12 @@ use serde::Deserialize;
 use super::pacing::PacedReader;
 use super::{READ_BYTES, fill};
 
-/// So much of its output is kept.
+/// The most bytes of its output that are kept.
 const SAID_BYTES_MAX: u64 = 16 * 1024;
-/// What a folder of a remote that does not exist yet is answered with.
+/// The exit code for a folder of a remote that does not exist yet.
 const NO_FOLDER: i32 = 3;
 
-/// `REMOTE:PATH`, and what was there at the beginning.
+/// `REMOTE:PATH`, and the files there at the beginning.
 pub struct Rclone {
     remote: String,
     lengths: BTreeMap<String, u64>,
@@ -36,7 +36,7 @@ struct RcloneEntry {
 }
 
 impl Rclone {
-    /// Looks at what is there.
+    /// Lists the files that are there.
     ///
     /// # Errors
     /// `rclone` is not installed, or says no.
@@ -56,7 +56,7 @@ impl Rclone {
         Ok(Self { remote: remote.to_owned(), lengths })
     }
 
-    /// What is there of this name; when it was written is not asked for.
+    /// The file of this name, without the time when it was written.
     pub(super) fn find_version(&self, name: &str) -> Option<FileVersion> {
         let bytes = self.lengths.get(name).copied()?;
         Some(FileVersion { tag: String::new(), bytes, modified: None })
@@ -82,7 +82,7 @@ impl Rclone {
         }
         let status = child.wait()?;
         match fed {
-            // It ended before all was there: what it says of it is the reason.
+            // It ended before all was there: its output gives the reason.
             Err(error) if error.downcast_ref::<std::io::Error>().is_some_and(is_broken_pipe) => {
                 bail!("rclone cannot write {to}: {}", last_line(&said))
             }
@@ -101,7 +101,7 @@ impl fmt::Display for Rclone {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new("rclone");
-    // Nobody can answer: what cannot be done is told soon.
+    // No user can answer: failures are reported soon.
     command.args(["--ask-password=false", "--retries=1", "--low-level-retries=3", "--timeout=60s", "--contimeout=10s"]);
     command.args(arguments);
     command
@@ -124,7 +124,7 @@ fn feed(child: &mut Child, bytes: u64, reader: &mut PacedReader<'_>) -> anyhow::
             break if fed == bytes { Ok(()) } else { Err(anyhow::anyhow!("{fed} bytes came, {bytes} were announced")) };
         }
     };
-    // Closed by the caller: where it is closed early, what came so far would get its name.
+    // Closed by the caller: where it is closed early, the bytes received so far would get its name.
     child.stdin = Some(stdin);
     outcome
 }

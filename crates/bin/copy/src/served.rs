@@ -1,7 +1,7 @@
 //! The folders that this very server serves, as one end of a copy, or read for their own sake.
 //!
 //! Promise: reads are admitted and paced as those of clients, and come out of a pipe; writes go to the same service as an upload's, and are
-//! durable when they are done; one that breaks off is gone on with where it was. Called on a thread that may wait, never on one of the
+//! durable when they are done; one that breaks off is continued where it ended. Called on a thread that may wait, never on one of the
 //! runtime's own.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -34,11 +34,11 @@ use crate::failures::Failures;
 
 /// Entries of a folder that are listed at once.
 const PAGE: usize = 10_000;
-/// A stream that brings nothing for so long is given up, as a server that sends nothing is.
+/// The longest silence of a stream before it is given up, as one from a silent server is.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// A file with an identifier that changes with each start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Who writes, as the event log tells it.
+/// The address of the writer in the event log.
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A folder below `/media/`.
@@ -88,7 +88,7 @@ impl OwnFolder {
         self.find_version(name)?.with_context(|| format!("{}: there is no content of this name", self.shown(name)))
     }
 
-    /// Opens a file to be read from `from` on, at a rate that is reserved for it, or with what is left over.
+    /// Opens a file to be read from `from` on, at a rate that is reserved for it, or as best effort.
     ///
     /// # Errors
     /// [`RateRefusal`] if a lower rate would be granted.
@@ -178,7 +178,7 @@ impl OwnFolder {
         format!("{}{slash}{name}", self.path.joined())
     }
 
-    /// Begins to write a content, or goes on with what has come of this version of its source.
+    /// Begins to write a content, or continues an upload that broke off of this version of its source.
     pub(super) fn begin(
         &self,
         file: &SourceFile,
@@ -203,11 +203,11 @@ impl OwnFolder {
         Ok(OwnUpload { writer, runtime: self.runtime.clone() })
     }
 
-    /// Reads every content below it, each at `rate`, or with what is left over; until the rate is refused, for the next one would be refused
-    /// as well. Gives those that were not read whole, and why.
+    /// Reads every content below it, each at `rate`, or as best effort; until the rate is refused, for the next one would be refused as
+    /// well. Gives those that were not read whole, and why.
     ///
     /// # Errors
-    /// It cannot be listed, or was told to stop.
+    /// It cannot be listed, or got the order to stop.
     pub fn read_all(&self, rate: Option<BitRate>, moved: &MoveProgress) -> anyhow::Result<Failures> {
         let tree = self.files()?;
         moved.expect(tree.files.iter().map(|file| file.bytes).sum());
@@ -224,7 +224,7 @@ impl OwnFolder {
                     unreadable.add(refused);
                     break;
                 }
-                // Somebody removed it meanwhile.
+                // It was removed meanwhile.
                 Err(_) if self.find(name).is_ok_and(|found| found.is_none()) => {}
                 Err(error) => unreadable.add(format_args!("{}: {error:#}", self.shown(name))),
             }
@@ -304,7 +304,7 @@ impl OwnUpload {
     /// Writes all that `reader` has behind that.
     ///
     /// # Errors
-    /// It cannot be read or stored; what was written is gone on with by the next one.
+    /// It cannot be read or stored; the next upload continues behind the bytes written.
     pub(super) fn finish(mut self, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
         loop {
             let mut piece = vec![0; READ_BYTES];

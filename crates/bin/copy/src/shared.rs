@@ -1,7 +1,7 @@
 //! Paths of this machine that a running server serves: they are read and written through its schedule.
 //!
 //! Promise: a file is read through the server only where it shows that file, in the version that lies here; its streams are not
-//! disturbed then. What it does not show (hidden files, what an earlier folder hides) is read directly.
+//! disturbed then. Files that it does not show (hidden ones, and those that an earlier folder hides) are read directly.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use units::BitRate;
 use super::local::Folder;
 use super::pacing::PacedReader;
 
-/// A running server, and what it serves of this machine.
+/// A running server, and the folders of this machine that it serves.
 pub(super) struct LocalServer {
     url: String,
     login: Option<Login>,
@@ -45,8 +45,7 @@ impl LocalServer {
         }
     }
 
-    /// `folder` through this server, if it serves it. What is written must come to lie where it was named: with several folders the
-    /// server chooses.
+    /// `folder` through this server, if it serves it. A file must come to lie where it was named: with several folders the server chooses.
     pub(super) fn through(&self, folder: &Folder, is_written: bool) -> anyhow::Result<Option<SharedFolder>> {
         if is_written && self.folders.len() != 1 {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Messages of an AgentX master: any bytes give an answer, and what goes back is as long as its head says.
+//! Messages of an AgentX master: any bytes give an answer, and that is as long as its head says.
 
 use agentx::{AgentxEffect, AgentxHeader, AgentxSession, AgentxSettings, HEADER_BYTES, MibObjects, MibValue, Oid};
 

@@ -1,4 +1,4 @@
-//! The greeting of two nodes: any bytes of the other side give an answer, and nobody is welcome who does not know the token.
+//! The greeting of two nodes: any bytes of the other side give an answer, and no node is welcome without the token.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use net::greeting::{Numbered, SharedSecret, answer, call};
 use socket2::{Domain, Socket, Type};
 
-/// A socket on whose other side all of `bytes` were said.
+/// A socket to which the other side has sent `bytes`, 4096 at most, and sends no more.
 fn told(bytes: &[u8]) -> (Socket, Socket) {
     let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("two sockets");
     (&theirs).write_all(&bytes[..bytes.len().min(4096)]).expect("it fits into the buffer");

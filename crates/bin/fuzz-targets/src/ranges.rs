@@ -1,4 +1,4 @@
-//! The Range field: what is asked for lies in the content and is never more than it.
+//! The Range field: the ranges requested lie in the content and are never more than it.
 
 use http::message::range::{Ranges, parse_ranges};
 

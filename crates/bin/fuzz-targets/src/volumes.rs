@@ -1,4 +1,4 @@
-//! A small volume on disks in memory, and what is done to its blocks.
+//! A small volume on disks in memory, and edits of its blocks.
 
 #[path = "../../../core/volume/tests/common/mod.rs"]
 mod common;
@@ -43,16 +43,16 @@ fn sample(placement: Placement, count: usize) -> MemoryDisks {
     disks
 }
 
-/// How a byte is changed.
+/// The way in which a byte is changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edit {
-    /// As a disk would damage it.
+    /// A change as a disk would damage it.
     Damage,
-    /// With a checksum that agrees.
+    /// A change with a checksum that agrees.
     Forge,
 }
 
-/// Does to the blocks of a volume what `data` says, 8 bytes for each edit.
+/// Edits the blocks of a volume as `data` says, 8 bytes for each edit.
 fn edited(data: &[u8], edit: Edit) -> MemoryDisks {
     let [first, data @ ..] = data else { return SPAN.clone() };
     let mut disks = if first & 1 == 0 { SPAN.clone() } else { MIRROR.clone() };
@@ -91,7 +91,7 @@ fn seal(block: &mut [u8]) {
     }
 }
 
-/// Whatever happened to its blocks, a volume gives an error, or contents whose bytes are right or said to be wrong.
+/// With any damage to its blocks, a volume gives an error, or contents with bytes that are right or reported as wrong.
 pub fn damaged(data: &[u8]) {
     let mut disks = edited(data, Edit::Damage);
     let sizes = vec![DISK; disks.0.len()];
@@ -136,7 +136,7 @@ impl Placed<'_> {
     }
 }
 
-/// Whatever a volume says of itself, with checksums that agree, it gives an error or can be looked at and written to.
+/// With any forged blocks, the checksums of which agree, a volume gives an error or can be read and written to.
 pub fn forged(data: &[u8]) {
     let mut disks = edited(data, Edit::Forge);
     let sizes = vec![DISK; disks.0.len()];

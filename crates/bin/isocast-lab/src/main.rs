@@ -1,10 +1,10 @@
 //! `isocast-lab`: measures servers of paced streams, and makes the disks that a machine does not have to measure with.
 //!
-//! Promise: it talks to servers over the network like anybody else; what it starts or makes, it ends and removes. Not
-//! here: anything a running server needs. `isocast bench`, `isocast lab`, `isocast net` and `isocast plan`
+//! Promise: it talks to servers over the network like any client; it ends and removes everything that it starts or makes.
+//! Not here: anything a running server needs. `isocast bench`, `isocast lab`, `isocast net` and `isocast plan`
 //! start this program.
 
-// They panic where nobody reads any more, and what was made would stay.
+// They panic where no program reads any more, and disks and networks made would stay.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
@@ -22,7 +22,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Exit code when whoever read the output has gone: as a shell says it of a program that a broken pipe ended.
+/// Exit code when the reader of the output has gone: as a shell reports a program that a broken pipe ended.
 const READER_GONE: u8 = 128 + 13;
 
 /// Measuring tools for Isocast: benchmarks beside other servers, emulated disks and networks, plans.
@@ -42,7 +42,7 @@ enum LabSubcommand {
     Report(bench::ReportCommand),
 }
 
-/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 whoever read the output has gone.
+/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 the reader of the output has gone.
 fn main() -> ExitCode {
     let line = LabCommandLine::parse();
     let mut out = io::stdout();
@@ -66,20 +66,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether standard output is a pipe whose other end is closed.
+/// Whether standard output is a pipe with its other end closed.
 fn reader_has_gone() -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(&stdout, PollFlags::OUT)];
     poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
-/// A line on standard error, whether anybody reads it or not: a reader that has gone breaks nothing off, least of all what
-/// takes apart or removes what was made.
+/// Writes a line on standard error and ignores errors: a reader that has gone breaks nothing off, least of all the removal
+/// of disks and networks.
 fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// What `down` tells: the names of what it took down.
+/// Prints the names of the disks or networks that `down` took down.
 fn tell_down(names: &[&str], json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     if json {
         return Ok(writeln!(out, "{:#}", serde_json::json!(names))?);
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// A command is told to do something; a value is named; neither is a sentence that ends.
+    /// A command's help is an imperative, a value's a noun phrase; neither ends with a full stop.
     fn check_help(command: &clap::Command) {
         for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
             let name = inner.get_name();

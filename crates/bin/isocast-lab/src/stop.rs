@@ -1,4 +1,4 @@
-//! The wish to stop: a command that is interrupted stops what it started and removes what it wrote before it ends.
+//! The wish to stop: a command that is interrupted stops its processes and removes its files before it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Set by SIGINT, SIGTERM and SIGHUP from now on. A second signal says nothing new: `timeout` sends SIGTERM twice, and
-    /// what was made must be removed all the same.
+    /// Set by SIGINT, SIGTERM and SIGHUP from now on. A second signal changes nothing: `timeout` sends SIGTERM twice, and
+    /// the command must still remove its files.
     ///
     /// # Errors
     /// The handlers cannot be installed.
@@ -30,7 +30,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Stops everybody who looks.
+    /// Stops all parts that check it.
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

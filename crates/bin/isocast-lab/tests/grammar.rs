@@ -1,5 +1,5 @@
-//! The program itself: it helps, and refuses what it does not know. That it has a test also makes `cargo test --workspace`
-//! build it, which the tests of `isocast` need.
+//! The program itself: it helps, and refuses unknown commands. This test also makes `cargo test --workspace` build the
+//! program, which the tests of `isocast` need.
 
 use std::process::{Command, Output};
 

@@ -1,10 +1,10 @@
-//! `isocast-mount`: what a server serves as a folder of this machine, for programs that read files. `isocast volume mount` starts it.
+//! `isocast-mount`: the contents of a server as a folder of this machine, for programs that read files. `isocast volume mount` starts it.
 //!
 //! Promise: every byte is read by the server, through its disks' schedules, as for any client; nothing is written. A server
 //! that is gone gives errors, at the latest when it was silent for a minute, never a program that waits for ever.
 //! Not here: names and attributes (`tree`), reading an open file (`reader`).
 
-// They panic where nobody reads any more, and the mount would stay.
+// They panic once their reader has gone, and the mount would stay.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod names;
@@ -31,12 +31,12 @@ use units::BitRate;
 
 use tree::MountedTree;
 
-/// Threads that ask for names and attributes; each open file has one more, which reads.
+/// Threads that fetch names and attributes; each open file has one more, which reads.
 const NAME_THREADS: usize = 4;
-/// Told to end, it waits so long for programs that still read.
+/// The longest wait, after the order to end, for programs that still read.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Mount what an Isocast serves as a folder, for programs that read files. Stays until it is unmounted or told to end.
+/// Mount the contents of an Isocast as a folder, for programs that read files. Stays until it is unmounted or gets the order to end.
 #[derive(Debug, Parser)]
 #[command(name = "isocast-mount", version, about)]
 struct MountCommandLine {
@@ -49,7 +49,7 @@ struct MountCommandLine {
     /// A file that holds `name:password`, for the server.
     #[arg(long, value_name = "FILE")]
     login: Option<PathBuf>,
-    /// The address of what is mounted, `http://HOST:PORT/media/…`.
+    /// The address of the folder to mount, `http://HOST:PORT/media/…`.
     #[arg(value_name = "URL")]
     url: String,
     /// The folder that becomes it.
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A line on standard error, whether anybody reads it or not.
+/// Writes a line to standard error, and ignores its errors.
 fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "isocast-mount: {line}");
 }
@@ -110,13 +110,13 @@ impl MountCommandLine {
         })?;
         match ends.recv().context("a thread of the mount ended")? {
             Some(outcome) => outcome.context("the mount ended"),
-            // Whoever has a file open keeps the session; the end of this program ends that.
+            // A program with a file open keeps the session; the end of this program ends that.
             None => ends.recv_timeout(END_TIME_MAX).ok().flatten().unwrap_or(Ok(())).context("the mount ended"),
         }
     }
 }
 
-/// Takes the mount away, also where a file is still open. Who is not root may do that by way of `fusermount3` only.
+/// Takes the mount away, also where a file is still open. A user other than root can do that by way of `fusermount3` only.
 fn detach(folder: &Path) -> io::Result<()> {
     if rustix::mount::unmount(folder, UnmountFlags::DETACH).is_ok() {
         return Ok(());

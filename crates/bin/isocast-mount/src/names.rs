@@ -1,6 +1,6 @@
 //! The names that the kernel knows of a mounted tree, each with its number.
 //!
-//! Promise: a number stands for one path until the kernel has forgotten it; memory is what the kernel remembers.
+//! Promise: a number stands for one path until the kernel has forgotten it; memory holds only the names that the kernel remembers.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub(crate) struct Names {
 #[derive(Debug)]
 struct KnownName {
     path: String,
-    /// How often the kernel was told of it.
+    /// Lookups that the kernel got of it.
     lookups: u64,
 }
 
@@ -37,7 +37,7 @@ impl Names {
         self.by_number.get(&number).map(|known| known.path.clone())
     }
 
-    /// The number of a path that the kernel is told of.
+    /// The number of a path, for an answer to the kernel.
     pub(crate) fn tell(&mut self, path: String) -> INodeNo {
         let number = self.by_path.get(&path).copied().unwrap_or_else(|| {
             let number = INodeNo(self.next);
@@ -52,7 +52,7 @@ impl Names {
         number
     }
 
-    /// The kernel forgets a name that it was told of so often.
+    /// The kernel forgets a name, of which it got so many lookups.
     pub(crate) fn forget(&mut self, number: INodeNo, lookups: u64) {
         let Some(known) = self.by_number.get_mut(&number) else { return };
         known.lookups = known.lookups.saturating_sub(lookups);

@@ -1,6 +1,6 @@
-//! An open file of a mounted tree: what is read in a row is one answer of the server that goes on.
+//! An open file of a mounted tree: reads in a row take their bytes from one answer of the server, as it continues.
 //!
-//! Promise: what the server is asked for doubles while a file is read in a row, so that a reader of a few blocks costs little, and
+//! Promise: the range requested of the server doubles while a file is read in a row, so that a reader of a few blocks costs little, and
 //! one of the whole file few requests on a kept connection. Held in memory of a file are some [`RECENT_BYTES`] and one read.
 //! Not here: the kernel's side of it (`tree`).
 
@@ -10,10 +10,10 @@ use anyhow::{Context as _, ensure};
 use client::{Remote, RemoteContent};
 use units::BitRate;
 
-/// What was read last is kept, since the kernel asks for the pieces of its read-ahead in any order. A piece that lies so much
-/// further on is come to by reading.
+/// The bytes read last are kept, since the kernel requests the pieces of its read-ahead in any order. A piece at most this far ahead is
+/// reached by reading.
 const RECENT_BYTES: usize = 1 << 20;
-/// What is asked for after a jump, and at most.
+/// The least that is requested, as after a jump, and the most.
 const WINDOW_BYTES_MIN: u64 = 1 << 20;
 const WINDOW_BYTES_MAX: u64 = 64 << 20;
 
@@ -26,7 +26,7 @@ pub(crate) struct FileReader {
     rate: Option<(BitRate, String)>,
     /// The answer that is being read, and where it ends.
     answer: Option<(Box<dyn Read + Send>, u64)>,
-    /// What is asked for next.
+    /// Bytes to request next.
     window: u64,
     /// Bytes that were read last, and where they begin.
     recent: Vec<u8>,
@@ -57,7 +57,7 @@ impl FileReader {
             self.recent_start += count(old);
         }
         if self.read_to(end).is_err() {
-            // A server ends what nobody took for long: that is asked for again, once.
+            // A server ends an answer that was not taken for long: it is requested again, once.
             self.answer = None;
             self.read_to(end)?;
         }

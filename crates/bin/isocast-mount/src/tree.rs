@@ -1,7 +1,7 @@
-//! The mounted tree, as the kernel asks for it: folders by the server's listings, contents by their heads.
+//! The mounted tree, as the kernel requests it: folders by the server's listings, contents by their heads.
 //!
 //! Promise: an open file is read by a thread of its own, so that one that is paced holds up no other. Everything that is open has a
-//! limit. Not here: what is asked of the server for a read (`reader`).
+//! limit. Not here: the requests to the server for a read (`reader`).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -26,17 +26,17 @@ use crate::names::Names;
 use crate::reader::FileReader;
 use crate::say;
 
-/// For so long the kernel need not ask again: as old as the server's listings may be.
+/// The time for which the kernel keeps an answer: as old as the server's listings may be.
 const VALID: Duration = Duration::from_secs(1);
 /// Files that are open at once: each has a thread and some memory.
 const OPEN_FILES_MAX: usize = 256;
 /// Folders that are open at once.
 const OPEN_FOLDERS_MAX: usize = 256;
-/// Programs read this much at once, if they ask.
+/// The block size in the attributes: programs that follow it read this much at once.
 const READ_BYTES: u32 = 1 << 20;
-/// What `df` counts in.
+/// The unit in which `df` counts.
 const BLOCK_BYTES: u32 = 4096;
-/// Of a server's names.
+/// The longest name that a server gives.
 const NAME_BYTES_MAX: u32 = 255;
 
 /// See the module.
@@ -47,7 +47,7 @@ pub(crate) struct MountedTree {
     files: Mutex<HashMap<u64, Sender<FileReadAsked>>>,
     folders: Mutex<HashMap<u64, Arc<Vec<ListingEntry>>>>,
     next_handle: AtomicU64,
-    /// The error that was told last.
+    /// The error that was reported last.
     told: Mutex<String>,
 }
 
@@ -80,7 +80,7 @@ impl MountedTree {
         self.told(found)?.ok_or(Errno::ENOENT)
     }
 
-    /// Programs are told of an error by its number: the words go to standard error, once.
+    /// Programs get the number of an error: its words go to standard error, once.
     fn told<T>(&self, outcome: anyhow::Result<T>) -> Result<T, Errno> {
         outcome.map_err(|error| {
             tell(&self.told, &error);
@@ -123,7 +123,7 @@ impl MountedTree {
         Ok(FileHandle(handle))
     }
 
-    /// Fills the answer with what stands behind the entries that were told before.
+    /// Fills the answer with the entries behind those given before.
     fn list(
         &self,
         number: INodeNo,
@@ -154,7 +154,7 @@ impl MountedTree {
             let number = lock(&self.names).tell(joined(&folder, &entry.name));
             let facts = attributes(number, &of_listing(entry));
             if reply.add(number, at, &entry.name, &VALID, &facts, Generation(0)) {
-                // It did not fit, so that the kernel was not told.
+                // It did not fit, so that the kernel did not get it.
                 lock(&self.names).forget(number, 1);
                 return Ok(());
             }
@@ -230,7 +230,7 @@ fn attributes(number: INodeNo, entry: &RemoteEntry) -> FileAttr {
 
 impl Filesystem for MountedTree {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Listings bring what `ls -l` asks for.
+        // Listings bring the attributes that `ls -l` requests.
         config
             .add_capabilities(InitFlags::FUSE_DO_READDIRPLUS)
             .map_err(|_| io::Error::other("this kernel's FUSE has no READDIRPLUS (Linux 3.9 has)"))

@@ -1,5 +1,5 @@
-//! The program itself: it helps, and refuses what cannot be mounted. That it has a test also makes `cargo test --workspace` build it, which
-//! the tests of `isocast` need.
+//! The program itself: it helps, and refuses arguments that cannot be mounted. That it has a test also makes `cargo test --workspace` build
+//! it, which the tests of `isocast` need.
 
 use std::process::{Command, Output};
 

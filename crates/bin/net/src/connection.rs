@@ -12,13 +12,13 @@ use crate::receiver::Receiver;
 use crate::sender::{Coalescing, Sender};
 use crate::transport::{self, Transport};
 
-/// Why there is no connection.
+/// The reason that there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody is there, or cannot be reached.
+    /// No node is there, or it cannot be reached.
     #[error("{0} cannot be reached")]
     Unreachable(String, #[source] io::Error),
-    /// Somebody is, but we do not talk.
+    /// A node is there, but the greeting failed.
     #[error("{0}")]
     Greeting(String, #[source] GreetingError),
 }
@@ -30,7 +30,7 @@ pub struct Connection {
     pub sender: Sender,
     /// The other side's to us.
     pub receiver: Receiver,
-    /// Which messages of whom come.
+    /// The messages that come: their session, and the number of the first.
     pub numbered: Numbered,
 }
 
@@ -38,7 +38,7 @@ impl Connection {
     /// Connects to `place` and greets, each `within` that time.
     ///
     /// # Errors
-    /// Nobody is there, or they do not talk to us.
+    /// No node is there, or the greeting failed.
     pub fn open(
         place: &dyn Transport,
         token: Option<&SharedSecret>,
@@ -49,7 +49,7 @@ impl Connection {
         let unreachable = |error| ConnectError::Unreachable(place.to_string(), error);
         let socket = place.connect(within, None).map_err(unreachable)?;
         greeting::call(&socket, token, numbered).map_err(|error| ConnectError::Greeting(place.to_string(), error))?;
-        // What leaves is put together here, and what is urgent must not wait for an acknowledgement.
+        // Messages are put together here, and an urgent one must not wait for an acknowledgement.
         place.set_no_delay(&socket, true).map_err(unreachable)?;
         Self::over(socket, coalescing, numbered).map_err(unreachable)
     }
@@ -79,7 +79,7 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Listens at `place`; `window` sets the buffers of what connects, bytes, where it is given.
+    /// Listens at `place`; `window` sets the buffers of the connections, bytes, where it is given.
     ///
     /// # Errors
     /// The error that the kernel gave.
@@ -94,13 +94,13 @@ impl Listener {
         &*self.place
     }
 
-    /// Where in fact, of a TCP port.
+    /// The address in fact, of a TCP port.
     #[must_use]
     pub fn tcp_address(&self) -> Option<std::net::SocketAddr> {
         self.socket.local_addr().ok()?.as_socket()
     }
 
-    /// Waits for whoever connects next. They have not greeted yet: that may take a while, so let a thread of its own do it.
+    /// Waits for the next connection. Its caller has not greeted yet: that may take a while, so let a thread of its own do it.
     ///
     /// # Errors
     /// The error that the kernel gave.
@@ -117,7 +117,7 @@ impl Listener {
         Ok(socket)
     }
 
-    /// As [`Listener::accept`]; `None` if nobody connects `within` that time.
+    /// As [`Listener::accept`]; `None` if no connection comes `within` that time.
     ///
     /// # Errors
     /// The error that the kernel gave.

@@ -9,7 +9,7 @@ use std::ops::Range;
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the length of the greatest message.
 pub const LENGTH_BYTES_MAX: usize = 4;
-/// What the buffer has room for at first, and grows beyond for greater messages.
+/// Room in the buffer at first; it grows for greater messages.
 const BUFFER_BYTES: usize = 128 << 10;
 
 const _: () = assert!(MESSAGE_BYTES_MAX < 1 << (7 * LENGTH_BYTES_MAX));
@@ -51,7 +51,7 @@ fn encoded(mut rest: usize) -> ([u8; LENGTH_BYTES_MAX], usize) {
     }
 }
 
-/// What was read and not yet taken.
+/// Bytes read and not yet taken.
 #[derive(Debug)]
 pub struct Frames {
     buffer: Vec<u8>,
@@ -66,7 +66,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Where to read more into; never empty after [`Frames::take`] returned `None`.
+    /// The space to read more into; never empty after [`Frames::take`] returned `None`.
     pub fn space(&mut self) -> &mut [u8] {
         &mut self.buffer[self.filled..]
     }
@@ -77,16 +77,16 @@ impl Frames {
         assert!(self.filled <= self.buffer.len(), "more was read than there was room for");
     }
 
-    /// Whether a message has begun and not ended.
+    /// True if a message has begun and not ended.
     #[must_use]
     pub fn is_amid(&self) -> bool {
         self.taken < self.filled
     }
 
-    /// Where the next whole message lies in [`Frames::bytes`], valid until more is read; `None` if more must be read first.
+    /// The place of the next whole message in [`Frames::bytes`], valid until more is read; `None` if more must be read first.
     ///
     /// # Errors
-    /// What was read is no length of a message.
+    /// The bytes read are no length of a message.
     pub fn take(&mut self) -> Result<Option<Range<usize>>, FrameError> {
         loop {
             let needed = match self.announced()? {
@@ -110,7 +110,7 @@ impl Frames {
         }
     }
 
-    /// The bytes that [`Frames::take`] tells places in.
+    /// The bytes in which the places of [`Frames::take`] lie.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer
@@ -132,7 +132,7 @@ impl Frames {
         if self.filled - self.taken >= LENGTH_BYTES_MAX { Err(FrameError::TooLarge) } else { Ok(None) }
     }
 
-    /// Moves what is left to the front, and makes the buffer as large as what comes next needs.
+    /// Moves the bytes not taken to the front, and makes the buffer as large as the next message needs.
     fn make_room(&mut self, needed: usize) {
         self.buffer.copy_within(self.taken..self.filled, 0);
         self.filled -= self.taken;

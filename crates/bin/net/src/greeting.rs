@@ -3,7 +3,7 @@
 //! Promise: nothing is believed and little is kept before the other side has shown that it has the token; the token itself
 //! is never sent. Each side proves it over the other's fresh random bytes, by a keyed hash (BLAKE2b, RFC 7693) that is
 //! compared in constant time; so a recorded greeting is worth nothing later, and an impostor that offers the same TIPC
-//! service learns nothing. What comes after is neither encrypted nor signed.
+//! service learns nothing. The messages that follow are neither encrypted nor signed.
 //!
 //! ```text
 //! caller   8 bytes `isocast>`, version (u16), proves (u8), random (32), session (u64), first number (u64)
@@ -20,7 +20,7 @@ use blake2::digest::{Digest, Mac};
 use blake2::{Blake2b512, Blake2bMac};
 use socket2::Socket;
 
-/// Of everything that follows, frames included: two programs of different versions do not talk.
+/// The version of everything that follows, frames included: two programs of different versions do not talk.
 pub const VERSION: u16 = 1;
 /// A greeting is over within this time, or the connection.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const RANDOM_BYTES: usize = 32;
 const PROOF_BYTES: usize = 32;
 const HELLO_BYTES: usize = 8 + 2 + 1 + RANDOM_BYTES;
 
-/// What both sides know and nobody else. Only its hash is kept.
+/// A secret known to both sides alone. Only its hash is kept.
 #[derive(Clone)]
 pub struct SharedSecret([u8; 64]);
 
@@ -75,7 +75,7 @@ impl SharedSecret {
     }
 }
 
-/// Which messages of whom a connection carries: what is missing between two connections of one session was lost.
+/// The session and numbers of a connection's messages: those missing between two connections of one session were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbered {
     /// Random, the same for all connections of one sender.
@@ -95,7 +95,7 @@ impl Numbered {
     }
 }
 
-/// Why there is no connection after all.
+/// The reason that there is no connection after all.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetingError {
     /// The socket failed or the other side said nothing for [`PATIENCE`].
@@ -125,14 +125,14 @@ pub enum GreetingError {
     TokenUnknown,
 }
 
-/// What the listener says last.
+/// The verdict of the listener, in its last message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ListenerVerdict {
     Welcome = 0,
     TokenWrong = 1,
 }
 
-/// Greets as the one who called.
+/// Greets as the caller.
 ///
 /// # Errors
 /// The other side is none of ours, of another version, or does not know the token.
@@ -162,10 +162,10 @@ pub fn call(socket: &Socket, token: Option<&SharedSecret>, numbered: Numbered) -
     settle(socket)
 }
 
-/// Greets as the side that was connected to; returns which messages will come.
+/// Greets as the side that was connected to; returns the session and first number of the messages that will come.
 ///
 /// # Errors
-/// As [`call`]; the other side was told.
+/// As [`call`]; the other side has the verdict.
 pub fn answer(socket: &Socket, token: Option<&SharedSecret>) -> Result<Numbered, GreetingError> {
     let deadline = Instant::now() + PATIENCE;
     socket.set_write_timeout(Some(PATIENCE))?;
@@ -211,7 +211,7 @@ fn hello(side: [u8; 8], proof: bool, random: [u8; RANDOM_BYTES]) -> [u8; HELLO_B
 }
 
 fn hear(socket: &Socket, side: [u8; 8], deadline: Instant) -> Result<Heard, GreetingError> {
-    // What is the same in every version comes first, so that another one is told from a stranger.
+    // Bytes that are the same in every version come first, so that another version is distinguished from a stranger.
     let mut head = [0; 10];
     read_by(socket, &mut head, deadline)?;
     if head[..8] != side {
@@ -254,7 +254,7 @@ fn settle(socket: &Socket) -> Result<(), GreetingError> {
 
 fn random() -> io::Result<[u8; RANDOM_BYTES]> {
     let mut bytes = [0; RANDOM_BYTES];
-    // The kernel gives as many as are asked for, up to 256, once it has any.
+    // The kernel gives as many as requested, up to 256, once it has any.
     let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     if got == RANDOM_BYTES { Ok(bytes) } else { Err(io::ErrorKind::Interrupted.into()) }
 }

@@ -3,9 +3,8 @@
 //! Promise: messages arrive whole and in the order sent, over one connection each exactly once. Small ones are put
 //! together until so many bytes are there or the first has waited as long as the caller allows, urgent ones leave at
 //! once. Memory is bounded on both sides: a sender that is faster than its receiver is made to wait. When a connection
-//! breaks, what the kernel had taken may be lost, never doubled, and the other side is told how many
-//! ([`reconnect::Reconnecting`]).
-//! Not here: what messages mean, encryption (what is sent can be read on the way), choosing nodes.
+//! breaks, messages that the kernel had taken may be lost, never doubled, and the other side learns how many ([`reconnect::Reconnecting`]).
+//! Not here: the meaning of messages, encryption (they can be read on the way), choosing nodes.
 
 pub mod connection;
 pub mod frame;

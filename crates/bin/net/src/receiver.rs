@@ -11,7 +11,7 @@ use socket2::Socket;
 use crate::frame::{FrameError, Frames};
 use crate::transport::SILENCE_MAX;
 
-/// Why no message comes any more.
+/// The reason that no more messages come.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// The connection failed.
@@ -23,7 +23,7 @@ pub enum ReceiveError {
     /// Nothing came, not even that the other side is still here.
     #[error("nothing was heard for {} s: the other side, or the way to it, has gone", SILENCE_MAX.as_secs())]
     Silent,
-    /// What came is no message.
+    /// The bytes received are no message.
     #[error("what came is no message")]
     Frame(#[from] FrameError),
 }

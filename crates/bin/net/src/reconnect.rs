@@ -1,6 +1,6 @@
 //! Sending to one node for as long as one likes, over as many connections as that takes.
 //!
-//! Promise: messages arrive in the order sent and none twice. Of a connection that broke, what the kernel had taken may be
+//! Promise: messages arrive in the order sent and none twice. Of a connection that broke, messages that the kernel had taken may be
 //! lost: messages are numbered, and the receiver sees by the first number of the next connection of the same session how many.
 //! A node that is away is tried again after 100 ms, then twice as long each time, up to 5 s; meanwhile messages are
 //! refused, not kept.
@@ -45,7 +45,7 @@ pub struct Reconnecting {
 }
 
 impl Reconnecting {
-    /// To `place`; connects when there is something to send.
+    /// A sender to `place`; connects when there is something to send.
     ///
     /// # Errors
     /// The kernel has no random bytes.
@@ -82,7 +82,7 @@ impl Reconnecting {
         }
     }
 
-    /// What the node sends back, while there is a connection.
+    /// Receives the messages that the node sends back, while there is a connection.
     pub fn receiver(&mut self) -> Option<&mut Receiver> {
         self.connected.as_mut().map(|(_, receiver)| receiver)
     }

@@ -2,8 +2,8 @@
 //!
 //! Promise: a message leaves when [`Coalescing::bytes`] are there, when the first of them has waited
 //! [`Coalescing::delay`], or at once if it is urgent, and never before one that was sent earlier. At most a batch is kept;
-//! beyond it the caller waits for the kernel, which waits for the other side (flow control). What is idle says
-//! "still here" from time to time, so that the other side can tell silence from absence.
+//! beyond it the caller waits for the kernel, which waits for the other side (flow control). An idle sender says "still here" from time to
+//! time, so that the other side can distinguish silence from absence.
 
 use std::io::{self, IoSlice, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,24 +17,24 @@ use socket2::Socket;
 use crate::frame::{self, FrameError};
 use crate::transport::{self, SILENCE_MAX};
 
-/// A sender with nothing to say says so this often: three times within what the other side bears.
+/// The period in which an idle sender says "still here": a third of the silence that the other side bears.
 const STILL_HERE: Duration = Duration::from_secs(SILENCE_MAX.as_secs() / 3);
 /// Waits longer than this are counted as this, microseconds.
 const WAIT_US_MAX: u64 = 60_000_000;
 
-/// How long and how much small messages are kept to leave together.
+/// The longest wait and the most bytes of small messages that leave together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coalescing {
     /// The longest a message waits for others; zero: none waits.
     pub delay: Duration,
-    /// So many bytes leave at once, lengths included.
+    /// The bytes that leave at once, lengths included.
     pub bytes: usize,
 }
 
 impl Coalescing {
     /// Every message by itself.
     pub const NONE: Self = Self { delay: Duration::ZERO, bytes: 0 };
-    /// What fills about 47 packets of an Ethernet, and one send of TIPC (66,000 bytes at most).
+    /// As many bytes as fill about 47 packets of an Ethernet, and one send of TIPC (66,000 bytes at most).
     pub const BYTES: usize = 64 << 10;
 
     /// Messages wait up to `delay`, or until [`Self::BYTES`] are there.
@@ -47,9 +47,9 @@ impl Coalescing {
 /// Whether a message may wait for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
-    /// It and what waits before it leave now.
+    /// It leaves now, with the messages that wait before it.
     Now,
-    /// As long as [`Coalescing`] says.
+    /// It may wait as long as [`Coalescing`] says.
     MayWait,
 }
 
@@ -59,21 +59,21 @@ pub enum SendError {
     /// It can never be sent; the connection is as it was.
     #[error(transparent)]
     Message(#[from] FrameError),
-    /// The connection is broken; what it had taken may be lost.
+    /// The connection is broken; messages it had taken may be lost.
     #[error("the connection is broken: {0}")]
     Broken(io::ErrorKind),
 }
 
-/// What a sender has done.
+/// Figures of a sender.
 #[derive(Debug, Clone)]
 pub struct SenderStats {
     /// Messages taken.
     pub messages: u64,
     /// Sends they left in.
     pub sends: u64,
-    /// How long the first message of each batch waited until its send began, microseconds.
+    /// Waits of the first message of each batch until its send began, microseconds.
     pub waited_us: Histogram<u64>,
-    /// Processor time of the thread that sends what is due, beside the callers' own.
+    /// Processor time of the thread that sends due messages, beside the callers' own.
     pub background_cpu: Duration,
 }
 
@@ -96,7 +96,7 @@ struct OutgoingMessage {
 #[derive(Debug)]
 struct MessageBatch {
     bytes: Vec<u8>,
-    /// When the first message of it came.
+    /// The time when its first message came.
     since: Option<Instant>,
     failed: Option<io::ErrorKind>,
     is_over: bool,
@@ -155,7 +155,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends what waits.
+    /// Sends the messages that wait.
     ///
     /// # Errors
     /// The connection is broken.
@@ -163,7 +163,7 @@ impl Sender {
         self.shared.flush(&mut self.shared.lock()).map_err(|error| SendError::Broken(error.kind()))
     }
 
-    /// Sends what waits, tells the other side that it was all, and returns what was done.
+    /// Sends the messages that wait, ends the direction, and returns the sender's figures.
     ///
     /// # Errors
     /// The connection is broken.
@@ -188,7 +188,7 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// What waits is sent if there is room for it; call [`Sender::finish`] to know that it was.
+    /// Sends the messages that wait if there is room for them; call [`Sender::finish`] to know that they left.
     fn drop(&mut self) {
         if self.flusher.is_some() {
             let _ = self.shared.socket.set_nonblocking(true);
@@ -209,7 +209,7 @@ impl OutgoingMessage {
         if batch.bytes.is_empty() { Ok(()) } else { self.write(batch, &[], &[]) }
     }
 
-    /// Sends what waits and then this, in one send where the kernel takes it.
+    /// Sends the messages that wait and then this one, in one send where the kernel takes it.
     fn write(&self, batch: &mut MessageBatch, length: &[u8], message: &[u8]) -> io::Result<()> {
         let waited = batch.since.take().map_or(Duration::ZERO, |since| since.elapsed());
         let waited_us = u64::try_from(waited.as_micros()).unwrap_or(WAIT_US_MAX);
@@ -221,19 +221,19 @@ impl OutgoingMessage {
         sent
     }
 
-    /// Sends what is due, until all is over or broken; returns the processor time it took.
+    /// Sends due messages, until all is over or broken; returns the processor time it took.
     fn run(&self) -> Duration {
         let mut batch = self.lock();
         while !batch.is_over && batch.failed.is_none() {
             let now = Instant::now();
-            // An eighth early: a thread wakes some time after it asked to, 50 to 100 µs on a machine that has nothing else to do.
+            // An eighth early: a thread wakes some time after the moment set, 50 to 100 µs on a machine that has nothing else to do.
             let patience = self.coalescing.delay - self.coalescing.delay / 8;
             let due = batch.since.map(|since| since + patience);
             let sleep = match due {
                 Some(due) if due <= now => {
-                    // Whoever sends next is told of a failure.
+                    // The next caller that sends gets the error.
                     let _ = self.flush(&mut batch);
-                    // What comes meanwhile is due no earlier than this, so that a busy sender wakes nobody.
+                    // Messages that come meanwhile are due no earlier than this, so that a busy sender wakes no thread.
                     patience
                 }
                 Some(due) => due - now,

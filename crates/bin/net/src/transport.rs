@@ -17,7 +17,7 @@ const BACKLOG: i32 = 16;
 /// The longest path of a Unix socket, bytes (`sun_path` less the closing zero).
 const PATH_BYTES_MAX: usize = 107;
 
-/// Who can be reached through a transport.
+/// The nodes that a transport can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// Programs on this machine only.
@@ -26,7 +26,7 @@ pub enum Reach {
     Network,
 }
 
-/// A place on a network that can be connected to, or listened at. `Display` is what [`parse_address`] reads.
+/// A place on a network that can be connected to, or listened at. `Display` gives the text that [`parse_address`] reads.
 pub trait Transport: Display + Debug + Send + Sync {
     /// `tcp`, `tipc` or `unix`.
     fn name(&self) -> &'static str;
@@ -49,14 +49,14 @@ pub trait Transport: Display + Debug + Send + Sync {
     /// The error that the kernel gave.
     fn set_no_delay(&self, socket: &Socket, on: bool) -> io::Result<()>;
 
-    /// From where a listener at it can be reached.
+    /// The nodes that can reach a listener at it.
     fn reach(&self) -> Reach;
 
-    /// Removes what listening leaves behind.
+    /// Removes the traces of listening.
     fn unlisten(&self) {}
 }
 
-/// Why text is not an address.
+/// The reason that text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// No port.
@@ -116,7 +116,7 @@ pub struct Unix {
     path: PathBuf,
 }
 
-/// A TIPC service: whoever offers it, on whichever node.
+/// A TIPC service, offered by any node.
 #[derive(Debug, Clone, Copy)]
 pub struct Tipc {
     service: TipcService,
@@ -158,7 +158,7 @@ impl Transport for Tcp {
             set_window(&socket, window)?;
             match socket.connect_timeout(&address.into(), within) {
                 Ok(()) => {
-                    // What the other side does not acknowledge for this long is broken, also while we only send.
+                    // A connection without an acknowledgement for this long is broken, also while we only send.
                     socket.set_tcp_user_timeout(Some(SILENCE_MAX))?;
                     return Ok(socket);
                 }
@@ -213,7 +213,7 @@ impl Transport for Unix {
         let address = SockAddr::unix(&self.path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         set_window(&socket, window)?;
-        // A file that nobody listens at is left from one that was killed; one that answers is somebody else's.
+        // A file without a listener is left from a process that was killed; one that answers belongs to another process.
         if Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
@@ -221,7 +221,7 @@ impl Transport for Unix {
             std::fs::remove_file(&self.path)?;
         }
         socket.bind(&address)?;
-        // Nobody can connect before `listen`, so nobody slips in before the file is the owner's alone.
+        // No client can connect before `listen`, so none slips in before the file is the owner's alone.
         rustix::fs::chmod(&self.path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
         socket.listen(BACKLOG)?;
         Ok(socket)
@@ -236,7 +236,7 @@ impl Transport for Unix {
     }
 
     fn unlisten(&self) {
-        // Somebody may have removed it already.
+        // Another process may have removed it already.
         let _ = std::fs::remove_file(&self.path);
     }
 }

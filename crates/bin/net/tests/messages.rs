@@ -9,7 +9,7 @@ use net::{
 use tempfile::TempDir;
 
 const WITHIN: Duration = Duration::from_secs(5);
-/// Longer than any test: what waits this long leaves for another reason.
+/// Longer than any test: a message that waits this long leaves for another reason.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn place(folder: &TempDir) -> Box<dyn Transport> {

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 
-/// What is passed on as it stands, `--help` included.
+/// Arguments that are passed on as they stand, `--help` included.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct LabArgs {

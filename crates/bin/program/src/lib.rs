@@ -1,6 +1,6 @@
 //! Parts that programs of Isocast share: their output, other programs that they start, the folder of their state.
 
-// They panic where nobody reads any more.
+// They panic once their reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod beside;

@@ -5,8 +5,8 @@
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 
-/// What this program exits with when whoever read its output has gone: as a shell says it of a program that a broken pipe
-/// ended (128 + SIGPIPE).
+/// Exit code of this program when the reader of its output has gone: as a shell gives it for a program that a broken pipe ended
+/// (128 + SIGPIPE).
 pub const CLOSED: u8 = 141;
 
 /// Standard output. Commands pass its errors on; that it was closed is noticed here, for all of them.
@@ -16,7 +16,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Whether its reader has gone.
+    /// True once its reader has gone.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -45,12 +45,12 @@ pub fn real(value: u64) -> f64 {
     value as f64
 }
 
-/// A line on standard error, whether anybody reads it or not.
+/// Writes a line to standard error, and ignores its errors.
 pub fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "isocast: {line}");
 }
 
-/// Whether `serve` tells whoever started it more than the few lines that are for everybody.
+/// Whether `serve` prints more than the few lines that are for everybody.
 #[derive(Debug, Clone, Copy)]
 pub struct Console {
     /// `--verbose`
@@ -58,7 +58,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// A line on standard error, if details were asked for.
+    /// A line on standard error, if details are wanted.
     pub fn detail(self, line: Arguments<'_>) {
         if self.verbose {
             say(line);

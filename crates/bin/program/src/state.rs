@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Where state is kept when nothing is said: systemd's `StateDirectory`, else the user's (or root's) usual place.
+/// The state folder if none is given: systemd's `StateDirectory`, else the user's (or root's) usual place.
 #[must_use]
 pub fn default_state() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

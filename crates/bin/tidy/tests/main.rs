@@ -1,4 +1,4 @@
-//! Checks of the house that no compiler makes: dependencies of crates, places of `unsafe`, sizes, heads, links.
+//! Checks of the house that no compiler makes: dependencies of crates, places of `unsafe`, sizes, heads, words, links.
 //!
 //! Promise: every failure names the file and line, and says what to do. Reads only the working tree and
 //! `cargo metadata`; needs no network. The table it enforces is in docs/ARCHITECTURE.md.
@@ -7,3 +7,4 @@ mod crates;
 mod documents;
 mod imports;
 mod sources;
+mod words;

@@ -1,18 +1,17 @@
 //! Layout of a content: the files in which its bytes lie, on which disks, at which place of each device; in one copy or in several.
 //!
 //! A *copy* is all of the content as a list of *units*, one behind the other. A file in a folder has one copy of one unit,
-//! and the file system's extents say where that lies on its disk. A store over whole disks names each disk once as a file
-//! and lists the units; a mirror has a second copy, whose units lie on other disks.
+//! and the file system's extents give its places on the disk. A store over whole disks names each disk once as a file and
+//! lists the units; a mirror has a second copy, with units on other disks.
 //!
-//! Promise: pure look-ups, no allocation after a layout is made. Not here: reading (`fetcher`), what it costs
-//! (`schedule`).
+//! Promise: pure look-ups, no allocation after a layout is made. Not here: reading (`fetcher`), its cost (`schedule`).
 
 use std::os::fd::OwnedFd;
 
 use units::DiskId;
 use units::limits::CACHE_PAGE_BYTES;
 
-/// How a file can be read.
+/// Way of reading a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileAccess {
     /// Direct I/O by the data plane's ring.
@@ -32,10 +31,10 @@ pub struct Extent {
     pub length: u64,
 }
 
-/// Where a file lies on its device.
+/// Places of a file on its device.
 #[derive(Debug)]
 pub enum Positions {
-    /// In these extents, ascending by `logical`; what none of them covers is not known.
+    /// In these extents, ascending by `logical`; positions outside of them are not known.
     Extents(Box<[Extent]>),
     /// It is the whole device: an offset is a position.
     Device,
@@ -48,9 +47,9 @@ pub struct ContentFile {
     pub disk: DiskId,
     /// Open for reading; with `O_DIRECT` where `access` is [`FileAccess::Direct`].
     pub file: OwnedFd,
-    /// How it can be read.
+    /// Way of reading it.
     pub access: FileAccess,
-    /// Where it lies on the disk.
+    /// Its places on the disk.
     pub positions: Positions,
 }
 
@@ -62,7 +61,7 @@ impl ContentFile {
         offset.checked_sub(extent.logical).map(|within| extent.physical + within)
     }
 
-    /// Where so many bytes from an offset on lie on its disk, as far as that is known: positions and lengths.
+    /// The places of `length` bytes from `offset` on its disk, as far as they are known: positions and lengths.
     pub fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, u64)> {
         let (all, extents) = match &self.positions {
             Positions::Device => (Some((offset, length)), &[][..]),
@@ -84,7 +83,7 @@ pub struct Unit {
     pub logical: u64,
     /// Length in bytes.
     pub length: u64,
-    /// Which of the content's files.
+    /// Index of the file among the content's files.
     pub file: u16,
     /// Offset in that file, a multiple of `limits::DIRECT_ALIGN`.
     pub offset: u64,
@@ -95,17 +94,17 @@ pub struct Unit {
 pub struct Piece {
     /// The disk.
     pub disk: DiskId,
-    /// Which of the content's files.
+    /// Index of the file among the content's files.
     pub file: u16,
     /// Offset in that file.
     pub offset: u64,
     /// Position of the first byte on the device; `None` where it is not known.
     pub position: Option<u64>,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// Where a content lies.
+/// Places of a content: its files, and its copies in them.
 #[derive(Debug)]
 pub struct ContentLayout {
     files: Box<[ContentFile]>,
@@ -167,13 +166,13 @@ impl ContentLayout {
         &self.files
     }
 
-    /// How many copies there are; at least one.
+    /// Number of its copies; at least one.
     #[must_use]
     pub fn copies(&self) -> usize {
         self.copies.len()
     }
 
-    /// The disks with something of it, in any copy; the first copy's first.
+    /// The disks that hold bytes of it, in any copy; the first copy's first.
     #[must_use]
     pub fn disks(&self) -> &[DiskId] {
         &self.disks
@@ -185,8 +184,8 @@ impl ContentLayout {
         &self.spread
     }
 
-    /// The share of the content's bytes that is read from this disk when of several copies the one on the disk with the least
-    /// reluctance is, 0.0 … 1.0.
+    /// The share of the content's bytes that is read from this disk if the copy on the disk with the least reluctance is
+    /// read, 0.0 … 1.0.
     #[must_use]
     pub fn share_read(&self, disk: DiskId, reluctance: impl Fn(DiskId) -> u8) -> f64 {
         let is_read = |disks: &[DiskId]| disks.iter().copied().min_by_key(|other| reluctance(*other)) == Some(disk);
@@ -200,7 +199,7 @@ impl ContentLayout {
         self.files[usize::from(first)].disk
     }
 
-    /// Whether every byte has a copy on a disk that serves.
+    /// True if every byte has a copy on a disk that serves.
     #[must_use]
     pub fn is_readable(&self, serves: impl Fn(DiskId) -> bool) -> bool {
         self.combinations.iter().all(|(disks, _)| disks.iter().any(|disk| serves(*disk)))
@@ -240,7 +239,7 @@ impl ContentLayout {
         Some(Piece { disk: file.disk, file: unit.file, offset: from, position, length })
     }
 
-    /// Where what is read from a disk (see [`ContentLayout::share_read`]) lies on its device: positions and lengths.
+    /// The places of the bytes read from a disk (see [`ContentLayout::share_read`]) on its device: positions and lengths.
     pub fn placed_on(&self, disk: DiskId, reluctance: impl Fn(DiskId) -> u8) -> impl Iterator<Item = (u64, u64)> {
         let units = self.copies.iter().enumerate().flat_map(|(copy, units)| units.iter().map(move |unit| (copy, unit)));
         let read = units.filter(move |(copy, unit)| {

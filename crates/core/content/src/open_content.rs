@@ -1,22 +1,22 @@
 //! An open content, and the checksums of its blocks.
 //!
-//! Not here: where its bytes lie (`layout`), whether its file has changed (`watched`).
+//! Not here: the places of its bytes (`layout`), changes of its file (`watched`).
 
 use units::{ContentVersion, DiskId};
 
 use crate::layout::{ContentFile, ContentLayout};
 use crate::watched::WatchedContent;
 
-/// An open content, and where its bytes lie. Shared by all its streams; closed when the last lets go.
+/// An open content, and the places of its bytes. Shared by all its streams; closed when the last lets go.
 #[derive(Debug)]
 pub struct Content {
     /// Unique to this version of this content while the process lives; the key under which blocks are shared.
     pub version: ContentVersion,
     /// Bytes.
     pub size: u64,
-    /// Where they lie.
+    /// Places of its bytes.
     pub layout: ContentLayout,
-    /// What its first file looked like when it was opened, where others may write to it: it is looked at after each read.
+    /// Watch on its first file, where other programs may write to it: the data plane checks it after each read.
     pub watched: Option<WatchedContent>,
     /// The checksums that each read is verified by, where the store has some.
     pub checksums: Option<Box<dyn BlockChecksums>>,
@@ -27,23 +27,23 @@ pub struct Content {
 pub struct FreshContent {
     /// As [`Content::version`] when it is opened.
     pub version: ContentVersion,
-    /// Where it lies.
+    /// Disk of the content.
     pub disk: DiskId,
     /// At most [`STORED_BYTES_MAX`].
     pub bytes: Vec<u8>,
 }
 
-/// A longer content is read from its disk: copying so much takes 2 ms, of the 6 ms of a step of the wheel.
+/// A longer content is read from its disk: copying so many bytes takes 2 ms, of the 6 ms of a step of the wheel.
 pub const STORED_BYTES_MAX: usize = 8 << 20;
 
 /// The checksums of a content, one for each 64 KiB.
 pub trait BlockChecksums: std::fmt::Debug + Send + Sync {
-    /// Whether `bytes` are those of the content from `offset` on. They begin at a multiple of 64 KiB and end at another or
+    /// True if `bytes` are those of the content from `offset` on. They begin at a multiple of 64 KiB and end at another or
     /// with the content.
     fn verify(&self, offset: u64, bytes: &[u8]) -> bool;
 
-    /// One copy of the bytes at `offset` is wrong or cannot be read, on a disk that is good otherwise: the store may write it anew
-    /// from another one. The data plane calls it: it must not block, and not allocate.
+    /// Reports a copy of the bytes at `offset` that is wrong or cannot be read, on a disk that is good otherwise: the store may
+    /// write it anew from another copy. The data plane calls it: it must not block, and not allocate.
     fn copy_failed(&self, offset: u64);
 }
 

@@ -1,6 +1,6 @@
 //! Segments of a response: literal bytes, and ranges of a content.
 //!
-//! Not here: which segments a response has (`http`, `plan`), how they are sent (`dataplane`).
+//! Not here: the choice of a response's segments (`http`, `plan`), sending them (`dataplane`).
 
 use units::limits;
 

@@ -3,15 +3,15 @@
 //! Promise: a file at rest counts as changed as soon as its time of modification or its size is another, unless it is known
 //! that the time was set and nothing written; a file that was being written when it was opened may grow, and nothing else.
 //! Once changed is changed for good.
-//! Not here: looking at files (`kernel::version_check`), and when that is done (`fetcher`): decision 0012.
+//! Not here: looks at files (`kernel::version_check`), and the times of looks (`fetcher`): decision 0012.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fmt, mem};
 
-/// A file that was written within this time before it was looked at counts as one that somebody is writing. Decision 0012.
+/// A file that was written within this time before a look counts as being written. Decision 0012.
 const AT_REST_NANOS: u128 = 2_000_000_000;
 
-/// What `stat` tells of a file that concerns its version.
+/// The fields of `stat` by which a version of a file is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStat {
     modified_nanos: i128,
@@ -19,26 +19,26 @@ pub struct FileStat {
 }
 
 impl FileStat {
-    /// From its time of modification (nanoseconds since 1970, negative before) and its size in bytes.
+    /// A stat with this time of modification (nanoseconds since 1970, negative before) and this size in bytes.
     #[must_use]
     pub const fn new(modified_nanos: i128, size: u64) -> Self {
         Self { modified_nanos, size }
     }
 }
 
-/// What a look says.
+/// Verdict of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeVerdict {
     /// The bytes that were there at the opening are still there.
     Same,
-    /// Its time is another and the reason not told yet: look again in a moment. A writer's time is set before its bytes are
-    /// counted and before the write is told.
+    /// Its time is another and the reason not known yet: look again in a moment. The kernel sets the time of a write before
+    /// it counts the bytes and before it reports the write.
     Unsure,
     /// Another version.
     Changed,
 }
 
-/// What was done to a file since it is watched.
+/// Counts of the changes to a file since the start of its watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
     /// Writes to its bytes.
@@ -47,13 +47,13 @@ pub struct Changes {
     pub settings: u64,
 }
 
-/// Counts what is done to a file.
+/// Counter of the changes to a file.
 pub trait ChangeCounter: fmt::Debug + Send + Sync {
-    /// All that was done up to now. None if something may have been missed.
+    /// Returns all changes up to now. None if one may have been missed.
     fn changes(&self) -> Option<Changes>;
 }
 
-/// What is known of an open file. The plane's thread never asks: there is a lock inside.
+/// State of an open file's version. The plane's thread never uses it: there is a lock inside.
 #[derive(Debug)]
 pub struct WatchedContent {
     seen: Mutex<Seen>,
@@ -63,21 +63,21 @@ pub struct WatchedContent {
 #[derive(Debug)]
 struct Seen {
     stat: FileStat,
-    /// None if nobody counts, or not reliably.
+    /// None without a counter, or without a reliable count.
     changes: Option<Changes>,
     growing: bool,
     changed: bool,
 }
 
 impl WatchedContent {
-    /// A file as it was opened at `now_nanos` (since 1970).
+    /// The watch of a file that was opened at `now_nanos` (since 1970).
     #[must_use]
     pub fn new(opened: FileStat, now_nanos: i128) -> Self {
         let growing = is_being_written(opened, now_nanos);
         Self { seen: Mutex::new(Seen { stat: opened, changes: None, growing, changed: false }), counter: None }
     }
 
-    /// The same, with somebody who tells settings from writes and had counted `begun` before the file was looked at.
+    /// The same, with a counter that distinguishes settings from writes and stood at `begun` before the look at the file.
     #[must_use]
     pub fn counted_by(mut self, counter: Box<dyn ChangeCounter>, begun: Changes) -> Self {
         self.seen.get_mut().unwrap_or_else(PoisonError::into_inner).changes = Some(begun);
@@ -85,12 +85,12 @@ impl WatchedContent {
         self
     }
 
-    /// What was done to it up to now: to be asked for before its state, so that no setting is counted whose time that lacks.
+    /// Returns the changes up to now. Call it before `stat`, so that each counted setting is in the time that `stat` returns.
     pub fn changes(&self) -> Option<Changes> {
         self.counter.as_ref()?.changes()
     }
 
-    /// What `changes` and then `stat`, seen at `now_nanos`, say of the version that was opened.
+    /// Judges the version that was opened, by `changes` and then `stat`, seen at `now_nanos`.
     pub fn judge(&self, changes: Option<Changes>, stat: FileStat, now_nanos: i128) -> ChangeVerdict {
         let mut seen = self.lock();
         if seen.changed {
@@ -126,12 +126,12 @@ impl WatchedContent {
         ChangeVerdict::Changed
     }
 
-    /// It stayed [`ChangeVerdict::Unsure`] for too long.
+    /// Marks the file as changed, after too many verdicts of [`ChangeVerdict::Unsure`].
     pub fn give_up(&self) {
         self.lock().changed = true;
     }
 
-    /// True while somebody may be adding to it: then it wants to be looked at now and then, whoever reads it.
+    /// True while a writer may be extending it: then it needs a look now and then, also without readers.
     #[must_use]
     pub fn is_growing(&self) -> bool {
         let seen = self.lock();

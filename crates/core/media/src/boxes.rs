@@ -1,14 +1,14 @@
-//! Boxes of ISO base media files (ISO/IEC 14496-12 §4.2): on the top level of a file, and within one in memory; and what the
-//! boxes that head a movie and its tracks say.
+//! Boxes of ISO base media files (ISO/IEC 14496-12 §4.2): on the top level of a file, and within one in memory; and the
+//! facts in the boxes that head a movie and its tracks.
 //!
-//! Promise: what a box says of its own length is believed only as far as there are bytes. Not here: samples (`mp4`), fragments.
+//! Promise: the length that a box states of itself is believed only as far as there are bytes. Not here: samples (`mp4`), fragments.
 
 use units::Nanos;
 
 use super::input::BudgetedFile;
 use super::{ProbeError, be_u32, be_u64, ticks};
 
-/// Tracks looked at.
+/// Most tracks that are looked at.
 pub(super) const TRACKS_MAX: usize = 64;
 
 /// A box of the file: where its contents lie.
@@ -67,7 +67,7 @@ pub(super) fn find<'a>(body: &'a [u8], kinds: &[&[u8; 4]]) -> Option<&'a [u8]> {
     kinds.iter().try_fold(body, |body, kind| Boxes(body).find(|(k, _)| k == *kind).map(|(_, body)| body))
 }
 
-/// What `mvhd` and `mdhd` begin with: ticks per second, and the duration in them (`None` if not known yet).
+/// Reads the start of `mvhd` or `mdhd`: ticks per second, and the duration in them (`None` if not known yet).
 pub(super) fn clock(body: &[u8]) -> Option<(u64, Option<u64>)> {
     let (at, duration) = match body.first()? {
         1 => (20, be_u64(body, 24)?),
@@ -77,7 +77,7 @@ pub(super) fn clock(body: &[u8]) -> Option<(u64, Option<u64>)> {
     Some((u64::from(be_u32(body, at)?), (!unknown).then_some(duration)))
 }
 
-/// Duration of the movie as `moov` tells it.
+/// Duration of the movie, from `moov`.
 pub(super) fn movie_duration(moov: &[u8]) -> Option<Nanos> {
     let (per_second, duration) = clock(find(moov, &[b"mvhd"])?)?;
     let extended = find(moov, &[b"mvex", b"mehd"]).and_then(|body| match body.first()? {

@@ -1,7 +1,7 @@
-//! From "these bytes are needed by then" to (rate, preroll).
+//! Fit of a rate and a preroll to the times by which bytes are needed.
 //!
 //! A player that starts with `P` bytes and receives `R` bytes a second never waits if P + R·t ≥ E(t) for each time t at
-//! which it needs the file up to E(t). With the head H (what lies before the first media byte) always in the preroll,
+//! which it needs the file up to E(t). With the head H (the bytes before the first media byte) always in the preroll,
 //! and at most [`PREROLL_MAX`] = T of media in it, P = H + R·T must do for each point, so the least rate is
 //! R = max (E − H) / (t + T), and the least preroll at that rate is P = max (E − R·t).
 
@@ -27,7 +27,7 @@ pub(crate) struct Fit {
     pub(crate) preroll_bytes: u64,
 }
 
-/// Fits `points` (in any order) of a file whose first media byte is at `head`; `None` if there are none.
+/// Fits `points` (in any order) of a file with its first media byte at `head`; `None` if there are none.
 pub(crate) fn fit(points: &[Point], head: u64) -> Option<Fit> {
     let needed = |p: &Point| {
         let span = u128::from(p.time.0) + u128::from(PREROLL_MAX.0);
@@ -61,15 +61,15 @@ impl Marks {
         ends.map_or(Nanos::ZERO, |(first, last)| last.time.saturating_sub(first.time))
     }
 
-    /// How long the media lasts if what follows the last mark, up to `end`, goes at the pace of the marks.
+    /// Returns the duration of the media if the bytes behind the last mark, up to `end`, go at the pace of the marks.
     pub(crate) fn duration_at_their_pace(&self, end: u64) -> Option<Nanos> {
         let (first, last) = self.0.first().zip(self.0.last())?;
         let marked = last.end.checked_sub(first.end).filter(|bytes| *bytes > 0)?;
         Some(time_at(end.saturating_sub(first.end), marked, self.span()))
     }
 
-    /// Fits them. The media ends at `end`, after `duration` if that is known, else after an interval like those before.
-    /// Also gives the duration; `None` if there are too few marks to tell.
+    /// Fits the marks. The media ends at `end`, after `duration` if that is known, else after an interval like those
+    /// before. Also gives the duration; `None` if there are too few marks.
     pub(crate) fn fit(mut self, duration: Option<Nanos>, end: u64) -> Option<(Fit, Nanos)> {
         // Not by offset: a mark may lie about either, and time is what is fitted over.
         close_restarts(&mut self.0);
@@ -91,11 +91,11 @@ impl Marks {
     }
 }
 
-/// A shorter interval is no jump of a clock.
+/// Shortest jump of a clock: a shorter interval is none.
 const JUMP_MIN: Nanos = Nanos::from_secs(60);
-/// Nor is one that is a smaller part of the whole: it hardly changes the rate.
+/// An interval below this part of the whole is no jump either: it hardly changes the rate.
 const JUMP_PART: u64 = 6;
-/// Nor one whose bytes come at more than such a part of the pace of all others.
+/// Nor is an interval with bytes at more than this part of the pace of all others.
 const JUMP_PACE: u128 = 20;
 /// Jumps in one content.
 const JUMPS_MAX: usize = 16;
@@ -134,7 +134,8 @@ fn close_restarts(points: &mut [Point]) {
 }
 
 /// `points` are in the order of their times. An interval that lasts for a good part of the whole and has next to no bytes is a
-/// clock that was set: cameras begin to record before they know the time. It counts as long as the pace of all others says.
+/// clock that was set: cameras begin to record before they know the time. Its length becomes that of its bytes at the pace of
+/// all others.
 fn close_jumps(points: &mut [Point]) {
     for _ in 0..JUMPS_MAX {
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
@@ -157,7 +158,7 @@ fn close_jumps(points: &mut [Point]) {
     }
 }
 
-/// How long `bytes` last at the pace at which `of_bytes` last for `time`.
+/// Time that `bytes` last at the pace at which `of_bytes` last for `time`.
 fn time_at(bytes: u64, of_bytes: u64, time: Nanos) -> Nanos {
     let nanos = u128::from(bytes) * u128::from(time.0) / u128::from(of_bytes.max(1));
     Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -207,7 +208,7 @@ impl Samples {
             by_place.push(Point { time, end });
             by_size.push(Point { time, end: sum });
         }
-        // By sizes: a place far behind says nothing of the pace.
+        // By sizes: a place far behind has no bearing on the pace.
         close_jumps(&mut by_size);
         by_place.iter_mut().zip(&by_size).for_each(|(place, size)| place.time = size.time);
         let (place, size) = (fit(&by_place, self.head)?, fit(&by_size, self.head)?);

@@ -1,5 +1,5 @@
 //! Fragmented MP4 (ISO/IEC 14496-12 §8.8, §8.16): the curve from an index (`sidx`, else `mfra` at the end), else from
-//! the first fragments and the last one; where that is not found, the rest of the file goes at the pace of the first.
+//! the first fragments and the last one; without that one, the rest of the file goes at the pace of the first.
 
 use units::Nanos;
 
@@ -13,7 +13,7 @@ use super::{
 
 /// Longer indexes are not read.
 const INDEX_BYTES_MAX: u64 = 4 << 20;
-/// The last fragment is looked for in so many views from the end.
+/// Views from the end in which the last fragment is searched.
 const TAIL_VIEWS: u32 = 4;
 /// Kept back for that when fragments are walked: a view may take five reads of 256 KiB.
 const READS_KEPT: u32 = 5 * TAIL_VIEWS + 2;
@@ -30,7 +30,7 @@ pub(super) fn probe(
     let size = source.size();
     if let Some(index) = index
         && let Some((marks, length, end)) = segment_index(source, index)?
-        // An index before each segment tells of that one only.
+        // An index before each segment describes that one only.
         && end >= size / 10 * 9
     {
         return Ok(indexed(marks, Some(length), end.min(size), RateSource::FragmentIndex));
@@ -52,7 +52,7 @@ pub(super) fn probe(
     Ok(ContainerFacts { headroom_percent: HEADROOM_AVERAGE_PERCENT, ..found })
 }
 
-/// Which fragments are marked.
+/// Extent of the walk: the fragments that are marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WalkedFragments {
     All,
@@ -69,7 +69,7 @@ fn indexed(marks: Marks, told: Option<Nanos>, end: u64, source: RateSource) -> C
     }
 }
 
-/// The marks of a `sidx`, how long they last and where what they tell of ends.
+/// The marks of a `sidx`, their duration and the offset of their end.
 fn segment_index(source: &mut BudgetedFile<'_>, index: TopBox) -> Result<Option<(Marks, Nanos, u64)>, ProbeError> {
     if index.end - index.body > INDEX_BYTES_MAX {
         return Ok(None);
@@ -159,7 +159,7 @@ fn walk(
     Ok((marks, WalkedFragments::All))
 }
 
-/// When the leading track's samples in a fragment begin.
+/// Time of the first sample of the leading track in a fragment.
 fn fragment_time(
     source: &mut BudgetedFile<'_>,
     fragment: TopBox,

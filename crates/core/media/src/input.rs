@@ -4,7 +4,7 @@ use std::io;
 
 use super::ProbeError;
 
-/// Read at a time where a reader asks for less: neighbouring structures then cost one read.
+/// Least bytes of one read, also where a reader needs fewer: neighbouring structures then cost one read.
 const READ_BYTES: usize = 64 << 10;
 /// The most a reader may look at in one view.
 pub(crate) const VIEW_MAX: usize = 1 << 20;
@@ -13,7 +13,7 @@ const ALIGN: u64 = 4096;
 
 /// A file that can be read at any offset.
 pub trait ReadAt {
-    /// Reads into `buf` from `offset`, like `pread`: fewer bytes than asked for are no error, 0 is the end.
+    /// Reads into `buf` from `offset`, like `pread`: fewer bytes than `buf` holds are no error, 0 is the end.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -35,7 +35,7 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// What a probe may cost.
+/// Limits of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeBudget {
     /// Bytes read in all.
@@ -50,7 +50,7 @@ impl Default for ProbeBudget {
     }
 }
 
-/// A file with what is left of its budget and the part of it that was read last.
+/// A file with the rest of its budget and the part of it that was read last.
 pub(crate) struct BudgetedFile<'a> {
     input: &'a mut dyn ReadAt,
     size: u64,

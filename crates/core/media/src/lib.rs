@@ -1,12 +1,12 @@
 //! The rate a content needs, from its container: MP4/MOV (plain and fragmented), MPEG-TS, Matroska/WebM, AVI, FLV, Ogg, and the sound
 //! formats MP3, AAC (ADTS), FLAC, WAV; and where a live stream can be cut ([`cuts`]).
 //!
-//! Promise: whatever the bytes are, it never panics, ends, reads no more than its [`ProbeBudget`], and holds no more
-//! memory than a small multiple of it; no length found in a file is believed before that many bytes were there. The
-//! rate is the least constant one at which playing from the start never waits once [`PREROLL_MAX`] of it (beyond the
+//! Promise: with any bytes, a probe never panics, ends, reads no more than its [`ProbeBudget`], and holds no more
+//! memory than a small multiple of it; no length found in a file is believed before so many bytes were there. The rate
+//! is the least constant one at which playing from the start never waits once [`PREROLL_MAX`] of it (beyond the
 //! container's head) is there: see `curve`. Where only an average is known, [`HEADROOM_AVERAGE_PERCENT`] is added.
-//! Not here: opening and reading a file (the caller gives a [`ReadAt`]); decoding, codecs, subtitles; what a viewer needs who jumps into a busier part (the rate holds from the
-//! start). Why no library does this: docs/decisions/0004-container-probes-are-our-own.md.
+//! Not here: opening and reading a file (the caller gives a [`ReadAt`]); decoding, codecs, subtitles; the rate for a viewer that jumps into
+//! a busier part (the rate holds from the start). Reasons against a library: docs/decisions/0004-container-probes-are-our-own.md.
 
 mod boxes;
 mod curve;
@@ -40,10 +40,10 @@ pub const HEADROOM_AVERAGE_PERCENT: u64 = 25;
 /// Added to a rate known from marks some seconds apart (segments, cues, sampled clocks), between which bytes are taken
 /// as evenly spread.
 pub const HEADROOM_MARKS_PERCENT: u64 = 5;
-/// Added to the rate of a transport stream whose rate differs between the places looked at.
+/// Added to the rate of a transport stream if it differs between the places looked at.
 pub const HEADROOM_SAMPLED_PERCENT: u64 = 12;
 
-/// Why no rate was found.
+/// Reason that no rate was found.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// It begins like none of the containers.
@@ -52,10 +52,10 @@ pub enum ProbeError {
     /// The container is broken or cut short where its rate would be.
     #[error("the container is broken: {0}; give the stream a rate with `rate=`")]
     Broken(&'static str),
-    /// It says nowhere how long it plays.
+    /// It states no duration.
     #[error("the container does not tell its duration; give the stream a rate with `rate=`")]
     NoDuration,
-    /// What would tell its rate is out of reach of the budget.
+    /// The structures that give its rate are beyond the budget.
     #[error("the container cannot be understood within {0} bytes and {1} reads; give the stream a rate with `rate=`")]
     OverBudget(u64, u32),
     /// Reading failed.
@@ -84,7 +84,7 @@ pub fn probe(input: &mut dyn ReadAt, budget: ProbeBudget) -> Result<MediaRate, P
     finish(container, &found, source.size())
 }
 
-/// What a container's reader found.
+/// Findings of a container's reader.
 #[derive(Debug)]
 struct ContainerFacts {
     duration: Nanos,

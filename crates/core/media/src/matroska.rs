@@ -41,7 +41,7 @@ struct Element {
     end: Option<u64>,
 }
 
-/// What the segment's head tells.
+/// Facts from the segment's head.
 #[derive(Debug, Default)]
 struct SegmentHead {
     /// Nanoseconds of one tick; 0 if Info was not found.
@@ -78,7 +78,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     }
 }
 
-/// Reads what comes before the clusters, and what the seek head points at.
+/// Reads the elements before the clusters, and those that the seek head points at.
 fn head(source: &mut BudgetedFile<'_>, segment: Element) -> Result<SegmentHead, ProbeError> {
     let mut head = SegmentHead::default();
     let mut at = segment.body;
@@ -207,7 +207,7 @@ fn identifier(bytes: &[u8]) -> Option<(u32, usize)> {
     Some((value.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)), length))
 }
 
-/// An element's size (`None`: unknown) and how many bytes tell it.
+/// An element's size (`None`: unknown) and the number of bytes that encode it.
 fn size(bytes: &[u8]) -> Option<(Option<u64>, usize)> {
     let length = usize::try_from(bytes.first()?.leading_zeros()).ok()? + 1;
     let value = number(bytes.get(..length).filter(|_| length <= 8)?)?;

@@ -1,7 +1,7 @@
 //! MP4, MOV and their kin (ISO/IEC 14496-12): the curve of all samples from the tables in `moov`.
 //!
 //! The whole of `moov` is read (it is at most [`MOOV_BYTES_MAX`], or only its duration is used); all tables are then
-//! walked inside that memory, so that the work is bounded by what was really there.
+//! walked inside that memory, so that the bytes really read bound the work.
 
 use units::Nanos;
 
@@ -12,7 +12,8 @@ use super::{ContainerFacts, ProbeError, RateSource, be_u32, be_u64, fragments, t
 
 /// Three hours at 60 frames a second, with sound, need about 8 MiB.
 const MOOV_BYTES_MAX: u64 = 12 << 20;
-/// Boxes looked at on the top level before the search for `moov` is given up: many small ones lie in one read, others soon use up the budget.
+/// Boxes looked at on the top level before the search for `moov` is given up: many small ones lie in one read, others soon
+/// exhaust the budget.
 const TOP_BOXES_MAX: usize = 16_384;
 /// Kinds of the first box by which a file is taken for an MP4.
 const FIRST: [&[u8; 4]; 10] =
@@ -27,7 +28,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     for _ in 0..TOP_BOXES_MAX {
         let found = match top_box(source, at) {
             Ok(Some(found)) => found,
-            // The end; or a file still being written, or cut, whose head may do.
+            // The end; or a file still being written, or cut, with a head that may do.
             Ok(None) => break,
             Err(ProbeError::Broken(_)) if movie.is_some() => break,
             Err(error) => return Err(error),
@@ -38,7 +39,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
             b"moof" if media.is_none() => media = Some(found),
             _ => {}
         }
-        // With the head and (if it is fragmented) the first fragment all that counts is known.
+        // The head and (if it is fragmented) the first fragment suffice.
         if movie.as_ref().is_some_and(|m| media.is_some() || !m.fragmented()) {
             break;
         }
@@ -80,7 +81,7 @@ fn tables(movie: &Movie, size: u64) -> Result<ContainerFacts, ProbeError> {
     let mut samples = Samples::new();
     let mut longest = Nanos::ZERO;
     for (_, track) in Boxes(moov).filter(|(kind, _)| kind == b"trak").take(TRACKS_MAX) {
-        // Chapters and other texts lie anywhere; sound and picture are what a player waits for.
+        // Chapters and other texts lie anywhere; a player waits for sound and picture only.
         if matches!(handler(track), Some(kind) if &kind == b"vide" || &kind == b"soun") {
             longest = longest.max(track_samples(track, &mut samples).unwrap_or(Nanos::ZERO));
         }
@@ -165,7 +166,7 @@ struct Times<'a> {
     runs: std::slice::Chunks<'a, u8>,
     left: u64,
     each: u64,
-    /// When the next sample is decoded.
+    /// Time at which the next sample is decoded.
     now: u64,
 }
 

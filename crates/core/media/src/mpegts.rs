@@ -1,8 +1,8 @@
 //! MPEG-TS (ISO/IEC 13818-1) in packets of 188, 192 (M2TS, a clock in front) or 204 bytes (error correction behind): the
 //! curve from the program clock (PCR) at several places of the file.
 //!
-//! A clock that jumps (spliced recordings, wrapped counters) is told by its pace: where two places say a rate far from
-//! the one inside the places themselves, that rate is taken instead.
+//! The pace reveals a clock that jumps (spliced recordings, wrapped counters): where two places give a rate far from
+//! the rate inside the places themselves, the latter is taken.
 
 use units::Nanos;
 
@@ -12,14 +12,14 @@ use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, Pr
 
 /// Sizes of packets that are known.
 pub const PACKET_SIZES: [usize; 3] = [188, 192, 204];
-/// What of a file's start is looked at, which one read brings: packets may come behind something else (a cut amid a packet, another
-/// program's head, the rest of an earlier recording).
+/// Bytes of a file's start that are looked at, which one read brings: packets may come behind other bytes (a cut amid a packet,
+/// another program's head, the rest of an earlier recording).
 pub(super) const DETECT_BYTES: usize = 64 << 10;
 /// Packets in a row by which a stream is known.
 const ROW: usize = 5;
-/// Such a row is no chance at the start of a file; behind something else it takes a longer one.
+/// Packets in a row by which a stream is known behind other bytes: there [`ROW`] packets may be chance.
 const ROW_LATER: usize = 20;
-/// Places that are looked at, and how much there. A clock comes each 100 ms at least, 128 KiB at 10 Mbit/s.
+/// Places that are looked at, and the bytes of each. A clock comes each 100 ms at least, 128 KiB at 10 Mbit/s.
 const PLACES: u64 = 40;
 const PLACE_BYTES: usize = 320 << 10;
 /// Ticks of the clock a second, and where it wraps.
@@ -28,14 +28,14 @@ const WRAP: u64 = (1 << 33) * 300;
 /// The rates inside the places are not trusted beyond this factor.
 const JUMP_FACTOR: u64 = 4;
 
-/// How packets lie in a file: the first sync byte of a row, and the distance to the next.
+/// Grid of the packets in a file: the first sync byte of a row, and the distance to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PacketGrid {
     pub(super) first: usize,
     pub(super) size: usize,
 }
 
-/// A clock reading: where, and when.
+/// A clock reading: its offset, and its time.
 #[derive(Debug, Clone, Copy)]
 struct ClockReading {
     offset: u64,
@@ -129,12 +129,12 @@ fn length(place: &ClockRun) -> u64 {
     place.last.offset - place.first.offset
 }
 
-/// Where the next row of packets begins.
+/// Finds the next row of packets.
 pub(super) fn grid(bytes: &[u8]) -> Option<PacketGrid> {
     grid_of(bytes, ROW)
 }
 
-/// Where the next `packets` in a row begin.
+/// Finds the next row of `packets` packets.
 fn grid_of(bytes: &[u8], packets: usize) -> Option<PacketGrid> {
     let sync = |at: usize| bytes.get(at) == Some(&0x47);
     let row = |first: usize| PACKET_SIZES.into_iter().find(|size| (0..packets).all(|i| sync(first + i * size)));
@@ -178,7 +178,7 @@ fn pace(places: &[ClockRun]) -> Option<u64> {
     }
 }
 
-/// Ticks between two readings, or what `pace` makes of their distance if the clock jumped between them.
+/// Ticks between two readings, or those of their distance at `pace` if the clock jumped between them.
 fn passed(from: ClockReading, to: ClockReading, pace: u64) -> u64 {
     let bytes = to.offset.saturating_sub(from.offset);
     let expected = u64::try_from(u128::from(bytes) * u128::from(CLOCK) / u128::from(pace.max(1))).unwrap_or(u64::MAX);
@@ -190,7 +190,7 @@ fn passed(from: ClockReading, to: ClockReading, pace: u64) -> u64 {
     if near { told } else { expected }
 }
 
-/// Whether the rate inside the places differs by more than a twentieth from the median in a tenth of them.
+/// True if the rate inside the places differs by more than a twentieth from the median in a tenth of them.
 fn varies(places: &[ClockRun], pace: u64) -> bool {
     let off = |place: &&ClockRun| {
         let ticks = since(place.first.ticks, place.last.ticks);

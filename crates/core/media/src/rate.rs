@@ -2,14 +2,14 @@
 
 use units::{BitRate, Nanos};
 
-/// The constant rate at which a content can be played without a stall, and how much must be there before it starts.
+/// The constant rate at which a content can be played without a stall, and the bytes needed before the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaRate {
-    /// The least rate whose preroll lasts at most four seconds.
+    /// The least rate with a preroll of at most four seconds.
     pub rate: BitRate,
-    /// Bytes a player must hold before it starts, so that it never waits at `rate`.
+    /// Bytes that a player must hold before it starts, so that it never waits at `rate`.
     pub preroll_bytes: u64,
-    /// What the content is wrapped in.
+    /// Container of the content.
     pub container: Container,
     /// What of it the rate was found from.
     pub source: RateSource,

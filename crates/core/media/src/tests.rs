@@ -7,7 +7,7 @@ use units::Nanos;
 
 use super::*;
 
-/// A small file made by ffmpeg and what is true of it.
+/// A small file made by ffmpeg and its true figures.
 struct Golden {
     name: &'static str,
     bytes: &'static [u8],
@@ -50,7 +50,7 @@ const GOLDEN: [Golden; 19] = [
     golden("movie.avi", include_bytes!("golden/movie.avi"), Container::Avi, 102_866, 25),
 ];
 
-/// Counts what a probe costs.
+/// Counts the bytes and reads of a probe.
 struct Counted<R> {
     input: R,
     bytes: u64,
@@ -159,7 +159,7 @@ fn mp4_box(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes(), kind.as_slice(), body].concat()
 }
 
-/// A movie with one sound track, whose tables promise what they do not hold.
+/// A movie with one sound track and tables that promise more than they hold.
 fn promising(sizes: &[u32], chunk_count: u32, run: [u32; 2]) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
     let handler = mp4_box(b"hdlr", &[&[0; 8], b"soun".as_slice(), &[0; 12]].concat());
@@ -185,7 +185,7 @@ fn tables_that_promise_billions_of_samples_end_at_once() {
     assert!(found(promising(&[0, 4, 9], 3, [u32::MAX, 0]).as_slice()).is_err());
 }
 
-/// A file whose bytes are all reckoned, of any size.
+/// A file of reckoned bytes, of any size.
 struct Reckoned<F> {
     size: u64,
     byte: F,
@@ -204,7 +204,7 @@ impl<F: Fn(u64) -> u8> ReadAt for Reckoned<F> {
 }
 
 /// A transport stream of `rate` bit/s in packets of `size`, with a clock in each tenth packet and, before the sync
-/// byte, `lead` bytes. `clock` turns the true time in 27 MHz ticks into the one told.
+/// byte, `lead` bytes. `clock` turns the true time in 27 MHz ticks into the time of the clock.
 fn transport(bytes: u64, size: u64, lead: u64, rate: u64, clock: impl Fn(u64) -> u64) -> Reckoned<impl Fn(u64) -> u8> {
     let byte = move |at: u64| {
         let (number, within) = (at / size, at % size);
@@ -264,7 +264,7 @@ fn clocks_that_wrap_or_jump_are_bridged() {
     assert!(found(transport(TEN_GB, 188, 0, RATE, |_| 5)).is_err(), "a clock that stands still");
 }
 
-/// Packets behind the rest of something else.
+/// Packets behind other bytes.
 #[test]
 fn a_transport_stream_behind_something_else_is_found() {
     let alone = found(transport(20_000_000, 188, 0, RATE, |ticks| ticks)).expect("a stream").rate.0;

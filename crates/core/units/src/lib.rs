@@ -1,4 +1,4 @@
-//! Values and limits: what every other crate counts in.
+//! Values and limits: the measures that every other crate counts in.
 //!
 //! Promise: plain values with units in their types, checked arithmetic, exact parsing and printing.
 //! Not here: decisions; no logging, no input or output, no clock.
@@ -40,6 +40,6 @@ pub struct JobId(pub u64);
 pub struct ReservationId {
     /// Slot in the table.
     pub slot: u32,
-    /// How many reservations this slot has held before; a stale identifier never matches.
+    /// Number of reservations that the slot held before; a stale identifier never matches.
     pub generation: u32,
 }

@@ -2,23 +2,23 @@
 
 use crate::Nanos;
 
-/// Streams one data plane can carry at once.
+/// Streams that one data plane can carry at once.
 pub const STREAMS_MAX: usize = 8192;
-/// Disks one data plane can schedule.
+/// Disks that one data plane can schedule.
 pub const DISKS_MAX: usize = 32;
-/// Network links admission can tell apart.
+/// Network links that admission distinguishes.
 pub const LINKS_MAX: usize = 32;
 /// Contents open in the data plane at once: each stream reads one, and a replaced one stays open for its readers.
 pub const FILES_MAX: usize = STREAMS_MAX;
 /// Segments of one response: head, and (part head, part) for each of 16 ranges, and the closing boundary.
 pub const SEGMENTS_MAX: usize = 2 + 2 * RANGES_MAX;
-/// Byte ranges one request may ask for; more are answered with the whole content (RFC 9110 §14.2 allows it).
+/// Byte ranges of one request; more are answered with the whole content (RFC 9110 §14.2 allows it).
 pub const RANGES_MAX: usize = 16;
-/// A best-effort request is cut to pieces of at most this many bytes (HiTactix §4.2: 128 KiB).
+/// Most bytes of a piece, into which best-effort requests are cut (HiTactix §4.2: 128 KiB).
 pub const PIECE_BYTES_MAX: u64 = 128 * 1024;
-/// A run of best-effort pieces of one file is at most this long.
+/// Most bytes of a run of best-effort pieces of one file.
 pub const RUN_BYTES_MAX: u64 = 2 * 1024 * 1024;
-/// A recording may be so far ahead of its rate: its buffer holds so much more. A key frame of three times the rate for a second. Chosen.
+/// Longest lead of a recording over its rate, for which its buffer has room. A key frame of three times the rate for a second. Chosen.
 pub const RECORDING_EXCESS: Nanos = Nanos::from_secs(2);
 /// A recording that is written so much further on than it was is charged anew: zones of drives are larger. Chosen.
 pub const RECORDING_PLACE_BYTES: u64 = 1 << 30;

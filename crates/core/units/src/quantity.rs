@@ -13,7 +13,7 @@ pub struct Nanos(pub u64);
 impl Nanos {
     /// Nothing; also the clock's origin.
     pub const ZERO: Self = Self(0);
-    /// Later than anything.
+    /// The latest time, and the longest span.
     pub const MAX: Self = Self(u64::MAX);
 
     /// `seconds` as a span.

@@ -1,9 +1,9 @@
-//! Rates, sizes and spans as people write them. Units are required: a bare number is ambiguous (bits or bytes?) and
-//! is refused with a message that says what to write.
+//! Rates, sizes and spans as people write them. Units are required: a bare number is ambiguous (bits or bytes?) and is
+//! refused with a message that gives the right form.
 
 use crate::{BitRate, ByteCount, Nanos};
 
-/// Why a quantity was not understood. The message is fit to show to a user.
+/// Reason that a quantity was not understood. The message is fit to show to a user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// No unit was given.
@@ -31,7 +31,7 @@ const SPAN_EXAMPLE: &str = "250ms or 4s";
 /// Range: 1 kbit/s … 1 Tbit/s.
 ///
 /// # Errors
-/// Anything else, with the reason.
+/// Any other text, with the reason.
 pub fn parse_rate(text: &str) -> Result<BitRate, ParseError> {
     let (number, unit) = split(text, RATE_EXAMPLE)?;
     let factor = match unit {
@@ -65,7 +65,7 @@ fn unknown_rate_unit(text: &str, number: &str, unit: &str) -> ParseError {
 /// Range: 1 B … 8 EiB.
 ///
 /// # Errors
-/// Anything else, with the reason.
+/// Any other text, with the reason.
 pub fn parse_size(text: &str) -> Result<ByteCount, ParseError> {
     let (number, unit) = split(text, SIZE_EXAMPLE)?;
     let factor = match unit {
@@ -90,7 +90,7 @@ pub fn parse_size(text: &str) -> Result<ByteCount, ParseError> {
 /// Parses a span of time: `us`, `ms`, `s`, `min`, `h` or `d`.
 ///
 /// # Errors
-/// Anything else, with the reason.
+/// Any other text, with the reason.
 pub fn parse_duration(text: &str) -> Result<Nanos, ParseError> {
     let (number, unit) = split(text, SPAN_EXAMPLE)?;
     let factor = match unit {
@@ -109,7 +109,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, ParseError> {
     }
 }
 
-/// Splits `text` into a decimal number and what follows it.
+/// Splits `text` into a decimal number and the rest.
 fn split<'a>(text: &'a str, example: &'static str) -> Result<(&'a str, &'a str), ParseError> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -128,7 +128,7 @@ fn split<'a>(text: &'a str, example: &'static str) -> Result<(&'a str, &'a str),
     Ok((number, unit.trim()))
 }
 
-/// What [`scale`] makes of anything larger: more than every range.
+/// Result of [`scale`] for larger numbers: more than every range.
 const BEYOND: u64 = u64::MAX;
 
 /// `number × factor` in whole units, exact in decimal (no floating point: 8.8M is 8 800 000), rounded down.
@@ -144,7 +144,7 @@ fn scale(number: &str, factor: u64) -> Option<u64> {
     Some(u64::try_from(total).unwrap_or(BEYOND))
 }
 
-/// At most 40 characters of what was given, safe to print.
+/// At most 40 characters of the given text, safe to print.
 fn shown(text: &str) -> String {
     text.chars().take(40).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

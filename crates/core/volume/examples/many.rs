@@ -2,7 +2,7 @@
 //!
 //! `many make CONTENTS BYTES FILE…`: each content has BYTES, in units of 64 KiB, in two copies where there are two files. Only
 //! the superblocks and the journal are written, since opening reads nothing else. A tenth of the contents is replaced in small
-//! commits, as on a volume in use. Each run of `many open FILE…` then tells what opening took.
+//! commits, as on a volume in use. Each run of `many open FILE…` then prints the time that opening took.
 #![allow(clippy::disallowed_methods, reason = "it measures, on real files")]
 
 use std::error::Error;

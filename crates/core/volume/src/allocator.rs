@@ -2,7 +2,7 @@
 //!
 //! Promise: finding a stretch of so many free units, taking a unit and giving it back cost the same on a disk of ten million units
 //! whether it is empty or nearly full: a bitmap, and for each range of 64, 512, 4096 … units the stretches it begins with, ends with and
-//! has at most (as the page allocator of Go's runtime has since 1.14). Not here: who is given which (`layout`).
+//! has at most (as the page allocator of Go's runtime has since 1.14). Not here: the choice of units for a content (`layout`).
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ const FAN_SHIFT: u32 = FAN.ilog2();
 #[derive(Debug, Clone)]
 pub(crate) struct FreeUnits {
     free: UnitSet,
-    /// Free, and held by nobody.
+    /// Free, and not held.
     open: UnitSet,
 }
 
 impl FreeUnits {
-    /// All of `units` are free.
+    /// A disk with all of `units` free.
     pub(crate) fn new(units: u32) -> Self {
         Self { free: UnitSet::full(units), open: UnitSet::full(units) }
     }
@@ -34,7 +34,7 @@ impl FreeUnits {
         self.free.units
     }
 
-    /// How many units of `range` are free.
+    /// The number of free units in `range`.
     pub(crate) fn free_in(&self, range: Range<u32>) -> u64 {
         self.free.count_below(range.end).saturating_sub(self.free.count_below(range.start))
     }
@@ -77,7 +77,7 @@ impl FreeUnits {
         });
     }
 
-    /// A free unit of `range`, though somebody holds it.
+    /// A free unit of `range`, even a held one.
     pub(crate) fn first_free(&self, range: Range<u32>) -> Option<u32> {
         self.free.search(range, 1).found
     }
@@ -204,7 +204,7 @@ impl UnitSet {
     }
 }
 
-/// What an entry of the next level covers.
+/// Units that an entry of the next level covers.
 const fn wider(span: u32) -> u32 {
     span.saturating_mul(1 << FAN_SHIFT)
 }
@@ -219,7 +219,7 @@ impl Stretches {
         Self { first: word.trailing_ones(), longest, last: word.leading_ones() }
     }
 
-    /// Of ranges of `span` units each, one behind the other.
+    /// Joins the stretches of ranges of `span` units each, one behind the other.
     fn joined(entries: &[Self], span: u32) -> Self {
         let (mut all, mut before) = (Self::default(), 0);
         for entry in entries {
@@ -235,7 +235,7 @@ impl Stretches {
 }
 
 impl StretchSearch {
-    /// Whether what is looked for ends in, or lies in, a range with these stretches that begins at `start`.
+    /// True if the stretch sought ends in, or lies in, a range with these stretches that begins at `start`.
     fn ends_in(&self, stretches: Stretches, start: u32) -> bool {
         let before = if self.current.end == start { self.current.end - self.current.start } else { 0 };
         before + stretches.first >= self.wanted || stretches.longest >= self.wanted

@@ -4,7 +4,7 @@ use crate::{BLOCK_BYTES, CreateError};
 
 /// Space at both ends of a disk for two copies of the superblock each.
 const END_BYTES: u64 = 1 << 20;
-/// From the first copy of the superblock to the second at each end.
+/// Bytes from the first copy of the superblock to the second at each end.
 const COPY_STEP: u64 = 64 << 10;
 /// The smallest half of a journal: a few hundred commits between two checkpoints.
 const JOURNAL_HALF_MIN: u64 = 1 << 20;
@@ -25,7 +25,7 @@ pub struct Areas {
 }
 
 impl Areas {
-    /// Whether units may have this size.
+    /// True if units may have this size.
     #[must_use]
     pub const fn unit_bytes_allowed(unit_bytes: u64) -> bool {
         unit_bytes.is_power_of_two() && unit_bytes >= 64 << 10 && unit_bytes <= 32 << 20
@@ -76,7 +76,7 @@ impl Areas {
         self.unit_bytes + BLOCK_BYTES
     }
 
-    /// How many units the disk holds.
+    /// The number of units of the disk.
     #[must_use]
     pub fn units(&self) -> u32 {
         let room = self.size.saturating_sub(END_BYTES).saturating_sub(self.units_start());

@@ -1,4 +1,4 @@
-//! Little-endian numbers to and from bytes, with every read checked: what is on a disk may be anything.
+//! Little-endian numbers to and from bytes, with every read checked: a disk may hold any bytes.
 
 /// Reads numbers from the front of a slice. Every call gives `None` where the bytes end early.
 #[derive(Debug, Clone, Copy)]

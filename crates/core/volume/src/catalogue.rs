@@ -1,6 +1,6 @@
 //! The catalogue: every content by its name, in memory.
 //!
-//! Promise: names are in order, a folder is what some name has before a `/`; the bytes a checkpoint would take are known.
+//! Promise: names are in order, a folder is the part of some name before a `/`; the bytes a checkpoint would take are known.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -63,23 +63,23 @@ impl Catalogue {
         self.contents.iter().map(|(name, content)| (&**name, content))
     }
 
-    /// Whether some content lies in the folder `name`.
+    /// True if some content lies in the folder `name`.
     pub(crate) fn is_folder(&self, name: &str) -> bool {
         name.is_empty() || self.after(&format!("{name}/")).is_some()
     }
 
-    /// Whether a part of `name` before a `/` is a content itself.
+    /// True if a part of `name` before a `/` is a content itself.
     pub(crate) fn lies_below_content(&self, name: &str) -> bool {
         name.match_indices('/').any(|(end, _)| self.contents.contains_key(&name[..end]))
     }
 
-    /// What the folder holds, in order of names: the empty name is the volume itself. Each folder in it costs one search.
+    /// Names in the folder, in their order: the empty name is the volume itself. Each folder in it costs one search.
     pub(crate) fn list(&self, folder: &str) -> Vec<ListedName<'_>> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         self.page(&prefix, &prefix, usize::MAX).0
     }
 
-    /// So many at most of what lies under `prefix`, from the name `next` on, and from which name on the page after it is.
+    /// At most `count` names under `prefix`, from the name `next` on, and the name from which the page after it begins.
     pub(crate) fn page(&self, prefix: &str, next: &str, count: usize) -> (Vec<ListedName<'_>>, String) {
         let (mut listed, mut next) = (Vec::new(), next.to_owned());
         while let Some((name, content)) = self.from(&next, prefix).filter(|_| listed.len() < count) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::MemberId;
 use crate::content::{StoredContent, UnitPlace};
 
-/// What the next commit makes durable.
+/// Changes that the next commit makes durable.
 #[derive(Debug, Default)]
 pub(crate) struct StagedChanges {
     /// Records of the journal.
@@ -15,7 +15,7 @@ pub(crate) struct StagedChanges {
     pub(crate) retired: Vec<RetiredUnits>,
     /// Disks with payload that must be durable first.
     pub(crate) dirty: BTreeSet<MemberId>,
-    /// Whether all of the catalogue is written anew.
+    /// True if all of the catalogue is written anew.
     pub(crate) with_checkpoint: bool,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct CommitUnderWay {
     pub(crate) journal: Vec<MemberId>,
 }
 
-/// Units that nothing in the catalogue names any more, and the content whose readers may still use them.
+/// Units that the catalogue names no more, and the content with the readers that may still use them.
 #[derive(Debug)]
 pub(crate) struct RetiredUnits {
     pub(crate) units: Vec<UnitPlace>,

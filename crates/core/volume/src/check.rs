@@ -1,7 +1,7 @@
-//! Checking: whether each unit is what the catalogue says.
+//! Checking: whether each unit agrees with the catalogue.
 //!
 //! Promise: finds every unit that was lost, torn, written elsewhere or changed: its header must name it, its table of
-//! checksums must be the one of the catalogue, and, where asked for, its payload must agree with the table.
+//! checksums must be the one of the catalogue, and, on request, its payload must agree with the table.
 
 use crate::content::{StoredContent, UnitPlace, stored_bytes};
 use crate::disk::ReadDisk;
@@ -11,7 +11,7 @@ use crate::{BLOCK_BYTES, BLOCK_LEN, MemberId, Volume};
 /// Payload bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 
-/// What is wrong with a copy of a part.
+/// The damage of a copy of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
     /// The disk is not there or was taken out.
@@ -26,16 +26,16 @@ pub enum Damage {
     Payload(u32),
 }
 
-/// A copy of a part that is not what it should be.
+/// A damaged copy of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedCopy {
     /// The content's name.
     pub name: String,
-    /// Which part of it.
+    /// The number of the part in it.
     pub part: u32,
     /// The unit.
     pub place: UnitPlace,
-    /// What is wrong.
+    /// Its damage.
     pub damage: Damage,
 }
 
@@ -43,7 +43,7 @@ impl Volume {
     /// The checksums of the unit at `place`, which holds part `part` of `content`. `disks` counts the disks as the volume does.
     ///
     /// # Errors
-    /// The unit is not what the catalogue says.
+    /// The unit does not agree with the catalogue.
     pub fn checksums(
         &self,
         content: &StoredContent,
@@ -60,10 +60,10 @@ impl Volume {
         self.table_of(content, part, place, &block)
     }
 
-    /// As [`Volume::checksums`], from the header's block that was read.
+    /// As [`Volume::checksums`], from the bytes of the header's block.
     ///
     /// # Errors
-    /// The unit is not what the catalogue says.
+    /// The unit does not agree with the catalogue.
     pub fn table_of(
         &self,
         content: &StoredContent,
@@ -113,7 +113,7 @@ impl Volume {
     /// Reads and verifies the payload of a unit, of which `length` bytes count, and gives it to `take` in pieces.
     ///
     /// # Errors
-    /// It cannot be read, or is not what its checksums say.
+    /// It cannot be read, or does not agree with its checksums.
     pub fn read_whole(
         &self,
         place: UnitPlace,
@@ -141,7 +141,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether free, used and promised units add up on each disk; gives the disks where they do not.
+    /// Checks that free, used and promised units add up on each disk; gives the disks where they do not.
     #[must_use]
     pub fn unbalanced(&self) -> Vec<MemberId> {
         let mut used = vec![0u64; self.free.len()];
@@ -158,7 +158,7 @@ impl Volume {
     }
 }
 
-/// How closely a part is looked at.
+/// The depth to which a part is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// The headers: one block of each unit.

@@ -30,8 +30,8 @@ impl Half {
     }
 }
 
-/// Units that a draft, or an upkeep, will take next: a stretch for each disk and half it writes to. What is held is as free as before,
-/// and goes to others when nothing else is left.
+/// Units that a draft, or an upkeep, will take next: a stretch for each disk and half it writes to. Held units are as free as before, and
+/// go to others when no other free unit is left.
 #[derive(Debug, Default)]
 pub(crate) struct HeldUnits(pub(crate) Vec<HeldStretch>);
 
@@ -53,7 +53,8 @@ impl HeldUnits {
     }
 }
 
-/// How many parts with two copies on different drives fit into disks with so many free units; each is on the drive of that number.
+/// The number of parts with two copies on different drives that fit into disks with so many free units; each is on the drive of that
+/// number.
 pub(crate) fn pairs(free: &[u64], drives: &[usize]) -> u64 {
     let total: u64 = free.iter().sum();
     (total / 2).min(total - free_by_drive(free, drives).values().max().unwrap_or(&0))

@@ -1,6 +1,6 @@
-//! The group commit: what is to be written and flushed, in which order, so that all changes staged so far are durable.
+//! The group commit: the writes and flushes, in their order, that make all changes staged so far durable.
 //!
-//! Promise: one commit is under way at a time; the payload of what it publishes is durable before its record is written; the
+//! Promise: one commit is under way at a time; the payload of the contents it publishes is durable before its record is written; the
 //! units it frees are not used before it is durable and before the last reader of them is gone. A failed write or FLUSH is
 //! never tried again on the same disk: the disk is taken out, or only read from then on, or the volume takes no more changes.
 
@@ -18,10 +18,10 @@ const CHECKPOINT_FRAME_BYTES: usize = 256 << 10;
 /// Disks that hold the journal.
 const JOURNAL_COPIES: usize = 2;
 
-/// What makes the staged changes durable. Tell [`Volume::committed`] how it went.
+/// Writes and flushes that make the staged changes durable. Give the outcome to [`Volume::committed`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GroupCommit {
-    /// Flush these first: they hold the payload of what is published.
+    /// Flush these first: they hold the payload of the contents that it publishes.
     pub flush_first: Vec<MemberId>,
     /// Then write these, in any order.
     pub writes: Vec<DiskWrite>,
@@ -30,8 +30,8 @@ pub struct GroupCommit {
 }
 
 impl Volume {
-    /// What is to be done so that all changes staged so far are durable; `None` if there are none, or while the commit
-    /// before is under way.
+    /// The writes and flushes that make all changes staged so far durable; `None` if there are none, or while the commit before is under
+    /// way.
     #[must_use]
     pub fn commit(&mut self) -> Option<GroupCommit> {
         if self.committing.is_some()
@@ -61,8 +61,8 @@ impl Volume {
         Some(GroupCommit { flush_first, writes: writes.collect(), flush_then: members })
     }
 
-    /// Tells how the commit under way went. After a failure the volume takes no more changes, unless the disk that failed
-    /// is taken out with [`Volume::take_out`] instead.
+    /// Takes the outcome of the commit under way. After a failure the volume takes no more changes, unless the disk that failed is taken
+    /// out with [`Volume::take_out`] instead.
     pub fn committed(&mut self, outcome: Result<(), MemberId>) {
         let Some(commit) = self.committing.take() else { return };
         if outcome.is_err() {
@@ -81,11 +81,11 @@ impl Volume {
     /// and the next one makes everything durable anew.
     ///
     /// A volume with one copy of everything keeps the disk, for it has nothing else to read, and writes to the others only. There are no
-    /// superblocks to write then: a start tries the disk again. What was published before it was flushed may not be there.
+    /// superblocks to write then: a start tries the disk again. Contents that were published before they were flushed may be missing.
     ///
     /// # Errors
-    /// No other disk that can be read has copies of all that is on it, and it is not there, or a start would not find the journal on another
-    /// disk: the volume takes no more changes, and reads go on.
+    /// No other disk that can be read has copies of everything on it, and it is not there, or a start would not find the journal on another
+    /// disk: the volume takes no more changes, and reads continue.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         if let Some(commit) = self.committing.take() {
             self.changes.retired.extend(commit.retired);
@@ -104,7 +104,7 @@ impl Volume {
         Ok(self.set_member(member, MemberState::Out))
     }
 
-    /// Whether other disks that can be read have a copy of everything, the journal too; also of what is gone, but not durably.
+    /// True if other disks that can be read have a copy of everything, the journal too; also of contents that are gone, but not durably.
     #[must_use]
     pub fn keeps_all_without(&self, member: MemberId) -> bool {
         let stays = |other: MemberId| other != member && self.is_readable(other);
@@ -116,14 +116,14 @@ impl Volume {
             && parts.all(|part| part.places().any(|place| stays(place.member)))
     }
 
-    /// Whether a volume with one copy of everything can make changes durable without a disk: on another one of those that a start reads
-    /// the journal from, which has its durable state.
+    /// True if a volume with one copy of everything can make changes durable without a disk: on another one of those that a start reads the
+    /// journal from, which has its durable state.
     fn journal_goes_on_without(&self, member: MemberId) -> bool {
         let goes_on = |other: &MemberId| *other != member && self.journal_on.contains(other);
         self.placement().copies() == 1 && self.journal_members().iter().any(goes_on)
     }
 
-    /// Gives a disk another state, with what is to be written for it (see [`Volume::take_out`]).
+    /// Gives a disk another state, with the superblocks to write for it (see [`Volume::take_out`]).
     pub(crate) fn set_member(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 2] {
         self.superblock.members[member.index()].state = state;
         self.superblock.generation += 1;
@@ -177,8 +177,8 @@ impl Volume {
         (0..self.superblock.members.len().min(MEMBERS_MAX)).filter_map(|number| u8::try_from(number).ok()).map(MemberId)
     }
 
-    /// Gives units back that are durably free and unread. Who reads a version as it lay before some of it moved may read what moved
-    /// later from where it was, too.
+    /// Gives units back that are durably free and unread. A reader of a version as it lay before some of it moved may read units that moved
+    /// later from their old places, too.
     pub(crate) fn reuse_retired(&mut self) {
         let mut read_generations = BTreeSet::new();
         let (read, unread): (Vec<_>, Vec<_>) = std::mem::take(&mut self.retired).into_iter().partition(|retired| {

@@ -14,7 +14,7 @@ pub struct UnitPlace {
     pub unit: u32,
 }
 
-/// A part of a content: what one unit holds.
+/// A part of a content: the bytes that one unit holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredPart {
     /// Checksum of the unit's table of checksums.
@@ -41,14 +41,14 @@ pub struct StoredContent {
     pub generation: u64,
     /// Bytes.
     pub length: u64,
-    /// When it was written, in nanoseconds since 1970.
+    /// The time when it was written, in nanoseconds since 1970.
     pub modified: u64,
     /// Its parts in order: all units but the last are full.
     pub parts: Box<[StoredPart]>,
 }
 
 impl StoredContent {
-    /// In how many runs its first copies lie: units that follow each other on their disk are one.
+    /// The number of runs of its first copies: units that follow each other on their disk are one.
     #[must_use]
     pub fn runs(&self) -> usize {
         let mut last = BTreeMap::new();
@@ -60,7 +60,7 @@ impl StoredContent {
     }
 }
 
-/// Why a content cannot have this name; `None` if it can.
+/// The reason that a content cannot have this name; `None` if it can.
 #[must_use]
 pub fn name_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > NAME_BYTES_MAX {

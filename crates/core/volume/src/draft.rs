@@ -1,5 +1,5 @@
-//! A draft: a content that is being written. It is in no catalogue before it is published; a crash leaves its units free, but for what
-//! the journal says of a recording (`recording`).
+//! A draft: a content that is being written. It is in no catalogue before it is published; a crash leaves its units free, except those that
+//! the journal names for a recording (`recording`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{BLOCK_BYTES, BLOCK_LEN, DiskWrite, MemberId, Placement, Volume, Volu
 const PARTS_MAX: usize = 4_000_000;
 /// A content of unknown length holds as much ahead as it has, and so many parts at least.
 const AHEAD_PARTS_MIN: u64 = 8;
-/// It holds so many bytes at most: going elsewhere for 12 ms after each of these is less than 1 % of what reading them takes at 400 MB/s.
+/// It holds so many bytes at most: a seek of 12 ms after each of these is less than 1 % of the time for reading them at 400 MB/s.
 const AHEAD_BYTES_MAX: u64 = 512 << 20;
 
 /// A content that is being written. Publish it or give it back with [`Volume::abandon`]: its units are not free before.
@@ -68,7 +68,7 @@ impl Draft {
         self.generation
     }
 
-    /// It may come to stand beside what it was to replace, and is a content of its own.
+    /// Lets it stand beside the content it was to replace, as a content of its own.
     pub(crate) const fn set_apart(&mut self) {
         self.content = self.generation;
     }
@@ -78,7 +78,7 @@ impl Draft {
         self.name = name.into();
     }
 
-    /// A recording that a crash left, of which so much was durable; nothing of it is read yet ([`Volume::restore`]).
+    /// A recording that a crash left, as far as it was durable; nothing of it is read yet ([`Volume::restore`]).
     pub(crate) fn of_recorded(name: &str, content: &StoredContent, placement: Placement) -> Self {
         Self {
             name: name.into(),
@@ -97,13 +97,13 @@ impl Draft {
         }
     }
 
-    /// Where its copies are.
+    /// The units of its copies.
     pub(crate) fn places(&self) -> impl Iterator<Item = UnitPlace> {
         let open = self.open.iter().flat_map(OpenUnit::places);
         self.parts.iter().flat_map(StoredPart::places).chain(open)
     }
 
-    /// Whether a copy of something of it is on a disk.
+    /// True if a copy of some part of it is on a disk.
     #[must_use]
     pub fn is_on(&self, member: MemberId) -> bool {
         self.places().any(|place| place.member == member)
@@ -174,7 +174,7 @@ impl Volume {
     /// for; at least one.
     ///
     /// # Errors
-    /// The volume is full; the content is too long. The draft is what it was: it can be tried again.
+    /// The volume is full; the content is too long. The draft is unchanged: it can be tried again.
     pub fn room(&mut self, draft: &mut Draft) -> Result<(Vec<DiskWrite>, u64), VolumeError> {
         let filled = draft.open.as_ref().map_or(0, |open| open.checksums.bytes());
         let full = draft.open.take_if(|_| filled == self.unit_bytes());
@@ -283,8 +283,8 @@ impl Volume {
         part.places().map(&mut write).collect()
     }
 
-    /// Gives the content its name, once all writes of the draft are complete. It is visible at once and durable with the
-    /// next commit. What had the name is free when that is durable and nobody reads it any more.
+    /// Gives the content its name, once all writes of the draft are complete. It is visible at once and durable with the next commit. The
+    /// units of a content that had the name are free when that is durable and its last reader is gone.
     ///
     /// # Errors
     /// A disk was taken out that held the only copy of a part; a name on the way to it became a content; the catalogue is
@@ -336,11 +336,11 @@ impl Volume {
     }
 
     /// Leaves out the copies of a draft on a disk that was taken out, is only read, or leaves. To be done for each draft at once: the next
-    /// disk of this number does not hold them. Of a part that is nowhere else what lies on a disk that is only read stays named; the unit
-    /// that is not full goes on elsewhere. Gives the bytes of these, any of which may be wrong: the disk erred before it made them durable.
+    /// disk of this number does not hold them. A part that is nowhere else stays named if its disk is only read; the unit that is not full
+    /// continues elsewhere. Gives the bytes of these, any of which may be wrong: the disk erred before it made them durable.
     ///
     /// # Errors
-    /// A part has no other copy on a disk that can be read, or there is no room to go on: the draft can only be abandoned.
+    /// A part has no other copy on a disk that can be read, or there is no room to continue: the draft can only be abandoned.
     pub fn leave_out(&mut self, draft: &mut Draft, member: MemberId) -> Result<u64, VolumeError> {
         let is_read = self.is_readable(member);
         let (mut left_out, mut is_lost, mut doubtful) = (Vec::new(), draft.is_lost, 0);
@@ -367,7 +367,7 @@ impl Volume {
             draft.is_lost |= draft.open.is_none();
             draft.open.iter_mut().for_each(|elsewhere| elsewhere.checksums.clone_from(&open.checksums));
         }
-        // What the journal names is free when it does not any more.
+        // A unit that the journal names is free when the journal names it no more.
         left_out.retain(|place| !self.is_recorded(draft.generation, *place));
         left_out.iter().for_each(|place| self.free[place.member.index()].give(place.unit));
         if draft.is_lost { Err(VolumeError::PartLost) } else { Ok(doubtful) }

@@ -1,9 +1,9 @@
 //! The life of a volume's uploads: each is a draft, and disks that write it at their own pace.
 //!
-//! Promise: a draft is published when each disk that has something of it has made that durable, and no earlier; one that ends gives its units
-//! back when no disk writes to them any more. What a disk is to do comes in the order in which it is to be done. Of one that is kept if
-//! it breaks off, the journal tells as much as all its disks have made durable.
-//! Not here: doing it; when the record is durable (`write_sets`); who may publish what.
+//! Promise: a draft is published when each disk that has something of it has made that durable, and no earlier; one that ends gives its
+//! units back when no disk writes to them any more. The steps of a disk come in the order in which it is to do them. Of a draft that is
+//! kept if it breaks off, the journal records as much as all its disks have made durable.
+//! Not here: doing it; when the record is durable (`write_sets`); the permission to publish.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,26 +19,26 @@ pub struct Drafts<U, P> {
     steps: VecDeque<(u64, DraftStep<P>)>,
 }
 
-/// What is to be done next of an upload.
+/// The next step of an upload.
 #[derive(Debug)]
 pub enum DraftStep<P> {
     /// The disk gets its first bytes of it.
     Begin(MemberId),
     /// The disk is to write this at a position.
     Write(MemberId, u64, DraftBytes<P>),
-    /// No more comes for the disk: it makes durable what it has, and [`Drafts::disk_done`] is called.
+    /// No more comes for the disk: it makes its bytes durable, and [`Drafts::disk_done`] is called.
     Finish(MemberId),
     /// The disk writes nothing more of it, and [`Drafts::disk_done`] is called.
     Forget(MemberId),
-    /// So many bytes of it on the disk may be wrong. It goes on.
+    /// So many bytes of it on the disk may be wrong. The upload continues.
     Doubtful(MemberId, u64),
     /// All of it is durable: it can be published ([`Drafts::take`]), or ended.
     Publish,
-    /// What has come is durable, and nobody writes to it: it can be kept ([`Drafts::take`]) for another upload that goes on with it.
+    /// The bytes received are durable, and no disk writes to it: it can be kept ([`Drafts::take`]) for another upload that continues it.
     Rest,
 }
 
-/// What is written of an upload.
+/// Bytes to write of an upload.
 #[derive(Debug, Clone)]
 pub enum DraftBytes<P> {
     /// Payload, with zeros up to a whole block.
@@ -51,18 +51,18 @@ pub enum DraftBytes<P> {
 struct DraftState<U> {
     upload: U,
     draft: Draft,
-    /// It goes on though bytes of it may be wrong.
+    /// True if it continues though bytes of it may be wrong.
     keep: bool,
     /// Disks that have something of it and are not through with it.
     members: Vec<MemberId>,
-    /// What of it is on its disks, if it is kept.
+    /// The pieces of it on its disks, if it is kept.
     growth: Option<WrittenPieces>,
-    /// What is still to be written of its tail, once all else has come.
+    /// Bytes of its tail still to be written, once all else has come.
     tail: Option<Vec<u8>>,
     life: DraftLife,
 }
 
-/// How far an upload is on its disks.
+/// The bytes of an upload on its disks.
 #[derive(Debug, Default)]
 struct WrittenPieces {
     /// Bytes that each disk was given to write, and how many of them it has made durable.
@@ -103,7 +103,7 @@ enum DraftLife {
     Receiving,
     /// All has come, at this time; published when no disk is left.
     Whole(u64),
-    /// What has come rests when no disk is left.
+    /// It rests with the bytes received when no disk is left.
     Resting,
     /// Its units are free when no disk is left.
     Ending,
@@ -122,8 +122,8 @@ impl<U, P: Clone> Drafts<U, P> {
         self.numbers
     }
 
-    /// An upload begins, or goes on with a draft that rested. If `keep`, it goes on though bytes of it may be wrong, as long as each part of it
-    /// can be read.
+    /// Begins an upload, or continues a draft that rested. If `keep`, it continues though bytes of it may be wrong, as long as each part of
+    /// it can be read.
     pub fn begin(&mut self, mut draft: Draft, keep: bool, upload: U) -> u64 {
         let number = self.new_number();
         if keep {
@@ -135,7 +135,7 @@ impl<U, P: Clone> Drafts<U, P> {
         number
     }
 
-    /// A recording that a crash left goes on to its end ([`Volume::take_up_recordings`]): nothing more comes of it.
+    /// Continues a recording that a crash left to its end ([`Volume::take_up_recordings`]): no more bytes of it come.
     pub fn begin_again(&mut self, draft: Draft, upload: U) -> u64 {
         let number = self.new_number();
         let (members, growth, tail, life) = (Vec::new(), None, None, DraftLife::Receiving);
@@ -170,7 +170,7 @@ impl<U, P: Clone> Drafts<U, P> {
         written.map(|(number, _)| *number).collect()
     }
 
-    /// Whether one of them has something on a disk.
+    /// True if one of them has something on a disk.
     #[must_use]
     pub fn any_on(&self, member: MemberId) -> bool {
         self.drafts.values().any(|state| state.draft.is_on(member))
@@ -188,7 +188,7 @@ impl<U, P: Clone> Drafts<U, P> {
         Some(state.draft.length())
     }
 
-    /// The next thing to do: to be asked for after each call that can have an effect, until there is nothing.
+    /// The next step: to be taken after each call that can have an effect, until there is none.
     pub fn next_step(&mut self) -> Option<(u64, DraftStep<P>)> {
         self.steps.pop_front()
     }
@@ -216,8 +216,8 @@ impl<U, P: Clone> Drafts<U, P> {
         Ok(())
     }
 
-    /// A disk has made so many bytes of an upload durable that it was given to write, at `now`, in nanoseconds since 1970. Says whether the
-    /// journal is to tell of it, with the next commit.
+    /// A disk has made `bytes` of an upload durable that it was given to write, at `now`, in nanoseconds since 1970. True if the journal is
+    /// to record them with the next commit.
     ///
     /// # Errors
     /// The catalogue has no room for it: the upload is to be ended.
@@ -266,14 +266,14 @@ impl<U, P: Clone> Drafts<U, P> {
         Ok(())
     }
 
-    /// No more comes. What has come is to be kept for another upload.
+    /// No more comes. The bytes received are to be kept for another upload.
     pub fn rest(&mut self, number: u64, volume: &mut Volume) {
         if self.receiving(number).is_some() {
             self.close(number, DraftLife::Resting, volume);
         }
     }
 
-    /// Nothing of it is to be left.
+    /// Ends an upload, of which nothing is to be left.
     pub fn end(&mut self, number: u64, volume: &mut Volume) {
         if self.drafts.get(&number).is_some_and(|state| state.life != DraftLife::Ending) {
             self.close(number, DraftLife::Ending, volume);
@@ -288,8 +288,8 @@ impl<U, P: Clone> Drafts<U, P> {
         true
     }
 
-    /// A disk was taken out, or is only read ([`Volume::take_out`]): uploads go on with their other copies. Gives those that cannot, which are
-    /// to be ended.
+    /// A disk was taken out, or is only read ([`Volume::take_out`]): uploads continue with their other copies. Gives those that cannot,
+    /// which are to be ended.
     pub fn leave_out(&mut self, member: MemberId, volume: &mut Volume) -> Vec<u64> {
         let mut lost = Vec::new();
         for (number, state) in &mut self.drafts {
@@ -318,7 +318,7 @@ impl<U, P: Clone> Drafts<U, P> {
         lost
     }
 
-    /// Takes one that is to be published or kept: gives it, its draft, and when all of it had come.
+    /// Takes one that is to be published or kept: gives it, its draft, and the time when all of it had come.
     pub fn take(&mut self, number: u64) -> Option<(U, Draft, u64)> {
         let modified = match self.drafts.get(&number).filter(|state| state.members.is_empty())?.life {
             DraftLife::Whole(modified) => modified,
@@ -376,7 +376,7 @@ impl<U, P: Clone> Drafts<U, P> {
         self.steps.push_back((number, DraftStep::Write(member, position, bytes)));
     }
 
-    /// Nothing more is written of it: its disks are told, and it is over when none of them is left.
+    /// Ends the writes of an upload: its disks get the order to finish or forget it, and it is over when none of them is left.
     fn close(&mut self, number: u64, life: DraftLife, volume: &mut Volume) {
         let state = self.state(number);
         state.life = life;
@@ -386,7 +386,7 @@ impl<U, P: Clone> Drafts<U, P> {
         self.settle(number, volume);
     }
 
-    /// Goes on with one that no disk has anything to do with.
+    /// Continues with an upload that no disk works on.
     fn settle(&mut self, number: u64, volume: &mut Volume) {
         let Some(state) = self.drafts.get(&number).filter(|state| state.members.is_empty()) else { return };
         match state.life {
@@ -401,7 +401,7 @@ impl<U, P: Clone> Drafts<U, P> {
     }
 }
 
-/// What so many bytes take on a disk.
+/// The room that so many bytes take on a disk.
 fn whole_blocks(bytes: usize) -> u64 {
     u64::try_from(bytes).expect("a length in memory fits into 64 bits").next_multiple_of(crate::BLOCK_BYTES)
 }

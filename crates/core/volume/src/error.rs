@@ -2,7 +2,7 @@
 
 use crate::FORMAT_VERSION;
 
-/// Why a volume cannot be made.
+/// The reason that a volume cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     /// A disk has no room for the journal and a few units.
@@ -24,7 +24,7 @@ pub enum CreateError {
     Name,
 }
 
-/// Why a disk's superblock does not count.
+/// The reason that a disk's superblock does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
     /// No copy bears the mark.
@@ -38,13 +38,13 @@ pub enum SuperblockError {
     Damaged,
 }
 
-/// Why disks cannot be opened as a volume.
+/// The reason that disks cannot be opened as a volume.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeOpenError {
     /// A disk's superblock does not count.
     #[error("disk {disk}")]
     Superblock {
-        /// Which of the disks given, from 0.
+        /// The number among the disks given, from 0.
         disk: usize,
         /// The cause.
         #[source]
@@ -58,7 +58,7 @@ pub enum VolumeOpenError {
         "disk {disk} belongs to the volume `{name}`, another one than the first disk's: name the disks of one volume"
     )]
     OtherVolume {
-        /// Which of the disks given, from 0.
+        /// The number among the disks given, from 0.
         disk: usize,
         /// The name of its volume.
         name: String,
@@ -80,7 +80,7 @@ pub enum VolumeOpenError {
         "disk {disk} has {size} bytes and had {needed} when the volume was made: it is truncated; what lay behind is lost on it. Replace it, or make it as long as it was to read the rest"
     )]
     Truncated {
-        /// Which of the disks given, from 0.
+        /// The number among the disks given, from 0.
         disk: usize,
         /// Bytes now.
         size: u64,
@@ -92,7 +92,7 @@ pub enum VolumeOpenError {
         "disk {disk} (number {member} of the volume) was taken out after a failure and is out of date: leave it away, or put it in anew with `isocast volume replace`"
     )]
     Stale {
-        /// Which of the disks given, from 0.
+        /// The number among the disks given, from 0.
         disk: usize,
         /// Its number in the volume.
         member: u8,
@@ -103,7 +103,7 @@ pub enum VolumeOpenError {
          one in anew with `isocast volume replace`"
     )]
     Replaced {
-        /// Which of the disks given, from 0.
+        /// The number among the disks given, from 0.
         disk: usize,
         /// The number it had in the volume.
         member: u8,
@@ -143,7 +143,7 @@ impl VolumeOpenError {
     }
 }
 
-/// Why a change of an open volume is not possible. Nothing was changed.
+/// The reason that a change of an open volume is not possible. Nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeError {
     /// No content has this name.
@@ -158,16 +158,16 @@ pub enum VolumeError {
     /// A part of the name before a `/` is a content.
     #[error("a part of this name is a content, not a folder")]
     NotAFolder,
-    /// No units are free, or not enough for the length that was told.
+    /// No units are free, or not enough for the length announced.
     #[error("the volume is full")]
     Full,
     /// The catalogue would not fit into its place any more.
     #[error("the volume's catalogue is full")]
     CatalogueFull,
-    /// A disk failed where no other can stand in: what was acknowledged stays readable.
+    /// A disk failed where no other can stand in: acknowledged contents stay readable.
     #[error("the volume takes no more changes since a disk failed")]
     ReadOnly,
-    /// A disk failed that held a part of what is to be published.
+    /// A disk failed that held a part of the content to publish.
     #[error("a disk failed that held a part of this content")]
     PartLost,
     /// The content is longer than a content can be.

@@ -1,4 +1,4 @@
-//! A frame: what the journal is made of. A frame holds changes that became durable together, or a part of a checkpoint.
+//! Frames, of which the journal is made. A frame holds changes that became durable together, or a part of a checkpoint.
 //!
 //! Promise: a frame names its volume, its place, its epoch and its number, so that an old one, or one that was written
 //! elsewhere, is not taken for it.
@@ -12,14 +12,14 @@ pub(crate) const HEAD_LEN: usize = 68;
 /// Payload bytes at most: one content of some 30 TB.
 pub(crate) const PAYLOAD_MAX: usize = 64 << 20;
 
-/// What a frame says of itself.
+/// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHead {
     /// Grows with every checkpoint.
     pub(crate) epoch: u64,
     /// Number in the epoch, from 0.
     pub(crate) sequence: u64,
-    /// Where it lies, in bytes from the start of the journal area.
+    /// Its place, in bytes from the start of the journal area.
     pub(crate) position: u64,
     /// Frames `0..checkpoint` of the epoch are the checkpoint; the others are changes.
     pub(crate) checkpoint: u32,
@@ -37,7 +37,7 @@ impl FrameHead {
     }
 }
 
-/// Bytes on the disk of a frame with so much payload.
+/// Bytes on the disk of a frame with `payload` bytes of payload.
 pub(crate) fn disk_bytes(payload: usize) -> u64 {
     u64::try_from(HEAD_LEN + payload).expect("a length in memory fits into 64 bits").next_multiple_of(BLOCK_BYTES)
 }

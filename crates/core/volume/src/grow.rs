@@ -1,7 +1,7 @@
 //! Growing and shrinking: a disk more, or one less.
 //!
 //! Promise: a disk leaves when nothing that the catalogue names lies on it. A crash at any moment leaves every content whole.
-//! Not here: moving what lies on it to the others (`upkeep`).
+//! Not here: moving the units on it to the others (`upkeep`).
 
 use std::collections::BTreeSet;
 
@@ -48,13 +48,13 @@ impl Volume {
         left.or_else(new).filter(|member| member.index() < MEMBERS_MAX)
     }
 
-    /// The disks that are out and have not left: what lay on them has its other copies only.
+    /// The disks that are out and have not left: the parts on them have their other copies only.
     pub fn taken_out(&self) -> impl Iterator<Item = MemberId> {
         let is_out = |member: &MemberId| self.superblock.members[member.index()].state == MemberState::Out;
         self.member_ids().filter(move |member| is_out(member) && !self.has_left(*member))
     }
 
-    /// Whether a disk is out and nothing lies on it.
+    /// True if a disk is out and nothing lies on it.
     #[must_use]
     pub fn has_left(&self, member: MemberId) -> bool {
         self.superblock.members[member.index()].state == MemberState::Out && !self.holds_parts(member)
@@ -64,7 +64,7 @@ impl Volume {
         self.named_parts().any(|part| part.places().any(|place| place.member == member))
     }
 
-    /// Whether disks on enough drives are left without this one for the volume's layout.
+    /// True if disks on enough drives are left without this one for the volume's layout.
     #[must_use]
     pub fn may_leave(&self, member: MemberId) -> bool {
         let others = self.member_ids().filter(|other| *other != member && self.is_readable(*other));
@@ -89,7 +89,7 @@ impl Volume {
     }
 }
 
-/// Why a disk cannot be added.
+/// The reason that a disk cannot be added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
     /// It does not fit.

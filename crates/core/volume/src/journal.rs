@@ -3,7 +3,7 @@
 //! Promise: the area has two halves; a checkpoint goes to the half without the durable state, so that this stays until the
 //! new one is durable. All writes are in sequence. Two disks hold the same journal, and a frame that one of them lost or
 //! damaged is read from the other.
-//! Not here: what the records mean (`open`).
+//! Not here: the meaning of the records (`open`).
 
 use crate::disk::ReadDisk;
 use crate::error::VolumeOpenError;
@@ -12,10 +12,10 @@ use crate::{BLOCK_BYTES, BLOCK_LEN, VolumeId};
 
 /// Behind the last frame so many bytes are searched for a later one, which would prove that a frame between was damaged.
 const LOOKAHEAD_BYTES: u64 = 4 << 20;
-/// How much is read at once.
+/// Bytes read at once, unless a frame is longer.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Where the next frame goes.
+/// The place and numbers of the next frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal {
     volume: VolumeId,
@@ -24,11 +24,11 @@ pub(crate) struct Journal {
     sequence: u64,
     checkpoint: u32,
     previous: u32,
-    /// Where the half in use begins, in bytes from the start of the area: zero or `half`.
+    /// The start of the half in use, in bytes from the start of the area: zero or `half`.
     base: u64,
-    /// Where the half begins that holds the state which is durable.
+    /// The start of the half that holds the durable state.
     durable: u64,
-    /// In bytes from the start of the area; at the end of the half when that is full.
+    /// The place of the next frame, in bytes from the start of the area; at the end of the half when that is full.
     position: u64,
 }
 
@@ -99,10 +99,10 @@ fn len(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).expect("a length in memory fits into 64 bits")
 }
 
-/// What was found in the journal areas of the disks.
+/// The journal found in the areas of the disks.
 #[derive(Debug)]
 pub(crate) struct JournalContents {
-    /// To go on with.
+    /// The journal to continue.
     pub(crate) journal: Journal,
     /// Payloads of the checkpoint's frames, then of the changes.
     pub(crate) checkpoint: Vec<Vec<u8>>,
@@ -114,7 +114,7 @@ pub(crate) struct JournalContents {
 /// The journal areas of all disks that hold it, read as one.
 pub(crate) struct Area<'a, R> {
     disks: &'a mut R,
-    /// The disks, as their caller counts them, each with what was read of it last.
+    /// The disks, as their caller counts them, each with position and bytes of its last read.
     copies: Vec<(usize, u64, Vec<u8>)>,
     volume: VolumeId,
     start: u64,
@@ -168,7 +168,7 @@ impl<'a, R: ReadDisk> Area<'a, R> {
         Err(VolumeOpenError::CatalogueDamaged("it has no whole checkpoint"))
     }
 
-    /// The highest epoch of any frame: what a new catalogue must be above.
+    /// The highest epoch of any frame; the epoch of a new catalogue must be above it.
     pub(crate) fn newest_epoch(&mut self) -> u64 {
         let mut newest = 0;
         for copy in 0..self.copies.len() {
@@ -194,7 +194,7 @@ impl<'a, R: ReadDisk> Area<'a, R> {
             uneven |= !everywhere;
         }
         let checkpoint = usize::try_from(journal.checkpoint).ok().filter(|count| (1..=frames.len()).contains(count))?;
-        // A frame that only some copies have ends here for the others: what follows must go to all.
+        // A frame that only some copies have ends here for the others: the frames that follow must go to all.
         uneven |= self.is_partly_there(&journal);
         let changes = frames.split_off(checkpoint);
         Some(JournalContents { journal, checkpoint: frames, changes, uneven })
@@ -219,15 +219,15 @@ impl<'a, R: ReadDisk> Area<'a, R> {
         whole.map(|(found, payload)| (found, payload, everywhere))
     }
 
-    /// Whether a copy holds something torn where the journal ends: the next frame is smaller, perhaps, and must not be
-    /// followed by its rest.
+    /// True if a copy holds something torn where the journal ends: the next frame is smaller, perhaps, and must not be followed by its
+    /// rest.
     fn is_partly_there(&mut self, journal: &Journal) -> bool {
         let position = journal.position;
         (0..self.copies.len())
             .any(|copy| self.head(copy, position).is_some_and(|found| found.head.epoch == journal.epoch))
     }
 
-    /// Whether a later frame lies behind the end of `journal`.
+    /// True if a later frame lies behind the end of `journal`.
     fn is_continued(&mut self, journal: &Journal) -> bool {
         let end = journal.half_end().min(journal.position + LOOKAHEAD_BYTES);
         (0..self.copies.len()).any(|copy| {
@@ -238,7 +238,7 @@ impl<'a, R: ReadDisk> Area<'a, R> {
         })
     }
 
-    /// Whether a half holds changes that followed the checkpoint of `epoch`.
+    /// True if a half holds changes that followed the checkpoint of `epoch`.
     fn has_changes(&mut self, epoch: u64, start: u64) -> bool {
         (0..self.copies.len()).any(|copy| {
             (start..start + self.half).step_by(BLOCK_LEN).any(|at| {
@@ -262,7 +262,7 @@ impl<'a, R: ReadDisk> Area<'a, R> {
         (crc32c::crc32c(payload) == found.payload_checksum).then(|| payload.to_vec())
     }
 
-    /// Bytes of the area, which are read in long pieces; a piece that cannot be read is tried again as short as asked for.
+    /// Bytes of the area, read in long pieces; a piece that cannot be read is tried again at the length requested.
     fn bytes(&mut self, copy: usize, position: u64, length: u64) -> Option<&[u8]> {
         let (disk, at, bytes) = &mut self.copies[copy];
         let has = position >= *at && position + length <= *at + len(bytes);

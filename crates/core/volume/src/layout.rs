@@ -43,7 +43,7 @@ impl Volume {
         Some((first, second))
     }
 
-    /// Takes a unit in that half of a disk while it has one, else elsewhere on it: the next of what is held there, or of a new stretch
+    /// Takes a unit in that half of a disk while it has one, else elsewhere on it: the next of the stretch held there, or of a new stretch
     /// of `wanted` units.
     pub(crate) fn take_unit(
         &mut self,
@@ -63,7 +63,7 @@ impl Volume {
         Some(UnitPlace { member: MemberId(u8::try_from(disk).ok()?), unit: taken? })
     }
 
-    /// What is left of stretches is for others.
+    /// Leaves the rest of held stretches to others.
     pub(crate) fn let_go(&mut self, held: HeldUnits) {
         held.0.into_iter().for_each(|held| self.free[held.disk].let_go(held.units));
     }

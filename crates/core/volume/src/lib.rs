@@ -1,8 +1,8 @@
 //! The volume: contents in units of one size over one or more disks, so that the shortest run never shrinks with age.
 //!
-//! Promise: pure state machines. They say what is to be written, in which order it must be durable, and take what was
-//! read; after a crash at any moment they recover the state after some prefix of the changes that holds every one that
-//! was acknowledged. Whatever lies on the disks gives a state or an error, never a panic.
+//! Promise: pure state machines. They give the writes and the order in which these must be durable, and take the bytes read; after a crash
+//! at any moment they recover the state after some prefix of the changes that holds every acknowledged one. Any bytes on the disks give a
+//! state or an error, never a panic.
 //! Not here: input and output, clocks, chance, threads (see `clippy.toml`). The format is in
 //! docs/reference/volume-format.md.
 
@@ -67,7 +67,8 @@ pub const MEMBERS_MAX: usize = 32;
 pub const NAME_BYTES_MAX: usize = 1024;
 /// The version of the format that this crate writes.
 pub const FORMAT_VERSION: u32 = 4;
-/// The oldest version that it reads: what is new since is in the journal only, and a use of the volume begins by writing superblocks anew.
+/// The oldest version that it reads: the additions since are in the journal only, and a use of the volume begins by writing superblocks
+/// anew.
 const FORMAT_VERSION_MIN: u32 = 3;
 
 /// The identity of a volume: random, chosen at creation.

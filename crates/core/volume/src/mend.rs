@@ -18,7 +18,7 @@ pub struct CopyRewrite {
 }
 
 impl Volume {
-    /// How to write the copy at `place` of a part anew, whose other copy has these checksums.
+    /// The writes that renew the copy at `place` of a part; its other copy has these checksums.
     #[must_use]
     pub fn mend(
         &self,
@@ -56,7 +56,7 @@ impl Volume {
     /// [`Volume::take_out`]).
     ///
     /// # Errors
-    /// It is too small; no other disk has copies of what the old one held.
+    /// It is too small; no other disk has copies of the old one's units.
     pub fn put_in(&mut self, member: MemberId, size: u64) -> Result<[Vec<DiskWrite>; 4], VolumeError> {
         self.check_changes()?;
         let areas = self.areas(member);
@@ -65,14 +65,14 @@ impl Volume {
         if new.units() < areas.units() || self.placement().copies() < 2 || !others {
             return Err(VolumeError::Full);
         }
-        // Used as far as the old one was: unit numbers stay what they are.
+        // The new disk is used as far as the old one was: unit numbers do not change.
         let since = self.superblock.generation + 1;
         self.superblock.members[member.index()] = MemberRecord { size: areas.size, state: MemberState::Filling, since };
         self.present[member.index()] = true;
         Ok(self.set_coming(member, MemberState::Filling))
     }
 
-    /// Whether the unit at `place`, on a disk that may still be filled, is part `part` of `content`, whole.
+    /// True if the unit at `place`, on a disk that may still be filled, is part `part` of `content`, whole.
     pub fn holds(&self, content: &StoredContent, part: u32, place: UnitPlace, disks: &mut impl ReadDisk) -> bool {
         let mut block = vec![0; crate::BLOCK_LEN];
         let read = disks.read(place.member.index(), self.areas(place.member).header(place.unit), &mut block);
@@ -81,8 +81,8 @@ impl Volume {
         table.is_some_and(|table| self.read_whole(place, length, &table, disks, |_| {}).is_ok())
     }
 
-    /// Tells that a disk that was put in has all its copies, durably. Gives the superblocks to write, in two steps; the disk counts when
-    /// they are durable ([`Volume::superblocks_durable`]).
+    /// A disk that was put in has all its copies, durably. Gives the superblocks to write, in two steps; the disk counts when they are
+    /// durable ([`Volume::superblocks_durable`]).
     pub fn filled(&mut self, member: MemberId) -> [Vec<DiskWrite>; 2] {
         let steps = self.set_member(member, MemberState::Active);
         self.filled.push(member);

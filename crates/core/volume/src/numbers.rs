@@ -1,6 +1,6 @@
-//! Numbers of contents and generations: each is used once, whatever happens.
+//! Numbers of contents and generations: each is used once, also across crashes.
 //!
-//! Promise: a number is given out only below what the journal durably says is used up. Not here: when that is durable (`commit`).
+//! Promise: a number is given out only if the journal durably has it as used. Not here: when that is durable (`commit`).
 
 use crate::record::Record;
 
@@ -11,13 +11,13 @@ const NUMBERS_STEP: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Numbers {
     next: u64,
-    /// Below which they are used up: with the next commit, and durably.
+    /// The bound below which numbers are used up: with the next commit, and durably.
     staged: u64,
     durable: u64,
 }
 
 impl Numbers {
-    /// From `next` on, when the record that is staged is durable.
+    /// Numbers from `next` on, once the staged record is durable.
     pub(crate) fn from(next: u64, records: &mut Vec<u8>) -> Self {
         let mut numbers = Self { next, staged: 0, durable: 0 };
         numbers.reserve_if_few(records);
@@ -41,12 +41,12 @@ impl Numbers {
         }
     }
 
-    /// What is reserved, for a checkpoint.
+    /// The reserved numbers, for a checkpoint.
     pub(crate) const fn reserved(&self) -> Record {
         Record::NumbersFrom(self.staged)
     }
 
-    /// What was reserved is durable.
+    /// The reserved numbers are durable.
     pub(crate) const fn made_durable(&mut self) {
         self.durable = self.staged;
     }

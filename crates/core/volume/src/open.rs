@@ -1,4 +1,4 @@
-//! Opening: which disks belong together, and the state that the journal tells.
+//! Opening: the disks that belong together, and the state in their journal.
 //!
 //! Promise: any bytes on the disks give a volume or an error, never a panic; opening twice gives the same, and opening writes
 //! nothing.
@@ -16,12 +16,12 @@ use crate::record::{self, Record, Recorded};
 use crate::superblock::{MemberRecord, MemberState, mark_of};
 use crate::{BLOCK_LEN, DiskWrite, FORMAT_VERSION, MemberId, Superblock, SuperblockError, Volume};
 
-/// What the disks given are.
+/// The disks given, identified as disks of one volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identified {
     /// The newest superblock of them.
     pub superblock: Superblock,
-    /// For each disk of the volume which of the disks given it is, if it was given.
+    /// For each disk of the volume its number among the disks given, if it was given.
     pub disks: Vec<Option<usize>>,
     /// Not all of them know the newest superblock, for a crash came between, or have it in the newest version of the format.
     pub is_uneven: bool,
@@ -44,8 +44,8 @@ impl Identified {
 /// Reads the superblocks of disks with these sizes in bytes: they must be disks of one volume, each named once, in any order.
 ///
 /// # Errors
-/// One of them is none, is damaged or truncated, or belongs to another volume; two are the same one, or each went on without the
-/// other; one is out of date.
+/// One of them is no disk of a volume, is damaged or truncated, or belongs to another volume; two are the same one, or each continued
+/// without the other; one is out of date.
 pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, VolumeOpenError> {
     let mut found: Vec<Superblock> = Vec::new();
     let (mut torn, mut is_uneven) = (Vec::new(), false);
@@ -85,8 +85,8 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
     Ok(Identified { superblock: newest, disks: places, is_uneven, torn })
 }
 
-/// Two disks of which each says that the other one is out: both went on alone, and no one of them has all that was acknowledged. What a
-/// disk says of one that had the other's number before does not count.
+/// Two disks of which each has the other as out: both continued alone, and neither has all acknowledged changes. A record of a disk that
+/// had the other's number before does not count.
 fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {
     let says_out = |one: &Superblock, other: &Superblock| {
         let record = one.members.get(other.member.index());
@@ -98,8 +98,9 @@ fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {
         .find(|(first, second)| says_out(&found[*first], &found[*second]) && says_out(&found[*second], &found[*first]))
 }
 
-/// The superblock of a disk, the copies that differ from it, and whether one is of an older version of the format. A disk whose first copies are gone is looked at from its end, and the other
-/// way round; one that is larger than what is used of it has the last copies where that ends.
+/// The superblock of a disk, the copies that differ from it, and whether one is of an older version of the format. A disk that lost its
+/// first copies is read from its end, and the other way round; one that is larger than its used part has the last copies at the end of
+/// that.
 fn superblock_of(
     disk: usize,
     size: u64,
@@ -175,7 +176,7 @@ fn bytes(payloads: &[Vec<u8>]) -> usize {
     payloads.iter().map(Vec::len).sum()
 }
 
-/// What checkpoint and changes give.
+/// The state that checkpoint and changes give.
 struct Replayed {
     catalogue: Catalogue,
     recordings: BTreeMap<u64, Recorded>,
@@ -229,8 +230,9 @@ fn replay(found: JournalContents) -> Result<Replayed, VolumeOpenError> {
 }
 
 impl Volume {
-    /// What whoever writes to the volume writes first, each step durable before the next: a crash left the superblocks as they are, and
-    /// another one would leave none that two copies share, or one that is too old. Of each disk first the copies that do not count.
+    /// Superblock writes that precede all others to the volume, each step durable before the next: a crash left the superblocks as they
+    /// are, and another one would leave none that two copies share, or one that is too old. Of each disk first the copies that do not
+    /// count.
     #[must_use]
     pub fn even_superblocks(&self, identified: &Identified) -> Vec<Vec<DiskWrite>> {
         let newest = if identified.is_uneven { self.superblock_writes().to_vec() } else { Vec::new() };

@@ -1,6 +1,6 @@
 //! Rebuilding a lost catalogue from the units' headers.
 //!
-//! Promise: finds every content whose parts are all there, in its newest version. A name is the one it had when it was
+//! Promise: finds every content of which all parts are there, in its newest version. A name is the one it had when it was
 //! written; contents that were removed are found again while their units are whole; empty contents have no unit and are lost.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ use crate::open::Identified;
 use crate::unit::UnitHeader;
 use crate::{BLOCK_LEN, MemberId, Volume};
 
-/// What was found.
+/// The result of a rebuild.
 #[derive(Debug)]
 pub struct Rebuilt {
     /// The volume: its first commit writes the new catalogue.
@@ -25,7 +25,7 @@ pub struct Rebuilt {
     pub unreadable: u64,
 }
 
-/// One version of one content as its headers tell it.
+/// One version of one content, as its headers have it.
 #[derive(Debug, Default)]
 struct RebuiltVersion {
     name: Option<String>,
@@ -71,7 +71,7 @@ impl RebuiltVersion {
     }
 }
 
-/// Reads all headers of all disks given. `progress` is told how many units were read, and of how many.
+/// Reads all headers of all disks given. `progress` gets the number of units read, and of all.
 pub fn rebuild(identified: &Identified, disks: &mut impl ReadDisk, mut progress: impl FnMut(u64, u64)) -> Rebuilt {
     let superblock = &identified.superblock;
     let present: Vec<(MemberId, usize)> =
@@ -115,7 +115,7 @@ fn journal_epoch(identified: &Identified, disks: &mut impl ReadDisk) -> u64 {
     Area::new(disks, &given, identified.superblock.volume, areas.journal_start(), areas.journal_half).newest_epoch()
 }
 
-/// Of each content and of each name the newest version that is whole, and what is not whole in any.
+/// The newest whole version of each content and of each name, and the contents without a whole version.
 fn newest(versions: HashMap<(u64, u64), RebuiltVersion>, unit_bytes: u64) -> (Catalogue, Vec<(String, usize)>) {
     let mut ordered: Vec<((u64, u64), RebuiltVersion)> = versions.into_iter().collect();
     // Newest last: it replaces the others.

@@ -24,11 +24,11 @@ pub(crate) enum Record {
     Put(Box<str>, StoredContent),
     /// There is no content of this name any more.
     Remove(Box<str>),
-    /// A content changes its name, and replaces what had the new one.
+    /// A content changes its name, and replaces the content that had the new one.
     Rename(Box<str>, Box<str>),
     /// Numbers of contents and generations below this one may have been used.
     NumbersFrom(u64),
-    /// So much of a recording that is not over is durable: the parts before this one are what they were.
+    /// The durable part of a recording that is not over: the parts before this one are unchanged.
     Recorded(u32, Box<str>, StoredContent),
     /// The recording of this generation leaves nothing.
     GivenUp(u64),
@@ -79,7 +79,8 @@ impl Record {
     }
 }
 
-/// What the journal says of a recording that is not over: its parts have no tail, and the checksum of the last one is of what counts.
+/// A recording that is not over, as the journal has it: its parts have no tail, and the checksum of the last one covers the bytes that
+/// count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recorded {
     pub(crate) name: Box<str>,
@@ -142,7 +143,7 @@ pub(crate) const fn put_bytes(name: usize, parts: usize) -> usize {
 fn content(from: &mut Decoder) -> Option<StoredContent> {
     let (content, generation) = (from.u64()?, from.u64()?);
     let (length, modified, parts) = (from.u64()?, from.u64()?, from.u32()?);
-    // Grown as parts are found: a wrong count must not ask for memory.
+    // Grown as parts are found: a wrong count must not take memory.
     let mut read = Vec::new();
     for _ in 0..parts {
         let digest = from.u32()?;

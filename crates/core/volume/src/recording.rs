@@ -1,8 +1,8 @@
 //! Recordings that are not over: the journal says how much of each is durable, and a start makes contents of them.
 //!
 //! Promise: a stretch is entered when all its disks have made it durable, with the checksum of its last part, so that a start finds
-//! what was written, or leaves it out. A unit that the journal names is nobody else's before a commit says otherwise.
-//! Not here: when what has come is durable (`drafts`).
+//! the bytes written, or leaves them out. A unit that the journal names goes to no other content before a commit frees it.
+//! Not here: when the bytes received are durable (`drafts`).
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ impl Volume {
         self.recordings.values().map(|recorded| (&*recorded.name, &recorded.content))
     }
 
-    /// Whether nothing has this name, and a content may.
+    /// True if nothing has this name, and a content may.
     #[must_use]
     pub fn is_free_name(&self, name: &str) -> bool {
         self.check_new_name(name).is_ok() && self.find(name).is_none()
     }
 
-    /// So many bytes of a recording are on its disks; `digest` is the checksum of the last part's table there. Durable with the next
-    /// commit.
+    /// Enters `length` bytes of a recording, which are on its disks; `digest` is the checksum of the last part's table there. Durable with
+    /// the next commit.
     pub(crate) fn enter(&mut self, draft: &Draft, length: u64, digest: u32, modified: u64) -> Result<(), VolumeError> {
         self.check_changes()?;
         let count = usize::try_from(length.div_ceil(self.unit_bytes())).expect("at most PARTS_MAX");
@@ -54,7 +54,7 @@ impl Volume {
         let from = u32::try_from(same).expect("at most PARTS_MAX");
         let record = Record::Recorded(from, new.name.clone(), StoredContent { parts, ..new.content.clone() });
         record.encode(&mut self.changes.records);
-        // A part that went on elsewhere, since its disk is only read.
+        // A part that continued elsewhere, since its disk is only read.
         if let Some(old) = old {
             let gone = old.places().filter(|place| !new.places().any(|other| other == *place)).collect();
             self.retire_units(gone, old.content);
@@ -87,12 +87,12 @@ impl Volume {
         units
     }
 
-    /// Whether the journal names a unit for a recording.
+    /// True if the journal names a unit for a recording.
     pub(crate) fn is_recorded(&self, generation: u64, place: UnitPlace) -> bool {
         self.recordings.get(&generation).is_some_and(|recorded| recorded.places().any(|other| other == place))
     }
 
-    /// A disk is out: the one that comes in its place holds nothing of what was recorded. A part that is nowhere else stays named.
+    /// A disk is out: the one that comes in its place holds nothing of the recordings. A part that is nowhere else stays named.
     pub(crate) fn leave_out_of_recordings(&mut self, member: MemberId) {
         for part in self.recordings.values_mut().flat_map(|recorded| &mut recorded.content.parts) {
             let kept: Vec<_> = part.places().filter(|place| place.member != member).collect();
@@ -111,7 +111,7 @@ impl Volume {
         self.recordings.values().map(draft).collect()
     }
 
-    /// What is to be read of a recording that was taken up.
+    /// The parts to read of a recording that was taken up.
     #[must_use]
     pub fn reader_of(&self, draft: &Draft) -> Restore {
         let readable = |member: MemberId| self.is_readable(member).then(|| self.areas(member));
@@ -127,7 +127,7 @@ impl Volume {
     }
 
     /// A recording that was taken up was read: it can be ended now as any other. Gives headers that are to be written, and how many
-    /// bytes of it could not be read, or are not what was written: the last part is left out then, any other is damaged.
+    /// bytes of it could not be read, or differ from those written: the last part is left out then, any other is damaged.
     pub fn restore(&self, draft: &mut Draft, restored: Restored) -> (Vec<DiskWrite>, u64) {
         let unit_bytes = self.unit_bytes();
         let length = draft.sealed_bytes;
@@ -136,7 +136,7 @@ impl Volume {
         let (mut headers, mut lost) = (Vec::new(), 0);
         for (number, (part, table)) in (0u32..).zip(draft.parts.iter().zip(restored.tables)) {
             let Some((table, has_headers)) = table else {
-                // No checksum agrees with bytes that are wrong: reads tell.
+                // No checksum agrees with bytes that are wrong: reads find them.
                 draft.table.resize(draft.table.len() + checksums_of(unit_bytes), 0);
                 lost += unit_bytes;
                 continue;
@@ -182,11 +182,11 @@ fn checksums_of(bytes: u64) -> usize {
     usize::try_from(bytes).expect("at most 32 MiB").div_ceil(CHECKED_BYTES)
 }
 
-/// What is to be read of a recording that a crash left: without the volume, which others use meanwhile.
+/// The parts to read of a recording that a crash left: without the volume, which others use meanwhile.
 #[derive(Debug, Clone)]
 pub struct Restore {
     volume: VolumeId,
-    /// Of the disks that can be read.
+    /// The areas of the disks that can be read.
     areas: Vec<Option<Areas>>,
     unit_bytes: u64,
     content: u64,
@@ -195,18 +195,18 @@ pub struct Restore {
     parts: Vec<StoredPart>,
 }
 
-/// What was read of it.
+/// The result of reading it.
 #[derive(Debug)]
 pub struct Restored {
     /// Of each full part its checksums, and the copies that have a header; none if no copy is right.
     tables: Vec<Option<(ChecksumTable, Vec<UnitPlace>)>>,
-    /// The checksums of what counts of the last part.
+    /// The checksums of the bytes that count of the last part.
     last: Option<Checksums>,
 }
 
 impl Restore {
-    /// Reads it. `disks` counts the disks as the volume does. The headers of full units tell their checksums; of the last one, and where
-    /// a crash came before the header, the payload does.
+    /// Reads it. `disks` counts the disks as the volume does. The headers of full units give their checksums; for the last one, and where a
+    /// crash came before the header, the payload gives them.
     pub fn read(&self, disks: &mut impl ReadDisk) -> Restored {
         let full = self.parts.len().saturating_sub(1);
         let table = |(number, part): (u32, &StoredPart)| {
@@ -245,7 +245,7 @@ impl Restore {
         right.then_some(header.table)
     }
 
-    /// The checksums of the first copy whose first `length` bytes are what was written.
+    /// The checksums of the first copy with its first `length` bytes as written.
     fn payload(&self, part: &StoredPart, length: u64, disks: &mut impl ReadDisk) -> Option<Checksums> {
         part.places().find_map(|place| {
             let start = self.areas(place)?.payload(place.unit);

@@ -1,4 +1,4 @@
-//! The superblock: what a disk says of itself and of its volume.
+//! The superblock: the record that a disk has of itself and of its volume.
 //!
 //! Promise: four copies on each disk, of which the newest that at least two share counts. Two are made durable before the
 //! other two are written, so that a crash in between leaves two equal ones, old or new.
@@ -19,7 +19,7 @@ const STATE_BITS: u32 = 8;
 const FOLDERS_OFFSET: usize = TABLE_OFFSET + 16 * MEMBERS_MAX;
 const FOLDERS_END: usize = BLOCK_LEN - 4;
 
-/// How contents are laid over the disks.
+/// The layout of contents over the disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// A content on one disk while it has room; one copy.
@@ -31,7 +31,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// As commands and programs name it: `span`, `stripe` or `mirror`.
+    /// The name in commands and programs: `span`, `stripe` or `mirror`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,19 +68,19 @@ impl Placement {
     }
 }
 
-/// Whether a disk takes part.
+/// The part that a disk takes in the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberState {
-    /// It holds what the catalogue says.
+    /// It holds the units that the catalogue places on it.
     Active,
-    /// It failed: what it holds is old.
+    /// It failed: the bytes on it are old.
     Out,
     /// It stands in for one that failed, and is being filled: it is written to, and not read yet.
     Filling,
 }
 
 impl MemberState {
-    /// As commands and programs name it: `active`, `out` or `filling`.
+    /// The name in commands and programs: `active`, `out` or `filling`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,14 +113,14 @@ impl MemberState {
 pub struct MemberRecord {
     /// Bytes used.
     pub size: u64,
-    /// Whether it takes part.
+    /// The part it takes.
     pub state: MemberState,
     /// The generation of the superblock with which it came: a disk that knows only older ones had its number before. Zero if it was there
     /// from the beginning.
     pub since: u64,
 }
 
-/// What is the same on all disks but `member`.
+/// A superblock: the same on all disks but for `member`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// The volume.
@@ -129,13 +129,13 @@ pub struct Superblock {
     pub generation: u64,
     /// The volume's name, 1 to 64 bytes.
     pub name: String,
-    /// How contents are laid over the disks.
+    /// The layout of contents over the disks.
     pub placement: Placement,
     /// Payload bytes of a unit.
     pub unit_bytes: u64,
     /// Bytes of each half of the journal area.
     pub journal_half: u64,
-    /// Which disk this copy is on.
+    /// The disk that this copy is on.
     pub member: MemberId,
     /// All disks, 1 to [`MEMBERS_MAX`].
     pub members: Vec<MemberRecord>,
@@ -151,7 +151,7 @@ impl Superblock {
         Areas { size, journal_half: self.journal_half, unit_bytes: self.unit_bytes }
     }
 
-    /// As it is written, one block.
+    /// Encodes it, one block.
     ///
     /// # Panics
     /// The name is longer than 64 bytes or there are too many disks: checked when a volume is made.
@@ -180,7 +180,7 @@ impl Superblock {
         bytes
     }
 
-    /// Whether the layouts of these folders fit into a superblock.
+    /// True if the layouts of these folders fit into a superblock.
     #[must_use]
     pub fn has_room_for(folders: &[(String, Placement)]) -> bool {
         folders.len() <= usize::from(u8::MAX) && encode_folders(folders).len() <= FOLDERS_END - FOLDERS_OFFSET
@@ -211,7 +211,7 @@ impl Superblock {
         read.is_sound().then_some(read)
     }
 
-    /// Whether all values are in their ranges: a checksum proves that they were written, not that they make sense.
+    /// True if all values are in their ranges: a checksum proves that they were written, not that they make sense.
     fn is_sound(&self) -> bool {
         let known = 1..=MEMBERS_MAX;
         let fits = |member: &MemberRecord| {

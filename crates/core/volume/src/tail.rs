@@ -1,6 +1,6 @@
 //! The tail of a content: the checksums of all its bytes in one row behind them.
 //!
-//! Who streams a content verifies every byte, and must know the checksums before the first one. The headers have them too, but
+//! A stream verifies every byte of its content, and needs the checksums before the first one. The headers have them too, but
 //! a header for each unit is a seek for each unit; the tail is one read.
 //!
 //! Promise: a tail is of one version of one content, or it is none.
@@ -12,7 +12,7 @@ use crate::unit::{CHECKED_BYTES, ChecksumTable};
 use crate::{BLOCK_BYTES, Volume};
 
 impl StoredContent {
-    /// Where in its stored bytes the tail is: from where, and how long.
+    /// The place of the tail in its stored bytes: start and length.
     #[must_use]
     pub const fn tail(&self) -> (u64, u64) {
         let start = self.length.next_multiple_of(BLOCK_BYTES);

@@ -17,26 +17,26 @@ const LAST: u8 = 1;
 pub struct ChecksumTable(pub(crate) Vec<u32>);
 
 impl ChecksumTable {
-    /// How many checksums there are.
+    /// The number of checksums.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none: of no bytes.
+    /// True if there is no checksum: the table of no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One checksum of the whole table: what the catalogue keeps.
+    /// One checksum of the whole table, kept in the catalogue.
     #[must_use]
     pub fn digest(&self) -> u32 {
         self.0.iter().fold(0, |sum, checksum| crc32c::crc32c_append(sum, &checksum.to_le_bytes()))
     }
 
-    /// Whether `bytes`, which begin at the multiple `offset` of [`CHECKED_BYTES`] in the payload, are what was written:
-    /// they must end at another multiple, or at the payload's end.
+    /// Verifies that `bytes`, which begin at the multiple `offset` of [`CHECKED_BYTES`] in the payload, are those written: they must end at
+    /// another multiple, or at the payload's end.
     ///
     /// # Errors
     /// The offset in the payload of the first 64 KiB that differ, or that no checksum covers.
@@ -96,7 +96,7 @@ impl Checksums {
     }
 }
 
-/// What a unit says of itself, so that a lost catalogue can be made anew.
+/// The header of a unit: its identity, so that a lost catalogue can be made anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitHeader {
     /// The volume.
@@ -109,11 +109,11 @@ pub struct UnitHeader {
     pub content: u64,
     /// The version of the content; never used twice.
     pub generation: u64,
-    /// Which part of the content, from 0.
+    /// The number of the part in the content, from 0.
     pub part: u32,
     /// Payload bytes that count, 1 to the unit's size.
     pub payload: u32,
-    /// In the last part only: when the content was modified, in nanoseconds since 1970, and its bytes without the tail.
+    /// In the last part only: the time when the content was modified, in nanoseconds since 1970, and its bytes without the tail.
     pub last: Option<(u64, u64)>,
     /// The content's name when it was written.
     pub name: String,
@@ -122,7 +122,7 @@ pub struct UnitHeader {
 }
 
 impl UnitHeader {
-    /// As it is written, one block.
+    /// Encodes it, one block.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BLOCK_LEN);

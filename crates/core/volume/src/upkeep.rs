@@ -2,7 +2,7 @@
 //! to be right.
 //!
 //! Promise: a copy goes to a drive that does not have the other one; a unit that nothing names any more is free when that is durable
-//! and nobody reads it. Not here: reading and writing the units (see [`Volume::mend`] for what is written).
+//! and its last reader is gone. Not here: reading and writing the units (see [`Volume::mend`] for the bytes to write).
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::record::Record;
 use crate::superblock::MemberState;
 use crate::{MemberId, Placement, Volume, VolumeError};
 
-/// Why copies are looked after.
+/// The purpose of an upkeep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upkeep {
-    /// A disk that was put in gets what it should have, and a second copy of what has one only.
+    /// A disk that was put in gets the copies it should have, and a second copy of each part that has one only.
     Fill(MemberId),
-    /// What lies on a disk that leaves goes to the others.
+    /// Copies on a disk that leaves go to the others.
     Drain(MemberId),
     /// Copies go from disks that are fuller than all together to those that are emptier ([`Volume::begin_balance`]).
     Balance,
@@ -33,20 +33,20 @@ pub enum Upkeep {
 /// A copy to look after: of `sources`, in this order, the first one that is whole is written to `target`, if it does not lie there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyTask {
-    /// Which part of the content.
+    /// The number of the part in the content.
     pub part: u32,
     /// Copies to read.
     pub sources: Vec<UnitPlace>,
     /// The copy that is to be right.
     pub target: UnitPlace,
-    /// If the catalogue does not name the target yet: what [`Volume::take_copies`] is to be told when it is written.
+    /// If the catalogue does not name the target yet: the copy to give to [`Volume::take_copies`] when it is written.
     pub new_copy: Option<NewCopy>,
 }
 
 /// A copy in a unit that the catalogue does not name yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewCopy {
-    /// Which part of the content.
+    /// The number of the part in the content.
     pub part: u32,
     /// The copy that it takes the place of; none if the part had one copy.
     pub instead_of: Option<UnitPlace>,
@@ -79,7 +79,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Counts by how many units each disk is fuller than all together, which is what moves, until [`Volume::end_upkeep`].
+    /// Counts by how many units each disk is fuller than all together: these move, until [`Volume::end_upkeep`].
     ///
     /// # Errors
     /// The volume takes no changes.
@@ -96,14 +96,14 @@ impl Volume {
         Ok(())
     }
 
-    /// A disk has left, or stays; disks are balanced, or as they are.
+    /// Ends the upkeep: a disk has left, or stays; disks are balanced, or as they are.
     pub fn end_upkeep(&mut self) {
         let ended = std::mem::take(&mut self.upkeep);
         self.let_go(ended.held);
     }
 
-    /// What there is to look after in a part of a content. Each unit that is taken is either told to [`Volume::take_copies`] or given
-    /// to [`Volume::give_back`].
+    /// The copies to look after in a part of a content. Each unit that is taken goes either to [`Volume::take_copies`] or to
+    /// [`Volume::give_back`].
     ///
     /// # Errors
     /// There is no room for a copy.
@@ -116,7 +116,7 @@ impl Volume {
     ) -> Result<Vec<CopyTask>, VolumeError> {
         let at = usize::try_from(part).unwrap_or(usize::MAX);
         let Some(stored) = content.parts.get(at) else { return Ok(vec![]) };
-        // What is moved of a content stays together.
+        // Units of one content that move stay together.
         let left = u32::try_from(content.parts.len() - at).unwrap_or(u32::MAX);
         if part == 0 {
             let held = std::mem::take(&mut self.upkeep.held);
@@ -131,7 +131,7 @@ impl Volume {
             let new_copy = Some(NewCopy { part, instead_of, to });
             Ok::<_, VolumeError>(vec![CopyTask { part, sources: stored.places().collect(), target: to, new_copy }])
         };
-        // What drafts were promised is not taken from them.
+        // Units promised to drafts are not taken from them.
         let has_room = self.parts_left(self.placement()) > 0;
         let on = |member: MemberId| stored.places().find(|place| place.member == member);
         Ok(match upkeep {
@@ -166,19 +166,19 @@ impl Volume {
         vec![CopyTask { part, sources: stored.places().collect(), target, new_copy }]
     }
 
-    /// Whether a part with one copy can have the second on this disk.
+    /// True if a part with one copy can have the second on this disk.
     fn lacks_copy(&self, part: &StoredPart, member: MemberId) -> bool {
         part.second.is_none() && self.drives[part.first.member.index()] != self.drives[member.index()]
     }
 
-    /// Whether the copy at `from` can move to this disk: it is another one, and not on the drive of the other copy.
+    /// True if the copy at `from` can move to this disk: it is another one, and not on the drive of the other copy.
     fn may_move(&self, part: &StoredPart, from: UnitPlace, to: MemberId) -> bool {
         let drive = |member: MemberId| self.drives[member.index()];
         let stays = part.places().find(|place| *place != from);
         to != from.member && stays.is_none_or(|stays| drive(stays.member) != drive(to))
     }
 
-    /// Whether what is read from other disks can be moved to this one.
+    /// True if copies on other disks can move to this one.
     pub(crate) fn takes_copies(&self, member: MemberId) -> bool {
         self.is_readable(member) && self.is_writable(member)
     }
@@ -230,9 +230,8 @@ impl Volume {
         self.free[place.member.index()].give(place.unit);
     }
 
-    /// Tells that copies of a content are in new units, written whole. Durable with the next commit; the units they take the place of
-    /// are free when that is durable and nobody reads them. False if the name has another content, or none, by now: the units are
-    /// given back.
+    /// Enters copies of a content in new units, written whole. Durable with the next commit; the units they take the place of are free when
+    /// that is durable and their last reader is gone. False if the name has another content, or none, by now: the units are given back.
     ///
     /// # Errors
     /// The volume takes no changes.
@@ -247,7 +246,7 @@ impl Volume {
             copies.iter().for_each(|copy| self.give_back(copy.to));
             return Ok(false);
         };
-        // What was copied to a disk that was taken out since is not there.
+        // Copies to a disk that was taken out since are lost.
         let (copies, gone): (Vec<NewCopy>, Vec<NewCopy>) =
             copies.iter().partition(|copy| self.is_writable(copy.to.member));
         gone.iter().for_each(|copy| self.give_back(copy.to));

@@ -1,7 +1,7 @@
 //! The volume: the catalogue, the free units and the journal as one state machine.
 //!
-//! Promise: a change is checked as a whole before anything of it is done; every unit belongs to one content, one draft, or
-//! nobody. Not here: choosing disks (`choice`) and units (`layout`), durability (`commit`), writing contents (`draft`).
+//! Promise: a change is checked as a whole before anything of it is done; every unit belongs to one content, to one draft, or to neither.
+//! Not here: choosing disks (`choice`) and units (`layout`), durability (`commit`), writing contents (`draft`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::record::{Record, Recorded};
 use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
 use crate::{DiskWrite, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 
-/// What a new volume is to be.
+/// The properties of a new volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewVolume {
     /// Its identity: random.
     pub volume: VolumeId,
     /// Its name, 1 to 64 bytes.
     pub name: String,
-    /// How contents are laid over the disks.
+    /// The layout of contents over the disks.
     pub placement: Placement,
     /// Payload bytes of a unit: a power of two from 64 KiB to 32 MiB.
     pub unit_bytes: u64,
@@ -34,7 +34,7 @@ pub struct NewVolume {
     pub sizes: Vec<u64>,
 }
 
-/// Why a folder cannot have a layout of its own.
+/// The reason that a folder cannot have a layout of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FolderLayoutError {
     /// Its name is not possible, or the volume takes no changes.
@@ -51,9 +51,9 @@ pub enum FolderLayoutError {
 /// Parts that are promised to drafts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PromisedParts {
-    /// With two copies.
+    /// Parts with two copies.
     pairs: u64,
-    /// With one.
+    /// Parts with one.
     singles: u64,
 }
 
@@ -63,10 +63,10 @@ impl PromisedParts {
     }
 }
 
-/// What the upkeep under way has of the disks.
+/// The disks and units of the upkeep under way.
 #[derive(Debug, Default)]
 pub(crate) struct UpkeepUnits {
-    /// Takes nothing new: what is on it moves to the others.
+    /// A disk that takes nothing new: the copies on it move to the others.
     pub(crate) draining: Option<MemberId>,
     /// Units that it takes next for the content it is at.
     pub(crate) held: HeldUnits,
@@ -78,17 +78,17 @@ pub(crate) struct UpkeepUnits {
 #[derive(Debug)]
 pub struct Volume {
     pub(crate) superblock: Superblock,
-    /// Whether a disk was there when the volume was opened.
+    /// For each disk, true if it was there when the volume was opened.
     pub(crate) present: Vec<bool>,
     pub(crate) catalogue: Catalogue,
-    /// What the journal says, or is to say with the next commit, of recordings that are not over, by their generations.
+    /// Recordings that are not over, as the journal has them, or will have them with the next commit, by their generations.
     pub(crate) recordings: BTreeMap<u64, Recorded>,
     pub(crate) free: Vec<FreeUnits>,
     /// For each disk the number of the drive that it is, or is a part of ([`Volume::set_drives`]).
     pub(crate) drives: Vec<usize>,
     pub(crate) promised: PromisedParts,
     pub(crate) journal: Journal,
-    /// What the next commit makes durable.
+    /// Changes that the next commit makes durable.
     pub(crate) changes: StagedChanges,
     pub(crate) committing: Option<CommitUnderWay>,
     /// Disks that hold the durable state of the journal.
@@ -96,7 +96,7 @@ pub struct Volume {
     pub(crate) retired: Vec<RetiredUnits>,
     pub(crate) numbers: Numbers,
     pub(crate) read_only: bool,
-    /// Disks that failed and have the only copy of what is on them: they are read, and not written to before the volume is opened anew.
+    /// Failed disks that have the only copy of their units: they are read, and not written to before the volume is opened anew.
     pub(crate) only_read: Vec<MemberId>,
     /// Disks that were filled, which no superblock says durably: until then nothing relies on them.
     pub(crate) filled: Vec<MemberId>,
@@ -175,19 +175,19 @@ impl Volume {
         }
     }
 
-    /// What all disks say of the volume.
+    /// The superblock that all disks share.
     #[must_use]
     pub const fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// How contents are laid over the disks.
+    /// The layout of contents over the disks.
     #[must_use]
     pub const fn placement(&self) -> Placement {
         self.superblock.placement
     }
 
-    /// How a content of this name is laid when it is written: as its folder, or the nearest above it, is to be; else as all.
+    /// The layout of a content of this name when it is written: that of its folder, or of the nearest above it; else that of the volume.
     #[must_use]
     pub fn placement_of(&self, name: &str) -> Placement {
         let is_above = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
@@ -195,7 +195,7 @@ impl Volume {
         folders.max_by_key(|(folder, _)| folder.len()).map_or(self.placement(), |(_, placement)| *placement)
     }
 
-    /// From now on what is written below `folder` is laid so; as the volume says, if none. What is there stays as it is. Gives the
+    /// Lays contents written below `folder` so from now on; as the volume's others, if none. Existing contents stay as they are. Gives the
     /// superblocks to write, in two steps (see [`Volume::take_out`]).
     ///
     /// # Errors
@@ -223,8 +223,8 @@ impl Volume {
         Ok(self.superblock_writes())
     }
 
-    /// Says on which drive each disk is, by their numbers; one of which nothing is known is a drive of its own, as all are until then and
-    /// one that comes is. The two copies of a part are never put on one drive.
+    /// Sets the drive of each disk, by the drives' names; a disk without one is a drive of its own, as all are until then and as one that
+    /// comes is. The two copies of a part are never put on one drive.
     pub fn set_drives(&mut self, names: &[Option<&str>]) {
         let first = |(number, name): (usize, &Option<&str>)| match name {
             Some(_) => names.iter().position(|other| other == name).unwrap_or(number),
@@ -246,14 +246,14 @@ impl Volume {
         self.superblock.areas(member)
     }
 
-    /// Whether a disk holds what the catalogue says.
+    /// True if a disk holds the units that the catalogue places on it.
     #[must_use]
     pub fn is_readable(&self, member: MemberId) -> bool {
         let state = self.superblock.members.get(member.index()).map(|member| member.state);
         state == Some(MemberState::Active) && self.present[member.index()] && !self.filled.contains(&member)
     }
 
-    /// Whether contents are written to a disk.
+    /// True if contents are written to a disk.
     #[must_use]
     pub fn is_writable(&self, member: MemberId) -> bool {
         let state = self.superblock.members.get(member.index()).map(|member| member.state);
@@ -261,19 +261,19 @@ impl Volume {
         takes_part && !self.only_read.contains(&member)
     }
 
-    /// Whether the volume takes no more changes.
+    /// True if the volume takes no more changes.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// How many contents there are.
+    /// The number of contents.
     #[must_use]
     pub fn len(&self) -> usize {
         self.catalogue.len()
     }
 
-    /// Whether there is no content.
+    /// True if there is no content.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -306,20 +306,20 @@ impl Volume {
         self.catalogue.find(name)
     }
 
-    /// Whether some content lies in the folder of this name; the empty name is the volume itself.
+    /// True if some content lies in the folder of this name; the empty name is the volume itself.
     #[must_use]
     pub fn is_folder(&self, name: &str) -> bool {
         self.catalogue.is_folder(name)
     }
 
-    /// What the folder holds, in order of names.
+    /// Names in the folder, in their order.
     #[must_use]
     pub fn list(&self, folder: &str) -> Vec<ListedName<'_>> {
         self.catalogue.list(folder)
     }
 
-    /// So many at most of the names under `prefix` (a folder's name with a slash, or nothing) from `next` on, and where the page after
-    /// it begins.
+    /// At most `count` names under `prefix` (a folder's name with a slash, or nothing) from `next` on, and the name from which the page
+    /// after it begins.
     #[must_use]
     pub fn page(&self, prefix: &str, next: &str, count: usize) -> (Vec<ListedName<'_>>, String) {
         self.catalogue.page(prefix, next, count)
@@ -347,7 +347,7 @@ impl Volume {
         self.free.get(member.index()).map_or(0, FreeUnits::units)
     }
 
-    /// Payload bytes that can still be written, in units, without what is promised.
+    /// Payload bytes that can still be written, in whole units, without those promised to drafts.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.parts_left(self.placement()) * self.unit_bytes()
@@ -365,7 +365,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives a content another name; what had that is replaced.
+    /// Gives a content another name; a content that had that one is replaced.
     ///
     /// # Errors
     /// No content has the name; the new one is not possible, or would not fit; the volume takes no changes.
@@ -419,7 +419,7 @@ impl Volume {
         if bytes <= self.superblock.journal_half / 4 * 3 { Ok(()) } else { Err(VolumeError::CatalogueFull) }
     }
 
-    /// How many parts more can be written in this layout. A part with one copy takes at most one of the pairs that are left.
+    /// The number of parts that can still be written in this layout. A part with one copy takes at most one of the pairs that are left.
     pub(crate) fn parts_left(&self, placement: Placement) -> u64 {
         let counts = self.free_for(Placement::Mirror);
         let there = counts.iter().zip(&self.drives).filter_map(|(free, drive)| free.map(|free| (free, *drive)));
@@ -435,7 +435,7 @@ impl Volume {
         }
     }
 
-    /// A number that was never used and will not be, whatever happens.
+    /// A number that was never used and never will be, even after a crash.
     pub(crate) fn new_number(&mut self) -> Result<u64, VolumeError> {
         self.numbers.take().ok_or(VolumeError::ReadOnly)
     }

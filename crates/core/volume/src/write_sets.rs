@@ -1,22 +1,22 @@
 //! Sets of writes, which make changes durable: each disk of a set writes its share and flushes it, at its own pace, and the next set
 //! begins when all have.
 //!
-//! Promise: one set is under way at a time. What waits is durable when every disk that holds the journal has flushed a commit that was
-//! begun after it came, and no commit is begun before each change of a disk's state is in the superblocks of all others. When a disk is
-//! taken out, the commit under way is given up and another one takes its place; what a disk still tells of the old one counts for nothing.
-//! Not here: doing it; what is to be written (`commit`).
+//! Promise: one set is under way at a time. A change is durable when every disk that holds the journal has flushed a commit that was begun
+//! after it came, and no commit is begun before each change of a disk's state is in the superblocks of all others. When a disk is taken
+//! out, the commit under way is given up and another one takes its place; later reports of a disk on the old one are ignored.
+//! Not here: doing it; the writes of a commit (`commit`).
 
 use std::collections::VecDeque;
 
 use crate::{DiskWrite, MemberId, Volume, VolumeError};
 
-/// See the module. `W` is who waits.
+/// The sets of writes of a volume (see the module). `W` is a caller that waits for a change.
 #[derive(Debug)]
 pub struct WriteSets<W> {
     /// Superblocks to be written before anything else, a set each.
     superblocks: VecDeque<Vec<DiskWrite>>,
     under_way: Option<WriteSet<W>>,
-    /// For the next commit.
+    /// Callers that wait for the next commit.
     waiting: Vec<W>,
     /// Sets that were begun so far.
     begun: u64,
@@ -26,28 +26,28 @@ pub struct WriteSets<W> {
 
 #[derive(Debug)]
 struct WriteSet<W> {
-    /// Tells it from the one that was given up before it.
+    /// The number that distinguishes it from the set that was given up before it.
     number: u64,
     writes: Vec<DiskWrite>,
     /// Disks that have not flushed it yet.
     left: Vec<MemberId>,
-    /// Who waits for it; none if it is of superblocks.
+    /// Callers that wait for it; none if it is of superblocks.
     commit: Option<Vec<W>>,
 }
 
 impl<W> WriteSets<W> {
-    /// Of a volume of which this generation of the superblock is durable; 0 of one that is being made.
+    /// The sets of a volume, of which this generation of the superblock is durable; 0 of one that is being made.
     #[must_use]
     pub const fn new(durable_generation: u64) -> Self {
         Self { superblocks: VecDeque::new(), under_way: None, waiting: Vec::new(), begun: 0, durable_generation }
     }
 
-    /// The change that was just staged is somebody's: [`WriteSets::done`] gives who waits back when it is durable.
+    /// Adds a caller that waits for the change just staged: [`WriteSets::done`] gives it back when the change is durable.
     pub fn wait(&mut self, waiter: W) {
         self.waiting.push(waiter);
     }
 
-    /// Everybody who waits.
+    /// All callers that wait.
     pub fn waiting(&self) -> impl Iterator<Item = &W> {
         let in_commit = self.under_way.iter().filter_map(|set| set.commit.as_ref()).flatten();
         self.waiting.iter().chain(in_commit)
@@ -58,7 +58,7 @@ impl<W> WriteSets<W> {
         self.superblocks.extend(steps);
     }
 
-    /// Begins the next set if none is under way and there is something to be written. Gives the disks whose turn it is now.
+    /// Begins the next set if none is under way and there is something to be written. Gives the disks that have their turn now.
     pub fn begin(&mut self, volume: &mut Volume) -> Vec<MemberId> {
         while self.under_way.is_none() {
             let (writes, commit) = if let Some(writes) = self.superblocks.pop_front() {
@@ -81,13 +81,13 @@ impl<W> WriteSets<W> {
         Vec::new()
     }
 
-    /// Whether nothing is to be written, as far as was begun.
+    /// True if no set is under way and no superblock is to be written.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.under_way.is_none() && self.superblocks.is_empty()
     }
 
-    /// Whether superblocks are to be written.
+    /// True if superblocks are to be written.
     #[must_use]
     pub fn has_superblocks(&self) -> bool {
         !self.superblocks.is_empty() || self.under_way.as_ref().is_some_and(|set| set.commit.is_none())
@@ -100,20 +100,20 @@ impl<W> WriteSets<W> {
         self.durable_generation
     }
 
-    /// Whether a disk has a share of the set under way that it has not flushed yet.
+    /// True if a disk has a share of the set under way that it has not flushed yet.
     #[must_use]
     pub fn is_turn_of(&self, member: MemberId) -> bool {
         self.under_way.as_ref().is_some_and(|set| set.left.contains(&member))
     }
 
-    /// What a disk is to write and flush, if it is its turn, and the number of the set.
+    /// The writes that a disk is to make and flush, if it is its turn, and the number of the set.
     #[must_use]
     pub fn share(&self, member: MemberId) -> Option<(u64, Vec<&DiskWrite>)> {
         let set = self.under_way.as_ref().filter(|set| set.left.contains(&member))?;
         Some((set.number, set.writes.iter().filter(|write| write.member == member).collect()))
     }
 
-    /// A disk flushed its share of the set of this number. Gives who need not wait any more: what they wait for is durable.
+    /// A disk flushed its share of the set of this number. Gives the callers that wait no more: their changes are durable.
     pub fn done(&mut self, member: MemberId, number: u64, volume: &mut Volume) -> Vec<W> {
         let Some(set) = self.under_way.as_mut().filter(|set| set.number == number) else { return Vec::new() };
         set.left.retain(|other| *other != member);
@@ -136,13 +136,13 @@ impl<W> WriteSets<W> {
     /// Takes a disk out that failed (see [`Volume::take_out`]). A commit under way is given up: another one takes its place.
     ///
     /// # Errors
-    /// The volume takes no more changes: gives who waits, for it will never be known what became of that.
+    /// The volume takes no more changes: gives the callers that wait, for the outcome of their changes will never be known.
     pub fn take_out(&mut self, member: MemberId, volume: &mut Volume) -> Result<(), (VolumeError, Vec<W>)> {
         let given_up = self.under_way.take_if(|set| set.commit.is_some());
         self.waiting.splice(0..0, given_up.and_then(|set| set.commit).unwrap_or_default());
         match volume.take_out(member) {
             Ok(steps) => {
-                // Nor does the next disk of this number get what this one did not.
+                // The next disk of this number does not get the writes that this one missed.
                 self.superblocks.iter_mut().for_each(|step| step.retain(|write| write.member != member));
                 self.write_superblocks(steps);
             }
@@ -155,7 +155,7 @@ impl<W> WriteSets<W> {
         Ok(())
     }
 
-    /// Nothing more is written. Gives who waits.
+    /// Nothing more is written. Gives the callers that wait.
     pub fn give_up(&mut self) -> Vec<W> {
         self.superblocks.clear();
         let commit = self.under_way.take().and_then(|set| set.commit).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Zones: what is read most lies in the outer halves of the disks, where they read fastest.
+//! Zones: the most read contents lie in the outer halves of the disks, where they are read fastest.
 //!
-//! Promise: what is read is counted, in bounded memory, and forgotten in time; a move changes which units hold a copy and nothing else, and
-//! is made only where it gains. Not here: when there is time for it, and making the copies (see `upkeep`).
+//! Promise: reads are counted, in bounded memory, and forgotten in time; a move changes which units hold a copy and nothing else, and is
+//! made only where it gains. Not here: when there is time for it, and making the copies (see `upkeep`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::{MemberId, Upkeep, Volume};
 /// "Efficient computation of frequent and top-k elements in data streams", 2005, theorem 2).
 const COUNTED_MAX: usize = 1024;
 /// All counts are halved when so many times the bytes of the outer halves were counted: TinyLFU's reset with its sample of ten times
-/// what is to be chosen (Einziger, Friedman, Manes, 2017, §3.3).
+/// the bytes to choose (Einziger, Friedman, Manes, 2017, §3.3).
 const SAMPLE_FACTOR: u64 = 10;
 
-/// How much of each content was read lately: Space-Saving counters that age.
+/// The bytes read lately of each content: Space-Saving counters that age.
 #[derive(Debug, Clone, Default)]
 pub struct ReadCounts {
     bytes: BTreeMap<String, u64>,
@@ -25,7 +25,7 @@ pub struct ReadCounts {
     counted: u64,
 }
 
-/// A content whose first copies are to move.
+/// A move of the first copies of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneMove {
     /// The content.
@@ -35,11 +35,11 @@ pub struct ZoneMove {
 }
 
 impl ReadCounts {
-    /// So many bytes of a content were read. What is counted is to choose what lies in `outer_bytes`.
+    /// Counts `bytes` read of a content. The counts are to choose the contents that lie in `outer_bytes`.
     pub fn add(&mut self, name: &str, bytes: u64, outer_bytes: u64) {
         let known = match self.bytes.remove(name) {
             Some(known) => known,
-            // A new one takes the place of the least, and its count: that is how much it can have had unseen.
+            // A new one takes the place of the least, and its count, the most that it can have had unseen.
             None if self.bytes.len() >= COUNTED_MAX => self.forget_least(),
             None => 0,
         };
@@ -86,9 +86,9 @@ impl Volume {
         self.member_ids().map(units).sum::<u64>() * self.unit_bytes()
     }
 
-    /// What to move for the most read content that does not lie in the outer halves as a whole and can: first inwards, what was read less than
-    /// half as much and makes room for it, then this one outwards. Half, since halving a count is all that its age says of it. Empty if
-    /// nothing is to be gained.
+    /// The moves for the most read content that does not lie in the outer halves as a whole and can: first inwards, the contents that were
+    /// read less than half as much and make room for it, then this one outwards. Half, since age shows in a count only as a halving.
+    /// Empty if nothing is to be gained.
     #[must_use]
     pub fn zone_moves(&self, counts: &ReadCounts) -> Vec<ZoneMove> {
         let free: Vec<HalvesFree> = self.member_ids().map(|member| self.halves_free(member)).collect();
@@ -129,7 +129,7 @@ impl Volume {
         Some(moves)
     }
 
-    /// How many first copies of a content lie in that half, for each disk.
+    /// The number of first copies of a content in that half, for each disk.
     fn firsts_in(&self, content: &Arc<StoredContent>, half: Half) -> Vec<u64> {
         let mut units = vec![0; self.superblock.members.len()];
         let firsts = content.parts.iter().map(|part| part.first).filter(|first| self.lies_in(*first, half));
@@ -137,7 +137,7 @@ impl Volume {
         units
     }
 
-    /// Whether a copy lies in that half of a disk that is written to.
+    /// True if a copy lies in that half of a disk that is written to.
     pub(crate) fn lies_in(&self, place: UnitPlace, half: Half) -> bool {
         self.takes_copies(place.member) && half.range(self.unit_count(place.member)).contains(&place.unit)
     }

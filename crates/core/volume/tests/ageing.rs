@@ -22,7 +22,7 @@ fn bytes_of(parts: u64) -> u64 {
     parts * UNIT - UNIT / 2
 }
 
-/// In how many places its first copies lie on all disks.
+/// The number of places of its first copies on all disks.
 fn stretches(content: &StoredContent, disks: usize) -> u64 {
     let mut last: Vec<Option<u32>> = vec![None; disks];
     let begins = content.parts.iter().filter(|part| {

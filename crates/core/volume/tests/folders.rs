@@ -59,7 +59,7 @@ fn a_folder_has_its_own_layout_and_keeps_it() {
     assert_eq!(volume.placement_of("kept/raw/b"), Placement::Mirror);
 }
 
-/// What is promised with two copies has room for both, whatever comes with one meanwhile.
+/// Room promised with two copies is there for both, even if contents with one come meanwhile.
 #[test]
 fn room_that_was_promised_to_a_mirrored_folder_is_there() {
     let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK; 2])).expect("sizes are fine");

@@ -1,4 +1,4 @@
-//! A full volume: what is kept can be ended as far as it came.
+//! A full volume: an upload that is kept can be ended as far as it came.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
 use crate::common::{MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_content};

@@ -39,7 +39,7 @@ impl Bench {
         number
     }
 
-    /// All that is to be made durable is. Gives who waited.
+    /// Makes all changes durable. Gives those that waited.
     fn go_on(&mut self) -> Vec<&'static str> {
         let mut durable = Vec::new();
         self.write_sets.begin(&mut self.volume);
@@ -80,7 +80,7 @@ impl Bench {
     }
 }
 
-/// The disk's thread was in its flush when the other disk was taken out: it told so when the next commit was under way, which was
+/// The disk's thread was in its flush when the other disk was taken out: its report came when the next commit was under way, which was
 /// acknowledged before it was written.
 #[test]
 fn what_a_disk_tells_of_a_commit_that_was_given_up_counts_for_no_other() {
@@ -181,7 +181,7 @@ fn a_disk_counts_for_its_copies_until_what_was_removed_is_durably_gone() {
     assert!(bench.volume.keeps_all_without(second));
 }
 
-/// What was copied to a disk, and not named yet, went with the disk, and the copy that it took the place of was free.
+/// A copy that was made on a disk, and not named yet, went with the disk, and the copy that it took the place of was free.
 #[test]
 fn a_copy_on_a_disk_that_was_taken_out_takes_the_place_of_none() {
     let mut bench = Bench::new(3);
@@ -208,7 +208,7 @@ fn a_copy_on_a_disk_that_was_taken_out_takes_the_place_of_none() {
     assert_eq!(read_content(&volume, &content, &mut bench.disks), Some(payload(1, 0, UNIT)));
 }
 
-/// An upload that lasts longer than a disk is away: the disk that comes in its place does not have what was written to the other one.
+/// An upload that lasts longer than a disk is away: the disk that comes in its place does not have the bytes written to the other one.
 #[test]
 fn the_disk_that_comes_has_nothing_of_an_upload_that_was_written_to_the_one_before() {
     let mut bench = Bench::new(2);
@@ -258,7 +258,7 @@ fn a_superblock_on_a_disk_that_is_larger_than_what_is_used_of_it_survives_a_powe
     assert!(bench.disks.open().is_ok(), "two copies of each disk are old, two are new");
 }
 
-/// Two power cuts in a row, each in a change of the superblocks: what the first one left half written is mended first.
+/// Two power cuts in a row, each in a change of the superblocks: the superblocks that the first one left half written are mended first.
 #[test]
 fn a_superblock_that_a_power_cut_left_half_written_survives_the_next_one() {
     let mut disks = Bench::new(2).disks;
@@ -283,7 +283,7 @@ fn a_superblock_that_a_power_cut_left_half_written_survives_the_next_one() {
     }
 }
 
-/// A disk of a stripe does not take what comes any more: a recording has the rest on the other one, also of the unit it was at.
+/// A disk of a stripe takes no more writes: a recording has the rest on the other one, also of the unit it was at.
 #[test]
 fn a_recording_goes_on_beside_a_disk_that_is_only_read_and_knows_what_may_be_wrong() {
     let length = 5 * UNIT + UNIT / 2;
@@ -298,7 +298,7 @@ fn a_recording_goes_on_beside_a_disk_that_is_only_read_and_knows_what_may_be_wro
             for (member, position) in bench.volume.add(&mut draft, &bytes) {
                 assert!(taken.is_none() || member != fails, "it is only read");
                 bench.disks.write(&volume::DiskWrite { member, position, bytes: bytes.clone() });
-                // In the middle of a unit on that disk: what is in the unit so far is nowhere.
+                // In the middle of a unit on that disk: no other disk has the bytes in the unit so far.
                 if taken.is_none() && member == fails && written > 2 * UNIT && room == UNIT / 2 {
                     bench.take_out(fails);
                     taken = Some(bench.volume.leave_out(&mut draft, fails).expect("it goes on"));
@@ -366,8 +366,8 @@ fn a_generation_that_was_given_up_is_not_durable() {
 }
 
 /// The power of a second disk of three goes after the superblocks said that the first one is out, and before the third one has the journal:
-/// what was acknowledged is found whole on whichever disks are there again, or a copy of it is missed, or the catalogue is,
-/// or the disks are known to be out of date.
+/// all acknowledged contents are found whole on any of the disks that are there again, or a copy is missed, or the catalogue is, or the
+/// disks are known to be out of date.
 #[test]
 fn of_two_disks_that_fail_between_superblocks_and_checkpoint_nothing_is_lost_silently() {
     let pairs = [(ONE, TWO), (ONE, THREE), (TWO, ONE), (TWO, THREE), (THREE, ONE), (THREE, TWO)];
@@ -395,7 +395,7 @@ fn of_two_disks_that_fail_between_superblocks_and_checkpoint_nothing_is_lost_sil
             bench.write_sets.begin(&mut bench.volume);
         }
         assert_eq!(acknowledged, ["a", "b", "c"], "{what}");
-        // Each may have any of what it was to write next.
+        // Each may have any of its next writes.
         for member in
             [ONE, TWO, THREE].into_iter().filter(|member| bench.write_sets.is_turn_of(*member)).collect::<Vec<_>>()
         {

@@ -119,7 +119,7 @@ fn with_crash_at(placement: Placement, crash_at: usize) -> bool {
     let outcome = bench.add(&mut volume).and_then(|_| bench.remove(&mut volume, first));
     let crashed = outcome.is_err();
     bench.flushes_left = usize::MAX;
-    // What is not of the volume is not named.
+    // A disk that is not of the volume is not given.
     let there = |disks: &MemoryDisks, number: usize| {
         let disk = disks.0[number].clone();
         volume::identify(&[DISK], &mut MemoryDisks(vec![disk])).is_ok()
@@ -185,7 +185,7 @@ fn a_reader_keeps_what_moved_since_it_began() {
         assert_eq!(free(&volume), before - moved, "the reader may still read where it lay");
     }
     drop(reader);
-    // Whatever is committed next.
+    // With any commit that follows.
     volume.remove("a").expect("it is there");
     assert!(bench.commit(&mut volume).is_ok());
     assert!(volume.unbalanced().is_empty());

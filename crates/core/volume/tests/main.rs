@@ -1,4 +1,4 @@
-//! Volumes on disks in memory: crashes, faults, growth, and a model of what must be there.
+//! Volumes on disks in memory: crashes, faults, growth, and a model of the state that must be there.
 
 mod ageing;
 mod common;

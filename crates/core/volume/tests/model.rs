@@ -9,7 +9,7 @@ use crate::common::{
 };
 use volume::{Checksums, DiskWrite, GroupCommit, MemberId, Placement, StoredContent, StoredPart, Volume, VolumeError};
 
-/// What the map knows of a content.
+/// The map's entry for a content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Known {
     generation: u64,
@@ -19,7 +19,7 @@ struct Known {
 
 type Model = BTreeMap<String, Known>;
 
-/// What may go wrong, beside crashes.
+/// Faults that may occur, beside crashes.
 #[derive(Clone, Copy)]
 struct Faults {
     /// One write in so many to this disk is lost or goes elsewhere, although it is acknowledged.
@@ -32,7 +32,7 @@ struct Faults {
 #[derive(Debug)]
 struct FailedFlush {
     member: MemberId,
-    /// It was to make what is published durable, not the journal.
+    /// True if it was to make the payload of published contents durable, not the journal.
     is_payload: bool,
 }
 
@@ -140,7 +140,7 @@ impl Machine {
                     self.commit();
                     self.replace(member);
                 }
-                // Nothing stands in: start anew from what the disks have, whether or not it has the last commit.
+                // No other disk stands in: start anew from the state of the disks, with or without the last commit.
                 Err(error) => {
                     assert_eq!(error, VolumeError::ReadOnly);
                     assert_eq!(self.volume.remove("any"), Err(VolumeError::ReadOnly));
@@ -150,8 +150,7 @@ impl Machine {
         }
     }
 
-    /// If it was its payload that the disk was to flush, what was published since the last commit may not be there: it is given up. All else
-    /// is as before.
+    /// If the disk was to flush payload, contents published since the last commit may be missing: they are given up. All else is as before.
     fn go_on_without_writing_to(&mut self, member: MemberId, is_payload: bool) {
         self.only_read += 1;
         let is_lost = |(name, known): (&String, &Known)| {
@@ -186,7 +185,7 @@ impl Machine {
             return;
         }
         self.replaced += 1;
-        // Who reads what was removed meanwhile is served by the other copy; it is not written to the new disk.
+        // The other copy serves readers of contents removed meanwhile; it is not written to the new disk.
         self.readers.clear();
         let faults = std::mem::replace(&mut self.faults, Faults { lying: None, failed_flush: u64::MAX });
         self.disks.0[member.index()] = Some(MemoryDisk::new(DISK));
@@ -229,7 +228,7 @@ impl Machine {
         volume.contents().map(|(name, content)| (name.to_owned(), known(content))).collect()
     }
 
-    /// The power goes now: what is found is the state that was acknowledged, or the one under way, and all of it is right.
+    /// The power goes now: the state found is the acknowledged one, or the one under way, and all of it is right.
     fn check_crash(&mut self) {
         self.crashes += 1;
         let mut disks = self.disks.clone();
@@ -357,7 +356,7 @@ fn check_content(volume: &Volume, disks: &mut MemoryDisks, name: &str, known: &K
     u64::from(!whole)
 }
 
-/// Whether all parts can be read; bytes that are read are right.
+/// True if all parts can be read; bytes that are read are right.
 fn check_parts(volume: &Volume, disks: &mut MemoryDisks, content: &StoredContent, known: &Known) -> bool {
     let bytes = read_content(volume, content, disks);
     bytes.is_some_and(|bytes| {
@@ -366,7 +365,7 @@ fn check_parts(volume: &Volume, disks: &mut MemoryDisks, content: &StoredContent
     })
 }
 
-/// `steps` are those of the long run, which `ISOCAST_VOLUME_STEPS=all` asks for and which takes minutes; else the first third.
+/// `steps` are those of the long run, which `ISOCAST_VOLUME_STEPS=all` selects and which takes minutes; else the first third.
 fn run(placement: Placement, disks: usize, faults: Faults, steps: u64, seed: u64) -> Machine {
     let all = std::env::var_os("ISOCAST_VOLUME_STEPS").is_some_and(|asked| asked == "all");
     let steps = if all { steps } else { steps / 3 };

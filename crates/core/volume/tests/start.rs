@@ -1,4 +1,4 @@
-//! Starts: what one has read, the next need not read so again.
+//! Starts: blocks that one has read, the next need not read again.
 
 use crate::common::{MemoryDisk, MemoryDisks, UNIT, new_volume, write_content};
 use volume::{Areas, MemberId, Placement, Volume};

@@ -1,10 +1,10 @@
-//! Uploads, commits and changes of disks' states, as the threads of a server carry them out, step by step: clients break off and go on, disks
-//! err, hang, lose their power one after the other, and are replaced and filled; and the power may go at every step. What is decided is the
-//! product's (`Drafts`, `WriteSets`, `Volume`); only the disks and their threads are a model.
+//! Uploads, commits and changes of disks' states, as the threads of a server carry them out, step by step: clients break off and return,
+//! disks err, hang, lose their power one after the other, and are replaced and filled; and the power may go at every step. The decisions
+//! are the product's (`Drafts`, `WriteSets`, `Volume`); only the disks and their threads are a model.
 //!
-//! Law: a restart finds what was acknowledged, and the generation of the superblock that was said to be durable, and of everything that it
-//! finds each copy on a disk that it trusts is right, but what a recording was told may be wrong. On two disks it never finds less when one
-//! of them is gone that the other has a copy of.
+//! Law: a restart finds the acknowledged state, and the generation of the superblock that was reported as durable, and of everything that
+//! it finds each copy on a disk that it trusts is right, except bytes that were reported to a recording as doubtful. On two disks it
+//! never finds less when one of them is gone that the other has a copy of.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,15 +18,15 @@ use volume::{
 };
 
 const DISK: u64 = 6 << 20;
-/// What a client sends at once.
+/// Bytes that a client sends at once.
 const CHUNK: u64 = UNIT / 2;
 
-/// What a restart is to find.
+/// The state that a restart is to find.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Model {
     /// Names, each with the generation of its content.
     names: BTreeMap<String, u64>,
-    /// How much is there of each generation that is being recorded.
+    /// Bytes that are there of each generation that is being recorded.
     recorded: BTreeMap<u64, u64>,
 }
 
@@ -44,12 +44,12 @@ struct Upload {
     doubts: Doubts,
 }
 
-/// What of a recording may be wrong.
+/// The parts of a recording that may be wrong.
 #[derive(Default, Clone)]
 struct Doubts {
-    /// Whatever is on these disks.
+    /// All parts on these disks.
     disks: BTreeSet<MemberId>,
-    /// Parts that were open then, and went on elsewhere.
+    /// Parts that were open then, and continued elsewhere.
     parts: BTreeSet<u32>,
 }
 
@@ -60,14 +60,14 @@ struct Fill {
 
 struct Server {
     volume: Volume,
-    /// Who waits is the number of a state.
+    /// A waiting caller is the number of a state.
     write_sets: WriteSets<usize>,
     disks: MemoryDisks,
     /// Disks without power.
     dead: BTreeSet<MemberId>,
     workers: Vec<Option<DiskThread>>,
     drafts: Drafts<Upload, Vec<u8>>,
-    /// What came of an upload that broke off.
+    /// An upload that broke off, with the bytes received.
     resting: Option<(Upload, Draft)>,
     fill: Option<Fill>,
     /// The state after each change, and the last of them that was acknowledged.
@@ -75,7 +75,7 @@ struct Server {
     acknowledged: usize,
     /// Seed and length of each generation.
     payloads: BTreeMap<u64, (u64, u64)>,
-    /// What of a generation may be wrong.
+    /// The doubtful parts of a generation.
     doubtful: BTreeMap<u64, Doubts>,
     chance: Chance,
     counts: Counts,
@@ -140,9 +140,9 @@ impl Server {
             12..16 => self.remove(),
             16..20 => self.fill_step(),
             20..22 => self.replace(member),
-            // It hangs: its thread goes on when it comes back.
+            // It hangs: its thread continues when it comes back.
             22 => self.take_out(member),
-            // A flush fails: some of what was written is gone.
+            // A flush fails: some of the bytes written are gone.
             23 if self.is_served(member) => {
                 let Self { disks, chance, .. } = self;
                 disks.0[member.index()].as_mut().expect("a disk that is served").fail_flush(chance);
@@ -162,7 +162,7 @@ impl Server {
     }
 
     fn begin(&mut self) {
-        // Whose turn it is is seen by the threads themselves.
+        // The threads find out by themselves when they have their turn.
         self.write_sets.begin(&mut self.volume);
     }
 
@@ -211,7 +211,7 @@ impl Server {
         self.carry_out();
     }
 
-    /// A client goes: what came of a recording is kept, and some of the others are gone on with.
+    /// A client goes: the bytes received of a recording are kept, and some of the other uploads are continued later.
     fn break_off(&mut self) {
         let Some((number, came)) = self.receiving() else { return };
         let upload = self.drafts.upload_mut(number).expect("it receives");
@@ -264,7 +264,7 @@ impl Server {
         self.note_recorded();
     }
 
-    /// What the journal is to say of recordings has changed.
+    /// The recordings that the journal is to have are others now.
     fn note_recorded(&mut self) {
         let (state, recorded) = (self.states.last().expect("there is one"), recorded(&self.volume));
         if state.recorded != recorded {
@@ -272,7 +272,7 @@ impl Server {
         }
     }
 
-    /// What a disk's thread has of an upload.
+    /// The writes that a disk's thread has of an upload.
     fn part(&mut self, member: MemberId, number: u64) -> Option<&mut UploadPart> {
         let worker = self.workers[member.index()].as_mut().filter(|worker| !worker.is_out)?;
         Some(worker.parts.entry(number).or_default())
@@ -351,7 +351,7 @@ impl Server {
         }
     }
 
-    /// A disk flushed what it wrote of all uploads.
+    /// A disk flushed its writes of all uploads.
     fn grow(&mut self, member: MemberId) {
         let Some(worker) = &self.workers[member.index()] else { return };
         let written: Vec<_> = worker.parts.iter().map(|(number, part)| (*number, part.written)).collect();
@@ -364,7 +364,7 @@ impl Server {
         self.carry_out();
     }
 
-    /// A disk made durable what it had of an upload, or forgot it.
+    /// A disk made its writes of an upload durable, or forgot them.
     fn through_with(&mut self, member: MemberId, number: u64) {
         if let Some(worker) = self.workers[member.index()].as_mut() {
             worker.parts.remove(&number);
@@ -480,7 +480,7 @@ impl Server {
         self.begin();
     }
 
-    /// The power goes now, and comes back: what a restart finds.
+    /// The power goes now, and comes back: checks the state that a restart finds.
     fn check_cut(&mut self) {
         self.counts.cuts += 1;
         let mut disks = self.disks.clone();
@@ -498,7 +498,7 @@ impl Server {
         }
     }
 
-    /// What these disks tell, checked.
+    /// The volume on these disks, checked.
     fn found(&self, disks: &mut MemoryDisks) -> Volume {
         let (volume, _) = open_as_served(disks).expect("a power cut leaves a state");
         assert!(volume.unbalanced().is_empty());
@@ -524,7 +524,7 @@ impl Server {
         volume
     }
 
-    /// What the journal says of recordings is there, byte for byte.
+    /// Checks that the recordings of the journal are there, byte for byte.
     fn check_recordings(&self, volume: &Volume, disks: &mut MemoryDisks) {
         for mut draft in volume.take_up_recordings() {
             if self.doubtful.contains_key(&draft.generation()) {
@@ -575,7 +575,7 @@ impl Server {
         self.take_up_recordings();
     }
 
-    /// Ends what a crash left of recordings.
+    /// Ends the recordings that a crash left.
     fn take_up_recordings(&mut self) {
         for draft in self.volume.take_up_recordings() {
             self.counts.recovered += 1;
@@ -595,7 +595,8 @@ impl Server {
         self.carry_out();
     }
 
-    /// Makes the volume what it is with the disks that are there, durably. None if the power goes meanwhile.
+    /// Opens the volume anew with the disks that are there, and makes the changes that this needs durable. None if the power goes
+    /// meanwhile.
     fn settle(&mut self) -> Option<()> {
         let (volume, found) = open_as_served(&mut self.disks).expect("it was just opened");
         self.volume = volume;

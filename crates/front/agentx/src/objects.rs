@@ -6,12 +6,12 @@ use std::ops::Bound;
 use crate::oid::Oid;
 use crate::wire::WireWriter;
 
-/// What an object is.
+/// Value of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MibValue {
     /// `Integer32`, and enumerations.
     Integer(i32),
-    /// `OCTET STRING`, and what is made of it.
+    /// `OCTET STRING`, and the types derived from it.
     Text(String),
     /// `OBJECT IDENTIFIER`.
     Name(Oid),
@@ -55,7 +55,7 @@ impl MibValue {
 pub struct MibObjects(BTreeMap<Oid, MibValue>);
 
 impl MibObjects {
-    /// Adds one, or changes it.
+    /// Adds an object, or changes it.
     pub fn add(&mut self, name: Oid, value: MibValue) {
         self.0.insert(name, value);
     }

@@ -6,7 +6,7 @@ use crate::wire::{MasterMalformed, WireReader, WireWriter};
 
 /// Most parts of a name (RFC 2578 §3.5).
 const PARTS_MAX: usize = 128;
-/// What the short form of a name leaves out: `1.3.6.1`, `internet` (RFC 2741 §5.1).
+/// Start of a name that its short form leaves out: `1.3.6.1`, `internet` (RFC 2741 §5.1).
 const INTERNET: [u32; 4] = [1, 3, 6, 1];
 
 /// The name of an object: numbers from the root of the tree. They are in the order in which a walk comes by them.
@@ -43,7 +43,7 @@ impl Oid {
         self.write_start(false, to);
     }
 
-    /// As [`Self::write`]; `is_included` says of the start of a range whether it belongs to it.
+    /// As [`Self::write`]; `is_included` is true if the start of a range belongs to it.
     pub(crate) fn write_start(&self, is_included: bool, to: &mut WireWriter) {
         // The short form has one byte for the number behind `internet`, and zero means that the form is long.
         let (prefix, rest) = match self.0.as_slice() {
@@ -61,7 +61,7 @@ impl Oid {
         Ok(Self::read_start(from)?.0)
     }
 
-    /// A name, and whether it belongs to the range that it begins.
+    /// Reads a name; the flag is true if it belongs to the range that it begins.
     pub(crate) fn read_start(from: &mut WireReader<'_>) -> Result<(Self, bool), MasterMalformed> {
         let (count, prefix, include) = (usize::from(from.byte()?), from.byte()?, from.byte()?);
         from.byte()?;

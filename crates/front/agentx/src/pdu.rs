@@ -5,8 +5,8 @@ use crate::wire::{MasterMalformed, WireReader, WireWriter};
 
 /// Length of a message's head.
 pub const HEADER_BYTES: usize = 20;
-/// Longest message of a master behind its head. It asks for what came in one SNMP message, of 64 KiB at most; a byte of a name becomes
-/// four here, in a start and an end.
+/// Longest message of a master behind its head. It has the names of one SNMP message, of 64 KiB at most; a byte of a name becomes four
+/// here, in a start and an end.
 pub(crate) const PAYLOAD_BYTES_MAX: u32 = 8 * 64 * 1024;
 
 const VERSION: u8 = 1;
@@ -35,12 +35,12 @@ pub struct AgentxHeader {
     pub(crate) session: u32,
     pub(crate) transaction: u32,
     pub(crate) packet: u32,
-    /// What follows it.
+    /// Bytes of the message behind its head.
     pub payload_bytes: u32,
 }
 
 impl AgentxHeader {
-    /// Reads one; the length of what follows is bounded then.
+    /// Reads a head; the length of the rest of the message is bounded then.
     ///
     /// # Errors
     /// It is none of AgentX, or announces too much.
@@ -74,7 +74,7 @@ impl AgentxHeader {
     }
 }
 
-/// A part of the tree that is asked about: from `start` to before `end`, if there is an end.
+/// A part of the tree in a question: from `start` to before `end`, if there is an end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SearchRange {
     pub(crate) start: Oid,
@@ -82,7 +82,7 @@ pub(crate) struct SearchRange {
     pub(crate) end: Option<Oid>,
 }
 
-/// What a master sends.
+/// A message of a master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MasterMessage {
     Get(Vec<SearchRange>),
@@ -92,11 +92,11 @@ pub(crate) enum MasterMessage {
         repetitions: usize,
         ranges: Vec<SearchRange>,
     },
-    /// Something is to be set: first asked whether it may be, then done or undone.
+    /// A set of a variable: first tested, then done or undone.
     TestSet,
     CommitOrUndoSet,
     CleanupSet,
-    /// About a context, which nobody registered.
+    /// A question about a context, of which none is registered.
     OtherContext,
     Close {
         reason: u8,

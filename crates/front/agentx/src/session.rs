@@ -1,13 +1,13 @@
 //! A session with a master: opened, one subtree registered, questions answered, notifications sent.
 //!
-//! Promise: whatever the master sends, the answer is at most `VARIABLES_MAX` variables beyond one for each that it asked about.
+//! Promise: to any message of the master, the answer is at most `VARIABLES_MAX` variables beyond one for each in its question.
 
 use crate::objects::{MibObjects, MibValue};
 use crate::oid::Oid;
 use crate::pdu::{AgentxHeader, MasterMessage, NOTIFY, OPEN, PING, REGISTER, RESPONSE, SearchRange};
 use crate::wire::{MasterMalformed, WireWriter};
 
-/// Variables after which a bulk answer ends; a master asks again from there.
+/// Variables after which a bulk answer ends; a master continues from there with another question.
 const VARIABLES_MAX: usize = 1024;
 /// Priority of a registration among others of the same subtree (RFC 2741 §6.2.3: the default).
 const PRIORITY: u8 = 127;
@@ -20,24 +20,24 @@ const END_OF_MIB_VIEW: u16 = 130;
 /// `sysUpTime.0` and `snmpTrapOID.0`, which a notification begins with (RFC 3416 §4.2.6).
 const TRAP_NAME: [u32; 11] = [1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0];
 
-/// What a session is opened with.
+/// Settings of a session.
 #[derive(Debug, Clone)]
 pub struct AgentxSettings {
-    /// What this program is, for the master's own table of sessions.
+    /// Description of this program, for the master's own table of sessions.
     pub description: String,
-    /// The subtree that it answers for.
+    /// The subtree that this program answers for.
     pub root: Oid,
     /// Seconds that the master waits for an answer.
     pub answer_seconds: u8,
 }
 
-/// A master does not take what a session needs.
+/// Refusal of a session by the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MasterRefusal {
     /// A message of it cannot be read.
     #[error(transparent)]
     Malformed(#[from] MasterMalformed),
-    /// It says no to the session, or to the subtree.
+    /// It refuses the session, or the subtree.
     #[error("it refuses {0}: {1}")]
     Answer(&'static str, MasterError),
     /// It ends the session.
@@ -45,7 +45,7 @@ pub enum MasterRefusal {
     Closed(u8),
 }
 
-/// Why a master says no (RFC 2741 §6.2.16).
+/// Reason of a master's refusal (RFC 2741 §6.2.16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MasterError(u16);
 
@@ -66,14 +66,14 @@ impl std::fmt::Display for MasterError {
     }
 }
 
-/// What is to be done after a message.
+/// Effect of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentxEffect {
     /// Nothing.
     None,
     /// These bytes go to the master.
     Send(Vec<u8>),
-    /// So do these; and from now on the subtree is ours.
+    /// The subtree is ours from now on.
     Registered,
     /// The master did not take a notification, or does not know us any more.
     NotTaken(MasterError),
@@ -108,7 +108,7 @@ impl AgentxSession {
         (session, open)
     }
 
-    /// Takes a message of the master; `objects` gives all there are, if they are asked for.
+    /// Takes a message of the master; `objects` gives all there are, if the message needs them.
     ///
     /// # Errors
     /// The session is of no use any more.
@@ -170,7 +170,7 @@ impl AgentxSession {
         }
     }
 
-    /// A question that a master that lives answers.
+    /// Builds a question that a living master answers.
     pub fn ping(&mut self) -> Vec<u8> {
         self.ours(PING, &WireWriter::default())
     }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes is answered within the bound, or refused.
+        /// Each message is answered within the bound, or refused.
         #[test]
         fn nothing_that_comes_panics(
             kind in prop_oneof![Just(5u8), Just(6), Just(7), Just(8), Just(2), Just(RESPONSE), any::<u8>()],
@@ -416,7 +416,7 @@ mod tests {
                 let mut question = message(kind, 5, payload);
                 question[2] = flags & !16;
                 if let Ok(AgentxEffect::Send(bytes)) = take(&mut registered(), &question) {
-                    // Each variable asked about is 8 bytes or more; of an answer it is at most 4 + 4 + 4 * 128 + 12.
+                    // Each variable in a question is 8 bytes or more; of an answer it is at most 4 + 4 + 4 * 128 + 12.
                     let most = payload.len() / 8 + VARIABLES_MAX;
                     prop_assert!(bytes.len() <= 28 + most * 532, "{} bytes for {}", bytes.len(), payload.len());
                 }

@@ -1,6 +1,6 @@
 //! Numbers and texts as they are on the wire (RFC 2741 §5).
 
-/// What is wrong with a master's message.
+/// Fault of a master's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MasterMalformed {
     /// Another version of AgentX.

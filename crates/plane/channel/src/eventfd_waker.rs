@@ -1,7 +1,7 @@
 //! A wake-up between threads: an eventfd and a flag that keeps wakes of one waiter from piling up.
 //!
-//! Promise: what was pushed before [`EventFdWaker::wake`] is seen by whoever drains after [`EventFdWaker::acknowledge`]; waking never blocks,
-//! and costs no system call while an earlier wake is not acknowledged. Not here: what is waited for (the crate's root).
+//! Promise: a drain after [`EventFdWaker::acknowledge`] sees all that was pushed before [`EventFdWaker::wake`]; waking never blocks, and
+//! costs no system call while an earlier wake is not acknowledged. Not here: the queues behind it (the crate's root).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,7 +44,7 @@ impl EventFdWaker {
     /// found by the drain that follows. In the other order its event would be eaten and the flag stay up for ever.
     pub(crate) fn reset(&self) {
         let mut counter = [0; 8];
-        let _ = rustix::io::read(&self.event, &mut counter); // EAGAIN: nobody woke it
+        let _ = rustix::io::read(&self.event, &mut counter); // EAGAIN: no wake came
         self.acknowledge();
     }
 

@@ -1,9 +1,9 @@
 //! The bounded queues between the plane thread and the rest of the process: commands in, reports out; store messages
 //! in, grants out.
 //!
-//! Promise: nothing here allocates, locks or waits on the plane's side; a full queue gives the thing back; whoever waits
-//! is woken; when the plane ends, everybody learns it ([`PlaneHandle::is_closed`]). Not here: what is said
-//! (`dataplane::control`, `storage::grant`), and the thread itself (`kernel::thread`).
+//! Promise: nothing here allocates, locks or waits on the plane's side; a full queue gives the message back; each push
+//! wakes its receiver; the end of the plane wakes every other end, which finds it closed ([`PlaneHandle::is_closed`]).
+//! Not here: the messages (`dataplane::control`, `storage::grant`), and the thread itself (`kernel::thread`).
 
 mod eventfd_waker;
 
@@ -29,11 +29,11 @@ pub const STORE_MESSAGES_MAX: usize = 4 * limits::UPLOADS_MAX;
 /// Grants that can wait for one store thread: one is out at a time, and one may have come too late to be used.
 const GRANTS_MAX: usize = 4;
 
-/// Both ends of everything.
+/// Both ends of all queues.
 pub struct ChannelEnds {
     /// For the thread that runs the plane (`kernel::KernelIo`).
     pub plane: PlaneLink,
-    /// For whoever starts streams.
+    /// For code that starts streams.
     pub handle: PlaneHandle,
     /// For the one task that takes reports.
     pub reports: ReportReceiver,
@@ -136,7 +136,7 @@ impl PlaneLink {
     /// If the disk has more grants out than one.
     pub fn grant(&self, grant: Grant) {
         let channel = &self.channels[usize::from(grant.disk.0)];
-        // The plane has one grant out per disk, so this queue fills up only if that is broken.
+        // The plane has one grant out per disk, so this queue fills up only if that rule is broken.
         channel.grants.push(grant).expect("at most one grant per disk is out");
         channel.waker.wake();
     }
@@ -153,7 +153,7 @@ impl PlaneLink {
         self.shared.plane_waker.acknowledge();
     }
 
-    /// Something with which others can wake the plane.
+    /// Returns a handle with which other threads can wake the plane.
     #[must_use]
     pub fn waker(&self) -> PlaneWaker {
         PlaneWaker(Arc::clone(&self.shared))
@@ -174,7 +174,7 @@ impl Drop for PlaneLink {
         for channel in &self.channels {
             channel.waker.wake();
         }
-        // The sockets of deliveries that nobody took are closed here, not when the last handle goes.
+        // The sockets of deliveries left in the queue are closed here, not when the last handle goes.
         while self.shared.commands.pop().is_some() {}
     }
 }
@@ -200,7 +200,7 @@ impl PlaneHandle {
     /// Hands over a command and wakes the plane.
     ///
     /// # Errors
-    /// The command, if the queue is full (answer 503; never that the plane is to drain or to end) or the plane has ended.
+    /// The command, if the queue is full (answer 503; never a drain or a shutdown) or the plane has ended.
     pub fn send(&self, command: Command) -> Result<(), Command> {
         if self.is_closed() {
             return Err(command);
@@ -267,12 +267,12 @@ pub struct StorePort {
     shared: Arc<ChannelShared>,
 }
 
-/// Why [`StorePort::next_grant_or_wake`] returned.
+/// Reason that [`StorePort::next_grant_or_wake`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// Leave to work.
     Grant(Grant),
-    /// Somebody used the [`Waker`], or the plane ended: look at your own queue and at [`StorePort::is_closed`]. May come
+    /// The [`Waker`] was used, or the plane ended: look at your own queue and at [`StorePort::is_closed`]. May come
     /// without cause.
     Woken,
     /// The time is over.
@@ -280,13 +280,13 @@ pub enum Wake {
 }
 
 impl StorePort {
-    /// Whose port it is.
+    /// Returns the disk of this port.
     #[must_use]
     pub fn disk(&self) -> DiskId {
         self.disk
     }
 
-    /// Tells the schedule, and wakes the plane.
+    /// Sends a message to the schedule, and wakes the plane.
     ///
     /// # Errors
     /// The message, if the queue is full (try again after the next wake or timeout) or the plane has ended.
@@ -320,7 +320,7 @@ impl StorePort {
         }
     }
 
-    /// Something that wakes this port's thread, for its own queues: push first, then wake.
+    /// Returns a handle that wakes this port's thread, for its own queues: push first, then wake.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.channel))

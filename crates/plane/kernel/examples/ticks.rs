@@ -86,7 +86,7 @@ fn connections(plan: &Plan) -> io::Result<(Vec<OwnedFd>, Vec<TcpStream>)> {
         .collect()
 }
 
-/// Feeds each group of streams once per tick with what is due, derived from the start, never accumulated.
+/// Feeds each group of streams once per tick with the bytes due, derived from the start, never accumulated.
 fn run(io: &mut KernelIo, plan: &Plan, servers: &[OwnedFd]) -> Outcome {
     for (slot, server) in (0..).zip(servers) {
         io.open_socket(SocketSlot(slot), server);
@@ -146,7 +146,7 @@ fn run(io: &mut KernelIo, plan: &Plan, servers: &[OwnedFd]) -> Outcome {
     }
 }
 
-/// Discards what arrives (`MSG_TRUNC`: without copying it); the processor time it took.
+/// Discards the bytes that arrive (`MSG_TRUNC`: without copying them); returns the processor time of that.
 fn receive(clients: &[TcpStream], ended: &AtomicBool, received: &AtomicU64) -> io::Result<Nanos> {
     let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (index, client) in (0..).zip(clients) {

@@ -1,8 +1,8 @@
 //! The data plane's buffer memory: chunks, and behind them a literal area per stream, in one flat address space.
 //!
-//! Promise: what has memory is present, on huge pages where there are any, locked where permitted, and touched through raw
-//! pointers only: the kernel writes into it at any time. Who may touch which byte when is the plane's business
-//! (`dataplane::port`), and so is which chunks have memory. Not here: the thread that changes that (`supply`).
+//! Promise: chunks with memory are present, on huge pages where there are any, locked where permitted, and touched through
+//! raw pointers only: the kernel writes into them at any time. The plane decides when a byte may be touched
+//! (`dataplane::port`), and which chunks have memory. Not here: the thread that changes the memory (`supply`).
 
 use std::io;
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub(crate) struct Arena {
     memory: Mapping,
     chunk_count: u32,
     bytes: u64,
-    /// Why memory is not locked when it is brought in.
+    /// Reason that memory is not locked when it is brought in.
     pub(crate) not_locked: Option<io::Error>,
 }
 
@@ -31,7 +31,7 @@ impl Arena {
     /// Maps the arena, and brings the first step of chunks and the literal areas in.
     ///
     /// # Errors
-    /// The kernel's, if there is not that much address space, or not memory for the first step.
+    /// The kernel's, if address space is short, or memory for the first step.
     pub(crate) fn new(chunk_count: u32) -> io::Result<Self> {
         let streams = u64::try_from(limits::STREAMS_MAX).expect("a small constant");
         let bytes = u64::from(chunk_count) * limits::CHUNK_BYTES + streams * LITERAL_BYTES;
@@ -58,7 +58,7 @@ impl Arena {
     /// Gives chunks memory.
     ///
     /// # Errors
-    /// The kernel's, if there is not that much; then they have none.
+    /// The kernel's, if memory is short; then the chunks have none.
     pub(crate) fn bring_in(&self, chunks: Chunks) -> io::Result<()> {
         let range = self.range(chunks);
         self.memory.populate(range.clone()).inspect_err(|_| drop(self.give_back(chunks)))?;
@@ -111,21 +111,21 @@ impl Arena {
         unsafe { self.at(span).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// Puts other memory behind the whole pages of `span`, its contents lost. Whoever holds the pages that were there
-    /// (sockets they were lent to) keeps them as they are.
+    /// Puts other memory behind the whole pages of `span`, its contents lost. Sockets to which the former pages were
+    /// lent keep them as they are.
     ///
     /// # Errors
     /// The kernel's; then the pages are as they were.
     pub(crate) fn replace(&self, span: Span) -> io::Result<()> {
         let first = self.at(span);
         let length = usize::try_from(span.length).expect("usize holds a u32");
-        // SAFETY: `at` checked that the range lies in the arena. That nobody needs its bytes is the plane's promise:
-        // it asked for a read into them.
+        // SAFETY: `at` checked that the range lies in the arena. That its bytes are no longer needed is the plane's
+        // promise: it requested a read into them.
         let dropped = unsafe { libc::madvise(first.cast(), length, MADV_DONTNEED_LOCKED) };
         if dropped != 0 {
             return Err(io::Error::last_os_error());
         }
-        // Only a help: what is not there yet comes with the first touch.
+        // Only a help: a page that is not there yet comes with the first touch.
         // SAFETY: as above; this changes no contents.
         let _ = unsafe { libc::madvise(first.cast(), length, libc::MADV_POPULATE_WRITE) };
         Ok(())
@@ -145,7 +145,7 @@ impl Arena {
 /// Linux 5.18: as `MADV_DONTNEED`, for locked memory too.
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 
-/// Whether this process may lock so many bytes: the limit counts only without the capability.
+/// True if this process may lock so many bytes: the limit counts only without the capability.
 fn may_lock(bytes: u64) -> bool {
     let capable = capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK));
     capable || getrlimit(Resource::Memlock).current.is_none_or(|limit| limit >= bytes)

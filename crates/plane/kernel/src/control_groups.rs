@@ -1,7 +1,7 @@
-//! The control groups this process is in, with those above it (versions 1 and 2): what they allow, and what they have left.
+//! The control groups this process is in, with those above it (versions 1 and 2): their limits, and the rest of them.
 //!
-//! Promise: reads what the kernel shows and guesses nothing; a group without a limit bounds nothing. Reads files: not for the
-//! data plane's thread. Not here: what the machine itself has.
+//! Promise: reads the kernel's files and guesses nothing; a group without a limit bounds nothing. Reads files: not for the
+//! data plane's thread. Not here: the memory and processors of the machine itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ pub struct ControlGroups {
 }
 
 impl ControlGroups {
-    /// Those of this process; none where the kernel shows none.
+    /// Returns the groups of this process; none where the kernel shows none.
     #[must_use]
     pub fn of_process() -> Self {
         Self::parse(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), Path::new(MOUNT))
     }
 
-    /// From `/proc/self/cgroup` (cgroups(7)): lines of `number:controllers:path`, number 0 for version 2.
+    /// Parses `/proc/self/cgroup` (cgroups(7)): lines of `number:controllers:path`, number 0 for version 2.
     fn parse(text: &str, mount: &Path) -> Self {
         let mut groups = Self { unified: Vec::new(), by_controller: Vec::new() };
         for line in text.lines() {
@@ -44,14 +44,14 @@ impl ControlGroups {
         groups
     }
 
-    /// Bytes of memory the tightest of them allows.
+    /// Returns the bytes of memory that the tightest of them allows.
     #[must_use]
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory_folders().filter_map(|folder| memory_limit(folder)).min()
     }
 
-    /// Bytes of memory that the one that has least left would still give. Cached files count as left: they are given up
-    /// before anybody is refused.
+    /// Returns the bytes of memory left in the group with the least. Cached files count as left: the kernel drops them
+    /// before it refuses memory.
     #[must_use]
     pub fn memory_left(&self) -> Option<u64> {
         let left = |folder: &PathBuf| {
@@ -65,7 +65,7 @@ impl ControlGroups {
         self.memory_folders().filter_map(left).min()
     }
 
-    /// Processors' worth of time per second that the tightest of them allows.
+    /// Returns the processors' worth of time per second that the tightest of them allows.
     #[must_use]
     pub fn cpu_quota(&self) -> Option<f64> {
         let unified = self.unified.iter().filter_map(|folder| {
@@ -96,7 +96,7 @@ fn upwards(mount: &Path, path: &str) -> Vec<PathBuf> {
 }
 
 fn memory_limit(folder: &Path) -> Option<u64> {
-    // "max" is no number, and version 1 says "no limit" by one beyond any machine.
+    // "max" is no number, and "no limit" of version 1 is one beyond any machine.
     let files = ["memory.max", "memory.high", "memory.limit_in_bytes"];
     files.into_iter().filter_map(|file| number(&folder.join(file))).filter(|limit| *limit > 0).min()
 }

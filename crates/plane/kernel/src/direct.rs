@@ -2,8 +2,8 @@
 //! `pwrite` where io_uring is not to be had.
 //!
 //! Promise: pieces are begun in order, at most [`IN_FLIGHT_MAX`] at once (with a drive's cache off one would cost a turn
-//! of the disk per piece: 7 against 31 MB/s), the caller is asked before each, and nothing is in flight on return.
-//! Not here: when to write (a grant), padding the tail, flushing. A hung disk holds the caller: its thread is abandoned.
+//! of the disk per piece: 7 against 31 MB/s), the caller is queried before each, and nothing is in flight on return. Not
+//! here: when to write (a grant), padding the tail, flushing. A hung disk holds the caller: its thread is abandoned.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -23,20 +23,20 @@ pub struct DirectWriter {
     ring: Option<IoUring>,
 }
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Written {
     /// Bytes from the run's start that are written without a gap. (After an error, pieces behind a gap may be, too.)
     pub bytes: u64,
-    /// Why no more were, if it was not the caller who stopped.
+    /// Error that ended the run, if the caller did not stop it.
     pub error: Option<io::Error>,
 }
 
-/// A piece of the run: what of it is still to be written, from as many buffers as it takes.
+/// A piece of the run: its bytes still to be written, from as many buffers as it takes.
 struct WritePiece<'a> {
     rest: Vec<IoSlice<'a>>,
     length: usize,
-    /// Where in the file `rest` goes.
+    /// Offset of `rest` in the file.
     offset: u64,
 }
 
@@ -47,15 +47,14 @@ impl DirectWriter {
         Self { ring: IoUring::new(4).ok() }
     }
 
-    /// Whether it can keep two pieces in flight.
+    /// True if it can keep two pieces in flight.
     #[must_use]
     pub fn overlaps(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// Writes `buffers`, one after the other, to `file` from `offset` on, in pieces of [`limits::PIECE_BYTES_MAX`], however short the
-    /// buffers are. `may_begin` is asked before each piece; its first `false` ends the run. Returns when
-    /// nothing is in flight any more.
+    /// Writes `buffers`, one after the other, to `file` from `offset` on, in pieces of [`limits::PIECE_BYTES_MAX`], also from short
+    /// buffers. `may_begin` is called before each piece; its first `false` ends the run. Returns when nothing is in flight any more.
     ///
     /// The offset and each buffer's address and length must be multiples of [`limits::DIRECT_ALIGN`], and the end within the limit of
     /// file sizes (`ulimit -f`); if not, the error says so and nothing is written.
@@ -131,7 +130,7 @@ struct WritesInFlight<'a, 'b> {
     ring: &'a mut IoUring,
     file: BorrowedFd<'a>,
     pieces: &'a mut [WritePiece<'b>],
-    /// Requests whose completion has not been seen.
+    /// Requests without a completion yet.
     queued: usize,
     error: Option<io::Error>,
 }
@@ -156,7 +155,7 @@ impl WritesInFlight<'_, '_> {
         }
     }
 
-    /// Queues what is left of piece `index`.
+    /// Queues the rest of piece `index`.
     fn begin(&mut self, index: usize) {
         let piece = &self.pieces[index];
         let count = u32::try_from(piece.rest.len()).expect("a piece is at most PIECE_BYTES_MAX");
@@ -166,17 +165,17 @@ impl WritesInFlight<'_, '_> {
             .offset(piece.offset)
             .build()
             .user_data(u64::try_from(index).expect("usize is at most 64 bits"));
-        // SAFETY: the buffers are borrowed for longer than this flight, the pieces, whose list of buffers changes only when their request
-        // has completed, and the file for its time; `drop` does not let the flight end before that.
+        // SAFETY: the buffers are borrowed for longer than this flight, the pieces and the file for its time, and a piece's list of
+        // buffers changes only when its request has completed; `drop` does not let the flight end before that.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the queue has four places, and two requests are queued at most");
         self.queued += 1;
     }
 
-    /// Hands over what is queued, waits for a completion, and takes in all there are.
+    /// Hands over the queued requests, waits for a completion, and takes in all there are.
     fn reap(&mut self) {
         if self.ring.submit_and_wait(1).is_err() {
-            // Interrupted, or short of memory for the moment: what is queued stays queued, what completes is seen below.
+            // Interrupted, or short of memory for the moment: queued requests stay queued, completions are seen below.
             thread::sleep(Duration::from_millis(1));
         }
         loop {
@@ -199,7 +198,7 @@ impl WritesInFlight<'_, '_> {
     }
 
     fn fail(&mut self, error: io::Error) {
-        self.error.get_or_insert(error); // the first says most
+        self.error.get_or_insert(error); // the first is the cause
     }
 }
 

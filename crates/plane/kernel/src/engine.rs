@@ -1,8 +1,8 @@
 //! Engine: a way in which the plane's requests reach the kernel.
 //!
-//! Promise: whichever it is, a request completes once, nothing waits but [`Engine::enter`], and nothing is allocated.
-//! Not here: the two there are (`ring`, `epoll`) and which is taken (`engine_choice`), what a request means (`io`), reads that an engine
-//! does not make itself (`readers`).
+//! Promise: with each engine, a request completes once, only [`Engine::enter`] waits, and nothing is allocated. Not here: the two
+//! engines (`ring`, `epoll`) and the choice between them (`engine_choice`), the meaning of a request (`io`), reads that an engine does
+//! not make itself (`readers`).
 
 use std::io;
 use std::os::fd::RawFd;
@@ -32,10 +32,10 @@ pub(crate) struct OutgoingBytes {
     pub(crate) length: u32,
 }
 
-/// What an engine has to tell. Results are counts of bytes, or `-errno`.
+/// A report of an engine. Results are counts of bytes, or `-errno`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EngineReport {
-    /// Somebody woke the plane.
+    /// A wake of the plane.
     Woken,
     /// A direct read is over: its place in the table.
     Read(u32, i32),
@@ -45,7 +45,7 @@ pub(crate) enum EngineReport {
 
 /// A way to the kernel, used by one thread.
 pub(crate) trait Engine {
-    /// Whether direct reads are made here at all.
+    /// True if this engine makes direct reads at all.
     fn makes_reads(&self) -> bool;
 
     /// Makes a direct read; false if a reading thread has to.
@@ -54,7 +54,7 @@ pub(crate) trait Engine {
     /// Sends; pending until the socket took at least one byte.
     fn send(&mut self, outgoing: OutgoingBytes);
 
-    /// Completes like a send, with any number, once the socket has room or an error to tell.
+    /// Completes like a send, with any number, once the socket has room or an error to report.
     fn await_room(&mut self, token: Token, slot: SocketSlot, socket: RawFd);
 
     /// Ends a pending send, which completes all the same.
@@ -63,25 +63,25 @@ pub(crate) trait Engine {
     /// This socket is no longer used; no send on it is pending.
     fn close_socket(&mut self, slot: SocketSlot, socket: RawFd);
 
-    /// Something waits to be handed over or looked after by [`Engine::enter`].
+    /// True if a request waits for [`Engine::enter`] to hand it over or look after it.
     fn has_queued(&mut self) -> bool;
 
-    /// [`Engine::next_done`] has something.
+    /// True if [`Engine::next_done`] has a report.
     fn has_done(&mut self) -> bool;
 
-    /// Hands over what is queued and takes note of what happened; waits for that until `until`, if given.
+    /// Hands over the queued requests and takes note of completions; waits for one until `until`, if given.
     ///
     /// # Errors
-    /// The kernel's; everything queued is still queued.
+    /// The kernel's; all queued requests are still queued then.
     fn enter(&mut self, until: Option<Nanos>) -> io::Result<()>;
 
-    /// The next thing that happened.
+    /// Returns the next report.
     fn next_done(&mut self) -> Option<EngineReport>;
 
     /// Sends that are pending.
     fn sends(&self) -> usize;
 
-    /// Ends everything that is pending, as far as the kernel lets go of it in time.
+    /// Ends all pending requests, as far as the kernel lets go of them in time.
     fn cancel_all(&mut self, patience: Duration);
 
     /// Completions that were lost; anything but zero is a fault of ours.

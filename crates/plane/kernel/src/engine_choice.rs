@@ -10,7 +10,7 @@ use crate::epoll::EpollEngine;
 use crate::permissions::{PermissionSubject, Permissions, StartError};
 use crate::ring::RingEngine;
 
-/// Which engine the data plane shall use.
+/// Engine that the data plane shall use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EngineChoice {
     /// io_uring, or ordinary system calls where it cannot be had.
@@ -22,10 +22,10 @@ pub enum EngineChoice {
     Threads,
 }
 
-/// Sets up an engine and says which it is and why.
+/// Sets up an engine and notes the choice and its reason.
 ///
 /// # Errors
-/// What io_uring lacks, if nothing else was asked for; else what any engine lacks.
+/// The lack of io_uring, if the configuration demands io_uring; else the lack of any engine.
 pub(crate) fn start(
     choice: EngineChoice,
     link: &PlaneLink,

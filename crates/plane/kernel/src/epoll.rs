@@ -2,7 +2,7 @@
 //! Reads are made by reading threads (`readers`).
 //!
 //! Promise: works where io_uring is forbidden, missing or has no memory for its queues, with nothing newer than Linux 2.6.
-//! Not here: who reads (`io`).
+//! Not here: the start of reads (`io`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,12 +33,12 @@ pub(crate) struct EpollEngine {
     events: Vec<Event>,
 }
 
-/// What is known of a socket.
+/// State of a socket.
 #[derive(Debug, Clone, Copy, Default)]
 struct SocketState {
-    /// What it has no room for yet; no bytes if it is only waited for.
+    /// Bytes that it has no room for yet; none in a wait for room only.
     pending: Option<OutgoingBytes>,
-    /// Known to the epoll, by edges: from then on it tells whenever there is room again.
+    /// Known to the epoll, by edges: from then on the epoll reports whenever there is room again.
     watched: bool,
 }
 
@@ -72,7 +72,7 @@ impl EpollEngine {
         }
     }
 
-    /// Has the epoll tell when a socket that is full now has room.
+    /// Makes the epoll report room in a socket that is full now.
     fn watch(&mut self, outgoing: OutgoingBytes) -> io::Result<()> {
         let socket = &mut self.sockets[index_of(outgoing.slot)];
         let (data, edges) = (EventData::new_u64(outgoing.slot.0.into()), EventFlags::OUT | EventFlags::ET);
@@ -134,7 +134,7 @@ impl Engine for EpollEngine {
     }
 
     fn has_queued(&mut self) -> bool {
-        // Whoever waits for room is looked after also while there is always something to tell.
+        // Sockets that wait for room are looked after also while completions never cease.
         self.full > 0
     }
 
@@ -174,7 +174,7 @@ impl Engine for EpollEngine {
     }
 }
 
-/// Writes what a socket has room for; none if that is nothing and something was to be written.
+/// Writes as much as a socket has room for; none if there is no room for bytes that were to be written.
 fn send_now(outgoing: OutgoingBytes) -> Option<i32> {
     if outgoing.length == 0 {
         return Some(0);
@@ -182,8 +182,8 @@ fn send_now(outgoing: OutgoingBytes) -> Option<i32> {
     let length = usize::try_from(outgoing.length).expect("usize holds a u32");
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     loop {
-        // SAFETY: the memory is the arena's, whose owner outlives this engine, and the plane writes nothing into it while
-        // the send is out; the plane keeps the socket open meanwhile.
+        // SAFETY: the memory is the arena's, which outlives this engine, and the plane writes nothing into it while the
+        // send is out; the plane keeps the socket open meanwhile.
         let sent = unsafe { libc::send(outgoing.socket, outgoing.memory.cast(), length, flags) };
         match i32::try_from(sent) {
             Ok(bytes @ 0..) => return Some(bytes),

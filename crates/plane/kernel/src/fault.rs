@@ -1,4 +1,4 @@
-//! From errno to what the data plane has to tell apart. The one place where that is decided.
+//! Translation of errno into the faults that the data plane tells apart, in this one place.
 
 use dataplane::port::IoFault;
 
@@ -6,7 +6,7 @@ use dataplane::port::IoFault;
 fn fault(result: i32) -> IoFault {
     match result.saturating_neg() {
         libc::ECANCELED => IoFault::Cancelled,
-        // All ways in which TCP says that nobody is there: reset, closed by either side, timed out, unreachable.
+        // All errors of TCP for a vanished peer: reset, closed by either side, timed out, unreachable.
         libc::EPIPE
         | libc::ECONNRESET
         | libc::ECONNABORTED

@@ -1,12 +1,12 @@
 //! Places of a file's bytes on its device (`FS_IOC_FIEMAP`).
 //!
-//! Promise: bounded steps, bounded result; raw facts only. Not here: which extents can be trusted (a caller drops those
-//! whose `flags` say unknown, delayed or inline), and partitions' offsets on the whole disk (`/sys/dev/block`).
+//! Promise: bounded steps, bounded result; raw facts only. Not here: the choice of extents to trust (a caller drops
+//! those with `flags` of unknown, delayed or inline), and partitions' offsets on the whole disk (`/sys/dev/block`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Extents asked for in one call.
+/// Extents requested in one call.
 const STEP_EXTENTS: usize = 128;
 
 /// Extents of one file at most; a file in more pieces than this has no position worth knowing.
@@ -64,12 +64,12 @@ struct Fiemap {
 
 const _: () = assert!(size_of::<FiemapExtent>() == 56 && size_of::<Fiemap>() == 32 + 56 * STEP_EXTENTS);
 
-/// The extents of an open file, ascending by `logical`, holes left out. The file is not synced first: what has no place
-/// yet carries [`FLAG_DELALLOC`].
+/// The extents of an open file, ascending by `logical`, holes left out. The file is not synced first: an extent without
+/// a place yet carries [`FLAG_DELALLOC`].
 ///
 /// # Errors
-/// The kernel's: `EOPNOTSUPP` where the file system cannot tell (tmpfs, network mounts); `InvalidData` if it tells
-/// nonsense or more than [`EXTENTS_MAX`] extents.
+/// The kernel's: `EOPNOTSUPP` where the file system has no extents to report (tmpfs, network mounts); `InvalidData` if
+/// it reports extents that do not ascend, more than requested, or more than [`EXTENTS_MAX`].
 pub fn extents(file: BorrowedFd<'_>) -> io::Result<Vec<RawExtent>> {
     let mut found: Vec<RawExtent> = Vec::new();
     let mut start = 0;
@@ -150,7 +150,7 @@ mod tests {
         file.sync_all().unwrap();
         let found = match extents(file.as_fd()) {
             Ok(found) => found,
-            // A file system that cannot tell (overlay on tmpfs) must say so, and nothing else.
+            // A file system without extents to report (overlay on tmpfs) must give this error, and no other.
             Err(error) => return assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP)),
         };
         assert!(found.windows(2).all(|w| w[0].logical + w[0].length <= w[1].logical));

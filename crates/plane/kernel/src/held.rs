@@ -1,7 +1,7 @@
-//! Files and disks that one process has for itself.
+//! Files and disks that one process holds alone.
 //!
-//! Promise: who wants what a process still holds that has ended gets it; who wants what a running one has is refused in [`PATIENCE`]. Not
-//! here: who that is.
+//! Promise: a caller gets a file that a process still holds after its end; it gets an error after [`PATIENCE`] if a running process holds
+//! the file. Not here: the identity of the holder.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,16 +14,16 @@ use content::layout::FileAccess;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// What a ring has is let go by the kernel some time after its process has ended (liburing 1627), and a process that was told to
-/// end does so soon. Chosen: some milliseconds were measured for the first, a busy disk makes them more.
+/// The kernel releases the files of a ring some time after the end of its process (liburing 1627), and a process stops soon on
+/// request. Chosen: some milliseconds were measured for the first, a busy disk makes them more.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two attempts. Chosen: a person does not notice it.
+/// Time between two attempts. Chosen: a person does not notice it.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Does `attempt` until what it wants is not in use any more (`EWOULDBLOCK` from a lock, `EBUSY` from an exclusive opening), for [`PATIENCE`].
+/// Repeats `attempt` while its file is in use (`EWOULDBLOCK` from a lock, `EBUSY` from an exclusive opening), for [`PATIENCE`].
 ///
 /// # Errors
-/// What the last attempt said.
+/// The error of the last attempt.
 pub fn when_let_go<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -35,20 +35,20 @@ pub fn when_let_go<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<
     }
 }
 
-/// What a disk is opened for.
+/// Purpose of opening a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Beside others who read it.
+    /// Reading, beside other readers.
     Read,
-    /// Alone.
+    /// Writing, alone.
     Write,
 }
 
-/// Opens a disk, or a file that is one, past the page cache where its file system can do that, and locks it: a device that is written to also
+/// Opens a disk, or a file that is one, past the page cache where its file system can do that, and locks it; a device for writing also
 /// against mounts.
 ///
 /// # Errors
-/// What the system says; [`is_in_use`] if another process has it.
+/// The system's; [`is_in_use`] is true of it if another process holds the disk.
 pub fn open_disk(path: &Path, purpose: Purpose) -> io::Result<(File, FileAccess)> {
     let (writes, lock) = match purpose {
         Purpose::Read => (false, FlockOperation::NonBlockingLockShared),
@@ -73,7 +73,7 @@ pub fn open_disk(path: &Path, purpose: Purpose) -> io::Result<(File, FileAccess)
     }
 }
 
-/// Whether an error says that somebody else has it.
+/// True if the error says that another process holds the file.
 #[must_use]
 pub fn is_in_use(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy)

@@ -1,8 +1,8 @@
-//! Ordinary threads that do what the plane's thread must not wait for, one job at a time each.
+//! Ordinary threads for the jobs that the plane's thread must not wait for, one job at a time each.
 //!
-//! Promise: handing over and taking back neither allocates nor locks nor waits; the threads run at ordinary priority and
-//! not on the plane's CPU; whoever waits for a result is woken. Nobody waits for a thread that hangs in the kernel: a
-//! dropped [`Helpers`] ends its threads as soon as they come back. Not here: what a job is (`readers`, `supply`, `version_check`).
+//! Promise: handing over and taking back neither allocates nor locks nor waits; the threads run at ordinary priority and not on
+//! the plane's CPU; a result wakes the plane. No caller waits for a thread that hangs in the kernel: a dropped [`Helpers`] ends
+//! its threads as soon as they come back. Not here: the work of a job (`readers`, `supply`, `version_check`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use rustix::thread::CpuSet;
 
 use crate::scheduling::start_ordinary;
 
-/// Threads, the queue of jobs they share, and what they have done.
+/// Threads, the queue of jobs they share, and the results of those that are done.
 #[derive(Debug)]
 pub(crate) struct Helpers<J, D>(Arc<HelperQueue<J, D>>);
 
@@ -32,7 +32,7 @@ struct HelperQueue<J, D> {
     waker: PlaneWaker,
 }
 
-/// How many threads there are, and where they run.
+/// Number of the threads, and the CPUs they run on.
 #[derive(Debug, Clone)]
 pub(crate) struct HelperSetup {
     /// The threads' name; a number follows.
@@ -45,13 +45,13 @@ pub(crate) struct HelperSetup {
     pub(crate) cpus: Option<CpuSet>,
 }
 
-/// What a thread does.
+/// The work of a thread.
 pub(crate) trait HelperWork<J, D>: Send + 'static {
     /// Does a job.
     fn work(&mut self, job: J) -> D;
 
-    /// Does what is to be done at regular times without a job, if it is time for it, and says for how long it then may wait for a
-    /// job. Only for a setup of one.
+    /// Does the work that is due at regular times without a job, if it is time for it, and returns for how long the thread may
+    /// wait for a job. Only for a setup of one thread.
     fn look_around(&mut self) -> Option<Duration> {
         None
     }
@@ -93,12 +93,12 @@ impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
         post(&self.0.waiting);
     }
 
-    /// A job that was done waits to be taken in.
+    /// True if the result of a job waits to be taken in.
     pub(crate) fn has_done(&self) -> bool {
         !self.0.done.is_empty()
     }
 
-    /// The next job that was done.
+    /// Returns the result of the next job that was done.
     pub(crate) fn next_done(&self) -> Option<D> {
         self.0.done.pop()
     }

@@ -1,8 +1,8 @@
 //! The data plane's way out on Linux: [`dataplane::port::Io`] over an engine, the arena and helper threads.
 //!
-//! Promise: nothing is allocated after [`KernelIo::new`], and nothing waits but [`Io::wait`]: what could wait is done
-//! by helper threads (reads that the engine does not make, changes of memory, looks at files). Not here: how requests
-//! reach the kernel (`engine`), the thread and its priority (`thread`).
+//! Promise: nothing is allocated after [`KernelIo::new`], and only [`Io::wait`] waits: helper threads do all work that
+//! could wait (reads that the engine does not make, changes of memory, looks at files). Not here: the way of requests
+//! to the kernel (`engine`), the thread and its priority (`thread`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,28 +37,28 @@ use crate::reads::ReadTable;
 use crate::supply::ArenaGrower;
 use crate::version_check::{CheckJob, VersionCheckers};
 
-/// Reads in flight at once at most; the plane keeps far fewer (a few per disk).
+/// Most reads in flight at once; the plane keeps far fewer (a few per disk).
 pub const READS_MAX: usize = 4096;
 
-/// Threads per disk where they make all reads: as many as a flash disk is asked for at once; a spinning one is asked for fewer.
+/// Threads per disk where they make all reads: as many as a flash disk has in flight at once; a spinning one has fewer.
 const READERS_WITHOUT_RING: usize = 8;
 
-/// Files at once. A file stays open for the reads that are out for it when its last stream has gone, so there can be
-/// more than streams.
+/// Most files at once. A file stays open for its reads in flight after its last stream has ended, so there can be more
+/// files than streams.
 const FILES: usize = limits::FILES_MAX + READS_MAX;
 
 /// Tokens from here on are the engine's. The plane's stay below (`Token`).
 const OURS: u64 = 0xFF << 56;
 
-/// How long the end waits for the kernel to let go of what is in flight. After that, the memory is leaked instead.
+/// Time that the end waits for the kernel to let go of requests in flight. After that, the memory is leaked instead.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What [`KernelIo::new`] needs to know.
+/// Configuration of [`KernelIo::new`].
 #[derive(Debug, Clone)]
 pub struct IoConfig {
     /// Chunks that the arena may have at most (1 MiB each).
     pub chunk_count: u32,
-    /// How requests reach the kernel.
+    /// The way of requests to the kernel.
     pub engine: EngineChoice,
     /// Threads per disk for the reads that the engine does not make itself; some more where it makes none.
     pub readers: usize,
@@ -66,7 +66,7 @@ pub struct IoConfig {
     pub helper_cpus: Option<CpuSet>,
 }
 
-/// What was counted since the start.
+/// Counts since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IoStats {
     /// System calls that handed over or waited.
@@ -109,18 +109,18 @@ pub struct KernelIo {
     /// Requests that ended before they reached the kernel.
     failed: Vec<Completion>,
     lender: Option<Lender>,
-    /// Lent sends that completed and were not told yet: one per socket at most.
+    /// Lent sends that completed and were not reported yet: one per socket at most.
     lent: VecDeque<Completion>,
     stats: IoStats,
     _thread_bound: PhantomData<*const ()>,
 }
 
 impl KernelIo {
-    /// The engine, the arena and the helper threads, for the calling thread. The second part of the result says what
-    /// could be had.
+    /// The engine, the arena and the helper threads, for the calling thread. The second part of the result names the
+    /// permissions granted and refused.
     ///
     /// # Errors
-    /// What io_uring or the memory lacks, with what to do about it.
+    /// The lack of io_uring or of memory, with advice.
     pub fn new(config: &IoConfig, link: PlaneLink) -> Result<(Self, Permissions), StartError> {
         let mut permissions = Permissions::default();
         permissions.open_files();
@@ -156,7 +156,7 @@ impl KernelIo {
         Ok((this, permissions))
     }
 
-    /// What was counted since the start.
+    /// Counts since the start.
     pub fn stats(&mut self) -> IoStats {
         self.stats.lost_completions = self.engine.lost_completions();
         self.stats
@@ -177,7 +177,7 @@ impl KernelIo {
         self.arena.copy_out(span, bytes);
     }
 
-    /// Takes in what happened, up to `room` completions. True if the plane was woken.
+    /// Takes in up to `room` completions. True if the plane was woken.
     fn reap(&mut self, room: usize, completions: &mut Vec<Completion>) -> bool {
         let at = clock::monotonic();
         let full = completions.len() + room;
@@ -206,7 +206,7 @@ impl KernelIo {
             }
         }
         if woken {
-            // Before any queue is drained, here or by the plane; what is pushed later rings again.
+            // Before any queue is drained, here or by the plane; a later push wakes again.
             self.link.acknowledge();
         }
         for readers in &self.readers {
@@ -260,7 +260,7 @@ impl KernelIo {
 
     fn read_done(&mut self, index: u32, result: i32, at: Nanos, completions: &mut Vec<Completion>) {
         match result.saturating_neg() {
-            // It would have had to wait, or this file cannot say (no FMODE_NOWAIT): a helper thread may wait.
+            // The read would have waited, or this file cannot tell (no FMODE_NOWAIT): a helper thread may wait.
             libc::EAGAIN | libc::EOPNOTSUPP => {
                 self.stats.diverted_reads += 1;
                 self.divert(index);
@@ -283,14 +283,14 @@ impl KernelIo {
         self.readers[setup].begin(job);
     }
 
-    /// Hands over, and waits unless something is there already.
+    /// Hands over the queued requests, and waits for a completion until `until`, if given.
     fn enter(&mut self, until: Option<Nanos>) {
         self.stats.enters += 1;
         if let Err(error) = self.engine.enter(until)
             && error.raw_os_error() != Some(libc::EINTR)
         {
-            // The kernel is short of memory for a moment. Everything queued is still queued. This thread may be of
-            // real-time priority: a short sleep lets somebody free some.
+            // The kernel is short of memory for a moment. All queued requests are still queued. This thread may be of
+            // real-time priority: a short sleep lets other threads free some.
             std::thread::sleep(Duration::from_micros(50));
         }
     }
@@ -434,7 +434,7 @@ impl Io for KernelIo {
                 || self.readers.iter().any(Readers::has_done)
                 || self.checkers.has_done()
                 || self.supply.has_done();
-            // With something to tell and nothing to hand over, the kernel is asked the next time.
+            // With a completion to report and nothing to hand over, the kernel is entered the next time.
             if !ready || self.engine.has_queued() {
                 self.enter(if ready { None } else { Some(until) });
             }
@@ -447,8 +447,8 @@ impl Io for KernelIo {
 }
 
 impl Drop for KernelIo {
-    /// Lets the kernel finish with the arena before it is unmapped: cancels what can be, waits a little, and leaks the
-    /// memory rather than free what a hung device may still write to.
+    /// Lets the kernel finish with the arena before it is unmapped: cancels the requests that can be, waits a little,
+    /// and leaks memory that a hung device may still write to, rather than free it.
     fn drop(&mut self) {
         let deadline = clock::monotonic().saturating_add(Nanos::from_secs(CANCEL_PATIENCE.as_secs()));
         self.engine.cancel_all(CANCEL_PATIENCE);

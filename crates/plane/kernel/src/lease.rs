@@ -1,6 +1,6 @@
-//! Leases, which tell that a file is open elsewhere: the kernel grants a write lease only on a file that is not (`F_SETLEASE`, fcntl(2)).
+//! Leases, which show that a file is open elsewhere: the kernel grants a write lease only on a file that is not (`F_SETLEASE`, fcntl(2)).
 //!
-//! Promise: no lease is left behind. Not here: what follows from it; a descriptor that only names a file (`O_PATH`), which the
+//! Promise: no lease is left behind. Not here: the consequences; a descriptor that only names a file (`O_PATH`), which the
 //! kernel does not count.
 
 use std::io;
@@ -9,11 +9,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// `<linux/fcntl.h>`; the crate `libc` lacks it for this C library.
 const F_SETSIG: i32 = 10;
 
-/// Whether the file is open through another open file description than `file`, which is open for writing: in this process, in
-/// another, or as a mapping.
+/// Returns true if the file is open through another open file description than `file`, which is open for writing: in this
+/// process, in another, or as a mapping.
 ///
 /// # Errors
-/// The kernel's: it cannot tell. `EINVAL` on a file system that has no leases, `EACCES` to a user who does not own the file.
+/// The kernel's, without an answer: `EINVAL` on a file system that has no leases, `EACCES` to a user that does not own the file.
 pub fn is_open_elsewhere(file: BorrowedFd<'_>) -> io::Result<bool> {
     // Opening a file under a lease sends a signal to the holder: SIGIO, which ends a process, unless another one is named.
     control(file, F_SETSIG, libc::SIGURG)?;

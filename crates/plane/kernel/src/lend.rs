@@ -1,11 +1,11 @@
 //! Lending arena memory to sockets: pages travel by reference (`vmsplice`, `splice`), nothing is copied.
 //!
 //! A page that was lent may lie in a socket long after its send completed: on loopback until the peer has read it. So
-//! that what was sent cannot change, **no read goes into a page that was ever lent**: [`Lender::reclaim`] first puts new
-//! pages behind those addresses, and the lent ones live on in the sockets alone.
+//! that bytes that were sent cannot change, **no read goes into a page that was ever lent**: [`Lender::reclaim`] first
+//! puts new pages behind those addresses, and the lent ones live on in the sockets alone.
 //!
-//! Promise: nothing is allocated after `new`, nothing waits (sockets that could block are not lent to). Not here: when
-//! lending pays (`dataplane::cache`, decision 0008).
+//! Promise: nothing is allocated after `new`, nothing waits (sockets that could block are not lent to). Not here: the
+//! choice of sends that lend (`dataplane::cache`, decision 0008).
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ use crate::arena::Arena;
 
 /// The only page size for which all reads consist of whole pages.
 const PAGE_BYTES: u64 = limits::DIRECT_ALIGN;
-/// Pages whose marks share a word.
+/// Pages with their marks in one word.
 const WORD_PAGES: u64 = u64::BITS as u64;
 const HUGE_PAGES: u64 = crate::mapping::HUGE_PAGE_BYTES as u64 / PAGE_BYTES;
 /// Pages that were lent are replaced later, but the kernel frees a huge page only when all of it was replaced (or when
@@ -28,12 +28,12 @@ const HUGE_PAGES: u64 = crate::mapping::HUGE_PAGE_BYTES as u64 / PAGE_BYTES;
 /// part of it in so many at most. From then on only memory is lent that was lent before.
 const SPARE_SHARE: u64 = 8;
 
-/// What is lent, and the pipe it passes through.
+/// Marks of the pages that are lent, and the pipe they pass through.
 #[derive(Debug)]
 pub(crate) struct Lender {
     reader: OwnedFd,
     writer: OwnedFd,
-    /// `/dev/null`, which takes what a socket had no room for.
+    /// `/dev/null`, which takes pages that a socket had no room for.
     sink: File,
     /// A bit per page of the chunks: a socket may hold it.
     lent: Box<[u64]>,
@@ -47,8 +47,8 @@ pub(crate) struct Lender {
 }
 
 impl Lender {
-    /// A lender for the chunks of `arena`; none if the system lacks something. Then everything is copied, which is only
-    /// dearer. The arena must not be in use yet.
+    /// A lender for the chunks of `arena`; none if the system lacks a part. Then all bytes are copied, which only costs
+    /// more processor time. The arena must not be in use yet.
     pub(crate) fn new(arena: &Arena) -> Option<Self> {
         let page_fits = u64::try_from(rustix::param::page_size()).ok() == Some(PAGE_BYTES);
         if !page_fits || !broken_pipes_are_errors() || arena.chunk_count() == 0 {
@@ -70,7 +70,7 @@ impl Lender {
             spare_max: (pages / SPARE_SHARE).max(HUGE_PAGES),
             broken: false,
         };
-        // Tried once in earnest, on memory that nobody uses yet; behind the chunks, whose huge pages stay whole.
+        // Tried once in earnest, on memory that is not in use yet; behind the chunks, so that their huge pages stay whole.
         let page =
             Span { offset: arena.bytes() - PAGE_BYTES, length: u32::try_from(PAGE_BYTES).expect("a page is small") };
         let passed = this.fill_pipe(arena, page, None).ok()?;
@@ -84,8 +84,8 @@ impl Lender {
         rustix::fs::fcntl_getfl(socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 
-    /// Sends the start of `memory`, and of what comes `then`, by reference. None: the socket is full or this memory
-    /// cannot be lent; it is to be sent in the ordinary way.
+    /// Sends the start of `memory`, and of the span `then` behind it, by reference. None: the socket is full or this
+    /// memory cannot be lent; the caller sends it in the ordinary way.
     pub(crate) fn send(
         &mut self,
         arena: &Arena,
@@ -128,7 +128,7 @@ impl Lender {
         Ok(true)
     }
 
-    /// The memory of `chunks` was given back: what comes in its place was never lent.
+    /// Forgets the marks of `chunks`, after their memory was given back: memory in its place was never lent.
     pub(crate) fn forget(&mut self, chunks: Chunks) {
         for chunk in chunks.first..chunks.first + chunks.count {
             let length = u32::try_from(limits::CHUNK_BYTES).expect("1 MiB");
@@ -190,7 +190,7 @@ impl Lender {
         (huge(memory.offset)..=last).map(lent_in).filter(|&pages| pages < HUGE_PAGES).sum()
     }
 
-    /// Puts references to the pages of `memory`, and of what comes `then`, into the empty pipe; how many bytes went in.
+    /// Puts references to the pages of `memory`, and of the span `then` behind it, into the empty pipe; returns how many bytes went in.
     fn fill_pipe(&mut self, arena: &Arena, memory: Span, then: Option<Span>) -> io::Result<usize> {
         let part = |span: Span| {
             let length = usize::try_from(span.length).expect("usize holds a u32");
@@ -201,12 +201,12 @@ impl Lender {
         let flags = libc::c_long::from(libc::SPLICE_F_NONBLOCK);
         let writer = self.writer.as_raw_fd();
         // SAFETY: the iovecs live through the call, and `at` checked that they lie in the arena. The kernel only reads
-        // it; that the pages are not written to while referenced is what `reclaim` and its caller see to.
+        // it; `reclaim` and its caller see to it that the pages are not written to while referenced.
         let passed = unsafe { libc::syscall(libc::SYS_vmsplice, writer, parts.as_ptr(), count, flags) };
         usize::try_from(passed).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Lets go of what is left in the pipe.
+    /// Lets go of the pages left in the pipe.
     fn empty_pipe(&mut self, mut left: usize) {
         while left > 0 {
             match splice(self.reader.as_raw_fd(), self.sink.as_raw_fd(), left) {

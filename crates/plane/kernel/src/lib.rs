@@ -1,8 +1,9 @@
-//! The kernel, and all `unsafe`: the data plane's [`dataplane::port::Io`] on io_uring or ordinary system calls, the memory it reads into, what the
-//! store threads need to write directly, and what emulated disks ask of the kernel that no library offers.
+//! The kernel, and all `unsafe`: the data plane's [`dataplane::port::Io`] on io_uring or ordinary system calls, the memory it reads into,
+//! direct writes of the store threads, and the calls of emulated disks that no library offers.
 //!
-//! Promise: every `unsafe` block names the invariant it relies on and who keeps it; no reference is ever made to memory
-//! that the kernel may write. Not here: what is read, sent or written, and when (`dataplane`, `schedule`, `dirstore`).
+//! Promise: every `unsafe` block names the invariant it relies on and the code that keeps it; no reference is ever made
+//! to memory that the kernel may write. Not here: the choice of reads, sends and writes, and of their times
+//! (`dataplane`, `schedule`, `dirstore`).
 
 pub mod aligned;
 pub mod clock;

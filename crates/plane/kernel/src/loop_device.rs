@@ -11,7 +11,7 @@ const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// The number of a loop device that nobody uses, at this moment. `control` is `/dev/loop-control`.
+/// Returns the number of a loop device that is not in use at this moment. `control` is `/dev/loop-control`.
 ///
 /// # Errors
 /// The error that the kernel gave.

@@ -2,7 +2,7 @@
 //!
 //! Promise: page-aligned (2 MiB-aligned), zeroed, unmapped on drop, shared between threads by raw pointer only. Only address
 //! space is taken at first: memory comes with the first touch, or before it by [`Mapping::populate`].
-//! Not here: who may touch which byte when (`arena`, `pool`).
+//! Not here: the rules for touching a byte (`arena`, `pool`).
 
 use std::io;
 use std::ops::Range;
@@ -20,23 +20,23 @@ const MADV_COLLAPSE: libc::c_int = 25;
 /// Memory of our own, addressed by raw pointer.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// What `mmap` gave; `base` lies in it.
+    /// Start of the address range from `mmap`; `base` lies in that range.
     raw: NonNull<u8>,
     raw_bytes: usize,
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: a mapping is only an address range; whoever reads or writes through its pointers states why that is sound.
+// SAFETY: a mapping is only an address range; code that reads or writes through its pointers states why that is sound.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; no method reads or writes memory that may hold anything (`populate`).
+// SAFETY: as above; no method reads or writes memory in use (`populate`).
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps at least `bytes` bytes (rounded up to 2 MiB) that ask for transparent huge pages.
     ///
     /// # Errors
-    /// The kernel's, when there is not that much address space.
+    /// The kernel's, if address space is short.
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let bytes = bytes
             .max(1)
@@ -68,16 +68,16 @@ impl Mapping {
         self.base
     }
 
-    /// Brings memory in that has none yet; what it holds is lost.
+    /// Brings memory in for addresses that have none yet; their contents are lost.
     ///
     /// # Errors
-    /// The kernel's; what was brought in stays.
+    /// The kernel's; the memory brought in by then stays.
     pub(crate) fn populate(&self, range: Range<usize>) -> io::Result<()> {
         match self.advise(range.clone(), libc::MADV_POPULATE_WRITE) {
             // Before Linux 5.14: a touch of each page does the same.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 for at in range.step_by(PAGE_BYTES) {
-                    // SAFETY: `advise` checked that the range lies in the mapping; nobody uses memory that is only
+                    // SAFETY: `advise` checked that the range lies in the mapping; no code uses memory that is only
                     // being brought in.
                     unsafe { self.base.as_ptr().add(at).write_volatile(0) };
                 }
@@ -103,7 +103,7 @@ impl Mapping {
         done(unsafe { libc::mlock(first.cast(), length) })
     }
 
-    /// Gives the memory of a range back to the system. What it held is lost, and the next touch brings other memory in.
+    /// Gives the memory of a range back to the system. Its contents are lost, and the next touch brings other memory in.
     ///
     /// # Errors
     /// The error that the kernel gave.
@@ -134,8 +134,8 @@ fn done(result: libc::c_int) -> io::Result<()> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this address and length; nobody keeps a pointer past the owner's life (`arena`
-        // and `pool` hand out memory only together with a share of the mapping).
+        // SAFETY: mapped by `new` with this address and length; no holder keeps a pointer past the owner's life
+        // (`arena` and `pool` hand out memory only together with a share of the mapping).
         let unmapped = unsafe { libc::munmap(self.raw.as_ptr().cast(), self.raw_bytes) };
         debug_assert_eq!(unmapped, 0, "unmapping what was mapped cannot fail");
     }

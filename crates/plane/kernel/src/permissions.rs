@@ -1,6 +1,6 @@
 //! Permissions of the data plane, in sentences an operator can act on.
 //!
-//! Promise: every refusal says what it costs and exactly what to do. Not here: asking for it (`io`, `thread`).
+//! Promise: every refusal states its cost and its exact remedy. Not here: the requests for permissions (`io`, `thread`).
 
 use std::fmt;
 use std::fs;
@@ -12,30 +12,30 @@ use units::{ByteCount, limits};
 /// Descriptors wanted: a socket and a file per stream or upload, and a thousand for the rest.
 pub const OPEN_FILES: u64 = 2 * limits::STREAMS_MAX as u64 + 1024;
 
-/// Why the data plane cannot start at all.
+/// Reason that the data plane cannot start at all.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// io_uring is forbidden, missing or too old.
     #[error("cannot set up io_uring: {advice}")]
     Ring {
-        /// What to do.
+        /// The remedy.
         advice: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// The memory is not there.
+    /// Memory is short.
     #[error(
         "cannot have {0} MiB of buffer memory: give the server less memory in its configuration, or the machine (or its control group) more"
     )]
     Arena(u32, #[source] io::Error),
-    /// No helper threads.
+    /// The helper threads cannot be started.
     #[error(
         "cannot start the helper threads: raise the limits of processes and of open files (`ulimit -u`, `ulimit -n`, systemd: \
          `TasksMax=`, `LimitNOFILE=`)"
     )]
     Helpers(#[source] io::Error),
-    /// No thread.
+    /// The plane's thread cannot be started.
     #[error("cannot start the data plane's thread: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)")]
     Thread(#[source] io::Error),
 }
@@ -74,7 +74,7 @@ fn ring_advice(errno: Option<i32>, disabled: &str) -> String {
     }
 }
 
-/// What a permission is about.
+/// Subject of a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionSubject {
     /// io_uring rather than ordinary system calls.
@@ -93,34 +93,34 @@ pub enum PermissionSubject {
     Processor,
 }
 
-/// One thing that was asked for.
+/// A permission that was requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
-    /// The permission.
+    /// Its subject.
     pub subject: PermissionSubject,
-    /// Whether it was had. The server runs without.
+    /// True if it was granted. The server runs without.
     pub granted: bool,
-    /// What was had, or what its lack costs and what to do.
+    /// The extent of the permission, or the cost of its lack and the remedy.
     pub sentence: String,
 }
 
-/// Everything that was asked for, for the start-up message and `doctor`.
+/// All permissions that were requested, for the start-up message and `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Permissions(pub Vec<Permission>);
 
 impl Permissions {
-    /// What is said of a subject.
+    /// Returns the permission of a subject.
     #[must_use]
     pub fn of(&self, subject: PermissionSubject) -> Option<&Permission> {
         self.0.iter().find(|permission| permission.subject == subject)
     }
 
-    /// What was granted.
+    /// Returns the permissions that were granted.
     pub fn granted(&self) -> impl Iterator<Item = &Permission> {
         self.0.iter().filter(|permission| permission.granted)
     }
 
-    /// What was refused.
+    /// Returns the permissions that were refused.
     pub fn refused(&self) -> impl Iterator<Item = &Permission> {
         self.0.iter().filter(|permission| !permission.granted)
     }
@@ -129,7 +129,7 @@ impl Permissions {
         self.0.push(Permission { subject, granted, sentence });
     }
 
-    /// Raises the soft limit of descriptors to the hard one, and says if that is enough.
+    /// Raises the soft limit of descriptors to the hard one, and notes if that is enough.
     pub(crate) fn open_files(&mut self) {
         let limit = raise(Resource::Nofile, OPEN_FILES);
         let has = limit.map_or("no limit".to_owned(), |limit| limit.to_string());
@@ -197,7 +197,7 @@ impl fmt::Display for Permissions {
 /// Lets this process open so many files beside a few of its own.
 ///
 /// # Errors
-/// That many are not permitted; the text says how to permit them.
+/// So many are not permitted; the text says how to permit them.
 pub fn allow_open_files(files: u64) -> io::Result<()> {
     let needed = files.saturating_add(64);
     match raise(Resource::Nofile, needed) {
@@ -208,7 +208,7 @@ pub fn allow_open_files(files: u64) -> io::Result<()> {
     }
 }
 
-/// Raises the soft limit to `wanted` or as far as permitted; says what it is then (none: unlimited).
+/// Raises the soft limit to `wanted` or as far as permitted; returns the resulting limit (none: unlimited).
 fn raise(resource: Resource, wanted: u64) -> Option<u64> {
     let limit = getrlimit(resource);
     let current = limit.current?;
@@ -216,7 +216,7 @@ fn raise(resource: Resource, wanted: u64) -> Option<u64> {
         return Some(current);
     }
     let within = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
-    // First the hard limit too, which only CAP_SYS_RESOURCE may raise; else what the hard limit leaves.
+    // First the hard limit too, which only CAP_SYS_RESOURCE may raise; else the soft limit within the hard one.
     let raised = [
         Rlimit { current: Some(wanted), maximum: limit.maximum.map(|m| m.max(wanted)) },
         Rlimit { current: Some(within), maximum: limit.maximum },

@@ -1,7 +1,7 @@
 //! Leased buffers for uploads: a bounded number of aligned pieces of memory, as long as each other, that direct I/O can write from.
 //!
-//! Promise: never more than the bound, never handed to two holders, comes back when dropped; as few are in use as can be, and
-//! the memory of the others can be given back. Not here: who waits for one, and how.
+//! Promise: never more than the bound, never handed to two holders, comes back when dropped; as few are in use as possible,
+//! and the memory of the others can be given back. Not here: waiting for a buffer.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use units::{ByteCount, Nanos, limits};
 use crate::clock::monotonic;
 use crate::mapping::Mapping;
 
-/// Bytes of one lease where nothing else is asked for.
+/// Bytes of one lease by default.
 #[allow(clippy::cast_possible_truncation, reason = "1 MiB fits any usize")]
 pub const LEASE_BYTES: usize = limits::CHUNK_BYTES as usize;
 
@@ -26,15 +26,15 @@ struct PoolShared {
     memory: Mapping,
     count: usize,
     lease_bytes: usize,
-    /// The one that was used last is taken first.
+    /// The most recently used one is taken first.
     free: Mutex<Vec<FreeLease>>,
 }
 
-/// A buffer that nobody has.
+/// A buffer without a holder.
 #[derive(Debug, Clone, Copy)]
 struct FreeLease {
     index: usize,
-    /// Since when. `None`: it has no memory.
+    /// Time of its return. `None`: it has no memory.
     since: Option<Nanos>,
 }
 
@@ -44,7 +44,7 @@ impl PoolShared {
     }
 }
 
-/// One buffer, the holder's alone until dropped. Its contents at first are whatever the last holder left.
+/// One buffer, the holder's alone until dropped. At first it has the bytes that the last holder left.
 pub struct Lease {
     pool: Arc<PoolShared>,
     index: usize,
@@ -59,8 +59,8 @@ impl LeasePool {
         Self::with_leases_of(ByteCount(limits::CHUNK_BYTES), count)
     }
 
-    /// A pool of `count` buffers of so many bytes, a multiple of [`limits::DIRECT_ALIGN`]. Memory is taken from the system when a buffer is first used, and stays with the pool until
-    /// [`LeasePool::give_back`].
+    /// A pool of `count` buffers of `size` bytes each, a multiple of [`limits::DIRECT_ALIGN`]. Memory is taken from the system when a
+    /// buffer is first used, and stays with the pool until [`LeasePool::give_back`].
     ///
     /// # Errors
     /// The kernel's, if the address space cannot be had; invalid input if `count` or the size is zero, or the size is not aligned.
@@ -83,8 +83,8 @@ impl LeasePool {
         Some(Lease { pool: Arc::clone(&self.0), index })
     }
 
-    /// Gives the memory of the buffers back that nobody has had for `lull`. A caller that wants a buffer meanwhile
-    /// waits for no longer than one of them takes.
+    /// Gives the memory of the buffers back that had no holder for `lull`. A caller that wants a buffer meanwhile waits
+    /// for the time of one such buffer at most.
     pub fn give_back(&self, lull: Nanos) {
         let now = monotonic();
         loop {

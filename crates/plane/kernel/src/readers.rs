@@ -1,4 +1,4 @@
-//! Reads that must not be made by the plane's thread: a few ordinary threads that read into the arena.
+//! Reading threads: a few ordinary ones, for reads into the arena that the plane's thread must not make.
 //!
 //! Used for files without direct I/O (tmpfs, network mounts), for direct reads that the kernel could not start
 //! without waiting (metadata not in memory, a full device queue; those would else block the plane or wake io-wq), and for all
@@ -16,7 +16,7 @@ use dataplane::port::Span;
 use crate::arena::Arena;
 use crate::helpers::{HelperSetup, Helpers};
 
-/// The threads. Each holds a share of the arena: the memory stays while a read is under way, whatever becomes of the plane.
+/// The threads. Each holds a share of the arena: the memory stays while a read is under way, also after the end of the plane.
 pub(crate) type Readers = Helpers<ReadJob, JobDone>;
 
 /// A read to make.
@@ -55,7 +55,7 @@ fn read(arena: &Arena, job: ReadJob) -> i32 {
     };
     loop {
         // SAFETY: `at` checked that the span lies in the arena, of which this thread holds a share; the plane names no
-        // byte twice at once, so nothing else uses it. A raw pointer: no reference to these bytes exists anywhere.
+        // byte twice at once, so no other code uses it. A raw pointer: no reference to these bytes exists anywhere.
         let got = unsafe { libc::pread(file.as_raw_fd(), arena.at(job.memory).cast(), length, offset) };
         match i32::try_from(got) {
             Ok(bytes @ 0..) => return bytes,

@@ -1,4 +1,4 @@
-//! The table of reads in flight: what a read was, found again by the small number that went to the kernel.
+//! The table of reads in flight: the request of a read, found again by the small number that went to the kernel.
 //!
 //! Promise: bounded, nothing allocated after `new`.
 

@@ -1,8 +1,8 @@
 //! The engine on io_uring: one ring, set up for a single thread that feeds many sockets on absolute deadlines.
 //!
 //! Promise: requests queued are handed over in order; a full submission queue is handed over early, never dropped; task
-//! work runs only inside [`Ring::enter`] (deferred), so nothing interrupts the plane in between. Not here: what the
-//! requests mean (`io`).
+//! work runs only inside [`Ring::enter`] (deferred), so nothing interrupts the plane in between. Not here: the meaning
+//! of the requests (`io`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -22,7 +22,7 @@ const SUBMISSIONS: u32 = 512;
 /// Completions that the queue holds; those beyond wait in the kernel (`IORING_FEAT_NODROP`) until some were taken.
 ///
 /// Both queues count as locked memory of the *user* (104 KiB in all), on some kernels, and an ordinary user's limit is 8 MiB:
-/// with queues for everything that can ever be outstanding a user could run 12 servers, with these 81 (Linux 6.18).
+/// with queues for all requests that can ever be outstanding a user could run 12 servers, with these 81 (Linux 6.18).
 const COMPLETIONS: u32 = 4096;
 
 /// One ring and the way it waits.
@@ -56,20 +56,20 @@ impl Ring {
     /// Queues a request.
     ///
     /// # Safety
-    /// What the request points at stays valid until its completion was taken from [`Ring::next_completion`].
+    /// The memory that the request points at stays valid until its completion was taken from [`Ring::next_completion`].
     unsafe fn push(&mut self, entry: &squeue::Entry) {
         loop {
             // SAFETY: the caller's promise, handed on.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return;
             }
-            // Full: hand over what is there. Transient failures (memory, completions to be taken first) are tried again
-            // by waiting for nothing, which also runs what is deferred.
+            // Full: hand over the queued requests. Transient failures (memory, completions to be taken first) are tried
+            // again by waiting for nothing, which also runs deferred work.
             let _ = self.enter(None);
         }
     }
 
-    /// Hands over what is queued, runs deferred work, and, if `until` is given, waits for one completion until then.
+    /// Hands over the queued requests, runs deferred work, and, if `until` is given, waits for one completion until then.
     ///
     /// # Errors
     /// The kernel's; the end of the wait is none.
@@ -83,26 +83,26 @@ impl Ring {
             .map(drop);
         };
         let time = if self.absolute { until } else { until.saturating_sub(clock::monotonic()) };
-        // Cut to what the kernel's own arithmetic can hold (292 years).
+        // Cut to the range of the kernel's own arithmetic (292 years).
         let time = types::Timespec::from(Duration::from_nanos(time.0.min(i64::MAX.cast_unsigned())));
         let arg = types::SubmitArgs::new().timespec(&time);
         let mut flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
         // Linux 6.12: a time of `CLOCK_MONOTONIC`, not a span.
         flags.set(EnterFlags::ABS_TIMER, self.absolute);
-        // SAFETY: `arg` borrows the time it points at, and is what EXT_ARG asks for, `struct io_uring_getevents_arg`; queued
-        // requests are covered by `push`.
+        // SAFETY: `arg` borrows the time it points at, and is the `struct io_uring_getevents_arg` that EXT_ARG requires;
+        // queued requests are covered by `push`.
         match unsafe { self.ring.submitter().enter(queued, 1, flags.bits(), Some(&arg)) } {
             Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
             result => result.map(drop),
         }
     }
 
-    /// Requests wait to be handed over.
+    /// True if requests wait to be handed over.
     fn has_queued(&mut self) -> bool {
         !self.ring.submission().is_empty()
     }
 
-    /// A completion that was not taken yet waits.
+    /// True if a completion waits that was not taken yet.
     fn has_completion(&mut self) -> bool {
         !self.ring.completion().is_empty()
     }
@@ -140,7 +140,7 @@ struct Cqe {
     flags: u32,
 }
 
-/// Somebody woke the plane.
+/// A wake of the plane.
 const WOKEN: u64 = 0xFF << 56;
 /// A cancellation failed.
 const CANCEL: u64 = WOKEN | 1 << 48;
@@ -149,8 +149,8 @@ const READ: u64 = WOKEN | 2 << 48;
 
 /// The engine on io_uring.
 ///
-/// No request reaches io-wq, whose workers would share the plane's CPU: sockets are polled, and reads that would have to
-/// wait are refused by the kernel (`RWF_NOWAIT`), for a reading thread to make.
+/// No request reaches io-wq, since its workers would share the plane's CPU: sockets are polled, and reads that would
+/// have to wait are refused by the kernel (`RWF_NOWAIT`), for a reading thread to make.
 pub(crate) struct RingEngine {
     ring: Ring,
     waker: RawFd,
@@ -168,15 +168,15 @@ impl RingEngine {
         Ok(this)
     }
 
-    /// Asks the ring to tell of every wake. The counter behind it is never read: each wake is an edge.
+    /// Makes the ring complete at every wake. The counter behind it is never read: each wake is an edge.
     fn watch_waker(&mut self) {
         let readable = u32::from(libc::POLLIN.unsigned_abs());
         self.push(opcode::PollAdd::new(types::Fd(self.waker), readable).multi(true).build().user_data(WOKEN));
     }
 
     fn push(&mut self, entry: squeue::Entry) {
-        // SAFETY: what entries point at is arena memory, which `KernelIo` keeps until the kernel has let go (its `drop`),
-        // or descriptors, which the plane keeps open while requests are in flight and which the kernel checks anyway.
+        // SAFETY: entries point at arena memory, which `KernelIo` keeps until the kernel has let go (its `drop`), or
+        // descriptors, which the plane keeps open while requests are in flight and which the kernel checks anyway.
         unsafe { self.ring.push(&entry) };
     }
 }
@@ -239,7 +239,7 @@ impl Engine for RingEngine {
                     }
                     return Some(EngineReport::Woken);
                 }
-                CANCEL => {} // only failures are told: the send had completed already
+                CANCEL => {} // only failures complete: the send had completed already
                 READ.. => {
                     let index = u32::try_from(cqe.user_data & u64::from(u32::MAX)).expect("masked");
                     return Some(EngineReport::Read(index, cqe.result));
@@ -274,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// Forty servers of one ordinary user, whose limit is the 8 MiB that systemd and most distributions give.
+    /// Forty servers of one ordinary user with the limit of 8 MiB that systemd and most distributions give.
     #[test]
     fn the_locked_memory_of_an_ordinary_user_carries_many_rings() {
         let rings = || {
@@ -317,7 +317,7 @@ mod tests {
         ring.enter(None).unwrap();
         for n in 0..requests {
             let next = ring.next_completion().or_else(|| {
-                // What did not fit in the queue comes with the next call.
+                // Completions beyond the queue come with the next call.
                 ring.enter(None).unwrap();
                 ring.next_completion()
             });

@@ -1,7 +1,7 @@
 //! Scheduling of threads: in real time, or as ordinary ones beside the plane.
 //!
-//! Promise: no thread is changed but the calling one, or the one that is started. Not here: who is given real time, and
-//! what is said if it is refused.
+//! Promise: no thread is changed but the calling one, or the one that is started. Not here: the choice of threads that
+//! get real time, and the report of a refusal.
 
 use std::io;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use rustix::thread::CpuSet;
 /// Bytes of stack of a thread that [`start_ordinary`] starts.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// How what a thread starts is scheduled.
+/// Scheduling of the threads that a thread starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildScheduling {
     /// As the thread itself.
@@ -38,8 +38,8 @@ pub fn first_in_first_out(priority: u8, children: ChildScheduling) -> io::Result
     }
 }
 
-/// Starts a thread of ordinary priority, on `cpus` (None: wherever the caller may run), whatever the caller's own is.
-/// Returns once the thread is an ordinary one, so that the caller may then change its own scheduling.
+/// Starts a thread of ordinary priority, on `cpus` (None: wherever the caller may run), also if the caller's own is
+/// another. Returns once the thread is an ordinary one, so that the caller may then change its own scheduling.
 ///
 /// # Errors
 /// The kernel's, if there can be no more threads.

@@ -6,8 +6,9 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Who waits to read is woken when so many bytes are there, or the end, and not for each segment (`SO_RCVLOWAT` of
-/// socket(7)). TCP makes room for twice as many, as far as the system's limit allows, and counts at most half of its room.
+/// Wakes a waiting reader when `bytes` bytes or the end of the stream are there, and not for each segment (`SO_RCVLOWAT`
+/// of socket(7)). TCP makes room for twice as many, as far as the system's limit allows, and counts at most half of its
+/// room.
 ///
 /// # Errors
 /// The error that the kernel gave.

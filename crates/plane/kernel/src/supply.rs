@@ -1,8 +1,8 @@
 //! The arena's memory comes and goes on an ordinary thread: bringing it in takes milliseconds per step, which the plane's
 //! thread does not have.
 //!
-//! Promise: memory is taken only where the system has it to give, so that what cannot be had is an error and nobody is
-//! killed; one change at a time. Not here: how much there shall be (`dataplane::memory`).
+//! Promise: memory is taken only where the system has it to give, so that a lack of memory is an error and kills no
+//! process; one change at a time. Not here: the size that the arena shall have (`dataplane::memory`).
 
 use std::io;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::arena::Arena;
 use crate::available::available_bytes;
 use crate::helpers::{HelperSetup, HelperWork, Helpers};
 
-/// How often it is checked how much memory could be had.
+/// Time between two checks of the memory that could be had.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// The thread, and what it knows.
+/// The thread, and its latest count of the chunks that could be had.
 #[derive(Debug)]
 pub(crate) struct ArenaGrower {
     helpers: Helpers<SupplyJob, SupplyDone>,
@@ -29,7 +29,7 @@ pub(crate) struct ArenaGrower {
 }
 
 type SupplyJob = (Token, MemoryChange);
-/// The change that was asked for, and whether it was made.
+/// The requested change, and its result.
 type SupplyDone = (Token, MemoryChange, io::Result<()>);
 
 impl ArenaGrower {
@@ -46,12 +46,12 @@ impl ArenaGrower {
         Ok(Self { helpers: Helpers::start(&setup, waker, supplier)?, obtainable })
     }
 
-    /// Asks for a change, when none is under way.
+    /// Requests a change. None may be under way.
     pub(crate) fn change(&self, token: Token, change: MemoryChange) {
         self.helpers.begin((token, change));
     }
 
-    /// Chunks that there could be, as it was within the last second.
+    /// Number of chunks that could have memory, at most a second old.
     pub(crate) fn obtainable(&self) -> u32 {
         self.obtainable.load(Ordering::Relaxed)
     }
@@ -60,7 +60,7 @@ impl ArenaGrower {
         self.helpers.has_done()
     }
 
-    /// The change that was made, or could not be.
+    /// Returns the change that was made or failed.
     pub(crate) fn next_done(&self) -> Option<SupplyDone> {
         self.helpers.next_done()
     }

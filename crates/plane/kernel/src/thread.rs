@@ -1,7 +1,7 @@
 //! The plane's thread: a CPU, a priority, no timer slack, where permitted.
 //!
-//! Promise: starts without what is refused and says so. Helper threads and anything the plane might start inherit
-//! neither priority nor CPU. Not here: the loop it runs (`dataplane`).
+//! Promise: starts without a refused permission and reports it. Helper threads and any thread the plane might start
+//! inherit neither priority nor CPU. Not here: the loop it runs (`dataplane`).
 
 use std::io;
 use std::num::NonZeroU64;
@@ -19,7 +19,7 @@ use crate::scheduling::{ChildScheduling, first_in_first_out};
 /// That of the kernel itself (`PID_NS_INIT_INO` in its `linux/nsfs.h`).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// What the plane's thread is given.
+/// Configuration of the plane's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadConfig {
     /// Chunks of the arena (1 MiB each).
@@ -28,7 +28,7 @@ pub struct ThreadConfig {
     pub cpu: Option<usize>,
     /// Priority of `SCHED_FIFO`, 1 to 99; none: ordinary.
     pub priority: Option<u8>,
-    /// How requests reach the kernel.
+    /// The way of requests to the kernel.
     pub engine: EngineChoice,
     /// Threads per disk for reads that the plane's thread must not make: 2 to 4.
     pub readers: usize,
@@ -37,7 +37,7 @@ pub struct ThreadConfig {
 /// A running plane.
 #[derive(Debug)]
 pub struct PlaneThread {
-    /// What it was and was not permitted.
+    /// Its permissions, granted and refused.
     pub permissions: Permissions,
     thread: Pid,
     handle: JoinHandle<()>,
@@ -47,7 +47,7 @@ impl PlaneThread {
     /// Waits for its end.
     ///
     /// # Errors
-    /// What it panicked with.
+    /// The payload of its panic.
     pub fn join(self) -> thread::Result<()> {
         self.handle.join()
     }
@@ -64,7 +64,7 @@ impl PlaneThread {
 /// Starts the thread and runs `body` (the loop) on it, as soon as memory and ring are there.
 ///
 /// # Errors
-/// What is missing, with what to do about it. Nothing runs then.
+/// The resource that is missing, with advice. Nothing runs then.
 pub fn start(
     config: ThreadConfig,
     link: PlaneLink,
@@ -106,10 +106,10 @@ pub fn start(
     }
 }
 
-/// What a plane would be permitted here, tried out with a small arena: for `doctor`.
+/// Finds the permissions that a plane would have here, with a small arena: for `doctor`.
 ///
 /// # Errors
-/// What is missing, with what to do about it.
+/// The resource that is missing, with advice.
 pub fn check(config: ThreadConfig) -> Result<Permissions, StartError> {
     let links = connect(0).map_err(StartError::Helpers)?;
     let plane = start(config, links.plane, drop)?;
@@ -167,7 +167,7 @@ fn take_priority(priority: Option<u8>, permissions: &mut Permissions) {
     let Some(priority) = priority else {
         return permissions.say(PermissionSubject::RealTime, true, "ordinary priority, as configured".to_owned());
     };
-    // Whatever this thread may start (io-wq's workers among it) starts as ordinary.
+    // Any thread that this one may start (io-wq's workers among them) starts as ordinary.
     let Err(error) = first_in_first_out(priority, ChildScheduling::Ordinary) else {
         return permissions.say(
             PermissionSubject::RealTime,
@@ -187,8 +187,9 @@ fn take_priority(priority: Option<u8>, permissions: &mut Permissions) {
     permissions.say(PermissionSubject::RealTime, false, sentence);
 }
 
-/// Workers that io-wq made for requests of thread `thread` of this process. For the plane's there must be none: they
-/// would run on its CPU. None if that cannot be told: they are named by the thread's number outside of all containers.
+/// Counts the workers that io-wq made for requests of thread `thread` of this process. For the plane's there must be
+/// none: they would run on its CPU. None in a container, where the count is impossible: the workers' names carry the
+/// thread's number outside of all containers.
 ///
 /// # Errors
 /// If `/proc` cannot be read.

@@ -1,7 +1,7 @@
 //! TIPC sockets: the kernel's own transport between the nodes of a cluster, for which no library has addresses.
 //!
-//! Promise: connected and listening stream sockets, everything else about them is as of any socket. Not here: what is
-//! sent over them (`net`), links and bearers (the `tipc` program of iproute2 sets them up).
+//! Promise: connected and listening stream sockets, in all else as any socket. Not here: the bytes sent over them
+//! (`net`), links and bearers (the `tipc` program of iproute2 sets them up).
 //! Read more: <https://docs.kernel.org/networking/tipc.html>, `linux/tipc.h`.
 
 use std::io;
@@ -21,12 +21,12 @@ const CLUSTER_SCOPE: i8 = 2;
 const CONNECT_TIMEOUT_OPTION: libc::c_int = 130;
 const NO_DELAY_OPTION: libc::c_int = 138;
 
-/// Who may be connected to: nodes find each other by what they offer, not by where they are.
+/// Address of a service: nodes find each other by the services that they offer, not by their places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TipcService {
     /// The type of service, [`SERVICE_MIN`] or more.
     pub kind: u32,
-    /// Which one of that type.
+    /// Its number among those of that type.
     pub instance: u32,
 }
 
@@ -51,10 +51,10 @@ impl SocketAddress {
     }
 }
 
-/// A stream socket connected to one of those who offer `to`.
+/// Returns a stream socket connected to one of the nodes that offer `to`.
 ///
 /// # Errors
-/// The kernel's: `EAFNOSUPPORT` without TIPC, `EHOSTUNREACH` if nobody offers it, `ETIMEDOUT` if nobody accepted `within`.
+/// The kernel's: `EAFNOSUPPORT` without TIPC, `EHOSTUNREACH` if no node offers it, `ETIMEDOUT` if none accepted `within`.
 pub fn connect(to: TipcService, within: Duration) -> io::Result<OwnedFd> {
     let socket = stream()?;
     let millis = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
@@ -65,7 +65,7 @@ pub fn connect(to: TipcService, within: Duration) -> io::Result<OwnedFd> {
     checked(done).map(|()| socket)
 }
 
-/// A stream socket that listens for whoever wants `at`, anywhere in the cluster; at most `backlog` wait to be accepted.
+/// Returns a stream socket that listens for clients of `at` anywhere in the cluster; at most `backlog` wait to be accepted.
 ///
 /// # Errors
 /// The kernel's: `EAFNOSUPPORT` without TIPC, `EACCES` for a reserved type.
@@ -79,15 +79,15 @@ pub fn listen(at: TipcService, backlog: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether each send leaves at once (`on`), or small ones wait for an acknowledgement to leave together.
+/// Makes each send leave at once (`on`), or lets small ones wait for an acknowledgement to leave together.
 ///
 /// # Errors
-/// The kernel's: `EOPNOTSUPP` for what is not a TIPC socket.
+/// The kernel's: `EOPNOTSUPP` for a socket of another kind.
 pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
     set(socket, NO_DELAY_OPTION, u32::from(on))
 }
 
-/// Whether this kernel has TIPC, loaded now if it is a module that may be.
+/// Returns true if this kernel has TIPC, loaded now if it is a module that may be.
 #[must_use]
 pub fn is_available() -> bool {
     stream().is_ok()

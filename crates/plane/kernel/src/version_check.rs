@@ -1,11 +1,11 @@
-//! Checks that what was read is right: that its file is still the version that was opened, and that its bytes agree with their
-//! checksums, where there are some: two ordinary threads.
+//! Checks of reads on two ordinary threads: the file is still the version that was opened, and the bytes agree with their
+//! checksums, where there are some.
 //!
-//! A look at a file is one `fstat`, on a local file system a matter of memory, but of no length that anybody promises; and files
-//! on a network mount, which may hang, must not keep others from being checked: they have a thread of their own.
+//! A look at a file is one `fstat`, on a local file system a matter of memory, but without a promised length; and files on a
+//! network mount, which may hang, must not hold up checks of others: they have a thread of their own.
 //!
-//! Promise: handing over and taking back neither allocates nor locks nor waits. Each check begins after it was asked for.
-//! Not here: what a difference means (`content::watched`).
+//! Promise: handing over and taking back neither allocates nor locks nor waits. Each check begins after its request. Not
+//! here: the meaning of a difference (`content::watched`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,13 +24,13 @@ use rustix::thread::CpuSet;
 use crate::arena::Arena;
 use crate::helpers::{HelperSetup, HelperWork, Helpers};
 
-/// How often a file that may be growing is looked at, whoever reads it: a rest must not be missed.
+/// Time between two looks at a file that may be growing, also without readers: a rest must not be missed.
 const GROWING_EVERY: Duration = Duration::from_millis(250);
-/// How often, and with what in between, a file is looked at again that was written to but is no longer.
+/// Most looks at a file while the verdict is unsure (written to, but no longer), and the pause between two of them.
 const AGAIN_MAX: u32 = 10;
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
 
-/// A file as it is now, to be told from what it will be.
+/// Notes a file as it is now, to detect later changes.
 ///
 /// # Errors
 /// The error that the kernel gave.
@@ -56,7 +56,7 @@ pub(crate) struct VersionCheckers {
     buffered: Helpers<CheckJob, CheckDone>,
 }
 
-/// What was read into `memory`: the bytes of a content from `offset` on.
+/// A read to check: the bytes of a content from `offset` on, in `memory`.
 #[derive(Debug)]
 pub(crate) struct CheckJob {
     pub(crate) token: Token,
@@ -65,7 +65,7 @@ pub(crate) struct CheckJob {
     pub(crate) memory: Span,
 }
 
-/// The plane holds the content until it knows of this: nothing is closed here.
+/// The result of a check. The plane holds the content until it has this: nothing is closed here.
 #[derive(Debug)]
 struct CheckDone {
     job: CheckJob,
@@ -90,7 +90,7 @@ impl VersionCheckers {
         Ok(Self { direct: start("checker-direct")?, buffered: start("checker-cached")? })
     }
 
-    /// Asks for a check. There is room for as many as were promised to [`VersionCheckers::start`].
+    /// Begins a check. There is room for as many as were promised to [`VersionCheckers::start`].
     pub(crate) fn begin(&self, job: CheckJob) {
         match job.content.file().access {
             FileAccess::Direct => self.direct.begin(job),
@@ -112,9 +112,9 @@ impl VersionCheckers {
 #[derive(Debug, Clone)]
 struct Checker {
     arena: Arc<Arena>,
-    /// Files that somebody may be adding to.
+    /// Files that a writer may be extending.
     growing: Vec<Weak<Content>>,
-    /// When they are looked at next.
+    /// Time of the next look at them.
     look_at: Instant,
 }
 
@@ -151,12 +151,12 @@ fn has_right_bytes(job: &CheckJob, arena: &Arena) -> bool {
     let Some(checksums) = &job.content.checksums else { return true };
     let length = usize::try_from(job.memory.length).expect("usize holds a u32");
     // SAFETY: `at` checked that the span lies in the arena, of which this thread holds a share. The read is over, and the plane
-    // neither names these bytes to the kernel nor gives them to anybody before this check has been told of.
+    // neither names these bytes to the kernel nor hands them on before it has the result of this check.
     let bytes = unsafe { slice::from_raw_parts(arena.at(job.memory), length) };
     checksums.verify(job.offset, bytes)
 }
 
-/// 1 if it is what was opened, 0 if not, or `-errno`.
+/// Returns 1 if the file is the version that was opened, 0 if not, or `-errno`.
 fn check(content: &Content) -> i32 {
     let Some(watched) = &content.watched else { return 1 };
     for _ in 0..AGAIN_MAX {

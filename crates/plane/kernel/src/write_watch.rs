@@ -1,7 +1,8 @@
-//! Watch on writes to a file, which tells them from changes of its times: inotify tells these apart, `fstat` does not.
+//! Watch on writes to a file, which distinguishes them from changes of its times: inotify tells these apart, `fstat` does not.
 //!
-//! Promise: a look is one read of a queue, and waits for nothing. Where something may have been missed (no room for a watch,
-//! events lost), nothing is told of that file any more. Not here: what follows from it (`content::watched`).
+//! Promise: a look is one read of a queue, and waits for nothing. Where an event may have been missed (no room for a watch,
+//! events lost), the watch gives no counts of that file any more. Not here: the consequences of a change
+//! (`content::watched`).
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +25,7 @@ pub struct WriteWatcher {
     files: Mutex<HashMap<i32, WatchedFile>>,
 }
 
-/// What was told of one file to all who read it.
+/// The counts of one file, shared by all its readers.
 #[derive(Debug, Default)]
 struct WatchedFile {
     readers: usize,
@@ -39,21 +40,21 @@ struct WriteWatch {
 }
 
 impl WriteWatcher {
-    /// Nothing is watched yet.
+    /// A watcher without a file yet.
     ///
     /// # Errors
-    /// The kernel's: a user has only so many of these (`fs.inotify.max_user_instances`).
+    /// The kernel's: it limits the inotify instances of a user (`fs.inotify.max_user_instances`).
     pub fn new() -> io::Result<Arc<Self>> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Arc::new(Self { inotify, files: Mutex::default() }))
     }
 
-    /// A file as it is now, to be told from what it will be; by its time alone if there is no room for a watch.
+    /// Notes a file as it is now, to detect later changes; by its time alone if there is no room for a watch.
     ///
     /// # Errors
     /// The error that the kernel gave.
     pub fn watch(self: &Arc<Self>, file: BorrowedFd<'_>) -> io::Result<WatchedContent> {
-        // Before the first look at the file: what comes between the two is seen by both.
+        // Before the first look at the file: a change between the two is seen by both.
         let counter = self.count(file);
         let watched = version_check::watch(file)?;
         Ok(match counter {
@@ -62,7 +63,7 @@ impl WriteWatcher {
         })
     }
 
-    /// Counts on from what is counted for others.
+    /// Counts on from the counts that other readers of the file already have.
     fn count(self: &Arc<Self>, file: BorrowedFd<'_>) -> io::Result<(WriteWatch, Changes)> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut files = self.take_in();
@@ -72,14 +73,14 @@ impl WriteWatcher {
         Ok((WriteWatch { watcher: Arc::clone(self), descriptor }, file.changes))
     }
 
-    /// The files with all that has happened to them.
+    /// Takes in all queued events and returns the files.
     fn take_in(&self) -> MutexGuard<'_, HashMap<i32, WatchedFile>> {
         let mut files = self.lock();
         let mut buffer = [MaybeUninit::uninit(); EVENTS_BYTES];
         let mut events = Reader::new(self.inotify.as_fd(), &mut buffer);
         while let Ok(event) = events.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                // What was watched gets no number a second time, so nobody takes a later watch for their own.
+                // The kernel gives no watch number twice, so no reader takes a later watch for its own.
                 for (descriptor, _) in files.drain() {
                     let _ = inotify::remove_watch(&self.inotify, descriptor);
                 }
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Both times: one alone is told as a write (`fsnotify_change` of the kernel).
+    /// Both times: a change of one alone is reported as a write (`fsnotify_change` of the kernel).
     fn touch(file: &File) {
         let long_ago = SystemTime::UNIX_EPOCH;
         file.set_times(FileTimes::new().set_accessed(long_ago).set_modified(long_ago)).expect("it is ours");

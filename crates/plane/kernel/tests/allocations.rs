@@ -80,8 +80,8 @@ fn a_working_plane_neither_allocates_nor_frees() {
         }
         let memory = Span { offset: (4 + round % 2) * CHUNK, length: 1 << 16 };
         bench.io.read(ReadRequest { token: Token(4), disk: DiskId(0), file: FileSlot(1), offset: 0, memory });
-        // Some of these are taken at once; when the socket is full, they are cancelled. What is lent now is read into
-        // in the next round.
+        // Some of these are taken at once; when the socket is full, they are cancelled. The next round reads into the
+        // memory lent now.
         let memory = Span { offset: (5 - round % 2) * CHUNK, length: 1 << 16 };
         let (token, socket, sharing) = (Token(5), SocketSlot(0), Sharing::Shared);
         bench.io.send(SendRequest { token, socket, memory, then: None, sharing });
@@ -119,7 +119,7 @@ fn the_plane_delivers_and_ends_without_allocating_or_freeing() {
     let links = [BitRate(10_000_000_000)];
     let mut plane = Plane::new(config, vec![DiskProfile::flash_default()], &links, gauges, io);
     let size = 2 * CHUNK + 777;
-    // Everything else happens on another thread: it starts deliveries, reads them, and takes them back when they ended.
+    // Another thread does the rest: it starts deliveries, reads them, and takes them back when they ended.
     let control = thread::spawn(move || {
         for stream in 1..=6 {
             let (file, direct) = common::direct_file(size);
@@ -141,7 +141,7 @@ fn the_plane_delivers_and_ends_without_allocating_or_freeing() {
             assert_eq!(ended, StreamId(stream));
         }
         handle.send(Command::Shutdown).unwrap();
-        // Kept until the plane has ended: a report that nobody is there to take is freed by who sends it.
+        // Kept until the plane has ended: a report without a receiver is freed by its sender.
         reports
     });
     let before = COUNT.get();

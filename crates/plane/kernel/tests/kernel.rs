@@ -74,7 +74,7 @@ fn a_file_without_direct_io_is_read_by_the_helpers() {
 
 fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
     let mut bench = Bench::new(1);
-    // tmpfs and pipes know no RWF_NOWAIT reads; a pipe would block, which is what the plane must not do.
+    // tmpfs and pipes know no RWF_NOWAIT reads; a pipe would block, and the plane must not.
     let (reader, writer) = std::io::pipe().unwrap();
     let reader = OwnedFd::from(reader);
     bench.io.open_file(FileSlot(1), &reader, FileAccess::Direct);
@@ -87,7 +87,7 @@ fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
     if none.is_empty() {
         none = bench.completions(1);
     }
-    // A pipe cannot be read at an offset: what matters is that a helper said so, and the plane did not wait.
+    // A pipe cannot be read at an offset: the point is that a helper reported it, and the plane did not wait.
     assert_eq!(none[0].token, Token(5));
     assert_eq!(bench.io.stats().diverted_reads, 1);
     assert_eq!(none[0].result, Err(IoFault::Device(libc::ESPIPE)));
@@ -141,7 +141,7 @@ fn a_pending_send_can_be_cancelled_and_completes_once() {
         }
     };
     assert_eq!((ended.token, ended.result), (Token(77), Err(IoFault::Cancelled)));
-    // Cancelling what is over is ignored, and leaves no trace.
+    // Cancelling a completed send is ignored, and leaves no trace.
     bench.io.cancel_send(Token(77));
     bench.assert_quiet();
     bench.io.close_socket(SocketSlot(0));
@@ -292,7 +292,7 @@ fn dropping_with_sends_pending_lets_go_of_everything() {
     assert!(socket.as_raw_fd() >= 0);
 }
 
-/// Sends until a send stays pending (token 77); how many bytes the socket took before.
+/// Sends until a send stays pending (token 77); returns how many bytes the socket took before.
 fn fill_socket(bench: &mut Bench, slot: SocketSlot) -> u64 {
     let mut sent = 0;
     loop {

@@ -1,5 +1,5 @@
-//! Memory lent to sockets: what was sent stays what it was, though the place it was sent from is read into again while
-//! the peer has not taken it yet.
+//! Memory lent to sockets: bytes that were sent stay as they were, though the plane reads into their place again before
+//! the peer has taken them.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use units::DiskId;
 const QUARTER: u64 = CHUNK / 4;
 const FILE: FileSlot = FileSlot(0);
 
-/// None where the kernel lends nothing, as it says itself.
+/// None where the kernel lends nothing, by its own report.
 fn lending_bench(chunks: u32) -> Option<Bench> {
     let bench = Bench::new(chunks);
     let lending = bench.permissions.of(PermissionSubject::Lending).expect("it is always said");
@@ -152,7 +152,7 @@ fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
         assert_eq!(sent, least, "{sharing:?}: nothing else is in the socket");
         assert!(taken(&mut peer, sent) == expected[..sent], "{sharing:?}");
     }
-    // Both are replaced before they are read into: what waits in the socket stays what it is.
+    // Both are replaced before they are read into: the bytes that wait in the socket stay as they are.
     let then = Some(Span { length: 25_000, ..place(2) });
     let (token, socket) = (Token(2), SocketSlot(0));
     bench.io.send(SendRequest { token, socket, memory, then, sharing: Sharing::Shared });
@@ -201,8 +201,8 @@ fn buffered_reads_replace_too() {
     bench.io.close_socket(SocketSlot(0));
 }
 
-/// Sixteen chunks are eight huge pages, of which the memory of one may be lent in scattered parts. What was lent once
-/// can be lent again, and a huge page of which all was lent does not count.
+/// Sixteen chunks are eight huge pages, of which the memory of one may be lent in scattered parts. A page that was lent
+/// once can be lent again, and a huge page of which all was lent does not count.
 fn memory_beyond_the_arena_is_bounded() {
     let Some((mut bench, _file)) = bench_with_file(16) else { return };
     let (socket, mut peer) = crate::common::connection();

@@ -24,7 +24,7 @@ fn few_descriptors_are_raised_as_far_as_permitted_and_it_is_said() {
     let limit = getrlimit(Resource::Nofile).current.unwrap();
     assert!(limit >= 400, "the soft limit was raised to what is permitted at least");
     let said = bench.permissions.of(PermissionSubject::OpenFiles).unwrap();
-    // Whoever may raise the hard limit (CAP_SYS_RESOURCE) has as many as are wanted all the same.
+    // A process that may raise the hard limit (CAP_SYS_RESOURCE) has as many as are wanted all the same.
     assert_eq!(said.granted, limit >= OPEN_FILES, "{}", said.sentence);
     assert!(said.granted || said.sentence.contains(&format!("LimitNOFILE={OPEN_FILES}")), "{}", said.sentence);
 
@@ -57,7 +57,7 @@ fn without_io_uring_the_plane_says_what_to_do_and_stores_write_all_the_same() {
         assert!(matches!(error, StartError::Ring { .. }));
         assert!(error.to_string().contains("seccomp"), "{error}");
 
-        // Unless told otherwise it runs all the same.
+        // By default it runs all the same.
         let mut bench = common::with_engine(EngineChoice::Auto, || Bench::new(2));
         let engine = bench.permissions.of(PermissionSubject::Engine).unwrap();
         assert!(!engine.granted && engine.sentence.contains("seccomp"), "{}", engine.sentence);

@@ -1,4 +1,4 @@
-//! The plane's thread as it is started in earnest: what it is given, what it says of it, and that io-wq stays asleep.
+//! The plane's thread as it is started in earnest: its permissions, its reports of them, and io-wq asleep.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -81,7 +81,7 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
         }
         worked.send(io.stats()).unwrap();
         io.report(Report::Event(Event::DiskRecovered { disk: DiskId(9) })).unwrap();
-        // As the real loop: until told to end.
+        // As the real loop: until the order to end.
         loop {
             match io.command() {
                 Some(Command::Shutdown) => return,
@@ -142,7 +142,7 @@ fn the_count_of_workers_sees_one_when_there_is_one() {
     if punted_workers(me).unwrap().is_none() {
         return skipped("in a container the names of io-wq's workers do not tell whose they are");
     }
-    // A read of an empty pipe that is forced onto io-wq: its worker waits there until something is written.
+    // A read of an empty pipe that is forced onto io-wq: its worker waits there until a byte is written.
     let (reader, mut writer) = std::io::pipe().unwrap();
     let mut ring = io_uring::IoUring::new(2).unwrap();
     let mut byte = [0_u8; 1];

@@ -29,7 +29,7 @@ fn the_plane_has_its_cpu_and_priority_and_its_helpers_have_neither() {
 
     let planes = threads("plane");
     assert_eq!(planes.len(), 1);
-    // Without the permission it stays what the tests run as.
+    // Without the permission it keeps the policy of the tests.
     let ours = policy(rustix::thread::gettid());
     let expected = if real_time { libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK } else { ours };
     assert_eq!(policy(planes[0]), expected);
@@ -48,7 +48,7 @@ fn the_plane_has_its_cpu_and_priority_and_its_helpers_have_neither() {
     plane.join().unwrap();
 }
 
-/// Threads of this process whose name begins so.
+/// Threads of this process with this prefix of their names.
 fn threads(name: &str) -> Vec<Pid> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
     tasks

@@ -1,4 +1,4 @@
-//! A cron expression in a time zone: at which moments a job is due.
+//! A cron expression in a time zone: the moments at which a job is due.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// The fields of an expression, with what one of each may look like. The seconds may be left out.
+/// The fields of an expression, with the forms of each. The seconds may be left out.
 const FIELDS: [(&str, &str); 6] = [
     ("second", "0-59"),
     ("minute", "0-59"),
@@ -30,11 +30,11 @@ pub enum CronError {
     /// One field is wrong.
     #[error("`{field}` is no {name} ({range}, `*`, `*/5`, `1,2`, `1-5`)")]
     Field {
-        /// As it was written.
+        /// The field as it was written.
         field: String,
-        /// Which field it is.
+        /// Name of the field.
         name: &'static str,
-        /// What may stand there.
+        /// Forms of the field that are understood.
         range: &'static str,
     },
     /// It is one word with an `@`.
@@ -48,13 +48,13 @@ pub enum CronError {
     Never(String),
 }
 
-/// When a job is due.
+/// The moments at which a job is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronSchedule {
     cron: Cron,
     zone: TimeZone,
     jitter: Duration,
-    /// Tells the job from others, for its jitter.
+    /// Name of the job, which gives it a jitter of its own.
     identity: String,
 }
 
@@ -63,7 +63,7 @@ impl CronSchedule {
     /// `zone`. Each run of the job `identity` is put off by up to `jitter`, by chance that is the same at each start.
     ///
     /// # Errors
-    /// Which field is wrong.
+    /// The field that is wrong.
     pub fn parse(text: &str, zone: TimeZone, jitter: Duration, identity: &str) -> Result<Self, CronError> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let is_named = fields.len() == 1 && text.trim().starts_with('@');
@@ -75,7 +75,7 @@ impl CronSchedule {
             false => blame(text, &fields, &error.to_string()),
         })?;
         let schedule = Self { cron, zone, jitter, identity: identity.to_owned() };
-        // The search goes on for thousands of years, so that any beginning will do.
+        // The search spans thousands of years, so that any beginning will do.
         match schedule.after(Timestamp::UNIX_EPOCH) {
             Some(_) => Ok(schedule),
             None => Err(CronError::Never(text.to_owned())),
@@ -89,7 +89,7 @@ impl CronSchedule {
         next.ok().map(|next| next.timestamp())
     }
 
-    /// When the run that `nominal` names is to begin.
+    /// Returns the time at which the run of `nominal` begins.
     #[must_use]
     pub fn begin(&self, nominal: Timestamp) -> Timestamp {
         let jitter = u64::try_from(self.jitter.as_millis()).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
 //! Timetable: the jobs that are to begin now, and the time of the next look.
 //!
 //! Promise: a job never runs twice at once; a run that cannot begin within a minute of its time (the server was down, the machine
-//! slept, the run before it goes on) is counted as missed, and made up by one run where that is wanted.
+//! slept, the run before it continues) is counted as missed, and made up by one run where that is wanted.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LATE_MAX: Duration = Duration::from_secs(60);
 /// Missed runs that are counted one by one.
 const COUNTED_MAX: u64 = 1000;
 
-/// What becomes of runs whose time passed.
+/// Policy for runs that missed their time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Missed {
     /// Nothing: the next one comes at its time.
@@ -28,7 +28,7 @@ pub enum Missed {
 #[derive(Debug, Default)]
 pub struct Timetable {
     entries: Vec<TimedJob>,
-    /// When it was asked last: a clock that was set back is noticed.
+    /// Time of the last look: a clock that was set back is noticed.
     asked: Option<Timestamp>,
 }
 
@@ -43,12 +43,12 @@ struct TimedJob {
 }
 
 impl TimedJob {
-    /// When it is to begin.
+    /// Returns the time at which the next run begins.
     fn begin(&self) -> Option<Timestamp> {
         Some(self.schedule.begin(self.nominal?))
     }
 
-    /// Whether it is to begin now. Runs whose time passed are counted, and the next one is looked for.
+    /// True if the job is to begin now. Counts the runs that missed their time, and finds the next one.
     fn is_due(&mut self, now: Timestamp) -> bool {
         if self.is_running || self.begin().is_none_or(|begin| begin > now) {
             return false;
@@ -71,7 +71,7 @@ impl TimedJob {
 }
 
 impl Timetable {
-    /// Adds a job, whose runs up to `last` were begun or counted already. Gives its number: they count from 0.
+    /// Adds a job with runs up to `last` begun or counted already. Returns its number: they count from 0.
     pub fn add(&mut self, schedule: CronSchedule, policy: Missed, last: Timestamp) -> usize {
         let nominal = schedule.after(last);
         self.entries.push(TimedJob { schedule, policy, nominal, is_running: false, missed: 0 });
@@ -92,24 +92,24 @@ impl Timetable {
         due
     }
 
-    /// A job begins although it is not due. False: it runs already.
+    /// Begins a job although it is not due. False: it runs already.
     pub fn begin(&mut self, job: usize) -> bool {
         let was_running = std::mem::replace(&mut self.entries[job].is_running, true);
         !was_running
     }
 
-    /// A job's run has ended.
+    /// Notes the end of a job's run.
     pub fn end(&mut self, job: usize) {
         self.entries[job].is_running = false;
     }
 
-    /// When [`Timetable::begin_due`] is to be asked next. Jobs that run are not waited for: ask at their end, too.
+    /// Returns the time of the next call of [`Timetable::begin_due`]. It leaves running jobs out: call at their end, too.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         self.entries.iter().filter(|entry| !entry.is_running).filter_map(TimedJob::begin).min()
     }
 
-    /// When a job runs next.
+    /// Returns the time of a job's next run.
     #[must_use]
     pub fn next_run(&self, job: usize) -> Option<Timestamp> {
         self.entries[job].begin()
@@ -185,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// However long runs take and however late it is asked: each hour is run, missed, or still to come, and none twice.
+        /// With runs of any length and looks at any time: each hour is run, missed, or still to come, and none twice.
         #[test]
         fn every_run_is_accounted_for(steps in prop::collection::vec((1i64..400, any::<bool>()), 1..60), once in any::<bool>(), jitter in 0u64..3000) {
             let policy = if once { Missed::Once } else { Missed::Skip };

@@ -1,7 +1,7 @@
-//! Block devices: which one a folder lies on, and what it can do.
+//! Block devices: the one that a folder lies on, and its profile.
 //!
-//! Promise: folders on one disk are told to be; a profile is measured by reading only, and kept.
-//! Not here: what is done with a profile (`schedule`), files (`dirstore`).
+//! Promise: folders on one disk get the same [`Device`]; a profile is measured by reading only, and kept.
+//! Not here: the use of a profile (`schedule`), files (`dirstore`).
 
 pub mod calibrate;
 mod location;

@@ -1,9 +1,9 @@
 //! Location of a folder: its disk.
 //!
-//! Promise: folders on partitions of one block device are on one disk; loop devices are disks of their own; what has no
-//! block device (tmpfs, overlay, network mounts, btrfs's anonymous ones) is a disk of its own without positions. What lies in
-//! the range of one actuator of a drive of several is on a disk of its own, too: the others move while it reads.
-//! Not here: what the disk can do (`calibrate`).
+//! Promise: folders on partitions of one block device are on one disk; loop devices are disks of their own; a file system
+//! without a block device (tmpfs, overlay, network mounts, btrfs's anonymous ones) is a disk of its own without positions.
+//! The range of one actuator of a drive of several is a disk of its own, too: the others move while it reads.
+//! Not here: the profile of the disk (`calibrate`).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use rustix::fs::{major, minor};
 
 use crate::sysfs::{self, DrivePart, SECTOR_BYTES, number, text};
 
-/// What is scheduled as one disk: a block device as `/sys` describes it, or what one of its actuators reaches.
+/// A disk, as the schedule sees it: a block device as `/sys` describes it, or the range of one of its actuators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Name of the whole disk (`sda`, `nvme0n1`, `loop0`), with the actuator's number on a drive of several (`sda-actuator1`), or of
     /// the file system where there is no block device (`tmpfs-…`).
     pub name: String,
-    /// Name of the drive: what is on one drive fails together.
+    /// Name of the drive: the disks on one drive fail together.
     pub drive: String,
-    /// What the drive calls itself; empty where it does not say.
+    /// The drive's own name of its model; empty where it gives none.
     pub model: String,
     /// True if it has heads; false where unknown.
     pub rotational: bool,
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(located(2, "sdq2"), ("sdq-actuator1".to_owned(), 1_024_000, 4_096));
         assert_eq!(located(3, "sdq3"), ("sdq".to_owned(), 2_048_000, 1_023_488));
         assert_eq!(located(0, ""), ("sdq".to_owned(), 2_048_000, 0));
-        // One that tells a single range has one actuator.
+        // A drive with a single range has one actuator.
         fs::remove_dir_all(disk.join("queue/independent_access_ranges/1")).unwrap();
         assert_eq!(located(9, "sdq1").0, "sdq");
     }

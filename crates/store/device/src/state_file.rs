@@ -1,17 +1,17 @@
 //! Files of the state folder: written whole, by their owner only, through no link.
 //!
-//! Promise: whoever reads sees the old file or the new one; a link that lies where a file is to be written is replaced, not
-//! followed. Not here: what is in them.
+//! Promise: a reader sees the old file or the new one; a link in the place of a file to write is replaced, not followed.
+//! Not here: the contents of the files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Puts what `write` writes in the place of `path`, which only its owner may read.
+/// Replaces the file at `path` by the bytes that `write` writes; only its owner may read the new one.
 ///
 /// # Errors
-/// The system's; what was at `path` is still there then.
+/// The system's; the old file is still at `path` then.
 pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     replace_with(path, 0o600, |file| {
         let mut writer = BufWriter::new(file);
@@ -23,7 +23,7 @@ pub fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>
 /// As [`replace`], with the permissions `mode`, and with the file itself.
 ///
 /// # Errors
-/// The system's; what was at `path` is still there then.
+/// The system's; the old file is still at `path` then.
 pub fn replace_with(path: &Path, mode: u32, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let new = path.with_extension("new");
     match fs::remove_file(&new) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-/// `start`, `size` and the ranges of actuators count sectors of 512 bytes, whatever the drive's are.
+/// `start`, `size` and the ranges of actuators count sectors of 512 bytes, also on drives with others.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 /// Characters of a file of `/sys` that are read.
 const TEXT_MAX: usize = 200;
@@ -26,13 +26,13 @@ pub(crate) fn folder_in(names: &Path, number: u64) -> Option<PathBuf> {
 pub(crate) struct DrivePart {
     /// The folder of the whole drive.
     pub(crate) drive: PathBuf,
-    /// Where it begins on the drive.
+    /// Offset of its first byte on the drive.
     pub(crate) start_bytes: u64,
-    /// The one that reaches all of it, on a drive of several.
+    /// The actuator that reaches all of it, on a drive of several.
     pub(crate) actuator: Option<Actuator>,
 }
 
-/// What moves on its own in a drive of several: it reads and writes its range while the others do theirs.
+/// An arm that moves on its own in a drive of several: it reads and writes its range while the others do theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Actuator {
     /// Its number, from 0.
@@ -57,8 +57,8 @@ impl DrivePart {
     }
 }
 
-/// The actuators of a drive of several, none for one that has one or does not tell (Documentation/ABI/stable/sysfs-block:
-/// `independent_access_ranges`).
+/// The actuators of a drive of several; none for a drive that has one or reports no ranges
+/// (Documentation/ABI/stable/sysfs-block: `independent_access_ranges`).
 pub(crate) fn actuators(drive: &Path) -> Vec<Actuator> {
     let ranges = drive.join("queue/independent_access_ranges");
     let range = |number_of_range: usize| {
@@ -71,7 +71,7 @@ pub(crate) fn actuators(drive: &Path) -> Vec<Actuator> {
     if found.len() > 1 { found } else { Vec::new() }
 }
 
-/// What a file of `/sys` says, with one blank between its words and none around them; empty where there is none.
+/// Text of a file of `/sys`, with one blank between its words and none around them; empty where there is no file.
 pub(crate) fn text(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(TEXT_MAX).collect()

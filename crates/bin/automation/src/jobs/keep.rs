@@ -1,8 +1,8 @@
 //! `keep`: removes the oldest contents of a folder.
 //!
-//! Promise: only what lies in the folder itself counts and goes, each file once, whatever names and links lead to it; what is younger than
-//! `min_age` stays, and so does what was changed since it was looked at. One that cannot be removed stops no other. Every removal is in the
-//! event log. Folders stay, also empty ones. Not here: what is protected (`protected`).
+//! Promise: only files that lie in the folder itself count and go, each once, also if several names and links lead to it; a file that is
+//! younger than `min_age` stays, and so does one that was changed since it was looked at. One that cannot be removed stops no other. Every
+//! removal is in the event log. Folders stay, also empty ones. Not here: the protected files (`protected`).
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use super::protected::Protected;
 /// Contents of one folder that are looked at: 400 bytes of memory each.
 const CONTENTS_MAX: usize = 1_000_000;
 
-/// What is kept.
+/// The limits of a folder.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
     pub(super) max_age: Option<Nanos>,
@@ -43,7 +43,7 @@ struct OldContent {
     is_ahead: bool,
 }
 
-/// What a look through a folder found.
+/// The result of a look through a folder.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     contents: Vec<OldContent>,
@@ -51,16 +51,16 @@ pub(super) struct Look {
     pub(super) stored: u64,
     /// The folder and those below it.
     pub(super) folders: HashSet<FileId>,
-    /// What could not be looked at.
+    /// Errors of folders and files that could not be looked at.
     pub(super) failures: Failures,
     /// There are more contents than can be remembered: they are counted, and none of them goes.
     is_too_long: bool,
 }
 
-/// Removes what is too much, the oldest first.
+/// Removes the excess, the oldest first.
 ///
 /// # Errors
-/// What the store says; what could not be looked at or removed.
+/// The store's error; the contents that could not be looked at or removed.
 pub(super) async fn keep(
     service: &MediaService,
     (name, folder): (&str, &ContentPath),
@@ -136,7 +136,7 @@ pub(super) async fn look(
 impl OldContent {
     fn new(item: StoredItem, file: &WalkedFile, stays: bool, now: SystemTime) -> Self {
         let is_ahead = file.modified() > now;
-        // A date after now tells nothing; what the file system knows does.
+        // A date after now proves nothing; the time of the last change in the file system does.
         let written = if is_ahead { file.changed().unwrap_or(now) } else { file.modified() };
         let age = now.duration_since(written).unwrap_or_default();
         Self { path: item.walked.path.clone(), names: vec![item], age, bytes: file.bytes(), stays, is_ahead }
@@ -144,7 +144,7 @@ impl OldContent {
 }
 
 impl Limits {
-    /// Why a content goes while so many bytes are left, if it does.
+    /// The reason that a content goes while so many bytes are left; none if it stays.
     fn reason(&self, (age, bytes_left): (Duration, u64)) -> Option<&'static str> {
         let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
         if age < span(self.min_age) {
@@ -178,13 +178,13 @@ impl Look {
         Ok(())
     }
 
-    /// Bytes of what may go to make room.
+    /// Bytes of the contents that may go to make room.
     pub(super) fn removable(&self, min_age: Nanos) -> u64 {
         let may_go = |content: &&OldContent| !content.stays && content.age >= Duration::from_nanos(min_age.0);
         self.contents.iter().filter(may_go).map(|content| content.bytes).sum()
     }
 
-    /// Removes what is too much, the oldest first; `done` is told the bytes of each.
+    /// Removes the excess, the oldest first; `done` gets the bytes of each.
     pub(super) async fn remove<'a>(
         mut self,
         service: &MediaService,
@@ -211,7 +211,7 @@ impl Look {
             for item in &content.names {
                 match ingest::remove(service, &permit, item, remover(reason)).await {
                     Ok(()) => {}
-                    // Somebody was faster, or wrote it anew.
+                    // It was removed meanwhile, or written anew.
                     Err(StoreError::NotFound | StoreError::PreconditionFailed) => is_gone = false,
                     Err(error) => {
                         is_gone = false;
@@ -237,7 +237,7 @@ impl Look {
 mod tests {
     use super::*;
 
-    /// Which of four contents go, as their ages and sizes say.
+    /// Names of those of four contents that go, by their ages and sizes.
     fn gone(limits: &Limits) -> Vec<&'static str> {
         let all = [("a", 30, 10), ("b", 30, 20), ("c", 5, 30), ("new", 0, 50)];
         let mut left: u64 = all.iter().map(|(_, _, bytes)| bytes).sum();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 const FILE: &str = "jobs.json";
 
-/// What is kept of a job.
+/// The kept state of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeptJob {
     /// Runs until then (seconds since 1970) were begun or counted as missed.
@@ -21,7 +21,7 @@ pub(super) struct KeptJob {
     pub(super) last_success: Option<f64>,
 }
 
-/// What was kept in the state folder; nothing if it cannot be read: then nothing counts as missed.
+/// The states in the state folder; none if it cannot be read: then nothing counts as missed.
 pub(super) fn load(state: &Path) -> BTreeMap<String, KeptJob> {
     let text = std::fs::read(state.join(FILE)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()

@@ -1,8 +1,8 @@
 //! `measure`: measures all disks anew.
 //!
-//! Promise: only while nothing is streamed or uploaded, for measuring wants a disk for itself: what begins meanwhile ends it, and the profile
-//! that was there stays. What was found is in force after the server has started again in place, which it does in the next lull. Not here:
-//! measuring (`device::calibrate`).
+//! Promise: only while nothing is streamed or uploaded, for measuring wants a disk for itself: a stream or upload that begins meanwhile
+//! ends it, and the old profile stays. The new one is in force after the server has started again in place, which it does in the next lull.
+//! Not here: measuring (`device::calibrate`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::Surroundings;
 
-/// Whether disks were measured anew, and the profiles in force are older.
+/// True once disks were measured anew, and the profiles in force are older.
 #[derive(Debug, Default)]
 pub struct MeasureState(AtomicBool);
 

@@ -1,8 +1,8 @@
-//! Jobs of the configuration: begun when they are due or when somebody asks, watched, ended.
+//! Jobs of the configuration: begun when they are due or on request, watched, ended.
 //!
-//! Promise: they run on ordinary threads; what they read or write of contents goes through the disks' schedule like any client's. A
-//! job never runs twice at once; a run that is over time, told to stop, or under way when the server ends, is ended. Not here: when a job is due
-//! (crate `jobs`), what each kind does (the modules below).
+//! Promise: they run on ordinary threads; their reads and writes of contents go through the disks' schedule like any client's. A job never
+//! runs twice at once; a run that is over time, got the order to stop, or is under way when the server ends, is ended. Not here: when a job
+//! is due (crate `jobs`), the work of each kind (the modules below).
 
 mod keep;
 mod kept;
@@ -32,20 +32,20 @@ use crate::job_config::{JobConfig, JobWork};
 use kept::KeptJob;
 pub use measure::MeasureState;
 
-/// The clock is read this often whatever is due, for it may be set.
+/// The clock is read this often, also if no job is due, for it may be set.
 const CLOCK_CHECK_PERIOD: Duration = Duration::from_secs(30);
-/// From the end of the server's work to the end of the jobs'.
+/// The longest time from the end of the server's work to the end of the jobs'.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What jobs need of the server.
+/// The parts of the server that jobs need.
 pub struct Surroundings {
-    /// The service whose contents they keep and copy.
+    /// The service with the contents that they keep and copy.
     pub service: Arc<MediaService>,
     /// A folder on each disk that can be measured.
     pub disks: Vec<PathBuf>,
     /// The state folder.
     pub state: PathBuf,
-    /// Told when disks were measured.
+    /// Takes note when disks were measured.
     pub measured: Arc<MeasureState>,
 }
 
@@ -64,11 +64,11 @@ pub struct Jobs {
 #[derive(Default)]
 struct JobTable {
     timetable: Timetable,
-    /// In the order of the timetable's numbers.
+    /// Jobs in the order of the timetable's numbers.
     jobs: Vec<KnownJob>,
 }
 
-/// A job and what became of its runs.
+/// A job and the results of its runs.
 struct KnownJob {
     config: Arc<JobConfig>,
     running: Option<Running>,
@@ -77,7 +77,7 @@ struct KnownJob {
     succeeded: u64,
     failed: u64,
     stopped: u64,
-    /// So many of the missed runs are in the event log.
+    /// Missed runs that are in the event log.
     missed_told: u64,
 }
 
@@ -108,14 +108,14 @@ impl Jobs {
         jobs
     }
 
-    /// Puts other jobs in force. A run of one that is still there goes on; that of one that is not is stopped.
+    /// Puts other jobs in force. A run of one that is still there continues; that of one that is not is stopped.
     pub fn configure(&self, configs: &[JobConfig]) {
         let kept = self.table().kept();
         self.arrange(configs, kept);
         self.changed.notify_one();
     }
 
-    /// Ends what runs, and begins nothing more.
+    /// Ends the runs, and begins no more.
     pub async fn end(&self) {
         self.ending.send_replace(true);
         let stops: Vec<_> =
@@ -158,7 +158,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Tells a job's run to end.
+    /// Orders a job's run to end.
     pub fn stop(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
         let table = self.table();
         let at = table.number(name).ok_or(JobError::Unknown)?;
@@ -197,7 +197,7 @@ impl Jobs {
         }
     }
 
-    /// Begins what is due, until the server ends.
+    /// Begins due jobs, until the server ends.
     async fn keep_time(self: Arc<Self>) {
         let mut ending = self.ending.subscribe();
         while !*ending.borrow_and_update() {
@@ -210,7 +210,7 @@ impl Jobs {
         }
     }
 
-    /// Begins what is due; gives for how long nothing is.
+    /// Begins due jobs; gives for how long none is.
     fn begin_due(self: &Arc<Self>) -> Duration {
         if self.around.service.is_draining() {
             return CLOCK_CHECK_PERIOD;
@@ -259,7 +259,7 @@ impl Jobs {
         let (tell, mut end) = watch::channel(false);
         let over = Arc::new(tell);
         let (limit, ends, moved) = (config.time_limit, Arc::clone(&over), Arc::clone(&running.moved));
-        // Whichever of these comes first: the work is told to end in the same way, and waited for.
+        // The stop or the time limit, the first that comes: the work gets the order to end in the same way, and is awaited.
         let watching = tokio::spawn(async move {
             let is_over_time = tokio::select! {
                 _ = stopped.wait_for(|stop| *stop) => false,
@@ -323,7 +323,7 @@ impl Jobs {
             }
         }
         self.save();
-        // This comes before the event, so that whoever reads that the run ended finds it ended.
+        // This comes before the event, so that a reader of the event finds the run ended.
         self.around.service.events.tell(told);
         self.changed.notify_one();
     }

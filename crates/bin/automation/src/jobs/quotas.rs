@@ -1,4 +1,4 @@
-//! Quotas of folders: what lies in them is counted, and the oldest removed where a quota says so.
+//! Quotas of folders: the files in them are counted, and the oldest removed where a quota says so.
 //!
 //! Promise: room is made before an upload needs it: some of each quota is kept free. Removals are those of `keep`: through the server, beside
 //! its streams, each in the event log. Not here: holding uploads to a quota (`service::quota`).
@@ -19,7 +19,7 @@ use units::ByteCount;
 use super::keep::{self, Limits, Look};
 use super::protected::Protected;
 
-/// How often folders are counted: other programs than this server may have written there.
+/// The period in which folders are counted: other programs than this server may have written there.
 const PERIOD: Duration = Duration::from_secs(60);
 /// After that, they are not counted again for so many times as long as it took: uploads that are refused one after the
 /// other must not keep a disk busy.
@@ -28,7 +28,7 @@ const PAUSE_TIMES: u32 = 9;
 /// Looks after the quotas of a service until it is gone.
 pub(crate) async fn look_after(service: Weak<MediaService>) {
     let (_goes_on, stop) = watch::channel(false);
-    // What was said last of each folder: the same is not said again each minute.
+    // The last message on each folder: the same one is not repeated each minute.
     let mut said: HashMap<String, String> = HashMap::new();
     while let Some(here) = service.upgrade() {
         let (quotas, began) = (Arc::clone(&here.quotas), Instant::now());
@@ -63,7 +63,7 @@ async fn count(
         Err(error) if matches!(error.downcast_ref(), Some(StoreError::NotFound)) => Look::default(),
         look => look?,
     };
-    // What may go is not known as long as what must stay is not.
+    // The contents that may go are unknown as long as those that must stay are.
     let is_clear = protected.check();
     let removable = if is_clear.is_ok() { look.removable(config.min_age) } else { 0 };
     let (stored, folders) = (look.stored, std::mem::take(&mut look.folders));

@@ -1,7 +1,8 @@
 //! `scrub`: reads every content, so that damage is found while another copy or a backup is still good.
 //!
-//! Promise: it reads as any client does, through the disks' schedule; what a volume gives is verified by its checksums on the way. One that
-//! cannot be read does not end it; a rate that is refused does. Not here: the copy of a mirror that was not read, and mending (`isocast volume scrub`).
+//! Promise: it reads as any client does, through the disks' schedule; contents of a volume are verified by their checksums on the way. One
+//! that cannot be read does not end it; a rate that is refused does. Not here: the copy of a mirror that was not read, and mending
+//! (`isocast volume scrub`).
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use units::BitRate;
 /// Reads all contents of a folder, on a thread that may wait.
 ///
 /// # Errors
-/// What cannot be read, or which disk erred meanwhile.
+/// The contents that cannot be read, or the disk that erred meanwhile.
 pub(super) async fn scrub(
     service: &Arc<MediaService>,
     folder: &ContentPath,

@@ -1,8 +1,9 @@
-//! `copy`: a folder to another Isocast, from one, or to what rclone knows.
+//! `copy`: a folder to another Isocast, from one, or to a remote of rclone.
 //!
-//! Promise: as `isocast cp --resume` copies; what this server serves is read through its own schedule, at the rate that was reserved or
-//! with what is left over. A target that is full, gone or silent for a minute fails the run; the next one goes on with the files that are
-//! missing, and within the one that was under way where that comes from another Isocast into a folder. A run that is stopped while the other end is silent is over soon; its thread moves nothing more.
+//! Promise: as `isocast cp --resume` copies; contents of this server are read through its own schedule, at the rate that was reserved or as
+//! best effort. A target that is full, gone or silent for a minute fails the run; the next one continues with the files that are missing,
+//! and within the one that was under way where that comes from another Isocast into a folder. A run that is stopped while the other end is
+//! silent is over soon; its thread moves nothing more.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use units::BitRate;
 
 use crate::job_config::CopyEnd;
 
-/// How long a run whose other end is silent may still take after it was told to end.
+/// The longest time that a run with a silent other end may still take after the order to end.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// One run of a copy.
 pub(super) struct Transfer {
-    /// From where to where.
+    /// The source and the target.
     pub(super) ends: (CopyEnd, CopyEnd),
     pub(super) login: Option<PathBuf>,
     pub(super) rate: Option<BitRate>,
@@ -34,7 +35,7 @@ impl Transfer {
     /// Copies, on a thread that may wait, until it is done or `end` says so.
     ///
     /// # Errors
-    /// What was not copied, and why.
+    /// The files that were not copied, and why.
     pub(super) async fn run(self, service: &Arc<MediaService>, mut end: watch::Receiver<bool>) -> anyhow::Result<()> {
         let (service, runtime) = (Arc::clone(service), Handle::current());
         let copying = tokio::task::spawn_blocking(move || {
@@ -62,7 +63,7 @@ impl Transfer {
     }
 }
 
-/// As people read it: all that is served is `/`.
+/// The end as users read it: all that is served is `/`.
 fn shown(end: &CopyEnd) -> String {
     match end {
         CopyEnd::Served(path) => path.to_string(),

@@ -31,7 +31,7 @@ use kept::KeptEvents;
 use queue::{Failure, Next, Queue, WaitingEvent};
 use signature::Secret;
 
-/// Events that wait are written to the state folder so long after a change.
+/// The time from a change to the write of the waiting events to the state folder.
 const SAVE_DELAY: Duration = Duration::from_secs(1);
 
 /// All webhooks.
@@ -41,7 +41,7 @@ pub struct Webhooks {
     hooks: Mutex<Vec<Webhook>>,
     /// The last event that was handed to the webhooks.
     seen: Mutex<u64>,
-    /// Tells the events of this run of the server from those of others.
+    /// Distinguishes the events of this run of the server from those of others.
     begun_ms: u128,
     changed: Arc<Notify>,
     /// Held while the file is written.

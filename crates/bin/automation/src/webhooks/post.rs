@@ -1,7 +1,7 @@
 //! One request that posts an event to an address.
 //!
 //! Promise: over within its time, on a thread that may wait; over TLS only to a server with a certificate for the
-//! address's host from an authority that this machine trusts, and an error of certificates says what to do. Not here:
+//! address's host from an authority that this machine trusts, and an error of certificates names its remedy. Not here:
 //! trying again.
 
 use std::io;
@@ -15,7 +15,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use super::queue::{Failure, WaitingEvent};
 use super::signature::Secret;
 
-/// Of an answer that is an error, so much is told.
+/// The most bytes of an error's answer that are reported.
 const ANSWER_BYTES_MAX: u64 = 200;
 
 /// Posts an event.
@@ -57,7 +57,7 @@ pub(super) fn post(url: &str, event: &WaitingEvent, secret: &Secret, limit: Dura
     })
 }
 
-/// The error, with what mends it where it is one of TLS.
+/// The error, with its remedy where it is one of TLS.
 fn explained(error: ureq::Error) -> anyhow::Error {
     match (tls_error(&error).and_then(advice), &error) {
         (Some(advice), _) => anyhow!("{error}; {advice}"),

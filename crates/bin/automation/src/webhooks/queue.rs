@@ -14,7 +14,7 @@ pub(super) const WAITING_MAX: usize = 256;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause: a target that was mended is found within this time.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
-/// An event is given up so long after it happened; the schedule that Standard Webhooks 1.0.0 proposes ends then as well.
+/// The age at which an event is given up; the schedule that Standard Webhooks 1.0.0 proposes ends then as well.
 const AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Attempts for an event that the target refuses: the last 15 s after the first, so that a receiver can be restarted.
 const REFUSALS_MAX: u32 = 5;
@@ -34,7 +34,7 @@ pub(super) struct WaitingEvent {
 /// An attempt that the target did not take.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// It was not reached, was too slow, or asks for another attempt.
+    /// The target was not reached, was too slow, or requested another attempt.
     #[error("{0:#}")]
     Unreached(anyhow::Error),
     /// It answered that it does not want this event.

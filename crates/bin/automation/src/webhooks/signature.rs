@@ -11,11 +11,11 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-/// What the specification asks for is 24; 16 random bytes are still not guessed.
+/// The specification requires 24; 16 random bytes are still not guessed.
 const SECRET_BYTES_MIN: usize = 16;
 const PREFIX: &str = "whsec_";
 
-/// What signs.
+/// The key that signs.
 pub(super) struct Secret(Hmac<Sha256>);
 
 impl Secret {

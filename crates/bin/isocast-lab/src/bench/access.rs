@@ -1,7 +1,8 @@
-//! `bench access`: what reading a file at a rate costs, by the way in which it is read.
+//! `bench access`: cost of reading a file at a rate, by the way of reading.
 //!
-//! HPSM's tables 4.4 and 4.5 (PIO and DMA, 5 to 15 Mbit/s) for today: the page cache, a mapping, direct reads, io_uring with registered buffers, and
-//! splice, as fio makes them, and our own `isocast cp`, which is the tables' `filecp`. Files are read cold from the file system of `--root`.
+//! HPSM's tables 4.4 and 4.5 (PIO and DMA, 5 to 15 Mbit/s) for today: the page cache, a mapping, direct reads, io_uring with registered
+//! buffers, and splice, as fio makes them, and our own `isocast cp`, which is the tables' `filecp`. Files are read cold from the file
+//! system of `--root`.
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +26,7 @@ pub(crate) struct AccessCommand {
     /// Rates at which is read.
     #[arg(long, value_delimiter = ',', default_value = "5M,10M,15M,100M,1000M", value_parser = units::parse_rate)]
     rates: Vec<BitRate>,
-    /// How long each is measured, three times.
+    /// Time to measure each, three times.
     #[arg(long, default_value = "5s", value_parser = units::parse_duration)]
     duration: Nanos,
     /// Measure each once for two seconds, to see that all work.
@@ -35,7 +36,7 @@ pub(crate) struct AccessCommand {
     output: FigureOutput,
 }
 
-/// Ways to read: their names, and what fio is told.
+/// Ways to read: their names, and the arguments for fio.
 const WAYS: [(&str, &[&str]); 7] = [
     ("page cache, 4 KiB", &["--ioengine=psync", "--bs=4k"]),
     ("page cache, 128 KiB", &["--ioengine=psync", "--bs=128k"]),
@@ -49,7 +50,7 @@ const WAYS: [(&str, &[&str]); 7] = [
     ),
 ];
 const OURS: &str = "isocast cp";
-/// Of so many runs the cheapest counts: fio spins between its reads where sleeping was not exact when it began.
+/// Runs, of which the cheapest counts: fio spins between its reads where sleeping was not exact when it began.
 const TRIES: u32 = 3;
 
 impl AccessCommand {
@@ -73,7 +74,7 @@ impl AccessCommand {
         ));
         for &rate in &self.rates {
             let file = folder.path().join(format!("{}", rate.0));
-            // More than is read: whoever came to the end would begin again, from memory.
+            // More than is read: a reader at the end would begin again, from memory.
             let bytes = (rate.0 / 8).saturating_mul(span.0 / 1_000_000_000 + 1).next_multiple_of(1 << 20);
             write_file(&file, bytes, stop)?;
             let x = mbps(rate.0);

@@ -1,7 +1,7 @@
 //! Cost of a run: processor time, memory, disk and network, read from `/proc`.
 //!
-//! Promise: only differences of the kernel's own counters; what cannot be read is `None`, never zero. Not here: what
-//! the client counts itself.
+//! Promise: only differences of the kernel's own counters; a counter that cannot be read is `None`, never zero. Not here: the
+//! client's own counts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ const SECTOR_BYTES: u64 = 512;
 /// A server with more processes than this is not looked at further.
 const PROCESSES_MAX: usize = 4096;
 
-/// Names what is counted in one run.
+/// Processes, disk and interfaces counted in one run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CountedNames {
     /// The server's first process; its descendants count too.

@@ -1,7 +1,7 @@
 //! Count of the streams that our server admits, and a check that it carries them.
 //!
-//! Promise: what counts is what was admitted before the first refusal, of contents spread over the disks; those are then run alone.
-//! Not here: the search for the most of a server that never says no (`search`).
+//! Promise: only streams admitted before the first refusal count, of contents spread over the disks; those are then run alone.
+//! Not here: the search for the most of a server that never refuses (`search`).
 
 use units::{BitRate, Nanos};
 
@@ -13,21 +13,21 @@ use super::server::{Choice, ServerGround};
 use super::timetable::Spare;
 use super::{Stop, clock};
 
-/// Nothing is measured so long after the last began: start bursts are over then.
+/// Span without measuring after the last stream began: start bursts are over then.
 const WARM_UP: Nanos = Nanos::from_secs(6);
-/// Counting goes on so long after the last asked. A start waits up to 5 s for room (docs/reference/http.md), then for its first bytes; until these
-/// come it is neither in nor out. On a slow drive 95 % had them after 4.6 s; 20 s is four times that.
+/// Span of counting after the last request. A start waits up to 5 s for room (docs/reference/http.md), then for its first bytes; until
+/// these come it is neither in nor out. On a slow drive 95 % had them after 4.6 s; 20 s is four times that.
 const DECIDED_SECONDS: u64 = 20;
-/// So often admission is asked where the processor was short.
+/// Attempts at most where the processor was short.
 const TRIES_MAX: u32 = 3;
-/// What a modelled player wants before it plays.
+/// Media that a modelled player holds before it plays.
 const PLAYER_START: Nanos = Nanos::from_secs(2);
 
 /// A refusal that came later than this is of a start that waited for its first bytes.
 const AT_ONCE_SECONDS: f64 = 0.5;
 
-/// How many streams begin in a minute. A disk that is nearly full gives the first bytes of few new ones in the time that they may take: what
-/// is refused then is a start, not a stream that there is no room for.
+/// Streams that begin in a minute. A disk that is nearly full gives the first bytes of few new ones in the time that they may take: the
+/// server then refuses a start, not a stream for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StartsPerMinute(pub u64);
 
@@ -36,14 +36,14 @@ impl StartsPerMinute {
         Nanos::from_secs((streams as u64 * 60).div_ceil(self.0))
     }
 
-    /// So many bytes a content needs to last for a run of `streams` of them that measures for `seconds`.
+    /// Bytes that a content needs to last for a run of `streams` streams that measures for `seconds`.
     pub(super) fn bytes_needed(self, rate: BitRate, streams: usize, seconds: u64) -> u64 {
         let span = Nanos::from_secs(DECIDED_SECONDS).max(WARM_UP + Nanos::from_secs(seconds));
         rate.bytes_in(self.ramp(streams) + span + PLAYER_START + PLAYER_START)
     }
 }
 
-/// What to ask for.
+/// The streams to request.
 #[derive(Debug, Clone)]
 pub(super) struct AskedStreams {
     /// Rate of each.
@@ -54,27 +54,27 @@ pub(super) struct AskedStreams {
     pub contents: Vec<String>,
     /// Whole seconds for which those admitted run.
     pub seconds: u64,
-    /// The emulated disk whose lateness tells whether the machine disturbed it.
+    /// The emulated disk: its lateness shows whether the machine disturbed the run.
     pub lab_disk: Option<String>,
 }
 
-/// What came of it.
+/// Result of the request.
 #[derive(Debug, Clone)]
 pub(super) struct AdmittedStreams {
     /// Admitted before the first refusal.
     pub streams: usize,
     /// Of these, players that ran dry.
     pub stalled: usize,
-    /// What was short for the first that was refused; `None` if nobody was, since there were no more contents to ask for.
+    /// The resource short for the first refused stream; `None` without a refusal: there were no more contents to request.
     pub short: Option<String>,
-    /// Seconds until it was told so.
+    /// Seconds until this refusal came.
     pub refused_after: Option<f64>,
-    /// Refused when as many were asked for alone, blocks that were late then, and what disturbed the run.
+    /// Streams refused when as many ran alone, blocks that were late then, and disturbances of the run.
     pub remarks: Vec<String>,
 }
 
 impl AdmittedStreams {
-    /// What a reader of the figures must know.
+    /// Remarks that a reader of the figures needs.
     pub(super) fn notes(&self) -> Vec<String> {
         let limit = match (self.short.as_deref(), self.refused_after) {
             (None, _) => "nobody was refused, since there were no more contents that are long enough".to_owned(),
@@ -102,7 +102,7 @@ pub(super) fn admitted(
         let job = request(asked, streams, warm_up, seconds);
         experiment::run(&Choice::Isocast, ground, &job, show, stop, &mut Spare::new(Some(Nanos::ZERO)))
     };
-    // The server also looks at the processor, which whoever else uses the machine makes short: the disks are what is asked about.
+    // The server also looks at the processor, which other programs of the machine make short: this experiment measures the disks.
     let mut tries = 0;
     let all = loop {
         tries += 1;
@@ -111,7 +111,7 @@ pub(super) fn admitted(
             break all;
         }
     };
-    // Who got nothing until then was neither admitted nor refused, and does not count.
+    // A stream without a byte until then was neither admitted nor refused, and does not count.
     let streams = all.before_first_no().unwrap_or(all.admitted).min(all.admitted - all.failed);
     let short = all.before_first_no().map(|_| all.first_short.unwrap_or_default());
     let refused_after = all.first_refusal_seconds;
@@ -160,7 +160,7 @@ fn request(asked: &AskedStreams, streams: usize, warm_up: Nanos, seconds: u64) -
         habits: ViewerHabits::default(),
         start: PLAYER_START,
         rebuffer: PLAYER_START,
-        // Sessions of an earlier run may still hold what they had.
+        // Sessions of an earlier run may still hold their reservations.
         seed: clock::now().0,
         writers: Writers::default(),
         cold: true,

@@ -1,8 +1,8 @@
-//! `bench ageing`: what filling and deleting again and again does to a volume and to file systems.
+//! `bench ageing`: effect of repeated filling and deleting on a volume and on file systems.
 //!
-//! AVFS (docs/references.md) promised a read rate that stays however long a disk has been written and erased, and left the proof for later. Age is
-//! counted as Sears and van Ingen count it: in turns, each of which writes as many bytes as are kept. Emulated disks take no time while they age,
-//! and their drive's while they are measured.
+//! AVFS (docs/references.md) promised a read rate that stays however long a disk has been written and erased, and left the proof for
+//! later. Age is counted as Sears and van Ingen count it: in turns, each of which writes as many bytes as are kept. Emulated disks take
+//! no time while they age, and their drive's while they are measured.
 
 use std::io::Write;
 
@@ -39,7 +39,7 @@ pub(crate) struct AgeingCommand {
     /// The largest content.
     #[arg(long, default_value = "128MiB", value_parser = units::parse_size)]
     largest: ByteCount,
-    /// How often all that is kept is replaced.
+    /// Number of times that all contents are replaced.
     #[arg(long, default_value_t = 10)]
     turns: u32,
     /// Rate of the streams that are counted.
@@ -61,7 +61,7 @@ pub(crate) struct AgeingCommand {
     output: FigureOutput,
 }
 
-/// What ages.
+/// The store that ages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum AgedStore {
     /// A volume (span) on the raw disk.
@@ -74,9 +74,9 @@ enum AgedStore {
     XfsRealtime,
 }
 
-/// So much of the room that a store offers when it is empty is taken.
+/// Share of an empty store's room that is filled, percent.
 const FULL_PERCENT: u64 = 90;
-/// Streams begin so many a minute: a disk that is nearly full begins no more in time, and the first refusal ends
+/// Streams that begin in a minute: a disk that is nearly full begins no more in time, and the first refusal ends
 /// the count.
 const STARTS: StartsPerMinute = StartsPerMinute(60);
 const QUICK_BYTES: ByteCount = ByteCount(1 << 30);
@@ -85,7 +85,7 @@ const QUICK_STREAMS: usize = 8;
 /// The data and log section of XFS beside its realtime device.
 const XFS_DATA: &str = "size=1GiB";
 
-/// What a store does at one age.
+/// Figures of a store at one age.
 struct MeasuredAge {
     mb_per_s: f64,
     streams: usize,
@@ -109,7 +109,8 @@ impl AgeingCommand {
     /// Runs it.
     ///
     /// # Errors
-    /// No emulated disk or no volume can be made, the server fails, or interrupted. A file system that this machine does not have is left out.
+    /// No emulated disk or no volume can be made, the server fails, or interrupted. A file system that this machine does not have is left
+    /// out.
     pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
         if self.smallest.0 < 4096 || self.smallest > self.largest || self.largest.0 > self.size.0 / 16 {
             anyhow::bail!(

@@ -16,14 +16,14 @@ use super::promises;
 use super::timetable::{PartsTimetable, about};
 use super::{BenchCommand, Stop, child, clock, nginx, report, scratch};
 
-/// Contents in memory: so many files of so many bytes.
+/// Contents in memory: their number, and the bytes of each.
 const WARM_FILES: usize = 16;
 const WARM_BYTES: u64 = 64 * 1024 * 1024;
-/// Contents on the emulated disk; more than the streams any run asks for, so that each reads another.
+/// Contents on the emulated disk; more than the streams of any run, so that each reads another.
 const COLD_FILES: usize = 128;
 const COLD_SIZE: &str = "256MiB";
 const LAB_NAME: &str = "bench";
-/// How long a set may take with repeats of disturbed runs.
+/// Longest time of a set with repeats of disturbed runs.
 const QUICK_MAX: Nanos = Nanos::from_secs(15 * 60);
 const FULL_MAX: Nanos = Nanos::from_secs(160 * 60);
 /// Making contents in memory; making and filling an emulated disk, and our server's measuring it once.
@@ -42,7 +42,7 @@ pub(crate) struct AllCommand {
     /// Only this part, by its name or how that begins (repeatable).
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
-    /// Only parts whose results are not in the folder yet.
+    /// Only parts without results in the folder.
     #[arg(long)]
     resume: bool,
     /// Folder for the results [default: results/DATE-HOST].
@@ -54,7 +54,7 @@ pub(crate) struct AllCommand {
     /// Leave out nginx.
     #[arg(long)]
     without_peer: bool,
-    /// Leave out what needs an emulated disk (and with it root).
+    /// Leave out parts that need an emulated disk (and with it root).
     #[arg(long)]
     without_lab: bool,
 }
@@ -63,7 +63,7 @@ impl AllCommand {
     /// Runs it.
     ///
     /// # Errors
-    /// See [`BenchCommand::run`]; what was measured until then is kept.
+    /// See [`BenchCommand::run`]; results measured until then are kept.
     pub(crate) fn run(self, stop: &Stop) -> anyhow::Result<()> {
         let show = Show::on_stderr();
         if !self.without_peer && nginx::find().is_none() {
@@ -139,12 +139,12 @@ impl AllCommand {
         Ok(all.into_iter().filter(wanted).collect())
     }
 
-    /// How long a set may take.
+    /// Longest time of a set.
     fn limit(&self) -> Nanos {
         if self.full { FULL_MAX } else { QUICK_MAX }
     }
 
-    /// How long each part takes, its site's set-up with the first part there.
+    /// Duration of each part, its site's set-up with the first part there.
     fn timetable(&self, parts: &[BenchPart], out: &Path) -> anyhow::Result<PartsTimetable> {
         let somewhere = SiteArgs { root: PathBuf::from("."), disk: Some((LAB_NAME.to_owned(), PathBuf::from("."))) };
         let mut ground = None;
@@ -222,7 +222,7 @@ fn judge(part: &BenchPart, out: &Path, show: &Show, missed: &mut Vec<String>) ->
     Ok(())
 }
 
-/// Where contents are while parts run; gone when dropped.
+/// Place of the contents while parts run; removed when dropped.
 enum ContentSite {
     Memory(TempDir),
     /// Our server measures the disk once for all parts, and keeps the profile in `state`.
@@ -243,7 +243,7 @@ impl ContentSite {
     }
 }
 
-/// What a command line names of a site.
+/// Arguments of a command line that name a site.
 #[derive(Debug)]
 struct SiteArgs {
     root: PathBuf,

@@ -40,14 +40,14 @@ fn spread(text: &str) -> Result<ContentSpread, String> {
     }
 }
 
-/// Which of our servers.
+/// Our servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OwnServer {
     /// This program's `serve`, started and stopped by the benchmark.
     Isocast,
 }
 
-/// Which other server.
+/// Other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Peer {
     /// nginx, set up for this job.
@@ -73,7 +73,7 @@ pub(crate) enum PeerReads {
     Direct,
 }
 
-/// How server and client are joined.
+/// Connection of server and client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Cable {
     /// A virtual one, MTU 1500.
@@ -105,7 +105,7 @@ fn clients(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What every experiment needs to know.
+/// Arguments of every experiment.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExperimentArgs {
     /// Measure a server that runs already. `{content}`, `{rate}` and `{number}` (of the stream) are filled in where they
@@ -124,16 +124,16 @@ pub(crate) struct ExperimentArgs {
     /// A content by name (repeatable); all files of the folders unless given.
     #[arg(long, value_name = "NAME")]
     pub content: Vec<String>,
-    /// How contents are given to streams.
+    /// Distribution of contents to streams.
     #[arg(long, value_name = "turn|random|one|zipf:N", default_value = "turn", value_parser = spread)]
     pub spread: ContentSpread,
     /// Rate of a stream [default: 8.8M; for jitter 9M]; of a camera [default: 4M].
     #[arg(long, value_parser = units::parse_rate)]
     pub rate: Option<BitRate>,
-    /// How long is measured, in whole seconds [default: 20s; for jitter 90s, for recorder 60s].
+    /// Time to measure, in whole seconds [default: 20s; for jitter 90s, for recorder 60s].
     #[arg(long, value_parser = units::parse_duration)]
     pub duration: Option<Nanos>,
-    /// How long nothing is measured after the last stream began.
+    /// Time without measuring after the last stream began.
     #[arg(long, default_value = "6s", value_parser = span)]
     pub warm_up: Nanos,
     /// Span over which the streams begin evenly [default: as --starts-per-second says].
@@ -188,7 +188,7 @@ pub(crate) struct ExperimentArgs {
     /// Server and client in network namespaces of their own, with a cable between (needs root).
     #[arg(long, value_enum)]
     pub network: Option<Cable>,
-    /// What that cable carries from the server, by a token bucket [default: what the machine can].
+    /// Rate of that cable from the server, by a token bucket [default: as fast as the machine can].
     #[arg(long, value_name = "RATE", requires = "network", value_parser = units::parse_rate)]
     pub shape: Option<BitRate>,
     /// Given by a benchmark that has made the network to itself.
@@ -203,14 +203,14 @@ pub(crate) struct ExperimentArgs {
     /// Clients beside that ask for a stream and then take nothing.
     #[arg(long, default_value_t = 0, value_parser = clients)]
     pub stalled_clients: usize,
-    /// Clients beside that do what none should: heads and bodies of a byte a second, garbage, storms of connections, answers
+    /// Hostile clients beside the streams: heads and bodies of a byte a second, garbage, storms of connections, answers
     /// unread.
     #[arg(long, default_value_t = 0, value_parser = clients)]
     pub hostile_clients: usize,
     /// A shell command that runs once a second beside the streams, `{address}` being the server's (repeatable).
     #[arg(long, value_name = "COMMAND")]
     pub beside: Vec<String>,
-    /// Do not measure first what one sequential durable writer gets where there are writers.
+    /// Do not measure first the rate of one sequential durable writer where there are writers.
     #[arg(long)]
     pub no_yardstick: bool,
     /// Name of the results' files [default: the experiment's].
@@ -233,7 +233,7 @@ impl ExperimentArgs {
         self.rate.unwrap_or(RATE)
     }
 
-    /// How long is measured.
+    /// Time to measure.
     pub(crate) fn duration(&self) -> Nanos {
         self.duration.unwrap_or(DURATION)
     }
@@ -268,7 +268,7 @@ impl ExperimentArgs {
         Ok(choices)
     }
 
-    /// What the servers started serve. Folders are made absolute: servers may run elsewhere.
+    /// Folders and settings of the servers started. Folders are made absolute: servers may run elsewhere.
     ///
     /// # Errors
     /// A folder is not there, or the process to account for.
@@ -291,7 +291,7 @@ impl ExperimentArgs {
         })
     }
 
-    /// What to run, for one number of streams.
+    /// The run for one number of streams.
     ///
     /// # Errors
     /// No contents, or a figure out of range.
@@ -328,12 +328,12 @@ impl ExperimentArgs {
         })
     }
 
-    /// So many streams begin within this.
+    /// Span within which `streams` begin.
     fn ramp(&self, streams: usize) -> Nanos {
         self.ramp.unwrap_or_else(|| Nanos::from_secs((streams as u64).div_ceil(self.starts_per_second)))
     }
 
-    /// About how long a run of so many streams takes that measures for `span`.
+    /// Estimated duration of a run of `streams` that measures for `span`.
     pub(crate) fn run_length(&self, streams: usize, span: Nanos) -> Nanos {
         self.ramp(streams) + self.warm_up + span + PER_RUN
     }
@@ -343,7 +343,7 @@ impl ExperimentArgs {
         if self.writers > 0 && !self.no_yardstick { YARDSTICK + AFTER_YARDSTICK } else { Nanos::ZERO }
     }
 
-    /// Our server's own arguments: those given, and what the network carries where there is one.
+    /// Our server's own arguments: those given, and the rate of the network where there is one.
     fn serve_args(&self) -> Vec<String> {
         let mut arguments = self.serve_arg.clone();
         if self.inside.is_some() {

@@ -1,7 +1,7 @@
-//! Programs that run beside the streams, as whoever watches a server runs them: SNMP walks, scrapes, `isocast doctor`.
+//! Programs that run beside the streams, as monitoring of a server does: SNMP walks, scrapes, `isocast doctor`.
 //!
 //! Promise: each is begun once a second, or when it has ended if it takes longer; how often it ran and failed is counted; at the end of
-//! the run nothing of it is left. Not here: what they say.
+//! the run nothing of it is left. Not here: their output.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -17,12 +17,12 @@ use super::{Stop, child, clock};
 const PERIOD: Nanos = Nanos::from_secs(1);
 const PAUSE: Nanos = Nanos::from_millis(50);
 
-/// What became of a command.
+/// Runs and failures of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BesideFigures {
-    /// As a shell was given it.
+    /// Command line as given to the shell.
     pub command: String,
-    /// How often it ended by itself.
+    /// Runs that ended by themselves.
     pub runs: u64,
     /// Of these, with another status than 0.
     pub failed: u64,
@@ -66,7 +66,7 @@ pub(super) fn repeat(
     Ok(found)
 }
 
-/// Ends it, and what it started.
+/// Ends the command and the processes it started.
 fn end(running: &mut Child) -> anyhow::Result<Option<std::process::ExitStatus>> {
     if let Some(group) = i32::try_from(running.id()).ok().and_then(Pid::from_raw) {
         // It may have ended just now.

@@ -1,7 +1,7 @@
 //! `bench buffer`: how fast files are read through buffers of several sizes, from memory and from the disk.
 //!
-//! The first experiment of the study of disk parallelism (docs/references.md): `setvbuf` from 4 KiB to 1 MiB, files from 1 KiB to 512 MiB. It found
-//! that the buffer hardly matters, and memory does.
+//! The first experiment of the study of disk parallelism (docs/references.md): `setvbuf` from 4 KiB to 1 MiB, files from 1 KiB to 512
+//! MiB. It found that the buffer hardly matters, and memory does.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -30,7 +30,7 @@ pub(crate) struct BufferCommand {
 
 const FILE_KIB: [u32; 6] = [1, 64, 1 << 10, 16 << 10, 128 << 10, 512 << 10];
 const BUFFER_KIB: [u32; 5] = [4, 16, 64, 256, 1024];
-/// The median of so many.
+/// Runs, of which the median counts.
 const REPEATS: usize = 5;
 
 impl BufferCommand {

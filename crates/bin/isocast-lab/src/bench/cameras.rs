@@ -1,6 +1,6 @@
 //! Cameras beside the streams: each sends a recording at its pace, as a chunked PUT with `rate=`, or writes a file through the page cache.
 //!
-//! Promise: a piece is due at its time whatever became of the one before, and is held up until the kernel has taken its last byte; the
+//! Promise: a piece is due at its time whatever the fate of the one before, and is held up until the kernel has taken its last byte; the
 //! bytes that a camera has sent are compared with those kept under its name. Not here: uploads without a rate (`writer`).
 
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ use super::{Stop, clock};
 
 /// One thread feeds no more of them in time.
 pub(crate) const CAMERAS_MAX: usize = 2_000;
-/// A camera sends a piece so often.
+/// Period of a camera's pieces.
 const PIECE: Nanos = Nanos::from_millis(100);
 /// The cameras take turns within that time; one that is held up is tried again in its next turn.
 const TURNS: usize = 5;
@@ -32,7 +32,7 @@ const PIECES_IN_SECOND: u64 = 10;
 const SECONDS_OF_PATTERN: u64 = 10;
 /// Little room in the kernel before a server: its hold-ups are seen.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// A recording is answered so long after its last byte.
+/// Longest wait for the answer to a recording after its last byte.
 const ANSWER_MAX: Nanos = Nanos::from_secs(60);
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Reasons that are kept.
@@ -41,7 +41,7 @@ const REASONS_MAX: usize = 5;
 /// The cameras to be.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cameras {
-    /// How many.
+    /// Number of cameras.
     pub count: usize,
     /// The mean rate of each.
     pub rate: BitRate,
@@ -51,20 +51,20 @@ pub(crate) struct Cameras {
     pub files: Option<PathBuf>,
 }
 
-/// What became of them.
+/// Figures of the cameras' recordings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CameraFigures {
     /// Cameras.
     pub cameras: usize,
     /// Mean rate of each, bit/s.
     pub rate_bps: u64,
-    /// Cameras whose recording was answered as kept.
+    /// Cameras with a recording that the server confirmed as kept.
     pub recorded: usize,
     /// Cameras that were refused.
     pub refused: usize,
-    /// Cameras whose recording broke off.
+    /// Cameras with a recording that broke off.
     pub broken: usize,
-    /// Why, for the first few.
+    /// Reasons of the first few.
     pub reasons: Vec<String>,
     /// The longest time each camera that was not refused was held up, ms.
     pub held_up_ms: Quantiles,
@@ -72,7 +72,7 @@ pub(crate) struct CameraFigures {
     pub answer_ms: Quantiles,
     /// Bytes sent by cameras that were not refused.
     pub sent_bytes: u64,
-    /// Of these, bytes missing from what is kept.
+    /// Of these, bytes missing from the kept recordings.
     pub lost_bytes: u64,
     /// Processor time of plain writers, s.
     pub writing_cpu_seconds: Option<f64>,
@@ -108,7 +108,7 @@ impl CameraFigures {
         found
     }
 
-    /// Puts the server's processor use, percent of one core, beside what was recorded in the same time.
+    /// Relates the server's processor use, percent of one core, to the bytes recorded in the same time.
     pub(crate) fn charge(&mut self, server_cpu_percent: Option<f64>) {
         let recording = f((self.recorded + self.broken) as u64);
         let (gb, gb_per_s) = (f(self.sent_bytes) / 1e9, f(self.rate_bps) / 8e9 * recording);
@@ -118,7 +118,7 @@ impl CameraFigures {
         }
     }
 
-    /// What came of it, for those who watch.
+    /// Result in a sentence, for progress messages.
     pub(crate) fn sentence(&self) -> String {
         format!(
             "{} of {} cameras recorded, {} refused, {} broken, held up for {:.2} s at most, {} bytes lost",
@@ -132,7 +132,7 @@ impl CameraFigures {
     }
 }
 
-/// How a camera's recording ended.
+/// End of a camera's recording.
 #[derive(Debug)]
 enum CameraFate {
     Recorded { waited: Nanos },
@@ -161,7 +161,7 @@ struct CameraPiece {
 #[derive(Debug)]
 struct CameraPieces {
     usual: CameraPiece,
-    /// Of the seconds of a high rate.
+    /// The piece in seconds of a high rate.
     large: Option<CameraPiece>,
 }
 
@@ -191,7 +191,7 @@ impl CameraPieces {
     }
 }
 
-/// Has `cameras` record beside the streams of `plan`, from within their ramp to the end of measuring; what was recorded is removed.
+/// Has `cameras` record beside the streams of `plan`, from within their ramp to the end of measuring; removes the recordings.
 ///
 /// # Errors
 /// Too many for this machine's limits, or a folder that cannot be written.
@@ -211,7 +211,7 @@ pub(super) fn record(
     Ok(CameraFigures::of(cameras, results))
 }
 
-/// When camera `n` begins.
+/// Begin of camera `n`.
 fn begin(cameras: &Cameras, plan: &ClientPlan, n: usize) -> Nanos {
     let offset = u128::from(plan.ramp.0) * (n as u128) / (cameras.count as u128);
     // In the camera's turn.
@@ -278,7 +278,7 @@ struct BenchCamera {
     taken: usize,
     held_up: Nanos,
     sent: u64,
-    /// When its last byte went.
+    /// Time at which its last byte was sent.
     ended: Option<Nanos>,
     answer: Vec<u8>,
     fate: Option<CameraFate>,
@@ -323,7 +323,7 @@ fn put_all(
 }
 
 impl BenchCamera {
-    /// Does what is due.
+    /// Takes the steps that are due.
     fn act(
         &mut self,
         n: usize,
@@ -351,7 +351,7 @@ impl BenchCamera {
         }
         while self.ended.is_none() {
             let due = self.begin + PIECE.saturating_mul(self.piece);
-            // A piece that has begun is ended, and so is what was due before the end.
+            // A piece that has begun is ended, and so are pieces due before the end.
             let is_last = due >= end && self.taken == 0;
             if due > now && !is_last {
                 break;
@@ -372,9 +372,9 @@ impl BenchCamera {
         Ok(())
     }
 
-    /// What is kept of it, which is then removed.
+    /// Returns the fate of its recording and the bytes kept, then removes it.
     fn result(self, server: &RunningServer, stop: &Stop) -> CameraResult {
-        // The server keeps what came of a recording when its connection closes.
+        // The server keeps the received part of a recording when its connection closes.
         drop(self.socket);
         let fate = self.fate.unwrap_or_else(|| CameraFate::Broken(format!("not answered within {ANSWER_MAX}")));
         let (fate, kept) = match (fate, server.length_of(&self.path, stop)) {

@@ -1,7 +1,7 @@
 //! Programs a benchmark runs and waits for: itself for one experiment, `ip` and `tc` for a network.
 //!
-//! Promise: a wish to stop is passed on once and the child given time to end in order; a child whose benchmark is
-//! killed gets SIGTERM from the kernel (`setpriv --pdeathsig`, where util-linux has it).
+//! Promise: a wish to stop is passed on once and the child given time to end in order; the child of a benchmark that
+//! is killed gets SIGTERM from the kernel (`setpriv --pdeathsig`, where util-linux has it).
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use units::Nanos;
 use super::{Stop, clock};
 
 const SETPRIV: &str = "/usr/bin/setpriv";
-/// A child may take so long to end in order: an emulated disk's uploads are flushed.
+/// Time for a child to end in order: an emulated disk's uploads are flushed.
 const END_MAX: Nanos = Nanos::from_secs(90);
 const PAUSE: Nanos = Nanos::from_millis(50);
 
@@ -36,7 +36,7 @@ pub(crate) fn command(program: &Path) -> Command {
 /// Runs this program with `arguments`, its output being ours, to its end or until `stop`.
 ///
 /// # Errors
-/// It failed; what went wrong is on standard error. Or interrupted.
+/// It failed, with the cause on standard error; or interrupted.
 pub(super) fn this_program(arguments: &[impl AsRef<OsStr>], prefix: &[String], stop: &Stop) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = match prefix.split_first() {
@@ -55,7 +55,7 @@ pub(super) fn this_program(arguments: &[impl AsRef<OsStr>], prefix: &[String], s
             if stop.is_set() {
                 bail!("interrupted with the part that was under way");
             }
-            // What it measured is kept, though nobody reads its table any more.
+            // Its results are kept, though no program reads its table any more.
             if !status.success() && status.code() != Some(crate::READER_GONE.into()) {
                 bail!("it failed ({status}); the reason stands above");
             }
@@ -79,10 +79,10 @@ pub(super) fn this_program(arguments: &[impl AsRef<OsStr>], prefix: &[String], s
     }
 }
 
-/// Runs a tool that ends by itself, and returns what it printed.
+/// Runs a tool that ends by itself, and returns its output.
 ///
 /// # Errors
-/// It is not installed (`package` says what to install), or failed.
+/// It is not installed (`package` names the Debian package), or failed.
 pub(super) fn tool(line: &str, package: &str) -> anyhow::Result<String> {
     let mut words = line.split_ascii_whitespace();
     let program = words.next().context("a tool has a name")?;

@@ -2,7 +2,7 @@
 
 use super::quantiles::f;
 
-/// How contents are given to streams.
+/// Distribution of contents to streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContentSpread {
     /// Each its own while there are enough, in leaps over the list: few streams spread over a disk as well.
@@ -11,11 +11,11 @@ pub(crate) enum ContentSpread {
     Random,
     /// All streams the first.
     One,
-    /// So many contents, spread over the list, by Zipf's law: the k-th is chosen 1/k times as often as the first.
+    /// That number of contents, spread over the list, by Zipf's law: the k-th is chosen 1/k times as often as the first.
     Zipf(usize),
 }
 
-/// Which of `count` contents stream `n` is given: each in its turn, in leaps over all of them. Few streams are then
+/// Index of the content of stream `n` among `count`: each in its turn, in leaps over all of them. Few streams are then
 /// spread over the disk as well: the first 51 of 128 lay in its fastest zones, and it carried a quarter more of them than
 /// it would of any.
 pub(crate) fn nth_in_turn(n: usize, count: usize) -> usize {
@@ -34,7 +34,7 @@ fn stride(count: usize) -> usize {
     (count * 618 / 1000..count).find(coprime).unwrap_or(1)
 }
 
-/// Which of `count` contents Zipf's law gives to a `chance` between 0 and 1: the k-th has 1/k of the weight of the first.
+/// Index that Zipf's law gives, among `count` contents, to a `chance` between 0 and 1: the k-th has 1/k of the weight of the first.
 pub(crate) fn zipf(chance: f64, count: usize) -> usize {
     let weight = |k: usize| 1.0 / f(k as u64 + 1);
     let mut left = chance * (0..count).map(weight).sum::<f64>();

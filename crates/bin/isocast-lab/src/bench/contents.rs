@@ -1,7 +1,7 @@
 //! Contents of random sizes in a store: written, replaced and read through the server.
 //!
-//! Promise: the same seed gives the same sizes and the same order, whatever the store. Bodies are zeros: an emulated disk keeps none of them in memory.
-//! Not here: where they come to lie (`store_site`).
+//! Promise: the same seed gives the same sizes and the same order, whatever the store. Bodies are zeros: an emulated disk keeps none of
+//! them in memory. Not here: where they come to lie (`store_site`).
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,9 +18,9 @@ use super::server::RunningServer;
 use super::writer::{self, WriterSite};
 use super::{Stop, clock};
 
-/// Uploads under way at once: what comes at the same time lies among each other where a store cannot keep it apart.
+/// Uploads under way at once: contents that come at the same time lie interleaved where a store cannot keep them apart.
 const UPLOADS: usize = 2;
-/// One upload, deletion or piece of an answer may take so long.
+/// Longest time of one upload, deletion or piece of an answer.
 const ANSWER_MAX: Nanos = Nanos::from_secs(120);
 const PIECE_BYTES: usize = 1 << 20;
 const BLOCK_BYTES: u64 = 4096;
@@ -56,7 +56,7 @@ pub(super) struct ContentTurnover {
     sizes: SizeMix,
     /// The store gives room in pieces of this.
     grain: u64,
-    /// So much room may be taken.
+    /// Bytes that contents may take.
     room: u64,
     taken: u64,
     kept: Vec<KeptContent>,
@@ -71,7 +71,7 @@ impl ContentTurnover {
         Self { sizes, grain, room, taken: 0, kept: Vec::new(), written: 0, drawn: 0, seed }
     }
 
-    /// What is kept now.
+    /// The contents kept now.
     pub(super) fn kept(&self) -> &[KeptContent] {
         &self.kept
     }
@@ -142,8 +142,8 @@ impl ContentTurnover {
     }
 }
 
-/// 10^6 bytes per second of reading contents whole, one after the other, as fast as the server gives them (`rate=max`): in leaps over the list until
-/// `bytes_max` are read, or all.
+/// 10^6 bytes per second of reading contents whole, one after the other, as fast as the server gives them (`rate=max`): in leaps over the
+/// list until `bytes_max` are read, or all.
 ///
 /// # Errors
 /// The server does not give all bytes, or interrupted.

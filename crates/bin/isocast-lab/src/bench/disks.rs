@@ -1,8 +1,8 @@
-//! `bench disks`: what several disks bring.
+//! `bench disks`: gain from several disks.
 //!
-//! The second experiment of the study of disk parallelism (docs/references.md): two files read at once, from one disk and from two, from memory and
-//! not; it found 57 % of the time with two. Then our volume: one content read from all its disks, and the streams that stripes and mirrors
-//! of 1 to 8 disks carry.
+//! The second experiment of the study of disk parallelism (docs/references.md): two files read at once, from one disk and from two, from
+//! memory and not; it found 57 % of the time with two. Then our volume: one content read from all its disks, and the streams that stripes
+//! and mirrors of 1 to 8 disks carry.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -66,12 +66,12 @@ const FILE_BYTES: u64 = 512 << 20;
 const READ_BYTES: u64 = 128 << 20;
 const REPEATS: usize = 5;
 const DRIVE: &str = "desktop";
-/// The drive `desktop` with a tenth of its rate at both edges: the processor that carries the streams of one whole drive then carries those of
-/// eight. Seeks and turns take as long as before.
+/// The drive `desktop` with a tenth of its rate at both edges: the processor that carries the streams of one whole drive then carries
+/// those of eight. Seeks and turns take as long as before.
 const SLOW_DRIVE: [&str; 2] = ["outer=18000000B", "inner=8500000B"];
-/// The rate at its outer edge: more streams than that gives without a seek need not be asked for.
+/// The rate at its outer edge: more streams than it gives without a seek need not be requested.
 const SLOW_OUTER: BitRate = BitRate(18_000_000 * 8);
-/// Streams begin so many a minute on each disk.
+/// Streams that begin in a minute on each disk.
 const STARTS_PER_DISK: u64 = 30;
 const QUICK_STARTS: u64 = 1200;
 /// The stream of the other experiments, on whole drives.
@@ -221,7 +221,7 @@ impl DisksCommand {
         let room = site.free_bytes()?;
         site.set_timing(DiskTiming::None)?;
         let all = site.serve(&more, stop, |server| fill(server, room, stop))?;
-        // The volume is full, and viewers watch what lies anywhere on it: the first contents alone would all lie in the outer halves of a
+        // The volume is full, and viewers watch contents anywhere on it: the first contents alone would all lie in the outer halves of a
         // stripe's disks, as on a mirror. Neighbours begin on disks in turn, so that whole groups of them load all disks alike.
         let groups: Vec<_> = all.chunks(usize::from(disks)).collect();
         let asked = usize::try_from(SLOW_OUTER.0.div_ceil(self.rate.0))?.min(groups.len());

@@ -1,6 +1,6 @@
 //! Results that are a table: figures of several ways by one quantity, as text, JSON, and a plot for each figure.
 //!
-//! Promise: tables and plots are made of the raw results that stand beside them, with what they were measured on.
+//! Promise: tables and plots are made of the raw results that stand beside them, with a description of the machine measured.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use super::{Host, Plot, PlotLine, align};
 /// Marks a file as raw results of this shape.
 const FORMAT: &str = "isocast-figures-1";
 
-/// Where figures go.
+/// Output of figures.
 #[derive(Debug, Clone, Args)]
 pub(super) struct FigureOutput {
     /// Keep raw results, table and plot in this folder.
@@ -34,7 +34,7 @@ pub(super) struct FigureTable {
     format: &'static str,
     experiment: &'static str,
     title: &'static str,
-    /// What the figures are shown over.
+    /// Quantity of the horizontal axis.
     x: &'static str,
     /// The same below a plot.
     #[serde(skip)]
@@ -47,7 +47,7 @@ pub(super) struct FigureTable {
     rows: Vec<TableRow>,
 }
 
-/// How a plot shows what its figures are over.
+/// Scale of a plot's horizontal axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scale {
     /// Rates and sizes are chosen in multiples.
@@ -114,7 +114,7 @@ impl FigureTable {
         Ok(write!(out, "{printed}")?)
     }
 
-    /// Keeps raw results, table and plots of what was measured so far, where that is asked for: a later failure does not lose them.
+    /// Keeps raw results, table and plots of the measurements so far, where an output folder is given: a later failure does not lose them.
     ///
     /// # Errors
     /// The folder cannot be written.

@@ -9,7 +9,7 @@ use super::summary::Run;
 pub(crate) struct RunGroup {
     /// The server measured.
     pub server: String,
-    /// Streams asked for.
+    /// Streams requested.
     pub streams: usize,
     /// Rate of each, bit/s.
     pub rate_bps: u64,
@@ -31,7 +31,7 @@ pub(crate) struct RunGroup {
 /// One figure of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// What it is, a key of [`KEYS`].
+    /// Name of the figure, a key of [`KEYS`].
     pub name: String,
     /// The middle one; of an even number the mean of the middle two.
     pub median: f64,

@@ -1,4 +1,4 @@
-//! `bench hls`: how many HLS viewers are served beside constant streams, and what becomes of one too many.
+//! `bench hls`: number of HLS viewers served beside constant streams, and the server's treatment of one too many.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::report::ExperimentKind;
 use super::session::Session;
 use super::{Stop, network, scratch};
 
-/// So many segments are made, four minutes of four seconds each: they fit in any memory, and are more than one viewer's window.
+/// Segments made, four minutes of four seconds each: they fit in any memory, and are more than one viewer's window.
 const SEGMENTS: usize = 60;
 
 /// See the module.
@@ -25,10 +25,10 @@ pub(crate) struct HlsCommand {
     /// Numbers of HLS viewers to measure; 0 shows the streams without them.
     #[arg(long, value_delimiter = ',', default_value = "0,1000,2000,4000")]
     viewers: Vec<usize>,
-    /// Rate that each viewer asks for.
+    /// Rate that each viewer requests.
     #[arg(long, default_value = "2M", value_parser = units::parse_rate)]
     viewer_rate: BitRate,
-    /// How long a segment plays.
+    /// Duration of a segment.
     #[arg(long, default_value = "4s", value_parser = units::parse_duration)]
     segment: Nanos,
     /// Constant streams beside.

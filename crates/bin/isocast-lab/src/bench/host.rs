@@ -15,7 +15,7 @@ use super::account;
 pub(crate) struct Host {
     /// The machine's name.
     pub name: String,
-    /// When, UTC.
+    /// Date and time, UTC.
     pub date: String,
     /// Kernel release.
     pub kernel: String,
@@ -27,7 +27,7 @@ pub(crate) struct Host {
     pub memory_kib: u64,
     /// Version of this program.
     pub version: String,
-    /// Commit of the source it was built from, where that can be told.
+    /// Commit of the source it was built from, where that is known.
     pub commit: Option<String>,
     /// The disk of the contents.
     pub disk: Option<HostDisk>,
@@ -38,7 +38,7 @@ pub(crate) struct Host {
 pub(crate) struct HostDisk {
     /// Its name.
     pub device: String,
-    /// What is behind it, as far as it says.
+    /// Model of the disk, as far as the kernel reports it.
     pub model: String,
     /// Whether it spins.
     pub rotational: bool,

@@ -1,8 +1,8 @@
-//! Clients that do what none should, beside streams that must not notice: heads that never end, bodies that trickle, storms of
-//! connections, answers that nobody reads.
+//! Hostile clients beside streams that must not suffer: heads that never end, bodies that trickle, storms of
+//! connections, unread answers.
 //!
 //! Promise: each acts once a second, opens a connection anew when the server has closed it, and is counted; whether the server still
-//! answers others is asked once a second as well. Not here: clients that hold an admitted stream and stall (`idle`).
+//! answers others is checked once a second as well. Not here: clients that hold an admitted stream and stall (`idle`).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use units::Nanos;
 use super::client::{ClientPlan, RunProgress};
 use super::{Stop, clock, server};
 
-/// They act in so many turns, of which each has its time in every second.
+/// Turns in which they act; each has its time in every second.
 const TURNS: usize = 20;
 const SECOND: Nanos = Nanos::from_secs(1);
 /// `/health` must be answered within this.
@@ -23,7 +23,7 @@ const HEALTH_MAX: Nanos = Nanos::from_secs(5);
 /// Longer than any head may be.
 const HUGE_HEAD_BYTES: usize = 20 * 1024;
 
-/// What a client does each second, on a connection that it holds as long as the server lets it.
+/// Action of a client each second, on a connection that it holds as long as the server lets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Habit {
     /// Sends a byte of a head that never ends.
@@ -36,7 +36,7 @@ enum Habit {
     Silent,
     /// Closes the connection, with all that came unread, and opens another.
     Storm,
-    /// Sends what is no request.
+    /// Sends bytes that are no request.
     Garbage,
     /// Sends a head that is too large.
     HugeHead,
@@ -55,7 +55,7 @@ const HABITS: [Habit; 8] = [
     Habit::SlowBody,
 ];
 
-/// What they did.
+/// Counts of the hostile clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostileFigures {
     /// Number of clients.
@@ -66,7 +66,7 @@ pub(crate) struct HostileFigures {
     pub closed: u64,
     /// Connections that could not be opened.
     pub failed: u64,
-    /// How often `/health` was asked for meanwhile.
+    /// Requests of `/health` meanwhile.
     pub health_asked: u64,
     /// And answered.
     pub health_answered: u64,
@@ -154,7 +154,7 @@ fn open(habit: Habit, plan: &ClientPlan) -> std::io::Result<TcpStream> {
     Ok(socket)
 }
 
-/// Whether the connection is still open after what is done each second.
+/// Performs the habit's action of one second. Returns whether the connection is still open.
 fn go_on(habit: Habit, socket: &mut TcpStream) -> bool {
     let wrote = match habit {
         Habit::SlowHead | Habit::SlowBody => socket.write(b"x").map(drop),
@@ -165,7 +165,7 @@ fn go_on(habit: Habit, socket: &mut TcpStream) -> bool {
         return false;
     }
     match habit {
-        // An end that is behind what it does not read is never seen.
+        // The end lies behind unread bytes, so this client never sees it.
         Habit::ReadsNothing => true,
         Habit::ReadsBytes => socket.read(&mut [0]).map_or_else(|error| !is_fatal(&error), |n| n > 0),
         _ => socket.read(&mut [0; 4096]).map_or_else(|error| !is_fatal(&error), |n| n > 0),

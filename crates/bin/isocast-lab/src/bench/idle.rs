@@ -13,7 +13,7 @@ use units::Nanos;
 use super::client::{ClientPlan, RunProgress, request_text};
 use super::{Stop, clock};
 
-/// Receive buffer asked for; the kernel rounds it up to its least.
+/// Receive buffer requested; the kernel rounds it up to its least.
 const BUFFER_BYTES: usize = 4096;
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Their numbers begin here, so that their sessions are not those of the viewers.

@@ -1,5 +1,5 @@
 //! `bench jitter`: the second experiment of HiTactix (§5.2, figures 12 and 13). Streams run alone for a while, then writers
-//! begin to upload without pause; J before and after tells what that does to them.
+//! begin to upload without pause; J before and after shows the effect on the streams.
 
 use std::io::Write;
 
@@ -75,7 +75,7 @@ impl JitterCommand {
         Ok(filled.common.lead() + length.saturating_mul(runs))
     }
 
-    /// What this experiment takes where nothing was said.
+    /// Fills in this experiment's defaults.
     fn fill_in(&mut self) {
         self.common.writers = self.common.writers.max(1);
         self.common.rate.get_or_insert(RATE);

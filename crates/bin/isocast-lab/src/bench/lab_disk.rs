@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::quantiles::f;
 
-/// What the emulator says of a run.
+/// The emulator's statistics of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LabFigures {
     /// The head was busy, percent.
     pub busy_percent: f64,
-    /// Of this, what it was busy with writes, percent of the time; 0 in results older than the figure.
+    /// Of this, the share for writes, percent of the time; 0 in results older than the figure.
     #[serde(default)]
     pub write_percent: f64,
     /// Answers that left more than 10 ms later than the model says: the machine disturbed the run.
@@ -29,7 +29,7 @@ pub(crate) struct LabFigures {
     pub flushes: u64,
 }
 
-/// What the head did from one moment to another.
+/// The head's work from one moment to another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HeadShare {
     /// The share of the time in which it was not reading, 0 to 1.
@@ -51,7 +51,7 @@ pub(crate) struct KeptStatistics {
 }
 
 impl KeptStatistics {
-    /// What was done since `earlier`, with no [`reset`] between; `None` if no time has passed.
+    /// The head's work since `earlier`, with no [`reset`] between; `None` if no time has passed.
     pub(crate) fn since(&self, earlier: &Self) -> Option<HeadShare> {
         let seconds = self.seconds - earlier.seconds;
         let reading = |s: &Self| s.seconds * (s.busy_percent - s.write_percent) / 100.0;
@@ -62,7 +62,7 @@ impl KeptStatistics {
         })
     }
 
-    /// What is kept of it.
+    /// The part that results keep.
     pub(crate) fn figures(&self) -> LabFigures {
         let Self { busy_percent, write_percent, seeks, flushes, .. } = *self;
         let DiskLateness { over_1ms, over_10ms } = self.lateness_us;
@@ -82,16 +82,16 @@ struct ListedDisk {
     mount: Option<PathBuf>,
 }
 
-/// How long an emulated disk takes.
+/// Service time of an emulated disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiskTiming {
     /// As long as its drive.
     Drive,
-    /// No time, for what need not be measured.
+    /// No time, for work that is not measured.
     None,
 }
 
-/// Forgets what the disk has counted and what its buffer holds.
+/// Resets the disk's counters and drops the content of its buffer.
 ///
 /// # Errors
 /// There is no such disk.
@@ -119,7 +119,7 @@ pub(crate) fn slow(name: &str, factor: f64) -> anyhow::Result<()> {
     command(&["ctl", name, &format!("slow {factor}")]).map(drop)
 }
 
-/// What the disk has done since [`reset`].
+/// Statistics of the disk since [`reset`].
 ///
 /// # Errors
 /// There is no such disk.
@@ -135,7 +135,7 @@ pub(crate) struct LabDisk {
     pub name: String,
     /// The block device.
     pub device: PathBuf,
-    /// Where it is mounted, if it is.
+    /// Mount point, if it is mounted.
     mount: Option<PathBuf>,
 }
 
@@ -143,7 +143,7 @@ impl LabDisk {
     /// Makes a disk; `arguments` are further ones of `lab disk up`.
     ///
     /// # Errors
-    /// No root, no FUSE, no loop device: the emulator's own words say what to do.
+    /// No root, no FUSE, no loop device: the emulator's message names the remedy.
     pub(crate) fn up(name: &str, arguments: &[&str]) -> anyhow::Result<Self> {
         // One of this name may be left from a benchmark that was killed; usually there is none.
         let _left = command(&["down", name]);
@@ -168,7 +168,7 @@ impl LabDisk {
         Ok(disk)
     }
 
-    /// Where its file system is mounted.
+    /// Mount point of its file system.
     ///
     /// # Errors
     /// It was made without one.
@@ -196,7 +196,7 @@ impl Drop for LabDisk {
     }
 }
 
-/// What `isocast lab disk ARGUMENTS` prints.
+/// Runs `isocast lab disk ARGUMENTS` and returns its output.
 fn command(arguments: &[&str]) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("finding this program")?;
     run(&program, arguments)

@@ -1,7 +1,7 @@
-//! `bench live`: channels whose packager puts a segment and a playlist every few seconds and deletes an old segment, as
-//! `ffmpeg -f hls -method PUT` does, and viewers who stay some segments behind.
+//! `bench live`: channels with a packager that puts a segment and a playlist every few seconds and deletes an old segment,
+//! as `ffmpeg -f hls -method PUT` does, and viewers that stay some segments behind.
 //!
-//! Promise: publishing counts from when a segment was due to the answer of its playlist, whatever became of the one before; a
+//! Promise: publishing counts from the due time of a segment to the answer of its playlist, whatever the fate of the one before; a
 //! viewer is smooth or stalled. Not here: films that lie on the disk (`segments`), recordings (`recorder`).
 
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ pub(crate) struct LiveCommand {
     /// Viewers of each channel.
     #[arg(long, default_value_t = 5)]
     viewers: usize,
-    /// How many seconds a segment plays.
+    /// Duration of a segment, seconds.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
     /// Rate of a channel.
@@ -69,13 +69,13 @@ pub(crate) struct LiveCommand {
 
 /// Threads that one process has without being late itself.
 const CLIENTS_MAX: usize = 2_000;
-/// A playlist names so many segments, and as many are kept behind them: ffmpeg's `hls_list_size` and its `delete_segments`.
+/// Segments named in a playlist, and as many are kept behind them: ffmpeg's `hls_list_size` and its `delete_segments`.
 const LISTED: u64 = 5;
-/// A viewer begins so many segments behind the newest: hls.js' `liveSyncDurationCount`.
+/// Segments behind the newest at which a viewer begins: hls.js' `liveSyncDurationCount`.
 const BEHIND: usize = 3;
-/// A client gives a request up after so long.
+/// Time after which a client gives a request up.
 const ANSWER_MAX: Nanos = Nanos::from_secs(30);
-/// A request that failed is repeated after so long.
+/// Time after which a failed request is repeated.
 const RETRY: Nanos = Nanos::from_secs(1);
 const REASONS_MAX: usize = 5;
 
@@ -110,7 +110,7 @@ struct LiveRun<'a> {
     found: Mutex<LiveFigures>,
 }
 
-/// What was seen of them.
+/// Observations of publishers and viewers.
 #[derive(Debug, Default)]
 struct LiveFigures {
     published_seconds: Vec<f64>,
@@ -123,7 +123,7 @@ struct LiveFigures {
     reasons: Vec<String>,
 }
 
-/// What a run found.
+/// Results of a run.
 struct MeasuredChannels {
     live: LiveFigures,
     disk: Option<LabFigures>,
@@ -235,7 +235,7 @@ impl LiveRun<'_> {
         self.stop.is_set() || now >= self.end
     }
 
-    /// When the first segment of `channel` is due: the channels take turns.
+    /// Due time of the first segment of `channel`: the channels take turns.
     fn begins(&self, channel: usize) -> Nanos {
         self.begin + Nanos(self.segment.0 * channel as u64 / self.channels as u64)
     }
@@ -305,7 +305,7 @@ impl LiveRun<'_> {
         text
     }
 
-    /// A player: it asks for the playlist once a segment's time, or half of it after one that was old, and for what is new in it.
+    /// A player: it requests the playlist once a segment's time, or half of it after one that was old, and the new segments in it.
     fn watch(&self, channel: usize, viewer: usize, viewers: usize) {
         let first = self.begins(channel) + self.segment.saturating_mul(BEHIND as u64 + 1);
         let mut next_look = first + Nanos(self.segment.0 * viewer as u64 / viewers as u64);
@@ -382,7 +382,7 @@ impl LiveRun<'_> {
                 format!("GET: {error}")
             }
         };
-        // The end of the run breaks off what is under way.
+        // The end of the run breaks off requests under way: these are no failures.
         if !self.is_over(clock::now()) {
             self.note(|found| found.failed(&reason, |found| &mut found.gets_failed));
         }
@@ -449,7 +449,7 @@ impl MeasuredChannels {
         )
     }
 
-    /// What a reader of the figures must know.
+    /// Remarks that a reader of the figures needs.
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if !self.live.reasons.is_empty() {

@@ -73,25 +73,25 @@ pub(crate) struct BenchCommand {
 
 #[derive(Debug, Subcommand)]
 enum Experiment {
-    /// Measure how many streams run at what cost: requested against delivered rate, J, stalls, processor, memory, disk, network.
+    /// Measure the number of streams and their cost: requested against delivered rate, J, stalls, processor, memory, disk, network.
     Streams(streams::StreamsCommand),
-    /// Measure what uploads do to the J of streams, with the disk schedule and without.
+    /// Measure the effect of uploads on the J of streams, with the disk schedule and without.
     Jitter(jitter::JitterCommand),
-    /// Measure a crowd of HLS viewers beside streams: segments in time, first bytes, refusals, and what becomes of J.
+    /// Measure a crowd of HLS viewers beside streams: segments in time, first bytes, refusals, and the streams' J.
     Hls(hls::HlsCommand),
     /// Measure viewers of HLS segments on a disk: smooth, stalled and refused ones, and how long segments take.
     Segments(segments::SegmentsCommand),
     /// Measure live channels that are put as HLS segments beside their viewers: how long publishing takes, and stalls.
     Live(live::LiveCommand),
-    /// Measure cameras that record beside viewers: recorded and refused ones, hold-ups, losses, and what becomes of the viewers.
+    /// Measure cameras that record beside viewers: recorded and refused ones, hold-ups, losses, and the viewers' J and stalls.
     Recorder(recorder::RecorderCommand),
-    /// Measure what reading a file at a rate costs in processor time, by the way it is read (fio, and `isocast cp`).
+    /// Measure the processor time of reading a file at a rate, by the way it is read (fio, and `isocast cp`).
     Access(access::AccessCommand),
     /// Measure how fast files are read through buffers of several sizes, from memory and from the disk.
     Buffer(buffer::BufferCommand),
-    /// Measure what filling and deleting again and again does to a volume, ext4 and XFS: rate of reading, runs, streams carried.
+    /// Measure the effect of repeated filling and deleting on a volume, ext4 and XFS: rate of reading, runs, streams carried.
     Ageing(ageing::AgeingCommand),
-    /// Measure what several disks bring: files from one and two, a content of all disks, streams on 1 to 8.
+    /// Measure the gain from several disks: files from one and two, a content of all disks, streams on 1 to 8.
     Disks(disks::DisksCommand),
     /// Measure the whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
     All(all::AllCommand),

@@ -12,9 +12,9 @@ use units::BitRate;
 
 use super::{Stop, child};
 
-/// Where the server listens.
+/// Address on which the server listens.
 pub(super) const SERVER: &str = "10.213.77.1";
-/// The server's port: nobody else is in its namespace.
+/// The server's port: no other program is in its namespace.
 pub(super) const PORT: u16 = 8080;
 /// The server's end of the cable.
 pub(super) const INTERFACE: &str = "veth0";
@@ -22,11 +22,11 @@ const CLIENT: &str = "10.213.77.2";
 const MTU: u32 = 1500;
 const PREFIX: &str = "isocast-bench";
 const PLACE: &str = "/run/netns";
-/// What the shaper lets through at once: some segments as the kernel hands them over (64 KiB).
+/// Burst that the shaper lets through at once: some segments as the kernel hands them over (64 KiB).
 const BURST: &str = "256kb";
-/// What waits longer is dropped.
+/// The shaper drops packets that wait longer.
 const LATENCY: &str = "50ms";
-/// What a cable without a shaper is taken for.
+/// Assumed rate of a cable without a shaper.
 const UNSHAPED: BitRate = BitRate(10_000_000_000);
 const PACKAGE: &str = "iproute2";
 
@@ -71,7 +71,7 @@ impl Network {
                 rate.0
             ));
         }
-        // What fails half-way is removed when `network` is dropped.
+        // After a failure half-way the drop of `network` removes the parts made.
         lines.iter().try_for_each(|line| child::tool(line, PACKAGE).map(drop))?;
         Ok(network)
     }
@@ -101,13 +101,13 @@ pub(super) fn enter(namespace: &str) -> Vec<String> {
     vec!["nsenter".to_owned(), format!("--net={PLACE}/{namespace}"), "--".to_owned()]
 }
 
-/// What our server is told the cable carries: its admission counts the headers by itself.
+/// Our server's setting for the rate of the cable: its admission counts the headers by itself.
 pub(super) fn link_setting(shape: Option<BitRate>) -> String {
     let rate = shape.unwrap_or(UNSHAPED);
     format!("links.{INTERFACE}={}k", rate.0 / 1_000)
 }
 
-/// Removes what benchmarks that were killed have left.
+/// Removes the namespaces that killed benchmarks have left.
 fn remove_left() {
     for entry in std::fs::read_dir(PLACE).into_iter().flatten().flatten() {
         let file = entry.file_name();

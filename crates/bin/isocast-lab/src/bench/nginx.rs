@@ -1,7 +1,7 @@
 //! nginx as its best user would set it up for this job: paced files from one folder, uploads by PUT beside them.
 //!
-//! Choices, each the better of what was tried: `sendfile` (cheaper than reading and writing), a thread pool where the
-//! contents are on a disk (a worker would otherwise wait for it and hold up all its streams) and none where they are
+//! Choices, each the better of the variants tried: `sendfile` (cheaper than reading and writing), a thread pool where
+//! the contents are on a disk (a worker would otherwise wait for it and hold up all its streams) and none where they are
 //! in memory (each hand-over costs processor time), `limit_rate` from the query, no access log, bodies of uploads on
 //! the contents' file system so that publishing is a rename, one worker per processor.
 
@@ -15,11 +15,11 @@ use super::client::rate_text;
 
 const PLACES: [&str; 4] = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx"];
 
-/// Where things are.
+/// Places of nginx and its files.
 pub(crate) struct NginxPaths<'a> {
     /// A temporary folder for its process id and unused temporary files.
     pub prefix: &'a Path,
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     /// The contents.
     pub root: &'a Path,

@@ -1,7 +1,7 @@
 //! Figures of our server near the end of a run: late blocks and ticks, memory promised, disks slower than their
 //! profiles. Read from its API, so that a run's verdict does not rest on the client alone.
 //!
-//! Promise: `None` for a server that has no such API. Not here: what the client saw (`summary`).
+//! Promise: `None` for a server that has no such API. Not here: the client's observations (`summary`).
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ const ANSWER_MAX: Nanos = Nanos::from_secs(5);
 pub(crate) struct OwnWords {
     /// Blocks that came from a disk after their deadline.
     pub late_blocks: u64,
-    /// Ticks of streams whose bytes were not there.
+    /// Ticks at which a stream's bytes were not there.
     pub late_ticks: u64,
     /// Reads that failed.
     pub errors: u64,

@@ -1,8 +1,8 @@
-//! The parts of `bench all`: what is measured, where, and with which command line.
+//! The parts of `bench all`: subject, place and command line of each.
 //!
 //! Promise: each is one line that could be typed. Not here: running them (`all`).
 
-/// Where contents are.
+/// Place of contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartGround {
     /// In memory.
@@ -18,7 +18,7 @@ pub(super) struct BenchPart {
     pub label: String,
     /// Its headline.
     pub title: String,
-    /// Where its contents lie.
+    /// Place of its contents.
     pub ground: PartGround,
     /// `streams` or `jitter`.
     pub experiment: &'static str,
@@ -41,15 +41,15 @@ const COLD: &str = "--cold --peer-read-ahead 2048 --serve-arg=--set --serve-arg=
 /// Streams begin at a rate that a disk can follow, and the last have begun when measuring begins: how long that took
 /// stands in its own column.
 const STARTS: &str = "--starts-per-second 4 --warm-up 15s";
-/// A search counts what is admitted until the first refusal, and a nearly full disk gives few first bytes in between: with
+/// A search counts the streams admitted until the first refusal, and a nearly full disk gives few first bytes in between: with
 /// four starts a second one is refused that waited for 5 s, and 92 are counted of the 103 that run when one begins each second.
 const STARTS_SEARCH: &str = "--starts-per-second 1 --warm-up 15s";
-/// The starts of a soak are not what it measures.
+/// A soak does not measure its starts.
 const STARTS_SOAK: &str = "--starts-per-second 2 --warm-up 30s";
 /// Without writers nothing is kept for them.
 const NO_UPLOADS: &str = "--serve-arg=--set --serve-arg=schedule.be_share=0%";
 
-/// The parts that the README shows, in its order: they say who wins.
+/// The parts that the README shows, in its order: they compare the servers.
 pub(super) const SHOWN: [&str; 8] = [
     "20-desktop-most-8.8M",
     "22-desktop-most-25M",
@@ -193,7 +193,7 @@ fn memory(fast: &str, many: &str) -> Vec<BenchPart> {
     ]
 }
 
-/// What it costs to do without io_uring: beside the first part of all.
+/// Cost of ordinary system calls instead of io_uring, to compare with the first part of all.
 fn system_calls(streams: &str) -> BenchPart {
     on_memory("07-memory-system-calls", "Contents in memory, 8.8 Mbit/s, on ordinary system calls instead of io_uring")
         .alone()

@@ -1,7 +1,7 @@
 //! Answer of `isocast plan` to a search's result: counted from the disk profile that the server measured itself,
 //! through the block device.
 //!
-//! Promise: knows nothing of an emulated disk's parameters. Not here: counting (the program itself is asked).
+//! Promise: knows nothing of an emulated disk's parameters. Not here: counting (it runs the program itself).
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +18,13 @@ const BE_SHARE: &str = "10%";
 pub(crate) struct Planned {
     /// Streams.
     pub streams: u32,
-    /// What is short for one more.
+    /// The resource short for one more.
     pub limited_by: String,
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Share of disk time kept for uploads.
     pub be_share: f64,
-    /// What uploads get with it at least, 10^6 bytes per second.
+    /// Least rate of uploads with it, 10^6 bytes per second.
     pub upload_mb_per_s: f64,
 }
 
@@ -38,7 +38,7 @@ struct PlannedRow {
     upload_bytes_per_second_min: f64,
 }
 
-/// The profile in the server's state folder, as JSON, and what a plan makes of it; `None` if there is no profile.
+/// The profile in the server's state folder, as JSON, and the plan made from it; `None` if there is no profile.
 ///
 /// # Errors
 /// The program is not there, or does not answer as it should.
@@ -55,7 +55,7 @@ pub(crate) fn of(
     Ok(Some((fs::read_to_string(&file)?, planned)))
 }
 
-/// What `isocast plan` counts; `more` are its arguments beside rate and memory.
+/// The result of `isocast plan`; `more` are its arguments beside rate and memory.
 ///
 /// # Errors
 /// The program is not there, or does not answer as it should.
@@ -80,7 +80,7 @@ pub(crate) fn count(rate_bps: u64, memory: u64, more: &[&str]) -> anyhow::Result
     })
 }
 
-/// What the server was told to keep for uploads.
+/// The server's setting of the share kept for uploads.
 fn be_share(serve_args: &[String]) -> &str {
     serve_args.iter().rev().find_map(|argument| argument.strip_prefix("schedule.be_share=")).unwrap_or(BE_SHARE)
 }

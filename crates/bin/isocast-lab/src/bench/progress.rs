@@ -3,7 +3,7 @@
 use super::client::ClientPlan;
 use crate::say;
 
-/// How progress is shown.
+/// Output of progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Show {
     quiet: bool,
@@ -28,7 +28,7 @@ impl Show {
         }
     }
 
-    /// Says what begins.
+    /// Announces the run that begins.
     pub(super) fn run(&self, server: &str, plan: &ClientPlan) {
         let length = plan.end().saturating_sub(plan.begin);
         self.line(&format!(

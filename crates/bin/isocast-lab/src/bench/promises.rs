@@ -1,7 +1,7 @@
 //! Promises of the parts of `bench all`, and the verdict on a run of our server.
 //!
-//! Promise: a run that the machine disturbed misses nothing; it is said that it was disturbed. Not here: the parts (`parts`), and what
-//! becomes of a promise that was missed (`all`).
+//! Promise: a run that the machine disturbed misses nothing; its verdict names the disturbance. Not here: the parts (`parts`), and the
+//! consequence of a missed promise (`all`).
 
 use super::summary::Run;
 
@@ -11,10 +11,10 @@ struct PartPromise {
     kept: fn(&Run) -> bool,
 }
 
-/// What became of a promise in a run.
+/// Verdict on a promise in a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PromiseVerdict {
-    /// In a line.
+    /// Verdict in a line.
     pub text: String,
     /// Not kept, and the machine is no excuse.
     pub missed: bool,
@@ -58,12 +58,12 @@ const PROMISES: [(&str, &[PartPromise]); 4] = [
     ("31-disk-soak", &SOAK),
 ];
 
-/// What part `label` promises; nothing, for most.
+/// Promises of part `label`; none for most.
 fn of(label: &str) -> &'static [PartPromise] {
     PROMISES.iter().find(|(part, _)| *part == label).map_or(&[], |(_, promises)| *promises)
 }
 
-/// Whether `runs` of part `label` kept what it promises. The tries of a search, and other servers, promise nothing.
+/// Verdicts on `runs` of part `label` by its promises. The tries of a search, and other servers, promise nothing.
 pub(super) fn verdicts(label: &str, runs: &[Run]) -> Vec<PromiseVerdict> {
     let ours = || runs.iter().filter(|run| run.server == "isocast" && !run.probe);
     let mut verdicts = Vec::new();

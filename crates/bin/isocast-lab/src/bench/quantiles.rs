@@ -17,7 +17,7 @@ pub(crate) struct Quantiles {
 }
 
 impl Quantiles {
-    /// Of `values`, which are put in order; zeros if there are none.
+    /// Quantiles of `values`, which are put in order; zeros if there are none.
     pub(crate) fn of(values: &mut [f64]) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |percent| quantile(values, percent);
@@ -25,7 +25,7 @@ impl Quantiles {
     }
 }
 
-/// The least of the `sorted` values that so many percent do not exceed; zero if there are none.
+/// The least of the `sorted` values that `percent` of them do not exceed; zero if there are none.
 pub(crate) fn quantile(sorted: &[f64], percent: usize) -> f64 {
     sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0.0)
 }

@@ -1,6 +1,6 @@
-//! `bench recorder`: how many cameras are recorded beside viewers on one disk, and what that costs either.
+//! `bench recorder`: number of cameras recorded beside viewers on one disk, and the cost for either.
 //!
-//! Our server records what cameras send; beside nginx plain writers write the same through the page cache. The disk is an emulated one
+//! Our server records the cameras' bodies; beside nginx plain writers write the same through the page cache. The disk is an emulated one
 //! where no `--root` is given. Not here: the cameras (`cameras`), uploads without a rate (`jitter`).
 
 use std::io::Write;
@@ -20,7 +20,7 @@ use super::{Stop, network, scratch};
 
 const CAMERA_RATE: BitRate = BitRate(4_000_000);
 const DURATION: Nanos = Nanos::from_secs(60);
-/// A cold disk gives so many viewers their first bytes in a second.
+/// Viewers that get their first bytes from a cold disk in a second.
 const STARTS: u64 = 4;
 /// The best read-ahead of those tried for nginx.
 const PEER_READ_AHEAD_KIB: u64 = 2048;
@@ -40,7 +40,7 @@ pub(crate) struct RecorderCommand {
     /// Viewers beside.
     #[arg(long, default_value_t = 40)]
     viewers: usize,
-    /// Rate that each viewer asks for.
+    /// Rate that each viewer requests.
     #[arg(long, default_value = "8.8M", value_parser = units::parse_rate)]
     viewer_rate: BitRate,
     /// Drive to emulate where no --root is given.
@@ -79,7 +79,7 @@ impl RecorderCommand {
         session.finish(out).map(drop)
     }
 
-    /// What this experiment takes where nothing was said, and the disk it makes where there is no place for contents.
+    /// Fills in this experiment's defaults; returns the disk it makes where there is no place for contents.
     fn fill_in(&mut self) -> anyhow::Result<Option<LabDisk>> {
         let common = &mut self.common;
         common.duration.get_or_insert(DURATION);

@@ -1,6 +1,6 @@
 //! Temporary folders, named after the process they belong to.
 //!
-//! Promise: gone when dropped; those of a process that was killed go when the next benchmark comes by. Not here: what is
+//! Promise: gone when dropped; the next benchmark removes those of a process that was killed. Not here: the files
 //! written into them.
 
 use std::fs;
@@ -47,7 +47,7 @@ fn make(parent: &Path, prefix: &str) -> anyhow::Result<TempDir> {
         .with_context(|| format!("making a temporary folder in {}", parent.display()))
 }
 
-/// Removes folders of this user whose process has ended. What cannot be removed does not keep anybody from measuring.
+/// Removes this user's folders of processes that have ended. A folder that cannot be removed does not stop the benchmark.
 fn remove_left(parent: &Path, prefix: &str) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -1,25 +1,25 @@
 //! The search for the most streams a server carries: which number to try next, and when the most is found.
 //!
-//! Promise: knows neither server nor clock. What is found was carried in two tries, and the least number known to be too
-//! many is at most 4 % (or one stream) above it; where the tries did not suffice for that, it says so. A server that says
-//! no by itself is taken at its first no, the earlier one of two tries: what it still admits after that is chance, such as
+//! Promise: knows neither server nor clock. The number found was carried in two tries, and the least number known to be too
+//! many is at most 4 % (or one stream) above it; where the tries did not suffice for that, it says so. Of a server that
+//! refuses by itself the first refusal counts, the earlier one of two tries: later admissions are chance, such as
 //! a content in a faster zone. Not here: the tries themselves (`streams`).
 
 use super::quantiles::f;
 
-/// The gap left between what is carried and what is not, percent.
+/// The gap left between a number carried and a number not carried, percent.
 const RESOLUTION_PERCENT: usize = 4;
-/// Of tries, so that a server of varying moods does not keep a search going for ever.
+/// Tries at most, so that a server with varying results does not keep a search running for ever.
 const TRIES_MAX: usize = 20;
-/// A number must be carried so often.
+/// Tries in which a number must be carried.
 const TIMES: usize = 2;
 
-/// What came of a try.
+/// Result of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SearchTry {
-    /// Nobody who was admitted suffered, and the others were told no.
+    /// No admitted stream suffered, and the others were refused.
     pub unharmed: bool,
-    /// So many were admitted before the first that was told no; `None` if none was.
+    /// Streams admitted before the first refusal; `None` without a refusal.
     pub before_refusal: Option<usize>,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct Search {
     /// The least number that was not.
     too_many: Option<usize>,
     tries: usize,
-    /// Some suffered, perhaps only because others were admitted after the first no: whether so many suffer by themselves
-    /// is tried next.
+    /// A number at which some suffered, perhaps only because others were admitted after the first refusal: the next try
+    /// runs this number alone.
     suspected: Option<usize>,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Most {
     /// The most streams carried; 0 if not one was.
@@ -50,7 +50,7 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// Between what was carried and what was not, percent of the latter.
+    /// Gap between the number carried and the number not carried, percent of the latter.
     pub(super) fn resolution_percent(&self) -> Option<f64> {
         let too_many = self.too_many?;
         Some(f((too_many - self.streams) as u64) * 100.0 / f(too_many as u64))
@@ -69,7 +69,7 @@ impl Search {
             return None;
         }
         let most = self.most();
-        // From half of what another server carried two steps lead to the whole; steps beyond that double.
+        // From half of another server's number two steps lead to the whole; steps beyond that double.
         let step = self.from.div_ceil(2) << self.tries.saturating_sub(2).min(16);
         Some(match (self.suspected, self.too_many) {
             (Some(suspected), _) => suspected,
@@ -80,7 +80,7 @@ impl Search {
         })
     }
 
-    /// Of `asked` streams this came.
+    /// Takes in the result of a try with `asked` streams.
     pub(super) fn tell(&mut self, asked: usize, tried: SearchTry) {
         self.tries += 1;
         let admitted = tried.before_refusal.unwrap_or(asked);
@@ -92,16 +92,16 @@ impl Search {
         if tried.unharmed {
             self.carried.push(admitted);
             self.carried.sort_unstable();
-            // Who carried more, and now says no earlier, has carried these twice.
+            // A server that carried more, and now refuses earlier, has carried these twice.
             let most = self.too_many.map_or(usize::MAX, |too_many| too_many - 1);
             self.carried.iter_mut().for_each(|carried| *carried = most.min(*carried));
         } else {
-            // Who carried so many before, and now lets one suffer, does not carry them.
+            // A server that carried these before, and now lets one suffer, does not carry them.
             self.carried.retain(|&carried| carried < not);
         }
     }
 
-    /// What is found so far.
+    /// The result so far.
     pub(super) fn found(&self) -> Most {
         Most { streams: self.most(), too_many: self.too_many, confirmed: self.is_done() && self.most() > 0 }
     }
@@ -110,7 +110,7 @@ impl Search {
         self.carried.last().copied().unwrap_or(0)
     }
 
-    /// Nothing is left to try between what is carried and what is not.
+    /// No number is left to try between the one carried and the one not carried.
     fn is_closed(&self) -> bool {
         match self.too_many {
             Some(too_many) => too_many - self.most() <= (too_many * RESOLUTION_PERCENT / 100).max(1),
@@ -128,7 +128,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Searches a server that never says no and carries `limit`.
+    /// Searches a server that never refuses and carries `limit`.
     fn find(limit: usize, from: usize, max: usize) -> (Most, usize) {
         let mut search = Search::new(from, max);
         while let Some(asked) = search.next() {
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(find(5_000, 16, 400).0, Most { streams: 400, too_many: None, confirmed: true });
     }
 
-    /// From half of what another server carried.
+    /// From half of another server's number.
     #[test]
     fn a_server_within_a_half_and_the_whole_of_ours_takes_eight_tries_at_most() {
         for ours in [15_usize, 16, 38, 51, 90, 104, 400] {

@@ -1,6 +1,6 @@
 //! The servers under test: one that runs already (`--url`), ours, and nginx.
 //!
-//! Promise: what is started is stopped, and what is written for it removed, however the benchmark ends short of
+//! Promise: a server started here is stopped, and the files written for it removed, however the benchmark ends short of
 //! SIGKILL; the child then gets SIGTERM from the kernel (`setpriv --pdeathsig`, where util-linux has it). Not here:
 //! nginx's configuration (`nginx`).
 
@@ -23,22 +23,22 @@ use super::client::{AnswerHead, parse_head, rate_text};
 use super::host::ReadAhead;
 use super::{Stop, account, child, clock, network, nginx, scratch};
 
-/// How long a server may take to be ready, and to end.
+/// Longest time of a server to be ready, and to end.
 const START_MAX: Nanos = Nanos::from_secs(180);
 const END_MAX: Nanos = Nanos::from_secs(20);
 const PAUSE: Nanos = Nanos::from_millis(50);
-/// An answer may take so long from the first byte asked to the last one read, and a connection.
+/// Longest time of an answer, from the first byte of the request to the last one read, and of a connection.
 const ANSWER_MAX: Nanos = Nanos::from_secs(5);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// How often one that waits for an answer looks whether to go on.
+/// Period at which a waiting request checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// A server that is told to end before it was ready has nothing to finish.
+/// Time to end for a server that was not ready yet: it has nothing to finish.
 const ABANDON_MAX: Nanos = Nanos::from_secs(2);
-/// Most that is read of an answer.
+/// Largest part of an answer that is read.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Lines of a server's log shown when it fails.
 const LOG_LINES: usize = 12;
-/// What a path keeps unescaped; `/` separates folders.
+/// The characters to escape in a path; `/` separates folders and is not among them.
 const IN_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
 /// A server to measure.
@@ -56,7 +56,7 @@ pub(crate) enum Choice {
 }
 
 impl Choice {
-    /// What it is called in results.
+    /// Name in results.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Url(url) => url.clone(),
@@ -66,7 +66,7 @@ impl Choice {
     }
 }
 
-/// What the servers started need to know.
+/// Surroundings of the servers started: folders, arguments, rates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerGround {
     /// The folders served.
@@ -77,7 +77,7 @@ pub(crate) struct ServerGround {
     pub rates: Vec<BitRate>,
     /// The process to account for with `--url`, where it cannot be found by its port.
     pub pid: Option<u32>,
-    /// Where our server keeps its disk profiles; with each server's own if `None`.
+    /// Folder of our server's disk profiles; in each server's own folder if `None`.
     pub state: Option<PathBuf>,
     /// The disk's read-ahead while a peer runs, KiB.
     pub peer_read_ahead: Option<u64>,
@@ -88,7 +88,7 @@ pub(crate) struct ServerGround {
 }
 
 impl ServerGround {
-    /// Where a server may listen: a free port on loopback, or the one port in its own namespace. Another program may
+    /// Address for a server: a free port on loopback, or the one port in its own namespace. Another program may
     /// take a free port before the server does; it then says so and fails.
     fn address(&self) -> anyhow::Result<SocketAddr> {
         match self.namespace {
@@ -109,9 +109,9 @@ impl ServerGround {
 
 /// A server that answers.
 pub(crate) struct RunningServer {
-    /// What it is called in results.
+    /// Name in results.
     pub name: String,
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     /// Host and port for the Host header.
     pub authority: String,
@@ -119,12 +119,12 @@ pub(crate) struct RunningServer {
     template: String,
     /// Its first process, if known.
     pub pid: Option<u32>,
-    /// How it is configured, for the results.
+    /// Its configuration, for the results.
     pub configuration: String,
     started: Option<Started>,
 }
 
-/// What has to be undone.
+/// Process and folder of a started server, to be removed at its end.
 struct Started {
     child: Child,
     directory: TempDir,
@@ -138,7 +138,7 @@ impl RunningServer {
     /// Starts `choice`, or finds it, and waits until it answers.
     ///
     /// # Errors
-    /// It is not installed, ended, or does not answer; the text says what to do.
+    /// It is not installed, ended, or does not answer; the text names the remedy.
     pub(crate) fn start(choice: &Choice, ground: &ServerGround, stop: &Stop) -> anyhow::Result<Self> {
         match choice {
             Choice::Url(url) => from_url(url, ground),
@@ -156,14 +156,14 @@ impl RunningServer {
             .replace("{n}", &n.to_string())
     }
 
-    /// Asks for `path` once, so that a server that has no such content is told before anything is measured.
+    /// Requests `path` once, so that a missing content is reported before anything is measured.
     ///
     /// # Errors
     /// It answers, but neither with a content nor that there is no room.
     pub(crate) fn probe(&self, path: &str, stop: &Stop) -> anyhow::Result<()> {
         let status = |asked| {
             let answer = exchange(self.address, asked, &self.authority, path, clock::now() + ANSWER_MAX, stop);
-            // No answer: what the streams get tells more.
+            // No answer: the streams' results say more.
             answer.map(|(head, _)| head.status).filter(|status| !matches!(status, 200..=299 | 503))
         };
         // A server may know no HEAD; and a GET takes room that a stream would get.
@@ -248,7 +248,7 @@ impl Started {
         bail!("the server (process {pid}) did not end within {span} of SIGTERM and was killed")
     }
 
-    /// What went wrong, and its last lines: the cause stands last. One that was killed could not say why.
+    /// The failure with its exit status and its last lines of log: the cause stands last. A killed server could not say why.
     fn fault(&self, what: &str, status: ExitStatus) -> anyhow::Error {
         let log = self.log();
         match status.signal() {
@@ -425,12 +425,12 @@ pub(crate) fn get(address: SocketAddr, path: &str, until: Nanos, stop: &Stop) ->
     (head.status == 200).then(|| String::from_utf8(body).ok())?
 }
 
-/// How much of an answer is asked for.
+/// Part of an answer that is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnswerPart {
     /// There is no body: HEAD.
     Head,
-    /// Only how it begins is read.
+    /// Only its beginning is read.
     Start,
     /// All of it.
     All,

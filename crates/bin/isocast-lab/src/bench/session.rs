@@ -17,11 +17,11 @@ use super::{Stop, lab_disk, planned, scratch, table, yardstick};
 /// Under this name the disk profile that our server measured is kept.
 const PROFILE: &str = "disk profile";
 
-/// One experiment while it goes on.
+/// One experiment while it runs.
 pub(crate) struct Session<'a> {
     common: &'a ExperimentArgs,
     ground: ServerGround,
-    /// How progress is shown.
+    /// Output of progress.
     pub show: Show,
     stop: &'a Stop,
     results: Results,
@@ -31,7 +31,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Begins: checks what is served, and measures the yardstick where there will be writers.
+    /// Begins: checks the folders served, and measures the yardstick where there will be writers.
     ///
     /// # Errors
     /// Wrong arguments, or a folder that cannot be read or written.
@@ -42,7 +42,7 @@ impl<'a> Session<'a> {
         stop: &'a Stop,
     ) -> anyhow::Result<Self> {
         let mut ground = common.ground()?;
-        // What would come to light only after the first run.
+        // Faults that would otherwise come to light only after the first run.
         common.lab_disk.as_deref().map(lab_disk::statistics).transpose()?;
         common.out.as_deref().map(report::check).transpose()?;
         let state = if ground.state.is_none() { Some(scratch::folder()?) } else { None };
@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
         Ok(&self.results.runs[kept])
     }
 
-    /// Keeps what a search found: `run` is the one that carried `most`.
+    /// Keeps the result of a search: `run` is the one that carried `most`.
     ///
     /// # Errors
     /// `isocast plan` cannot be asked about it.
@@ -129,12 +129,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What `server` offered the last one it refused.
+    /// Rate that `server` offered with its last refusal.
     fn last_offer(&self, server: &str) -> Option<u64> {
         self.results.runs.iter().rev().filter(|run| run.server == server).find_map(|run| run.grantable_bps)
     }
 
-    /// Shows the results, and writes them where that was asked for.
+    /// Shows the results, and writes them where an output folder is given.
     ///
     /// # Errors
     /// The folder cannot be written.

@@ -1,6 +1,7 @@
 //! A store on emulated disks: a volume, or a folder of a file system, and the server that serves it.
 //!
-//! Promise: disks, server and its state are gone when this is dropped. The disks are measured by the server once, with their drives' timing.
+//! Promise: disks, server and its state are gone when this is dropped. The disks are measured by the server once, with their drives'
+//! timing.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -21,7 +22,7 @@ use super::{Stop, scratch};
 pub(super) const UNIT: ByteCount = ByteCount(8 << 20);
 const VOLUME_NAME: &str = "bench";
 
-/// Where the contents are.
+/// Place of the contents.
 #[derive(Debug)]
 enum SiteStore {
     Volume { devices: String },
@@ -64,7 +65,7 @@ impl StoreSite {
         Ok(site)
     }
 
-    /// Makes a new volume over the first `count` of the disks; what was on them is lost.
+    /// Makes a new volume over the first `count` of the disks; their previous data is lost.
     ///
     /// # Errors
     /// It cannot be made.
@@ -125,7 +126,7 @@ impl StoreSite {
         }
     }
 
-    /// What a server of it needs to know; `more` are further arguments for it.
+    /// Folders and arguments of a server of this store; `more` are further arguments for it.
     pub(super) fn ground(&self, rate: BitRate, more: &[String]) -> ServerGround {
         let mut ground = ServerGround {
             serve_args: more.to_vec(),
@@ -156,7 +157,7 @@ impl StoreSite {
         self.disks.iter().try_for_each(|disk| lab_disk::set_timing(&disk.name, timing))
     }
 
-    /// Forgets what the drives' buffers hold.
+    /// Drops the data in the drives' buffers.
     ///
     /// # Errors
     /// A disk does not answer.
@@ -231,7 +232,7 @@ fn runs_of_file(path: &Path) -> anyhow::Result<u64> {
     Ok(extents.iter().filter(begins_one).count() as u64)
 }
 
-/// What `isocast` prints.
+/// Runs `isocast` and returns its output.
 fn isocast(arguments: &[&str], more: &[String]) -> anyhow::Result<String> {
     let output = Command::new(crate::isocast()?).args(arguments).args(more).output().context("starting `isocast`")?;
     if !output.status.success() {

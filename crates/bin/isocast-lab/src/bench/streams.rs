@@ -17,9 +17,9 @@ use super::session::Session;
 use super::summary::Run;
 use super::{Stop, network};
 
-/// The search for a server that never says no begins with so many where nothing better is known.
+/// Streams with which the search for a server that never refuses begins where nothing better is known.
 const FROM: usize = 16;
-/// Such a search takes as long as so many whole tries: of six or seven, those that fail end at the first stall.
+/// Duration of such a search in whole tries: of six or seven, those that fail end at the first stall.
 const TRIES_EXPECTED: usize = 5;
 
 /// See the module.
@@ -31,20 +31,20 @@ pub(crate) struct StreamsCommand {
     #[arg(long, value_delimiter = ',', default_value = "100,200,400", conflicts_with_all = ["find_max", "load"])]
     streams: Vec<usize>,
     /// Find the most streams carried: no stall, delivered / requested ≥ 0.999 but for bursts at the edges, and all admitted
-    /// or the others told no.
+    /// or the others refused.
     #[arg(long, conflicts_with = "load")]
     find_max: bool,
     /// Find the most, then measure this percentage of it for --duration.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     load: Option<usize>,
-    /// Streams beyond which the search does not look; a server that says no by itself is asked for so many at once.
+    /// Streams beyond which the search does not look; a server that refuses by itself gets this number at once.
     #[arg(long, default_value_t = 1_000)]
     max: usize,
-    /// Streams with which the search for a server that never says no begins [default: half of what ours carried in the same
+    /// Streams with which the search for a server that never refuses begins [default: half of our server's number in the same
     /// run, else 16].
     #[arg(long)]
     from: Option<usize>,
-    /// How long a try of the search measures, unless a player stalls before: two blocks of the largest size or more.
+    /// Time that a try of the search measures, unless a player stalls before: two blocks of the largest size or more.
     #[arg(long, default_value = "40s", value_parser = units::parse_duration)]
     probe: Nanos,
     /// Share of the viewers that pause in each minute; a pause lasts 20 s, in which nothing is read.
@@ -108,7 +108,7 @@ impl StreamsCommand {
                 }
                 continue;
             }
-            // Servers take turns within each number of streams: what drifts on the machine hits all alike.
+            // Servers take turns within each number of streams: drift of the machine hits all alike.
             for &streams in &self.streams {
                 for choice in &choices {
                     session.one(choice, &self.job(streams, repeat)?)?;
@@ -151,8 +151,8 @@ impl StreamsCommand {
         Ok(most.streams)
     }
 
-    /// Ours says no by itself: asked for more than it can, it shows its limit and that the others keep theirs. The
-    /// search for one that never says no begins at half of what `ours` carried.
+    /// Streams to begin a search with. Our server refuses by itself: under a larger load it shows its limit and that the
+    /// admitted streams keep their rates. The search for a server that never refuses begins at half of `ours`.
     fn begin_with(&self, choice: &Choice, ours: Option<usize>) -> usize {
         match choice {
             Choice::Isocast => self.max,
@@ -170,7 +170,7 @@ impl StreamsCommand {
         for choice in common.choices()? {
             let (span, numbers) = match (&choice, self.find_max || self.load.is_some()) {
                 (_, false) => (common.duration(), self.streams.clone()),
-                // It is asked for more than it can, and then for what it can.
+                // One try with more streams than it carries, then one with the number it carries.
                 (Choice::Isocast, true) => (self.probe, vec![self.max, self.max * 3 / 4]),
                 (_, true) => (self.probe, vec![self.max / 2; TRIES_EXPECTED]),
             };

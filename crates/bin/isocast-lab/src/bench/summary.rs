@@ -1,4 +1,4 @@
-//! The figures of one run, from what the client and the counters found.
+//! The figures of one run, from the client's results and the counters.
 
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
@@ -14,20 +14,20 @@ use super::quantiles::{Quantiles, f};
 const STOLEN_PERCENT_MAX: f64 = 2.0;
 /// More late looks of the client than this make a run disturbed, of all looks.
 const LATE_SHARE_MAX: f64 = 0.001;
-/// What of a server that sends once a second falls into a run is chance: standard deviation per stream, in seconds of its
-/// rate (the difference of two phases, each uniform).
+/// Of a server that sends once a second, chance decides the part that falls into a run: standard deviation per stream, in
+/// seconds of its rate (the difference of two phases, each uniform).
 const EDGES_SECONDS: f64 = 0.41;
 /// Delivered / requested of streams that were carried, but for [`EDGES_SECONDS`].
 pub(crate) const RATIO_MIN: f64 = 0.999;
 /// Reasons of failed streams that are kept.
 const REASONS_MAX: usize = 5;
 
-/// One run: so many streams at one rate against one server.
+/// One run: a number of streams at one rate against one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// Which server: `isocast`, `nginx`, or the URL; in older results also `isocast-fifo`, in order of arrival.
     pub server: String,
-    /// Streams asked for.
+    /// Streams requested.
     pub streams: usize,
     /// Rate of each, bit/s.
     pub rate_bps: u64,
@@ -36,17 +36,17 @@ pub(crate) struct Run {
     /// Streams that were not refused.
     pub admitted: usize,
     /// Of these, those that began before the first one that was refused; all of them if none was, `None` in results older
-    /// than the figure. It is what `isocast plan` predicts: later ones may still fit where the disk is faster.
+    /// than the figure. `isocast plan` predicts this number: later ones may still fit where the disk is faster.
     #[serde(default)]
     pub before_refusal: Option<usize>,
-    /// What was short for the first that was refused, as far as the server says; `None` in results older than the figure.
+    /// The resource short for the first refused stream, as far as the server says; `None` in results older than the figure.
     #[serde(default)]
     pub first_short: Option<String>,
-    /// Seconds until the first that was refused was told; `None` in results older than the figure. One that is admitted and does not get
-    /// its first bytes in time is refused after seconds, one that there is no room for at once.
+    /// Seconds until the first refusal came; `None` in results older than the figure. A stream that is admitted and does not get its first
+    /// bytes in time is refused after seconds, one without room at once.
     #[serde(default)]
     pub first_refusal_seconds: Option<f64>,
-    /// Seconds until whoever was refused was told, at most; `None` if nobody was, and in results older than the figure.
+    /// Longest wait for a refusal, seconds; `None` without a refusal, and in results older than the figure.
     #[serde(default)]
     pub refusal_seconds_max: Option<f64>,
     /// Streams refused (answered with an error status at the start).
@@ -64,21 +64,21 @@ pub(crate) struct Run {
     /// Whether it ended at the first stall, as the probes of a search do.
     #[serde(default)]
     pub given_up: bool,
-    /// Why, for the first few.
+    /// Reasons of the first few failed streams.
     pub reasons: Vec<String>,
-    /// Times a content was over and asked for again.
+    /// Times a content was over and requested again.
     pub restarts: u64,
-    /// Bit/s asked for, refused streams included.
+    /// Bit/s requested, refused streams included.
     pub requested_bps: f64,
     /// Bit/s delivered to admitted streams.
     pub delivered_bps: f64,
-    /// Delivered / requested, of the admitted streams while they asked for something.
+    /// Delivered / requested, of the admitted streams while they requested something.
     pub ratio: f64,
     /// J over 1 s windows.
     pub j_1s: JitterSpread,
     /// J over 100 ms windows.
     pub j_100ms: JitterSpread,
-    /// Streams whose player stalled.
+    /// Streams with a player that stalled.
     pub stalled_streams: usize,
     /// Stalls of all players.
     pub stalls: u64,
@@ -86,38 +86,38 @@ pub(crate) struct Run {
     pub stall_seconds: f64,
     /// Time to first byte of the admitted streams, ms.
     pub first_byte_ms: Quantiles,
-    /// What it cost.
+    /// Cost of the run.
     pub cost: Cost,
-    /// What uploads beside it got.
+    /// Uploads beside the streams.
     pub uploads: Option<super::writer::UploadFigures>,
-    /// What the emulated disk did, where there is one.
+    /// Statistics of the emulated disk, where there is one.
     pub lab: Option<super::lab_disk::LabFigures>,
     /// Clients that took nothing beside the streams, those admitted.
     #[serde(default)]
     pub stalled_clients: Option<usize>,
-    /// What clients that do what none should did beside the streams.
+    /// Hostile clients beside the streams.
     #[serde(default)]
     pub hostile: Option<super::hostile::HostileFigures>,
     /// Commands that ran beside the streams.
     #[serde(default)]
     pub beside: Vec<super::beside::BesideFigures>,
-    /// What HLS viewers beside the streams got.
+    /// HLS viewers beside the streams.
     #[serde(default)]
     pub crowd: Option<super::client::crowd::CrowdFigures>,
-    /// What cameras beside the streams recorded.
+    /// Recordings of cameras beside the streams.
     #[serde(default)]
     pub cameras: Option<super::cameras::CameraFigures>,
-    /// What viewers did beside watching, where they were to do something.
+    /// Pauses and seeks of viewers, where the run has some.
     #[serde(default)]
     pub habits: Option<HabitFigures>,
-    /// What the server says of the run itself, where it is one of ours.
+    /// The server's own figures of the run, where it is one of ours.
     #[serde(default)]
     pub own_words: Option<super::own_words::OwnWords>,
     /// Before the writers began, where they began later than measuring.
     pub before_writer: Option<RunPhase>,
     /// With the writers at work, where they began later than measuring.
     pub with_writer: Option<RunPhase>,
-    /// What made the run unfit to be counted; empty if nothing.
+    /// Reasons that make the run unfit to be counted; empty if none.
     pub disturbed: Vec<String>,
     /// Second by second.
     pub series: Vec<Second>,
@@ -160,7 +160,7 @@ pub(crate) struct JitterSpread {
     pub worst_window: f64,
 }
 
-/// What a run cost.
+/// Cost of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// The server's processor use, percent of one core.
@@ -286,7 +286,7 @@ impl Run {
         run
     }
 
-    /// What came of it, for those who watch.
+    /// Result in a sentence, for progress messages.
     pub(crate) fn sentence(&self) -> String {
         let uploads = self.uploads.as_ref().map(|u| format!(", uploads {:.1} MB/s", u.mb_per_s)).unwrap_or_default();
         let late = self.own_words.map(|w| format!(", late blocks {}", w.late_blocks)).unwrap_or_default();
@@ -333,7 +333,7 @@ impl Run {
         )
     }
 
-    /// Why no stream worked.
+    /// Reason for a run without a working stream.
     pub(crate) fn why_none(&self) -> String {
         let offered = self.grantable_bps.map(|bps| format!("; {} could have been granted", BitRate(bps)));
         match self.reasons.as_slice() {
@@ -348,8 +348,8 @@ impl Run {
         self.before_refusal.filter(|_| self.refused > 0)
     }
 
-    /// Streams that were carried: those admitted, if none of them suffered and the others were told no, and what they
-    /// could have; the criterion of a search for the most.
+    /// Streams that were carried: those admitted, if none of them suffered and each refusal of the others named the
+    /// rate that could be granted; the criterion of a search for the most.
     pub(crate) fn carried(&self) -> Option<usize> {
         // Three deviations: else a peer that sends in bursts would fail by chance, the more often the fewer its streams.
         let edges = 3.0 * EDGES_SECONDS / (f(self.seconds) * f(self.admitted as u64).sqrt());
@@ -370,14 +370,14 @@ fn spread(streams: impl Iterator<Item = Jitter>) -> JitterSpread {
     spread
 }
 
-/// Delivered / requested while something was asked for; 0 if nothing was.
+/// Delivered / requested while something was requested; 0 if nothing was.
 fn ratio(streams: &[&StreamResult], rate: BitRate) -> f64 {
     let windows = || streams.iter().flat_map(|s| s.grid.all_short());
     let asked = expected(rate, WINDOW) * f(windows().count() as u64);
     if asked > 0.0 { f(windows().sum()) / asked } else { 0.0 }
 }
 
-/// A refusal that does not say what it should.
+/// A refusal without status 503 or without the rate that could be granted.
 fn is_unexplained(fate: &StreamFate) -> bool {
     matches!(fate, StreamFate::Refused { status, reason, .. } if *status != 503 || reason.grantable_bps.is_none())
 }
@@ -476,7 +476,7 @@ fn series(streams: &[&StreamResult], rate: BitRate, samples: &[RunCounters], sec
 mod tests {
     use super::*;
 
-    /// Seen: nginx, 17 streams over 8 s, nobody stalled, and 0.9989 or 1.0021 by chance.
+    /// Seen: nginx, 17 streams over 8 s, no stall, and 0.9989 or 1.0021 by chance.
     #[test]
     fn bursts_of_a_second_are_no_lack_and_a_lack_is_one() {
         let run = |admitted, seconds, ratio| Run { admitted, seconds, ratio, ..Run::default() };

@@ -1,6 +1,6 @@
-//! The whole benchmark, tiny, against a server of a few threads: that it cannot rot. What is asserted is what was
-//! delivered, refused and broken, never how fast: other programs share the machine. They may even leave no time for what
-//! is looked for, so a run in which it did not come is made again, twice as long: see [`longer`].
+//! The whole benchmark, tiny, against a server of a few threads: that it cannot rot. The tests assert bytes and streams
+//! delivered, refused and broken, never how fast: other programs share the machine. They may even leave no time for the
+//! event in question, so a run in which it did not come is made again, twice as long: see [`longer`].
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,7 +27,7 @@ const TICK: Nanos = Nanos::from_millis(20);
 const LONG_BYTES: u64 = 100_000_000;
 const SHORT_BYTES: u64 = 40_000;
 
-/// Paces bytes by a thread per connection. The name of a content says how it behaves.
+/// Paces bytes by a thread per connection. The name of a content selects its behaviour.
 struct PacingServer {
     address: SocketAddr,
     over: Arc<AtomicBool>,
@@ -105,7 +105,7 @@ fn converse(mut socket: TcpStream, over: &AtomicBool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sends `bytes`, what is due at each tick.
+/// Sends `bytes`, at each tick the part that is due.
 fn pace(socket: &mut TcpStream, bytes: u64, over: &AtomicBool) -> std::io::Result<()> {
     let (start, zeros, mut sent) = (clock::now(), vec![0; 65_536], 0);
     for tick in 1.. {
@@ -135,7 +135,7 @@ fn read_head(socket: &mut TcpStream) -> std::io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&head).into_owned()))
 }
 
-/// Runs for one second, then two, up to 16, until one shows what is looked for; the last one if none does.
+/// Runs for one second, then two, up to 16, until a result `shows` the event in question; the last one if none does.
 fn longer<T>(run: impl Fn(u64) -> T, shows: impl Fn(&T) -> bool) -> T {
     [1, 2, 4, 8].into_iter().map(&run).find(&shows).unwrap_or_else(|| run(16))
 }
@@ -341,7 +341,7 @@ fn four_streams_and_a_writer_against_a_url() {
     assert!(super::table::text(&super::group::groups(&[run])).lines().count() >= 2);
 }
 
-/// nginx is a peer, not a dependency: where it is not installed, the message that says so is what is tested.
+/// nginx is a peer, not a dependency: where it is not installed, the test checks the message that says so.
 #[test]
 fn four_streams_from_nginx_and_nothing_left() {
     let root = tempfile::tempdir().unwrap();

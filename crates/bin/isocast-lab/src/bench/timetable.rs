@@ -14,22 +14,22 @@ pub(super) struct PartsTimetable {
     began: Nanos,
     /// The whole set should be over after this, repeats included.
     limit: Nanos,
-    /// How long each part takes that has not ended, in order.
+    /// Duration of each part that has not ended, in order.
     parts: Vec<Nanos>,
 }
 
 impl PartsTimetable {
-    /// Of parts that begin at `now`.
+    /// Timetable of parts that begin at `now`.
     pub(super) fn new(now: Nanos, limit: Nanos, parts: Vec<Nanos>) -> Self {
         Self { began: now, limit, parts }
     }
 
-    /// How long the parts take that have not ended, without repeats.
+    /// Duration of the parts that have not ended, without repeats.
     pub(super) fn left(&self) -> Nanos {
         self.parts.iter().fold(Nanos::ZERO, |sum, part| sum.saturating_add(*part))
     }
 
-    /// What repeats may take of the time up to the limit.
+    /// Time up to the limit that repeats may take.
     pub(super) fn for_repeats(&self, now: Nanos) -> Nanos {
         let over = now.saturating_sub(self.began).saturating_add(self.left());
         self.limit.saturating_sub(over)
@@ -52,12 +52,12 @@ pub(super) fn about(span: Nanos) -> String {
 /// Time for repeats of disturbed runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spare {
-    /// What is left of it; `None` if nobody set a limit.
+    /// Time left; `None` without a limit.
     left: Option<Nanos>,
 }
 
 impl Spare {
-    /// So much; no limit if `None`.
+    /// Spare time of `left`; no limit if `None`.
     pub(super) fn new(left: Option<Nanos>) -> Self {
         Self { left }
     }

@@ -1,5 +1,5 @@
 //! The yardstick for uploads: one plain writer with the disk to itself, which writes files one after the other, past
-//! the page cache, each durable before the next begins. What uploads get beside streams is told as a share of it.
+//! the page cache, each durable before the next begins. Results state the rate of uploads beside streams as a share of its rate.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -15,14 +15,14 @@ use units::limits::DIRECT_ALIGN;
 use super::quantiles::{Quantiles, f};
 use super::{Stop, clock, lab_disk, scratch};
 
-/// How long the yardstick is measured.
+/// Time of measuring the yardstick.
 pub(super) const YARDSTICK: Nanos = Nanos::from_secs(15);
 
 const PIECE_BYTES: usize = 1024 * 1024;
 /// Names used in turn, as the uploads do.
 const NAMES: u64 = 8;
 
-/// What the writer got.
+/// Figures of the writer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Yardstick {
     /// Bytes of one file.
@@ -33,7 +33,7 @@ pub(crate) struct Yardstick {
     pub mb_per_s: f64,
     /// From opening a file to its being durable, ms.
     pub latency_ms: Quantiles,
-    /// What the emulated disk, if it is one, did meanwhile.
+    /// The head's work of the emulated disk meanwhile, if it is one.
     #[serde(default)]
     pub disk: Option<lab_disk::HeadShare>,
 }
@@ -80,14 +80,14 @@ pub(crate) fn measure(
     })
 }
 
-/// What is written at once.
+/// The bytes of one write.
 fn piece() -> AlignedBlock {
     let mut memory = AlignedBlock::zeroed(PIECE_BYTES);
     memory.bytes_mut().fill(0x5a);
     memory
 }
 
-/// Writes a file of so many bytes, `piece` again and again, past the page cache, and makes it durable.
+/// Writes a file of `file_bytes`, `piece` again and again, past the page cache, and makes it durable.
 ///
 /// # Errors
 /// It cannot be written.
@@ -95,7 +95,7 @@ pub(super) fn write_durably(path: &Path, piece: &[u8], file_bytes: u64) -> std::
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
-    // Where a file system has no direct I/O (tmpfs before 6.5), the page cache is what its users get.
+    // Where a file system has no direct I/O (tmpfs before 6.5), its users write through the page cache.
     let mut file = options.clone().custom_flags(direct).open(path).or_else(|_| options.open(path))?;
     let mut left = file_bytes;
     while left > 0 {

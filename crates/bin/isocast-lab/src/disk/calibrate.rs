@@ -1,7 +1,7 @@
-//! Measures what the path from a program to the daemon and back costs, so that it can be subtracted.
+//! Measures the latency of the path from a program to the daemon and back, so that it can be subtracted.
 //!
 //! A processor that has slept for a millisecond takes longer to wake than one that has hardly stopped. So the path of
-//! small reads is measured at two paces: that of a flash drive is half of what it is at a hard disk's.
+//! small reads is measured at two paces: at a flash drive's it takes half of the time at a hard disk's.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,7 @@ const AGREE: Duration = Duration::from_micros(5);
 const EXCESS_MAX: Duration = Duration::from_micros(400);
 /// Below the daemon's.
 const PRIORITY: u8 = 20;
-/// How long the daemon takes for an answer where the drive's own time does not matter.
+/// Time of the daemon for an answer where the drive's own time does not matter.
 const FIXED: Duration = Duration::from_nanos(Compensation::LONG.0);
 
 /// Measures and sets the compensation, for a drive of which no read takes less than `least`; returns (microseconds, microseconds per MiB).
@@ -41,7 +41,7 @@ pub(crate) fn run(places: &Places, device: &Path, least: Nanos) -> anyhow::Resul
     control::ask(places, "compensate 0 0 0 0")?;
     let file = sys::open_direct(device, false).with_context(|| format!("cannot open {}", device.display()))?;
     let path = Trodden { places, file: &file };
-    // In real time, in a thread of its own: what other programs cost is not the path's.
+    // In real time, in a thread of its own: the load of other programs does not belong to the path.
     let (quick, small, big) = sys::in_real_time(PRIORITY, || {
         let big = path.settled_excess(FIXED, 1 << 20, SAMPLES_BIG)?;
         let small = path.settled_excess(FIXED, 4096, SAMPLES)?;
@@ -75,7 +75,7 @@ pub(crate) fn run(places: &Places, device: &Path, least: Nanos) -> anyhow::Resul
     Ok((quick.as_nanos() as f64 / 1e3, per_mib.as_nanos() as f64 / 1e3))
 }
 
-/// The path's latency from several bursts. What else the machine does only ever adds to it: the least is the path's.
+/// The path's latency from several bursts. Other work of the machine only ever adds to it: the least is the path's.
 #[derive(Debug, Clone, Copy)]
 struct Settled {
     least: Duration,
@@ -91,7 +91,7 @@ impl Settled {
     }
 }
 
-/// The path of small reads when the drive's own time is `least` or more, by what reads take beyond a span.
+/// The path of small reads when the drive's own time is `least` or more, from the time that reads take beyond a span.
 fn at_the_pace_of<E>(least: Duration, mut excess: impl FnMut(Duration) -> Result<Settled, E>) -> Result<Settled, E> {
     // The path is to be a part of the drive's time, not an addition to it.
     let slower = excess(least)?;
@@ -105,7 +105,7 @@ struct Trodden<'a> {
 }
 
 impl Trodden<'_> {
-    /// How much longer than `span`, after which the daemon answers, reads of `bytes` take.
+    /// Time of reads of `bytes` beyond `span`, after which the daemon answers.
     fn settled_excess(&self, span: Duration, bytes: usize, samples: usize) -> anyhow::Result<Settled> {
         let micros = u64::try_from(span.as_micros())?.max(1);
         let span = Duration::from_micros(micros);
@@ -121,7 +121,7 @@ impl Trodden<'_> {
         }
     }
 
-    /// Of a burst the lower quartile, which other load on the machine hardly moves.
+    /// The lower quartile of a burst: other load on the machine hardly moves it.
     fn usual_excess(&self, span: Duration, bytes: usize, samples: usize) -> anyhow::Result<Duration> {
         let mut memory = AlignedBlock::zeroed(bytes);
         let mut times = Vec::with_capacity(samples);
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn the_path_is_measured_at_the_pace_of_the_drive() {
         let micros = Duration::from_micros;
-        // Who sleeps for longer wakes later.
+        // A processor that sleeps longer wakes later.
         let path = |asleep: Duration| if asleep > micros(200) { micros(75) } else { micros(30) };
         let at = |least: Duration| {
             let mut spans = Vec::new();

@@ -37,7 +37,7 @@ pub(crate) struct DiskCheck {
     /// Allowed deviation, per cent.
     #[arg(long, default_value_t = 2.0)]
     tolerance: f64,
-    /// Only cases whose name holds this.
+    /// Only cases with this in their name.
     #[arg(long, default_value = "")]
     only: String,
     /// Print JSON.
@@ -45,7 +45,7 @@ pub(crate) struct DiskCheck {
     json: bool,
 }
 
-/// How often is looked whether fio has ended.
+/// Period at which the check looks whether fio has ended.
 const PAUSE: Duration = Duration::from_millis(50);
 const ATTEMPTS: u32 = 4;
 /// Below the daemon's.
@@ -176,7 +176,7 @@ struct CheckedDisk<'a> {
     places: &'a Places,
     parameters: &'a Parameters,
     device: &'a Path,
-    /// Of one case.
+    /// Duration of one case.
     seconds: u32,
     /// Percent.
     tolerance: f64,
@@ -206,7 +206,7 @@ impl CheckedDisk<'_> {
         let model = if random {
             let count = sensible_count(plain.requests_per_second * f64::from(self.seconds));
             job.list = Some(job.write_list(p.size, count, SEED)?);
-            // Which angle the platters have is chance: the model's figure is the mean over many.
+            // The angle of the platters is chance: the model's figure is the mean over many.
             let mut sum = 0.0;
             for angle in 0..ANGLES {
                 sum += predict_list(p, load, load.offsets(p.size, SEED).take(count), angle)?.requests_per_second;
@@ -215,7 +215,7 @@ impl CheckedDisk<'_> {
         } else {
             plain.bytes_per_second / 1e6
         };
-        // What the last case left in the write cache must not be drained in this one.
+        // Writes that the last case left in the write cache must not be drained in this one.
         fs::File::open(device).and_then(|d| d.sync_all()).context("cannot flush the disk")?;
         control::ask(places, "drop; reset")?;
         let pressure = Pressure::now();
@@ -272,7 +272,7 @@ impl FioRun<'_> {
     fn run(&self, seconds: u32, stop: &Stop) -> anyhow::Result<(f64, f64)> {
         let mut fio = sys::dying_with_this("fio");
         fio.args(["--name=check", "--direct=1", "--ioengine=libaio", "--output-format=json", "--zero_buffers=1"]);
-        // A thread, not a process of its own: what ends fio ends it.
+        // A thread, not a process of its own: it ends together with fio.
         fio.arg("--thread");
         fio.arg(format!("--filename={}", self.device.display())).arg(format!("--iodepth={}", self.load.depth));
         let direction = if self.load.op == Op::Read { "read" } else { "write" };

@@ -45,7 +45,7 @@ enum EmulatedDiskSubcommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show what a disk has done since `ctl NAME reset`, and how late its answers left.
+    /// Show the work of a disk since `ctl NAME reset`, and how late its answers left.
     Stat {
         /// Name of the disk.
         #[arg(default_value = "disk0")]
@@ -84,7 +84,7 @@ impl EmulatedDiskCommand {
     /// Does it, and prints to `out`.
     ///
     /// # Errors
-    /// Whatever is missing or fails, with what to do about it; wrong usage is clap's error.
+    /// A missing part or a failure, with its remedy; wrong usage is clap's error.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             EmulatedDiskSubcommand::Up(up) => up.run(out),
@@ -117,7 +117,7 @@ fn ctl(name: &str, commands: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(writeln!(out, "{}", control::ask(&Places::of(name)?, commands)?)?)
 }
 
-/// Takes all of them down, whatever becomes of one; a name of none is an error, as it is of `stat` and `ctl`.
+/// Takes all of them down, even after a failure of one; an unknown name is an error, as it is of `stat` and `ctl`.
 fn take_down(names: &[String], all: bool, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     up::need_root()?;
     let disks = if all { Places::all() } else { names.iter().map(|n| Places::of(n)).collect::<Result<_, _>>()? };

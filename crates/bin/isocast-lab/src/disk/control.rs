@@ -13,7 +13,7 @@ use super::state::Places;
 use crate::say;
 
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// What `ctl` understands, for help and error messages.
+/// Commands of `ctl`, for help and error messages.
 pub(crate) const COMMANDS: &str = "stat, reset, timing on|off, drop, slow FACTOR, spike SPAN EVERY, spike off, \
     fault START LENGTH [r|w|rw [DELAY]], fault clear, hang, die, cut [SEED], revive";
 

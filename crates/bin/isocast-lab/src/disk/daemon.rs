@@ -17,12 +17,12 @@ use super::state::Places;
 use super::sys;
 use crate::say;
 
-/// Above kernel threads that serve disks on ordinary priority, below what watches the machine.
+/// Above kernel threads that serve disks on ordinary priority, below the machine's watchdogs.
 const PRIORITY: u8 = 50;
 
 /// Runs until the FUSE file is unmounted. Says `ready` on standard output when it serves.
 pub(crate) fn run(name: &str) -> anyhow::Result<()> {
-    // It outlives the terminal of who started it. Refused only to who leads a group already: started by hand.
+    // It outlives the terminal it was started from. Fails only for a process that leads a group already: started by hand.
     let _led = rustix::process::setsid();
     let places = Places::of(name)?;
     let at = places.fuse();
@@ -45,7 +45,7 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
 
     // The threads that follow inherit it.
     if let Err(error) = sys::real_time(PRIORITY) {
-        // Where `up` reads, who hands it on.
+        // `up` reads it there and hands it on.
         let _ =
             writeln!(io::stdout(), "warning: no real-time scheduling ({error}): answers may be late on a busy machine");
     }

@@ -1,6 +1,6 @@
 //! `down`: takes everything of a disk apart, whatever state it is in.
 //!
-//! Promise: found by what exists (mounts, loop devices, processes), not only by what was written down; safe to repeat.
+//! Promise: it finds parts by the existing mounts, loop devices and processes, not only by the state file; safe to repeat.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) fn is_alive(places: &Places) -> bool {
     control::ask_within(places, "ping", PATIENCE).is_ok()
 }
 
-/// Whether it is up as far as this user can tell: only root may ask the daemon, anybody sees that it runs.
+/// Whether it is up as far as this user can see: only root may query the daemon, any user sees its process.
 pub(crate) fn is_up(places: &Places) -> bool {
     if rustix::process::geteuid().is_root() {
         return is_alive(places);
@@ -57,7 +57,7 @@ pub(crate) fn take_down(places: &Places) -> anyhow::Result<bool> {
         end_process(id, PATIENCE)?;
     }
     for directory in state.iter().flat_map(|state| &state.made) {
-        // Not empty: somebody else uses it.
+        // Not empty: another program uses it.
         let _kept = fs::remove_dir(directory);
     }
     let backing = match &state {
@@ -97,13 +97,13 @@ fn remove_if_there(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Unmounts; what is in use is detached, with a warning.
+/// Unmounts; a file system in use is detached, with a warning.
 fn unmount(target: &Path) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
         match rustix::mount::unmount(target, UnmountFlags::empty()) {
             Ok(()) => return Ok(()),
-            // Somebody is just looking: udev and the like let go within moments.
+            // A brief use: udev and the like let go within moments.
             Err(Errno::BUSY) if began.elapsed() < PATIENCE / 3 => {
                 std::thread::sleep(Duration::from_millis(50));
             }

@@ -18,10 +18,10 @@ use super::stats::{ModelLateness, Statistics, TimeQuantiles};
 
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-/// When requests are answered.
+/// Times of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timing {
-    /// When the model says so.
+    /// At the model's time.
     Model,
     /// At once.
     Off,
@@ -29,7 +29,7 @@ pub(crate) enum Timing {
     Fixed(Nanos),
 }
 
-/// Where an answer goes.
+/// Reply of an answer, with its data.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Read(ReplyData, ImageContent),
@@ -52,12 +52,12 @@ struct OutgoingAnswer {
     planned: Nanos,
 }
 
-/// A sleeping thread may need so long to run again, from an idle processor's sleep most of all. The rest of a wait is spent
-/// awake: a flash drive's answers are due sooner than this.
+/// Longest time that a sleeping thread needs to run again, mostly because its idle processor sleeps too. The rest of a wait
+/// is spent awake: a flash drive's answers are due sooner than this.
 const WAKE_MAX: Nanos = Nanos::from_micros(100);
 
-/// Path latency to subtract: so much for who waits long, less for who waits hardly longer than `least` (processors that
-/// slept less wake sooner), and so much per byte.
+/// Path latency to subtract: the full base for long waits, less for waits hardly longer than `least` (processors that
+/// slept less wake sooner), and a part per byte.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Compensation {
     /// From waits of [`Self::LONG`] on.
@@ -138,7 +138,7 @@ struct EngineInner {
     free: Vec<usize>,
     under_way: u32,
     done: Vec<CommandEnd>,
-    /// Answers whose time is known: (when they leave, tag, failed).
+    /// Answers with a known time: (when they leave, tag, failed).
     outbox: BinaryHeap<Reverse<(Nanos, u64, bool)>>,
     counters: EngineCounters,
     stopped: bool,
@@ -154,7 +154,7 @@ pub(crate) struct DiskEngine {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere does not make the state unusable: the disk must go on answering.
+    // A panic elsewhere does not make the state unusable: the disk must continue to answer.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -261,7 +261,7 @@ impl DiskEngine {
         if outgoing.is_empty() { self.changed.notify_all() } else { self.send(outgoing) }
     }
 
-    /// Answers what is due, until [`Engine::stop`]. Runs in a thread of its own.
+    /// Sends the answers that are due, until [`Engine::stop`]. Runs in a thread of its own.
     pub(crate) fn run_clock(&self) {
         let mut outgoing = Vec::new();
         let mut inner = locked(&self.inner);
@@ -321,7 +321,7 @@ impl DiskEngine {
                         _ => reply.error(Errno::EIO),
                     }
                 }
-                // The power may have gone since the drive was done: what was to be safe was dropped then.
+                // The power may have gone since the drive was done: the bytes to be made safe were dropped then.
                 Answer::Flush(reply, flush) => {
                     let in_time = locked(&self.image).flushed(flush);
                     if in_time { reply.ok() } else { reply.error(Errno::EIO) }
@@ -366,7 +366,7 @@ impl DiskEngine {
         self.with(|inner, now| change(&mut inner.drive, now))
     }
 
-    /// Cuts the power: everything under way fails, what was not flushed is dropped or torn by `seed`.
+    /// Cuts the power: everything under way fails, unflushed writes are dropped or torn by `seed`.
     pub(crate) fn cut_power(&self, seed: u64) -> std::io::Result<CutReport> {
         let mut image = locked(&self.image);
         self.with(|inner, now| {
@@ -499,7 +499,7 @@ impl EngineInner {
         }
     }
 
-    /// Moves what the drive has finished to the outbox, and what is due from there to `outgoing`.
+    /// Moves commands that the drive has finished to the outbox, and answers due there to `outgoing`.
     fn collect(&mut self, now: Nanos, outgoing: &mut Vec<OutgoingAnswer>) {
         let mut done = std::mem::take(&mut self.done);
         self.drive.complete_ahead(now, self.lead(), &mut done);

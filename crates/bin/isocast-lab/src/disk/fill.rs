@@ -88,8 +88,8 @@ impl Fill {
         made
     }
 
-    /// Files take all the room first, and give back what is behind their ends when the disk is full: a file system that
-    /// is asked for file, gap, file leaves out now and then a quarter of the disk, the slowest. Their names tell their
+    /// Files take all the room first, and give back the room behind their ends when the disk is full: a file system that
+    /// allocates file, gap, file leaves out now and then a quarter of the disk, the slowest. Their names give their
     /// order on the disk.
     fn make_files(&self, directory: &Path, unsorted: &Path, room: u64) -> anyhow::Result<Vec<(u64, usize)>> {
         let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! The FUSE file system: one directory with one file, `disk`, whose bytes the engine serves.
+//! The FUSE file system: one directory with one file, `disk`; the engine serves its bytes.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,4 +1,4 @@
-//! The data of an emulated disk: a sparse file, and a bit per 4 KiB page that says whether it is not all zeros.
+//! The data of an emulated disk: a sparse file, and a bit per 4 KiB page that is set if the page is not all zeros.
 //!
 //! Promise: pages of zeros take no memory, neither when written nor when read; writes not flushed can be undone as a
 //! power cut does it. Not here: when requests are answered (`engine`).
@@ -17,7 +17,7 @@ static ZEROS: [u8; PAGE] = [0; PAGE];
 /// Before-images kept for power cuts: far more than any drive's cache.
 const UNDO_BYTES_MAX: usize = 256 << 20;
 
-/// What a read yields.
+/// Bytes that a read yields.
 #[derive(Debug)]
 pub(crate) enum ImageContent {
     /// All zeros.
@@ -135,14 +135,14 @@ impl Image {
             let (word, bit) = Self::slot(block / PAGE_U64);
             (held[word] & bit != 0).then(|| {
                 let mut image = vec![0; PAGE].into_boxed_slice();
-                // A page at the end of the file may be short; what is missing is zeros.
+                // A page at the end of the file may be short; the missing bytes are zeros.
                 let _short = file.read_at(&mut image, block);
                 image
             })
         });
         let stored = self.store(offset, data);
         if stored.is_err() {
-            // How much of it was made is open, as after any failed write; but it is not under way any more.
+            // The extent of a failed write is unknown, as always; but it is not under way any more.
             let _taken = self.unflushed.acknowledge(tag);
         }
         stored
@@ -213,7 +213,7 @@ impl Image {
         self.unflushed.len()
     }
 
-    /// The power is gone: undoes or tears, by `seed`, what was not flushed.
+    /// The power is gone: undoes or tears, by `seed`, the unflushed writes.
     pub(crate) fn cut(&mut self, seed: u64) -> io::Result<CutReport> {
         self.off = true;
         self.cuts += 1;
@@ -251,7 +251,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("isocast-lab-image-{}", std::process::id()));
         let mut image = Image::open(&path, 1 << 20).expect("an image");
         image.write(1, 0, &[1; PAGE]).expect("written");
-        // As a full file system does, it refuses what it is asked to keep.
+        // As a full file system does, it refuses the write.
         image.file = File::open(&path).expect("opens for reading only");
         let refused = image.write(2, 0, &[2; PAGE]);
         std::fs::remove_file(&path).expect("it was made");

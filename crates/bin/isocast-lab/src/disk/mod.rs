@@ -1,6 +1,6 @@
 //! `isocast-lab disk`: emulated hard disks, real block devices with a drive's service times.
 //!
-//! Promise: what `up` makes, `down` removes, whatever happened between. Errors say what to install or do.
+//! Promise: `down` removes everything that `up` makes, whatever happened between. Errors name the package to install or the remedy.
 //! Not here: the drive's behaviour (`sim::drive`); this module gives it a clock, data, and a place below the kernel's
 //! block layer: a FUSE file under a loop device.
 

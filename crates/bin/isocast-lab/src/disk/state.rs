@@ -132,7 +132,7 @@ fn while_nobody_else(shared: &Path, work: impl FnOnce() -> io::Result<()>) -> io
     work()
 }
 
-/// What `up` has made so far.
+/// Parts that `up` has made so far.
 #[derive(Debug, Clone, Serialize, Deserialize, Default)]
 pub(crate) struct EmulatorState {
     pub(crate) name: String,
@@ -144,7 +144,7 @@ pub(crate) struct EmulatorState {
     pub(crate) keep: bool,
     pub(crate) seed: u64,
     pub(crate) daemon: Option<ProcessId>,
-    /// The disk is taken down when this process ends: `up` itself until it has made the disk, then whoever it is for.
+    /// The disk is taken down when this process ends: `up` itself until it has made the disk, then the process it is for.
     pub(crate) owner: Option<ProcessId>,
     /// `/dev/loopN`.
     pub(crate) device: Option<PathBuf>,

@@ -29,7 +29,7 @@ impl TimeQuantiles {
     }
 }
 
-/// How late answers left against the model.
+/// Lateness of answers against the model.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub(crate) struct ModelLateness {
     #[serde(flatten)]
@@ -87,7 +87,7 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// For people.
+    /// Readable text.
     pub(crate) fn table(&self, name: &str) -> String {
         let l = &self.lateness_us;
         let line = |what: &str, q: &TimeQuantiles| {

@@ -55,7 +55,7 @@ pub(crate) fn real_time(priority: u8) -> io::Result<()> {
     first_in_first_out(priority, ChildScheduling::Inherited)
 }
 
-/// Does `work` in a thread of its own under SCHED_FIFO where that is permitted; what it starts inherits the class.
+/// Does `work` in a thread of its own under SCHED_FIFO where that is permitted; processes it starts inherit the class.
 pub(crate) fn in_real_time<R: Send>(priority: u8, work: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
     let worked = thread::scope(|scope| {
         let worker = scope.spawn(|| {
@@ -68,7 +68,7 @@ pub(crate) fn in_real_time<R: Send>(priority: u8, work: impl FnOnce() -> R + Sen
     worked.map_err(|_| anyhow::anyhow!("a thread in real time panicked"))
 }
 
-/// A command whose process the kernel kills when the thread that starts it ends (`setpriv`, where util-linux has it).
+/// A command with a process that the kernel kills when the thread that starts it ends (`setpriv`, where util-linux has it).
 pub(crate) fn dying_with_this(program: &str) -> Command {
     if !Path::new(SETPRIV).exists() {
         return Command::new(program);

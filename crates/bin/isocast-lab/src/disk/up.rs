@@ -47,7 +47,7 @@ pub(crate) struct DiskUp {
     /// Keep the data in this file instead of memory (it stays; if it holds something it is not formatted).
     #[arg(long)]
     backing: Option<PathBuf>,
-    /// Number that tells where the platters stand at the start.
+    /// Seed of the platters' angle at the start.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Take it down when this process ends.
@@ -58,7 +58,7 @@ pub(crate) struct DiskUp {
     json: bool,
 }
 
-/// What to format with.
+/// File system to format with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FileSystem {
     /// ext4.
@@ -137,7 +137,7 @@ impl DiskUp {
                     say(format_args!("isocast-lab: while cleaning up: {left:#}"));
                 }
                 let error = match log.lines().rev().find_map(|line| line.strip_prefix("isocast-lab: ")) {
-                    // Why the daemon ended says more than that it did.
+                    // The daemon's own reason says more than its exit.
                     Some(reason) => anyhow::anyhow!("{reason}"),
                     None => error,
                 };
@@ -209,7 +209,7 @@ impl DiskUp {
             keep: self.backing.is_some(),
             backing,
             seed: self.seed,
-            // If this is killed before the disk is whole, its daemon takes down what there is.
+            // If this is killed before the disk is whole, its daemon takes down the parts made.
             owner: i32::try_from(std::process::id()).ok().and_then(ProcessId::of),
             ..EmulatorState::default()
         };

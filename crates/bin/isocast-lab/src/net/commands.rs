@@ -52,7 +52,7 @@ enum NetAction {
         #[arg(long)]
         json: bool,
     },
-    /// Change the cables of a network, or say what they carried.
+    /// Change the cables of a network, or print their counters.
     #[command(after_help = COMMANDS)]
     Ctl {
         /// Name of the network.
@@ -83,7 +83,7 @@ impl NetCommand {
     /// Does it, and prints to `out`.
     ///
     /// # Errors
-    /// Whatever is missing or fails, with what to do about it; of `run`, that the command failed.
+    /// A missing part or a failure, with its remedy; of `run`, that the command failed.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.action {
             NetAction::Serve(serve) => serve.run(out),
@@ -114,7 +114,7 @@ impl NetCommand {
                     writeln!(out, "{:#}", json!({ "status": ran.status, "stdout": output, "stderr": errors }))?;
                 } else {
                     out.write_all(&ran.out)?;
-                    // Whether anybody reads it or not.
+                    // Errors are ignored: the reader may have gone.
                     let _ = std::io::stderr().write_all(&ran.err);
                 }
                 out.flush()?;

@@ -1,4 +1,4 @@
-//! The process behind one network: guests, the Ethernet between them, and who asks about them.
+//! The process behind one network: guests, the Ethernet between them, and its control connections.
 
 use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,12 +15,12 @@ use super::hub::{Cables, Hub};
 use crate::say;
 use crate::stop::Stop;
 
-/// What `ctl` understands, for help and error messages.
+/// Commands of `ctl`, for help and error messages.
 pub(super) const COMMANDS: &str = "cut NODE, heal NODE, loss PERCENT, delay SPAN, stat";
 const INIT_TEXT: &str = include_str!("guest-init.sh");
 const STOP_CHECK_PERIOD: Duration = Duration::from_millis(100);
 
-/// What a network has done, and what its nodes took of the host.
+/// State and counters of a network's cables, and its nodes' processor time.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stat {
     #[serde(flatten)]
@@ -29,9 +29,9 @@ pub(super) struct Stat {
     pub(super) processor_ns: Vec<u64>,
 }
 
-/// Runs a network until it is told to end. Says `ready` on standard output when its nodes have their links.
+/// Runs a network until a signal or the order `end`. Prints `ready` on standard output when its nodes have their links.
 pub(super) fn run(name: &str, nodes: usize, rate_bps: Option<u64>, cables: Cables) -> anyhow::Result<()> {
-    // It outlives the terminal of who started it. Refused only to who leads a group already: started by hand.
+    // It outlives the terminal it was started from. Fails only for a process that leads a group already: started by hand.
     let _led = rustix::process::setsid();
     let stop = Stop::on_signals()?;
     let home = NetworkFolder::of(name)?;
@@ -68,7 +68,7 @@ fn serve(home: &NetworkFolder, nodes: usize, rate_bps: Option<u64>, cables: Cabl
             Err(_) => std::thread::sleep(STOP_CHECK_PERIOD),
         }
     }
-    // Here, as others may still hold them who wait for what runs there.
+    // Here, as other threads may still hold them while they wait for commands on the nodes.
     guests.stop();
     Ok(())
 }
@@ -76,7 +76,7 @@ fn serve(home: &NetworkFolder, nodes: usize, rate_bps: Option<u64>, cables: Cabl
 fn converse(mut stream: &UnixStream, guests: &Guests, cables: &Mutex<Cables>, stop: &Stop) {
     let answered = stream.set_nonblocking(false).and_then(|()| home::line(stream)).map_err(anyhow::Error::from);
     let answer = answered.and_then(|line| obey(&line, stream, guests, cables, stop));
-    // Who asked may have gone.
+    // The caller may have gone.
     let _ = match answer {
         Ok(answer) => writeln!(stream, "{answer}"),
         Err(error) => writeln!(stream, "error: {error:#}"),
@@ -125,7 +125,7 @@ fn obey(
     Ok("ok".to_owned())
 }
 
-/// Waits for the end of what is run; ends it if who asked has gone.
+/// Waits for the end of a command on a node; ends it if the caller has gone.
 fn attend(node: usize, id: &str, stream: &UnixStream, guests: &Guests) -> anyhow::Result<String> {
     let told = guests.run(node, id)?;
     stream.set_read_timeout(Some(Duration::from_millis(1)))?;

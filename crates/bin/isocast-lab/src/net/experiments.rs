@@ -1,6 +1,6 @@
-//! Tests behind the figures: A, B and C of Kimura's comparison of TIPC and TCP/IP, and what it left to do.
+//! Tests behind the figures: A, B and C of Kimura's comparison of TIPC and TCP/IP, and the test it left to do.
 //!
-//! A: one way, as fast as it goes, by message size. B: there and back. C: 256 KiB every 80 ms. The sizes lie around the
+//! A: one way, at full speed, by message size. B: there and back. C: 256 KiB every 80 ms. The sizes lie around the
 //! steps at which TIPC needs one more packet of 1500 bytes, 1404 and 2752 with the header of today's kernels.
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ pub(super) const SIZES: [usize; 12] = [16, 64, 256, 1024, 1404, 1405, 2752, 2753
 /// Messages of B, bytes.
 const ROUND_TRIP_SIZES: [usize; 5] = [16, 64, 1024, 4096, 16_384];
 
-/// Who carries messages, and how.
+/// Carrier of messages and its mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Way {
@@ -62,7 +62,7 @@ pub(super) enum NetExperiment {
     A,
     B,
     C,
-    /// 16 bytes every 200 µs: what waits, waits no longer than allowed.
+    /// 16 bytes every 200 µs: coalesced messages wait no longer than allowed.
     Bound,
 }
 
@@ -81,7 +81,7 @@ impl NetCase {
         let of = |experiment, way, size| Self { experiment, way, size };
         let mut cases = Vec::new();
         for size in SIZES {
-            // What fills packets by itself gains nothing from others.
+            // Messages that fill packets by themselves gain nothing from coalescing.
             let ways = ways().filter(|way| !way.is_coalesced() || size <= 1024);
             cases.extend(ways.map(|way| of(NetExperiment::A, way, size)));
         }

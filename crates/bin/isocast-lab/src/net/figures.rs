@@ -29,7 +29,7 @@ use crate::say;
 const FORMAT: &str = "isocast-net-figures-1";
 const TCP_PORT: u16 = 5001;
 const TIPC_SERVICE: &str = "tipc:18888:1";
-/// The receiver in a guest has begun within so many tries, half a second each.
+/// Tries, half a second each, within which the receiver in a guest begins.
 const TRIES: u32 = 40;
 
 /// Make all figures and tables: TCP and TIPC by message size, round trips, a paced stream, packets, processor time.
@@ -38,7 +38,7 @@ pub(super) struct FiguresCommand {
     /// The folder for them; made if it is missing.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Where `isocast net serve` listens, on another machine, instead of guests.
+    /// Address of `isocast net serve` on another machine, instead of guests.
     #[arg(long, value_name = "ADDR")]
     to: Option<String>,
     /// The token of that one.
@@ -47,7 +47,7 @@ pub(super) struct FiguresCommand {
     /// Seconds of each test; there are about ninety.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
-    /// What a guest's Ethernet carries.
+    /// Rate of a guest's Ethernet.
     #[arg(long, value_name = "RATE", default_value = "100Mbit/s", value_parser = units::parse_rate, conflicts_with = "to")]
     rate: BitRate,
     /// Make tables and plots anew from the raw results in the folder, without measuring.
@@ -60,9 +60,9 @@ pub(super) struct FiguresCommand {
 struct Measurements {
     format: String,
     host: Host,
-    /// What lay between sender and receiver.
+    /// Network between sender and receiver.
     network: String,
-    /// Why there is no TIPC, if so.
+    /// Reason for results without TIPC; `None` with TIPC.
     without_tipc: Option<String>,
     tests: Vec<MeasuredTest>,
 }
@@ -72,13 +72,13 @@ struct Measurements {
 struct MeasuredTest {
     #[serde(flatten)]
     case: NetCase,
-    /// What `isocast net test --json` said.
+    /// Output of `isocast net test --json`.
     report: Value,
     /// The host's processor time of the sender's and the receiver's guest, seconds, their kernels included.
     guest_cpu_seconds: Option<[f64; 2]>,
 }
 
-/// What the tests go over.
+/// Network of the tests.
 enum TestRig {
     Guests(NetworkFolder),
     Loopback,
@@ -142,7 +142,7 @@ impl FiguresCommand {
     }
 
     fn tests(&self, rig: &TestRig) -> anyhow::Result<Vec<MeasuredTest>> {
-        // Another machine may have TIPC: whether ours has, the first test says.
+        // Another machine may have TIPC: the first test shows whether ours has it.
         let cases = NetCase::all(!matches!(rig, TestRig::Loopback));
         let mut tests = Vec::new();
         for (number, case) in cases.iter().enumerate() {
@@ -379,7 +379,7 @@ fn lines(all: &Measurements, experiment: NetExperiment, of: &dyn Fn(&MeasuredTes
     lines.into_iter().map(|(way, points)| PlotLine { name: way.name().to_owned(), points, marked: true }).collect()
 }
 
-/// What a reader of the folder sees first.
+/// The folder's first page.
 fn page(all: &Measurements, table: &str) -> String {
     let host = &all.host;
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! The nodes: User-mode Linux guests of Debian's package, and what is run in them.
+//! The nodes: User-mode Linux guests of Debian's package, and the commands in them.
 //!
 //! Promise: guests see the machine's own files, read only but for the network's folder; they end with this process.
 
@@ -22,17 +22,17 @@ use crate::bench::{CountedNames, child};
 
 const PROGRAM: &str = "linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
-/// Each end of a cable keeps so much: 1.6 Gbit/s between two guests were measured with it.
+/// Buffer of each end of a cable: 1.6 Gbit/s between two guests were measured with it.
 const CABLE_BYTES: usize = 1 << 20;
 const BOOT_MAX: Duration = Duration::from_secs(60);
 const MEMORY: &str = "256M";
-/// What a guest's kernel says where the host's processor has registers for which it keeps no room, before its init is killed. Seen
+/// Message of a guest's kernel where the host's processor has registers for which it keeps no room, before its init is killed. Seen
 /// with Debian 12's User-mode Linux 6.1 on a processor with AMX.
 const TOO_MANY_REGISTERS: &str = "ptrace set fp regs failed, errno = 14";
 /// The script that each guest begins with, in the network's folder.
 pub(super) const INIT: &str = "init";
 
-/// What is missing to start guests, and what to do about it; `None` if nothing is.
+/// Names the missing requirement for guests and its remedy; `None` if none is missing.
 pub(super) fn missing() -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> =
@@ -53,14 +53,14 @@ pub(super) fn missing() -> Option<String> {
     ))
 }
 
-/// Who waits for which run, and on which node.
+/// Senders of exit statuses, by the id of a run, each with its node.
 type RunWaiters = Arc<Mutex<HashMap<String, (usize, Sender<i32>)>>>;
 
 /// All nodes of a network.
 pub(super) struct Guests {
     nodes: Vec<Guest>,
     waiting: RunWaiters,
-    /// Of each node that it is ready, or why it will never be.
+    /// Messages of the nodes: ready, or the reason for a failed start.
     said: Mutex<Receiver<Result<(), String>>>,
 }
 
@@ -125,7 +125,7 @@ impl Guests {
         self.order(node, &format!("run {id}\n")).map(|()| told)
     }
 
-    /// Ends what was run.
+    /// Ends the command `id` on `node`.
     pub(super) fn end(&self, node: usize, id: &str) {
         // A node that has ended runs nothing.
         let _ = self.order(node, &format!("end {id}\n"));
@@ -146,7 +146,7 @@ impl Guests {
         self.nodes.iter().map(|guest| of(guest).unwrap_or(0)).collect()
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(super) fn count(&self) -> usize {
         self.nodes.len()
     }
@@ -208,12 +208,12 @@ fn boot(home: &Path, node: usize, words: &[String], cable: &OwnedFd, console: &U
     command.spawn().with_context(|| format!("starting {PROGRAM}"))
 }
 
-/// What its kernel says.
+/// Log of its kernel.
 fn log_of(home: &Path, node: usize) -> PathBuf {
     home.join(format!("node{node}.log"))
 }
 
-/// Hears what a node says, until it has ended.
+/// Reads a node's console until the node has ended.
 fn listen(
     node: usize,
     heard: BufReader<UnixStream>,
@@ -224,7 +224,7 @@ fn listen(
     let waiting = || waiting.lock().unwrap_or_else(PoisonError::into_inner);
     for line in heard.lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // Who waited may have gone.
+        // The waiting thread may have gone.
         match words.as_slice() {
             ["ready"] => drop(say.send(Ok(()))),
             ["failed", ..] => drop(say.send(Err(line.trim().to_owned()))),
@@ -242,7 +242,7 @@ fn listen(
     drop(say.send(Err(why_ended(node, &String::from_utf8_lossy(&log)))));
 }
 
-/// Why a node has ended, from its kernel's log.
+/// Reason for the end of a node, from its kernel's log.
 fn why_ended(node: usize, log: &str) -> String {
     if log.contains(TOO_MANY_REGISTERS) {
         return "this version of User-mode Linux cannot run on this machine's processor: it has more registers (AMX) than that \

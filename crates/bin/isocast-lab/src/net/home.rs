@@ -1,4 +1,4 @@
-//! Folder of an emulated network: one folder with its control socket, logs, and what is run in its guests.
+//! Folder of an emulated network: one folder with its control socket, logs, and the commands for its guests.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ pub(super) struct NetworkFolder {
     pub(super) folder: PathBuf,
 }
 
-/// What a command on a node did.
+/// Result of a command on a node.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) status: i32,
@@ -59,10 +59,10 @@ impl NetworkFolder {
         self.folder.join("control")
     }
 
-    /// Asks the network's daemon one thing; its answer may take as long as what it is about.
+    /// Sends the network's daemon one order; its answer may take as long as the work ordered.
     ///
     /// # Errors
-    /// It is not up, or says no.
+    /// It is not up, or refuses.
     pub(super) fn ask(&self, line: &str) -> anyhow::Result<String> {
         let mut stream = UnixStream::connect(self.control())
             .with_context(|| format!("network `{}` is not up; see `isocast lab net list`", self.name))?;
@@ -90,15 +90,15 @@ impl NetworkFolder {
         let read = |suffix| fs::read(path(suffix)).unwrap_or_default();
         let ran = asked.and_then(|status| Ok(Ran { status: status.parse()?, out: read("out"), err: read("err") }));
         for suffix in ["sh", "out", "err"] {
-            // What did not begin left no output.
+            // A command that did not begin left no output.
             let _ = fs::remove_file(path(suffix));
         }
         ran
     }
 }
 
-/// What a node's shell does to run a command line as the caller would: in the same folder, unless that is one the node has of
-/// its own, and with programs of the caller's `PATH` behind the node's.
+/// Shell script with which a node runs a command line as the caller would: in the same folder, unless that is one the node has
+/// of its own, and with programs of the caller's `PATH` behind the node's.
 fn script(words: &[String]) -> String {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let folder = std::env::current_dir().unwrap_or_default();
@@ -115,7 +115,7 @@ pub(super) fn line(stream: &UnixStream) -> io::Result<String> {
     Ok(line.trim().to_owned())
 }
 
-/// Where the folders of all networks of this user are.
+/// Parent folder of all networks of this user.
 fn above() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return PathBuf::from("/run/isocast-lab-net");

@@ -1,6 +1,6 @@
 //! The emulated Ethernet: a switch between the guests, with cables that can be cut, lossy or long.
 //!
-//! Promise: a frame reaches the guest it is for, or all where it is for all; what finds a full port is dropped, as in a
+//! Promise: a frame reaches the guest it is for, or all where it is for all; frames for a full port are dropped, as in a
 //! switch. Nothing of the machine's own network is touched. Not here: the rate, which each guest's own queue keeps.
 
 use std::cmp::Reverse;
@@ -17,7 +17,7 @@ use units::Nanos;
 
 use crate::bench::clock;
 
-/// The largest frame: an Ethernet's, and what guests may put before it.
+/// The largest frame: an Ethernet's, and the headers that guests may put before it.
 const FRAME_BYTES_MAX: usize = 2048;
 /// Frames under way on cables with a delay; more are dropped.
 const UNDER_WAY_MAX: usize = 20_000;
@@ -25,7 +25,7 @@ const UNDER_WAY_MAX: usize = 20_000;
 const TURN: usize = 64;
 const STOP_CHECK_PERIOD: Nanos = Nanos::from_millis(20);
 
-/// What the cables do, and have done.
+/// Settings and counters of the cables.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Cables {
     /// Nodes that are unplugged.
@@ -46,7 +46,7 @@ type UnderWay = Reverse<(Nanos, u64, usize, Vec<u8>)>;
 /// The switch; port `i` is the cable of node `i + 1`.
 pub(super) struct Hub {
     ports: Vec<OwnedFd>,
-    /// Which port a sender was last heard on.
+    /// Port of the last frame from each address.
     known: HashMap<[u8; 6], usize>,
     under_way: BinaryHeap<UnderWay>,
     sequence: u64,
@@ -137,7 +137,7 @@ impl Hub {
     }
 }
 
-/// Whom a frame is for, and of whom it is.
+/// Destination and source address of a frame.
 fn addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
     Some((*frame.first_chunk()?, *frame.get(6..)?.first_chunk()?))
 }

@@ -14,7 +14,7 @@ use super::home::NetworkFolder;
 use super::{daemon, guests};
 use crate::say;
 
-/// Of what its daemon said before it ended, so many bytes are shown.
+/// Bytes shown of the log of a daemon that ended early.
 const DAEMON_LOG_MAX: u64 = 4096;
 /// A network ends within this time, guests included.
 const END_MAX: Duration = Duration::from_secs(20);
@@ -25,22 +25,22 @@ pub(super) struct NetUp {
     /// Name of the network.
     #[arg(default_value = "net0")]
     pub(super) name: String,
-    /// How many nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=8))]
     pub(super) nodes: u8,
-    /// What each node sends at most; as fast as the machine can if not given.
+    /// Most that each node sends; as fast as the machine can if not given.
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     pub(super) rate: Option<BitRate>,
     /// Percent of the frames that are lost.
     #[arg(long, value_name = "PERCENT", value_parser = daemon::loss)]
     pub(super) loss: Option<f64>,
-    /// How long a frame is under way.
+    /// Delay of a frame.
     #[arg(long, value_name = "SPAN", value_parser = units::parse_duration)]
     pub(super) delay: Option<Nanos>,
 }
 
 impl NetUp {
-    /// Says what there is, once it is up.
+    /// Prints the network's nodes once it is up.
     pub(super) fn report(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
         if json {
             let node =
@@ -68,7 +68,7 @@ impl NetUp {
             home.remove().context("what a network that was killed has left")?;
         }
         home.make().with_context(|| format!("making {}", home.folder.display()))?;
-        // It goes with the folder, which the daemon removes at its end; what was said is still to be read here.
+        // The daemon removes it with the folder at its end; the open file keeps the log readable here.
         let mut log = File::options().read(true).write(true).create_new(true).open(home.folder.join("daemon.log"))?;
         let mut daemon = Command::new("/proc/self/exe");
         daemon.args(["net", "daemon", &self.name, "--nodes", &self.nodes.to_string()]);

@@ -1,4 +1,4 @@
-//! Boxes of a fragmented MP4 as they come (ISO/IEC 14496-12 §8.8): `ftyp` and `moov`, and where a fragment begins with a key frame.
+//! Boxes of a fragmented MP4 as they come (ISO/IEC 14496-12 §8.8): `ftyp` and `moov`, and the fragments that begin with a key frame.
 
 use super::{CutLook, CutPlace};
 use crate::boxes::{Boxes, find};
@@ -14,15 +14,15 @@ const NOT_SYNC: u32 = 0x1_0000;
 /// The boxes of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
-    /// What is to come of the box that has begun; it is kept as part of the head, or not.
+    /// Bytes still to come of the box that has begun; and true if they are kept as part of the head.
     left: u64,
     is_kept: bool,
-    /// The media of a fragment went before, or the head.
+    /// True behind the media of a fragment, or behind the head.
     may_begin: bool,
     head: Vec<u8>,
-    /// That is all of it.
+    /// True once `head` is complete.
     has_movie: bool,
-    /// The stream begins anew: the next file has a head of its own.
+    /// True if the stream begins anew: the next file has a head of its own.
     begins_anew: bool,
 }
 
@@ -59,13 +59,13 @@ impl Fragments {
         self.left = length;
         let fits = usize::try_from(length).is_ok_and(|length| length <= HEAD_BYTES_MAX.saturating_sub(self.head.len()));
         if length < head || (self.is_kept && !fits) {
-            // Not understood: no more places, and what comes is passed on as it is.
+            // Not understood: no more places, and all further bytes are passed on as they are.
             *self = Self { left: u64::MAX, ..Self::default() };
         }
         self.pass(bytes, place)
     }
 
-    /// Passes on what there is of the box that has begun.
+    /// Passes on the available bytes of the box that has begun.
     fn pass(&mut self, bytes: &[u8], place: CutPlace) -> CutLook {
         let count = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
         if self.is_kept {
@@ -122,7 +122,7 @@ impl Fragments {
         self.default_flags(be_u32(header, 4)?)
     }
 
-    /// What `moov` says of the samples of a track (§8.8.3).
+    /// Returns the default flags of a track's samples in `moov` (§8.8.3).
     fn default_flags(&self, track: u32) -> Option<u32> {
         let movie = Boxes(&self.head).find(|(kind, _)| kind == b"moov")?.1;
         let extends = find(movie, &[b"mvex"])?;

@@ -1,9 +1,9 @@
-//! Places at which a live stream is cut into files each of which plays by itself: key frames of MPEG-TS, fragments of MP4 that begin
-//! with one.
+//! Places at which a live stream is cut into files that each play alone: key frames of MPEG-TS, fragments of MP4 that begin with
+//! one.
 //!
-//! Promise: what comes in goes out, each byte once and in order; what is held back of it is less than a packet, the head of a fragment
-//! or, until the container is known, [`DETECT_BYTES`]. A file behind a cut begins with a copy of what its player needs: the tables of
-//! the programs, or `ftyp` and `moov`. Not here: when a cut is due, and where the files go.
+//! Promise: all bytes that come in go out, each once and in order; the bytes held back are fewer than a packet, the head of a fragment
+//! or, until the container is known, [`DETECT_BYTES`]. A file behind a cut begins with a copy of the head that its player needs: the
+//! tables of the programs, or `ftyp` and `moov`. Not here: the times at which cuts are due, and the destination of the files.
 
 mod fragments;
 mod packets;
@@ -16,22 +16,22 @@ use packets::Packets;
 use super::mp4;
 use super::mpegts::PACKET_SIZES;
 
-/// A cut that is due waits so long for a key frame of a stream that had one: cameras send one in 20 s at least.
+/// Longest wait of a due cut for a key frame, in a stream that had one: cameras send one in 20 s at least.
 pub const KEY_WAIT: Nanos = Nanos::from_secs(30);
-/// And so long for the border of a packet or fragment.
+/// Longest wait of a due cut for the border of a packet or fragment.
 const BORDER_WAIT: Nanos = Nanos::from_secs(60);
-/// Five packets in a row, which are known for a stream of them, begin within these.
+/// Bytes within which five packets in a row begin, by which a stream of packets is known.
 const ROW_BYTES: usize = 6 * PACKET_SIZES[2];
-/// So many bytes are looked at together: each is looked at twice at most.
+/// Bytes looked at together: each is looked at twice at most.
 const DETECT_BYTES: usize = 2 * ROW_BYTES;
-/// So much of a stream is looked through for packets; it is none of these containers if there are none.
+/// Bytes of a stream that are searched for packets; without any it is none of these containers.
 const SEARCH_BYTES_MAX: u64 = 256 << 10;
 
 /// Finds the places in one stream.
 #[derive(Debug, Default)]
 pub struct CutFinder {
     container: CutContainer,
-    /// What waits for the bytes that tell what it is.
+    /// Bytes that are held back until further ones decide their meaning.
     held: Vec<u8>,
     borders_seen: bool,
     keys_seen: bool,
@@ -39,7 +39,7 @@ pub struct CutFinder {
 
 #[derive(Debug)]
 enum CutContainer {
-    /// Not known yet, behind so many bytes.
+    /// Not known yet, after a search of so many bytes.
     Sought(u64),
     MpegTs(Packets),
     Mp4(Fragments),
@@ -52,10 +52,10 @@ impl Default for CutContainer {
     }
 }
 
-/// Where a stream could be cut.
+/// A place at which a stream could be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CutPlace {
-    /// Amid something.
+    /// Amid a packet or box.
     Byte,
     /// Before a packet or a fragment.
     Border,
@@ -63,39 +63,39 @@ enum CutPlace {
     Key,
 }
 
-/// What a container's reader says of the bytes that come next.
+/// Verdict of a container's reader on the next bytes.
 #[derive(Debug, Clone, Copy)]
 enum CutLook {
-    /// So many are needed.
+    /// The reader needs so many bytes.
     Needs(usize),
-    /// So many go together, behind such a place.
+    /// So many bytes go together, behind such a place.
     Passes(usize, CutPlace),
     /// The container ends here.
     Lost,
 }
 
-/// What became of a piece.
+/// Result of passing a piece.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PassedPiece {
-    /// What was held back before it and passes now.
+    /// Bytes that were held back before the piece and pass now.
     pub before: Vec<u8>,
-    /// So many of its bytes pass behind that; the others are held back.
+    /// Number of the piece's bytes that pass behind those; the others are held back.
     pub bytes: usize,
-    /// Where a file ends.
+    /// The end of a file, if the stream is cut here.
     pub cut: Option<Cut>,
 }
 
 /// The end of one file and the beginning of the next.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// So many of the bytes that pass belong to the file before.
+    /// Number of the passing bytes that belong to the file before.
     pub at: usize,
-    /// What the next one begins with: a copy of what came before.
+    /// Head of the next file: a copy of earlier bytes of the stream.
     pub head: Vec<u8>,
 }
 
 impl CutFinder {
-    /// Takes the next bytes of the stream. `due`: for so long a cut has been.
+    /// Takes the next bytes of the stream. `due`: for how long a cut has been due.
     pub fn pass(&mut self, piece: &[u8], due: Option<Nanos>) -> PassedPiece {
         let mut joined = std::mem::take(&mut self.held);
         let held = joined.len();
@@ -111,7 +111,7 @@ impl CutFinder {
                 }
                 CutLook::Needs(bytes) if at + bytes > all => break,
                 CutLook::Needs(bytes) => {
-                    // It begins in what was held, or between that and the piece.
+                    // It begins in the bytes held back, or on their border with the piece.
                     joined.extend_from_slice(&piece[joined.len() - held..at + bytes - held]);
                     continue;
                 }
@@ -130,12 +130,12 @@ impl CutFinder {
         PassedPiece { before: joined, bytes, cut }
     }
 
-    /// What is held back at the end of the stream.
+    /// Returns the bytes still held back at the end of the stream.
     pub fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// The least place that a cut is made at which has been due for so long.
+    /// Returns the least place for a cut that has been due for `due`.
     fn wanted(&self, due: Nanos) -> CutPlace {
         if self.keys_seen && due < KEY_WAIT {
             CutPlace::Key

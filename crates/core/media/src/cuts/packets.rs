@@ -19,18 +19,18 @@ const PICTURES: [u8; 9] = [0x01, 0x02, 0x10, 0x1b, 0x24, 0x33, 0x42, 0xd1, 0xea]
 /// A row of packets.
 #[derive(Debug)]
 pub(super) struct Packets {
-    /// From one to the next, and of that so much before the packet itself.
+    /// Bytes from one packet to the next, and those of them before the packet itself.
     size: usize,
     prefix: usize,
     /// The packets of the table of programs, and of the map of each by its identifier.
     programs: Vec<u8>,
     maps: BTreeMap<u16, Vec<u8>>,
-    /// The stream whose key frames count: the first program's picture.
+    /// The stream of the key frames that count: the first program's picture.
     picture: Option<u16>,
 }
 
 impl Packets {
-    /// The first row of packets in these bytes, and where it begins.
+    /// Finds the first row of packets in these bytes, and its offset.
     pub(super) fn found(bytes: &[u8]) -> Option<(usize, Self)> {
         let found = grid(bytes)?;
         let prefix = if found.size == PACKET + CLOCK_BYTES { CLOCK_BYTES } else { 0 };
@@ -56,7 +56,7 @@ impl Packets {
         CutLook::Passes(self.size, place)
     }
 
-    /// Random access is possible from this packet on, in the picture if there is one.
+    /// True if random access is possible from this packet on, in the picture if there is one.
     fn is_key(&self, packet: &[u8]) -> bool {
         let is_start = packet[1] & 0x40 != 0;
         let has_random_access = packet[3] & 0x20 != 0 && packet[4] > 0 && packet[5] & 0x40 != 0;
@@ -88,7 +88,7 @@ fn identifier(packet: &[u8]) -> u16 {
     u16::from_be_bytes([packet[1] & 0x1f, packet[2]])
 }
 
-/// A table's packet: it begins the table anew, or goes on with it.
+/// Keeps a table's packet, which begins the table anew or continues it.
 fn keep(kept: &mut Vec<u8>, unit: &[u8], is_start: bool) {
     if is_start {
         kept.clear();
@@ -98,7 +98,7 @@ fn keep(kept: &mut Vec<u8>, unit: &[u8], is_start: bool) {
     }
 }
 
-/// What a packet holds of the section that begins in it.
+/// Returns the bytes of the section that begins in this packet.
 fn section(packet: &[u8]) -> Option<&[u8]> {
     let adaptation = if packet[3] & 0x20 != 0 { usize::from(packet[4]) + 1 } else { 0 };
     let payload = packet.get(4 + adaptation..)?;

@@ -12,8 +12,8 @@ const CLOCKED: &[u8] = include_bytes!("../golden/stream.m2ts");
 const NOT_SYNC: u32 = 0x1_0000;
 const MATROSKA: &[u8] = include_bytes!("../golden/live.webm");
 
-/// The files into which a stream is cut that comes in pieces, and the copied head of each. A cut is due for so long at a piece, by its
-/// number and what its file has.
+/// Cuts a stream that comes in pieces; returns the files, each behind its copied head. `due` gives for how long a cut has been due at
+/// a piece, by its number and the bytes in its file.
 fn files(stream: &[u8], pieces: &[usize], due: impl Fn(usize, usize) -> Option<Nanos>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut finder = CutFinder::default();
     let mut files = vec![(Vec::new(), Vec::new())];

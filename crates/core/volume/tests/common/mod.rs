@@ -62,7 +62,7 @@ impl MemoryDisk {
         }
     }
 
-    /// What is there after the power went: each write that was not flushed is there, torn or not, in any order.
+    /// The power goes: writes that were not flushed are there, whole or torn, or not, in any order.
     pub(crate) fn crash(&mut self, chance: &mut Chance) {
         let mut pending = std::mem::take(&mut self.pending);
         // Sometimes all or nothing: the ends of the range are where mistakes hide.
@@ -83,7 +83,7 @@ impl MemoryDisk {
         }
     }
 
-    /// A FLUSH failed: some of what was written is gone, and a later FLUSH that succeeds says nothing of it.
+    /// A FLUSH failed: some of the bytes written are gone, and the success of a later FLUSH does not bring them back.
     pub(crate) fn fail_flush(&mut self, chance: &mut Chance) {
         self.crash(chance);
     }
@@ -145,7 +145,7 @@ impl MemoryDisks {
     }
 }
 
-/// What opening a volume found to be done.
+/// The work that opening a volume left to do.
 pub(crate) struct Found {
     pub(crate) superblocks: Vec<Vec<DiskWrite>>,
     pub(crate) stale: Vec<MemberId>,
@@ -226,7 +226,7 @@ pub(crate) fn write_content(
     Ok(())
 }
 
-/// Reads a part from the first copy that is right, and what was found of the others before it.
+/// Reads a part from the first copy that is right; gives the damage of all copies if none is.
 pub(crate) fn read_part(
     volume: &Volume,
     content: &StoredContent,

@@ -8,13 +8,13 @@ use volume::DiskWrite;
 #[derive(Default)]
 pub(crate) struct DiskThread {
     pub(crate) job: Option<Job>,
-    /// What it has of uploads and has not begun to write.
+    /// Writes of uploads that it has not begun yet.
     pub(crate) parts: BTreeMap<u64, UploadPart>,
-    /// Its disk was taken out: it tells how its job ended, and ends.
+    /// Its disk was taken out: it reports the end of its job, and ends.
     pub(crate) is_out: bool,
 }
 
-/// What it has of an upload.
+/// Its writes of an upload.
 #[derive(Default)]
 pub(crate) struct UploadPart {
     pub(crate) writes: VecDeque<DiskWrite>,
@@ -24,14 +24,14 @@ pub(crate) struct UploadPart {
     pub(crate) is_forgotten: bool,
 }
 
-/// What it does now: writes, and the flush behind them.
+/// Its work now: writes, and the flush behind them.
 pub(crate) struct Job {
     pub(crate) task: Task,
     pub(crate) writes: VecDeque<DiskWrite>,
     pub(crate) is_flushed: bool,
 }
 
-/// What that is for.
+/// The purpose of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     /// A share of the set of this number.

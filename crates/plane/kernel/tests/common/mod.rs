@@ -38,7 +38,7 @@ pub(crate) fn with_engine<T>(choice: EngineChoice, test: impl FnOnce() -> T) -> 
     test()
 }
 
-/// Tests that hold whichever way requests reach the kernel.
+/// Declares tests that run on both engines.
 #[allow(unused_macros, reason = "each test binary uses its part")]
 macro_rules! on_both_engines {
     ($($test:ident),* $(,)?) => {
@@ -91,7 +91,7 @@ impl Bench {
         all
     }
 
-    /// Hands over what is queued; the completion if there is one at once (what is sent inline is there at once).
+    /// Hands over the queued requests; returns the completion if there is one at once (an inline send completes at once).
     pub(crate) fn try_completion(&mut self) -> Option<Completion> {
         let mut some = Vec::with_capacity(1);
         // Twice: the first may only bring a wake-up.
@@ -155,8 +155,8 @@ pub(crate) fn direct_file(bytes: u64) -> (OwnedFd, bool) {
     }
 }
 
-/// The same for what can only be seen with direct I/O; none, and it is said, where the build directory has none (tmpfs
-/// before Linux 6.6, some containers' file systems).
+/// The same for tests of direct I/O; none, with a message, where the build directory has none (tmpfs before Linux 6.6,
+/// some containers' file systems).
 pub(crate) fn only_direct_file(bytes: u64) -> Option<OwnedFd> {
     let (file, direct) = direct_file(bytes);
     if !direct {

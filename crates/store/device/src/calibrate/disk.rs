@@ -15,20 +15,20 @@ use units::limits::DIRECT_ALIGN;
 
 use super::DiskIdentity;
 
-/// Files worth reading, and how many entries are looked at to find them.
+/// Most files that are read, and most entries that are looked at to find them.
 const FILES_MAX: usize = 64;
 const ENTRIES_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 6;
-/// A smaller file says little about its disk.
+/// Least size of a file to read: times of a smaller one say little about its disk.
 const FILE_BYTES_MIN: u64 = 8 << 20;
-/// Why there is nothing that can be measured: too few bytes, or none.
+/// Text of the error for too few bytes to measure, or none.
 pub(crate) const TOO_LITTLE: &str =
     "measuring takes a disk of 64 MiB or more, or files of 8 MiB or more each and 64 MiB together";
 /// The largest single read.
 const BUFFER_BYTES: u64 = 1 << 20;
-/// A read that no drive's limits cut.
+/// Size of a read that no drive's limits cut.
 const SMALL_BYTES: u64 = 4096;
-/// What of others' large reads counts as one: what a drive reads in the time of a short seek.
+/// Bytes of others' large reads that count as one request: those that a drive reads in the time of a short seek.
 const OTHERS_RUN_BYTES: u64 = 512 << 10;
 
 /// A disk that can be read and timed: a real one, or a model in tests.
@@ -45,30 +45,30 @@ pub trait Readable {
     /// # Errors
     /// A place cannot be read.
     fn read_many(&mut self, positions: &[u64], bytes: u64, depth: usize) -> io::Result<Nanos>;
-    /// Reads `bytes` at each of `positions` in turn, `depth` of them asked for at a time, and gives when each was there.
-    /// Of those behind the first `least` none is asked for after `until`.
+    /// Reads `bytes` at each of `positions` in turn, with `depth` reads in flight at a time, and gives the time at which
+    /// each was there. Of the reads behind the first `least` none begins after `until`.
     ///
     /// # Errors
     /// A place cannot be read.
     fn read_run(&mut self, positions: &[u64], run: InTurn) -> io::Result<Vec<Nanos>>;
     /// Time since some fixed point.
     fn now(&self) -> Nanos;
-    /// Requests that others made since the last call, about: large ones of theirs count as several. 0 where nobody can tell.
+    /// Requests that others made since the last call, about: large ones of theirs count as several. 0 where the kernel has no count.
     fn others(&mut self) -> u64 {
         0
     }
 }
 
-/// How [`Readable::read_run`] reads.
+/// Parameters of [`Readable::read_run`].
 #[derive(Debug, Clone, Copy)]
 pub struct InTurn {
-    /// Of each read.
+    /// Bytes of each read.
     pub bytes: u64,
-    /// Reads asked for at a time.
+    /// Reads in flight at a time.
     pub depth: usize,
-    /// So many are read however long they take.
+    /// Number of reads that are made without regard to `until`.
     pub least: usize,
-    /// When to stop, by [`Readable::now`].
+    /// Time to stop, by [`Readable::now`].
     pub until: Nanos,
 }
 
@@ -76,14 +76,14 @@ pub struct InTurn {
 #[derive(Debug)]
 pub(crate) struct WholeDevice {
     file: File,
-    /// Where it begins.
+    /// Position of its first byte on the device.
     start: u64,
     capacity: u64,
     buffer: Buffer,
     opened: Instant,
     /// The kernel's count at the last look; `None` where it keeps none, as of an actuator's part of a drive.
     counted: Option<Count>,
-    /// What was asked for here since then.
+    /// Requests made here since then.
     own: Count,
 }
 
@@ -121,8 +121,8 @@ impl Count {
     }
 }
 
-/// What there is between `before` and `after` that is not `own`. The kernel cuts large requests, so where some were made
-/// here only the bytes tell: as many requests as would make them in runs of [`OTHERS_RUN_BYTES`].
+/// Counts the requests between `before` and `after` that are not `own`. The kernel cuts large requests, so where some
+/// were made here only the bytes serve: their number in runs of [`OTHERS_RUN_BYTES`].
 fn others_between(before: Count, after: Count, own: Count) -> u64 {
     let read_bytes = (after.read_bytes - before.read_bytes).saturating_sub(own.read_bytes);
     let all_small = own.read_bytes <= own.reads * SMALL_BYTES;
@@ -205,7 +205,7 @@ impl LargestFiles {
     }
 }
 
-/// Which of `files` holds `position` and the offset in it, moved back so that `bytes` of it follow.
+/// Finds the file that holds `position` and the offset in it, moved back so that `bytes` of it follow.
 fn locate(files: &[(u64, File)], capacity: u64, position: u64, bytes: u64) -> (&File, u64) {
     let index = files.partition_point(|(start, _)| *start <= position).saturating_sub(1);
     let (start, file) = &files[index];
@@ -308,7 +308,7 @@ where
     Ok(since(start))
 }
 
-/// As [`Readable::read_run`] says, with times since `opened`.
+/// Reads as [`Readable::read_run`], with times since `opened`.
 fn in_turn<F>(positions: &[u64], run: InTurn, opened: Instant, read: F) -> io::Result<Vec<Nanos>>
 where
     F: Fn(u64, &mut Buffer) -> io::Result<()> + Sync,

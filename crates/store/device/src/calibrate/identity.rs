@@ -1,4 +1,4 @@
-//! Identity of the disk below a path, as the kernel's sysfs tells it.
+//! Identity of the disk below a path, from the kernel's sysfs.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use crate::sysfs::{DrivePart, SECTOR_BYTES, actuators, folder_of, number, text};
 /// `f_type` of tmpfs and ramfs (statfs(2)): no disk at all.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// A disk, by what stays the same when the machine restarts.
+/// A disk, by facts that stay the same when the machine restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskIdentity {
     /// Names the disk: its world-wide name, else model and serial number, else path, and in any case its size.
@@ -24,15 +24,15 @@ pub struct DiskIdentity {
     pub device: Option<PathBuf>,
     /// The bytes of the block device that are the disk: those that one of several actuators reaches; all if none.
     pub range: Option<Range<u64>>,
-    /// What the drive calls itself.
+    /// The drive's own name of its model.
     pub model: Option<String>,
     /// Bytes of the block device that are the disk's, or of the file system where there is no device.
     pub capacity: ByteCount,
-    /// What the kernel believes; calibration checks it.
+    /// The kernel's flag of a spinning disk; calibration checks it.
     pub kernel_rotational: Option<bool>,
     /// The file system lies in memory.
     pub in_memory: bool,
-    /// Why measurements of this device may mislead.
+    /// Reason that measurements of this device may mislead.
     pub caution: Option<String>,
 }
 

@@ -18,7 +18,7 @@ const VERSION: u32 = 2;
 /// No profile is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why there is no kept profile, or why one could not be kept.
+/// Reason that there is no kept profile, or that one could not be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// None is there.
@@ -53,11 +53,11 @@ pub enum KeepError {
     TooLong,
 }
 
-/// Where the profile of `disk` is kept in the state directory.
+/// Path of the profile of `disk` in the state directory.
 #[must_use]
 pub fn profile_path(state: &Path, disk: &DiskIdentity) -> PathBuf {
     let plain: String = disk.key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(60).collect();
-    // FNV-1a: two disks whose plain names fall together keep two files.
+    // FNV-1a: two disks with equal plain names keep two files.
     let hash =
         disk.key.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     state.join("disks").join(format!("{plain}-{hash:016x}.json"))
@@ -66,7 +66,7 @@ pub fn profile_path(state: &Path, disk: &DiskIdentity) -> PathBuf {
 /// The kept calibration of `disk`.
 ///
 /// # Errors
-/// There is none, or not one to be used.
+/// There is no profile, or none that can be used.
 pub fn load(state: &Path, disk: &DiskIdentity) -> Result<Calibration, KeepError> {
     let document = read(&profile_path(state, disk))?;
     if document.disk.as_ref() != Some(&disk.key) {
@@ -81,7 +81,7 @@ pub fn load(state: &Path, disk: &DiskIdentity) -> Result<Calibration, KeepError>
 /// Keeps `calibration`.
 ///
 /// # Errors
-/// The file cannot be written; or it was only assumed, for the reason may go away.
+/// The file cannot be written; or the calibration was only assumed: the reason may go away.
 pub fn save(state: &Path, calibration: &Calibration) -> Result<(), KeepError> {
     if let ProfileSource::Assumed { reason } = &calibration.source {
         return Err(KeepError::Assumed(reason.clone()));
@@ -95,7 +95,7 @@ pub fn save(state: &Path, calibration: &Calibration) -> Result<(), KeepError> {
     write().map_err(|source| KeepError::File { path: path.clone(), source })
 }
 
-/// The profile in a JSON document, as [`save`] and `isocast disk calibrate --json` write it, whichever disk it is of.
+/// The profile in a JSON document, as [`save`] and `isocast disk calibrate --json` write it, of any disk.
 ///
 /// # Errors
 /// It is no profile.

@@ -1,4 +1,4 @@
-//! The measuring itself: which places are read, and what the times mean.
+//! Measurement itself: the choice of places to read, and the figures from the times.
 //!
 //! Promise: reads only; positions depend on nothing but the seed, the capacity and (for when to stop) the clock; a few
 //! unreadable places are passed over.
@@ -18,22 +18,22 @@ const MIB: u64 = 1 << 20;
 const SECTOR: u64 = 4096;
 /// Measured zones: a whole number of steps and a half at each end, so that the ends are met within 1/64 of the disk.
 const ZONES: u64 = 17;
-/// Smaller disks and sets of files say too little.
+/// Least capacity: smaller disks and sets of files give too few figures.
 const CAPACITY_MIN: u64 = 64 * MIB;
-/// Sequential reads of 1 MiB before the counted ones: the seek, and what the drive had in its buffer.
+/// Sequential reads of 1 MiB before the counted ones: they take the seek, and the data in the drive's buffer.
 const RUN_LEAD: u64 = 2;
 /// Counted reads of a run: several tracks, so that the track switches average out.
 const RUN_READS: u64 = 16;
 const RUN_READS_MIN: u64 = 4;
 const RUN_BYTES: u64 = (RUN_LEAD + RUN_READS) * MIB;
-/// Of all of them, when there are [`RUN_READS_MIN`].
+/// Longest time of a run, once there are [`RUN_READS_MIN`].
 const RUN_TIME_MAX: Nanos = Nanos::from_millis(180);
-/// Reads asked for at a time, as a spindle's `queue_depth` says to the schedule.
+/// Reads in flight at a time, as the `queue_depth` of a spindle's profile.
 const SPINDLE_DEPTH: u64 = 2;
-/// A read of a run that takes that many times the median waited for somebody else's: track switches, retries of the head and
+/// A read of a run that takes so many times the median waited for another program's: track switches, retries of the head and
 /// a drive that reads ahead stay below.
 const HELD_UP: u64 = 4;
-/// How often zones that are slower than one further inside are read again.
+/// Most further readings of zones that are slower than one further inside.
 const REREADS_MAX: u32 = 3;
 /// Samples of one distance in one round, and the least and most rounds.
 const ROUND_SAMPLES: usize = 8;
@@ -43,7 +43,7 @@ const ROUNDS_MAX: u32 = 12;
 const SPINDLE_LATENCY_MIN: Nanos = Nanos::from_micros(2500);
 /// No disk answers sooner than this: the answer came from memory.
 const LATENCY_MIN: Nanos = Nanos::from_micros(4);
-/// Turns of drives that are sold, in revolutions per minute.
+/// Turns of drives on the market, in revolutions per minute.
 const RPM: [u64; 7] = [4200, 5400, 5700, 5900, 7200, 10_000, 15_000];
 /// Unreadable places after which the disk is given up.
 const FAILURES_MAX: u32 = 8;
@@ -53,16 +53,16 @@ const OTHERS_SHARE: u64 = 10;
 const FLASH_DEPTH: u32 = 8;
 const FLASH_TIME: Nanos = Nanos::from_millis(700);
 
-/// A profile, and what to say with it.
+/// A profile, and the notes to show with it.
 #[derive(Debug)]
 pub(crate) struct MeasuredProfile {
     pub(crate) profile: DiskProfile,
     pub(crate) notes: Vec<String>,
-    /// Something else used the disk so much that it can do more than this.
+    /// True if other programs used the disk so heavily that it can do more than this.
     pub(crate) disturbed: bool,
 }
 
-/// Why there is no profile.
+/// Reason that there is no profile.
 #[derive(Debug)]
 pub(crate) enum NoProfile {
     Cancelled,
@@ -74,7 +74,7 @@ pub(crate) enum NoProfile {
 struct SequentialRun {
     /// Bytes per second.
     rate: f64,
-    /// Whether something else used the disk, or the machine slept, meanwhile.
+    /// True if another program used the disk, or the machine slept, meanwhile.
     held_up: bool,
 }
 
@@ -171,8 +171,8 @@ impl<'a, R: Readable> Measurement<'a, R> {
         Ok(DiskProfile { rotational: true, capacity: ByteCount(capacity), zones, seeks, turn, ..assumed })
     }
 
-    /// Sequential rates over the disk. They only fall from the outer edge inwards, so what rises is noise and is evened
-    /// out; a place slower than one further inside is read again, elsewhere in its zone: something else used the disk.
+    /// Sequential rates over the disk. They only fall from the outer edge inwards, so a rise is noise and is evened
+    /// out; a place slower than one further inside is read again, elsewhere in its zone: another program used the disk.
     fn zones(&mut self) -> Result<Vec<Zone>, NoProfile> {
         let capacity = self.disk.capacity();
         let zones = ZONES.min(capacity / CAPACITY_MIN).max(1);
@@ -215,8 +215,8 @@ impl<'a, R: Readable> Measurement<'a, R> {
         best.ok_or_else(|| NoProfile::Unusable(format!("it cannot be read around byte {start}")))
     }
 
-    /// A sequential run; `None` if a part of it cannot be read. With as many reads asked for at a time as streams' blocks
-    /// are read with: a drive that does not read ahead loses a turn between two reads that come one by one.
+    /// A sequential run; `None` if a part of it cannot be read. It has as many reads in flight as reads of streams'
+    /// blocks have: a drive that does not read ahead loses a turn between two reads that come one by one.
     fn run(&mut self, first: u64) -> Result<Option<SequentialRun>, NoProfile> {
         let first = first / MIB * MIB;
         let positions: Vec<u64> = (0..RUN_LEAD + RUN_READS).map(|read| first + read * MIB).collect();
@@ -242,9 +242,9 @@ impl<'a, R: Readable> Measurement<'a, R> {
         Ok(Some(SequentialRun { rate, held_up: slowest > median.saturating_mul(HELD_UP) }))
     }
 
-    /// The rotation period. Reading backwards in small steps `s`, each sector has just passed when it is asked for, so
-    /// it comes a turn later less the time that `s` takes: turn = time + s / rate. A drive that keeps what lay before
-    /// answers at once; then longer steps are tried.
+    /// The rotation period. Reading backwards in small steps `s`, each sector has just passed when its read begins, so
+    /// it comes a turn later less the time that `s` takes: turn = time + s / rate. A drive that keeps the sectors
+    /// before answers at once; then longer steps are tried.
     fn turn(&mut self, outer_rate: u64) -> Result<Nanos, NoProfile> {
         let capacity = self.disk.capacity();
         for step in [4 * SECTOR, 16 * SECTOR, 64 * SECTOR] {
@@ -287,7 +287,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
         let means: Vec<f64> = samples.iter_mut().map(|times| trimmed_mean(times)).collect();
         let weights: Vec<f64> = samples.iter().map(|times| times.len() as f64).collect();
         let times = ascending(&means, &weights);
-        // A request that goes on where the last one ended waits for nothing: its time is all in the zone's rate.
+        // A request that continues at the end of the last one waits for nothing: its time is all in the zone's rate.
         let still = SeekPoint { distance: ByteCount(0), time: Nanos::ZERO };
         let point = |(d, t): (&u64, &f64)| SeekPoint { distance: ByteCount(*d), time: Nanos::from_secs_f64(*t) };
         Ok(std::iter::once(still).chain(distances.iter().zip(&times).map(point)).collect())
@@ -299,7 +299,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
         let end = self.disk.capacity() - SECTOR;
         let mut at = None;
         let mut taken = 0;
-        // Twice as many reads as samples will do, whatever has to start again.
+        // Twice as many reads as samples: that is enough also for walks that start again.
         for _ in 0..2 * ROUND_SAMPLES + 4 {
             // Off the exact distance by up to a fiftieth either way: other tracks, other angles, never the same sector.
             let step = distance - distance / 50 + self.random.below(distance / 25 + 1);
@@ -326,8 +326,8 @@ impl<'a, R: Readable> Measurement<'a, R> {
         Ok(())
     }
 
-    /// Positions of files are not known here: one rate (a low one of those found), and the usual shape of a seek curve,
-    /// stretched to the average that was found.
+    /// Measures a spindle through files. Their positions are not known here: the profile has one rate (a low one of
+    /// those found), and the usual shape of a seek curve, stretched to the average that was found.
     fn spindle_by_files(&mut self, latency: Nanos) -> Result<DiskProfile, NoProfile> {
         let capacity = self.disk.capacity();
         let mut rates = Vec::new();
@@ -415,7 +415,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
         self.disk.now().saturating_sub(self.started)
     }
 
-    /// Between any two kinds of reads, so that others' requests can be told from them.
+    /// Reports the progress, between any two kinds of reads, so that others' requests can be distinguished from them.
     fn tell(&mut self, step: &'static str, permille: u32) -> Result<(), NoProfile> {
         self.others += self.disk.others();
         match (self.watch)(CalibrationProgress { step, permille }) {
@@ -470,14 +470,14 @@ fn turn_of(rpm: u64) -> Nanos {
     Nanos(60_000_000_000 / rpm)
 }
 
-/// The turn of a drive that is sold if one is within 2 %, else as measured.
+/// The turn of a drive on the market if one is within 2 %, else the measured one.
 fn named_turn(measured: Nanos) -> Nanos {
     let off = |turn: Nanos| turn.0.abs_diff(measured.0);
     let nearest = RPM.map(turn_of).into_iter().min_by_key(|turn| off(*turn)).unwrap_or(measured);
     if off(nearest) * 50 <= nearest.0 { nearest } else { measured }
 }
 
-/// Mean in seconds without what took more than four times the median (retries, others' requests).
+/// Mean in seconds without the times above four times the median (retries, others' requests).
 fn trimmed_mean(times: &mut [Nanos]) -> f64 {
     times.sort_unstable();
     let Some(median) = times.get(times.len() / 2).copied() else { return 0.0 };
@@ -505,7 +505,7 @@ fn per_mille(part: Nanos, whole: Nanos) -> u32 {
     u32::try_from(share).unwrap_or(1000).min(1000)
 }
 
-/// Rounded to the nearest whole number; what is no number becomes 0.
+/// Rounded to the nearest whole number; NaN becomes 0.
 fn whole(value: f64) -> u64 {
     Nanos::from_secs_f64(value / 1e9).0
 }

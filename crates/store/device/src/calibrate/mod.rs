@@ -2,10 +2,10 @@
 //!
 //! Promise: never writes; takes about ten seconds of a spinning disk and less of a flash drive; the same seed reads the
 //! same places. Where there is no block device or no permission, the folder's own files are read; where there are none,
-//! a conservative default is assumed; [`ProfileSource`] says which and why, and is meant to be shown.
-//! What reading cannot tell is assumed and said so in [`Calibration::notes`]: the time of a flush (it needs a dirty
-//! cache), the write rate, and whether a flash drive's blocks were ever written (blocks never written read too fast).
-//! Not here: learning from observed service times (the schedule does that), predicting (`schedule::profile`).
+//! a conservative default is assumed; [`ProfileSource`] names the choice and its reason, and is meant to be shown.
+//! Facts that reading cannot give are assumed, with a sentence in [`Calibration::notes`]: the time of a flush (it needs
+//! a dirty cache), the write rate, and whether a flash drive's blocks were ever written (blocks never written read too
+//! fast). Not here: learning from observed service times (the schedule does that), predicting (`schedule::profile`).
 //!
 //! A disk that hangs hangs this call: run it on a thread that may be abandoned.
 
@@ -28,12 +28,12 @@ use disk::WholeDevice;
 pub use disk::{InTurn, Readable};
 use measure::{MeasuredProfile, Measurement};
 
-/// How to measure.
+/// Options of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Chooses the places that are read.
     pub seed: u64,
-    /// When to stop taking samples; the least that is needed is taken even if that lasts longer (a slow disk).
+    /// Time after which sampling stops; the fewest samples needed are taken even if that lasts longer (a slow disk).
     pub time_max: Nanos,
 }
 
@@ -43,34 +43,34 @@ impl Default for Options {
     }
 }
 
-/// How far the measuring is.
+/// Progress of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CalibrationProgress {
-    /// What is being measured, in words for a user.
+    /// Figure that is being measured, in words for a user.
     pub step: &'static str,
     /// Parts of a thousand of the whole, never falling.
     pub permille: u32,
 }
 
-/// Told how far the measuring is; `Break` ends it with [`CalibrateError::Cancelled`].
+/// Gets the progress of the measurement; `Break` ends it with [`CalibrateError::Cancelled`].
 pub type Watcher<'a> = &'a mut dyn FnMut(CalibrationProgress) -> ControlFlow<()>;
 
-/// A disk and what is known of it.
+/// A disk, and its profile with its source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Calibration {
     /// The disk.
     pub disk: DiskIdentity,
-    /// Where the profile comes from.
+    /// Source of the profile.
     pub source: ProfileSource,
-    /// What it can do.
+    /// Profile of the disk.
     pub profile: DiskProfile,
-    /// What a user should know about these figures, one sentence each.
+    /// Notes for a user about these figures, one sentence each.
     pub notes: Vec<String>,
-    /// Something else used the disk while it was measured: it can do more.
+    /// True if another program used the disk during the measurement: it can do more.
     pub disturbed: bool,
 }
 
-/// Where a profile comes from.
+/// Source of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "from")]
 pub enum ProfileSource {
@@ -82,14 +82,14 @@ pub enum ProfileSource {
     /// Measured by reading files of the folder, because the block device could not be read: zones and distances are
     /// not known, so the slowest rate and an average access hold for all of it.
     Files {
-        /// How many files were read.
+        /// Number of files that were read.
         files: usize,
-        /// Why not the block device, and what would help.
+        /// Reason against the block device, and the remedy.
         reason: String,
     },
     /// Not measured: a conservative default.
     Assumed {
-        /// Why, and what would help.
+        /// Reason that it was not measured, and the remedy.
         reason: String,
     },
 }
@@ -104,7 +104,7 @@ impl std::fmt::Display for ProfileSource {
     }
 }
 
-/// Why there is no calibration.
+/// Reason that there is no calibration.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
     /// The path cannot be examined.
@@ -150,7 +150,7 @@ pub fn calibrate(target: &Path, options: Options, watch: Watcher<'_>) -> Result<
 /// The profile of anything that can be read and timed as a whole disk: a drive model in virtual time for `plan`.
 ///
 /// # Errors
-/// Why it cannot be measured, in words.
+/// The reason that it cannot be measured, in words.
 pub fn profile_of<R: Readable>(disk: &mut R, options: Options) -> Result<DiskProfile, String> {
     match Measurement::new(disk, options, &mut |_| ControlFlow::Continue(())).device(None) {
         Ok(measured) => Ok(measured.profile),
@@ -257,7 +257,7 @@ fn from_files(
     }
 }
 
-/// The error and what caused it.
+/// Text of the error and its cause.
 fn told(error: &KeepError) -> String {
     let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
     format!("{error}{cause}")

@@ -1,4 +1,4 @@
-//! Calibration against drive models in virtual time: the profile must predict what the model does.
+//! Calibration against drive models in virtual time: the profile must predict the times of the model.
 
 use std::fs;
 use std::io;
@@ -27,11 +27,11 @@ struct TestDrive {
     head: u64,
     /// Reads near behind the last one come from the buffer.
     looks_behind: bool,
-    /// It has no buffer at all: what goes on where the last read ended waits for a turn if it was not asked for by then.
+    /// It has no buffer at all: a read that continues at the end of the last one waits for a turn if it was not queued by then.
     looks_nowhere: bool,
     broken: bool,
     reads: u64,
-    /// Somebody else has the disk for 150 ms after so many reads, again and again; 0 for never.
+    /// Another program has the disk for 150 ms after so many reads, again and again; 0 for never.
     held_up_each: u64,
     /// Requests of others between any two looks.
     others: u64,
@@ -81,7 +81,7 @@ impl TestDrive {
         }
     }
 
-    /// Serves a read that was asked for while the last one was served, or behind it.
+    /// Serves a read that was queued during the last one, or behind it.
     fn serve(&mut self, position: u64, bytes: u64, asked: ReadAsked) {
         self.reads += 1;
         if self.held_up_each > 0 && self.reads.is_multiple_of(self.held_up_each) {

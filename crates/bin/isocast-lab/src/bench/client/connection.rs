@@ -1,7 +1,7 @@
 //! One stream's connection: connect, ask, read the head, then discard the body uncopied.
 //!
 //! Promise: never blocks; bytes of a body are counted and dropped in the kernel (`MSG_TRUNC`, tcp(7)), only heads and
-//! refusals are copied. Not here: when to look (`run`), what the bytes mean for J and the player (`Viewer`).
+//! refusals are copied. Not here: when to look (`run`), the meaning of the bytes for J and the player (`Viewer`).
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ const BODY_BYTES_MAX: u64 = u64::MAX / 2;
 /// Room for the next read to start with: heads and refusals are small.
 const READ_BYTES: usize = 4096;
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Debug)]
 pub(crate) enum ConnectionState {
     /// Not begun.
@@ -39,10 +39,10 @@ pub(crate) enum ConnectionState {
     Done,
 }
 
-/// What a step led to.
+/// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionStep {
-    /// Nothing to say; the kernel will tell when there is more.
+    /// No result yet; epoll reports when there is more.
     Wait,
     /// The first `bytes` of the body came; from now on the sweep reads the rest.
     FirstBytes { bytes: u64 },
@@ -52,16 +52,16 @@ pub(crate) enum ConnectionStep {
     Failed { reason: String },
 }
 
-/// What reading a body led to.
+/// Result of reading a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Drained {
     /// Bytes of body dropped.
     pub bytes: u64,
-    /// How it went on.
+    /// State of the body after the read.
     pub end: BodyEnd,
 }
 
-/// How a body goes on after a read.
+/// State of a body after a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BodyEnd {
     /// There is more to come.
@@ -81,7 +81,7 @@ impl ConnectionState {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        // A buffer that holds what a bursty sender lets go at once: the reader must not become its pacer. Without the
+        // A buffer that holds a whole burst of the sender: the reader must not become its pacer. Without the
         // privilege the kernel's own tuning does better than the small size it would permit, so that one is not tried.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, buffer_bytes);
         match connect(&socket, &address) {
@@ -127,7 +127,7 @@ impl ConnectionState {
         }
     }
 
-    /// Drops what has come of the body; `scratch` bounds one read and is not written to.
+    /// Drops the bytes of the body that have come; `scratch` bounds one read and is not written to.
     pub(crate) fn drain(&mut self, scratch: &mut [u8]) -> Drained {
         let Self::Body { socket, remaining, keep_alive } = self else {
             return Drained { bytes: 0, end: BodyEnd::More };
@@ -254,7 +254,7 @@ enum ReadSome {
     Error(Errno),
 }
 
-/// Appends what has come to `read`, up to `bytes_max` in all.
+/// Appends the bytes that have come to `read`, up to `bytes_max` in all.
 fn read_some(socket: &OwnedFd, read: &mut Vec<u8>, bytes_max: usize) -> ReadSome {
     let mut buffer = [0_u8; READ_BYTES];
     let room = READ_BYTES.min(bytes_max.saturating_sub(read.len()));

@@ -1,8 +1,8 @@
-//! A crowd of HLS viewers: each asks for a segment as often as a segment lasts, on a connection and in a session of its own.
+//! A crowd of HLS viewers: each requests one segment per segment duration, on a connection and in a session of its own.
 //!
-//! Promise: when a segment is due is derived from the viewer's own timetable, and every time is counted from then, or from the
+//! Promise: a segment's due time is derived from the viewer's own timetable, and every time is counted from then, or from the
 //! end of the segment before where that came late: a server or client that lags cannot hide it. Each segment that fell due has
-//! exactly one outcome. Not here: constant streams (`run`), whose part of the client this shares.
+//! exactly one outcome. Not here: constant streams (`run`); this module shares their part of the client.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ use crate::bench::{Stop, clock};
 
 /// Viewers one crowd may have.
 pub(crate) const VIEWERS_MAX: usize = 20_000;
-/// Once a body has begun, it is looked at so often.
+/// Period of looks at a body that has begun.
 const LOOK: Nanos = Nanos::from_millis(50);
 /// Reasons of failures that are kept.
 const REASONS_MAX: usize = 5;
@@ -32,9 +32,9 @@ const REASONS_MAX: usize = 5;
 pub(crate) struct Crowd {
     /// Number of viewers.
     pub viewers: usize,
-    /// The rate that each asks for.
+    /// The rate that each requests.
     pub rate: BitRate,
-    /// How long a segment plays.
+    /// Duration of a segment.
     pub segment: Nanos,
     /// The segments, which each viewer plays in turn, from another one on.
     pub contents: Vec<String>,
@@ -47,7 +47,7 @@ impl Crowd {
     }
 }
 
-/// What became of the crowd's segments.
+/// Outcomes of the crowd's segments.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CrowdFigures {
     /// Viewers.
@@ -60,7 +60,7 @@ pub(crate) struct CrowdFigures {
     pub in_time: u64,
     /// Those that came later, or not before the run's end.
     pub late: u64,
-    /// Those not asked for, because one before was still coming.
+    /// Those not requested, because one before was still coming.
     pub skipped: u64,
     /// Those refused.
     pub refused: u64,
@@ -68,7 +68,7 @@ pub(crate) struct CrowdFigures {
     pub refused_unexplained: u64,
     /// Those that broke.
     pub failed: u64,
-    /// Why, for the first few.
+    /// Reasons of the first few.
     pub reasons: Vec<String>,
     /// Bit/s of the segments that came in time.
     pub goodput_bps: f64,
@@ -83,18 +83,18 @@ pub(crate) struct CrowdFigures {
 }
 
 impl CrowdFigures {
-    /// So many segments, percent of those due.
+    /// Share of `segments`, percent of those due.
     pub(crate) fn share(&self, segments: u64) -> f64 {
         f(segments) * 100.0 / f(self.due.max(1))
     }
 }
 
-/// A segment that was asked for.
+/// A requested segment.
 #[derive(Debug, Clone, Copy)]
 struct AskedSegment {
-    /// When it fell due: not before the one before had ended.
+    /// Due time: not before the one before had ended.
     from: Nanos,
-    /// When it must be whole.
+    /// Time by which it must be whole.
     deadline: Nanos,
     counts: bool,
 }
@@ -105,7 +105,7 @@ struct CrowdViewer {
     /// The next segment of the timetable.
     next: u64,
     asked: Option<AskedSegment>,
-    /// When the last one ended.
+    /// End of the last one.
     ended: Nanos,
 }
 
@@ -117,7 +117,7 @@ struct CrowdRun<'a> {
     address: SocketAddr,
     viewers: Vec<CrowdViewer>,
     sockets: WaitedSockets,
-    /// When each viewer is to be looked at.
+    /// Time of the next look at each viewer.
     agenda: BinaryHeap<Reverse<(Nanos, usize)>>,
     found: CrowdFigures,
     first_byte: Vec<f64>,
@@ -207,7 +207,7 @@ impl CrowdRun<'_> {
         Ok(found)
     }
 
-    /// When segment `k` of viewer `n` is due.
+    /// Due time of segment `k` of viewer `n`.
     fn due(&self, n: usize, k: u64) -> Nanos {
         // The first ones of all are spread over whole segments, so that the crowd asks evenly.
         let spread = self.plan.ramp.max(self.crowd.segment);
@@ -221,7 +221,7 @@ impl CrowdRun<'_> {
         due >= self.plan.measure && due + self.crowd.segment <= self.plan.end()
     }
 
-    /// What is to be done with viewer `n` now.
+    /// Takes the next step of viewer `n`.
     fn look(&mut self, n: usize, now: Nanos) {
         match (&self.viewers[n].asked, &self.viewers[n].connection) {
             (None, _) => self.ask(n, now),
@@ -259,7 +259,7 @@ impl CrowdRun<'_> {
         self.step(n, now);
     }
 
-    /// The next segment of viewer `n` is not asked for.
+    /// Leaves out the next segment of viewer `n`.
     fn skip(&mut self, n: usize) {
         let counts = u64::from(self.counts(self.due(n, self.viewers[n].next)));
         self.found.due += counts;
@@ -267,7 +267,7 @@ impl CrowdRun<'_> {
         self.viewers[n].next += 1;
     }
 
-    /// Goes on up to the first byte.
+    /// Continues up to the first byte.
     fn step(&mut self, n: usize, now: Nanos) {
         let viewer = &mut self.viewers[n];
         let (step, asked) = (viewer.connection.step(&viewer.request), viewer.asked);
@@ -322,7 +322,7 @@ impl CrowdRun<'_> {
         self.end(n, now);
     }
 
-    /// The segment has its outcome; the next one is asked for when it is due.
+    /// Ends a segment that has its outcome; the next one is requested when it is due.
     fn end(&mut self, n: usize, now: Nanos) {
         self.viewers[n].asked = None;
         self.viewers[n].ended = now;

@@ -2,8 +2,8 @@
 //!
 //! Promise: exact bookkeeping in 100 ms windows, of which 1 s windows are sums of ten; J is the time average of
 //! |real − expected| / expected × 100 (HiTactix §5.2.1). Bytes before the grid's start and after its end are left out,
-//! so no window is partial; a window that has a part of a span in which the viewer asked for nothing is in no J. Not here: clocks;
-//! `at` is given by the caller.
+//! so no window is partial; a window that has a part of a span in which the viewer requested nothing is in no J. Not here: clocks;
+//! the caller gives `at`.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ impl WindowGrid {
     }
 
     /// Bytes seen at `at` arrived in the window that ends at or after `at`: a reader that looks exactly at the end of
-    /// a window sees what came within it.
+    /// a window sees the bytes that came within it.
     pub(crate) fn add(&mut self, at: Nanos, bytes: u64) {
         if at <= self.origin {
             return;
@@ -58,7 +58,7 @@ impl WindowGrid {
         self.left_out.push(index(since(from) / WINDOW.0)..index(since(to).div_ceil(WINDOW.0)));
     }
 
-    /// Forgets what lies after `seconds`.
+    /// Drops the bytes after `seconds`.
     pub(crate) fn truncate(&mut self, seconds: u64) {
         self.bytes.truncate(usize::try_from(seconds).unwrap_or(usize::MAX).saturating_mul(SHORT_IN_LONG));
     }
@@ -134,7 +134,7 @@ mod tests {
 
     const RATE: BitRate = BitRate(8_800_000);
 
-    /// What a reader sees that looks every 100 ms, each time up to `late` after the due time, at a sender that has
+    /// Grid of a reader that looks every 100 ms, each time up to `late` after the due time, at a sender that has
     /// sent `sent(t)` bytes by `t`. The lateness is a fixed pseudo-random sequence.
     fn read_through(sent: impl Fn(Nanos) -> u64, late: Nanos) -> WindowGrid {
         let origin = Nanos::from_secs(5);

@@ -1,7 +1,7 @@
 //! Habits of viewers: in each minute some of them pause, and some seek.
 //!
-//! Promise: who does what, and when, follows from the seed and the viewer's number, so that a run can be made again. Not here: doing it
-//! (`viewer`), what it does to the player (`player`) and to J (`grid`).
+//! Promise: each viewer's actions and their times follow from the seed and the viewer's number, so that a run can be made again.
+//! Not here: the actions themselves (`viewer`), their effect on the player (`player`) and on J (`grid`).
 
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos};
@@ -10,14 +10,14 @@ use super::result::StreamResult;
 use crate::bench::content_choice::mix;
 use crate::bench::quantiles::Quantiles;
 
-/// How long a viewer that pauses reads nothing: longer than the socket's buffers last, so that the server sees it, and shorter than the
-/// 30 s after which our server gives a stream's reservation back (`streams.stall`).
+/// Span in which a viewer that pauses reads nothing: longer than the socket's buffers last, so that the server sees it, and shorter
+/// than the 30 s after which our server gives a stream's reservation back (`streams.stall`).
 pub(crate) const PAUSE: Nanos = Nanos::from_secs(20);
-/// So long after a pause, and after the first byte that follows a seek, J is not measured, as it is not at the start of a stream: our server
+/// Span without J after a pause, and after the first byte that follows a seek, as at the start of a stream: our server
 /// makes up for a second of a pause at twice the rate.
 pub(crate) const SETTLE: Nanos = Nanos::from_secs(2);
-/// No seek goes into the end of a content that is this short: our server takes what lasts no longer for a segment, and sends it ahead of
-/// its rate where the viewer's session has read before.
+/// No seek goes into the end of a content, within this span: our server takes a range that lasts no longer for a segment, and sends it
+/// ahead of its rate where the viewer's session has read before.
 const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 const MINUTE: Nanos = Nanos::from_secs(60);
 
@@ -30,23 +30,23 @@ pub(crate) struct ViewerHabits {
     pub seek_percent: u64,
 }
 
-/// What a viewer does.
+/// Action of a viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ViewerAction {
     /// Reads nothing for [`PAUSE`].
     Pause,
-    /// Asks for the same content from another place on: so many 2³² parts of the way to its last [`SEGMENT_MAX`].
+    /// Requests the same content from another place on: `place` / 2³² of the way to its last [`SEGMENT_MAX`].
     Seek { place: u32 },
 }
 
-/// The first byte of what a seek to `place` asks for, of a content of so many bytes that is sent at `rate`.
+/// First byte that a seek to `place` requests, of a content of `content_bytes` sent at `rate`.
 pub(crate) fn first_byte_of(place: u32, content_bytes: u64, rate: BitRate) -> u64 {
     let places = content_bytes.saturating_sub(rate.bytes_in(SEGMENT_MAX));
     u64::try_from((u128::from(places) * u128::from(place)) >> 32).expect("less than the content")
 }
 
 impl ViewerHabits {
-    /// What viewer `index` does in a run of `span`, and how long after it began: the latest first.
+    /// Actions of viewer `index` in a run of `span`, each with the time since its beginning: the latest first.
     pub(crate) fn actions(self, seed: u64, index: usize, span: Nanos) -> Vec<(Nanos, ViewerAction)> {
         let mut actions = Vec::new();
         let viewer = mix(mix(seed).wrapping_add(index as u64));
@@ -66,7 +66,7 @@ impl ViewerHabits {
     }
 }
 
-/// What all viewers of a run did, and what came of it.
+/// Pauses and seeks of all viewers of a run, with their results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HabitFigures {
     /// Pauses.
@@ -80,7 +80,7 @@ pub(crate) struct HabitFigures {
 }
 
 impl HabitFigures {
-    /// Of a run's streams.
+    /// Figures of a run's streams.
     pub(crate) fn of(streams: &[StreamResult]) -> Self {
         let all = || streams.iter().map(|stream| &stream.actions);
         let mut first_bytes: Vec<f64> =

@@ -1,6 +1,6 @@
 //! The request a stream sends and the head of the answer.
 //!
-//! Promise: a bounded head ([`HEAD_BYTES_MAX`]), and for an answer that is of no use, words that say what came.
+//! Promise: a bounded head ([`HEAD_BYTES_MAX`]), and for an answer that is of no use, an error that describes it.
 
 use serde::Deserialize;
 use units::BitRate;
@@ -9,7 +9,7 @@ use units::BitRate;
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 
-/// What the benchmark needs of an answer's head.
+/// Fields of an answer's head that the benchmark needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnswerHead {
     /// The status code.
@@ -30,7 +30,7 @@ pub(crate) fn request(authority: &str, path: &str, seed: u64, index: usize) -> S
     )
 }
 
-/// The same GET for what begins `from` bytes behind the content's beginning.
+/// The same GET for the range that begins `from` bytes behind the content's beginning.
 pub(crate) fn from(request: &str, from: u64) -> String {
     let head = request.strip_suffix("\r\n").unwrap_or(request);
     format!("{head}Range: bytes={from}-\r\n\r\n")
@@ -39,7 +39,7 @@ pub(crate) fn from(request: &str, from: u64) -> String {
 /// Reads a head: `Ok(None)` if there is more to come.
 ///
 /// # Errors
-/// What came is not an HTTP answer this client can use; the text says why.
+/// The bytes are no HTTP answer that this client can use; the text says why.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<AnswerHead>, String> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
@@ -69,16 +69,16 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<AnswerHead>, String> {
     Ok(Some(head))
 }
 
-/// Why a stream was refused, as far as the server says.
+/// Reason for a refused stream, as far as the server says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct RefusalReason {
     /// The rate that could be granted.
     pub grantable_bps: Option<u64>,
-    /// What is short.
+    /// The resource that is short.
     pub resource: Option<String>,
 }
 
-/// What the body of a refusal says.
+/// Reason in the body of a refusal.
 pub(crate) fn refusal(body: &[u8]) -> RefusalReason {
     serde_json::from_slice(body).unwrap_or_default()
 }

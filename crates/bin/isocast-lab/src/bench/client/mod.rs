@@ -1,7 +1,7 @@
 //! The benchmark's own client: thousands of streams on one or two threads, at a cost that does not drown the server's.
 //!
-//! How it stays light: until its first byte a stream is watched by epoll; after that nobody wakes for it. Each stream
-//! is looked at exactly once per 100 ms window, at the window's end, and what has come is dropped in the kernel
+//! It stays light: until its first byte epoll watches a stream; after that no thread wakes for it. The client looks
+//! at each stream exactly once per 100 ms window, at the window's end, and drops the received bytes in the kernel
 //! (`MSG_TRUNC`). The looks are spread over [`SLOTS`] times in the window, so that neither the client nor the server's
 //! ticks fall into step with the grid; the windows of a stream are shifted by its slot and stay on that grid.
 //!
@@ -49,21 +49,21 @@ const STREAMS_PER_THREAD: usize = 2_500;
 /// A run of the client: `paths.len()` streams.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientPlan {
-    /// What is the same for all.
+    /// Terms that are the same for all.
     pub terms: ViewerTerms,
     /// Host and port as the server knows itself.
     pub authority: String,
     /// Path and query of each stream.
     pub paths: Vec<String>,
-    /// What viewers do beside watching.
+    /// Pauses and seeks of viewers.
     pub habits: ViewerHabits,
     /// Tells runs apart in session names.
     pub seed: u64,
-    /// When the first stream starts.
+    /// Start of the first stream.
     pub begin: Nanos,
     /// The streams start evenly spread over this.
     pub ramp: Nanos,
-    /// When measuring starts: the grid's origin.
+    /// Start of measuring: the grid's origin.
     pub measure: Nanos,
     /// Whole seconds measured.
     pub seconds: u64,
@@ -72,18 +72,18 @@ pub(crate) struct ClientPlan {
 }
 
 impl ClientPlan {
-    /// When measuring ends.
+    /// End of measuring.
     pub(crate) fn end(&self) -> Nanos {
         self.measure.saturating_add(Nanos::from_secs(self.seconds))
     }
 }
 
-/// What a run of the client found.
+/// Results of a run of the client.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientReport {
     /// Every stream.
     pub streams: Vec<StreamResult>,
-    /// How late the client itself was.
+    /// Lateness of the client itself.
     pub lateness: ClientLateness,
     /// Its processor time while measuring.
     pub cpu: Nanos,
@@ -91,12 +91,12 @@ pub(crate) struct ClientReport {
     pub seconds: u64,
 }
 
-/// For those who watch a run.
+/// Progress of a run, for the threads that watch it.
 #[derive(Debug)]
 pub(crate) struct RunProgress {
     /// Bytes of bodies received so far.
     pub bytes: AtomicU64,
-    /// Given up after so many whole seconds of measuring.
+    /// Whole seconds of measuring after which the run is given up.
     seconds_max: AtomicU64,
 }
 
@@ -112,7 +112,7 @@ impl RunProgress {
         plan.seconds.min(self.seconds_max.load(Ordering::Relaxed))
     }
 
-    /// When measuring ends, as far as is known yet.
+    /// End of measuring, as far as is known yet.
     pub(crate) fn end(&self, plan: &ClientPlan) -> Nanos {
         plan.measure.saturating_add(Nanos::from_secs(self.seconds(plan)))
     }

@@ -1,17 +1,17 @@
 //! A modelled player: it starts when it holds some seconds of media, plays at the stream's rate, and when it runs dry
 //! waits until it holds enough again. Each such wait is a stall.
 //!
-//! Promise: exact to the arrivals it is told of; pure, `now` is given. Not here: decoding, or what a viewer forgives.
+//! Promise: exact to the arrivals reported to it; pure, `now` is given. Not here: decoding, or a viewer's tolerance of stalls.
 
 use units::{BitRate, Nanos};
 
-/// One player and what has happened to it.
+/// State of one player, with its stalls.
 #[derive(Debug, Clone)]
 pub(crate) struct Player {
     rate: BitRate,
     /// Bytes it wants in hand before the first picture.
     start: u64,
-    /// Bytes it wants in hand before it goes on after a stall.
+    /// Bytes it wants in hand before it continues after a stall.
     rebuffer: u64,
     requested: Nanos,
     received: u64,
@@ -22,9 +22,9 @@ pub(crate) struct Player {
 /// Stalls of one player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stalls {
-    /// How often it ran dry.
+    /// Times that it ran dry.
     pub count: u32,
-    /// How long it stood still, the wait before the first picture not counted.
+    /// Time that it stood still, the wait before the first picture not counted.
     pub time: Nanos,
     /// From the request to the first picture; `None` if there was none.
     pub startup: Option<Nanos>,
@@ -36,12 +36,12 @@ enum PlayerState {
     Starting { until: u64 },
     /// Plays; at `since` it had played `played` bytes.
     Playing { since: Nanos, played: u64 },
-    /// Ran dry at `since` having played everything received; goes on at `until` bytes received.
+    /// Ran dry at `since` having played everything received; continues at `until` bytes received.
     Stalled { since: Nanos, until: u64 },
 }
 
 impl Player {
-    /// A player that asked for its stream at `requested`, starts with `start` of media and goes on after a stall with
+    /// A player that requested its stream at `requested`, starts with `start` of media and continues after a stall with
     /// `rebuffer` of it.
     pub(crate) fn new(rate: BitRate, start: Nanos, rebuffer: Nanos, requested: Nanos) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Player {
             }
             PlayerState::Stalled { since, until } if self.received >= until => {
                 self.stalls.time += now.saturating_sub(since);
-                // Everything received before the stall has been played; what came during it is in hand.
+                // Everything received before the stall has been played; the bytes received during it are in hand.
                 let played = until - self.rebuffer;
                 self.state = PlayerState::Playing { since: now, played };
             }
@@ -79,7 +79,7 @@ impl Player {
         self.advance(now);
     }
 
-    /// It stood still for `span`, up to now, because the viewer wanted it to: what it does from now on is that much later.
+    /// It stood still for `span`, up to now, at the viewer's wish: all its later actions move by `span`.
     pub(crate) fn paused(&mut self, span: Nanos) {
         self.requested = self.requested.saturating_add(span);
         match &mut self.state {
@@ -90,7 +90,7 @@ impl Player {
         }
     }
 
-    /// The viewer went to another place at `now`: what is in hand is of no use, and it waits for a first picture again.
+    /// The viewer went to another place at `now`: the bytes in hand are of no use, and it waits for a first picture again.
     pub(crate) fn sought(&mut self, now: Nanos) {
         self.advance(now);
         if let PlayerState::Stalled { since, .. } = self.state {
@@ -113,7 +113,7 @@ impl Player {
         self.stalls
     }
 
-    /// Plays up to `now` with what has been received.
+    /// Plays up to `now` with the bytes received.
     fn advance(&mut self, now: Nanos) {
         let PlayerState::Playing { since, played } = self.state else { return };
         if self.rate.bytes_in(now.saturating_sub(since)) > self.received - played {
@@ -131,7 +131,7 @@ mod tests {
     const RATE: BitRate = BitRate(8_000_000); // 1,000,000 bytes a second: figures below are plain
     const STEP: Nanos = Nanos::from_millis(1);
 
-    /// Plays `sent` for `seconds`, looked at every millisecond; starts with 2 s, goes on with 1 s.
+    /// Plays `sent` for `seconds`, looked at every millisecond; starts with 2 s, continues with 1 s.
     fn play(seconds: u64, sent: impl Fn(Nanos) -> u64) -> Stalls {
         let mut player = Player::new(RATE, Nanos::from_secs(2), Nanos::from_secs(1), Nanos::ZERO);
         let mut before = 0;
@@ -225,7 +225,7 @@ mod tests {
         player.paused(s(20));
         player.looked(ms(23_999));
         assert!(!player.has_stalled());
-        // It is dry at 24 s, is paused from 25 s to 35 s, and goes on at 36 s: two seconds of a stall.
+        // It is dry at 24 s, is paused from 25 s to 35 s, and continues at 36 s: two seconds of a stall.
         player.looked(s(25));
         assert!(player.has_stalled());
         player.paused(s(10));

@@ -6,12 +6,12 @@ use super::grid::WindowGrid;
 use super::head::RefusalReason;
 use super::player::Stalls;
 
-/// How a stream ended up.
+/// End of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StreamFate {
     /// Admitted, and delivered to the end of the run.
     Delivered,
-    /// Refused at the start, with the status, why, and how long after it was asked for.
+    /// Refused at the start, with the status, the reason, and the time since its request.
     Refused { status: u16, reason: RefusalReason, waited: Nanos },
     /// Not one byte came before the end of the run.
     Silent,
@@ -31,26 +31,26 @@ impl StreamFate {
 pub(crate) struct StreamResult {
     /// Its number in the run.
     pub index: usize,
-    /// How it ended up.
+    /// End of the stream.
     pub fate: StreamFate,
     /// Its bytes per window.
     pub grid: WindowGrid,
     /// From the request to the first byte of the body.
     pub first_byte: Option<Nanos>,
-    /// What its player went through.
+    /// Stalls of its player.
     pub stalls: Stalls,
-    /// How often the content was over and asked for again.
+    /// Times that the content was over and requested again.
     pub restarts: u32,
-    /// What it did beside watching.
+    /// Its pauses and seeks.
     pub actions: ViewerActions,
 }
 
-/// What one viewer did, and what came of it.
+/// Pauses and seeks of one viewer, with their results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ViewerActions {
-    /// How often it paused.
+    /// Number of pauses.
     pub pauses: u64,
-    /// How often it sought.
+    /// Number of seeks.
     pub seeks: u64,
     /// Whether it was refused at the last of them; it is gone then.
     pub refused: bool,

@@ -19,7 +19,7 @@ pub(super) const SCRATCH_BYTES: usize = 8 * 1024 * 1024;
 /// Two streams of one client thread are never further apart in a slot than the whole sweep; see [`ClientLateness`].
 const _: () = assert!(LATE_BOUND.0 < WINDOW.0);
 
-/// How late the client was at the ends of its windows, while measuring.
+/// Lateness of the client at the ends of its windows, while measuring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ClientLateness {
     /// Looks taken.
@@ -55,7 +55,7 @@ impl ClientLateness {
     }
 }
 
-/// What one thread found.
+/// Results of one thread.
 pub(super) struct ThreadReport {
     pub(super) streams: Vec<StreamResult>,
     pub(super) lateness: ClientLateness,
@@ -67,7 +67,7 @@ pub(super) fn slot_of(index: usize) -> u64 {
     u64::try_from(index).unwrap_or(0) % SLOTS
 }
 
-/// When the `n`th look falls due, counted from `base`: derived, never accumulated.
+/// Due time of the `n`th look, counted from `base`: derived, never accumulated.
 fn due(base: Nanos, n: u64) -> Nanos {
     let offset = u128::from(n) * u128::from(WINDOW.0) / u128::from(SLOTS);
     base.saturating_add(Nanos(u64::try_from(offset).unwrap_or(u64::MAX)))
@@ -164,7 +164,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// When viewer `n` starts.
+    /// Start of viewer `n`.
     fn starts(&self, n: usize) -> Nanos {
         let (index, count) = (self.viewers[n].index, self.plan.paths.len().max(1));
         let offset = u128::from(self.plan.ramp.0) * (index as u128) / (count as u128);

@@ -2,8 +2,8 @@
 //! than may be held ahead.
 //!
 //! Promise: playback begins when the first segment of every track is whole, and stands still exactly as long as the next one is late.
-//! Each viewer has one outcome: smooth, stalled or refused. Not here: names and contents (`bench::segments`), viewers that drop what
-//! is late (`crowd`).
+//! Each viewer has one outcome: smooth, stalled or refused. Not here: names and contents (`bench::segments`), viewers that drop late
+//! segments (`crowd`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,11 +19,11 @@ use super::run::SCRATCH_BYTES;
 use super::sockets::WaitedSockets;
 use crate::bench::{Stop, clock};
 
-/// Once a body has begun, it is looked at so often: its end is seen so much too late at most.
+/// Period of looks at a body that has begun: its end is seen late by this at most.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// The client looks whether to stop so often.
+/// Period at which the client checks whether to stop.
 const PAUSE: Nanos = Nanos::from_millis(100);
-/// A player asks again so long after a request that failed.
+/// Pause of a player after a request that failed.
 const RETRY: Nanos = Nanos::from_secs(1);
 /// Reasons of failures that are kept.
 const REASONS_MAX: usize = 5;
@@ -37,7 +37,7 @@ pub(crate) struct SegmentAudience {
     pub buffer_bytes: usize,
     /// Each viewer's tracks, the pictures first.
     pub viewers: Vec<Vec<TrackRequests>>,
-    /// How long a segment plays.
+    /// Duration of a segment.
     pub segment: Nanos,
     /// Media that a player holds before it pauses its requests.
     pub ahead: Nanos,
@@ -47,7 +47,7 @@ pub(crate) struct SegmentAudience {
     pub duration: Nanos,
 }
 
-/// What a player asks for to play one track.
+/// Requests of a player for one track.
 #[derive(Debug, Clone)]
 pub(crate) struct TrackRequests {
     /// The request of the playlist.
@@ -56,12 +56,12 @@ pub(crate) struct TrackRequests {
     pub segments: Vec<String>,
 }
 
-/// What became of the viewers.
+/// Outcomes of the viewers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SegmentFigures {
     /// Viewers that played without a stall.
     pub smooth: usize,
-    /// Viewers whose playback stood still, or never began.
+    /// Viewers with a playback that stood still, or never began.
     pub stalled: usize,
     /// Viewers refused before their first segment.
     pub refused: usize,
@@ -75,17 +75,17 @@ pub(crate) struct SegmentFigures {
     pub refused_later: u64,
     /// Requests that broke, which are repeated.
     pub failed: u64,
-    /// Why, for the first few.
+    /// Reasons of the first few.
     pub reasons: Vec<String>,
     /// The client's own processor time, percent of one core.
     pub client_cpu_percent: f64,
 }
 
-/// What one viewer sees.
+/// Playback of one viewer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentPlayback {
     segment: Nanos,
-    /// When the first picture would have been shown, had no stall moved what followed; `None` before it.
+    /// Time of the first picture, moved by the stalls since; `None` before it.
     origin: Option<Nanos>,
     /// Segments that every track holds or has played.
     pub held: u64,
@@ -100,7 +100,7 @@ impl SegmentPlayback {
         Self { segment, origin: None, held: 0, stalled: false, stall_max: Nanos::ZERO }
     }
 
-    /// Every track holds so many segments.
+    /// Takes in that every track holds `held` segments at `now`.
     pub(crate) fn holds(&mut self, held: u64, now: Nanos) {
         if held > self.held {
             self.stand_still_until(now);
@@ -121,7 +121,7 @@ impl SegmentPlayback {
         }
     }
 
-    /// When a track that holds so many segments asks for the next one.
+    /// Time at which a track with `whole` segments requests the next one.
     fn asks_at(&self, whole: u64, ahead: Nanos, now: Nanos) -> Nanos {
         (self.origin.unwrap_or(now) + self.segment.saturating_mul(whole)).saturating_sub(ahead)
     }
@@ -143,7 +143,7 @@ struct Track {
     done: usize,
     connection: ConnectionState,
     is_waiting: bool,
-    /// When the request under way was first sent.
+    /// Time at which the request under way was first sent.
     asked: Option<Nanos>,
 }
 
@@ -158,7 +158,7 @@ struct SegmentRun<'a> {
     viewers: Vec<SegmentViewer>,
     tracks: Vec<Track>,
     sockets: WaitedSockets,
-    /// When each track is to be looked at.
+    /// Time of the next look at each track.
     agenda: BinaryHeap<Reverse<(Nanos, usize)>>,
     found: SegmentFigures,
     scratch: Vec<u8>,
@@ -259,7 +259,7 @@ impl SegmentRun<'_> {
         }
     }
 
-    /// Asks for the next segment of track `n`, now or when the player will want it.
+    /// Requests the next segment of track `n`, now or when the player will want it.
     fn ask(&mut self, n: usize, now: Nanos) {
         let track = &mut self.tracks[n];
         let viewer = &self.viewers[track.viewer];

@@ -1,6 +1,6 @@
-//! The sockets that are waited for: an epoll set that follows what each connection wants.
+//! The sockets that the client waits for: an epoll set that follows the state of each connection.
 //!
-//! Promise: a connection in its body, or over, wakes nobody. Not here: what is done with one that is ready.
+//! Promise: a connection in its body, or over, wakes no thread. Not here: the use of a connection that is ready.
 
 use anyhow::Context;
 use rustix::buffer::spare_capacity;
@@ -17,9 +17,9 @@ const EVENTS_MAX: usize = 1024;
 /// See the module.
 pub(super) struct WaitedSockets {
     epoll: OwnedFd,
-    /// What each connection's socket is in the epoll set for.
+    /// Events for which each connection's socket is in the epoll set.
     watched: Vec<EventFlags>,
-    /// How many are in it.
+    /// Number of sockets in it.
     pub(super) waiting: usize,
 }
 
@@ -27,7 +27,7 @@ impl WaitedSockets {
     /// For `count` connections.
     ///
     /// # Errors
-    /// No epoll set can be had.
+    /// No epoll set can be made.
     pub(super) fn new(count: usize) -> anyhow::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("creating an epoll set")?;
         Ok(Self { epoll, watched: vec![EventFlags::empty(); count], waiting: 0 })
@@ -49,7 +49,7 @@ impl WaitedSockets {
         events.iter().map(|event| Ok(usize::try_from({ event.data }.u64())?)).collect()
     }
 
-    /// Puts the socket of connection `n` into the set, changes what it waits for, or takes it out, as its state wants.
+    /// Puts the socket of connection `n` into the set, changes its events, or takes it out, as its state requires.
     pub(super) fn watch(&mut self, n: usize, connection: &ConnectionState) {
         let wanted = match connection {
             ConnectionState::Asking { .. } => EventFlags::OUT,

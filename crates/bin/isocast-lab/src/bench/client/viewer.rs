@@ -1,4 +1,4 @@
-//! One viewer: a stream asked for at a rate, and everything that is measured of it.
+//! One viewer: a stream requested at a rate, and everything that is measured of it.
 
 use std::net::SocketAddr;
 
@@ -11,12 +11,12 @@ use super::head::{self, RefusalReason};
 use super::player::Player;
 use super::result::{StreamFate, StreamResult, ViewerActions};
 
-/// What is the same for every viewer of a run.
+/// Terms that are the same for every viewer of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct ViewerTerms {
-    /// Where the server listens.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// The rate each stream asks for.
+    /// The rate each stream requests.
     pub rate: BitRate,
     /// Media a player wants before the first picture.
     pub start: Nanos,
@@ -26,7 +26,7 @@ pub(crate) struct ViewerTerms {
     pub buffer_bytes: usize,
 }
 
-/// What a viewer is about.
+/// Activity of a viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ViewerState {
     /// Watches, or waits for its first byte.
@@ -50,7 +50,7 @@ pub(crate) struct BenchViewer {
     /// Bytes of the content, once the head of the first answer has come.
     content_bytes: u64,
     state: ViewerState,
-    /// What it will do, and how long after it began: the latest first.
+    /// Its future actions, each with the time since its beginning: the latest first.
     to_do: Vec<(Nanos, ViewerAction)>,
     done: ViewerActions,
     connection: ConnectionState,
@@ -63,7 +63,7 @@ pub(crate) struct BenchViewer {
 }
 
 impl BenchViewer {
-    /// A viewer that will send `request` and do what is `to_do`, the latest first; its windows are those of `grid`.
+    /// A viewer that will send `request` and take the actions of `to_do`, the latest first; its windows are those of `grid`.
     pub(crate) fn new(index: usize, request: String, grid: WindowGrid, to_do: Vec<(Nanos, ViewerAction)>) -> Self {
         Self {
             index,
@@ -83,19 +83,19 @@ impl BenchViewer {
         }
     }
 
-    /// Its connection, for the one who watches its socket.
+    /// Its connection, for the epoll set of its socket.
     pub(crate) fn connection(&self) -> &ConnectionState {
         &self.connection
     }
 
-    /// Connects; the request goes out as soon as the kernel says so.
+    /// Connects; the request goes out as soon as the socket is writable.
     pub(crate) fn start(&mut self, terms: &ViewerTerms, now: Nanos) {
         self.requested = now;
         self.player = Some(Player::new(terms.rate, terms.start, terms.rebuffer, now));
         self.connect(terms);
     }
 
-    /// Goes on up to the first byte of the body, seen at `now`.
+    /// Continues up to the first byte of the body, seen at `now`.
     pub(crate) fn step(&mut self, now: Nanos) {
         match self.connection.step(&self.request) {
             ConnectionStep::Wait => {}
@@ -116,8 +116,8 @@ impl BenchViewer {
         }
     }
 
-    /// Drops what has come of the body, unless it is paused. What is read belongs to the window that ends at `due`; the
-    /// player has it at `now`. Returns the bytes.
+    /// Drops the bytes of the body that have come, unless it is paused. They belong to the window that ends at `due`; the
+    /// player has them at `now`. Returns their number.
     pub(crate) fn sweep(&mut self, terms: &ViewerTerms, due: Nanos, now: Nanos, scratch: &mut [u8]) -> u64 {
         if let ViewerState::Paused { since } = self.state {
             if now < since.saturating_add(PAUSE) {
@@ -177,7 +177,7 @@ impl BenchViewer {
         StreamResult { index, fate, grid, first_byte, stalls, restarts, actions }
     }
 
-    /// Does what is to be done by `now`, if there is something.
+    /// Takes the next action if it is due by `now`.
     fn act(&mut self, terms: &ViewerTerms, now: Nanos) {
         let Some((_, action)) = self.to_do.pop_if(|(at, _)| self.requested.saturating_add(*at) <= now) else { return };
         match action {
@@ -198,7 +198,7 @@ impl BenchViewer {
         }
     }
 
-    /// Was told no: at the start it is a refused stream, at a seek it is gone, and a content that was over must be had again.
+    /// Takes a refusal: at the start it is a refused stream, at a seek it is gone; a content that was over and is refused has failed.
     fn refused(&mut self, status: u16, reason: RefusalReason, now: Nanos) {
         match self.state {
             ViewerState::Seeking { since } if status == 503 => {
@@ -216,7 +216,7 @@ impl BenchViewer {
         }
     }
 
-    /// Leaves what it watched and asks for what begins at byte `from`, on a new connection.
+    /// Leaves its place and requests the content from byte `from`, on a new connection.
     fn seek(&mut self, from: u64, terms: &ViewerTerms, now: Nanos) {
         self.done.seeks += 1;
         self.state = ViewerState::Seeking { since: now };

@@ -1,5 +1,5 @@
-//! `isocast-lab report`: tables, the README's comparison and a page of plots, made from raw results so that nobody has to
-//! believe them.
+//! `isocast-lab report`: tables, the README's comparison and a page of plots, made from raw results so that every reader
+//! can check them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct ReportCommand {
     /// A file that shows the comparison between its markers (repeatable).
     #[arg(long, value_name = "FILE")]
     readme: Vec<PathBuf>,
-    /// Change nothing; fail if what is kept is not what the results make.
+    /// Change nothing; fail if the kept files differ from those that the results make.
     #[arg(long)]
     check: bool,
 }
@@ -61,7 +61,7 @@ impl ReportCommand {
     }
 }
 
-/// `text` with what stands between the markers replaced.
+/// `text` with the part between the markers replaced.
 fn replaced(text: &str, table: &str) -> anyhow::Result<String> {
     let (before, rest) = text.split_once(BEGIN).with_context(|| format!("the marker `{BEGIN}` is missing"))?;
     let (_, after) = rest.split_once(END).with_context(|| format!("the marker `{END}` is missing"))?;
@@ -105,7 +105,7 @@ mod tests {
         assert!(check().is_err());
     }
 
-    /// The READMEs of this repository show what their results hold.
+    /// The READMEs of this repository agree with their results.
     #[test]
     fn the_readmes_show_the_committed_results() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");

@@ -8,7 +8,7 @@ use super::super::group::RunGroup;
 use super::super::parts::SHOWN;
 use super::{MostStreams, Results};
 
-/// The comparison for the README as Markdown: one row for each of the parts that show who wins, the servers side by side.
+/// The comparison for the README as Markdown: one row for each of the parts shown there, the servers side by side.
 pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
     let mut text = format!(
         "{}; [every table]({folder}/README.md), and beside it the raw results with commands and configurations.\n\n\
@@ -35,7 +35,7 @@ pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String
     Ok(text)
 }
 
-/// What longer ticks save, beside the peer, in a sentence; nothing where that was not measured.
+/// Savings by longer ticks, beside the peer, in a sentence; empty where that was not measured.
 fn ticks(all: &[Results]) -> String {
     let cpu = |begin: &str, server: &str, streams: usize| {
         let results = all.iter().find(|results| results.label.starts_with(begin))?;
@@ -86,7 +86,7 @@ pub(super) fn picture(all: &[Results]) -> String {
     )
 }
 
-/// What a viewer and an operator see of a group, in a line of medians.
+/// A group's figures for viewer and operator, in a line of medians.
 fn short_cell(group: &RunGroup) -> String {
     let figure = |name: &str, places: usize| {
         group.median(name).map_or_else(|| "–".to_owned(), |median| format!("{median:.places$}"))
@@ -107,7 +107,7 @@ fn short_cell(group: &RunGroup) -> String {
     text
 }
 
-/// What was measured where; nothing measured is an error.
+/// Description of the measurement and its machine; an error without results.
 fn measured(all: &[Results]) -> anyhow::Result<String> {
     let Some(first) = all.first() else { bail!("no results there: `isocast bench all --quick` makes some") };
     let host = &first.host;
@@ -173,14 +173,14 @@ fn one_table(results: &Results, told: &[&RunGroup]) -> String {
     text
 }
 
-/// All but the tries of searches, which are told in one line each; server by server.
+/// All groups but the tries of searches, which get one line each; server by server.
 fn not_searched(results: &Results) -> Vec<&RunGroup> {
     let mut told: Vec<&RunGroup> = results.groups.iter().filter(|group| !group.probe).collect();
     told.sort_by_key(|group| results.groups.iter().position(|g| g.server == group.server));
     told
 }
 
-/// What all searches found, in one table; nothing if there were none.
+/// Results of all searches, in one table; empty if there were none.
 fn searches<'a>(all: impl IntoIterator<Item = &'a Results>) -> String {
     let mut text = String::new();
     for results in all {
@@ -204,9 +204,9 @@ fn searches<'a>(all: impl IntoIterator<Item = &'a Results>) -> String {
     )
 }
 
-/// How many, and how exactly that is known.
+/// Number of streams, and its resolution.
 fn streams_of(found: &MostStreams) -> String {
-    // Older results count in what was admitted after the first refusal.
+    // Older results also count streams admitted after the first refusal.
     let streams = found.before_refusal.map_or(found.streams, |before| before.min(found.streams));
     let mut text = streams.to_string();
     if let Some(too_many) = found.too_many.filter(|&too_many| too_many > streams + 1) {

@@ -1,4 +1,4 @@
-//! Plots of an experiment: HiTactix's figures 9, 10, 12 and 13, and what they left out.
+//! Plots of an experiment: HiTactix's figures 9, 10, 12 and 13, and further ones that the paper lacks.
 
 use super::super::group::RunGroup;
 use super::super::summary::{Run, Second};
@@ -76,7 +76,7 @@ fn lines(results: &Results, point: impl Fn(&RunGroup) -> Option<(f64, f64)>) -> 
 
 fn over_time(results: &Results) -> Vec<Plot<'_>> {
     let x = "seconds";
-    // The first run of each server stands for its repeats: a mean over runs would hide what one viewer saw.
+    // The first run of each server stands for its repeats: a mean over runs would hide the course of a single viewer.
     let mut firsts: Vec<&Run> = Vec::new();
     for run in &results.runs {
         if !firsts.iter().any(|f| f.server == run.server) {

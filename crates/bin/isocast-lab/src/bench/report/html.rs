@@ -44,7 +44,7 @@ fn section(results: &Results) -> anyhow::Result<String> {
     let mut text = format!("<h2>{}</h2>\n", escaped(&results.title));
     if let Some(disk) = &results.host.disk {
         let kind = if disk.rotational { "spinning" } else { "not spinning" };
-        // A disk need not tell its model.
+        // A disk need not report its model.
         let told = [disk.model.as_str(), kind, &disk.file_system].into_iter().filter(|word| !word.is_empty());
         let told = told.map(escaped).collect::<Vec<_>>().join(", ");
         let device = escaped(&disk.device);

@@ -1,4 +1,4 @@
-//! Results of a benchmark: raw results, and what `isocast-lab report` makes of them.
+//! Results of a benchmark: raw results, and the reports that `isocast-lab report` makes of them.
 //!
 //! Promise: everything shown is made from the raw results in the same folder, so that it can be made again.
 
@@ -50,37 +50,37 @@ pub(crate) struct MostStreams {
     pub server: String,
     /// Rate of a stream, bit/s.
     pub rate_bps: u64,
-    /// That many were carried.
+    /// Streams carried.
     pub streams: usize,
-    /// Results older than `too_many` count in `streams` also what was admitted after the first refusal, because it happened
-    /// to fit; these were admitted before it.
+    /// Streams admitted before the first refusal. Results older than `too_many` count in `streams` also those admitted after
+    /// it, which happened to fit.
     #[serde(default)]
     pub before_refusal: Option<usize>,
     /// The least number that was not carried, or was refused; `None` if the search's highest was carried, and in results
     /// older than the figure.
     #[serde(default)]
     pub too_many: Option<usize>,
-    /// Between the two, percent.
+    /// Gap between the two, percent.
     #[serde(default)]
     pub resolution_percent: Option<f64>,
     /// Whether it was carried twice and nothing was left to try; `None` in results older than the figure.
     #[serde(default)]
     pub confirmed: Option<bool>,
-    /// The rate that was offered to the next one, where the server says no by itself.
+    /// The rate offered to the next one, where the server refuses by itself.
     pub next_was_offered_bps: Option<u64>,
-    /// What uploads got meanwhile, 10^6 bytes per second.
+    /// Rate of uploads meanwhile, 10^6 bytes per second.
     pub upload_mb_per_s: Option<f64>,
     /// The same as a share of one sequential durable writer's with the disk to itself.
     pub upload_share: Option<f64>,
-    /// The same as a share of what that writer would get in the time that reads left.
+    /// The same as a share of that writer's rate in the time that reads left.
     #[serde(default)]
     pub upload_share_of_left: Option<f64>,
-    /// What `isocast plan` says, from the profile that the server measured.
+    /// The plan of `isocast plan`, from the profile that the server measured.
     pub planned: Option<Planned>,
 }
 
 impl MostStreams {
-    /// In a sentence.
+    /// Result in a sentence.
     pub(crate) fn sentence(&self) -> String {
         let mut text = format!("{}: {} streams of {} carried", self.server, self.streams, BitRate(self.rate_bps));
         if let Some(before) = self.before_refusal {
@@ -127,17 +127,17 @@ pub(crate) struct Results {
     pub kind: ExperimentKind,
     /// Its name: of its files, and in reports.
     pub label: String,
-    /// What it is about, in a line.
+    /// Subject in a line.
     pub title: String,
-    /// Where and when.
+    /// Machine and date.
     pub host: Host,
     /// The command line.
     pub command: Vec<String>,
-    /// How each server was configured.
+    /// Configuration of each server.
     pub configurations: BTreeMap<String, String>,
-    /// What a sequential durable writer gets there.
+    /// Rate of a sequential durable writer there.
     pub yardstick: Option<Yardstick>,
-    /// What searches found.
+    /// Results of searches.
     #[serde(default)]
     pub found: Vec<MostStreams>,
     /// Repeated runs taken together.
@@ -174,7 +174,7 @@ impl Results {
         self.groups = groups(&self.runs);
     }
 
-    /// Keeps what there is so far in `label.unfinished`: a benchmark that is broken off leaves it, and no results that
+    /// Keeps the results so far in `label.unfinished`: a benchmark that is broken off leaves it, and no results that
     /// would pass for whole.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Results>> {
         let path = entry?.path();
         if path.extension().is_some_and(|e| e == "json") {
             let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-            // Other JSON may lie there; what says it is ours must be readable.
+            // Other JSON may lie there; a file that names our format must be readable.
             if text.contains(FORMAT) {
                 let results = serde_json::from_str(&text);
                 all.push(results.with_context(|| format!("reading the results in {}", path.display()))?);

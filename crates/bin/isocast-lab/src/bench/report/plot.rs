@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (760, 420);
-/// Told apart on paper and by most who do not see red and green as different (Okabe and Ito's colours).
+/// Distinct on paper and for most readers that do not see red and green as different (Okabe and Ito's colours).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -16,7 +16,7 @@ const COLOURS: [RGBColor; 6] = [
 
 /// A plot.
 pub(crate) struct Plot<'a> {
-    /// What it shows.
+    /// Title above the plot.
     pub title: &'a str,
     /// Below.
     pub x: &'a str,

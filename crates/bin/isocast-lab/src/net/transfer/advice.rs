@@ -6,12 +6,12 @@ use net::ConnectError;
 use net::greeting::GreetingError;
 use rustix::io::Errno;
 
-/// What to do where this kernel has no TIPC.
+/// Remedy where this kernel has no TIPC.
 pub(super) const NO_TIPC: &str = "this kernel has no TIPC here: as root on both machines `modprobe tipc`, then `tipc node set \
     address 1.1.N` and `tipc bearer enable media eth device DEV`; or try it in the guests of `isocast lab net up`; \
     --transport tcp works everywhere";
 
-/// What to do about `error` at a place of `transport`; `None` where it says all there is.
+/// Remedy for `error` at a place of `transport`; `None` where the error itself says everything.
 pub(super) fn connecting(transport: &str, error: &std::io::Error) -> Option<&'static str> {
     let known = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     Some(match error.kind() {
@@ -36,7 +36,7 @@ pub(super) fn connecting(transport: &str, error: &std::io::Error) -> Option<&'st
     })
 }
 
-/// `error` with what to do about it.
+/// `error` with its remedy.
 pub(super) fn advised(transport: &str, error: ConnectError) -> anyhow::Error {
     if let ConnectError::Unreachable(_, source) = &error
         && let Some(advice) = connecting(transport, source)
@@ -49,7 +49,7 @@ pub(super) fn advised(transport: &str, error: ConnectError) -> anyhow::Error {
     error.into()
 }
 
-/// What to do about `error` when listening.
+/// Remedy for `error` when listening.
 pub(super) fn listening(transport: &str, error: &std::io::Error) -> &'static str {
     match error.kind() {
         _ if transport == "tipc" && error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => NO_TIPC,

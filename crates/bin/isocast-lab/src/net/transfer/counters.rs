@@ -1,6 +1,6 @@
 //! Counters of the kernel's interfaces and protocols, before and after a test, and their meaning.
 //!
-//! Promise: only differences of the kernel's own counters of this network namespace; what it does not count is left out.
+//! Promise: only differences of the kernel's own counters of this network namespace; events it does not count are left out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ const COLUMNS: [&str; 16] = [
     "compressed sent",
 ];
 
-/// Counters that tell of trouble, and what to think of them.
+/// Counters of trouble, and their meanings.
 const MEANINGS: [(&str, &str); 19] = [
     ("receive errors", "damaged frames arrived: look at cable, connector and duplex"),
     (
@@ -65,7 +65,7 @@ const MEANINGS: [(&str, &str); 19] = [
     ("Udp NoPorts", "datagrams came for a port where nobody listens any more"),
 ];
 
-/// What one interface carried during a test.
+/// Traffic of one interface during a test.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Interface {
     pub(super) name: String,
@@ -75,19 +75,19 @@ pub(super) struct Interface {
     pub(super) received_bytes: u64,
 }
 
-/// What the kernel counted of one kind of trouble before a test and after it.
+/// The kernel's counter of one kind of trouble before a test and after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TroubleCounter {
     /// The interface or protocol, and the counter.
     pub(super) what: String,
     pub(super) before: u64,
     pub(super) after: u64,
-    /// What to think of it where it has grown.
+    /// Meaning of an increase.
     pub(super) meaning: String,
 }
 
 impl TroubleCounter {
-    /// How often it happened during the test.
+    /// Increase during the test.
     pub(super) fn count(&self) -> u64 {
         self.after.saturating_sub(self.before)
     }
@@ -102,7 +102,7 @@ pub(super) struct NetCounters {
 }
 
 impl NetCounters {
-    /// As they are now.
+    /// Reads the current counters.
     pub(super) fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mut protocols = protocols(&text("/proc/net/snmp"));
@@ -135,7 +135,7 @@ impl NetCounters {
         carried.max_by_key(|i| i.sent_bytes + i.received_bytes).filter(|i| i.sent_packets + i.received_packets > 0)
     }
 
-    /// What goes wrong on the interface that carried most and in the protocols; of other interfaces, what went wrong since `before`.
+    /// Troubles of the interface that carried most and of the protocols; of other interfaces, the troubles since `before`.
     pub(super) fn troubles(&self, before: &Self) -> Vec<TroubleCounter> {
         let busiest = self.busiest(before).map(|interface| interface.name);
         let mut troubles = Vec::new();

@@ -1,8 +1,8 @@
-//! `isocast-lab net serve` and `test`: what a network carries from memory to memory, and what that costs on each side.
+//! `isocast-lab net serve` and `test`: throughput of a network from memory to memory, and its cost on each side.
 //!
-//! Promise: bytes are written and read as asked for, with nothing between; both sides are measured alike; a test that is
-//! broken off says by whom and leaves nothing behind. Beyond loopback only who has the token is served. Not here: figures
-//! over many sizes (`figures`), what carries messages (the crate `net`).
+//! Promise: bytes are written and read as the test requires, with nothing between; both sides are measured alike; a test that
+//! is broken off names the side that did so and leaves nothing behind. Beyond loopback only senders with the token are
+//! served. Not here: figures over many sizes (`figures`), the transport of messages (the crate `net`).
 
 mod advice;
 mod counters;

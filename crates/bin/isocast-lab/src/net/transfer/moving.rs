@@ -1,7 +1,7 @@
 //! Moves the bytes of a test from memory into a socket and from a socket into memory.
 //!
-//! Promise: one buffer per side; between two messages nothing is done but what the plan says, no clock is read and no
-//! memory taken. Who watches (`Watch`) sees how far it came and ends it.
+//! Promise: one buffer per side; between two messages it does nothing beyond the plan, reads no clock and takes no
+//! memory. The watching thread (`Watch`) sees the progress and ends it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,16 +16,16 @@ use units::ByteCount;
 
 use super::wire::{Carrier, TestPlan, TrafficPattern};
 
-/// What is read at once into one buffer: as iperf3 does, so that the two compare.
+/// Bytes of one read into one buffer: as in iperf3, so that the two compare.
 const READ_BYTES: usize = 128 << 10;
-/// How often a call that waits for the other side looks whether it is to end.
+/// Period at which a call that waits for the other side checks whether to end.
 const STOP_CHECK_PERIOD: Duration = Duration::from_millis(500);
-/// After the sender said how much it sent, datagrams that have not come for so long are lost.
+/// Silence, after the sender's count of bytes, from which missing datagrams are lost.
 const QUIET: Duration = Duration::from_millis(300);
 /// Round trips longer than this are counted as this, nanoseconds.
 const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
 
-/// How far one side has come, and whether it is to stop: seen by another thread.
+/// Progress of one side, and the order to stop: for another thread.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     pub(super) bytes: AtomicU64,
@@ -42,7 +42,7 @@ impl Watch {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How far it has come, as people read it.
+    /// Progress as readable text.
     pub(super) fn count(&self) -> String {
         let (bytes, messages) = (self.bytes.load(Ordering::Relaxed), self.messages.load(Ordering::Relaxed));
         format!("{} ({messages} messages)", ByteCount(bytes))
@@ -53,7 +53,7 @@ impl Watch {
     }
 }
 
-/// What one side did.
+/// Result of one side.
 #[derive(Debug)]
 pub(super) struct SideMoved {
     pub(super) messages: u64,
@@ -65,7 +65,7 @@ pub(super) struct SideMoved {
     pub(super) coalesced: Option<SenderStats>,
 }
 
-/// When a sender sends, and how much.
+/// Times and number of a sender's messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SenderPace {
     /// No more messages than this.
@@ -74,7 +74,7 @@ pub(super) struct SenderPace {
     pub(super) every: Option<Duration>,
 }
 
-/// Sends what the plan says until all is sent or the watch is over.
+/// Sends the messages of the plan until all are sent or the watch is over.
 ///
 /// # Errors
 /// The other side has gone, or takes nothing any more.
@@ -92,7 +92,7 @@ pub(super) fn send(socket: Socket, plan: &TestPlan, pace: SenderPace, watch: &Wa
     } else if plan.carrier == Carrier::Udp {
         paced(plan, pace, watch, began, || send_datagram(&socket, &buffer))?
     } else if plan.pattern == TrafficPattern::RoundTrip {
-        // What is under way when the time is over comes back as well.
+        // A message under way when the time is over comes back as well.
         socket.set_read_timeout(Some(net::transport::SILENCE_MAX))?;
         let mut back = vec![0; plan.size];
         let mut times = Histogram::new_with_bounds(1, ROUND_TRIP_NS_MAX, 3).context("bounds that are in order")?;
@@ -144,7 +144,7 @@ fn paced(
     Ok(messages)
 }
 
-/// Takes in what the plan says until the sender has finished or the watch is over.
+/// Receives the messages of the plan until the sender has finished or the watch is over.
 ///
 /// # Errors
 /// The connection is broken.
@@ -176,7 +176,7 @@ pub(super) fn receive(socket: Socket, plan: &TestPlan, watch: &Watch) -> anyhow:
                     ended = Some(Instant::now());
                 }
                 Err(error) if is_wait(&error) && !watch.is_over() => continue,
-                // The sender's machine answered a datagram of ours that nobody listens there: the sender has finished.
+                // The sender's machine answered a datagram of ours that its port is closed: the sender has finished.
                 Err(_) => break,
             }
             if watch.is_over() && messages >= watch.expected.load(Ordering::Relaxed) {

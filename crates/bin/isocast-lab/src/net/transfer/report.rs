@@ -1,4 +1,4 @@
-//! Output of `isocast net`: for people, and as JSON in base units.
+//! Output of `isocast net`: as readable text, and as JSON in base units.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -45,11 +45,11 @@ pub(super) struct SpanQuantiles {
     max_us: f64,
 }
 
-/// How messages were put together.
+/// Figures of coalescing.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Coalesced {
     sends: u64,
-    /// How long the first message of each send waited.
+    /// Waits of the first message of each send.
     waited: SpanQuantiles,
 }
 
@@ -82,7 +82,7 @@ impl NetReport {
         }
     }
 
-    /// As people read it.
+    /// The report as readable text.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
             "{}, {} × {} to {}\n",
@@ -131,7 +131,7 @@ impl NetReport {
             for trouble in side.troubles.iter().filter(|trouble| trouble.count() > 0) {
                 let _ = writeln!(text, "{what}: {} × {}: {}", trouble.count(), trouble.what, trouble.meaning);
             }
-            // The kernel doubles what it is asked for, for its own accounts.
+            // The kernel doubles the requested size, for its own accounts.
             if let Some(asked) = self.window_bytes.filter(|asked| side.buffer_bytes.iter().any(|&made| made < *asked)) {
                 let [send, receive] = side.buffer_bytes.map(ByteCount);
                 let _ = writeln!(
@@ -154,7 +154,7 @@ impl SpanQuantiles {
     }
 }
 
-/// `per_us`: what the histogram counts in, of a microsecond.
+/// `per_us`: the histogram's units in a microsecond.
 #[allow(clippy::cast_precision_loss, reason = "for display")]
 fn quantiles(times: &Histogram<u64>, per_us: f64) -> SpanQuantiles {
     let at = |quantile| times.value_at_quantile(quantile) as f64 / per_us;
@@ -181,7 +181,7 @@ fn name(carrier: Carrier, no_delay: bool) -> &'static str {
     }
 }
 
-/// What one side did, and what the machine counted meanwhile.
+/// Result of one side, with the machine's counters meanwhile.
 #[allow(clippy::cast_precision_loss, reason = "for display")]
 pub(super) fn side(moved: &SideMoved, buffer_bytes: [u64; 2], before: &NetCounters, after: &NetCounters) -> Side {
     let bits_per_second = if moved.seconds > 0.0 { moved.bytes as f64 * 8.0 / moved.seconds } else { 0.0 };
@@ -213,7 +213,7 @@ pub(super) fn listening(at: &str, json: bool) -> anyhow::Result<String> {
     })
 }
 
-/// What a server received.
+/// Report of a server on a test received.
 pub(super) fn received(plan: &TestPlan, side: &Side, json: bool) -> anyhow::Result<String> {
     if json {
         return Ok(serde_json::to_string(&serde_json::json!({

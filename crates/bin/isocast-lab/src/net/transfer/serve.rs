@@ -1,7 +1,7 @@
 //! `isocast net serve`: the receiving side of tests, for as many senders as come.
 //!
-//! Promise: what a sender asks for is checked before anything is made for it; a sender that goes away in the middle, or
-//! says nothing, ends its own test only. At most [`CONNECTIONS_MAX`] connections are served, each with one buffer.
+//! Promise: a sender's request is checked before anything is made for it; a sender that goes away in the middle, or
+//! stays silent, ends its own test only. At most [`CONNECTIONS_MAX`] connections are served, each with one buffer.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -33,7 +33,7 @@ const STOP_CHECK_PERIOD: Duration = Duration::from_millis(100);
 /// Receive the bytes of `isocast net test`, from any number of senders, until interrupted.
 #[derive(Debug, Args)]
 pub(in crate::net) struct ServeCommand {
-    /// Where: HOST:PORT (port 0: any that is free), unix:PATH or tipc:TYPE:INSTANCE; repeat it for several.
+    /// Address to listen on: HOST:PORT (port 0: any that is free), unix:PATH or tipc:TYPE:INSTANCE; repeat it for several.
     #[arg(long, required = true, value_name = "ADDR", value_parser = place)]
     listen: Vec<Arc<dyn Transport>>,
     /// End after one test.
@@ -46,10 +46,10 @@ pub(in crate::net) struct ServeCommand {
     token: TokenArgs,
 }
 
-/// How a test ended, for whoever waits for it.
+/// End of a test, for the thread that waits for it.
 pub(super) type TestEnded = anyhow::Result<(TestPlan, Side)>;
 
-/// What the threads of a server share.
+/// State that the threads of a server share.
 pub(super) struct Receiving {
     token: Option<SharedSecret>,
     /// Tests that wait for their bytes, by cookie.
@@ -102,20 +102,20 @@ pub(super) fn bind(place: Arc<dyn Transport>, window: Option<usize>) -> anyhow::
 }
 
 impl Receiving {
-    /// Nobody is served yet. How each test ends is told to the other end of the channel.
+    /// A server without connections yet. The receiver of the channel gets the end of each test.
     pub(super) fn new(token: Option<SharedSecret>) -> (Arc<Self>, Receiver<TestEnded>) {
         let (ended, endings) = sync_channel(CONNECTIONS_MAX);
         let receiving = Self { token, awaited: Mutex::default(), connections: AtomicUsize::new(0), ended };
         (Arc::new(receiving), endings)
     }
 
-    /// Serves whoever connects to `listener`, in threads of their own.
+    /// Serves each connection to `listener` in a thread of its own.
     pub(super) fn start(self: &Arc<Self>, listener: Arc<Listener>) -> anyhow::Result<()> {
         let receiving = Arc::clone(self);
         std::thread::Builder::new().name("net-accept".to_owned()).spawn(move || {
             loop {
                 let Ok(socket) = listener.accept() else {
-                    // Out of descriptors, or the other side has gone already: others may do better in a moment.
+                    // Out of descriptors, or the other side has closed already: the next accept may succeed in a moment.
                     std::thread::sleep(STOP_CHECK_PERIOD);
                     continue;
                 };
@@ -141,7 +141,7 @@ impl Receiving {
         }
     }
 
-    /// Greets, then takes the connection for what its session says: the bytes of a test that waits for them, or a new test.
+    /// Greets, then uses the connection as its session requires: for the bytes of a test that waits for them, or for a new test.
     fn converse(&self, socket: Socket) {
         let numbered = match net::greeting::answer(&socket, self.token.as_ref()) {
             Ok(numbered) => numbered,
@@ -155,7 +155,7 @@ impl Receiving {
             Some(waiting) => drop(waiting.send(socket)),
             None => {
                 let ended = self.test(socket, numbered).transpose();
-                // Nobody waits for it when the program ends.
+                // No thread waits for it when the program ends.
                 ended.into_iter().for_each(|ended| drop(self.ended.send(ended)));
             }
         }
@@ -219,7 +219,7 @@ impl Receiving {
         let awaited = |own, place| Awaited { receiving: self, cookie, own, place };
         if plan.carrier == Carrier::Udp {
             let local = local.context("UDP is tested with --to HOST:PORT, where the datagrams go as well")?;
-            // The same port where it is free: it is the one that firewalls were told of.
+            // The same port where it is free: firewalls are open for this one.
             let socket = UdpSocket::bind(local).or_else(|_| UdpSocket::bind((local.ip(), 0))).context("a UDP port")?;
             let place = socket.local_addr()?.to_string();
             return Ok(awaited(AnnouncedBytes::Datagrams(socket), Some(place)));
@@ -248,7 +248,7 @@ struct Awaited<'a> {
     place: Option<String>,
 }
 
-/// Where announced bytes will come.
+/// Place at which announced bytes will come.
 enum AnnouncedBytes {
     /// On a listener of the server, which sorts them out.
     Shared(Receiver<Socket>),
@@ -276,7 +276,7 @@ impl Awaited<'_> {
         Ok(socket)
     }
 
-    /// Waits for the datagram that holds the cookie, answers it, and hears nobody else from then on.
+    /// Waits for the datagram that holds the cookie, answers it, and receives from no other address from then on.
     fn first_datagram(&self, udp: &UdpSocket) -> std::io::Result<Socket> {
         let cookie = self.cookie.to_le_bytes();
         let end = std::time::Instant::now() + DATA_WITHIN;

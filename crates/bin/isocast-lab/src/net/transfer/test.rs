@@ -22,36 +22,36 @@ use super::{TokenArgs, advice, bytes, place, span};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const SECOND: Duration = Duration::from_secs(1);
-/// How often the receiver is greeted with a datagram, and after how long.
+/// Greetings of the receiver by datagram at most, and the pause between them.
 const UDP_GREETINGS: u32 = 20;
 const UDP_PAUSE: Duration = Duration::from_millis(100);
 const DURATION: Duration = Duration::from_secs(10);
-/// How long after that a test is given up: on a slow network, full buffers take long to empty.
+/// Time after its end at which a test is given up: on a slow network, full buffers take long to empty.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// As iperf3 writes at once.
+/// Bytes of one write, as in iperf3.
 const WRITE_BYTES: usize = 128 << 10;
-/// What fits into a frame of any Ethernet, headers and a tunnel's included.
+/// Bytes that fit into a frame of any Ethernet, headers and a tunnel's included.
 const DATAGRAM_BYTES: usize = 1400;
 
-/// Send from memory to the memory of `isocast net serve`, and say what it took on both sides.
+/// Send from memory to the memory of `isocast net serve`, and print the cost on both sides.
 #[derive(Debug, Args)]
 pub(in crate::net) struct TestCommand {
-    /// Where the receiver listens: HOST:PORT, unix:PATH or tipc:TYPE:INSTANCE.
+    /// Address of the receiver: HOST:PORT, unix:PATH or tipc:TYPE:INSTANCE.
     #[arg(long, value_name = "ADDR", value_parser = place, required_unless_present = "both")]
     to: Option<Arc<dyn Transport>>,
     /// Be the receiver as well: measures this machine.
     #[arg(long = "self", conflicts_with_all = ["to", "token_file"])]
     both: bool,
-    /// What carries the bytes; as ADDR says if not given, else TCP.
+    /// Carrier of the bytes; as ADDR says if not given, else TCP.
     #[arg(long, value_enum)]
     transport: Option<Carrier>,
     /// Bytes of a message: each is one write, or one datagram; 128 KiB if not given, of UDP 1400 B.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     size: Option<usize>,
-    /// Send so many messages.
+    /// Number of messages to send.
     #[arg(long, value_name = "N", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Send for so long; 10 s if neither is given.
+    /// Time to send; 10 s if neither is given.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     duration: Option<Duration>,
     /// Put small messages together: none waits longer than this for others.
@@ -133,7 +133,7 @@ impl TestCommand {
         let ended = loop {
             let gone = began.elapsed();
             if gone >= limit {
-                // What it waits for, a connection, a greeting or room, ends with this program.
+                // Its pending call, for a connection, a greeting or room, ends with this program.
                 break Err(anyhow!("the time limit of {limit:?} is over (--limit), after {}", watch.count()));
             }
             if over_at.is_some_and(|over_at| gone >= over_at) {
@@ -178,7 +178,7 @@ impl TestCommand {
         let socket = connect(plan, &**to, place.as_deref(), token, cookie)?;
         let buffer_bytes = report::buffer_bytes(&socket);
         let before = NetCounters::read();
-        // Who watches may have given up.
+        // The watching thread may have given up.
         let _ = begins.send(());
         let pace = SenderPace { count: self.count.unwrap_or(u64::MAX), every: self.every };
         let moved = moving::send(socket, plan, pace, watch).with_context(|| format!("after {}", watch.count()))?;
@@ -198,7 +198,7 @@ fn receive_here() -> anyhow::Result<Arc<dyn Transport>> {
     let address = listener.tcp_address().context("a TCP listener has an address")?;
     let (receiving, ended) = Receiving::new(None);
     receiving.start(listener)?;
-    // It tells the sender how it went.
+    // The receiver sends its result to the sender.
     std::thread::spawn(move || while ended.recv().is_ok() {});
     Ok(place(&address.to_string())?)
 }
@@ -222,14 +222,14 @@ fn connect(
         let socket = to.connect(CONNECT_WITHIN, plan.window).map_err(unreachable)?;
         net::greeting::call(&socket, token, Numbered { session: cookie, first: 0 })
             .map_err(|error| ConnectError::Greeting(to.to_string(), error))?;
-        // What is coalesced leaves in whole batches already.
+        // Coalesced messages leave in whole batches already.
         to.set_no_delay(&socket, plan.no_delay || plan.coalesce.is_some()).map_err(unreachable)?;
         Ok(socket)
     })();
     opened.map_err(|error| advice::advised(to.name(), error))
 }
 
-/// Datagrams go to who answers the cookie.
+/// Connects to the address that answers the cookie.
 fn connect_udp(address: SocketAddr, window: Option<usize>, cookie: u64) -> anyhow::Result<Socket> {
     let any: SocketAddr = if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
     let udp = UdpSocket::bind(any)?;
@@ -248,7 +248,7 @@ fn connect_udp(address: SocketAddr, window: Option<usize>, cookie: u64) -> anyho
     bail!("no datagram comes through to {address}: a firewall lets TCP through, but not UDP")
 }
 
-/// What was sent has come, but for datagrams.
+/// Checks that all bytes sent have come, but for datagrams.
 fn check_received(plan: &TestPlan, sent: &Side, received: &Side) -> anyhow::Result<()> {
     if plan.carrier != Carrier::Udp && sent.bytes != received.bytes {
         bail!("{} bytes were sent, {} came", sent.bytes, received.bytes);

@@ -13,7 +13,7 @@ use super::counters::{Interface, TroubleCounter};
 /// The largest datagram of UDP over IPv4, bytes.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
 
-/// What carries the bytes of a test.
+/// Carrier of a test's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Carrier {
@@ -23,7 +23,7 @@ pub(super) enum Carrier {
     Tipc,
 }
 
-/// Who sends what when.
+/// Order of a test's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum TrafficPattern {
@@ -41,7 +41,7 @@ pub(super) struct TestPlan {
     pub(super) pattern: TrafficPattern,
     /// Bytes of a message: of a buffer that is written at once.
     pub(super) size: usize,
-    /// Messages are framed and may wait so long for others; without it each is written by itself, unframed.
+    /// Time that framed messages may wait for others; `None`: each is written by itself, unframed.
     pub(super) coalesce: Option<Duration>,
     /// Both socket buffers, bytes.
     pub(super) window: Option<usize>,
@@ -56,7 +56,7 @@ impl TestPlan {
     }
 
     /// # Errors
-    /// It cannot be done, with what to do.
+    /// The plan cannot be carried out; the text names the remedy.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let most = if self.carrier == Carrier::Udp { DATAGRAM_BYTES_MAX } else { net::frame::MESSAGE_BYTES_MAX };
         if self.size == 0 || self.size > most {
@@ -72,14 +72,14 @@ impl TestPlan {
     }
 }
 
-/// From the one who sends the bytes.
+/// Messages of the side that sends the bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromSender {
     Begin(TestPlan),
     Sent { messages: u64, bytes: u64 },
 }
 
-/// From the one who receives them.
+/// Messages of the side that receives them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromReceiver {
     /// The bytes are awaited on a connection of session `cookie`, at that place if it is another one.
@@ -91,23 +91,23 @@ pub(super) enum FromReceiver {
     Received(Side),
 }
 
-/// What one side moved, and what it cost there.
+/// Bytes that one side moved, and their cost there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Side {
     pub(super) bytes: u64,
     pub(super) messages: u64,
     /// From the first byte to the last.
     pub(super) seconds: f64,
-    /// Of the threads that moved the bytes.
+    /// Processor time of the threads that moved the bytes.
     pub(super) cpu_seconds: f64,
-    /// Of the whole machine, what the kernel does in interrupts included; in steps of 10 ms.
+    /// Processor time of the whole machine, the kernel's interrupts included; in steps of 10 ms.
     pub(super) machine_cpu_seconds: f64,
     pub(super) bits_per_second: f64,
     /// Both buffers of the socket as the kernel made them: send, receive.
     pub(super) buffer_bytes: [u64; 2],
     /// The interface that carried most.
     pub(super) interface: Option<Interface>,
-    /// What was lost, damaged or sent anew until the test and after it, on the whole machine.
+    /// Counters of packets lost, damaged or sent anew until the test and after it, on the whole machine.
     pub(super) troubles: Vec<TroubleCounter>,
 }
 
