@@ -1,7 +1,7 @@
 //! The rate a content needs, from its container: MP4/MOV (plain and fragmented), MPEG-TS, Matroska/WebM, AVI, FLV, Ogg, and the sound
 //! formats MP3, AAC (ADTS), FLAC, WAV; and where a live stream can be cut ([`cuts`]).
 //!
-//! Promise: with any bytes, a probe never panics, ends, reads no more than its [`ProbeBudget`], and holds no more
+//! Promise: with any bytes, a probe ends without a panic, reads no more than its [`ProbeBudget`], and holds no more
 //! memory than a small multiple of it; no length found in a file is believed before so many bytes were there. The rate
 //! is the least constant one at which playing from the start never waits once [`PREROLL_MAX`] of it (beyond the
 //! container's head) is there: see `curve`. Where only an average is known, [`HEADROOM_AVERAGE_PERCENT`] is added.

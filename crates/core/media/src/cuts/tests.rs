@@ -102,7 +102,7 @@ fn packets_are_found_again_behind_what_is_none() {
     assert_eq!(files.iter().flat_map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>(), broken);
 }
 
-/// `kind`, with this in it.
+/// A box of this kind, with this body.
 fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     [&u32::try_from(8 + body.len()).expect("small").to_be_bytes(), kind.as_slice(), body].concat()
 }

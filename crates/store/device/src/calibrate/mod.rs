@@ -5,7 +5,8 @@
 //! a conservative default is assumed; [`ProfileSource`] names the choice and its reason, and is meant to be shown.
 //! Facts that reading cannot give are assumed, with a sentence in [`Calibration::notes`]: the time of a flush (it needs
 //! a dirty cache), the write rate, and whether a flash drive's blocks were ever written (blocks never written read too
-//! fast). Not here: learning from observed service times (the schedule does that), predicting (`schedule::profile`).
+//! fast).
+//! Not here: learning from observed service times (the schedule does that), predicting (`schedule::profile`).
 //!
 //! A disk that hangs hangs this call: run it on a thread that may be abandoned.
 
@@ -48,7 +49,7 @@ impl Default for Options {
 pub struct CalibrationProgress {
     /// Figure that is being measured, in words for a user.
     pub step: &'static str,
-    /// Parts of a thousand of the whole, never falling.
+    /// Progress in thousandths of the whole, never falling.
     pub permille: u32,
 }
 
