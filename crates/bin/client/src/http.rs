@@ -20,10 +20,10 @@ const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
 /// Longest wait for a server that neither takes nor sends anything: a start may wait 5 s for its turn.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// The server that is asked where none is named.
+/// Server of a command that names none.
 pub const USUAL_SERVER: &str = "http://127.0.0.1:8080";
 
-/// Who asks.
+/// Account and password of a client, as its requests carry them.
 #[derive(Debug, Clone)]
 pub struct Login(String);
 
@@ -80,7 +80,7 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Asks nobody yet.
+    /// Makes a client, without a request yet.
     #[must_use]
     pub fn new(login: Option<Login>) -> Self {
         let config = Agent::config_builder()
@@ -138,7 +138,7 @@ impl HttpClient {
     }
 }
 
-/// The error in words that say what to look at.
+/// The error in words that name its probable cause.
 #[must_use]
 pub fn explained(error: ureq::Error) -> anyhow::Error {
     match error {
@@ -154,7 +154,7 @@ pub fn explained(error: ureq::Error) -> anyhow::Error {
     }
 }
 
-/// The answer if it has one of these statuses, else what its problem says.
+/// The answer if it has one of these statuses, else the detail of its problem document as an error.
 ///
 /// # Errors
 /// [`RateRefusal`] if a lower rate would be granted.

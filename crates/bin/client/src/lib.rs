@@ -1,7 +1,7 @@
 //! Requests of commands to an Isocast server, over HTTP: documents of its API, and contents.
 //!
-//! Promise: an answer that is an error is told in the server's own words; a server that neither takes nor sends for a minute is given up.
-//! Not here: what a command does with it.
+//! Promise: an answer that is an error reaches the caller in the server's own words; a server that neither takes nor sends for a minute is
+//! given up. Not here: the commands that use the answers.
 
 mod http;
 mod remote;

@@ -1,7 +1,7 @@
 //! Contents of an Isocast server, over HTTP.
 //!
-//! Promise: what is read or sent at a rate was admitted by the server at that rate; a refusal is told with what would be
-//! granted. A server that neither takes nor sends for a minute is given up.
+//! Promise: bytes read or sent at a rate were admitted by the server at that rate; a refusal names the rate that would
+//! be granted. A server that neither takes nor sends for a minute is given up.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -18,7 +18,7 @@ use ureq::{Body, SendBody};
 
 use crate::http::{HttpClient, Login, NoAnswer, expect};
 
-/// What may stand in a path as it is (RFC 3986, unreserved).
+/// Characters that stand in a path unescaped (RFC 3986, unreserved).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 /// Pauses before each attempt to reach a server that went, for a file or for the rest of one: a server that is started again answers
 /// within them.
@@ -40,7 +40,7 @@ pub struct Remote {
     url: String,
 }
 
-/// What has a name at a server.
+/// A folder or content that a server has under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteEntry {
     /// A folder, and when a name in it changed last; 1970 if that is not known.
@@ -72,7 +72,7 @@ pub struct SourceFile {
 /// A version of a file, as it is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileVersion {
-    /// What tells it from others.
+    /// Distinguishes the version from others.
     pub tag: String,
     /// Its length.
     pub bytes: u64,
@@ -82,13 +82,13 @@ pub struct FileVersion {
 
 /// A file that is being read.
 pub struct SourceReader {
-    /// What is read.
+    /// Reader of the file's bytes.
     pub reader: Box<dyn Read>,
     /// Length of the whole file.
     pub bytes: u64,
 }
 
-/// What a file or folder holds.
+/// The files and folders below a folder, or one file.
 #[derive(Debug, Default)]
 pub struct Tree {
     /// False: it is one file.
@@ -97,11 +97,11 @@ pub struct Tree {
     pub files: Vec<SourceFile>,
     /// The folders below it.
     pub folders: Vec<PathBuf>,
-    /// What is neither file nor folder, or a link to a folder.
+    /// Number of entries that are neither file nor folder, or links to a folder.
     pub passed_over: u64,
     /// Files and folders that the user left out.
     pub excluded: u64,
-    /// What could not be read, and why.
+    /// Unreadable entries, each with the reason.
     pub unreadable: Vec<String>,
 }
 
@@ -119,7 +119,8 @@ pub struct TreeEntry {
 }
 
 impl Tree {
-    /// The files below a folder, which `list` lists: the folder itself by an empty name, the others by theirs. `shown` names them to people.
+    /// The files below a folder, which `list` lists: the folder itself by an empty name, the others by theirs. `shown` names them to
+    /// people.
     ///
     /// # Errors
     /// The folder cannot be listed, or no other could be.
@@ -156,10 +157,10 @@ impl Tree {
     }
 }
 
-/// Whether this can be the address of a content or folder.
+/// Checks that this can be the address of a content or folder.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the address.
 pub fn check_address(url: &str) -> Result<(), String> {
     let path = url.splitn(4, '/').nth(3).unwrap_or_default();
     if path != "media" && !path.starts_with("media/") {
@@ -172,7 +173,7 @@ pub fn check_address(url: &str) -> Result<(), String> {
 }
 
 impl Remote {
-    /// What has this address.
+    /// The content or folder at this address.
     ///
     /// # Errors
     /// As [`check_address`].
@@ -181,7 +182,7 @@ impl Remote {
         Ok(Self { client: HttpClient::new(login.cloned()), url: url.trim_end_matches('/').to_owned() })
     }
 
-    /// What has this name below it.
+    /// The content or folder of this name below it.
     #[must_use]
     pub fn below(&self, name: &str) -> Self {
         Self { url: self.at(name), ..self.clone() }
@@ -193,7 +194,7 @@ impl Remote {
         if name.is_empty() { self.url.clone() } else { format!("{}/{}", self.url, utf8_percent_encode(name, IN_PATH)) }
     }
 
-    /// What has this name; none if nothing has.
+    /// The content or folder of this name; `None` if there is none.
     ///
     /// # Errors
     /// As [`HttpClient::ask`]; the server's own.
@@ -228,7 +229,7 @@ impl Remote {
         }
     }
 
-    /// Whether it is a folder.
+    /// True of a folder.
     ///
     /// # Errors
     /// As [`Remote::find`].
@@ -254,7 +255,7 @@ impl Remote {
         Tree::of_folder(|folder| Ok(self.entries(folder)?.into_iter().map(entry).collect()), |folder| self.at(folder))
     }
 
-    /// What a folder holds.
+    /// The entries of a folder.
     ///
     /// # Errors
     /// As [`HttpClient::json`]; a name that would lead elsewhere.
@@ -323,14 +324,14 @@ impl Remote {
         }
     }
 
-    /// Whether it is the other, or lies in it, as the addresses say.
+    /// True if its address is that of the other, or lies below it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         self.url.strip_prefix(&other.url).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Reads a part of a content in the version that was found; at a rate it is guaranteed, but for a short part, which the server sends
-    /// with what is left over.
+    /// Reads a part of a content in the version that was found; a rate is guaranteed, except for a short part, which the server sends with
+    /// the capacity left over.
     ///
     /// # Errors
     /// As [`HttpClient::ask`]; the rate is refused; it is another version by now.
@@ -357,7 +358,7 @@ impl Remote {
         self.open_body(name, from, rate).map(|source| SourceReader { bytes: source.bytes, reader: source.body })
     }
 
-    /// Opens a content to be read from `from` on; what breaks off is asked for again, for half a minute.
+    /// Opens a content for reading from `from` on; after a break it requests the rest again, for half a minute.
     ///
     /// # Errors
     /// As [`Remote::read`].
@@ -448,7 +449,7 @@ struct ResumedBody {
 }
 
 impl ResumedBody {
-    /// Asks for what is missing.
+    /// Requests the missing rest.
     fn reopen(&mut self, broken: String) -> anyhow::Result<()> {
         let Some(etag) = self.etag.as_deref() else { bail!(broken) };
         let mut last = anyhow::Error::msg(broken);

@@ -1,6 +1,6 @@
-//! `isocast disk`: which disks there are, and what they can do.
+//! `isocast disk`: the disks of this machine, and their profiles.
 //!
-//! Promise: prints what admission would count with, and where the figures come from; only reads.
+//! Promise: prints the figures that admission would use, and their sources; only reads.
 //! Not here: the measuring (`device::calibrate`).
 
 mod list;
@@ -15,7 +15,7 @@ use units::Nanos;
 
 pub(crate) use list::shingled;
 
-/// Measure disks and show what they can do.
+/// Measure disks and show their profiles.
 #[derive(Debug, Args)]
 pub struct DiskCommand {
     #[command(subcommand)]

@@ -1,6 +1,6 @@
 //! Commands of `isocast` beside the server: each is a module with `Args` and a `run`.
 
-// They panic where nobody reads any more.
+// These macros panic once the reader has closed its end.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod disk;

@@ -1,4 +1,4 @@
-//! `isocast user`: who may write, without another program to make hashes.
+//! `isocast user`: the users that may write, without another program to make hashes.
 //!
 //! Promise: a password is never shown, kept or taken from the command line; the file is replaced whole, readable by its owner
 //! and the group of its folder only. Not here: checking passwords (the control plane).
@@ -20,7 +20,7 @@ const PART: &str = "conf.d/users.toml";
 /// No password is longer.
 const PASSWORD_BYTES_MAX: u64 = 1024;
 
-/// Name who may upload and delete.
+/// Name the users that may upload and delete.
 #[derive(Debug, Args)]
 pub struct UserCommand {
     #[command(subcommand)]
@@ -62,7 +62,7 @@ struct UsersFile {
 }
 
 impl UserCommand {
-    /// Does what was asked, and prints to `out`.
+    /// Runs the subcommand, and prints to `out`.
     ///
     /// # Errors
     /// The file cannot be read or written, or there is no password.
@@ -118,7 +118,7 @@ impl UsersFile {
         }
     }
 
-    /// Written beside and put in its place: whoever reads meanwhile sees the old file or the new one.
+    /// Writes the file beside and puts it in its place: a reader meanwhile gets the old file or the new one.
     fn write(&self, users: Table) -> anyhow::Result<()> {
         let part = self.part();
         let folder = part.parent().context("the configuration has no folder")?;
@@ -126,8 +126,8 @@ impl UsersFile {
         let write = || -> io::Result<()> {
             fs::create_dir_all(folder)?;
             device::state_file::replace_with(&part, 0o640, |file| {
-                // The server reads the file as a member of the folder's group. A user who may not change the group is
-                // the server's own anyway.
+                // The server reads the file as a member of the folder's group. A user without the right to change the
+                // group is the server's own anyway.
                 let _ = std::os::unix::fs::fchown(&*file, None, Some(fs::metadata(folder)?.gid()));
                 file.write_all(text.as_bytes())
             })

@@ -1,4 +1,4 @@
-//! `isocast cp`: its arguments, and what it prints.
+//! `isocast cp`: its arguments, and its output.
 //!
 //! Not here: the copy itself (the crate's root).
 
@@ -17,15 +17,14 @@ use super::{CopyTerms, Endpoint, Summary, copy_tree, pacing};
 
 /// Copy or read files at a given rate, locally, from an Isocast server, or to one.
 ///
-/// SRC and DST are paths or addresses (`http://HOST:PORT/media/…`). A folder is copied with all that is below it, and DST is
-/// what it becomes. DST `/dev/null` only reads. What a server of this machine has in its folders goes through that server, so
-/// that its streams are not disturbed.
+/// SRC and DST are paths or addresses (`http://HOST:PORT/media/…`). A folder is copied with all that is below it, and becomes DST. DST
+/// `/dev/null` only reads. Files in the folders of a server of this machine go through that server, so that its streams are not disturbed.
 #[derive(Debug, Args)]
 pub struct CopyArgs {
-    /// The rate, for example 15Mbit/s; `max` takes what is left.
+    /// The rate, for example 15Mbit/s; `max` takes all capacity that is left.
     #[arg(long, value_name = "RATE", default_value = "max", value_parser = parse_rate)]
     rate: Rate,
-    /// Go on where an earlier copy was broken off: files that were copied whole and not changed since are left as they are.
+    /// Continue where an earlier copy was broken off: files that were copied whole and not changed since are left as they are.
     #[arg(long)]
     resume: bool,
     /// Read both sides again afterwards, and compare them.
@@ -40,7 +39,7 @@ pub struct CopyArgs {
     /// Read and write paths of this machine directly, though a server may serve them.
     #[arg(long, conflicts_with = "url")]
     alone: bool,
-    /// Pass over files whose name or path below SRC is like this: `*` stands for any part of it, `?` for one character (repeatable).
+    /// Pass over files with a name or path below SRC like this: `*` stands for any part of it, `?` for one character (repeatable).
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Remove from DST the files that SRC does not have, after everything was copied.
@@ -129,7 +128,7 @@ impl CopyArgs {
         tree.excluded += u64::try_from(left_out).unwrap_or(u64::MAX);
     }
 
-    /// Whether the path, a folder above it, or the name of one of these is like a pattern.
+    /// True if the path, a folder above it, or the name of one of these is like a pattern.
     fn is_excluded(&self, path: &Path) -> bool {
         let is_like_one = |text: &str| self.exclude.iter().any(|pattern| is_like(pattern, text));
         path.ancestors().filter(|above| !above.as_os_str().is_empty()).any(|above| {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// So many of them are named.
+/// Failures that are named at most.
 const NAMED_MAX: usize = 5;
 
-/// How many, and the first of them.
+/// Number of failures, and the first of them.
 #[derive(Debug, Default)]
 pub struct Failures {
     count: u64,
@@ -35,15 +35,15 @@ impl Failures {
         self.named.truncate(NAMED_MAX);
     }
 
-    /// How many there are.
+    /// Number of failures.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Fails if there is one; `what` says what was not done with them.
+    /// Fails if there is one; `what` names the work that was not done.
     ///
     /// # Errors
-    /// How many there are, and the first of them.
+    /// The number of failures, and the first of them.
     pub fn judge(&self, what: &str) -> anyhow::Result<()> {
         if self.count == 0 { Ok(()) } else { Err(anyhow::anyhow!("{} {what}: {self}", self.count)) }
     }

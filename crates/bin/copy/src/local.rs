@@ -22,9 +22,9 @@ use units::limits::DIRECT_ALIGN;
 
 use super::READ_BYTES;
 
-/// Between two flushes of what is written through the page cache.
+/// Bytes between two flushes of a file that is written through the page cache.
 const FLUSH_BYTES: u64 = 8 << 20;
-/// So much of a file's name is part of the hidden name of its copy: a name has at most 255 bytes.
+/// Bytes of a file's name in the hidden name of its copy: a name has at most 255 bytes.
 const NAME_BYTES_MAX: usize = 200;
 const PART: &str = ".isocast-cp-";
 
@@ -43,7 +43,7 @@ impl Folder {
         self.path.is_dir()
     }
 
-    /// True for what is written to and keeps nothing (`/dev/null`).
+    /// True for a target that keeps nothing (`/dev/null`).
     pub(super) fn is_sink(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|what| !what.is_file() && !what.is_dir())
     }
@@ -152,7 +152,7 @@ impl Folder {
         Ok(SourceReader { reader: Box::new(reader), bytes })
     }
 
-    /// Begins a copy of a file, or goes on with one of the same version of its source.
+    /// Begins a copy of a file, or continues one of the same version of its source.
     pub(super) fn begin(&self, name: &Path, version: &str, resume: bool) -> anyhow::Result<PartialCopy> {
         let path = self.at(name);
         if self.is_sink() {
@@ -194,7 +194,7 @@ impl Folder {
     }
 }
 
-/// Parts of other versions of the source: nobody will go on with them.
+/// Removes parts of other versions of the source: no copy will continue them.
 fn remove_others(folder: &Path, prefix: &str, part: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -219,7 +219,7 @@ fn open(path: &Path, flags: OFlags) -> io::Result<(File, bool)> {
 struct DirectReader {
     file: File,
     direct: bool,
-    /// Where in the file the next piece begins, or within it a resumed copy.
+    /// Position in the file at which the next piece begins, or within it a resumed copy.
     at: u64,
     buffer: AlignedBlock,
     /// The rest of the buffer that was not taken yet.

@@ -1,6 +1,6 @@
 //! Patterns of names: `*` stands for any part of a name, `?` for one character.
 
-/// Whether `name` is like `pattern`, or just that.
+/// True if `name` is like `pattern`, or equal to it.
 #[must_use]
 pub fn is_like(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());

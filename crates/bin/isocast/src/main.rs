@@ -1,6 +1,6 @@
 //! The `isocast` program: its command line.
 
-// They panic where nobody reads any more.
+// These macros panic on a pipe without a reader.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::Write;
@@ -96,7 +96,7 @@ fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
         IsocastSubcommand::Net(arguments) => arguments.become_lab(&["net"]),
         IsocastSubcommand::Lab(arguments) => arguments.become_lab(&[]),
         IsocastSubcommand::Completions { shell } => {
-            // Made in memory: the generator would panic where nobody reads any more.
+            // Made in memory: the generator would panic on a pipe without a reader.
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "isocast", &mut text);
             Ok(out.write_all(&text)?)
@@ -110,7 +110,7 @@ fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    /// A command is told to do something; a value is named; neither is a sentence that ends.
+    /// The help of a command is an imperative, that of a value a noun phrase; neither ends with a full stop.
     fn check_help(command: &clap::Command) {
         for inner in command.get_subcommands() {
             let name = inner.get_name();

@@ -1,9 +1,9 @@
-//! A command whose output nobody reads any more ends quietly, as programs do that SIGPIPE ends.
+//! A command that writes to a pipe without a reader ends quietly, as programs do that SIGPIPE ends.
 
 use std::io::pipe;
 use std::process::{Command, Output, Stdio};
 
-/// A pipe whose reader has gone.
+/// A pipe without a reader.
 fn closed() -> Stdio {
     let (reader, writer) = pipe().expect("a pipe");
     drop(reader);

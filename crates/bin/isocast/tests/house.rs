@@ -24,7 +24,7 @@ fn commands_in_the_documents_exist() {
     report(&problems);
 }
 
-/// What the server's program is linked from, by way of others too.
+/// Checks the crates that the server's program is linked from, by way of others too.
 #[test]
 fn the_server_links_no_measuring_tools() {
     let output = Command::new(env!("CARGO"))

@@ -1,6 +1,6 @@
 //! `isocast lab net` for real: guests with TIPC, packets on their wire, cables cut and lossy; and that nothing is left.
 //!
-//! Needs User-mode Linux. Where it is missing the program must say what to install.
+//! Needs User-mode Linux. Where it is missing the program must name the package to install.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -76,8 +76,8 @@ impl Drop for Network {
     }
 }
 
-/// Networks and their logs go when a guest does not start, so that what it said has to be told at once.
-/// What is said of a network whose guests are this script; `None` on a machine without the rest of what guests need.
+/// Error output of `up` for a network with this script as guests; `None` on a machine without the other requirements of guests.
+/// Networks and their logs are removed when a guest does not start, so `up` has to print the guest's output at once.
 fn up_with_guests(purpose: &str, script: &str) -> Option<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let guest = folder.path().join("linux.uml");
@@ -201,7 +201,7 @@ fn nothing_is_left_of_a_network() {
     let down = lab(&["down", &network.0, "--json"]);
     assert!(down.status.success(), "{}", said(&down));
     assert_eq!(serde_json::from_slice::<Vec<String>>(&down.stdout).expect("JSON"), [network.0.as_str()]);
-    // A guest is several processes; the last of them end with a signal that nobody waits for.
+    // A guest is several processes; the last of them end with a signal, and no process waits for them.
     crate::common::until("the end of every guest", || {
         if guests() == 0 { Ok(()) } else { Err(format!("{} left", guests())) }
     });

@@ -135,7 +135,7 @@ fn check_programs(films: &Path, mounted: &Path, scratch: &Path) {
     assert!(0 < space.f_bavail && space.f_bavail <= space.f_blocks, "{} of {}", space.f_bavail, space.f_blocks);
 }
 
-/// A library's scanner passes over a folder whose time has not changed.
+/// A library's scanner passes over a folder with an unchanged time.
 fn check_folder_times(server: &Server, below: &str, mounted: &Path) {
     let modified = |folder: &str| {
         fs::metadata(mounted.join(folder)).and_then(|facts| facts.modified()).expect("the server knows it")
@@ -212,7 +212,7 @@ fn a_volume_is_mounted_below_a_folder_of_it_and_at_a_rate() {
     check_programs(&films, &mounted.folder, scratch.path());
     check_seeks(&mounted.folder);
     check_folder_times(&server, "films/", &mounted.folder);
-    // A file that is still open holds up nobody who ends the mount.
+    // A file that is still open does not hold up the end of the mount.
     let mut open = File::open(mounted.folder.join("long.ts")).expect("there");
     open.read_exact(&mut [0; 1000]).expect("read");
     mounted.terminate();
@@ -238,7 +238,7 @@ fn a_server_that_is_gone_gives_errors() {
         Err(error) if error.raw_os_error() == io_error => Ok(()),
         other => Err(format!("{other:?}")),
     });
-    // Back at the same address it goes on.
+    // With the server back at the same address, the reads continue.
     let _server = Setup::on(&[&films], &scratch.path().join("state"), &[]).listen(&address).start();
     let mut bytes = [0; 10];
     file.read_exact_at(&mut bytes, 8_000_000).expect("read");

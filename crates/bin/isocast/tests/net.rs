@@ -1,4 +1,4 @@
-//! `isocast net` for real, a part of `isocast-lab`: every transport, both sides' figures, and what is said of each thing that goes wrong.
+//! `isocast net` for real, a part of `isocast-lab`: every transport, both sides' figures, and the message of each failure.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -17,14 +17,14 @@ fn test(arguments: &[&str]) -> Output {
         .expect("it runs")
 }
 
-/// What a test that must succeed says.
+/// Figures of a test that must succeed.
 fn figures(arguments: &[&str]) -> Value {
     let output = test(&[arguments, &["--json"]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// What a test that must fail says.
+/// Error output of a test that must fail.
 fn complaint(arguments: &[&str]) -> String {
     let output = test(arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -56,7 +56,7 @@ impl Server {
         Self { child, places }
     }
 
-    /// Waits until it ends by itself; what it said on standard error.
+    /// Waits until it ends by itself. Returns its exit code and its output on standard error.
     fn ended(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().expect("it ends");
         let mut said = String::new();
@@ -79,7 +79,7 @@ fn token_file(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-/// Who takes one connection, says this, and nothing more until the other side has hung up.
+/// A listener that takes one connection, sends `greeting`, and nothing more until the other side has hung up.
 fn greeter(greeting: &'static [u8]) -> (String, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address").to_string();
@@ -249,7 +249,7 @@ fn receives(pid: u32) -> Result<(), String> {
 fn a_test_ends_at_its_time_limit() {
     let said = complaint(&["--self", "--duration", "1h", "--limit", "200ms"]);
     assert!(said.contains("time limit"), "{said}");
-    // Who takes the connection and says nothing, before the greeting or in the middle of it, would be waited for longer.
+    // Without the limit, the test would wait longer for a peer that falls silent before its greeting or in the middle of it.
     for greeting in [&b""[..], b"isocast<"] {
         let (to, silent) = greeter(greeting);
         let said = complaint(&["--to", &to, "--limit", "200ms"]);

@@ -28,7 +28,7 @@ impl Drop for Confined {
     }
 }
 
-/// What a server answers that may be on its way to start again.
+/// The status from a server that may be about to start again; `None` without an answer.
 fn status(address: SocketAddr, target: &str) -> Option<u16> {
     Client::try_to(address).ok()?.try_ask("GET", target).ok().map(|answer| answer.status)
 }

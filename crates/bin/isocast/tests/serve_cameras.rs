@@ -1,4 +1,5 @@
-//! Cameras as they are: all at once, silent, slow, too fast, on a disk that fills up or goes away. Each is told, and no other one is hurt.
+//! Cameras as they are: all at once, silent, slow, too fast, on a disk that fills up or goes away. The server reports each, and no other
+//! one is harmed.
 
 use std::io::Write;
 
@@ -80,7 +81,7 @@ fn rates_that_no_disk_has_are_refused_and_a_byte_at_a_time_is_taken() {
     assert!(!server.events().lines().any(|line| line.contains("over_rate") && line.contains("slow.ts")));
 }
 
-/// Recordings on a small disk, and one on another, of which nothing is lost whatever becomes of them.
+/// Recordings on a small disk, and one on another, which loses nothing in any fate of the others.
 fn beside(ends: impl FnOnce(&Server, &Small, &mut [Client]) -> Vec<u16>) {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(small) = Small::mount(folder.path(), "24m") else {

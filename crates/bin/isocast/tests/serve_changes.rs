@@ -27,7 +27,7 @@ fn a_file_that_is_truncated_while_it_streams_ends_the_stream() {
     let event: serde_json::Value = serde_json::from_str(&event).expect("JSON");
     assert!(event["time"].as_f64().is_some_and(|time| time > 1.7e9), "{event}");
     assert!(event["sent_bytes"].as_u64().is_some_and(|sent| sent < 12_000_000), "{event}");
-    // The next one gets what is there now.
+    // The next one gets the new bytes.
     let now = server.get("/media/film.ts?rate=16M");
     assert_eq!((now.status, now.body == film[..200_001]), (200, true));
 }
@@ -46,7 +46,7 @@ fn ends_with_its_own_bytes(server: &Server, name: &str, film: &[u8], change: imp
     assert!(total < film.len(), "{name}: the stream ends early");
     assert!(rest == film[100_000..total], "{name}: and never with wrong bytes");
     server.wait_event(&["stream_ended", name, "ContentChanged"]);
-    // The next one gets what is there now, under another tag.
+    // The next one gets the new bytes, under another tag.
     let now = server.get(&format!("/media/{name}?rate=100M"));
     assert!(now.body == fs::read(server.root.join(name)).expect("the film"), "{name}");
     assert_ne!(now.field("etag"), head.field("etag"), "{name}");
@@ -86,7 +86,7 @@ fn a_file_that_is_written_to_while_it_streams_ends_the_stream() {
     ends_with_its_own_bytes(&server, "touched", &film, touch);
 }
 
-/// `touch`, `chmod`, a backup that sets times back: nothing was written, so its viewers go on; who writes as well ends them.
+/// `touch`, `chmod`, a backup that sets times back: nothing was written, so the streams continue; a write as well ends them.
 #[test]
 fn a_file_whose_times_are_set_while_it_streams_is_streamed_to_its_end() {
     let server = Server::start();

@@ -71,7 +71,7 @@ fn ranges() {
     assert!(get(&server, "Range: bytes=699999-99999999\r\n").body == film[699_999..]);
     let beyond = get(&server, &format!("Range: bytes={LENGTH}-\r\n"));
     assert_eq!((beyond.status, beyond.field("content-range")), (416, Some("bytes */700001")));
-    // What is no range at all is no reason to refuse (RFC 9110 §14.2).
+    // A field that is no range at all is no reason to refuse (RFC 9110 §14.2).
     for nonsense in ["bytes=5-1", "bytes=a-b", "lines=1-2", "bytes="] {
         assert_eq!(get(&server, &format!("Range: {nonsense}\r\n")).body.len(), LENGTH, "{nonsense}");
     }
@@ -155,7 +155,7 @@ fn clients_of_1996() {
     assert!(client.is_closed(), "without keep-alive, the end of the body is the end of the connection");
 }
 
-/// A file that others wrote anew and whose times they set back (`cp -p`, `rsync -t`, an unpacked archive) is another version.
+/// A file that other programs wrote anew, with its times set back (`cp -p`, `rsync -t`, an unpacked archive), is another version.
 #[test]
 fn times_that_are_set_back_keep_no_tag() {
     let server = Server::start();
@@ -180,7 +180,7 @@ fn times_that_are_set_back_keep_no_tag() {
     }
 }
 
-/// Any time a file system has is served; as a validator only what a date of HTTP can be.
+/// A file with any time of the file system is served; only a time that an HTTP date can state is a validator.
 #[test]
 fn dates_before_1970_and_ahead_are_no_validators() {
     let server = Server::start();

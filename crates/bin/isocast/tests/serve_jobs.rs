@@ -1,4 +1,4 @@
-//! Jobs and webhooks of the real program: what is done at a time or when somebody asks, and who is told.
+//! Jobs and webhooks of the real program: jobs at set times or on request, and the receivers of their events.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -80,7 +80,7 @@ fn a_job_runs_at_its_time_and_when_asked_for_and_is_stopped() {
 fn a_command_over_its_time_is_gone_with_what_it_started() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let started = folder.path().join("started");
-    // The inner shell takes no notice of SIGTERM, and neither does what it becomes.
+    // The inner shell ignores SIGTERM, and so does the program it becomes.
     let script = format!("sh -c 'trap \"\" TERM; echo $$ >{}; exec sleep 600' & wait", started.display());
     let config = format!(
         "[[job]]\nname = \"long\"\nkind = \"command\"\nschedule = \"@monthly\"\ntime_limit = \"1s\"\n\
@@ -302,7 +302,7 @@ impl WebDav {
             let _ = child.kill();
             panic!("rclone does not serve: {:?}", child.wait());
         };
-        // What it says later is of no interest, but must have somewhere to go.
+        // Its later output is of no interest, but must be read.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Self { child, url })
     }

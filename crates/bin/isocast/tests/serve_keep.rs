@@ -1,4 +1,4 @@
-//! Removals by `keep` and rings, with the real program: only what lies in the folder itself, each file once, never what is protected.
+//! Removals by `keep` and rings, with the real program: only files in the folder itself, each once, never a protected one.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -192,7 +192,7 @@ fn nothing_goes_for_an_upload_that_cannot_be_stored() {
     let events = scratch.path().join("events");
     let events_setting = format!("log.events={}", events.display());
     let server = Setup::default().root(root.path()).config(&config).set(&events_setting).start();
-    // The last one of the first look: what lies in the others is known.
+    // The last folder of the first look: the files of the others are known.
     server.wait_said("the quota of `kept`: protected: `kept/[0-7].ts` names nothing");
     let names = |folder: &str| left(&root.path().join(folder));
     let put = |target: &str, bytes: usize| server.put(target, "", &pattern(bytes));
@@ -228,7 +228,7 @@ fn nothing_goes_for_an_upload_that_cannot_be_stored() {
     let stuck = put("/media/kept/new.ts", 60_000);
     assert!(stuck.status == 507 && stuck.text().contains("0 B may be removed now"), "{}", stuck.text());
     assert_eq!(names("kept").len(), 9);
-    // What a link in a ring leads to is not the ring's.
+    // The target of a link in a ring does not belong to the ring.
     assert_eq!(put("/media/links/new.ts", 20_000).status, 201);
     assert_eq!(names("cams"), cams);
 }
@@ -246,7 +246,7 @@ fn a_quota_holds_by_every_way_into_its_folder_and_counts_every_name() {
     let quotas = "[[quota]]\nfolder = \"sub\"\nmax_size = \"6kB\"\n[[quota]]\nfolder = \"other\"\nmax_size = \"1kB\"\n\
                   when_full = \"overwrite_oldest\"\nprotected = [\"none\"]\n";
     let server = Setup::default().root(root.path()).config(quotas).start();
-    // The last one of the first look: what lies in the other is known.
+    // The last folder of the first look: the files of the other are known.
     server.wait_said("the quota of `other`: protected: `none` names nothing");
     for target in ["/media/sub/rec/0.ts", "/media/alias/rec/2.ts", "/media/alias/new/2.ts", "/media/sub/again/3.ts"] {
         let refused = server.put(target, "", &pattern(1500));

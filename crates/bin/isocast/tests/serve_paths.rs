@@ -43,7 +43,7 @@ fn nothing_outside_the_folder_is_reached() {
             assert!(!answer.text().contains("secret\n") && !answer.text().contains("root:"), "{method} {path}");
         }
         let put = server.put(&format!("/media/{path}"), "", b"written");
-        // What merely looks like a way out is a name like any other.
+        // A path that merely looks like a way out is a name like any other.
         let is_name = ["..%5csecret.ts", "%252e%252e/secret.ts"].contains(&path);
         assert!(is_name || (400..500).contains(&put.status), "PUT {path}: {}", put.status);
     }

@@ -1,4 +1,4 @@
-//! Uploads, recordings and deletions on the real program: what is answered is there, what broke off was never.
+//! Uploads, recordings and deletions on the real program: an acknowledged content is there, an upload that breaks off leaves nothing.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -188,7 +188,7 @@ fn what_ffmpeg_sends_live_is_stored() {
         // It is said once of the stream and once of its program.
         assert_eq!(said.split([',', '\n']).next(), Some("75"), "all pictures of three seconds: {said}");
     }
-    // A recorder that dies: what came is kept.
+    // A recorder that dies: the bytes received are kept.
     let before = server.metric("isocast_upload_bytes_total");
     let mut recorder = ffmpeg("/media/died.ts?rate=4M", 600).spawn().expect("ffmpeg");
     server.wait_for("some of it", |server| server.metric("isocast_upload_bytes_total") > before + 150_000.0);
@@ -311,8 +311,8 @@ fn a_limit_of_file_sizes_ends_nothing() {
     assert_eq!(status.code(), Some(1), "it says so and ends, though standard error takes nothing either");
 }
 
-/// A file or folder that is made is permitted what the umask, the setgid folder and its default ACL say; what replaces a file keeps
-/// its mode.
+/// A new file or folder has the permissions of the umask, the setgid folder and its default ACL; a replaced file keeps its
+/// mode.
 #[test]
 fn permissions_are_those_that_the_system_says() {
     let server = Setup::default().limits("umask 002;").start();

@@ -87,7 +87,7 @@ fn of_a_folder() {
     }
     let arguments = ["--config", &configuration(scratch.path())];
     check(&Server::on(&[&root], &scratch.path().join("state"), &arguments));
-    // What lies there is known after a start, too.
+    // The contents there are known after a start, too.
     let again = Server::on(&[&root], &scratch.path().join("state"), &arguments);
     // Before that, uploads are let in: each has a name of its own, for a content may be replaced by one of its size.
     let mut names = (0..).map(|attempt| format!("/media/kept/late-{attempt}.ts"));

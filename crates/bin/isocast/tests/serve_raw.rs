@@ -1,4 +1,4 @@
-//! Raw requests to the real program, byte for byte: what RFC 9110 and 9112 say to each, and that a connection which goes on is in
+//! Raw requests to the real program, byte for byte: each gets the answer of RFC 9110 and 9112, and a connection that stays open is in
 //! step after it: no byte of one request is taken for another's.
 
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use crate::common::client::pattern;
 use crate::common::server::Server;
 
-/// What becomes of the connection.
+/// Fate of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// It goes on: the next request is answered.
+    /// It stays open: the next request is answered.
     Open,
     /// The server closes it.
     Closed,
@@ -294,7 +294,7 @@ fn check(server: &Server, request: &str, statuses: &[u16], then: Then, fields: &
     let mut answers = Vec::new();
     for status in statuses {
         if let Some(part) = parts.next() {
-            // What stands for a byte is that byte, not its UTF-8. The server may close before all is sent.
+            // A letter that stands for a byte is sent as that byte, not its UTF-8. The server may close before all is sent.
             let bytes: Vec<u8> = part.chars().map(|letter| u8::try_from(letter).expect("one byte")).collect();
             let _ = std::io::Write::write_all(&mut client.stream, &bytes);
         }
@@ -342,7 +342,7 @@ fn each_raw_request_is_answered_as_the_rfcs_say() {
     assert_eq!(server.names(), ["empty", "f.ts", "folder", "new", "p"], "nothing that was refused is left");
 }
 
-/// A condition's field, with what it says of a content that is there: that it is so, that it is not, or nothing.
+/// A condition's field, and its result for a content that is there: true, false, or none.
 #[derive(Debug, Clone, Copy)]
 struct Condition {
     value: &'static str,
@@ -384,7 +384,7 @@ const MODIFIED: [Condition; 4] = [
     condition("yesterday", None),
 ];
 
-/// RFC 9110 §13.2.2, for a content that is there: what a request without conditions is answered with, or 304, or 412.
+/// RFC 9110 §13.2.2, for a content that is there: the status of a request without conditions, or 304, or 412.
 fn by_precedence(method: &str, conditions: [Condition; 4], otherwise: u16) -> u16 {
     let [matching, unmodified, none_match, modified] = conditions;
     let reads = matches!(method, "GET" | "HEAD");
@@ -460,7 +460,7 @@ fn conditions_are_weighed_in_their_order() {
 #[test]
 fn writes_obey_the_same_conditions() {
     let server = Server::start();
-    // One of each kind: what lists and weak tags mean is tried with reads.
+    // One of each kind: lists and weak tags are tried with reads.
     for matching in [MATCH[0], MATCH[1], MATCH[4], MATCH[5]] {
         for unmodified in [UNMODIFIED[0], UNMODIFIED[1], UNMODIFIED[2]] {
             for none_match in [NONE_MATCH[0], NONE_MATCH[1], NONE_MATCH[2], NONE_MATCH[5]] {

@@ -60,7 +60,7 @@ fn a_recording_goes_on_in_the_next_file_without_a_loss() {
         client.send([&piece, &b"\r\n"[..]].concat());
         sent.extend(piece);
         let files = below(&folder);
-        // What has ended is whole, and is listed while the recording goes on.
+        // An ended file is whole, and is listed while the recording continues.
         assert!(sent.starts_with(&bytes_of(&files)), "{files:?}");
         listed = files.len();
         if let Some(last) = files.last() {
@@ -120,7 +120,7 @@ fn pictures(file: &Path) -> (usize, bool) {
     (flags.len(), flags.first().is_some_and(|flags| flags.starts_with('K')))
 }
 
-/// What ffmpeg sends: each file plays by itself, and all of them are the whole.
+/// Cuts a recording from ffmpeg: each file plays by itself, and all of them are the whole.
 fn cut_from_ffmpeg(ending: &str, format: &[&str]) {
     let server = Server::start();
     let mut command = Command::new("ffmpeg");
@@ -142,7 +142,7 @@ fn cut_from_ffmpeg(ending: &str, format: &[&str]) {
     let found: Vec<(usize, bool)> = files.iter().map(|file| pictures(file)).collect();
     assert!(found.iter().all(|(_, is_key)| *is_key), "{found:?}");
     assert_eq!(found.iter().map(|(count, _)| count).sum::<usize>(), 125, "all pictures of five seconds: {found:?}");
-    // One fragment alone does not tell how long it plays.
+    // One fragment alone does not state its duration.
     for (file, _) in files.iter().zip(&found).filter(|(_, (count, _))| *count > 20) {
         let target = format!("/media/{}", file.strip_prefix(&server.root).expect("below").display());
         let played = server.get(&target);

@@ -5,7 +5,7 @@ use crate::common::server::{Server, Setup};
 
 #[test]
 fn the_one_too_many_is_told_what_would_fit() {
-    // The link is what is short, whatever the machine and its disk can do.
+    // The link is the limit, on any machine and disk.
     let server = Setup::default().set("links.lo=20M").start();
     let film = pattern(5_000_000);
     server.file("film.ts", &film);
@@ -38,7 +38,7 @@ fn the_one_too_many_is_told_what_would_fit() {
     // The admitted do not notice.
     let mut first = running.swap_remove(0);
     assert!(first.take(film.len()) == film);
-    // Bulk needs no room, and the room of who is gone is there again.
+    // Bulk needs no room, and the room of clients that are gone is there again.
     assert!(server.get("/media/film.ts?rate=max").body == film);
     drop((fits, running));
     server.wait_for("room", |server| {

@@ -9,7 +9,7 @@ const UNNAMED: &str = "/media/film.ts?rate=15M";
 const NEWCOMER: &str = "/media/other.ts?rate=15M&session=w";
 const ANOTHER: &str = "/media/other.ts?rate=15M&session=x";
 
-/// A server with room for one stream of 15 Mbit/s: the link is what is short, whatever the machine and its disk can do.
+/// A server with room for one stream of 15 Mbit/s: the link is the limit, on any machine and disk.
 fn room_for_one() -> Server {
     with_room_for_one(Setup::default())
 }
@@ -49,7 +49,7 @@ fn a_viewer_that_closes_its_connection_finds_its_stream_again() {
     let (mut last, status) = read_from(&server, NAMED, FILM_BYTES - 1_500_000);
     assert_eq!(status, 206);
     last.take(1_500_000);
-    // What was read to its end is held for a moment only.
+    // The reservation of a read to the end of a content is held for a moment only.
     server.wait_for("room for another", |server| read_from(server, NEWCOMER, 0).1 == 206);
 }
 
@@ -138,7 +138,7 @@ fn what_a_player_could_take_at_most_is_not_what_it_needs() {
     drop(watching);
 }
 
-/// Asks for all of `target`, without a range; its status, and the connection while it goes on.
+/// Requests all of `target`, without a range. Returns the connection, still in use, and the status.
 fn open_whole(server: &Server, target: &str) -> (Client, u16) {
     let mut client = server.connect();
     client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());

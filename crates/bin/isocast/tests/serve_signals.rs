@@ -1,4 +1,4 @@
-//! Signals to the real program: SIGHUP reloads, SIGTERM drains, a second one ends at once; and what systemd is told.
+//! Signals to the real program: SIGHUP reloads, SIGTERM drains, a second one ends at once; and the notifications to systemd.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -9,7 +9,7 @@ use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};
 use rustix::process::Signal;
 
-/// A configuration whose event log is where `Server::events` looks: beside the file itself.
+/// Writes a configuration with the event log where `Server::events` looks: beside the file itself.
 fn written(server: &Server, text: &str) {
     let events = server.folders.path().join("events.jsonl");
     fs::write(server.config_file(), format!("{text}\n[log]\nevents = {events:?}\n")).expect("a configuration");
@@ -112,7 +112,7 @@ fn with_nothing_running_it_ends_by_itself() {
     idle.get("/media/none");
     assert_eq!(idle.answer(true).status, 404);
     server.signal(Signal::TERM);
-    // An hour is the time for what runs; an idle connection is nothing that runs.
+    // An hour is the time for running requests; an idle connection has none.
     assert!(idle.is_closed());
     assert_eq!(server.ended().code(), Some(0));
 }
@@ -169,7 +169,7 @@ fn a_second_signal_ends_it_at_once() {
     }
 }
 
-/// What a recorder sends goes on until the server ends; what it sent is there before the program is gone.
+/// A recording continues until the server ends; the bytes received are there before the program is gone.
 #[test]
 fn a_recording_that_the_end_breaks_off_has_its_name_before_the_program_is_gone() {
     for signals in [&[Signal::TERM][..], &[Signal::TERM, Signal::TERM]] {

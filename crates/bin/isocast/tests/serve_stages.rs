@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 const ASKED: &str = "session=viewer&rate=16M";
 
-/// A playlist of at least `bytes`, and what becomes of it.
+/// A playlist of at least `bytes`, and the altered one.
 fn playlist(bytes: usize, asked: &str) -> (String, String) {
     let (mut list, mut carried) = ("#EXTM3U\n".to_owned(), "#EXTM3U\n".to_owned());
     for nth in 0.. {
@@ -22,7 +22,7 @@ fn playlist(bytes: usize, asked: &str) -> (String, String) {
     (list, carried)
 }
 
-/// Asks without a framing: the body ends with the connection.
+/// Requests `target` without a framing: the body ends with the connection.
 fn ask(server: &Server, target: &str) -> Client {
     let mut client = server.connect();
     client.send(format!("GET {target} HTTP/1.0\r\n\r\n").as_bytes());
@@ -80,14 +80,14 @@ fn what_passes_a_stage_keeps_its_rate() {
     assert!(rest(&mut passing) == carried.as_bytes(), "every byte, in its place");
     assert!(direct.join().expect("a client").1 == list.as_bytes());
     let seconds = |path: &str| seconds_of(&server.wait_event(&["stream_ended", path, "Complete"]));
-    // By the plane's clock, which does not start before the stream: 1.5 s at the rate; what the buffers take runs ahead.
+    // By the plane's clock, which does not start before the stream: 1.5 s at the rate; bytes in the buffers run ahead.
     let (passing, direct) = (seconds("long.m3u8"), seconds("long.txt"));
     assert!(passing > 1.0 && direct > 1.0, "paced: {passing} s with the stage, {direct} s without");
 }
 
 #[test]
 fn whoever_vanishes_or_refuses_frees_the_stream() {
-    // What a viewer had is held for its next read for so long.
+    // The time for which a viewer's reservation is held for its next read.
     let server = Setup::default().set("sessions.hold=1s").start();
     let (list, carried) = playlist(3_000_000, ASKED);
     server.file("long.m3u8", list.as_bytes());

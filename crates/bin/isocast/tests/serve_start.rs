@@ -11,7 +11,7 @@ use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a server says that cannot start, under a shell's `limits`.
+/// Error output of a server that cannot start, under a shell's `limits`.
 fn refused(limits: &str, state: &Path) -> String {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let script = format!("{limits} exec \"$@\"");
@@ -35,7 +35,7 @@ fn a_state_folder_has_one_server_at_a_time() {
 
 #[test]
 fn an_idle_server_holds_less_than_a_hundred_megabytes() {
-    // What it may grow to is no matter.
+    // The memory it may use under load does not count.
     let server = Setup::default().set("plane.memory=2GiB").start();
     server.file("film.ts", &pattern(3_000_000));
     assert_eq!(server.get("/media/film.ts").body.len(), 3_000_000);

@@ -1,4 +1,4 @@
-//! `isocast serve --volume`: what is uploaded is there after a restart, and verified by the volume's own check.
+//! `isocast serve --volume`: uploaded contents are there after a restart, and verified by the volume's own check.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ fn serves(layout: &str, count: usize) {
         assert!(status == 200 && listed.contains("b.ts") && listed.contains("c.ts"), "{listed}");
     };
     check(&server);
-    // Killed, not stopped: what was answered is there.
+    // Killed, not stopped: every acknowledged upload is there.
     server.kill();
     let server = Server::on(&[], &state, &["--volume", &named]);
     check(&server);
@@ -47,12 +47,12 @@ fn serves(layout: &str, count: usize) {
     assert!(String::from_utf8_lossy(&output.stdout).contains("\"contents\": 3"));
 }
 
-/// Changes a byte of each 64 KiB that lies on the disk of the content of this pattern; how many that were.
+/// Changes a byte of each piece of 64 KiB of `content` that lies on the disk. Returns the number of changed pieces.
 fn damage(disk: &Path, content: &[u8]) -> usize {
     damage_before(disk, content, usize::MAX)
 }
 
-/// The same, of what lies before `end`: in the outer half of a mirror's disk are the copies that are read.
+/// The same, of the bytes before `end`: in the outer half of a mirror's disk are the copies that are read.
 fn damage_before(disk: &Path, content: &[u8], end: usize) -> usize {
     let mut bytes = std::fs::read(disk).expect("a disk");
     let mut damaged = 0;
@@ -81,7 +81,7 @@ fn scrubbed(server: &Server) -> String {
     reason
 }
 
-/// What a disk gives falsely is never sent: it comes from the other copy, or not at all.
+/// Wrong bytes from a disk are never sent: the right ones come from the other copy, or none do.
 fn wrong_bytes(layout: &str, count: usize, whole: bool) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let (disks, state) = (disks(folder.path(), count), folder.path().join("state"));
@@ -106,7 +106,7 @@ fn wrong_bytes(layout: &str, count: usize, whole: bool) {
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         client.stream.write_all(request.as_bytes()).expect("it reads");
         let mut answer = Vec::new();
-        // It may be reset: what came before counts.
+        // It may be reset: the bytes before that count.
         let _ = client.stream.read_to_end(&mut answer);
         let head = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
         let got = &answer[head..];
@@ -212,7 +212,7 @@ fn wrong_bytes_are_mended_beside_the_streams() {
     assert!(output.status.success(), "nothing is left: {}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// A stream, and a read of what is left over, that find a copy wrong have it written anew; nobody asked for a scrub.
+/// A stream, and a read in the time left over, that find a copy wrong have it written anew, without a scrub.
 #[test]
 fn what_a_stream_finds_wrong_is_mended() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
@@ -362,7 +362,7 @@ fn a_recording_that_the_end_breaks_off_is_on_the_volume() {
     recording_at_the_end("mirror", 2);
 }
 
-/// What `/api/v1/jobs` says of the one job.
+/// The entry of the one job in `/api/v1/jobs`.
 fn the_job(server: &Server) -> serde_json::Value {
     let (_, jobs) = fetch(server.address, "GET", "/api/v1/jobs").expect("an answer");
     serde_json::from_slice::<serde_json::Value>(&jobs).expect("JSON")[0].take()

@@ -150,7 +150,7 @@ impl Authority<'_> {
         own
     }
 
-    /// A server with a certificate for `host`, which answers what it is sent with 204 and passes it on.
+    /// A server with a certificate for `host`, which answers every request with 204 and passes it on.
     fn server(&self, host: &str) -> (String, mpsc::Receiver<String>) {
         let (name, file) = (self.name, format!("{}-{}", self.name, host.replace(':', "-")));
         fs::write(self.folder.join("ext"), format!("subjectAltName={host}\n")).expect("written");
@@ -174,7 +174,7 @@ impl Authority<'_> {
                 connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
                 let tls = ServerConnection::new(Arc::clone(&config)).expect("a configuration");
                 let mut stream = StreamOwned::new(tls, connection);
-                // Who does not trust it says no more.
+                // A client that does not trust it sends no more.
                 if stream.conn.complete_io(&mut stream.sock).is_ok() {
                     let _ = tell.send(take(stream, "204 No Content"));
                 }

@@ -9,7 +9,7 @@ use crate::common::skip::skipped;
 
 const GUIDE: &str = include_str!("../../../../docs/guide/operate.md");
 const UNITS: [&str; 2] = ["isocast.service", "isocast-measure.service"];
-/// What `systemd-analyze security` may say at most, in tenths.
+/// Highest exposure that `systemd-analyze security` may give, in tenths.
 const EXPOSURE_MAX: u32 = 25;
 
 fn packaging() -> &'static Path {
@@ -54,7 +54,7 @@ fn the_server_may_open_no_disk() {
     assert!(measure.contains("\nDeviceAllow=block-* r\n") && measure.contains("\nPrivateNetwork=yes\n"), "{measure}");
 }
 
-/// The commands of the guide's section: to install, to upgrade, to remove, and to remove what that leaves.
+/// The commands of the guide's section: to install, to upgrade, to remove, and to remove the files that are left.
 fn commands() -> [&'static str; 4] {
     let (_, section) = GUIDE.split_once("\n## As a service\n").expect("the section");
     let section = section.split("\n## ").next().expect("its end");
@@ -63,7 +63,7 @@ fn commands() -> [&'static str; 4] {
 }
 
 /// In a tree over this machine's, in which everything may be changed and nothing stays (needs root): user and folders are
-/// made, the units are enabled and verified, what they would run runs as their user, and an upgrade and the removal follow.
+/// made, the units are enabled and verified, their programs run as their user, and an upgrade and the removal follow.
 #[test]
 fn the_guides_commands_make_a_service_that_starts() {
     if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! The server under Debian's SNMP agent: what `snmpwalk` and its like read is what `/metrics` shows.
+//! The server under Debian's SNMP agent: `snmpwalk` and its like read the same figures as `/metrics` shows.
 //!
 //! Promise: the agent is one of our own, on a port of its own of loopback, with its own settings and socket.
 
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const MIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../packaging/ISOCAST-MIB.txt");
 
-/// Our own `snmpd`, and the `snmptrapd` that it tells.
+/// Our own `snmpd`, and the `snmptrapd` that gets its traps.
 struct Agent {
     port: u16,
     trap_port: u16,
@@ -82,7 +82,7 @@ impl Agent {
         }
     }
 
-    /// What a tool prints of the agent; `None`: it fails, or nobody answers for the object.
+    /// Output of a tool on an object of the agent; `None`: it fails, or the agent has no such object.
     fn ask(&self, tool: &str, options: &[&str], object: &str) -> Option<String> {
         let mut command = Command::new(tool);
         command.args(["-v2c", "-c", "public", "-t", "5", "-Pe", "-m", MIB]).args(options);
@@ -294,7 +294,7 @@ fn a_miss_is_told_once_its_bytes_have_come() {
     let reader = std::thread::spawn(move || drop(std::io::copy(&mut reading, &mut std::io::sink())));
     let revived = Revive(&disk);
     disk.ctl("hang");
-    // What was read ahead lasts for three seconds; five without an answer would end the stream.
+    // The look-ahead lasts for three seconds; five without an answer would end the stream.
     server.wait_for("a miss", |server| server.metric("isocast_misses_total") > 0.0);
     drop(revived);
     agent.wait_told(&server, &["ISOCAST-MIB::isocastMiss", "isocastEventStream.0", "isocastEventLateness.0"]);

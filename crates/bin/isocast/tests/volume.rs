@@ -52,7 +52,7 @@ fn done(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Exit code 1; gives what was said.
+/// Asserts exit code 1; returns the error output.
 fn refused(arguments: &[&str]) -> String {
     let output = volume(arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
@@ -252,7 +252,7 @@ fn a_disk_of_a_mirror_is_replaced_and_what_had_one_copy_gets_its_second() {
     let third = bench.disk("third");
     done(&["replace", "--old", &two, "--new", &third, "--yes", &new]);
     assert!(json(&["scrub", "--json", &format!("{new},{third}")]).1);
-    // An interrupted one finds what is there: broken off is a disk that was put in and not filled.
+    // A second `replace`, as after an interruption, is refused: only a disk that was put in and not filled counts as broken off.
     assert!(refused(&["replace", "--old", &two, "--new", &third, "--yes", &new]).contains("an Isocast volume"));
 }
 
@@ -332,7 +332,7 @@ fn a_folder_has_a_layout_of_its_own() {
     done(&["layout", &both, "films=volume", "/other/=span"]);
     assert!(done(&["status", &both]).contains("folder    other (span)"));
     assert!(refused(&["layout", &both, "a/../b=span"]).contains("a/../b"));
-    // What was written with two copies has them.
+    // Contents written with two copies still have them.
     fs::remove_file(&two).expect("it is there");
     let out = bench.path("out");
     fs::create_dir(&out).expect("there is room");

@@ -1,4 +1,4 @@
-//! A volume grows while it is served: disks come, and get what is written and what they are given.
+//! A volume grows while it is served: disks come, and get new contents and moved copies.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -134,7 +134,7 @@ fn what_is_read_most_moves_to_the_outer_zone_when_nobody_reads() {
     assert!(lies_outside(&disks[0], "6.ts"));
     let server = Server::on(&[], &state, &["--volume", &joined(&disks)]);
     gives_all(&server, &contents, "after a restart");
-    // What is read may be moved again, and where it was is free when that is durable.
+    // A content that is read may be moved again, and its old place is free when the move is durable.
     until("room", || match put(server.address, "/media/7.ts", &pattern(20_000_000)) {
         201 => Ok(()),
         other => Err(other.to_string()),

@@ -1,4 +1,4 @@
-//! `isocast serve --volume` where a disk is missing, is not what it was, or comes back.
+//! `isocast serve --volume` where a disk is missing, has changed, or comes back.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -31,11 +31,11 @@ fn serving(disks: &[PathBuf], folder: &tempfile::TempDir) -> Server {
     Server::on(&[], &folder.path().join("state"), &["--volume", &joined(disks)])
 }
 
-/// What `serve` says when it does not start with these disks.
+/// Error output of `serve` when it does not start with these disks.
 fn refused(disks: &[PathBuf], folder: &tempfile::TempDir) -> String {
     let mut command = Command::new(crate::common::program());
     command.args(["serve", "--listen", "127.0.0.1:0", "--volume", &joined(disks), "--state"]);
-    command.env_remove("ISOCAST_BIN"); // what the test is told is not a setting of the server
+    command.env_remove("ISOCAST_BIN"); // a setting of the test, not of the server
     let output = command.arg(folder.path().join("state")).output().expect("the program runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -71,7 +71,7 @@ fn a_mirror_is_served_without_a_disk_that_is_away_and_fills_it_when_it_is_back()
         let back = when_filled(&server);
         assert_eq!(back["disks"][number]["state"], "active", "{back}");
         let filled = event(&server, "upkeep_ended").expect("it is told");
-        // What lay there already is read and left alone.
+        // The copies there already are read and left alone.
         let films = films().iter().map(|(_, bytes)| bytes.len().div_ceil(1 << 20) as u64).sum::<u64>();
         let written = filled["copies_written"].as_u64().expect("a number");
         assert!(filled["upkeep"] == "fill" && (1..films / 2).contains(&written), "{filled}");

@@ -1,7 +1,7 @@
 //! Programs that the server runs: those of jobs and webhooks.
 //!
-//! Promise: behind everything else (nice 19), without a shell; it gets what it is to read, and what it says last is kept; told to end, or
-//! out of time, it and what it started get SIGTERM, and SIGKILL soon after. Not here: why it is run.
+//! Promise: each runs behind everything else (nice 19), without a shell; it gets its input, and its last output is kept; on request, or out
+//! of time, the program and its children get SIGTERM, and SIGKILL soon after. Not here: the reason for the run.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -18,21 +18,21 @@ const NICE: i32 = 19;
 const GRACE: Duration = Duration::from_secs(5);
 /// So many of the last bytes that it writes to standard error, and to standard output, are kept …
 const SAID_BYTES_MAX: usize = 1024;
-/// … and so many of the last lines of one of the two are told.
+/// … and so many of the last lines of one of the two are reported.
 const LINES_MAX: usize = 3;
 
-/// How a program ended.
+/// End of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
     /// With exit code 0.
     Good,
-    /// Otherwise: what it exited with, and its last words.
+    /// Otherwise: its exit code or signal, and its last words.
     Bad(String),
-    /// It was told to end.
+    /// Stopped on request.
     Stopped,
 }
 
-/// Why a program cannot be run.
+/// The reason that a program cannot be run.
 #[must_use]
 pub fn problem(command: &[String]) -> Option<String> {
     let program = command.first()?;
@@ -87,12 +87,12 @@ pub async fn run(
         listening.abort();
         return Ok(Exit::Good);
     }
-    // What it started may hold its standard error open.
+    // Its children may hold its standard error open.
     let said = timeout(GRACE, listening).await.ok().and_then(Result::ok).unwrap_or_default();
     Ok(Exit::Bad(format!("{program} {}{said}", how(status))))
 }
 
-/// Ends it and what it started.
+/// Ends the program and its children.
 async fn end(child: &mut Child, group: Option<Pid>) {
     for signal in [Signal::TERM, Signal::KILL] {
         if let Some(group) = group {
@@ -131,7 +131,7 @@ async fn last_words(mut output: impl AsyncRead + Unpin) -> String {
     if last.is_empty() { String::new() } else { format!(": {}", last.join(" / ")) }
 }
 
-/// The last line that is not empty, of what a program said.
+/// The last line of a program's output that is not empty.
 pub fn last_line(said: &[u8]) -> Option<String> {
     let said = String::from_utf8_lossy(said);
     said.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
@@ -178,7 +178,7 @@ mod tests {
         };
         tell.send_replace(true);
         assert_eq!(running.await.expect("no panic").expect("ran"), Exit::Stopped);
-        // The signal was sent; the kernel takes its time to end a process that is nobody's child any more.
+        // The signal was sent; the kernel takes its time to end a process without a parent.
         let mut state = String::new();
         for _ in 0..1000 {
             state = std::fs::read_to_string(format!("/proc/{started}/stat")).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! Not here: any of the parts that serve (they are crates).
 
-// They panic where nobody reads any more.
+// These macros panic once the reader has closed its end.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod config;

@@ -70,7 +70,7 @@ fn exported_files() -> Vec<PathBuf> {
     files
 }
 
-/// The text files whose names end in `.extension`.
+/// The text files with names that end in `.extension`.
 pub fn sources(extension: &str) -> Vec<(PathBuf, String)> {
     let wanted = |path: &Path| path.extension().is_some_and(|found| found == extension);
     all_files().into_iter().filter(|(path, _)| wanted(path)).collect()

@@ -99,7 +99,7 @@ fn the_oldest_compiler_is_the_one_it_is_built_with() {
     }
 }
 
-/// What the table of docs/ARCHITECTURE.md allows one crate.
+/// Dependencies that the table of docs/ARCHITECTURE.md allows one crate.
 struct Row {
     /// Counted from the top of the table.
     floor: usize,
@@ -135,7 +135,7 @@ fn crate_table() -> BTreeMap<String, Row> {
     rows
 }
 
-/// What a crate is built from.
+/// Crates that a crate is built from.
 struct Dependencies {
     ours: BTreeSet<String>,
     outside: BTreeSet<String>,
@@ -143,7 +143,7 @@ struct Dependencies {
     in_tests: BTreeSet<String>,
 }
 
-/// Of each of our crates: what it is built from, and its tests. What only tests use from outside is free.
+/// Dependencies of each of our crates and of its tests. Crates from outside that only tests use are free.
 fn dependencies() -> BTreeMap<String, Dependencies> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--locked"])

@@ -44,7 +44,7 @@ fn sources_are_cited_by_names_that_the_reader_can_look_up() {
     report(&problems);
 }
 
-/// Released results are raw figures, and of what is made from them only the tables and the picture that the README shows. Later
+/// Released results are raw figures, and of the files made from them only the tables and the picture that the README shows. Later
 /// runs write elsewhere.
 #[test]
 fn results_are_those_that_the_readme_cites() {
@@ -165,8 +165,8 @@ fn the_changelog_has_an_entry_for_what_is_not_released() {
     assert!(entries > 0, "CHANGELOG.md needs a section `## Unreleased` with what a user sees of the changes");
 }
 
-/// Whether the modules of a path are there, and the last of them has an item of the name that follows. What begins with no crate of
-/// ours is not looked for.
+/// Checks that the modules of a path exist, and that the last of them has an item of the name that follows. Paths that begin with no
+/// crate of ours pass unchecked.
 fn item_exists(code: &str) -> Result<(), String> {
     let mut parts = code.split("::");
     let Some(folder) = crate_folders().remove(parts.next().unwrap_or_default()) else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! Imports between the files of a crate, and that they run in no circles.
 //!
-//! Promise: a name counts as imported from the file that defines it, also where modules above re-export it. Not here: what one crate
-//! may use of others (`crates`); what a file uses of the modules that it lies in, which are its own room; tests.
+//! Promise: a name counts as imported from the file that defines it, also where modules above re-export it. Not here: the crates that
+//! one crate may use (`crates`); the names that a file uses from the modules that it lies in, which are its own room; tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ fn circles(
     circles.collect::<Vec<_>>().into_iter()
 }
 
-/// The module that defines what a path names, re-exports followed.
+/// The module that defines the item of a path, re-exports followed.
 fn home_of(path: &[String], modules: &BTreeMap<ModulePath, Module>) -> ModulePath {
     let mut path = path.to_vec();
     // As many steps as re-exports can follow each other.
@@ -183,7 +183,7 @@ fn leaves(text: &str) -> Vec<ModulePath> {
     }
 }
 
-/// What stands between commas up to the brace that closes the group.
+/// The texts between commas up to the brace that closes the group.
 fn items(group: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     let end = group.find(|c: char| {

@@ -1,4 +1,4 @@
-//! Form of sources: `unsafe`, names of types, sizes, heads, what is not for main.
+//! Form of sources: `unsafe`, names of types, sizes, heads, code that is not for main.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,9 +7,9 @@ use tidy::{all_files, code_lines, report, sources};
 
 /// A file longer than this has a seam somewhere; the style asks for less (600).
 const LINES_MAX: usize = 800;
-/// Lines of `impl` that a type may have, over all files of its crate: more is an object whose fields too many functions touch.
+/// Lines of `impl` that a type may have, over all files of its crate: more is an object with fields that too many functions touch.
 const IMPL_LINES_MAX: usize = 600;
-/// Types that have more, and as many hundreds as they may have. The list may only shrink.
+/// Types that have more, and the hundreds of lines they may have. The list may only shrink.
 const KNOWN_LARGE: [(&str, &str, usize); 8] = [
     ("sim", "World", 16),
     ("dataplane", "Fetcher", 15),
@@ -20,7 +20,7 @@ const KNOWN_LARGE: [(&str, &str, usize); 8] = [
     ("dataplane", "Pacer", 7),
     ("dataplane", "Admitter", 7),
 ];
-/// Crates whose numbers decide when a disk or a socket is served.
+/// Crates with constants that decide when a disk or a socket is served.
 const SCHEDULING: [&str; 2] = ["crates/core/schedule/src", "crates/plane/dataplane/src"];
 /// The crate that may hold `unsafe`, each block with its SAFETY sentence.
 const UNSAFE_CRATE: &str = "kernel";
@@ -45,7 +45,7 @@ fn unsafe_stands_only_where_it_may() {
     report(&problems);
 }
 
-/// What an associated type is called is not ours to choose; those are indented and `type`s.
+/// The names of associated types are not ours to choose; those are indented and `type`s.
 #[test]
 fn one_type_name_has_one_meaning() {
     let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -78,7 +78,8 @@ fn one_type_name_has_one_meaning() {
     report(&problems);
 }
 
-/// Who answers that a request cannot be served now, or that the server failed, says so with all that the table says of it.
+/// Answers for requests that cannot be served now, and for failures of the server, are made in `problem.rs` alone, complete with all
+/// fields of its table.
 #[test]
 fn what_went_wrong_becomes_an_answer_in_one_table() {
     let source = Path::new("crates/front/http/src");
@@ -156,7 +157,7 @@ fn each_number_of_the_schedule_and_the_plane_has_an_origin() {
                     ));
                 }
             }
-            // What is said of one holds for those that follow it directly.
+            // The comment of one holds for those that follow it directly.
             match line.strip_prefix("///") {
                 Some(more) => said.push_str(more),
                 None if declared.is_none() => said.clear(),
@@ -168,7 +169,7 @@ fn each_number_of_the_schedule_and_the_plane_has_an_origin() {
     report(&problems);
 }
 
-/// What a test prints is caught where it passes: nobody would see that it was skipped.
+/// The output of a passing test is captured: a skip that is only printed would stay unseen.
 #[test]
 fn a_skipped_test_says_so_where_it_is_counted() {
     // Spelled in two parts, so that this file does not find itself.

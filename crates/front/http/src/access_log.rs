@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 use http_types::header::{REFERER, USER_AGENT};
 use http_types::{HeaderMap, HeaderName, StatusCode};
 
-/// What the access log says of a finished request.
+/// Facts that the access log records of a finished request.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessRecord {
     /// The client.
     pub(crate) peer: IpAddr,
-    /// Who it logged in as.
+    /// The account that it logged in as.
     pub(crate) user: Option<String>,
     /// `GET /media/x HTTP/1.1`, as far as it was understood.
     pub(crate) request: String,

@@ -1,7 +1,7 @@
 //! Actions of the server that a client orders by a `POST` below `/api/v1`: end a stream, begin or end a job, have a volume
 //! look after itself.
 //!
-//! Promise: nothing is looked up or begun before the login. Not here: what may be asked of a volume's disks (`dirstore`), jobs
+//! Promise: nothing is looked up or begun before the login. Not here: the operations on a volume's disks (`dirstore`), jobs
 //! (`service::operations`).
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::message::query::Query;
 use crate::message::reply::Reply;
 use crate::{login, problem};
 
-/// What is asked for; names are as the target has them.
+/// The action requested; names are as the target has them.
 #[derive(Debug, Clone, Copy)]
 enum Action<'a> {
     StopStream(&'a str),
@@ -28,7 +28,7 @@ enum Action<'a> {
     Upkeep(&'a str, UpkeepAction),
 }
 
-/// What is asked of a volume; a disk that comes is named in the query.
+/// The upkeep requested of a volume; the query names a disk to be added.
 #[derive(Debug, Clone, Copy)]
 enum UpkeepAction {
     Scrub,
@@ -59,7 +59,7 @@ impl<'a> Action<'a> {
     }
 }
 
-/// Does what the target asks for; none if it is no such path.
+/// Performs the action that the target names; none if it is no such path.
 pub(crate) async fn answer(exchange: &Exchange) -> Option<Reply> {
     let action = Action::at(&exchange.head.path)?;
     let permit = match login::permit_post(exchange).await {

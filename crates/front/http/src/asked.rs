@@ -1,6 +1,6 @@
 //! Rate in a request: `rate=`, `burst=`, CMCD.
 //!
-//! Promise: what cannot be understood is refused with what to write instead. Not here: what is made of it
+//! Promise: a value that cannot be parsed is refused with a correct form to write instead. Not here: the choice of the rate
 //! (`service::rate`).
 
 use service::rate::{AskedRate, RateAsked};
@@ -12,7 +12,7 @@ use crate::message::query::Query;
 /// Longest start burst.
 const BURST_MAX: Nanos = Nanos::from_secs(60);
 
-/// What was asked for cannot be understood.
+/// The rate or burst of a request cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AskError {
     /// `rate=`.
@@ -32,7 +32,7 @@ pub(crate) enum AskError {
     BurstTooLong,
 }
 
-/// Reads what a request says.
+/// Reads the rate that a request states.
 ///
 /// # Errors
 /// `rate=` or `burst=` is not understood.
@@ -42,7 +42,7 @@ pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<RateAsked, AskError> {
         Some(text) => AskedRate::Rate(units::parse_rate(text).map_err(AskError::Rate)?),
         None => cmcd.encoded.map_or(AskedRate::Unsaid, AskedRate::Rate),
     };
-    // A player that tells about itself, or was given a name, knows what it does when segments come faster than they play.
+    // A player that sends CMCD, or was given a session, is prepared for segments that come faster than they play.
     let named = cmcd.session.is_some() || cmcd.encoded.is_some() || query.session.is_some();
     let ceiling = cmcd.requested.or(named.then_some(BitRate(u64::MAX)));
     let burst = match query.burst.as_deref() {

@@ -1,8 +1,8 @@
 //! The body of a request, read from the connection as it is asked for.
 //!
-//! Promise: not read while nobody asks, so a slow disk slows the client; exactly the body is taken, so that not a byte of the
-//! next request is lost; a client that waits for `100 Continue` gets it when the body is wanted, and not otherwise; a body that
-//! trickles ends.
+//! Promise: the body is read only on demand, so a slow disk slows the client; exactly the body is taken, so that not a byte of
+//! the next request is lost; a client that waits for `100 Continue` gets it when the body is wanted, and not otherwise; a body
+//! that trickles ends.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) enum BodyError {
     Coding(#[from] ChunkError),
 }
 
-/// What is left of a body.
+/// Rest of a body.
 #[derive(Debug)]
 enum BodyLeft {
     Length(u64),
@@ -46,7 +46,7 @@ pub(crate) struct RequestBody<'a> {
     stream: &'a mut TcpStream,
     buffer: &'a mut ConnectionBuffer,
     left: BodyLeft,
-    /// The client waits to be told to continue.
+    /// The client waits for `100 Continue`.
     expects: bool,
     idle_max: Duration,
     /// How long the client has been waited for, and how many bytes it has sent meanwhile: both since [`TRICKLE_BYTES`] were there last.
@@ -116,7 +116,7 @@ impl<'a> RequestBody<'a> {
         }
     }
 
-    /// Skips what is left of the body, if all of it is here already. False if more of it may come.
+    /// Skips the rest of the body, if all of it is here already. False if more of it may come.
     pub(crate) fn skip_rest(&mut self) -> bool {
         match &mut self.left {
             BodyLeft::Length(left) => match usize::try_from(*left) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Settings of the HTTP front end.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// What all connections hold together of heads, bodies and replies on their way, beyond 4 KiB that each has of its own. In force from
+    /// Budget of all connections together for heads, bodies and replies on their way, beyond 4 KiB that each has of its own. In force from
     /// the start to the end.
     pub memory_bytes: usize,
     /// From the first byte of a request head (or the start of the connection) to its last.
@@ -16,9 +16,9 @@ pub struct HttpConfig {
     pub upload_idle_max: Duration,
     /// For the client to take something of a response that this side writes; the data plane has the same limit for its own.
     pub stall_max: Duration,
-    /// Origins (`https://player.example`) whose pages may read what is answered; `*` is every one.
+    /// Origins (`https://player.example`) with pages that may read the answers; `*` is every one.
     pub cors_origins: Vec<String>,
-    /// Names of this server, in lower case, besides addresses and names that nobody else can have; `*` is every one.
+    /// Names of this server, in lower case, besides addresses and names that no other host can have; `*` is every one.
     pub hosts: Vec<String>,
 }
 

@@ -37,7 +37,7 @@ const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
 const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_BYTES: usize = 1 << 30;
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
-/// At most so much of a body that nobody needs is read, so that the connection can go on.
+/// Most bytes read of a body that no request handler needs, so that the connection can stay open.
 const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Serves a connection to its end.
@@ -87,7 +87,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
 /// `ends` is ready. The head may take `head_time_max` from its first byte on.
 ///
 /// # Errors
-/// What the head is refused with.
+/// The refusal of the head.
 pub(crate) async fn next_head(
     stream: &mut TcpStream,
     buffer: &mut ConnectionBuffer,
@@ -113,7 +113,7 @@ pub(crate) async fn next_head(
         }
         looked_at = buffer.bytes.len();
         let read = tokio::select! {
-            biased; // what has arrived already is answered all the same
+            biased; // a head that has arrived already is answered all the same
             read = timeout_at(deadline, buffer.read_from(stream)) => read,
             () = &mut ends => return Ok(None),
         };
@@ -169,7 +169,7 @@ async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut strea
     exchange.head.keep_alive.then_some(stream)
 }
 
-/// Answers what is no acceptable request, and closes.
+/// Answers an unacceptable request, and closes.
 async fn refuse(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, reply: &Reply) {
     let bytes = render(reply, After::Close, SystemTime::now());
     let written = write_all(&mut stream, bytes.as_slice()).await;

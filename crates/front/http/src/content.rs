@@ -1,7 +1,7 @@
 //! GET and HEAD of contents: from the request head to the service and back.
 //!
-//! Promise: only a complete response keeps the connection open. Not here: what is answered (`plan`), at which rate and from
-//! where (`service::reads`).
+//! Promise: only a complete response keeps the connection open. Not here: the plan of the answer (`plan`), its rate and
+//! source (`service::reads`).
 
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
@@ -35,7 +35,7 @@ use crate::plan::{StreamPlan, plan};
 use crate::streamed::{Framing, Streamed};
 use crate::{login, playlist, problem};
 
-/// The field that tells the granted rate, in bits per second.
+/// The field with the granted rate, in bits per second.
 const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
 /// Where contents live.
 pub(crate) const PREFIX: &str = "/media/";
@@ -46,7 +46,7 @@ pub(crate) fn is_content_read(head: &RequestHead) -> bool {
     read && head.path.starts_with(PREFIX) && !head.path.ends_with('/')
 }
 
-/// What a target below [`PREFIX`] names.
+/// The content or folder that a target below [`PREFIX`] names.
 pub(crate) fn content_path(head: &RequestHead) -> Result<ContentPath, PathError> {
     // One slash of the prefix stays, so that a second one is seen.
     ContentPath::parse_encoded(&head.path[PREFIX.len() - 1..])
@@ -57,7 +57,7 @@ pub(crate) fn pattern(head: &RequestHead) -> Result<ContentPath, PathError> {
     ContentPath::parse_pattern(&head.path[PREFIX.len() - 1..])
 }
 
-/// Answers a read of a content. Returns the socket if the connection goes on.
+/// Answers a read of a content. Returns the socket if the connection stays open.
 pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
     let prepared = guarded(&exchange.shared.stats, prepare(exchange)).await;
     let (plan, read) = match prepared.flatten() {
@@ -83,7 +83,7 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpS
             let whole = end.outcome == Outcome::Complete && exchange.head.keep_alive;
             if whole { attach(socket?) } else { None }
         }
-        // In a box, so that those who pass no stage carry none of it for hours.
+        // In a box: a delivery without a stage would carry the space for it for hours.
         Ok(PacedRead::Pipe(pipe)) => Box::pin(send_piped(exchange, stream?, &plan, *pipe)).await,
         Err((socket, error)) => {
             let stream = match stream {
@@ -95,7 +95,7 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpS
     }
 }
 
-/// Understands the request and opens the content, or says what is answered instead.
+/// Parses the request and opens the content, or returns the answer to send instead.
 async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply> {
     let (service, head) = (&exchange.shared.service, &exchange.head);
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
@@ -163,7 +163,7 @@ fn part_of(plan: &StreamPlan, query: &Query) -> ContentPart {
     }
 }
 
-/// Who watches: the session it names, else its address and program.
+/// The viewer of a request: the session it names, else its address and program.
 fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
     let head = &exchange.head;
     // Sound counts as a viewer of its own: a reservation for its rate is of no use to the picture.
@@ -195,8 +195,8 @@ async fn send_kept(
     (written.is_ok() && exchange.head.keep_alive).then_some(stream)
 }
 
-/// What comes out of a pipe is written by us. What fails before the first byte is out is answered with a problem; later the
-/// response breaks off.
+/// Writes the bytes of a pipe. A failure before the first byte is out is answered with a problem; a later one breaks the
+/// response off.
 async fn send_piped(exchange: &Exchange, stream: TcpStream, plan: &StreamPlan, mut pipe: Pipe) -> Option<TcpStream> {
     let framing = Framing::of(plan.length, exchange.head.version);
     let mut next = match pipe.next().await {
@@ -217,7 +217,7 @@ async fn send_piped(exchange: &Exchange, stream: TcpStream, plan: &StreamPlan, m
     finished.filter(|()| keeps_alive(&exchange.head, plan)).map(|()| response.into_socket())
 }
 
-/// True if the connection goes on after the planned response.
+/// True if the connection stays open after the planned response.
 fn keeps_alive(head: &RequestHead, plan: &StreamPlan) -> bool {
     Framing::of(plan.length, head.version).after(head) != After::Close
 }

@@ -1,7 +1,7 @@
 //! Cross-origin reads: which pages of other origins a browser lets read contents and figures (the Fetch standard's CORS).
 //!
-//! Promise: none unless the settings name them: whoever can reach this server may read it, but a page that its visitor's
-//! browser shows can reach servers which the page's author cannot. Writes by pages of other origins are never allowed
+//! Promise: none unless the settings name them: a client that can reach this server may read it, but a page in its
+//! visitor's browser can reach servers which the page's author cannot. Writes by pages of other origins are never allowed
 //! (`login`).
 
 use http_types::header::{
@@ -15,9 +15,9 @@ use crate::config::HttpConfig;
 use crate::message::head::RequestHead;
 use crate::message::reply::Reply;
 
-/// What a player's page may see of an answer, beyond what every page may.
+/// Fields of an answer that a player's page may see, beyond those that every page may.
 const EXPOSED: &str = "Accept-Ranges, Content-Length, Content-Range, Date, ETag, Link, Retry-After, X-Isocast-Rate";
-/// What a player's page may send: ranges, conditions and the four fields of CMCD (CTA-5004).
+/// Fields that a player's page may send: ranges, conditions and the four fields of CMCD (CTA-5004).
 const ALLOWED: &str = "Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, Cache-Control, \
                        CMCD-Object, CMCD-Request, CMCD-Session, CMCD-Status";
 
@@ -34,7 +34,7 @@ pub(crate) fn preflight(config: &HttpConfig, head: &RequestHead) -> Option<Reply
     (asks && allowed(config, head).is_some()).then(|| reply.field(ACCESS_CONTROL_MAX_AGE, "86400"))
 }
 
-/// Adds to a reply what [`fields`] says.
+/// Adds the fields that [`fields`] gives to a reply.
 pub(crate) fn add(config: &HttpConfig, head: &RequestHead, reply: &mut Reply) {
     for (name, value) in fields(config, head) {
         match reply.fields.iter_mut().find(|(known, _)| *known == name && name == VARY) {

@@ -1,4 +1,4 @@
-//! One request with what answers it needs: its head, the two addresses, what all connections share.
+//! One request and the inputs of its answer: its head, the two addresses, the state that all connections share.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -51,7 +51,7 @@ impl Exchange {
         Client { address: self.peer.ip(), local: self.local.ip() }
     }
 
-    /// Writes a complete reply and logs it. Returns the socket if the connection goes on.
+    /// Writes a complete reply and logs it. Returns the socket if the connection stays open.
     pub(crate) async fn answer(&self, stream: TcpStream, reply: Reply) -> Option<TcpStream> {
         self.answer_whole(stream, reply).await.filter(|_| self.head.keep_alive)
     }
@@ -78,7 +78,7 @@ impl Exchange {
         back
     }
 
-    /// Writes a reply whose body is made as the client takes it; and how many bytes of the body it took.
+    /// Writes a reply and makes its body piece by piece as the client takes it. Returns how many bytes of the body it took.
     async fn answer_in_pieces(&self, mut stream: TcpStream, mut reply: Reply) -> (Option<TcpStream>, u64) {
         let framing = Framing::of(None, self.head.version);
         let after = framing.after(&self.head);

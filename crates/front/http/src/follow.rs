@@ -1,8 +1,8 @@
 //! `GET /api/v1/events`: the latest events, or all that happen from now on as server-sent events (HTML Living Standard,
 //! 9.2) where `Accept` wants those.
 //!
-//! Promise: a client that takes nothing is given up, one that reads slowly misses events and sees by their `id`; with
-//! `Last-Event-ID` it gets what is kept since. Not here: what the events are (`service::events`).
+//! Promise: a client that takes nothing loses its connection; a slow one misses events, and the gap shows in their `id`; with
+//! `Last-Event-ID` it gets the kept events since that one. Not here: the events themselves (`service::events`).
 
 use std::time::{Duration, SystemTime};
 
@@ -72,7 +72,7 @@ async fn follow(exchange: &Exchange, permit: &Permit<ToObserve>, response: &mut 
     // The head goes out with the first bytes, also when nothing happens.
     response.write(Bytes::from_static(b": events\n\n")).await?;
     loop {
-        // Asked for before the events are: the last of them, that the server drains, is told before it does.
+        // Read before the events: so the last of them, the beginning of the drain, is sent before the loop ends.
         let ends = *draining.borrow_and_update();
         for (number, line) in latest.after(seen) {
             response.write(format!("id: {number}\ndata: {line}\n\n").into()).await?;

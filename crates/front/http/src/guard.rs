@@ -1,6 +1,6 @@
 //! Panics: the request at fault is answered with 500, and nothing else suffers.
 //!
-//! Promise: each is counted once; the panic hook has logged it with its place before. Not here: a delivery under way, whose
+//! Promise: each is counted once; the panic hook has logged it with its place before. Not here: a delivery under way; its
 //! connection closes.
 
 use std::future::{Future, poll_fn};
@@ -19,7 +19,7 @@ use crate::shared::ConnectionStats;
 /// It panicked; the answer to its request.
 pub(crate) async fn guarded<T>(stats: &ConnectionStats, work: impl Future<Output = T>) -> Result<T, Reply> {
     let mut work = pin!(work);
-    // What all requests share is behind locks that are taken after a panic, too (`service::lock`).
+    // The state that all requests share is behind locks that are taken after a panic, too (`service::lock`).
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(poll) => poll.map(Ok),
         Err(_) => {

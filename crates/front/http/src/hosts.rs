@@ -1,8 +1,8 @@
 //! The names that this server goes by.
 //!
-//! Promise: a page whose author lets the name of his own site resolve to this server (DNS rebinding) reads nothing here: a name that
-//! somebody else can have is no name of this server unless the settings say so. Not here: what a program on this machine may do
-//! (`login`), pages of other origins that ask under a right name (`cors`).
+//! Promise: a page of a site that lets its own name resolve to this server (DNS rebinding) reads nothing here: a name that another
+//! host can have is no name of this server unless the settings say so. Not here: the rights of a program on this machine
+//! (`login`), pages of other origins that use a right name (`cors`).
 
 use http_types::StatusCode;
 use http_types::header::HOST;
@@ -12,8 +12,8 @@ use crate::message::authority::{RequestHost, host};
 use crate::message::head::RequestHead;
 use crate::message::reply::Reply;
 
-/// Top domains in which names cannot be registered: RFC 6761, RFC 6762, RFC 8375, ICANN's resolution of 2024-07-29, and what OpenWrt gives
-/// to its clients.
+/// Top domains in which names cannot be registered: RFC 6761, RFC 6762, RFC 8375, ICANN's resolution of 2024-07-29, and the one that
+/// OpenWrt gives to its clients.
 const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan"];
 
 /// 421 where the request is for a name that is not this server's.
@@ -26,7 +26,7 @@ pub(crate) fn refusal(config: &HttpConfig, head: &RequestHead) -> Option<Reply> 
     })
 }
 
-/// True for names of the settings, and for those that nobody can register: without a dot, or in a private domain.
+/// True for names of the settings, and for those that cannot be registered: without a dot, or in a private domain.
 fn is_own(config: &HttpConfig, name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     !name.contains('.')

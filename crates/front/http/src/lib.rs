@@ -2,7 +2,7 @@
 //! errors into answers.
 //!
 //! Promise: nothing unbounded, nothing a client sends panics; between the start and the end of a stream it does nothing for
-//! it. Not here: who is served how (`service`), disks.
+//! it. Not here: admission and delivery (`service`), disks.
 
 mod access_log;
 mod actions;

@@ -86,7 +86,8 @@ fn basic_credentials(headers: &HeaderMap) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-/// Who asks without login: this machine, if it is from there to there, under its loopback name, not through a proxy.
+/// The principal of a request without login: this machine, if the request is from there to there, under its loopback name,
+/// not through a proxy.
 fn without_login(headers: &HeaderMap, peer: IpAddr, local: IpAddr) -> Principal {
     if !is_loopback(peer) || !is_loopback(local) {
         return Principal::Remote("are accepted from this machine only");

@@ -15,7 +15,7 @@ use crate::message::reply::Reply;
 use crate::metrics::metrics;
 use crate::{follow, login, problem};
 
-/// What programs may ask below `/api/v1` (OpenAPI 3.1). A test holds it to what is answered.
+/// Description of the requests below `/api/v1` (OpenAPI 3.1). A test holds it to the real answers.
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// Answers a GET of a management path, if it is one.

@@ -1,7 +1,7 @@
-//! The memory of connections: one budget for what all of them hold, and the buffer that each one reads into.
+//! The memory of connections: one budget for the bytes that all of them hold, and the buffer that each one reads into.
 //!
-//! Promise: a connection has [`FREE_BYTES`] of its own; whatever it holds beyond that (a long head, a body on its way, a reply that its
-//! client does not read) is taken from the budget, and given back with it. A connection that waits for its client holds no buffer.
+//! Promise: a connection has [`FREE_BYTES`] of its own; all bytes beyond that (a long head, a body on its way, a reply that its client
+//! does not read) count against the budget while the connection holds them. A connection that waits for its client holds no buffer.
 //! Not here: how many connections there are (`connection_limit`).
 
 use std::future::{Future, poll_fn};
@@ -15,16 +15,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What a connection may hold without asking: the number of connections bounds it.
+/// Bytes a connection may hold outside the budget: the number of connections bounds them.
 pub(crate) const FREE_BYTES: usize = 4 * 1024;
-/// What a buffer holds at most: a head of the greatest length, and more of a body than the network brings at once.
+/// Most bytes in a buffer: a head of the greatest length, and more of a body than the network brings at once.
 pub(crate) const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Read and dropped at once.
 const DROPPED_BYTES: usize = 16 * 1024;
 
 const _: () = assert!(BUFFER_BYTES_MAX > crate::message::head::HEAD_BYTES_MAX);
 
-/// What all connections may hold together, beyond what each has of its own.
+/// Budget of all connections together, beyond the bytes that each has of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionMemory(Arc<Semaphore>);
 
@@ -44,12 +44,12 @@ impl ConnectionMemory {
     }
 }
 
-/// Bytes that a connection has received and nobody has taken yet.
+/// Bytes that a connection has received and no reader has taken yet.
 #[derive(Debug)]
 pub(crate) struct ConnectionBuffer {
     pub(crate) bytes: BytesMut,
     memory: ConnectionMemory,
-    /// For what it holds beyond [`FREE_BYTES`].
+    /// Share of the budget for the bytes beyond [`FREE_BYTES`].
     held: Option<HeldMemory>,
     /// The last read filled all the room there was: more comes at once.
     flows: bool,
@@ -64,7 +64,7 @@ impl ConnectionBuffer {
     /// where they flow.
     ///
     /// # Errors
-    /// The connection's; [`io::ErrorKind::OutOfMemory`] if the budget is used up and what is here cannot be taken without more.
+    /// The connection's; [`io::ErrorKind::OutOfMemory`] if the budget is used up and the bytes here cannot be taken without more.
     pub(crate) async fn read_from(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
         poll_fn(|context| self.poll_read(stream, context)).await
     }
@@ -95,7 +95,7 @@ impl ConnectionBuffer {
         match most.checked_sub(self.bytes.len()) {
             None | Some(0) => Err(io::ErrorKind::OutOfMemory.into()),
             Some(more) => {
-                // Not for a few bytes: what is left of the room may be small.
+                // Not for a few bytes: the rest of the room may be small.
                 if self.bytes.capacity() - self.bytes.len() < more.min(FREE_BYTES / 2) {
                     self.bytes.reserve(more);
                 }
@@ -105,7 +105,7 @@ impl ConnectionBuffer {
     }
 }
 
-/// Reads what is there and drops it; zero at the end of the connection. Between two calls it holds no memory.
+/// Reads the bytes that are there and drops them; zero at the end of the connection. Between two calls it holds no memory.
 pub(crate) async fn drop_some(stream: &mut TcpStream) -> io::Result<usize> {
     poll_fn(|context| {
         let mut scratch = [0; DROPPED_BYTES];

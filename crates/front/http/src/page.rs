@@ -14,7 +14,7 @@ const MINIMAL: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">
 <h1>Isocast</h1><p>The server runs; its page was not built into it. <a href=\"media/\">Contents</a>, \
 <a href=\"api/v1/system\">figures</a>.</p></html>\n";
 
-/// Only what this server sends runs, and only here; players build their media from blobs.
+/// Only scripts and styles from this server run, and only here; players build their media from blobs.
 const POLICY: &str = "default-src 'self'; media-src 'self' blob:; worker-src 'self' blob:; img-src 'self' data:; \
 style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 

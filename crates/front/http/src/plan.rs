@@ -1,7 +1,7 @@
 //! Answer to a GET or HEAD of a content: a reply, or a head and the parts of the content that follow it.
 //!
 //! Promise: pure; conditions, ranges and multipart as in RFC 9110 §13–15; never more than `SEGMENTS_MAX` segments, each
-//! literal one within what the data plane takes. Not here: at which rate (`service::rate`), sending it.
+//! literal one within the limit of the data plane. Not here: the rate (`service::rate`), sending it.
 
 use std::time::SystemTime;
 
@@ -34,11 +34,11 @@ pub(crate) struct StreamPlan {
     pub ranged: bool,
 }
 
-/// Plans the answer to `request`, a GET or HEAD of the content `entry`, of which stages make something else if there is
-/// an `alteration`. `boundary` parts a multipart body: whoever uploads contents must not be able to foresee it.
+/// Plans the answer to `request`, a GET or HEAD of the content `entry`, which stages alter if there is an `alteration`.
+/// `boundary` parts a multipart body: the uploader of a content must not be able to foresee it.
 ///
 /// # Errors
-/// What is answered instead, with nothing of the content.
+/// The answer to send instead, with nothing of the content.
 pub(crate) fn plan(
     request: &RequestHead,
     entry: &Entry,
@@ -69,7 +69,7 @@ pub(crate) fn plan(
     })
 }
 
-/// What is answered instead of the content where the conditions say so.
+/// The answer in place of the content where the conditions demand one.
 fn check_conditions(
     request: &RequestHead,
     current: Validators<'_>,
@@ -87,8 +87,8 @@ fn check_conditions(
     }
 }
 
-/// What stages make of a content is another representation of it: with a tag of its own, weak because the stages may
-/// change as well, without a date, and whole or not at all, for its length is not known.
+/// Plans the answer for a content that stages alter, another representation of it: with a tag of its own, weak because the
+/// stages may change as well, without a date, and whole or not at all, for its length is not known.
 fn altered(request: &RequestHead, entry: &Entry, alteration: &str) -> Result<StreamPlan, Reply> {
     let etag = format!("W/\"{}-{alteration}\"", entry.etag.trim_matches('"'));
     let validators = vec![(header::ETAG, etag.clone()), (header::ACCEPT_RANGES, "none".to_owned())];
@@ -108,7 +108,7 @@ fn typed(entry: &Entry, mut fields: Vec<(HeaderName, String)>) -> Vec<(HeaderNam
     fields.push((header::CONTENT_TYPE, media_type.to_owned()));
     fields.push((header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()));
     if is_active(media_type) {
-        // Whoever may upload must not be able to act as the page of this server.
+        // An uploaded document must not be able to act as the page of this server.
         fields.push((header::CONTENT_SECURITY_POLICY, "sandbox".to_owned()));
     }
     fields
@@ -291,7 +291,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever ranges are asked for: Content-Length is the sum of the segments, and these fit the data plane.
+        /// For any ranges, Content-Length is the sum of the segments, and these fit the data plane.
         #[test]
         fn lengths_add_up(spec in "bytes=([0-9]{0,3}-[0-9]{0,3},){0,18}[0-9]{1,3}-", size in 1u64..2000) {
             if let Ok(plan) = planned("GET", &format!("Range: {spec}\r\n"), size) {

@@ -1,9 +1,9 @@
-//! Stage: an HLS playlist (RFC 8216) takes the session and the rate of its request along to what it names, so that all
-//! requests of its player hold one stream.
+//! Stage: an HLS playlist (RFC 8216) passes the session and the rate of its request on to the addresses it names, so that
+//! all requests of its player hold one stream.
 //!
-//! Promise: only what lies on this server, however a player reads it, is given them, and never twice; everything else of
-//! the playlist stays as it is. Holds one line; no run of lines becomes longer than [`GROWTH_MAX`] times what it was and
-//! [`GROWTH_BYTES`].
+//! Promise: only addresses on this server, however a player reads them, get the two, and never twice; everything else of
+//! the playlist stays as it is. Holds one line; no run of lines becomes longer than [`GROWTH_MAX`] times its old length
+//! and [`GROWTH_BYTES`].
 
 use bytes::{Bytes, BytesMut};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
@@ -18,17 +18,18 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 const CARRIED_BYTES_MAX: usize = 192;
 /// How many times as long lines may become …
 const GROWTH_MAX: usize = 8;
-/// … and this much beyond: a piece of them is one allocation.
+/// … and the bytes beyond that: a piece of them is one allocation.
 const GROWTH_BYTES: usize = 64 * 1024;
 const BYTE_ORDER_MARK: char = '\u{feff}';
-/// What may stand in no query, or would end a quoted attribute.
+/// Characters that no query may hold, or that would end a quoted attribute.
 const NOT_IN_QUERY: &AsciiSet = &UNFIT.add(b'#');
 /// Tags whose `URI` is a part of the media, played at the rate.
 const MEDIA_TAGS: [&str; 3] = ["#EXT-X-MAP:", "#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:"];
 /// Tags whose `URI` is another playlist, of another rate.
 const PLAYLIST_TAGS: [&str; 4] =
     ["#EXT-X-MEDIA:", "#EXT-X-I-FRAME-STREAM-INF:", "#EXT-X-RENDITION-REPORT:", INTERSTITIAL_TAG];
-/// What is played amid the media (RFC 8216bis, appendix D): its attributes have names of their own, of which one stands.
+/// Tag of an interstitial, played amid the media (RFC 8216bis, appendix D): its attributes have names of their own, and a
+/// tag has one of them.
 const INTERSTITIAL_TAG: &str = "#EXT-X-DATERANGE:";
 const INTERSTITIAL_ATTRIBUTES: [&str; 2] = ["X-ASSET-URI", "X-ASSET-LIST"];
 
@@ -127,7 +128,7 @@ fn attribute(tag: &str) -> &str {
     value.find('"').map_or(none, |end| &value[..end])
 }
 
-/// What is added to `uri`: nothing if it lies elsewhere, and no key that it has already.
+/// The query to add to `uri`: nothing if it lies elsewhere, and no key that it has already.
 fn carried(uri: &str, pairs: [Option<&str>; 2]) -> String {
     if uri.is_empty() || is_foreign(uri) {
         return String::new();
@@ -146,7 +147,7 @@ fn carried(uri: &str, pairs: [Option<&str>; 2]) -> String {
 }
 
 /// True if `uri` may lie on another server. Players drop blanks, control characters and byte order marks, take `\` for `/`
-/// and put in what `EXT-X-DEFINE` defines: what has one of these may become anything.
+/// and replace the variables of `EXT-X-DEFINE`: an address with one of these may become any other.
 fn is_foreign(uri: &str) -> bool {
     let rewritten =
         |letter: char| letter.is_control() || letter.is_whitespace() || matches!(letter, '\\' | BYTE_ORDER_MARK);
@@ -269,7 +270,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a playlist holds: what was added can be taken away again, and nothing else was touched.
+        /// In any playlist, the added text can be taken away again, and no other byte differs.
         #[test]
         fn only_adds(lines in proptest::collection::vec("(#EXT-X-MAP:URI=\")?[a-z:/?#,\"=é \t\\\\\r\\{\\$]{0,20}\r?", 0..20), piece_bytes in 1usize..50) {
             let text = format!("#EXTM3U\n{}", lines.join("\n"));
@@ -277,7 +278,7 @@ mod tests {
             prop_assert_eq!(passed.replace("?session=XX", "").replace("&session=XX", ""), text);
         }
 
-        /// What a player may rewrite before it asks is left as it is, wherever the rewritten stands.
+        /// An address that a player may rewrite before its request stays as it is, wherever the rewritten part stands.
         #[test]
         fn nothing_leaves_the_server(before in "[a-z/.?=]{0,8}", odd in "[ \t\r\u{b}\\\\\u{feff}\u{a0}\u{2028}]|\\{\\$", after in "[a-z/.?=]{0,8}") {
             let text = format!("#EXTM3U\n{before}{odd}{after}\r\n#EXT-X-MAP:URI=\"{before}{odd}{after}\"\n");

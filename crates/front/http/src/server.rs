@@ -32,7 +32,7 @@ pub struct ServerParts {
     pub config: HttpConfig,
     /// Bound and listening (see [`listen`]).
     pub listeners: Vec<StdListener>,
-    /// What is served.
+    /// The service behind it.
     pub service: Arc<MediaService>,
     /// Access log, combined format.
     pub access: Log,
@@ -82,7 +82,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Puts other settings in force for whatever begins from now on, and changes to another access log; none: it is not written.
+    /// Puts other settings in force for requests that begin from now on, and changes to another access log; none: it is not written.
     /// Running requests keep theirs.
     pub fn reload(&self, config: HttpConfig, access: Option<LogWriter>) {
         self.shared.access.reopen(access);
@@ -98,7 +98,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        // An IPv4 client of an IPv6 listener is shown and told apart by its IPv4 address.
+        // An IPv4 client of an IPv6 listener is shown and distinguished by its IPv4 address.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         shared.stats.connections.fetch_add(1, Ordering::Relaxed);
         let place = match place_for(&shared, peer) {
@@ -121,7 +121,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
 /// The place of a connection that came: where all are taken, one of the reserve.
 ///
 /// # Errors
-/// What it is refused with.
+/// The refusal to send.
 fn place_for(shared: &Shared, peer: SocketAddr) -> Result<ConnectionPlace, Reply> {
     match shared.service.connect(peer.ip()) {
         Err(ConnectionRefusal::Full) => shared.service.connections.reserve().map_err(|_| problem::busy()),
@@ -130,7 +130,7 @@ fn place_for(shared: &Shared, peer: SocketAddr) -> Result<ConnectionPlace, Reply
     }
 }
 
-/// One connection too many: told so as far as the socket takes it at once.
+/// Refuses one connection too many: sends as much of the reply as the socket takes at once.
 fn turn_away(stream: &TcpStream, reply: &Reply) {
     let _ = stream.try_write(&render(reply, After::Close, SystemTime::now()));
 }

@@ -14,7 +14,7 @@ use crate::access_log::AccessRecord;
 use crate::config::HttpConfig;
 use crate::memory::ConnectionMemory;
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) service: Arc<MediaService>,
     pub(crate) access: Log,
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     config: RwLock<Arc<HttpConfig>>,
 }
 
-/// What is counted of connections and requests.
+/// Counts of connections and requests.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionStats {
     pub(crate) connections: AtomicU64,
@@ -49,18 +49,18 @@ impl Shared {
         }
     }
 
-    /// The settings in force. A request that was begun under older ones may go on with them.
+    /// The settings in force. A request that was begun under older ones may continue with them.
     pub(crate) fn config(&self) -> Arc<HttpConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other settings in force, for what begins from now on.
+    /// Puts other settings in force, for requests that begin from now on.
     pub(crate) fn configure(&self, config: HttpConfig) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// Counts a finished request and writes its line of the access log. Of requests that were refused only so many are
-    /// written in a second, by their status; the event log tells how many were left out.
+    /// Counts a finished request and writes its line of the access log. Lines of refused requests are limited in each
+    /// second, by their status; the event log states how many were left out.
     pub(crate) fn note_request(&self, status: StatusCode, body_bytes: u64, access: impl FnOnce() -> AccessRecord) {
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         self.stats.requests[class].fetch_add(1, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    /// Tells what the access log left out. Called once a second.
+    /// Logs an event with the number of lines that the access log left out. Called once a second.
     pub(crate) fn tell_left_out(&self) {
         for (status, count) in self.errors_logged.left_out() {
             let kind = format!("access log: {status}");

@@ -33,7 +33,7 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// Begins to answer on the current tokio runtime. `step` says what the start is doing.
+    /// Begins to answer on the current tokio runtime. `step` names the step of the start under way.
     ///
     /// # Errors
     /// The listener cannot be used.
@@ -123,7 +123,7 @@ mod tests {
         assert!(upload.starts_with("HTTP/1.1 503 "), "{upload}");
         assert!(ask(address, "nonsense\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
         starting.end().await;
-        // Who comes between the two is answered by the next one.
+        // A connection that comes between the two is answered by the next one.
         let late = tokio::spawn(async move { ask(address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await });
         let next = TcpListener::from_std(listener).expect("still good");
         let (mut stream, _) = next.accept().await.expect("somebody");

@@ -2,7 +2,7 @@
 //!
 //! Promise: the head leaves with the first bytes; a client that takes nothing for too long is given up; a response that
 //! breaks off, or is dropped, is never taken for a whole one; there are never more bytes of a body than its head says.
-//! Not here: what the head says.
+//! Not here: the fields of the head.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Framing {
         (self == Self::Chunked).then(|| (TRANSFER_ENCODING, "chunked".to_owned()))
     }
 
-    /// What becomes of the connection after the body.
+    /// Fate of the connection after the body.
     pub(crate) fn after(self, head: &RequestHead) -> After {
         if self == Self::UntilClose { After::Close } else { After::of(head) }
     }
@@ -101,7 +101,7 @@ impl Streamed {
         SockRef::from(&self.socket).set_linger(None).ok()
     }
 
-    /// Writes what is left of the head, then `bytes`.
+    /// Writes the rest of the head, then `bytes`.
     async fn send(&mut self, bytes: impl Buf + Send) -> Option<()> {
         let mut bytes = std::mem::take(&mut self.head).chain(bytes);
         while bytes.has_remaining() {

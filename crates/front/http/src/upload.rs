@@ -1,8 +1,8 @@
 //! PUT and DELETE of contents.
 //!
-//! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind, or what
-//! came of it where that was asked for (recordings, `on_break=keep`); the socket is not read while the disk is behind.
-//! Not here: storing (`service::ingest`), who may write (`login`).
+//! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind, or the
+//! bytes received where the request is to keep them (recordings, `on_break=keep`); the socket is not read while the disk is
+//! behind. Not here: storing (`service::ingest`), the right to write (`login`).
 
 use http_types::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, IF_NONE_MATCH,
@@ -26,10 +26,11 @@ use crate::message::query::Query;
 use crate::message::reply::{COMPONENT, Reply, location};
 use crate::problem;
 
-/// An upload may be durable so long after its answer: less than a second is not worth it, and more than a minute a risk that nobody means.
+/// Time after its answer within which an upload may become durable: less than a second is not worth it, and more than a minute is a risk
+/// that no client intends.
 const LATER: std::ops::RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(60);
 
-/// Seconds after the answer within which what was put is durable; without it, it is durable.
+/// Seconds after the answer within which the upload becomes durable; without the field, it is durable already.
 const DURABLE: HeaderName = HeaderName::from_static("x-isocast-durable-within");
 
 /// PUT.
@@ -125,7 +126,7 @@ fn rate(query: &Query) -> Result<Option<BitRate>, Reply> {
     }
 }
 
-/// What becomes of it if it breaks off: a recording is kept unless it is said otherwise.
+/// Fate of an upload that breaks off: a recording is kept unless the query says otherwise.
 fn on_break(query: &Query, rate: Option<BitRate>) -> Result<OnBreak, Reply> {
     match (query.on_break.as_deref(), rate) {
         (Some("keep"), _) | (None, Some(_)) => Ok(OnBreak::Keep),
@@ -134,7 +135,7 @@ fn on_break(query: &Query, rate: Option<BitRate>) -> Result<OnBreak, Reply> {
     }
 }
 
-/// How long each file of a recording lasts that is cut into some.
+/// Duration of each file of a recording that is cut into several.
 fn every(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
     let Some(text) = query.every.as_deref() else { return Ok(None) };
     if rate.is_none() {
@@ -146,7 +147,7 @@ fn every(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
     units::parse_duration(text).map(Some).map_err(|error| problem::bad_request(AskError::Every(error)))
 }
 
-/// How soon a recording is durable, if it says so itself, or how long after its answer an upload is.
+/// Time within which a recording becomes durable, if the query states it, or an upload after its answer.
 fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
     let Some(text) = query.durable.as_deref() else { return Ok(None) };
     let durable = units::parse_duration(text).map_err(|error| problem::bad_request(AskError::Durable(error)))?;
@@ -159,7 +160,7 @@ fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply>
     Ok(Some(durable))
 }
 
-/// Where what was put is: the last file of a recording, or the request's own target.
+/// Location of the stored content: the last file of a recording, or the request's own target.
 fn stored_at(exchange: &Exchange, stored: &ContentPath) -> String {
     match content::content_path(&exchange.head) {
         Ok(path) if path == *stored => location(&exchange.head.path),
@@ -186,7 +187,7 @@ fn no_slash() -> Reply {
     Reply::problem(StatusCode::CONFLICT, "a content's name does not end with a slash")
 }
 
-/// Whether an upload's body can be: one that was not announced would empty the content, one that is coded would be
+/// Refuses a body that cannot be stored: one that was not announced would empty the content, one that is coded would be
 /// sent to readers as if it were not.
 fn can_be_taken(head: &RequestHead) -> Result<(), Reply> {
     if head.body == BodyFraming::Length(0) && !head.headers.contains_key(CONTENT_LENGTH) {
@@ -205,7 +206,7 @@ fn can_be_taken(head: &RequestHead) -> Result<(), Reply> {
     Ok(())
 }
 
-/// What the request demands of what is there (RFC 9110 §13.2.2): If-Match, else If-Unmodified-Since; and If-None-Match.
+/// Conditions of the request on the existing content (RFC 9110 §13.2.2): If-Match, else If-Unmodified-Since; and If-None-Match.
 fn precondition(exchange: &Exchange) -> Precondition {
     let headers = &exchange.head.headers;
     let wanted = match joined(headers, &IF_MATCH) {

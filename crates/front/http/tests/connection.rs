@@ -36,11 +36,11 @@ async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
         assert!(answer.field("connection").is_none());
         assert_eq!(answer.body, film);
     }
-    // One viewer: each read goes on with what was reserved for the one before.
+    // One viewer: each read takes over the reservation of the one before.
     let mut expected = vec![start(8_800_000, None), start(8_800_000, Some(FIRST)), start(8_800_000, Some(FIRST))];
     assert_eq!(harness.plane.told(), expected);
     assert_eq!(harness.plane.reserved(), 1);
-    // Who read one whole content keeps nothing from others: all there is goes to the next who asks.
+    // A viewer that has read one whole content keeps no rate from others: the next request gets the whole capacity.
     harness.events.wait_until(|text| text.matches("stream_ended").count() == 3);
     let other = "GET /media/film.mp4?rate=100M HTTP/1.1\r\nHost: localhost\r\nUser-Agent: other\r\n\r\n";
     assert_eq!(harness.one(other).status, 200);
@@ -140,7 +140,7 @@ async fn one_too_many_is_refused_with_what_could_be_granted() {
     let mut first = harness.connect();
     first.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(first.head().status, 200);
-    // Another viewer: the same one would get what its older read has.
+    // Another viewer: the same one would take over the reservation of its older read.
     let ask = |rate: &str| {
         format!("GET /media/film.mp4?rate={rate} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: other\r\n\r\n")
     };
@@ -151,7 +151,7 @@ async fn one_too_many_is_refused_with_what_could_be_granted() {
     assert_eq!(refusal.field("content-type"), Some("application/problem+json"));
     assert_eq!(refusal.json()["grantable_bps"], 40_000_000);
     assert_eq!(refusal.json()["resource"], "disk 0");
-    // The connection goes on, and what could be granted is.
+    // The connection stays open, and the grantable rate is granted.
     harness.plane.open_gate();
     second.send(ask("40M"));
     assert_eq!(second.answer(true).status, 200);
@@ -171,8 +171,8 @@ async fn who_finds_no_room_beside_its_older_read_takes_that_ones() {
     second.send("GET /media/film.mp4?rate=60M HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-\r\n\r\n");
     let head = second.head();
     assert_eq!((head.status, head.field("x-isocast-rate")), (206, Some("60000000")));
-    // It would have had its own, had there been room; nothing was released or stopped.
-    // So short a range of what it plays is sent ahead of the rate, as an index is.
+    // With room, the second read would have got a reservation of its own; nothing was released or stopped.
+    // So short a range of its content is sent ahead of the rate, as an index is.
     let ahead = |held| Told::Start { rate: Some(BitRate(60_000_000)), burst_bytes: 750, held, hold: true };
     let expected = [start(60_000_000, None), ahead(None), ahead(Some(FIRST))];
     assert_eq!(harness.plane.told(), expected);
@@ -248,7 +248,7 @@ async fn one_connection_too_many_is_told_so() {
     let mut first = harness.connect();
     first.send("GET /media/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(first.answer(true).status, 404);
-    // Beyond the limit, whoever asks how the server is gets an answer, and nobody else.
+    // Beyond the limit, only requests for the health and the metrics get their answer.
     for (target, status) in [("/media/x", 503), ("/health", 200), ("/metrics", 200)] {
         let mut beyond = harness.connect();
         beyond.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));

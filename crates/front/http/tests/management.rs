@@ -210,7 +210,7 @@ async fn events_are_followed_as_they_happen() {
     let mut returned = follow("Last-Event-ID: 0\r\n");
     let told = next(&mut returned, "stream_ended");
     assert!(told.contains("id: 1\ndata: {") && told.contains("server_started"), "{told}");
-    // Nobody who follows holds up the end of the server.
+    // No client that follows the events holds up the end of the server.
     assert!(harness.service.drain().await);
     next(&mut returned, "server_stopping");
     assert!(next(&mut newcomer, "\r\n0\r\n\r\n").ends_with("\r\n0\r\n\r\n"));

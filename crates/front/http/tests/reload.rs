@@ -90,7 +90,7 @@ async fn while_it_drains_it_says_so() {
     assert_eq!(viewer.head().status, 200);
     let service = Arc::clone(&harness.service);
     let drained = tokio::spawn(async move { service.drain().await });
-    // Told first, so what follows is waited for.
+    // The event comes first; the later steps need waiting.
     harness.events.wait_until(|text| text.contains("\"event\":\"server_stopping\"") && text.ends_with('\n'));
     let ready = "GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
     harness.plane.wait_until(|told| told.contains(&Told::Drain));
@@ -104,7 +104,7 @@ async fn while_it_drains_it_says_so() {
     let refused = harness.one(put);
     assert_eq!((refused.status, refused.field("retry-after").is_some()), (503, true));
     assert_eq!(harness.store.bytes("a.ts"), None);
-    // Whoever connects now and says nothing is not waited for.
+    // The drain does not wait for a client that connects now and sends nothing.
     let _silent = harness.connect();
     harness.plane.open_gate();
     drained.await.expect("drained");
@@ -116,7 +116,7 @@ async fn a_drain_does_not_wait_for_who_asks_for_nothing() {
     let mut half = harness.connect();
     half.send("GET /media/fi");
     let mut refused = harness.connect();
-    // Told, and listened to for a while, as if it had more to say.
+    // A refused connection is still read for a while, as if more could come.
     refused.send("GET / HTTP/9\r\n\r\n");
     assert!(refused.answer(true).status >= 400);
     let mut silent = harness.connect();

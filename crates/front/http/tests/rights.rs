@@ -7,7 +7,7 @@ use http::config::HttpConfig;
 use service::accounts::{Account, Accounts, FolderRights, Holder, Right, Rights};
 use service::contents::ContentPath;
 
-/// `ada` has all rights; `bob` reads and writes below `/films`; nobody else has any. Both have the password `p`.
+/// `ada` has all rights; `bob` reads and writes below `/films`; no other account has any. Both have the password `p`.
 struct Closed(String);
 
 impl Accounts for Closed {

@@ -1,4 +1,4 @@
-//! PUT, DELETE and recordings over the wire; who may write.
+//! PUT, DELETE and recordings over the wire; the right to write.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -99,7 +99,7 @@ async fn what_would_destroy_a_content_by_mistake_is_refused() {
     assert_eq!(harness.one(&put("a.ts", "Content-Encoding: identity\r\n", "two")).status, 204);
 }
 
-/// A client that keeps its connection for more is told when it cannot (RFC 9112 §9.6).
+/// A client that keeps its connection for more requests gets `Connection: close` when it cannot (RFC 9112 §9.6).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_is_not_read_closes_the_connection_and_says_so() {
     let harness = Harness::start(service::config::ServiceConfig { upload_bytes_max: 10, ..Default::default() });
@@ -144,7 +144,7 @@ async fn a_client_that_expects_is_told_to_continue_or_why_not() {
     assert_eq!(client.head().status, 100);
     client.send("abc");
     assert_eq!(client.answer(true).status, 201);
-    // The connection goes on after it; a refusal comes instead of 100 and ends it, as the body may follow or not.
+    // The connection stays open after it; a refusal comes instead of 100 and ends it, as the body may follow or not.
     client.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n");
     assert_eq!(client.answer(true).status, 413);
     assert!(client.is_closed());
@@ -281,14 +281,14 @@ async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
     let class = *harness.store.last_class.lock().expect("lock");
     assert!(matches!(class, Some(UploadClass::Recording { disk: DiskId(2), .. })), "{class:?}");
     harness.plane.wait_unreserved();
-    // Where none has room, it hears of the best.
+    // With no room on any disk, the refusal names the best.
     harness.plane.fill_disk(DiskId(2), BitRate(9_000_000));
     harness.plane.fill_disk(DiskId(1), BitRate(3_000_000));
     let refused = harness.one(&put("rec.ts?rate=25M", "", "frames"));
     let body = refused.json();
     assert_eq!(refused.status, 503);
     assert_eq!((body["resource"].as_str(), body["grantable_bps"].as_u64()), (Some("disk 2"), Some(9_000_000)));
-    // Where none takes it, no room is not what is short.
+    // With every disk read-only, the refusal is 507, not a lack of rate.
     let harness = Harness::start(HttpConfig::default());
     harness.store.read_only.lock().expect("lock").push(DiskId(0));
     assert_eq!(harness.one(&put("rec.ts?rate=25M", "", "frames")).status, 507);
@@ -321,7 +321,7 @@ async fn a_recording_is_listed_while_it_runs() {
     plain.send("PUT /media/plain.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
     let mut client = harness.connect();
     client.send("PUT /media/x/a%20b.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
-    // What came is counted some time after it was sent.
+    // The bytes received are counted some time after they were sent.
     let until_received = || async {
         while figures("streams")[0]["received_bytes"] != 3 {
             tokio::task::yield_now().await;
@@ -339,7 +339,7 @@ async fn a_recording_is_listed_while_it_runs() {
     client.send("defghi");
     assert_eq!(client.answer(true).status, 201);
     assert_eq!(figures("streams").as_array().map(Vec::len), Some(0));
-    // One that vanishes goes as well, before its end is told.
+    // A recording with a vanished client leaves the list as well, before the event of its end.
     let mut client = harness.connect();
     client.send("PUT /media/y.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
     tokio::time::timeout(PATIENCE, until_received()).await.expect("it is listed");

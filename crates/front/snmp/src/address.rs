@@ -1,9 +1,9 @@
-//! `snmp.agentx`: where the SNMP agent of this machine takes subagents.
+//! `snmp.agentx`: the address at which the SNMP agent of this machine takes subagents.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a master agent listens, as net-snmp's `agentXSocket` says it.
+/// Address of a master agent, written as in net-snmp's `agentXSocket`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentxAddress {
     /// A Unix socket, by its whole path.
@@ -16,7 +16,7 @@ impl AgentxAddress {
     /// Reads it as the configuration has it.
     ///
     /// # Errors
-    /// What is wrong with it, and how one is written.
+    /// The fault of the text, and the right notation.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') {
             return Ok(Self::Unix(text.into()));

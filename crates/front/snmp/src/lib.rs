@@ -1,7 +1,7 @@
 //! SNMP: this server as a subagent of the machine's own agent (AgentX, RFC 2741), with the objects of packaging/ISOCAST-MIB.txt.
 //!
-//! Promise: an agent that is absent, slow, restarted or out of its mind costs the server nothing but one line of log and a try now and
-//! then; what is read is what `/metrics` reads. Not here: messages (`agentx`), who may read (the agent's own settings).
+//! Promise: an agent that is absent, slow, restarted or faulty costs the server nothing but one line of log and a try now and then; the
+//! objects are read from the same figures as `/metrics`. Not here: messages (`agentx`), rights to read (the agent's own settings).
 
 mod address;
 mod objects;
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// An agent that says nothing for so long is asked whether it is there; after as long again it is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// For a connection, and for the agent to take what is sent.
+/// Longest wait for a connection, and for the agent to take a message.
 const SEND_MAX: Duration = Duration::from_secs(5);
 
 /// The subagent.
@@ -53,8 +53,8 @@ impl Drop for Subagent {
 }
 
 impl Snmp {
-    /// Begins on the current runtime, if an agent is named. Managers see what `permit` allows; `notice` shows the operator that the agent
-    /// cannot be reached.
+    /// Begins on the current runtime, if an agent is named. Managers see the objects that `permit` allows; `notice` shows the operator that
+    /// the agent cannot be reached.
     #[must_use]
     pub fn start(
         address: Option<&AgentxAddress>,
@@ -85,7 +85,7 @@ impl Snmp {
 
 /// Speaks with the agent, again and again.
 async fn speak(address: AgentxAddress, service: Arc<MediaService>, (permit, notice): (Permit<ToObserve>, fn(&str))) {
-    // Of the tries that fail, one after the other, the first is told.
+    // Of tries that fail one after the other, the first is reported.
     let (mut pause, mut told) = (PAUSE, false);
     loop {
         let mut registered = false;
@@ -123,7 +123,7 @@ async fn connect(address: &AgentxAddress) -> anyhow::Result<Box<dyn AgentStream>
 /// A connection to the agent.
 struct AgentConnection<'a> {
     stream: Box<dyn AgentStream>,
-    /// What came and is not a whole message yet: bounded by the longest message.
+    /// Bytes received that are not a whole message yet: bounded by the longest message.
     came: BytesMut,
     service: &'a MediaService,
     permit: &'a Permit<ToObserve>,

@@ -150,7 +150,7 @@ pub(super) fn disk_index(disk: u16) -> u32 {
     u32::from(disk) + 1
 }
 
-/// A gauge stays at its highest value when what it shows goes beyond (RFC 2578 §7.1.7).
+/// A gauge stays at its highest value when its figure goes beyond (RFC 2578 §7.1.7).
 pub(super) fn gauge(value: u64) -> MibValue {
     MibValue::Gauge(u32::try_from(value).unwrap_or(u32::MAX))
 }

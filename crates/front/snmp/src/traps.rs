@@ -5,10 +5,10 @@ use serde_json::Value as Json;
 
 use super::objects::{self, DISKS, disk_index};
 
-/// `isocastEvent` below `isocastObjects`: what only notifications have.
+/// `isocastEvent` below `isocastObjects`: the objects of notifications only.
 const EVENT: u32 = 6;
 
-/// The notification of an event, if there is one: its name and its variables. Of the disks it takes what the objects say.
+/// The notification of an event, if there is one: its name and its variables. Those of disks come from `objects`.
 pub(super) fn notification(line: &str, objects: impl FnOnce() -> MibObjects) -> Option<(Oid, Vec<(Oid, MibValue)>)> {
     let event: Json = serde_json::from_str(line).ok()?;
     let number = |key: &str| event[key].as_u64().unwrap_or_default();

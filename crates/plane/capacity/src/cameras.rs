@@ -16,20 +16,20 @@ pub const EXAMPLE_CAMERA_RATE: BitRate = BitRate(4_000_000);
 /// A recording gathers no more than one part in so many of the memory that is left for all (as in `service`).
 const BLOCK_PART: u64 = 32;
 
-/// Cameras, and what each is promised.
+/// Cameras, and the promise to each.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedCameras {
     /// So many at most.
     pub count: u32,
     /// Of each.
     pub rate: BitRate,
-    /// What has come of one is durable after so long.
+    /// Bytes received from one are durable after so long.
     pub durable: Nanos,
     /// Memory for the blocks of all.
     pub memory: ByteCount,
 }
 
-/// What a machine records, and what it carries beside that.
+/// Recordings of a machine, and the streams that it carries beside them.
 #[derive(Debug, Clone)]
 pub struct PlannedRecorder {
     /// Cameras before the first refusal.
@@ -40,7 +40,7 @@ pub struct PlannedRecorder {
     pub beside: Carried,
 }
 
-/// How many of these cameras a disk records, beside the share of its time that is kept for best effort.
+/// Number of these cameras that a disk records, beside the share of its time that is kept for best effort.
 #[must_use]
 pub fn recordings_carried(disk: &DiskProfile, be_share: f64, cameras: PlannedCameras) -> u32 {
     let machine = PlannedMachine {

@@ -17,7 +17,7 @@ use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
 /// The unit of a volume, unless its maker chose another.
 const UNIT_BYTES: f64 = 8_388_608.0;
 
-/// What disks are counted in: a good picture in 720p, as in the benchmarks.
+/// Rate in which disks are counted: a good picture in 720p, as in the benchmarks.
 pub const EXAMPLE_RATE: BitRate = BitRate(8_800_000);
 
 /// Streams of `rate` that a disk carries with this memory, beside the share of its time that is kept for best effort.
@@ -50,7 +50,7 @@ pub struct PlannedMachine {
     pub disks: Vec<DiskProfile>,
     /// How contents lie on them.
     pub layout: PlannedLayout,
-    /// Of a mirror: what is admitted finds disk time when any one disk fails.
+    /// Of a mirror: admitted streams find disk time when any one disk fails.
     pub survives_disk_loss: bool,
     /// Memory for blocks.
     pub memory: ByteCount,
@@ -58,11 +58,11 @@ pub struct PlannedMachine {
     pub net: BitRate,
     /// Uploads in all; zero: none.
     pub uploads: BitRate,
-    /// The share of disk time they get, where that is known; else what they need.
+    /// Share of disk time for uploads, where that is known; else the share that they need.
     pub be_share: Option<f64>,
 }
 
-/// What it carries.
+/// Load that a machine carries before the first refusal.
 #[derive(Debug, Clone)]
 pub struct Carried {
     /// Number of streams before the first refusal.
@@ -86,7 +86,7 @@ impl PlannedMachine {
         more
     }
 
-    /// The same machine with so much memory for blocks.
+    /// The same machine with this memory for blocks.
     #[must_use]
     pub fn with_memory(&self, memory: ByteCount) -> Self {
         Self { memory, ..self.clone() }
@@ -101,7 +101,7 @@ impl PlannedMachine {
         self.seconds_per_upload_byte() * real(self.uploads.bytes_per_second()) / real(self.disks.len() as u64)
     }
 
-    /// What uploads get at least with that share, bytes per second of all disks.
+    /// Least rate of uploads with that share, bytes per second of all disks.
     #[must_use]
     pub fn upload_floor(&self) -> f64 {
         self.be_share() / self.seconds_per_upload_byte() * real(self.disks.len() as u64)
@@ -125,7 +125,7 @@ impl PlannedMachine {
         self.carries_beside(self.admission(), rates)
     }
 
-    /// The same beside what is promised already.
+    /// The same beside the reservations of `admission`.
     fn carries_beside(&self, mut admission: Admission, rates: &[BitRate]) -> Carried {
         let mut held: Vec<(usize, ReservationId)> = Vec::new();
         let mut places = vec![0u32; self.disks.len()];

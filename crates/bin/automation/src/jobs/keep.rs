@@ -94,7 +94,7 @@ pub(super) async fn look(
     let mut walk = service.walk(&Permit::of_configuration(folder.clone())).await.with_context(|| folder.to_string())?;
     let all_stays = protected.protects_all(walk.ids());
     let mut look = Look { folders: walk.ids().iter().copied().collect(), ..Look::default() };
-    // Which of the contents has several names.
+    // Place in `look.contents` of each content that has several names.
     let mut linked: HashMap<FileId, usize> = HashMap::new();
     while let Some(item) = walk.next().await {
         if *stop.borrow() {
@@ -169,7 +169,7 @@ impl Look {
     /// Fails if there is too much to remove the oldest of it.
     ///
     /// # Errors
-    /// How much would not be too much.
+    /// There are more contents than the bound, which the error names.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         ensure!(
             !self.is_too_long,

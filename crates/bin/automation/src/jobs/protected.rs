@@ -1,7 +1,7 @@
 //! The contents and folders that `protected` names: they stay, under every name that leads to them.
 //!
-//! Promise: `*` stands for any part of a name and `?` for one character; a pattern protects what it matches, all below that, and what a
-//! link of such a name leads to. One that names nothing is told. Not here: removing anything (`keep`).
+//! Promise: `*` stands for any part of a name and `?` for one character; a pattern protects each match, everything below it, and the target
+//! of a link of such a name. A pattern without a match is an error (`check`). Not here: removing anything (`keep`).
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use service::access::{Permit, ToRead};
 #[derive(Debug)]
 pub(super) struct Protected {
     patterns: Vec<Pattern>,
-    /// What they lead to.
+    /// Ids of the contents and folders that the patterns lead to.
     ids: HashSet<FileId>,
-    /// The folder whose path the walk has, and that they lead to.
+    /// Path, in the walk, of the protected folder that it met last: everything below it is protected.
     below: Option<PathBuf>,
 }
 
@@ -28,10 +28,10 @@ struct Pattern {
 }
 
 impl Protected {
-    /// Looks what the patterns lead to.
+    /// Looks up the targets of the patterns.
     ///
     /// # Errors
-    /// What the store says: what is protected is not known then.
+    /// Errors of the store: the protected contents are unknown then.
     pub(super) async fn find(service: &MediaService, patterns: &[ContentPath]) -> Result<Self, StoreError> {
         let mut found = Self { patterns: Vec::new(), ids: HashSet::new(), below: None };
         for path in patterns {
@@ -46,7 +46,7 @@ impl Protected {
         Ok(found)
     }
 
-    /// Whether something that the walk through `folder` met is protected. Each is to be asked for in the walk's order.
+    /// True if an entry that the walk through `folder` met is protected. The caller passes the entries in the walk's order.
     pub(super) fn protects(&mut self, folder: &ContentPath, walked: &Walked) -> bool {
         if self.below.as_ref().is_some_and(|below| walked.path.starts_with(below)) {
             return true;
@@ -68,7 +68,7 @@ impl Protected {
         matches
     }
 
-    /// Whether the folder itself is.
+    /// True if the folder itself is protected.
     pub(super) fn protects_all(&self, ids: &[FileId]) -> bool {
         ids.iter().any(|id| self.ids.contains(id))
     }
@@ -76,7 +76,7 @@ impl Protected {
     /// Fails if a pattern names nothing.
     ///
     /// # Errors
-    /// Which one.
+    /// The first pattern without a match.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         match self.patterns.iter().find(|pattern| !pattern.names_something) {
             Some(pattern) => Err(anyhow::anyhow!(
@@ -90,7 +90,7 @@ impl Protected {
 }
 
 impl Pattern {
-    /// Whether it matches the path of what lies at `path` in `folder`, or a folder above that.
+    /// True if the pattern matches the path of the entry at `path` in `folder`, or of a folder above it.
     fn matches(&self, folder: &ContentPath, path: &Path) -> bool {
         let mut names = folder.components().iter().map(|name| name.as_str().into());
         let mut below = path.iter().map(|name| name.to_string_lossy());
@@ -100,7 +100,7 @@ impl Pattern {
     }
 }
 
-/// What the name of a pattern matches in each of these folders.
+/// Paths and entries that the name of a pattern matches in each of these folders.
 async fn next_matches(
     service: &MediaService,
     folders: &[ContentPath],

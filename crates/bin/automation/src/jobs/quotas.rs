@@ -1,7 +1,7 @@
 //! Quotas of folders: the files in them are counted, and the oldest removed where a quota says so.
 //!
-//! Promise: room is made before an upload needs it: some of each quota is kept free. Removals are those of `keep`: through the server, beside
-//! its streams, each in the event log. Not here: holding uploads to a quota (`service::quota`).
+//! Promise: room is made before an upload needs it: some of each quota is kept free. Removals are those of `keep`: through the server,
+//! beside its streams, each in the event log. Not here: holding uploads to a quota (`service::quota`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

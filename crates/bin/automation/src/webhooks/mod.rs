@@ -1,8 +1,8 @@
 //! Webhooks: addresses and programs that receive events.
 //!
-//! Promise: events are passed on as the event log has them, signed (`signature`), each until the target takes it, refuses it or a day is over
-//! (`queue`); a target that hangs holds up no other; events that wait outlive the server (`kept`), but for those of its last second when it is
-//! killed. Not here: the events (`service::events`), one request to an address (`post`).
+//! Promise: events are passed on as the event log has them, signed (`signature`), each until the target takes it, refuses it or a day is
+//! over (`queue`); a target that hangs holds up no other; events that wait outlive the server (`kept`), but for those of its last second
+//! when it is killed. Not here: the events (`service::events`), one request to an address (`post`).
 
 mod kept;
 mod post;

@@ -1,6 +1,6 @@
-//! `isocast disk list` and `isocast disk profile`: the disks of this machine, and what is known of them.
+//! `isocast disk list` and `isocast disk profile`: the disks of this machine, and the known facts of each.
 //!
-//! Promise: only reads; nothing is measured. Health is what `smartctl` says, where it is installed and may ask.
+//! Promise: only reads; nothing is measured. Health comes from `smartctl`, where it is installed and permitted.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ use device::calibrate::{Calibration, identify, load};
 use serde_json::{Value, json};
 use units::ByteCount;
 
-/// Memory that is not what limits the streams of one disk.
+/// Memory in such plenty that it does not limit the streams of one disk.
 const MEMORY: ByteCount = ByteCount(16 << 30);
 
 /// List the disks of this machine: model, health, rate by zone, and how many streams each carries.
@@ -51,7 +51,7 @@ struct DiskRow {
     size: u64,
     kind: &'static str,
     shingled: Option<String>,
-    /// What each of several actuators reaches.
+    /// The range that each of several actuators reaches.
     actuators: Vec<Range<u64>>,
     /// Or why it is not known.
     health: Result<Value, &'static str>,
@@ -93,7 +93,7 @@ impl ShowProfile {
     }
 }
 
-/// Who looks after the zones of a drive whose tracks overlap (SMR), by what `read` says of files in its folder in `/sys/block`.
+/// Management of the zones of a drive with overlapping tracks (SMR), by the files that `read` reads in its folder in `/sys/block`.
 pub(crate) fn shingled(read: impl Fn(&str) -> String) -> Option<&'static str> {
     match read("queue/zoned").as_str() {
         "host-managed" => Some("host-managed: it cannot be written at any place"),
@@ -107,7 +107,7 @@ pub(crate) fn shingled(read: impl Fn(&str) -> String) -> Option<&'static str> {
     }
 }
 
-/// What `/sys` and the tools say of a block device; nothing if it is not a disk.
+/// The facts of a block device from `/sys` and the tools; `None` if it is not a disk.
 fn row(name: &str, state: &Path) -> Option<DiskRow> {
     const NO_DISKS: [&str; 5] = ["ram", "zram", "sr", "fd", "nbd"];
     let folder = Path::new("/sys/block").join(name);

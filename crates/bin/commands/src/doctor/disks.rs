@@ -1,4 +1,4 @@
-//! Drives: how they are attached, and how well they are.
+//! Drives: their links, and their health.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn drive(host: &Examined, name: &str) -> Vec<Finding> {
     found
 }
 
-/// What a SATA or IDE link says of itself.
+/// Findings about a SATA or IDE link, from its own report.
 fn sata(host: &Examined, name: &str, place: &str, spins: bool) -> Vec<Finding> {
     let Some(port) = place.split('/').find_map(|part| part.strip_prefix("ata")?.parse::<u32>().ok()) else {
         return Vec::new();
@@ -159,7 +159,7 @@ fn shingled(host: &Examined, name: &str) -> Vec<Finding> {
     ])]
 }
 
-/// What the drive says of its own health.
+/// Findings about the health that the drive reports.
 fn smart(host: &Examined, name: &str) -> Vec<Finding> {
     let device = format!("/dev/{name}");
     if !host.has("smartctl") {

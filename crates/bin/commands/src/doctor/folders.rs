@@ -181,7 +181,7 @@ fn full(host: &Examined, name: &str) -> Option<Finding> {
     ]))
 }
 
-/// How many pieces the largest contents lie in, by `filefrag` of e2fsprogs.
+/// Number of pieces of the largest contents, by `filefrag` of e2fsprogs.
 fn fragmented(host: &Examined, root: &Path, name: &str) -> Option<Finding> {
     let mut files: Vec<(u64, PathBuf)> =
         host.files(root, FILES_MAX).into_iter().filter_map(|path| Some((host.bytes(&path)?, path))).collect();

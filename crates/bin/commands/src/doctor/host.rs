@@ -1,7 +1,7 @@
-//! Sources of facts: files of `/proc` and `/sys`, and what a few commands print.
+//! Sources of facts: files of `/proc` and `/sys`, and the output of a few commands.
 //!
-//! Promise: nothing is changed; a file that is not there and a command that fails or does not end are no facts. A test gives a
-//! folder that stands for `/`, in which `commands/` holds what commands print.
+//! Promise: nothing is changed; a file that is not there and a command that fails or does not end are no facts. A test gives a folder that
+//! stands for `/`, in which `commands/` holds the output of commands.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Program, Stdio};
 use std::time::{Duration, Instant};
 
-/// A disk that hangs holds whoever asks it.
+/// Longest run of a command: a disk that hangs holds each command that queries it.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(5);
 /// Longest answer of a command that is looked at.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
@@ -18,7 +18,7 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// A machine that is looked at.
 pub(super) struct Examined {
     root: PathBuf,
-    /// Commands are not run; what they print is in a folder.
+    /// Commands are not run: their output is read from a folder.
     recorded: bool,
 }
 
@@ -73,7 +73,7 @@ impl Examined {
         Some(format!("/{}", whole.strip_prefix(root).ok()?.display()))
     }
 
-    /// Whether there is such a command.
+    /// True if there is such a command.
     pub(super) fn has(&self, program: &str) -> bool {
         if self.recorded {
             return self.names("/commands").iter().any(|name| name.split(' ').next() == Some(program));
@@ -81,7 +81,7 @@ impl Examined {
         std::env::split_paths(&search_path()).any(|folder| folder.join(program).is_file())
     }
 
-    /// What a command prints, whatever it exits with; none if there is no such command or it does not end.
+    /// Output of a command, whatever its exit code; `None` if there is no such command or it does not end.
     pub(super) fn prints(&self, program: &str, arguments: &[&str]) -> Option<String> {
         if self.recorded {
             let name = format!("{program} {}", arguments.join(" ")).replace('/', "_");
@@ -136,7 +136,7 @@ impl Examined {
     }
 }
 
-/// Where commands are looked for: also where an ordinary user does not, for `ethtool` lies there.
+/// Search path of commands: also folders that an ordinary user's lacks, for `ethtool` lies there.
 fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");

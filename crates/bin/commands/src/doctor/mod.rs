@@ -1,7 +1,8 @@
-//! `isocast doctor`: what of a machine decides whether streams hold: network, disks, file systems, permissions, the server.
+//! `isocast doctor`: the facts of a machine that decide whether streams hold: network, disks, file systems, permissions, the server.
 //!
-//! Promise: only reads; every finding says what was seen, why it matters with a figure, and the command that mends it. What
-//! the kernel does not show is passed over, and what a missing program would show is said. Not here: where the facts come from (`host`).
+//! Promise: only reads; every finding names the fact, why it matters with a figure, and the command that mends it. Facts that the kernel
+//! does not show are passed over; a missing program is named with the facts that it would show. Not here: the sources of the facts
+//! (`host`).
 
 mod disks;
 mod folders;
@@ -22,10 +23,10 @@ use serde::Serialize;
 use host::Examined;
 use running::ServerLook;
 
-/// For so long it is counted what the disks do.
+/// Time for which the disks' work is counted.
 const MEASURED_SPAN: Duration = Duration::from_secs(1);
 
-/// Look at what decides whether streams hold, and say how to mend what does not.
+/// Check the machine and its server for faults that make streams late, and say how to mend each.
 ///
 /// Exits with 1 if something serious was found.
 #[derive(Debug, Args)]
@@ -33,7 +34,7 @@ pub struct DoctorArgs {
     /// Folders that are served or are to be; without any, those of the server, or else all disks are looked at.
     #[arg(value_name = "ROOT")]
     roots: Vec<PathBuf>,
-    /// The server whose own figures are looked at [default: http://127.0.0.1:8080, if one answers there].
+    /// The server that reports its own figures [default: http://127.0.0.1:8080, if one answers there].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Print JSON.
@@ -41,11 +42,11 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// How much a finding matters.
+/// Weight of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Severity {
-    /// Streams are lost, or what was acknowledged may be.
+    /// Streams are lost, or acknowledged bytes may be.
     Serious,
     /// Fewer streams are carried than could be.
     Advice,
@@ -55,7 +56,7 @@ enum Severity {
 #[derive(Debug, Serialize)]
 struct Finding {
     severity: Severity,
-    /// What was looked at: the name of the check, and of the interface, disk or folder.
+    /// Name of the check; `about` names the interface, disk or folder.
     check: &'static str,
     about: String,
     seen: String,
@@ -63,7 +64,7 @@ struct Finding {
     mend: String,
 }
 
-/// A finding in the order in which it is read: what was seen, why it matters, what mends it.
+/// A finding with its texts in the order of reading: the fact seen, why it matters, the command that mends it.
 fn finding(severity: Severity, (check, about): (&'static str, &str), [seen, why, mend]: [String; 3]) -> Finding {
     Finding { severity, check, about: about.to_owned(), seen, why, mend }
 }
@@ -94,7 +95,7 @@ fn examine(host: &Examined, roots: &[PathBuf], server: Option<&ServerLook>, port
 }
 
 impl DoctorArgs {
-    /// Looks, and prints what it found to `out`.
+    /// Examines the machine, and prints the findings to `out`.
     ///
     /// # Errors
     /// Something serious was found, a folder is not there, or the server that was named does not answer.

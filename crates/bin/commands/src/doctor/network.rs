@@ -1,4 +1,4 @@
-//! Interfaces, and how much a connection may have under way.
+//! Interfaces, and the bytes that a connection may have under way.
 
 use program::output::real;
 
@@ -7,7 +7,7 @@ use super::{Finding, advice, not_looked_at, serious};
 
 /// A send buffer for 25 Mbit/s, the highest rate of the papers: 0.3 s of it.
 const SEND_BUFFER_WANTED: u64 = 937_500;
-/// A connection of 100 Mbit/s over 80 ms has so much under way.
+/// Bytes under way of a connection of 100 Mbit/s over 80 ms.
 const WINDOW_WANTED: u64 = 1_000_000;
 /// More packets than this share lost at the interface is no accident: one in ten thousand halves TCP at 10 ms.
 const LOST_SHARE_MAX: f64 = 1e-4;

@@ -1,4 +1,4 @@
-//! The running server's own figures, and what others do to its disks.
+//! Figures of the running server, and the load that others put on its disks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

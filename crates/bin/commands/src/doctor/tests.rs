@@ -1,4 +1,4 @@
-//! Each check on a machine in a folder: what it finds, and that it finds nothing where all is well.
+//! Each check on a machine in a folder: its findings, and none where all is well.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -273,7 +273,7 @@ fn the_servers_permissions_go_before_ours() {
     assert!(matches!(one.as_slice(), [one] if one.about == "server 77" && one.check == "real-time"), "{one:?}");
 }
 
-/// What is found of a server whose figures are well but for these members.
+/// Findings on a server with good figures except for these members.
 fn found_of(changes: &serde_json::Value, foreign: u64) -> Vec<(Severity, &'static str)> {
     let mut system = json!({
         "version": "1", "uptime_seconds": 60.0, "streams": 0, "uploads": 0, "connections": 0, "promised_bps": 0, "network_bps": 0,

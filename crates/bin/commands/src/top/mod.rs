@@ -1,7 +1,7 @@
-//! `isocast top`: what a server does, live: what HPSM's `disp` showed.
+//! `isocast top`: live view of a server, as HPSM's `disp` gave it.
 //!
-//! Promise: shows what `/api/v1` says, asked once a second; costs the server three small answers. Not here: where the figures
-//! come from (`http`), the screen (`screen`).
+//! Promise: shows the figures of `/api/v1`, read once a second; costs the server three small answers. Not here: the source of the figures
+//! (`figures`), the screen (`screen`).
 
 mod figures;
 mod screen;
@@ -22,7 +22,7 @@ use screen::{KeyAction, Screen};
 /// Between two looks: the server's own figures are a second old at most.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Show what a server does: streams, disks, processors, memory, network.
+/// Show the work of a server: streams, disks, processors, memory, network.
 ///
 /// Keys: s sorts by the next column, r turns the order round, / filters by client or path, arrows choose a stream, x stops it,
 /// q ends.
@@ -68,7 +68,7 @@ impl TopArgs {
     }
 }
 
-/// Until it is ended: looks once a second, and does what keys say.
+/// Looks once a second and handles keys, until a key ends it.
 fn show(terminal: &mut ratatui::DefaultTerminal, server: &Observed, first: Figures) -> anyhow::Result<()> {
     let mut screen = Screen::new(server.url(), first);
     let mut next = std::time::Instant::now() + PERIOD;

@@ -1,4 +1,4 @@
-//! The screen: which streams are shown in which order, what keys do, and how it is drawn.
+//! The screen: the streams shown and their order, the effect of keys, and the drawing.
 //!
 //! Promise: no look at the server and no terminal here, so that all of it can be tested on a screen in memory.
 
@@ -23,7 +23,7 @@ const HISTORY: usize = 600;
 /// Alarms that are shown at most; `isocast doctor` prints all.
 const ALARMS_SHOWN: usize = 4;
 
-/// What a key asks for.
+/// Action that a key requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyAction {
     Nothing,
@@ -32,7 +32,7 @@ pub(super) enum KeyAction {
     Stop(u64),
 }
 
-/// By what streams are sorted: its name, and the order, in which what needs looking at comes first.
+/// A sorting of streams: its name, and its order, in which streams that need attention come first.
 type Sorting = (&'static str, fn(&Stream, &Stream) -> Ordering);
 
 const SORTINGS: [Sorting; 7] = [
@@ -53,7 +53,7 @@ const fn held_up_rank(stream: &Stream) -> u8 {
     }
 }
 
-/// What keys are read for.
+/// Use that is made of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Watch,
@@ -72,7 +72,7 @@ pub(super) struct Screen {
     sent: VecDeque<u64>,
     disks: VecDeque<u64>,
     processors: VecDeque<u64>,
-    /// Which of [`SORTINGS`].
+    /// Number in [`SORTINGS`].
     sorting: usize,
     reversed: bool,
     filter: String,
@@ -151,7 +151,7 @@ impl Screen {
         shown
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> KeyAction {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return KeyAction::End;

@@ -13,7 +13,7 @@ pub(super) const STREAM_COLUMNS: [&str; 9] =
 pub(super) const DISK_COLUMNS: [&str; 9] =
     ["DISK", "STREAMS", "RT %", "BE %", "IDLE %", "LATE", "PROMISED %", "FREE %", "MORE"];
 
-/// A stream's row; `now` is what it sends or receives, bits per second, where that is known.
+/// A stream's row; `now` is the rate that it sends or receives, bits per second, where that is known.
 pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 9] {
     let rate = match stream.class {
         Class::Constant => megabits(real(stream.rate_bps)),
@@ -39,7 +39,7 @@ pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 9] {
     ]
 }
 
-/// What a session got over its contents: so many of them, and by how much they were late.
+/// Contents of a session, and by how much they were late.
 fn session(session: &SessionFigures) -> String {
     match (session.lag_seconds > 0.0, session.j_percent) {
         (true, _) => format!("{}, {:.1} s late", session.contents, session.lag_seconds),
@@ -70,7 +70,7 @@ pub(super) fn disk_row(disk: &Disk) -> [String; 9] {
     ]
 }
 
-/// How many blocks came late, and how late the latest was.
+/// Number of late blocks, and the lateness of the latest.
 fn late(buckets: &[u64]) -> String {
     let count: u64 = buckets.iter().sum();
     let Some(latest) = buckets.iter().rposition(|count| *count > 0) else { return "0".to_owned() };
@@ -145,7 +145,7 @@ fn aligned<const N: usize>(columns: [&str; N], rows: Vec<[String; N]>) -> Vec<St
     std::iter::once(&heads).chain(&rows).map(line).collect()
 }
 
-/// A name that a client chose, without what a terminal would obey.
+/// A name that a client chose, without control characters, which a terminal would obey.
 fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

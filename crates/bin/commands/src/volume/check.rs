@@ -1,4 +1,4 @@
-//! `isocast volume check` and `isocast volume scrub`: whether all contents are what was written.
+//! `isocast volume check` and `isocast volume scrub`: whether all contents are as they were written.
 
 use std::fmt;
 use std::io::Write;
@@ -18,7 +18,7 @@ use super::transfer::{read_unit, refuse_missing, write_copy};
 /// What this program exits with when it does not know whether a volume is damaged.
 pub const NOT_LOOKED_AT: u8 = 3;
 
-/// Why it does not is in what this is the context of.
+/// Context of the error that kept the command from examining the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotLookedAt;
 
@@ -32,7 +32,7 @@ impl fmt::Display for NotLookedAt {
 /// known.
 #[derive(Debug, Args)]
 pub(crate) struct VolumeCheck {
-    /// Print what was found as JSON.
+    /// Print the findings as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -42,10 +42,10 @@ pub(crate) struct VolumeCheck {
 /// Read and verify every byte; what another copy has is written anew. Exit code 1 if damage was found, 3 if that is not known.
 #[derive(Debug, Args)]
 pub(crate) struct Scrub {
-    /// Only tell what is damaged, and write nothing.
+    /// Only report damage, and write nothing.
     #[arg(long)]
     no_repair: bool,
-    /// Print what was found as JSON.
+    /// Print the findings as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct Scrub {
     names: DiskNames,
 }
 
-/// A damaged copy of a part, and what became of it.
+/// A damaged copy of a part, and its state after the run.
 struct DamagedPart {
     finding: DamagedCopy,
     /// Another copy of the part is right: nothing is lost.
@@ -129,7 +129,7 @@ impl Scrub {
     }
 }
 
-/// What is done about a damaged copy whose other copy is right.
+/// Action on a damaged copy while the other copy is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDamage {
     Tell,

@@ -13,7 +13,7 @@ use super::disks::{VolumeDisks, check_apart};
 use super::folder_layout::{FolderLayout, LayoutName, parse_folder_layout};
 use super::occupied::open_to_overwrite;
 
-/// Make a volume of disks, partitions or preallocated files. What is on them is lost.
+/// Make a volume of disks, partitions or preallocated files. All data on them is lost.
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// The volume's name: 1 to 64 bytes, no `/` or control character.
@@ -34,7 +34,7 @@ pub(crate) struct Create {
     /// Overwrite file systems, partition tables and other volumes.
     #[arg(long)]
     force: bool,
-    /// Print what was made as JSON.
+    /// Print the new volume as JSON.
     #[arg(long)]
     json: bool,
     /// The disks, with blanks or commas between them.

@@ -1,7 +1,7 @@
 //! The disks of a volume as files: block devices, partitions or preallocated files, read and written past the page cache.
 //!
 //! Promise: a disk that another program holds is not opened; writes and reads are aligned and direct where the system can.
-//! Not here: what the bytes mean (crate `volume`).
+//! Not here: the meaning of the bytes (crate `volume`).
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ use volume::{
     BLOCK_BYTES, DiskWrite, GroupCommit, Identified, MemberId, Placement, ReadDisk, ReadError, Volume, VolumeOpenError,
 };
 
-/// How much is read or written at once.
+/// Bytes of one read or write.
 const TRANSFER_BYTES: usize = 1 << 20;
 
 /// An open disk.
@@ -131,8 +131,8 @@ impl ReadDisk for VolumeDisks {
 }
 
 impl VolumeDisks {
-    /// Opens disks in any order and finds out which volume they are. Who only reads goes on without a disk that cannot be used, as a server
-    /// does, and it is told: it counts as missing.
+    /// Opens disks in any order and identifies their volume. A command that only reads continues without a disk that cannot be used, as a
+    /// server does, and prints a line about it: the disk counts as missing.
     pub(crate) fn identify(paths: &[PathBuf], purpose: Purpose) -> anyhow::Result<(Self, Identified)> {
         let mut given = Self(Vec::new());
         for path in paths {
@@ -245,7 +245,7 @@ impl VolumeDisks {
     }
 }
 
-/// Refuses disks that a server could not schedule one by one, and a mirror whose disks are all on one drive.
+/// Refuses disks that a server could not schedule one by one, and a mirror with all its disks on one drive.
 pub(crate) fn check_apart<'a>(
     disks: impl IntoIterator<Item = &'a DiskFile>,
     placement: Placement,
@@ -274,7 +274,7 @@ pub(crate) fn check_apart<'a>(
     }
 }
 
-/// Whether the system says that there is no such disk: one that may not be opened is another matter.
+/// True if the system reports that there is no such disk: one that may not be opened is another matter.
 fn is_away(error: &anyhow::Error) -> bool {
     let errno = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
     [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::IO, Errno::NOMEDIUM]
@@ -283,16 +283,16 @@ fn is_away(error: &anyhow::Error) -> bool {
 }
 
 fn tell_left_out(path: &Path, why: &str) {
-    // Who does not read what is told needs no answer.
+    // Ignore errors on stderr.
     let _ = writeln!(io::stderr(), "{} is left out, and counts as missing: {why}", path.display());
 }
 
-/// Whether another isocast has the disk now.
+/// True if another isocast has the disk now.
 pub(super) fn is_held(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| lock(&file).is_err())
 }
 
-/// Whether another isocast has the disk, and does not let go of it.
+/// True if another isocast has the disk, and does not let go of it.
 pub(super) fn stays_held(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| held::when_let_go(|| lock(&file)).is_err())
 }

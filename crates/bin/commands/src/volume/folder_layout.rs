@@ -1,4 +1,4 @@
-//! Layouts by their names, and `isocast volume layout`: folders whose contents are laid in another way than the volume's.
+//! Layouts by their names, and `isocast volume layout`: folders with contents laid in another way than the volume's.
 
 use std::io::Write;
 
@@ -13,8 +13,8 @@ use super::transfer::refuse_missing;
 
 /// Show or change how contents below a folder are laid over the disks, where that is not as the volume's.
 ///
-/// It holds for what is written from then on; what is there stays as it is. Of what has one copy on a mirror nothing is left when its
-/// disk dies, and until such a disk is back, or what was on it is replaced, the volume takes no changes. A server must be stopped first.
+/// A layout holds for contents written from then on; those already there stay as they are. A content in one copy on a mirror is lost when
+/// its disk dies, and until such a disk is back, or its contents are replaced, the volume takes no changes. A server must be stopped first.
 #[derive(Debug, Args)]
 pub(crate) struct FolderLayouts {
     /// Print the layouts as JSON.

@@ -1,7 +1,7 @@
-//! `isocast volume add`, `remove` and `rebalance`: a disk more, a disk less whose contents move to the others, and all equally full.
+//! `isocast volume add`, `remove` and `rebalance`: a disk more, a disk less with its contents moved to the others, and all equally full.
 //!
-//! Promise: broken off at any moment, the volume is whole, and the same command goes on; a copy moves only with bytes that were
-//! just verified. A server that has the volume is asked to do it.
+//! Promise: broken off at any moment, the volume is whole, and the same command continues; a copy moves only with bytes that were just
+//! verified. A server that has the volume does the work on request.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use super::transfer::refuse_missing;
 use super::upkeep::look_after;
 use super::{DiskNames, NewDisk};
 
-/// How long a disk that has left is waited for, and between two looks at it.
+/// Longest wait for a disk that has left, and the time between two looks at it.
 const FREE_TIME_MAX: Duration = Duration::from_secs(10);
 const FREE_PERIOD: Duration = Duration::from_millis(20);
 
@@ -104,9 +104,9 @@ impl AddDisk {
     }
 }
 
-/// Take a disk out of a volume: what is on it moves to the other disks first.
+/// Take a disk out of a volume: its contents move to the other disks first.
 ///
-/// Where a server has the volume, it does so beside the streams. Broken off, the same command goes on where it was.
+/// Where a server has the volume, it does so beside the streams. Broken off, the same command continues where it was.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveDisk {
     /// The disk that goes. One that cannot be read any more is replaced (`isocast volume replace`).
@@ -115,7 +115,7 @@ pub(crate) struct RemoveDisk {
     /// Do it: without this nothing is written.
     #[arg(long)]
     yes: bool,
-    /// Print what was done as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -178,8 +178,8 @@ impl RemoveDisk {
         Ok(())
     }
 
-    /// The server lets go of a disk when its thread has seen that it is out, and who reads there has ended: the next command may be for
-    /// this disk. One that is still read after that is told as in use by that command.
+    /// Waits until the server lets go of the disk, which it does once its thread has seen that the disk is out and the readers there have
+    /// ended: the next command may be for this disk. That command reports a disk that is still read after that as in use.
     fn wait_until_free(&self) {
         let began = Instant::now();
         while DiskFile::open(&self.old, Purpose::Read).is_err() && began.elapsed() < FREE_TIME_MAX {
@@ -190,11 +190,11 @@ impl RemoveDisk {
 
 /// Move contents from disks that are fuller than others to these, so that all are equally full.
 ///
-/// What is new goes to the emptiest disks by itself; this moves what was there before a disk came. Where a server has the volume, it does so
-/// beside the streams. Broken off, the same command goes on where it was.
+/// New contents go to the emptiest disks by themselves; this moves those written before a disk came. Where a server has the volume, it does
+/// so beside the streams. Broken off, the same command continues where it was.
 #[derive(Debug, Args)]
 pub(crate) struct Rebalance {
-    /// Print what was done as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

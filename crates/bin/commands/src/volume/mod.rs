@@ -64,7 +64,7 @@ pub struct DiskNames {
 /// A disk that comes into a volume.
 #[derive(Debug, Args)]
 struct NewDisk {
-    /// The disk that comes: what is on it is lost.
+    /// The disk that comes: all data on it is lost.
     #[arg(long, value_name = "DEV")]
     new: PathBuf,
     /// Do it: without this nothing is written.
@@ -73,7 +73,7 @@ struct NewDisk {
     /// Overwrite a file system, partition table or another volume on the new disk.
     #[arg(long)]
     force: bool,
-    /// Print what was done as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -112,7 +112,7 @@ impl VolumeCommand {
     /// Runs the subcommand, which prints to `out`.
     ///
     /// # Errors
-    /// What is wrong with the disks or their contents, and what to do.
+    /// The fault of the disks or their contents, and its remedy.
     pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             VolumeSubcommand::Create(create) => create.run(out),

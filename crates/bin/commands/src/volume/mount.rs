@@ -11,12 +11,12 @@ use units::BitRate;
 use super::parse_disks;
 use super::served::VolumeServer;
 
-/// Mount what a server serves as a folder, for programs that read files. Stays until it is unmounted or told to end (a program of its own,
+/// Mount contents of a server as a folder, for programs that read files. Stays until it is unmounted or stopped (a program of its own,
 /// `isocast-mount`).
 ///
-/// What is mounted is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders, or the disks of a volume that a
-/// server of this machine serves. What is read is what the disks have left beside guaranteed streams; with `--rate` each open file is
-/// such a stream itself.
+/// The source is an address of a folder (`http://HOST:PORT/media/…`), of volumes or of other folders, or the disks of a volume that a
+/// server of this machine serves. Reads get the disk time left beside guaranteed streams; with `--rate` each open file is such a stream
+/// itself.
 #[derive(Debug, Args)]
 pub(super) struct MountFolder {
     /// Guarantee each file that is read this rate, for example 15Mbit/s.
@@ -27,7 +27,7 @@ pub(super) struct MountFolder {
     allow_other: bool,
     #[command(flatten)]
     server: VolumeServer,
-    /// What is mounted.
+    /// The source: an address, or the disks of a volume.
     #[arg(value_name = "URL|DEV[,DEV…]")]
     what: String,
     /// The folder that becomes it.
@@ -48,7 +48,7 @@ impl MountFolder {
         become_program("isocast-mount", ["build", "install"], arguments)
     }
 
-    /// Where the server of the disks that are named serves them.
+    /// Address at which the server of the named disks serves them.
     fn address(&self) -> anyhow::Result<String> {
         let disks = parse_disks(&self.what).map_err(anyhow::Error::msg)?;
         let served = self.server.serving(&disks.0)?;

@@ -43,7 +43,7 @@ pub(super) fn open_to_overwrite(path: &Path, force: bool) -> anyhow::Result<Disk
     Ok(disk)
 }
 
-/// What `disk` holds, in words; nothing if it holds nothing that is known.
+/// Description of the data on `disk`; `None` if it holds nothing that is known.
 fn occupant(disk: &mut DiskFile) -> std::io::Result<Option<String>> {
     let mut start = vec![0; 128 << 10];
     let there = usize::try_from(disk.size).unwrap_or(usize::MAX).min(start.len()) / 4096 * 4096;

@@ -18,7 +18,7 @@ pub(crate) struct RebuildCatalogue {
     /// Do it: without this the new catalogue is only described, and nothing is written.
     #[arg(long)]
     yes: bool,
-    /// Print what was found as JSON.
+    /// Print the findings as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

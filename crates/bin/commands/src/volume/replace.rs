@@ -1,7 +1,7 @@
 //! `isocast volume replace`: a new disk in the place of one that failed, filled from the other copies.
 //!
-//! Promise: broken off at any moment, the same command goes on; what is there already and right is not written again; a
-//! copy is made only of bytes that were just verified. A server that has the volume is asked to do it.
+//! Promise: broken off at any moment, the same command continues; right copies that are there already are not written
+//! again; a copy is made only of bytes that were just verified. A server that has the volume does the work on request.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use super::{DiskNames, NewDisk};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
 ///
-/// Where a server has the volume, it does so beside the streams. Broken off, the same command goes on where it was.
+/// Where a server has the volume, it does so beside the streams. Broken off, the same command continues where it was.
 #[derive(Debug, Args)]
 pub(crate) struct Replace {
     /// The disk that goes: it is taken out of the volume; it may be broken or missing.
@@ -103,7 +103,7 @@ impl Replace {
         }
     }
 
-    /// The volume whose new disk is being filled already.
+    /// The volume, if its new disk is being filled already.
     fn going_on(&self, others: &[PathBuf]) -> Option<(VolumeDisks, Volume, MemberId)> {
         let all: Vec<PathBuf> = others.iter().chain([&self.coming.new]).cloned().collect();
         if !self.coming.yes {

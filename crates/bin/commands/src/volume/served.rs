@@ -63,12 +63,12 @@ impl VolumeServer {
         }
     }
 
-    /// The file that says who asks.
+    /// The file with the account and password for the server.
     pub(super) fn login_file(&self) -> Option<&Path> {
         self.login.as_deref()
     }
 
-    /// Who asks.
+    /// Account and password for the server, read from their file.
     fn login(&self) -> anyhow::Result<Option<Login>> {
         self.login.as_deref().map(Login::read).transpose()
     }
@@ -120,10 +120,10 @@ impl VolumeOfServer {
         Ok(Self { client: self.client.clone(), login: self.login.clone(), url: self.url.clone(), status })
     }
 
-    /// Asks for something; if `waits`, gives what was done when it is done.
+    /// Requests an upkeep of the volume; if `waits`, gives its status at its end.
     ///
     /// # Errors
-    /// What the server says, or that something was lost.
+    /// The server's refusal, or the error of the upkeep.
     pub(super) fn ask(&self, what: &str, waits: bool, progress: &'static str) -> anyhow::Result<Option<UpkeepStatus>> {
         let name = utf8_percent_encode(&self.status.name, NON_ALPHANUMERIC);
         expect(self.client.ask("POST", &format!("{}/api/v1/volumes/{name}/{what}", self.url), &[])?, &[202])?;

@@ -13,7 +13,7 @@ use super::disks::{Purpose, VolumeDisks};
 use super::served::VolumeServer;
 use api::{EntryKind, ListingEntry, VolumeDiskStatus, VolumeStatus};
 
-/// Show what a volume is, its disks, and what is free. Exit code 1 if a disk is missing or was taken out.
+/// Show a volume, its disks, and its free room. Exit code 1 if a disk is missing or was taken out.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// Print it as JSON.
@@ -25,7 +25,7 @@ pub(crate) struct Status {
     names: DiskNames,
 }
 
-/// List what a folder of a volume holds.
+/// List a folder of a volume.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Print it as JSON.

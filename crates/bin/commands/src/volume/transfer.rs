@@ -20,7 +20,7 @@ use super::served::VolumeServer;
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// Bytes between two commits: what a crash may lose of an import that has not ended.
+/// Bytes between two commits: a crash may lose as many of an import that has not ended.
 const COMMIT_BYTES: u64 = 1 << 30;
 
 /// Copy files, or folders with all files in them, into a volume. Contents of the same names are replaced.
@@ -29,7 +29,7 @@ pub(crate) struct Import {
     /// The folder of the volume they go to.
     #[arg(long, default_value = "")]
     to: String,
-    /// Print what was copied as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct Export {
     /// The folder they go to; it must exist.
     #[arg(long)]
     to: PathBuf,
-    /// Print what was copied as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -122,7 +122,7 @@ fn report(out: &mut dyn Write, json: bool, contents: usize, bytes: u64) -> anyho
     Ok(())
 }
 
-/// Commands that write need every disk: what is missing would be out of date when it comes back.
+/// Commands that write need every disk: data on a missing one would be out of date when it comes back.
 pub(super) fn refuse_missing(volume: &Volume) -> anyhow::Result<()> {
     let count = volume.superblock().members.len();
     let missing = (0..count).filter_map(|number| u8::try_from(number).ok()).map(volume::MemberId);
@@ -136,7 +136,7 @@ pub(super) fn refuse_missing(volume: &Volume) -> anyhow::Result<()> {
     bail!("the disks {missing:?} of the volume are missing: name all of them; reading works without")
 }
 
-/// The file that `path` leads to, or all files below it, and what they are to be called.
+/// The file that `path` leads to, or all files below it, each with its new name.
 fn collect(path: &Path, name: &str, files: &mut Vec<(PathBuf, String, u64)>) -> anyhow::Result<()> {
     let cannot_read = || format!("cannot read {}", path.display());
     let metadata = fs::metadata(path).with_context(cannot_read)?;
@@ -213,7 +213,7 @@ fn write_all(
     volume.end(draft, modified).iter().try_for_each(|header| disks.write(header))
 }
 
-/// How much of a content there is room for before the next header.
+/// Bytes of a content that fit before the next header.
 fn room(volume: &mut Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> anyhow::Result<u64> {
     let (headers, room) = volume.room(draft)?;
     headers.iter().try_for_each(|header| disks.write(header))?;
@@ -298,8 +298,8 @@ impl Export {
     }
 }
 
-/// Gives all bytes of a content without its tail, verified; of a part whose first copy is wrong, those of the other one. Ends at a part that
-/// is damaged in every copy, and tells which.
+/// Gives all bytes of a content without its tail, verified; of a part with a wrong first copy, those of the other one. Ends at a part that
+/// is damaged in every copy, and names it.
 fn read_content(
     volume: &Volume,
     content: &StoredContent,
@@ -318,7 +318,7 @@ fn read_content(
     Ok(None)
 }
 
-/// The payload of a unit, if it is what the catalogue says.
+/// The payload of a unit, if it agrees with the catalogue.
 pub(super) fn read_unit(
     volume: &Volume,
     content: &StoredContent,
@@ -333,7 +333,7 @@ pub(super) fn read_unit(
     Some(bytes)
 }
 
-/// Writes a copy of a part anew, whose bytes were read from another one and verified.
+/// Writes a copy of a part anew, from bytes that were read from another copy and verified.
 pub(super) fn write_copy(
     volume: &Volume,
     disks: &mut VolumeDisks,

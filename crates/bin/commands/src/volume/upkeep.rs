@@ -1,7 +1,7 @@
 //! Filling a disk and emptying one, while no server has the volume.
 //!
-//! Promise: a copy is made only of bytes that were just verified, and what is there already and right is not written again; broken off,
-//! all of it can be done again.
+//! Promise: a copy is made only of bytes that were just verified, and right copies that are there already are not written again; broken
+//! off, all of it can be done again.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::disks::VolumeDisks;
 use super::progress::ProgressLine;
 use super::transfer::{read_unit, write_copy};
 
-/// What was done.
+/// Result of an upkeep.
 #[derive(Debug, Default)]
 pub(super) struct UpkeepDone {
     /// Bytes that were written.
@@ -96,7 +96,7 @@ fn take(
     copies: &[NewCopy],
 ) -> anyhow::Result<()> {
     volume.take_copies(name, &content, copies)?;
-    // Nobody reads it as it lay before, so that the units it left are free with the commit.
+    // No reader holds its old places, so that the units it left are free with the commit.
     drop(content);
     disks.commit(volume)
 }

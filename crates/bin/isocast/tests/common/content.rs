@@ -1,4 +1,4 @@
-//! Contents and chance from a seed: any byte of any content can be told without keeping it.
+//! Contents and chance from a seed: any byte of any content can be computed, so none is stored.
 
 /// Chance that repeats itself (SplitMix64).
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ fn mixed(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// What a content holds.
+/// Seed and length of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
     pub seed: u64,

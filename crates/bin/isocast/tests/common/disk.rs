@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::skip::skipped;
 use super::{program_and_others, until};
 
-/// True if this process may make emulated disks. (What the program says where it may not: `lab_disk.rs`.)
+/// True if this process may make emulated disks. (The program's answer where it may not: `lab_disk.rs`.)
 pub fn permitted() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|facts| facts.uid() == 0);
     root && ["/dev/fuse", "/dev/loop-control"].iter().all(|path| Path::new(path).exists())
 }
 
-/// True if emulated disks are possible here, with room in memory for `bytes` of what will be written.
+/// True if emulated disks are possible here, with room in memory for `bytes` written to them.
 pub fn possible(bytes: u64) -> bool {
     let room = rustix::fs::statvfs("/dev/shm").is_ok_and(|space| space.f_bavail * space.f_frsize >= bytes);
     let all = permitted() && room;
@@ -35,7 +35,7 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
-    /// What the device is formatted with.
+    /// Name of the format of the device.
     fn name(self) -> &'static str {
         match self {
             Self::Ext4 | Self::Overlay => "ext4",
@@ -67,7 +67,7 @@ fn run(command: &mut Command) {
 }
 
 impl Disk {
-    /// `size` of mostly nothing: what is not written takes no memory.
+    /// Makes a disk of `size`, mostly empty: unwritten bytes take no memory.
     pub fn up(purpose: &str, size: &str, file_system: FileSystem) -> Self {
         Self::raised(purpose, size, file_system, &[])
     }
@@ -168,7 +168,7 @@ impl Disk {
         let device = self.device();
         run(Command::new("mount").arg(&device).arg(self.mount()));
         run(Command::new("umount").arg(self.mount()));
-        // Only looks: whatever it would have to mend is a failure.
+        // Only looks: anything to mend is a failure.
         match self.file_system {
             FileSystem::Ext4 | FileSystem::Overlay => run(Command::new("e2fsck").args(["-f", "-n"]).arg(&device)),
             FileSystem::Xfs => run(Command::new("xfs_repair").arg("-n").arg(&device)),

@@ -28,7 +28,7 @@ pub struct Upload<'a> {
 }
 
 impl Upload<'_> {
-    /// Sends it, and if it is whole reads the answer. `sent` is told of every part that was sent.
+    /// Sends it, and if it is whole reads the answer. Calls `sent` with the bytes of every part that was sent.
     pub fn run(&self, client: &mut Client, sent: &mut dyn FnMut(u64)) -> Result<Option<Answer>> {
         let Self { target, fields, content, framing, send_bytes } = *self;
         let announced = match framing {

@@ -23,7 +23,7 @@ pub fn program() -> PathBuf {
     std::env::var_os("ISOCAST_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_isocast")), PathBuf::from)
 }
 
-/// The program whose `lab`, `bench` and `volume mount` work: `isocast-lab` and `isocast-mount` are beside it. Cargo builds no other
+/// The program with working `lab`, `bench` and `volume mount`: `isocast-lab` and `isocast-mount` are beside it. Cargo builds no other
 /// package's programs for a test of this one.
 pub fn program_and_others() -> PathBuf {
     let program = program();
@@ -38,7 +38,7 @@ pub fn program_and_others() -> PathBuf {
     program
 }
 
-/// Looks until `look` finds something, for what the kernel or another process does and tells nobody.
+/// Repeats `look` until it finds something: for changes by the kernel or another process, which send no notice.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -25,7 +25,7 @@ pub struct Server {
     pub address: SocketAddr,
     /// The first folder that it serves.
     pub root: PathBuf,
-    /// What the fixture made for it: root, state, configuration, event log.
+    /// Folder of the fixture's files: root, state, configuration, event log.
     pub folders: TempDir,
     child: Child,
     said: Arc<(Mutex<Said>, Condvar)>,
@@ -100,7 +100,7 @@ impl Setup {
         self
     }
 
-    /// `--set KEY=VALUE`, over what the fixture sets.
+    /// `--set KEY=VALUE`, over the fixture's settings.
     pub fn set(mut self, setting: &str) -> Self {
         self.settings.push(setting.to_owned());
         self
@@ -284,7 +284,7 @@ impl Server {
         kill_process(pid, signal).expect("it runs");
     }
 
-    /// What it has in memory, with what it shares (`VmRSS`, proc(5)).
+    /// Its bytes in memory, shared ones included (`VmRSS`, proc(5)).
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
         let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
@@ -348,7 +348,7 @@ impl Server {
         found.expect("waited for")
     }
 
-    /// Asks again until it is so.
+    /// Repeats `done` until it is true.
     pub fn wait_for(&self, what: &str, mut done: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(self) {
@@ -369,8 +369,8 @@ impl Drop for Server {
     }
 }
 
-/// Keeps a profile in the state folder, of a disk that has time for every test: what is measured on a busy machine may be
-/// any figure, and what is admitted would be as well.
+/// Keeps a profile in the state folder, of a disk that has time for every test: a measurement on a busy machine may give
+/// any figure, and the admitted rate would be as arbitrary.
 fn assume_disk(root: &Path, state: &Path) {
     let disk = identify(root).expect("the root is there");
     let profile = DiskProfile::flash_default().scaled_to(disk.capacity);

@@ -1,4 +1,4 @@
-//! Volumes on files: the disks, what is put on them, and what the server says of them.
+//! Volumes on files: the disks, the contents put on them, and the server's figures of them.
 
 use std::fs::File;
 use std::io::Write;
@@ -46,7 +46,7 @@ pub fn volume(arguments: &[&str], disks: &[PathBuf]) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What `/api/v1/volumes` says of the one volume, when nothing is under way beside the streams any more.
+/// The entry of the one volume in `/api/v1/volumes`, once no upkeep is under way any more.
 pub fn when_looked_after(server: &Server) -> serde_json::Value {
     for _ in 0..600 {
         let (_, volumes) = fetch(server.address, "GET", "/api/v1/volumes").expect("an answer");
@@ -62,7 +62,7 @@ pub fn when_looked_after(server: &Server) -> serde_json::Value {
     );
 }
 
-/// The same, when something was looked after: what a server begins by itself begins after its start.
+/// The same, once an upkeep has ended: a server begins its own upkeep only after its start.
 pub fn when_filled(server: &Server) -> serde_json::Value {
     until("a filling", || {
         let volume = when_looked_after(server);
@@ -92,7 +92,7 @@ pub fn event(server: &Server, event: &str) -> Option<serde_json::Value> {
     events.into_iter().rfind(|one| one["event"] == event)
 }
 
-/// What an `isocast volume` command does with the volume that a server has: its exit code, and all it said.
+/// Runs an `isocast volume` command on the volume that a server has open. Returns its exit code and all its output.
 pub fn asked(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(program());
     command.arg("volume").args(arguments).args(["--url", &format!("http://{}", server.address)]);

@@ -1,13 +1,13 @@
 //! Acknowledged means durable: the server killed, and the power cut, during 50 uploads and 50 streams.
 //!
-//! Promise: after each round and a restart, every name holds what was acknowledged last, or what was under way when the
+//! Promise: after each round and a restart, every name holds the content acknowledged last, or the one under way when the
 //! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault. The
-//! recordings that were under way are there but for what was not durable yet.
+//! recordings that were under way are there but for the bytes not durable yet.
 //! Every draw (sizes, names, framing, conditions, recordings, removals, uploads broken off, the moment of the end) comes
 //! from a printed seed.
 //!
-//! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_RECORDINGS` (4 at once), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and `ISOCAST_BIN` (another build
-//! of the program) change what is run: `make crash ROUNDS=20`.
+//! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_RECORDINGS` (4 at once), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and
+//! `ISOCAST_BIN` (another build of the program) change the run: `make crash ROUNDS=20`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,9 +33,9 @@ const STREAMS: u64 = 50;
 const NAMES_PER_UPLOADER: u64 = 3;
 const FILMS: u64 = 10;
 const FILM_BYTES: u64 = 12 << 20;
-/// What an uploaded content has at least and at most.
+/// Least and most bytes of an uploaded content.
 const SIZES: (u64, u64) = (4 << 10, 12 << 20);
-/// More than a disk is ever written in two rounds: films, uploads, and what the file system writes of its own.
+/// More bytes than are ever written to a disk in two rounds: films, uploads, and the file system's own writes.
 const DISK_BYTES_WRITTEN: u64 = 1 << 30;
 /// After so many acknowledgements, and then so many uploaded bytes, the end comes.
 const END_ACKNOWLEDGED: (u64, u64) = (1, 100);
@@ -48,7 +48,7 @@ const RECORDING_RATE: &str = "16M";
 /// The first is there from the beginning; uploads make the others.
 const FOLDERS: [&str; 3] = ["films", "in/new", "入力 ü"];
 const TEMPORARY_PREFIX: &str = ".isocast-upload-";
-/// Names nobody would draw at random.
+/// Names that no random draw would find.
 const WORDS: [&str; 6] = ["映画", "фильм", "e\u{301}té", "a b%41&c=?#", "🎬", "plain"];
 
 /// How a round ends.
@@ -58,19 +58,19 @@ enum End {
     PowerCut,
 }
 
-/// A name, and what may be under it.
+/// A name, and the contents that may be under it.
 #[derive(Debug, Clone)]
 struct Name {
     path: String,
-    /// What the last acknowledgement left there.
+    /// The content that the last acknowledgement left there.
     acknowledged: Option<Content>,
     /// The entity tag it was acknowledged with.
     tag: Option<String>,
-    /// What a request left there that was never answered.
+    /// The content that a request without an answer may have left there.
     open: Option<Option<Content>>,
 }
 
-/// What all clients of a round share.
+/// The state that all clients of a round share.
 struct Round {
     address: SocketAddr,
     /// When the end comes: acknowledgements, then bytes.
@@ -145,14 +145,14 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, en
         let answer = upload.run(&mut connection, &mut sent)?.expect("all was sent");
         settle(round, name, &answer, expected)?;
         if answer.field("connection") == Some("close") {
-            // As behind every body of unknown length. Who went on here found the connection closed, and was missing.
+            // As behind every body of unknown length. An uploader that kept the connection found it closed, and its load was missing.
             connection = Client::try_to(round.address)?;
         }
     }
     Ok(())
 }
 
-/// Notes what an answer means.
+/// Records the result of an answer.
 fn settle(round: &Round, name: &mut Name, answer: &Answer, expected: u16) -> io::Result<()> {
     match answer.status {
         status if status == expected => {
@@ -161,8 +161,8 @@ fn settle(round: &Round, name: &mut Name, answer: &Answer, expected: u16) -> io:
             round.acknowledged.fetch_add(1, Relaxed);
             Ok(())
         }
-        // The disk is gone: what was asked for may or may not have reached it. The kernel lets nobody write to a file system
-        // that found its disk gone (403: read-only).
+        // The disk is gone: the request may or may not have reached it. The kernel allows no writes to a file system that
+        // found its disk gone (403: read-only).
         status @ (403 | 500..) => fail(round, status),
         status => {
             round.violation(format!("{}: {status} instead of {expected}", name.path));
@@ -221,7 +221,7 @@ fn film_content(film: u64) -> Content {
     Content { seed: film, bytes: FILM_BYTES }
 }
 
-/// What is served, and what is known about it.
+/// The store that is served, and the contents known to be in it.
 struct Library<'a> {
     store: Store<'a>,
     state: &'a Path,
@@ -232,14 +232,14 @@ struct Library<'a> {
 
 /// Where contents lie.
 enum Store<'a> {
-    /// In a folder; where space is nobody else's, what is free and what is used always add up to the same.
+    /// In a folder; on a disk without other writers, the free and the used space always add up to the same.
     Folder(&'a Path, Option<(&'a Disk, Space)>),
     /// On a volume of these disks.
     Volume(&'a [Disk]),
 }
 
 impl Store<'_> {
-    /// The server, begun on what the last one left.
+    /// The server, started on the store that the last one left.
     fn serve(&self, state: &Path) -> Server {
         match self {
             Self::Folder(folder, _) => Server::on(&[folder], state, &[]),
@@ -263,13 +263,13 @@ fn devices(disks: &[Disk]) -> Vec<String> {
     disks.iter().map(|disk| disk.device().to_str().expect("UTF-8").to_owned()).collect()
 }
 
-/// Looks at a volume that nobody serves, and asserts that it is sound. Where one disk of a mirror lost its power before the other, it
-/// was taken out, and is filled with what it missed, or will be: only its copies may be missing, and each has another one.
+/// Looks at a volume that no server has open, and asserts that it is sound. Where one disk of a mirror lost its power before the other,
+/// it was taken out, and is filled with the copies it missed, or will be: only its copies may be missing, and each has another one.
 fn volume(look: &str, disks: &[Disk]) {
     disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
     let mut command = Command::new(crate::common::program());
     command.args(["volume", look, &devices(disks).join(",")]);
-    // The kernel ends what a killed server had under way, and holds its disks until then.
+    // The kernel completes the requests that a killed server had under way, and holds its disks until then.
     let output = until("the killed server's disks", || {
         let output = command.output().expect("the program runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -328,7 +328,7 @@ impl<'a> Library<'a> {
         Self { store, state, names, recordings: Vec::new() }
     }
 
-    /// A round: the server starts on what the last one left, all is compared, the load begins, the end comes.
+    /// Runs a round: the server starts on the store that the last one left, all is compared, the load begins, the end comes.
     fn round(&mut self, end: End, seed: u64) {
         let server = self.store.serve(self.state);
         self.compare(&server, seed);
@@ -363,7 +363,7 @@ impl<'a> Library<'a> {
             });
             for (names, number) in self.names.chunks_mut(usize::try_from(NAMES_PER_UPLOADER).expect("small")).zip(0..) {
                 let (chance, tell, round) = (Chance(seed ^ (number << 32)), tell.clone(), &round);
-                // How it ends says nothing: what was answered counts.
+                // The result is ignored: only the answers count.
                 scope.spawn(move || drop(upload(round, number, names, chance, &tell)));
             }
             drop(tell);
@@ -388,7 +388,7 @@ impl<'a> Library<'a> {
         assert!(!said.contains("panicked"), "seed {seed}: {said}");
     }
 
-    /// Every name holds what it may, and nothing else is there.
+    /// Asserts that every name holds a content that it may hold, and that nothing else is there.
     fn compare(&mut self, server: &Server, seed: u64) {
         let mut found: BTreeMap<String, u64> = BTreeMap::new();
         for folder in &FOLDERS[1..] {
@@ -440,7 +440,7 @@ impl<'a> Library<'a> {
             if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
         });
         let Some((disk, before)) = disk else {
-            // Whose space is whose is not known here; but no file takes more than its bytes need.
+            // The space of other files is not known here; but no file takes more than its bytes need.
             let (blocks, bytes) = taken(folder);
             assert!(blocks <= bytes, "{blocks} bytes of blocks for at most {bytes}");
             return;
@@ -459,7 +459,7 @@ impl<'a> Library<'a> {
     }
 }
 
-/// Waits for the moment, and ends it. Gives what the server had said.
+/// Waits for the moment of the end, and brings it. Gives the server's output.
 fn bring(
     end: End,
     server: Server,
@@ -487,7 +487,7 @@ fn bring(
     said
 }
 
-/// Nothing if this name holds what it may; notes which it was.
+/// Returns nothing if this name holds a content that it may hold, and records that one; else a description of the error.
 fn compare_one(address: SocketAddr, name: &mut Name, found: &BTreeMap<String, u64>) -> Option<String> {
     let allowed: Vec<Option<Content>> = [Some(name.acknowledged), name.open].into_iter().flatten().collect();
     let Some(&size) = found.get(&name.path) else {
@@ -506,7 +506,7 @@ fn compare_one(address: SocketAddr, name: &mut Name, found: &BTreeMap<String, u6
     };
     let which = allowed.iter().flatten().find(|content| is(content));
     match which {
-        // Who saw it before may still replace what it saw.
+        // A client that saw it before the end may still replace that version, by its tag.
         Some(content) if name.acknowledged == Some(*content) && name.tag.is_some() && name.tag != tag => {
             Some(format!("{}: tagged {tag:?}, acknowledged as {:?}", name.path, name.tag))
         }
@@ -518,7 +518,7 @@ fn compare_one(address: SocketAddr, name: &mut Name, found: &BTreeMap<String, u6
     }
 }
 
-/// Bytes of blocks of all files below, and what their sizes need at most.
+/// Bytes of blocks of all files below, and the most that their sizes need.
 fn taken(folder: &Path) -> (u64, u64) {
     let mut sums = (0, 0);
     each(folder, &mut |facts| {
@@ -541,7 +541,7 @@ fn space(folder: &Path) -> Space {
 
 fn each(folder: &Path, look: &mut dyn FnMut(&fs::Metadata)) {
     for entry in fs::read_dir(folder).expect("reads").flatten() {
-        // What is removed meanwhile is not there.
+        // A file that is removed meanwhile is skipped.
         let Ok(facts) = entry.path().symlink_metadata() else { continue };
         look(&facts);
         if facts.is_dir() {

@@ -1,7 +1,7 @@
 //! A disk that errs, hangs and comes back, beside a good one, under streams and uploads.
 //!
 //! Promise: only the faulty disk's streams end, and never with a wrong byte; an upload to it ends with an error and leaves
-//! nothing; the event log says so; admission refuses with its name; after it is back all goes on. Uploads that share a
+//! nothing; the event log says so; admission refuses with its name; after its return all work continues. Uploads that share a
 //! commit share its failure.
 
 use std::fs;
@@ -22,7 +22,7 @@ const FILMS: u64 = 10;
 const FILM_BYTES: u64 = 24 << 20;
 const RATE: &str = "2M";
 
-/// Ends what is done to a disk, also when the test fails meanwhile: a server cannot die while its disk hangs.
+/// Ends the faults of a disk, also when the test fails meanwhile: a server cannot die while its disk hangs.
 struct Revive<'a>(&'a Disk);
 
 impl Drop for Revive<'_> {
@@ -55,12 +55,12 @@ struct Group {
     over: AtomicBool,
     /// Streams that have got bytes.
     running: AtomicU64,
-    /// Streams that ended before they were told to.
+    /// Streams that ended before the order to end.
     broken: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Tells a group to stop, also when the test fails meanwhile.
+/// Ends a group, also when the test fails meanwhile.
 struct Stop<'a>(&'a Group);
 
 impl Drop for Stop<'_> {
@@ -70,7 +70,7 @@ impl Drop for Stop<'_> {
 }
 
 impl Group {
-    /// Watches a film until told to stop, again and again. A wrong byte, and a refusal, panics.
+    /// Streams a film again and again, until `over` is set. Panics on a wrong byte and on a refusal.
     fn watch(&self, address: SocketAddr, folder: &str, number: u64) {
         let (path, content) = film(folder, number);
         let mut buffer = vec![0; 1 << 16];
@@ -196,7 +196,7 @@ fn assert_refused(server: &Server, failure: &str) {
 
 #[test]
 fn a_faulty_disk_harms_nobody_else_and_comes_back() {
-    // The films of both disks, uploads, and as much for what the file systems write of their own.
+    // The films of both disks, uploads, and as much for the file systems' own writes.
     if !possible(4 * FILMS * FILM_BYTES) {
         return;
     }
@@ -256,7 +256,8 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
             if strange { Err(format!("{names:?}")) } else { Ok(()) }
         });
 
-        // It hangs while nobody reads from it: what is refused is not done when it is back, and what may be done is no refusal.
+        // It hangs while no stream reads from it: a refused request is not carried out after its return, and a request that may still be
+        // carried out is not refused.
         let told = |kind: &str| server.said().matches(kind).count();
         let (failed, recovered) = (told("disk_failing"), told("disk_recovered"));
         bad.ctl("hang");
@@ -288,7 +289,7 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
     }
 }
 
-/// The first of several roots is asked first, for every name: what others have is found there all the same.
+/// The first of several roots is searched first, for every name: the contents of the others are found there all the same.
 #[test]
 fn a_first_root_that_cannot_be_read_hides_no_other() {
     if !possible(4 * FILMS * FILM_BYTES) {
@@ -311,7 +312,7 @@ fn a_first_root_that_cannot_be_read_hides_no_other() {
         (status, String::from_utf8_lossy(&body).into_owned())
     };
 
-    // Nothing of it is in memory (what is not written yet would stay there), and it answers with errors only.
+    // Nothing of it is in memory (bytes not written yet would stay there), and it answers with errors only.
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").expect("caches are dropped");
     bad.ctl("drop; die");
@@ -332,7 +333,7 @@ fn a_first_root_that_cannot_be_read_hides_no_other() {
         other => Err(format!("{other:?}")),
     });
 
-    // Read-only, with the most space: a new name goes to who can take it; what the root has cannot be replaced.
+    // Read-only, with the most space: a new name goes to the root that can take it; contents of this root cannot be replaced.
     let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(bad.mount()).status().expect("mount is there");
     assert!(remounted.success());
     assert_eq!(put(server.address, "both/while-the-first-is-read-only", 1000).expect("an answer"), 201);

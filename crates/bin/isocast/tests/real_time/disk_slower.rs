@@ -1,6 +1,6 @@
 //! A disk filled to its last stream that becomes slower while they run.
 //!
-//! Promise: the youngest streams end, with a reason, no more than the disk has lost time for; the others go on; the event log,
+//! Promise: the youngest streams end, with a reason, no more than the disk has lost time for; the others continue; the event log,
 //! the REST interface and the metrics say so; and when the disk is itself again, streams are admitted again.
 
 use std::net::SocketAddr;
@@ -69,7 +69,7 @@ impl Audience {
     }
 }
 
-/// Tells all to stop, also when the test fails meanwhile.
+/// Ends all of them, also when the test fails meanwhile.
 struct Stop<'a>(&'a Audience, &'a Disk);
 
 impl Drop for Stop<'_> {
@@ -104,8 +104,8 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams() {
         audience.wait_for_bytes(running, 8 << 20);
         assert!(audience.ended()[..running].iter().all(|ended| !ended), "nobody ends while the disk is what it was");
 
-        // Those that go on get eight seconds' worth of bytes meanwhile: whoever is to end has ended. Measured on a busy machine, the
-        // disk is promised less than it carries: then 1.5 times slower may end nobody.
+        // The streams that continue get eight seconds' worth of bytes meanwhile: the others have ended by then. Measured on a busy
+        // machine, the disk is promised less than it carries: then 1.5 times slower may end no stream.
         let mut left = running;
         for (slow, percent) in [("1.5", 150), ("2.5", 250)] {
             disk.ctl(&format!("slow {slow}"));
@@ -125,7 +125,7 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams() {
         let metrics = String::from_utf8(metrics).expect("text");
         let figure = metrics.lines().find(|line| line.starts_with("isocast_disk_shed_streams_total{"));
         assert!(figure.is_some_and(|line| line.ends_with(&format!(" {gone}"))), "{figure:?}");
-        // While somebody reads: a disk from which nobody reads tells nothing of itself.
+        // While streams read: without reads, a disk shows no rate.
         disk.ctl("slow 1");
         until("the disk as it was", || {
             let said = server.said();

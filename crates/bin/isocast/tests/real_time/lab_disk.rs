@@ -1,6 +1,6 @@
 //! `isocast lab disk` for real: mounts, loop devices, faults, power cuts; and that nothing is left behind.
 //!
-//! Needs root, FUSE and loop devices. Where a test cannot run it checks instead that the program says what is missing.
+//! Needs root, FUSE and loop devices. A test that cannot run checks instead that the program names the missing part.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -153,7 +153,7 @@ fn after_a_power_cut_what_was_flushed_is_there() {
         for file in 0..4 {
             write_durably(&disk.mount().join(format!("kept-{round}-{file}")), &pattern(round * 4 + file));
         }
-        // These are in the page cache or the drive's cache, and promised to nobody.
+        // These are in the page cache or the drive's cache, and need not survive.
         for file in 0..20 {
             let path = disk.mount().join(format!("lost-{round}-{file}"));
             fs::write(&path, pattern(file)).expect("written to the page cache");
@@ -179,7 +179,7 @@ fn films_are_spread_over_the_whole_disk() {
     let said = lab(&["fill", &disk.name, "--files", "8", "--size", "16M", "--spread", "--json"]);
     assert!(said.status.success(), "{}", text(&said));
     let filled: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
-    // Whatever a file system would rather leave for later: the last is in the disk's last fifth.
+    // In spite of the file system's choice of places, the last is in the disk's last fifth.
     assert!(filled["last_position_bytes"].as_u64() >= Some((2 << 30) / 5 * 4), "{filled}");
     assert!(filled["files"] == 8 && filled["file_bytes"] == 16 << 20, "{filled}");
     let films: Vec<_> = fs::read_dir(disk.mount()).expect("reads").flatten().map(|e| e.file_name()).collect();

@@ -1,4 +1,4 @@
-//! Recorders: each sends at its rate until its server is gone, and a start then has all but what was not durable yet.
+//! Recorders: each sends at its rate until its server is gone, and the next start then has all but the bytes not durable yet.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,28 +13,28 @@ use crate::common::until;
 
 const RATE: &str = "2M&durable=3s";
 const BYTES_PER_SECOND: u64 = 250_000;
-/// What may be missing: what was not durable, and two seconds in sockets and on the way to the disk's thread.
+/// Bytes that may be missing: those not durable, and two seconds in sockets and on the way to the disk's thread.
 const MISSING_MAX: u64 = BYTES_PER_SECOND * 5;
 /// When the end may come: then most of each is durable.
 const SENT_MIN: u64 = BYTES_PER_SECOND * 8;
-/// More than anybody records here.
+/// More than any test records here.
 const ENDLESS_BYTES: u64 = 1 << 40;
 const CHUNK: usize = 1 << 14;
 
-/// One of them.
+/// One recorder.
 #[derive(Debug)]
 pub(super) struct Recorder {
     path: String,
     content: Content,
     sent: AtomicU64,
-    /// What it had sent when the end began.
+    /// Bytes sent when the end began.
     sent_by_end: AtomicU64,
     /// It was answered before the end came, for there was no room: nothing was promised.
     refused: AtomicBool,
 }
 
 impl Recorder {
-    /// So many, into names that begin so.
+    /// Makes `count` recorders, into names that begin with `names`.
     pub(super) fn several(count: u64, names: &str, chance: &mut Chance) -> Vec<Self> {
         let one = |number| Self {
             path: format!("{names}-{number}.ts"),
@@ -68,7 +68,7 @@ impl Recorder {
     }
 }
 
-/// Waits until each has sent what is mostly durable, or was refused.
+/// Waits until each has sent enough for most of it to be durable, or was refused.
 pub(super) fn when_sent(recorders: &[Recorder]) {
     until("recordings", || {
         let still: Vec<_> = recorders
@@ -80,7 +80,7 @@ pub(super) fn when_sent(recorders: &[Recorder]) {
     });
 }
 
-/// What a start must have of a recording.
+/// The bytes of a recording that a start must have.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) path: String,
@@ -88,7 +88,7 @@ pub(super) struct Recorded {
     least: u64,
 }
 
-/// What the next start must have of them, now that the server is gone.
+/// The bytes of them that the next start must have, now that the server is gone.
 pub(super) fn recorded(recorders: Vec<Recorder>) -> Vec<Recorded> {
     let admitted = recorders.into_iter().filter(|one| !one.refused.load(Relaxed));
     admitted
@@ -101,10 +101,10 @@ pub(super) fn recorded(recorders: Vec<Recorder>) -> Vec<Recorded> {
 }
 
 impl Recorded {
-    /// Asserts that the server has as much as it must, and that it is what was sent.
+    /// Asserts that the server has as many bytes as it must, and that they equal the bytes sent.
     pub(super) fn assert_there(&self, server: &Server) {
         let target = format!("/media/{}?rate=max", encoded(&self.path));
-        // A volume reads what is left before it gives it a name.
+        // A volume reads the bytes left of a recording before it gives them a name.
         let answer = until(&self.path, || {
             let answer = exchange(server.address, "GET", &target).map_err(|error| error.to_string())?;
             if answer.status == 200 { Ok(answer) } else { Err(format!("{}: {}", answer.status, server.said())) }

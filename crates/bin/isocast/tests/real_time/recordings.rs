@@ -1,4 +1,4 @@
-//! A server that is killed while several record keeps all of each but what was not durable yet, wherever it lies.
+//! A server that is killed during several recordings keeps all of each but the bytes not durable yet, in every kind of store.
 
 use std::process::Command;
 use std::thread;
@@ -11,7 +11,7 @@ use crate::common::volume::{disks, joined, volume};
 
 const RECORDERS: u64 = 6;
 
-/// Kills a server amid recordings, twice: the second time what the first has left is there, too.
+/// Kills a server amid recordings, twice: the second time the recordings left by the first are there, too.
 fn kill_and_look(serve: impl Fn() -> Server) {
     let mut all = Vec::new();
     for round in 0..2 {

@@ -1,4 +1,4 @@
-//! Clients that never read, beside good ones: nobody else notices, and they lose what they hold.
+//! Clients that never read, beside good ones: the good ones are unaffected, and the stalled ones lose their reservations.
 
 use crate::common::client::{Client, pattern};
 use crate::common::server::Setup;
@@ -37,7 +37,7 @@ fn two_hundred_that_never_read_beside_twenty_that_do() {
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert!(answer.body == film, "every byte");
     }
-    // What the kernel's buffers took is all they ever get; then the configured seconds pass.
+    // They get only the bytes that the kernel's buffers took; then the configured seconds pass.
     server.wait_for("the end of the stalled", |server| {
         server.events().lines().filter(|line| line.contains("ClientStalled")).count() == STALLED
     });

@@ -1,10 +1,10 @@
-//! A mirror with nine tenths of the streams it admits, of which a disk errs, hangs and dies: nobody who watches notices.
+//! A mirror with nine tenths of the streams it admits, of which a disk errs, hangs and dies: no viewer notices.
 //!
 //! Promise: no stream ends, none gets a wrong byte, and none waits for as long as it takes to see that a disk hangs; the
-//! event log names the disk; what is uploaded meanwhile is kept.
+//! event log names the disk; uploads made meanwhile are kept.
 //!
-//! `ISOCAST_FAULT_ROUNDS` says how often all this is done, each time on new disks, for a disk that errs again and again is trusted
-//! later each time: `make mirror ROUNDS=20`. Unset: once, and one disk of the two is replaced instead of both, each of which takes
+//! `ISOCAST_FAULT_ROUNDS` is the number of rounds, each on new disks, for a disk that errs again and again is trusted later each
+//! time: `make mirror ROUNDS=20`. Unset: one round, and one disk of the two is replaced instead of both, each of which takes
 //! minutes in the time that streams leave.
 
 use std::net::SocketAddr;
@@ -24,9 +24,9 @@ use crate::common::until;
 const FILMS: u64 = 32;
 const FILM_BYTES: u64 = 40 << 20;
 const RATE: &str = "20M";
-/// What every stream must get while a disk is faulty: more than it has read ahead, and for longer than a hung disk is waited for.
+/// Bytes that every stream must get while a disk is faulty: more than its look-ahead, and more than it sends until a hung disk is found.
 const MEANWHILE_BYTES: u64 = 16 << 20;
-/// The kinds of fault, and what ends each.
+/// The kinds of fault, and the order that ends each.
 const FAULTS: [(&str, &str); 3] = [("fault 0 8G r", "fault clear"), ("hang", "revive"), ("die", "revive")];
 
 fn film(number: u64) -> (String, Content) {
@@ -63,7 +63,7 @@ fn until_said(server: &Server, words: &[&str], times: usize) {
     });
 }
 
-/// What an `isocast volume` command says as JSON.
+/// The JSON output of an `isocast volume` command.
 fn volume(arguments: &[&str]) -> serde_json::Value {
     let output =
         Command::new(crate::common::program()).arg("volume").args(arguments).output().expect("the program runs");
@@ -71,7 +71,7 @@ fn volume(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// One who watches a film until told to stop, again and again, if the server admits it.
+/// A viewer that streams a film again and again, until `over` is set, if the server admits it.
 #[derive(Default)]
 struct Viewer {
     answered: AtomicBool,
@@ -86,7 +86,7 @@ impl Viewer {
         while !self.over.load(Relaxed) {
             let mut connection = Client::to(address);
             let answer = connection.try_ask("GET", &format!("{target}?rate={RATE}")).expect("an answer");
-            // Who comes while the disks catch up may be told to come again.
+            // A viewer that comes while the disks catch up may be refused and has to come again.
             if answer.status == 503 {
                 self.over.fetch_or(!self.answered.swap(true, Relaxed), Relaxed);
                 thread::sleep(Duration::from_millis(100));
@@ -113,7 +113,7 @@ impl Viewers {
         self.0.iter().filter(|viewer| !viewer.over.load(Relaxed))
     }
 
-    /// Waits until each is admitted or refused, and ends one in ten of those admitted. How many go on.
+    /// Waits until each is admitted or refused, and ends one in ten of those admitted. Returns how many continue.
     fn admitted_but_a_tenth(&self) -> u64 {
         until("an answer for each", || match self.0.iter().filter(|viewer| !viewer.answered.load(Relaxed)).count() {
             0 => Ok(()),
@@ -135,7 +135,7 @@ impl Viewers {
     }
 }
 
-/// Ends what is done to the disks, also when the test fails meanwhile: then it tells what the server said.
+/// Ends the faults of the disks, also when the test fails meanwhile: then it prints the server's output.
 struct AtEnd<'a>(&'a Viewers, &'a [Disk], &'a Server);
 
 impl Drop for AtEnd<'_> {
@@ -178,7 +178,7 @@ fn each_fault(replaced: &Replaced) {
     let created = create.output().expect("the program runs");
     assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
     let server = Server::on(&[], state.path(), &["--volume", &devices.join(",")]);
-    // What the disks carry is said after the address.
+    // The server prints the rates of the disks after its address.
     crate::common::until("each disk measured as what it is", || {
         let said = server.said();
         if said.matches("(spinning").count() == 2 { Ok(()) } else { Err(said) }
@@ -237,7 +237,7 @@ fn each_fault(replaced: &Replaced) {
             // A stream knows the copies that could be read when it began: each has begun anew before the next disk dies.
             viewers.wait_for_more(FILM_BYTES);
         }
-        // What is uploaded beside half of the streams, with a disk dead, is kept on the other.
+        // An upload beside half of the streams, with one disk dead, is kept on the other.
         viewers.watching().step_by(2).for_each(|viewer| viewer.over.store(true, Relaxed));
         disks[0].ctl("die");
         let late = Content { seed: 77, bytes: 9_000_001 };
@@ -248,7 +248,7 @@ fn each_fault(replaced: &Replaced) {
         let (status, body) = fetch(server.address, "GET", "/media/late.bin?rate=max").expect("an answer");
         assert_eq!((status, late.difference(0, &body), body.len() as u64), (200, None, late.bytes));
         viewers.wait_for_more(1 << 20);
-        // What was uploaded meanwhile gets its second copy.
+        // The content uploaded meanwhile gets its second copy.
         replace(&devices[0], &new_devices[1], second);
     });
     let (status, said) = server.stop();
@@ -301,7 +301,7 @@ fn a_mirror_whose_first_disk_errs_takes_uploads() {
     disks.into_iter().for_each(Disk::end);
 }
 
-/// What a disk cannot read is written anew; where that does not help, it is told, and nothing is said to be lost.
+/// Sectors that a disk cannot read are written anew; where that does not help, an event is logged, and nothing is reported lost.
 #[test]
 fn a_sector_that_cannot_be_read_is_mended_if_it_can_be() {
     if !possible(96 << 20) {
@@ -309,7 +309,7 @@ fn a_sector_that_cannot_be_read_is_mended_if_it_can_be() {
     }
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (disks, devices, server) = fast_mirror(["mirror-f", "mirror-g"], state.path());
-    // One of two neighbours is read from the first disk: less than what makes it a disk that fails.
+    // One of two neighbours is read from the first disk: too few errors for a failing disk.
     let short = |number| Content { seed: number, bytes: 5_000_001 };
     (0..2).for_each(|number| assert_eq!(put(server.address, &film(number).0, short(number)), 201));
     disks[0].ctl("fault 0 8G r");
@@ -348,7 +348,7 @@ fn record_beside(server: &Server, target: &str, recording: Content, disk: &Disk)
     errs_at.expect("in the middle of it")
 }
 
-/// A recording onto a mirror of which a disk does not take it any more goes on, on the other one, from its first byte.
+/// A recording onto a mirror continues when one disk takes no writes any more: the other disk has it from its first byte.
 #[test]
 fn a_recording_goes_on_when_a_disk_of_its_mirror_errs() {
     let recording = Content { seed: 8, bytes: 40 << 20 };
@@ -369,7 +369,7 @@ fn a_recording_goes_on_when_a_disk_of_its_mirror_errs() {
     disks.into_iter().for_each(Disk::end);
 }
 
-/// What of a content cannot be read, in pieces of so many bytes; what can be is right.
+/// Offsets of the pieces of a content, of `piece` bytes each, that cannot be read; asserts that all others are right.
 fn unreadable(server: &Server, target: &str, content: Content, piece: u64) -> Vec<u64> {
     let read = |start: u64, end: u64| {
         let mut client = Client::to(server.address);
@@ -388,8 +388,8 @@ fn unreadable(server: &Server, target: &str, content: Content, piece: u64) -> Ve
     (0..content.bytes.div_ceil(piece)).map(|number| number * piece).filter(is_unreadable).collect()
 }
 
-/// A recording onto a volume with one copy goes on, on the other disk: what was not durable on the one that erred is told, and the rest is
-/// read from before and after.
+/// A recording onto a volume with one copy continues on the other disk: an event reports the bytes not durable on the one that erred, and
+/// the bytes before and after are read.
 #[test]
 fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
     let recording = Content { seed: 8, bytes: 60 << 20 };
@@ -409,7 +409,7 @@ fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
         until_said(&server, &["recording_damaged", "recording.bin"], 1);
         let lost = unreadable(&server, target, recording, 1 << 20);
         println!("{layout}: disk {erring} errs at {errs_at}, {} MiB from {:?} on are lost", lost.len(), lost.first());
-        // Chunks that were on their way, and what the unit had that was begun on the disk.
+        // Chunks that were on their way, and the bytes of the unit that was begun on the disk.
         assert!((1..=24).contains(&lost.len()), "{layout}: {lost:?}");
         assert!(lost.iter().all(|start| (recording.bytes / 4..recording.bytes).contains(start)), "{layout}: {lost:?}");
         assert_eq!(put(server.address, "/media/after.bin", before), 201, "{layout}");

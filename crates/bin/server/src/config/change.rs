@@ -1,6 +1,6 @@
 //! Difference of two configurations: the part in force at once, and the part that needs a restart.
 //!
-//! Promise: settings that shape what is already running (addresses, folders, the plane, the schedule) stay as they were
+//! Promise: settings that shape the running parts (addresses, folders, the plane, the schedule) stay as they were
 //! until the next start, and are named. Not here: putting anything in force.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ const RESTART: [&str; 9] =
 /// A configuration read anew, set against the one in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// What is to be in force: the new one, but for what needs a restart.
+    /// The configuration to put in force: the new one, except for settings that need a restart.
     pub(crate) config: Config,
     /// Keys that changed and can be in force at once.
     pub(crate) changed: Vec<String>,
@@ -49,7 +49,7 @@ fn needs_restart(key: &str) -> bool {
     RESTART.iter().any(|name| key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
 
-/// Keys whose values differ: the configuration as it is shown knows all of them.
+/// Keys with different values: the configuration as it is shown knows all of them.
 fn differing(a: &Config, b: &Config) -> BTreeSet<String> {
     let (a, b) = (entries(a), entries(b));
     a.symmetric_difference(&b).map(|(key, _)| key.clone()).collect()

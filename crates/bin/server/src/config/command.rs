@@ -1,6 +1,6 @@
 //! The flags of `serve`, and the subcommand `config`.
 //!
-//! Promise: a flag is a setting like any other and goes the same way through the checks. Not here: what `serve` does.
+//! Promise: a flag is a setting like any other and goes the same way through the checks. Not here: the work of `serve`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,17 +36,17 @@ pub struct ServeArgs {
     /// Folder for disk profiles and the index.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Where no users are configured, let programs on this machine write (`curl -T`). A proxy on this machine that does not
-    /// say for whom it speaks is one of them, and so is whoever it speaks for.
+    /// Where no users are configured, let programs on this machine write (`curl -T`). A proxy on this machine that does
+    /// not name its client is one of them, and so is each client behind it.
     #[arg(long)]
     local_writes: bool,
     /// Any other setting, for example `--set schedule.be_share=0%` (repeatable).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_assignment)]
     set: Vec<(String, String)>,
-    /// Say everything that was found out at the start: each disk's measurements, what is permitted and what is not.
+    /// Print everything that was found out at the start: each disk's measurements, the permissions there are and the missing ones.
     #[arg(long, short)]
     pub(crate) verbose: bool,
-    /// Measure the disks that are not known yet, keep what was found in the state folder, and end.
+    /// Measure the disks that are not known yet, keep the results in the state folder, and end.
     #[arg(long)]
     pub(crate) measure_only: bool,
 }
@@ -97,7 +97,7 @@ fn parse_assignment(text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Check configuration files, or show what is in effect.
+/// Check configuration files, or show the settings in effect.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]
@@ -106,7 +106,7 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check a file, the parts in `conf.d` beside it, and whether this machine has what they name; start nothing.
+    /// Check a file, the parts in `conf.d` beside it, and whether this machine has the things they name; start nothing.
     Check {
         /// The file.
         file: PathBuf,
@@ -126,7 +126,7 @@ enum ConfigCommand {
 }
 
 impl ConfigArgs {
-    /// Does what was asked, and prints to `out`.
+    /// Runs the subcommand, and prints to `out`.
     ///
     /// # Errors
     /// The file cannot be read, or is wrong: every problem with its line and key.

@@ -1,6 +1,6 @@
 //! Parts of a good configuration that this machine cannot give: folders, the state folder, processors, logs.
 //!
-//! Promise: nothing is left or changed by looking. Not here: what is wrong with the text itself (the parent module).
+//! Promise: nothing is left or changed by looking. Not here: faults of the text itself (the parent module).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn folder_problem(root: &Path) -> Option<String> {
     }
 }
 
-/// Why nothing could be written into `folder`, which may still have to be made.
+/// The reason that `folder` cannot be written, which may still have to be made.
 fn writable_problem(folder: &Path) -> Option<String> {
     let there = folder.ancestors().find(|folder| folder.exists())?;
     let error = make_file(there).err()?;

@@ -1,7 +1,7 @@
-//! `[[job]]`: what is done at set times.
+//! `[[job]]`: work at set times.
 //!
-//! Promise: a job that is read can be begun: its expression comes true, its kind has what it needs and nothing that it does not
-//! know. Not here: doing it (crate `automation`).
+//! Promise: a job that is read can be begun: its expression comes true, its kind has all keys that it needs and none that it does not know.
+//! Not here: doing it (crate `automation`).
 
 use std::fmt;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::toml_text::{list, quoted, span};
 use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to, time_up_to};
 
-/// What a name is made of: it stands in addresses and labels.
+/// Longest name: it stands in addresses and labels.
 const NAME_BYTES_MAX: usize = 64;
 const DAY: Nanos = Nanos::from_secs(86_400);
 
@@ -59,7 +59,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<JobConfig> {
     Some(JobConfig { name, cron, time_zone, jitter, missed, time_limit, schedule, work: work? })
 }
 
-/// What keeps it from being done on this machine.
+/// The reason that keeps the job from running on this machine.
 pub(super) fn problem(job: &JobConfig) -> Option<String> {
     match &job.work {
         JobWork::Command(command) => process::problem(command),

@@ -1,8 +1,8 @@
 //! Configuration: one TOML file and the parts in `conf.d` beside it, every key also as `ISOCAST_A__B`, the common ones as flags.
 //!
-//! Promise: read once, checked as a whole, unit-typed; what is wrong is said with file, line, key and what to write
-//! instead. Not here: what the settings do. Reference: docs/reference/config.md; sample: packaging/isocast.toml (tests
-//! keep both in step with this file).
+//! Promise: read once, checked as a whole, unit-typed; an error names file, line, key and the right notation. Not here:
+//! the effect of the settings. Reference: docs/reference/config.md; sample: packaging/isocast.toml (tests keep both in
+//! step with this file).
 
 mod change;
 mod command;
@@ -48,18 +48,18 @@ const SECOND: Nanos = Nanos::from_secs(1);
 /// Jobs, webhooks, and quotas, at most.
 const JOBS_MAX: usize = 64;
 
-/// What `serve` runs with.
+/// Settings that `serve` runs with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// Where HTTP is served.
+    /// Address at which HTTP is served.
     pub(crate) listen: SocketAddr,
-    /// Folders whose files are served, merged into one namespace. May be empty here; `serve` needs one, or a volume.
+    /// Folders to serve files from, merged into one namespace. May be empty here; `serve` needs one, or a volume.
     pub(crate) roots: Vec<PathBuf>,
     /// Volumes that are served beside them, each as its disks.
     pub(crate) volumes: Vec<Vec<PathBuf>>,
     /// Those of the folders that are served only while a file system is mounted there.
     pub(crate) require_mount: Vec<PathBuf>,
-    /// Whether names that begin with a dot, and `lost+found`, are served.
+    /// True: names that begin with a dot, and `lost+found`, are served.
     pub(crate) hidden_files: bool,
     pub(crate) refill_disks: bool,
     /// Folder for disk profiles and the index.
@@ -70,35 +70,35 @@ pub(crate) struct Config {
     pub(crate) plane: PlaneSettings,
     /// How streams start and end.
     pub(crate) streams: StreamsConfig,
-    /// How long a paused viewer keeps its reservation.
+    /// Time for which a paused viewer keeps its reservation.
     pub(crate) session_hold: Nanos,
-    /// At most so much of a recording may be missing after a power cut.
+    /// Longest part of a recording that may be missing after a power cut.
     pub(crate) recording_durable: Nanos,
-    /// Bounds on what clients may do.
+    /// Bounds on clients.
     pub(crate) limits: LimitsConfig,
     /// Rate of a network interface, by name, where its own report is wrong or missing.
     pub(crate) links: Vec<(String, BitRate)>,
     /// The rate of a stream where neither the request nor the content says one, by path prefix below `/media/`.
     pub(crate) path_rates: Vec<(String, BitRate)>,
-    /// What becomes of a stream for which there is no room, by path prefix below `/media/`.
+    /// Treatment of a stream for which there is no room, by path prefix below `/media/`.
     pub(crate) path_when_full: Vec<(String, WhenFull)>,
-    /// Who may write: name and argon2 hash (PHC string).
+    /// Users that may write: name and argon2 hash (PHC string).
     pub(crate) users: Vec<(String, String)>,
     /// Without users, programs on this machine may write.
     pub(crate) local_writes: bool,
-    /// Origins whose pages may read what is answered.
+    /// Origins with pages that may read answers.
     pub(crate) cors_origins: Vec<String>,
-    /// Names that the server goes by, besides addresses and names that nobody else can have.
+    /// Names that the server goes by, besides addresses and names that no other machine can have.
     pub(crate) hosts: Vec<String>,
     /// Files to write logs to.
     pub(crate) log: LogConfig,
-    /// Where the machine's SNMP agent is told of this server.
+    /// Address of the machine's SNMP agent, at which this server registers.
     pub(crate) agentx: Option<AgentxAddress>,
-    /// How much may lie in folders.
+    /// Bounds on the contents of folders.
     pub(crate) quotas: Vec<QuotaConfig>,
-    /// What is done at set times.
+    /// Work at set times.
     pub(crate) jobs: Vec<automation::JobConfig>,
-    /// Who is told of events.
+    /// Receivers of events.
     pub(crate) webhooks: Vec<automation::WebhookConfig>,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct ScheduleConfig {
     pub(crate) best_effort_percent: u8,
     /// Streams of one content share its reads, with this reserve for those that then need their own.
     pub(crate) sharing_reserve_percent: Option<u8>,
-    /// What is mirrored is promised time on all disks that have a copy, so that any one may fail.
+    /// Mirrored contents are promised time on all disks that have a copy, so that any one may fail.
     pub(crate) survive_disk_loss: bool,
 }
 
@@ -126,13 +126,13 @@ pub(crate) struct PlaneSettings {
     pub(crate) cpu: Option<u32>,
     /// `SCHED_FIFO` priority, `1..=99`; `None`: ordinary scheduling.
     pub(crate) priority: Option<u8>,
-    /// How requests reach the kernel.
+    /// Way of requests to the kernel.
     pub(crate) engine: EngineChoice,
     /// Buffers for blocks.
     pub(crate) memory: MemorySetting,
 }
 
-/// How much memory the buffers take.
+/// Memory of the buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemorySetting {
     /// This many percent of the machine's memory, at most [`MEMORY_MAX`].
@@ -163,7 +163,7 @@ pub(crate) struct StreamsConfig {
     pub(crate) stall: Nanos,
 }
 
-/// Bounds on what clients may do.
+/// Bounds on clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LimitsConfig {
     /// Open connections.

@@ -1,4 +1,4 @@
-//! `[[quota]]`: how much may lie below a folder.
+//! `[[quota]]`: bounds on the contents below a folder.
 //!
 //! Not here: holding uploads to it (`service::quota`), removing the oldest (`crate::jobs`).
 
@@ -41,7 +41,7 @@ pub(super) fn render(quota: &QuotaConfig, f: &mut fmt::Formatter<'_>) -> fmt::Re
     Ok(())
 }
 
-/// Quotas are told apart by their folders.
+/// The folders of the quotas, which distinguish them.
 pub(super) fn folders(quotas: &[QuotaConfig]) -> Vec<String> {
     quotas.iter().map(|quota| ContentPath::joined(&quota.folder)).collect()
 }

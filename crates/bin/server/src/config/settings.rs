@@ -1,7 +1,7 @@
 //! Settings before they are checked: key → text, and where it was written.
 //!
-//! Promise: file < environment < command line, each setting knows its origin (file and line, variable, flag), and a
-//! key that nothing reads is an error that names it. Not here: what a setting means (the parent module).
+//! Promise: file < environment < command line, each setting knows its origin (file and line, variable, flag), and a key
+//! that nothing reads is an error that names it. Not here: the meaning of a setting (the parent module).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +19,8 @@ const PARTS: &str = "conf.d";
 /// Files in it.
 const PARTS_MAX: usize = 1000;
 
-/// Whether a name in the folder is a part: not an editor's lock (`.#x.toml`), what another system keeps beside a file (`._x.toml`), or a
-/// folder. Those that are not are named in the log.
+/// True if a name in the folder is a part: not an editor's lock (`.#x.toml`), another system's companion of a file (`._x.toml`), or a
+/// folder. The log names the others.
 fn is_part(path: &Path) -> bool {
     let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let why = match () {
@@ -90,15 +90,15 @@ struct Setting {
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     settings: BTreeMap<String, Setting>,
-    /// Where each table of an array of tables (`[[job]]`) was written; what it says has the key `job.0.name`.
+    /// Where each table of an array of tables (`[[job]]`) was written; its settings have keys as `job.0.name`.
     arrays: BTreeMap<String, Vec<Origin>>,
     known: Vec<&'static str>,
     problems: Vec<Problem>,
 }
 
 impl Settings {
-    /// Adds what a configuration file says, and then what each `*.toml` in the folder [`PARTS`] beside it says, in the order
-    /// of their names: a later one wins.
+    /// Adds the settings of a configuration file, and then those of each `*.toml` in the folder [`PARTS`] beside it, in the order of their
+    /// names: a later one wins.
     pub(crate) fn add_file_and_parts(&mut self, path: &Path) {
         let parts = path.parent().unwrap_or(Path::new("")).join(PARTS);
         let mut files = vec![path.to_owned()];
@@ -125,7 +125,7 @@ impl Settings {
         }
     }
 
-    /// Adds what a configuration file says.
+    /// Adds the settings of a configuration file.
     pub(crate) fn add_file(&mut self, path: &Path, text: &str) {
         match DeTable::parse(text) {
             Ok(table) => self.add_table(path, text, "", table.get_ref()),
@@ -250,7 +250,7 @@ impl Settings {
         }
     }
 
-    /// All keys below `table` (`links.eth0` for `links`), for tables whose keys are names.
+    /// All keys below `table` (`links.eth0` for `links`), for tables with names as keys.
     pub(crate) fn take_table<T>(
         &mut self,
         table: &'static str,
@@ -305,7 +305,7 @@ impl Settings {
         items
     }
 
-    /// Takes out all settings whose keys begin with `prefix`; their keys are without it then.
+    /// Takes out all settings with keys that begin with `prefix`; their keys are without it then.
     fn take_below(&mut self, prefix: &str) -> BTreeMap<String, Setting> {
         let below = self.settings.extract_if(.., |key, _| key.starts_with(prefix));
         below.map(|(key, setting)| (key[prefix.len()..].to_owned(), setting)).collect()

@@ -1,6 +1,6 @@
 //! Notation of values in the configuration, and the hint where one is written otherwise.
 //!
-//! Not here: what the settings are called and mean (`super`).
+//! Not here: names and meanings of the settings (`super`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
-//! `[[webhook]]`: who is told of which events.
+//! `[[webhook]]`: receivers of events, and the events for each.
 //!
-//! Not here: telling them (crate `automation`).
+//! Not here: sending them (crate `automation`).
 
 use std::fmt;
 

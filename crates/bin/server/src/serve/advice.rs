@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use kernel::permissions::OPEN_FILES;
 use rustix::io::Errno;
 
-/// The error with what to do in front, if a limit is its cause and nothing says so yet.
+/// The error with its remedy in front, if a limit is its cause and nothing says so yet.
 pub(super) fn with_advice(error: anyhow::Error) -> anyhow::Error {
     let said = format!("{error:#}");
     let errno = error.chain().find_map(|cause| {
@@ -19,7 +19,7 @@ pub(super) fn with_advice(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// What to do about an address that cannot be listened on.
+/// The remedy for an address that cannot be listened on.
 pub(super) fn on_listening(address: SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "another program has it: end that, or name another port with `--listen`".to_owned(),

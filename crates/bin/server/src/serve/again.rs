@@ -1,8 +1,8 @@
 //! Starting again in place, where a start would find more than this one did: a disk that could not be measured then and can
 //! now, one that was measured anew, or one that was mounted at a served folder since.
 //!
-//! Promise: nothing that runs is ended by it: it waits until nothing is streamed or uploaded; the process stays the same for
-//! whoever supervises it. Not here: noticing mounts (`dirstore`), measuring (`device::calibrate`).
+//! Promise: nothing that runs is ended by it: it waits until nothing is streamed or uploaded; the process stays the same for its
+//! supervisor. Not here: noticing mounts (`dirstore`), measuring (`device::calibrate`).
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;
@@ -25,11 +25,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Folders on disks that a new start would know better.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
-    /// On disks whose profile was assumed.
+    /// On disks with an assumed profile.
     assumed: Vec<PathBuf>,
     /// With another disk than at the start.
     mounted_over: Mutex<Vec<PathBuf>>,
-    /// Told by the job that measures.
+    /// State that the job that measures sets.
     pub(super) measured: Arc<MeasureState>,
 }
 
@@ -55,8 +55,8 @@ impl Unknown {
         }
     }
 
-    /// Ends when there is a reason to start again and nothing runs. What was measured for it is kept in `state`, if nobody
-    /// else used the disk meanwhile; else the start measures again.
+    /// Ends when there is a reason to start again and nothing runs. The measurements for it are kept in `state`, if no
+    /// other program used the disk meanwhile; else the start measures again.
     pub(super) async fn known_better(self: Arc<Self>, state: PathBuf, is_busy: impl Fn() -> bool) {
         let (mut pause, mut next) = (PERIOD, Instant::now());
         loop {

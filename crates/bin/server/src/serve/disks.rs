@@ -19,8 +19,8 @@ use program::output::{Console, say};
 use schedule::profile::DiskProfile;
 use units::{ByteCount, DiskId};
 
-/// A file system in memory, bounded by the processor: no disk time is counted for it. Four gigabytes a second is what one
-/// core copies on a slow machine.
+/// A file system in memory, bounded by the processor: no disk time is counted for it. One core copies four gigabytes a
+/// second on a slow machine.
 const MEMORY_BYTES_PER_SECOND: u64 = 4_000_000_000;
 
 /// A disk that answers nothing for so long hangs. A drive may try for half of this to read one bad place.
@@ -32,7 +32,7 @@ pub(super) struct KnownDisk {
     pub(super) id: DiskId,
     pub(super) name: String,
     pub(super) profile: DiskProfile,
-    /// Why its figures are not the disk's own, if they are not.
+    /// The reason that its figures are not the disk's own, if they are not.
     pub(super) doubt: Option<String>,
     /// A folder on it, if nothing was measured at all.
     pub(super) assumed_at: Option<PathBuf>,
@@ -40,8 +40,8 @@ pub(super) struct KnownDisk {
     pub(super) measurable_at: Option<PathBuf>,
 }
 
-/// What the places for disks of `layout` are scheduled by, in its order. Where no disk is, it is the slowest one of the volume: what comes is
-/// measured at the next start.
+/// Profiles by which the places for disks of `layout` are scheduled, in its order. A place without a disk gets the profile of the slowest
+/// one of the volume: a disk that comes is measured at the next start.
 pub(super) fn profiles(layout: &StoreLayout, disks: &[KnownDisk]) -> anyhow::Result<Vec<DiskProfile>> {
     let of_volume = |volume: Option<usize>| {
         let places = layout.places().filter(move |other| other.volume == volume);
@@ -57,7 +57,7 @@ pub(super) fn profiles(layout: &StoreLayout, disks: &[KnownDisk]) -> anyhow::Res
     layout.places().map(|place| profile(place).context("a volume without a disk")).collect()
 }
 
-/// The profiles of all disks of `layout`, in its order. What is measured is told to `step`.
+/// The profiles of all disks of `layout`, in its order. Measurements report their progress to `step`.
 ///
 /// # Errors
 /// A disk cannot be examined, or a thread not be started.
@@ -85,7 +85,7 @@ pub(super) fn known(
     })
 }
 
-/// What is measured now, by disk.
+/// Progress of the disks that are measured now.
 struct Steps<'a> {
     under_way: Mutex<BTreeMap<String, String>>,
     step: &'a (dyn Fn(String) + Sync),
@@ -160,14 +160,14 @@ fn known_disk(
     Ok(KnownDisk { id, name: name_owned, profile: calibration.profile, doubt, assumed_at, measurable_at })
 }
 
-/// Whether the disk under `root` can be measured by now: what is found is kept in `state` as at the start.
+/// True if the disk under `root` can be measured by now: the result is kept in `state` as at the start.
 pub(super) fn is_measured(root: &Path, state: &Path) -> bool {
     let found = |calibration: Calibration| !matches!(calibration.source, ProfileSource::Assumed { .. });
     measured(root, state, &mut drop).is_ok_and(|calibration| calibration.is_some_and(found))
 }
 
 /// The disk's calibration; `None` if the disk answers nothing for [`SILENCE_MAX`]: then the thread that measures is
-/// abandoned, for nobody can call it back from the kernel.
+/// abandoned, for no call brings it back from the kernel.
 fn measured(
     root: &Path,
     state: &Path,

@@ -1,6 +1,6 @@
 //! Greeting of `serve` when it is ready: folders, address, carried streams, rights to write, missing permissions.
 //!
-//! Promise: five lines, each true when it is printed and each with what to do. Not here: details (`--verbose`).
+//! Promise: five lines, each true when it is printed and each with the next step. Not here: details (`--verbose`).
 
 use capacity::{EXAMPLE_CAMERA_RATE, EXAMPLE_RATE, PlannedCameras, recordings_carried, streams_carried};
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::config::Config;
 
 /// More than so many disks are summed up.
 const DISKS_NAMED: usize = 4;
-/// A client on another machine needs an address; more than so many help nobody.
+/// A client on another machine needs an address; more than so many do not help.
 const ADDRESSES_MAX: usize = 4;
 
 /// Everything the lines are made of.
@@ -123,7 +123,7 @@ pub(super) fn recorded_by(disk: &KnownDisk, config: &Config, allowed: ByteCount)
     recordings_carried(&disk.profile, best_effort, cameras)
 }
 
-/// What a client can be told to connect to: a wildcard stands for the addresses of all interfaces.
+/// Addresses that a client can connect to: a wildcard stands for the addresses of all interfaces.
 fn usable(address: SocketAddr, links: &Links) -> Vec<SocketAddr> {
     if !address.ip().is_unspecified() {
         return vec![address];
@@ -135,8 +135,8 @@ fn usable(address: SocketAddr, links: &Links) -> Vec<SocketAddr> {
     others.into_iter().chain(loopback).map(|ip| SocketAddr::new(*ip, address.port())).collect()
 }
 
-/// What the promise of a rate, or of room for all streams, depends on, in two words; what only costs processor time is a
-/// detail.
+/// Name, in two words, of a permission on which the promise of a rate, or of room for all streams, depends; one that
+/// only saves processor time is a detail.
 const fn name(subject: PermissionSubject) -> Option<&'static str> {
     match subject {
         PermissionSubject::RealTime => Some("real-time priority"),

@@ -1,7 +1,7 @@
-//! The links streams leave by: each network interface, its addresses, and what it carries.
+//! The links streams leave by: each network interface, its addresses, and its capacity.
 //!
-//! Promise: every local address belongs to a link whose capacity was configured, read from the kernel, or assumed; what
-//! was assumed is said. Not here: sharing a link out (admission).
+//! Promise: every local address belongs to a link with a capacity that was configured, read from the kernel, or assumed;
+//! assumed ones are reported. Not here: sharing a link out (admission).
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ pub(super) struct NetworkLink {
 pub(super) struct Links(pub(super) Vec<NetworkLink>);
 
 impl Links {
-    /// The interfaces of this machine, with the configured rates over what they tell themselves.
+    /// The interfaces of this machine, with the configured rates over their own reports.
     pub(super) fn discover(configured: &[(String, BitRate)]) -> Self {
         let mut links =
             vec![NetworkLink { name: "lo".to_owned(), capacity: LOOPBACK, assumed: false, addresses: Vec::new() }];
@@ -54,7 +54,7 @@ impl Links {
         self.0.iter().map(|link| link.capacity).collect()
     }
 
-    /// The same links with what is configured now: no new ones, since those in use have their numbers.
+    /// The same links with the capacities configured now: no new ones, since those in use have their numbers.
     pub(super) fn reconfigured(&self, configured: &[(String, BitRate)]) -> Self {
         let now = Self::discover(configured);
         let capacity =
@@ -67,14 +67,14 @@ impl Links {
         )
     }
 
-    /// Which address belongs to which link.
+    /// The link of each address.
     pub(super) fn by_address(&self) -> Vec<(IpAddr, LinkId)> {
         let numbered = self.0.iter().zip(0u16..);
         numbered.flat_map(|(link, id)| link.addresses.iter().map(move |&address| (address, LinkId(id)))).collect()
     }
 }
 
-/// What the driver tells, in `/sys/class/net/NAME/speed` (Mbit/s; -1 or an error where it does not know).
+/// Rate by the driver, in `/sys/class/net/NAME/speed` (Mbit/s; -1 or an error where it does not know).
 fn speed_of(name: &str) -> Option<BitRate> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     let mbits: u64 = text.trim().parse().ok()?;

@@ -1,6 +1,6 @@
 //! The files of the access log and the event log.
 //!
-//! Promise: opening one waits for no other program. Not here: what is written, and by which thread (`service::log`).
+//! Promise: opening one waits for no other program. Not here: the lines, and the thread that writes them (`service::log`).
 
 use std::fs::File;
 use std::io;

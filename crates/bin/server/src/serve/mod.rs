@@ -1,9 +1,9 @@
 //! `isocast serve`: takes the port, measures the disks, starts their threads, the data plane and the control plane, and
 //! ends them.
 //!
-//! Promise: `/health` answers as soon as the port is taken, `/ready` once streams are admitted; SIGTERM and SIGINT end a
-//! start and let what runs finish, SIGHUP reloads; what is not permitted is said once, with what to do. Not here: any of the
-//! parts (they are crates).
+//! Promise: `/health` answers as soon as the port is taken, `/ready` once streams are admitted; SIGTERM and SIGINT end a start and let
+//! running work finish, SIGHUP reloads; a missing permission is reported once, with its remedy. Not here: any of the parts (they are
+//! crates).
 
 mod advice;
 mod again;
@@ -56,13 +56,13 @@ use wiring::{plane_config, served};
 const CPUS_FOR_OWN: usize = 3;
 /// Threads per disk of the data plane, for reads that its own thread must not make.
 const READERS: usize = 2;
-/// How long the end waits for the event log to write the last events: its disk may hang.
+/// Longest wait of the end for the event log to write the last events: its disk may hang.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Runs until it is told to stop.
+/// Runs until a signal ends it.
 ///
 /// # Errors
-/// What cannot be started, with what to do about it.
+/// The part that cannot be started, with the remedy.
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if args.measure_only {
         return measure(args);
@@ -70,7 +70,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let run = |runtime: tokio::runtime::Runtime| {
         let outcome = runtime.block_on(start_and_serve(args));
-        // A disk that hangs holds its thread in the kernel: nobody waits for it.
+        // A disk that hangs holds its thread in the kernel: the end does not wait for it.
         runtime.shutdown_timeout(Duration::from_secs(1));
         outcome
     };
@@ -80,15 +80,15 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Why a server ended.
+/// The reason for a server's end.
 enum ServerEnded {
-    /// It was told to.
+    /// A signal ended it.
     Told,
     /// Another start would know more of its disks ([`again`]).
     ToStartAgain,
 }
 
-/// Measures what is not known yet, and serves nothing.
+/// Measures the disks that are not known yet, and serves nothing.
 fn measure(args: &ServeArgs) -> anyhow::Result<()> {
     let config = Config::load(args)?;
     let layout = discover(&config)?;
@@ -147,7 +147,7 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
         let config = config.clone();
         tokio::task::spawn_blocking(move || prepare(&config, console, &step))
     };
-    // A hang-up meanwhile waits: the configuration is read again as soon as there is somebody to give it to.
+    // A hang-up meanwhile waits: the configuration is read again as soon as there is a server to take it.
     let prepared = tokio::select! {
         prepared = preparing => prepared??,
         () = signals.end() => return Ok(ServerEnded::Told),
@@ -169,11 +169,11 @@ struct PreparedServer {
     _state: StateFolder,
 }
 
-/// Opens the folders, measures the disks, starts the data plane and the store. Says to `step` what it is at.
+/// Opens the folders, measures the disks, starts the data plane and the store. Reports its progress to `step`.
 fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<PreparedServer> {
     let layout = discover(config)?;
     let state = StateFolder::take(&config.state)?;
-    // What keeps the data plane from starting at all is said now, not when disks were measured for seconds.
+    // Faults that keep the data plane from starting at all are reported now, not when disks were measured for seconds.
     kernel::thread::check(kernel::thread::ThreadConfig {
         chunk_count: 1,
         engine: config.plane.engine,
@@ -301,7 +301,7 @@ async fn serve(
         tokio::select! {
             _ = signals.terminate.recv() => break ServerEnded::Told,
             _ = signals.interrupt.recv() => break ServerEnded::Told,
-            // If the system chose the port, nobody would find the server again.
+            // If the system chose the port, no client would find the server again.
             () = &mut known_better, if config.listen.port() != 0 => break ServerEnded::ToStartAgain,
             _ = signals.hang_up.recv() => config = running.reload(args, config, &links),
         }
@@ -335,7 +335,7 @@ impl StartedServer {
         in_force
     }
 
-    /// Reads the configuration again and puts in force what can be; returns the configuration in force then.
+    /// Reads the configuration again and puts in force all settings that need no restart; returns the configuration in force then.
     fn reload_checked(&self, args: &ServeArgs, running: &Config, links: &Links) -> anyhow::Result<Config> {
         let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
         let (access, events) = log_writers(&config)?;
@@ -362,7 +362,7 @@ impl StartedServer {
         Ok(config)
     }
 
-    /// Lets what runs finish, until it is told again; then ends what is left.
+    /// Lets running work finish, until another signal; then ends the rest.
     async fn end(self, ended: ServerEnded, mut signals: Signals) -> anyhow::Result<ServerEnded> {
         match ended {
             ServerEnded::Told => {
@@ -441,7 +441,7 @@ fn pump_reports(reports: ReportReceiver, service: Arc<MediaService>) -> io::Resu
     Ok(())
 }
 
-/// As [`tell_supervisor`]; the time is what `Type=notify-reload` wants to know.
+/// As [`tell_supervisor`], with the time that `Type=notify-reload` requires.
 fn tell_reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell_supervisor(&[NotifyState::Reloading, now]),
@@ -449,7 +449,7 @@ fn tell_reloading() {
     }
 }
 
-/// Says what state this is in to who started it (systemd, `Type=notify`), if it asked.
+/// Reports this state to the service manager that started the server (systemd, `Type=notify`), if it asked.
 fn tell_supervisor(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         say(format_args!("cannot tell the service manager: {error}"));

@@ -8,7 +8,7 @@ use service::operations::{AskedBy, JobError, Operations};
 
 use snmp::Snmp;
 
-/// What the server does by itself.
+/// Work that the server does by itself.
 pub(super) struct ServerOperations {
     pub(super) jobs: Arc<Jobs>,
     pub(super) webhooks: Arc<Webhooks>,

@@ -1,6 +1,6 @@
 //! Memory and processors that the machine lets this program use.
 //!
-//! Promise: the smallest of what the machine has, what its control groups allow, and what the process's own limits leave.
+//! Promise: the smallest of the machine's resources, the bounds of its control groups, and the process's own limits.
 //! Not here: sharing it out.
 
 use kernel::control_groups::ControlGroups;

@@ -1,6 +1,7 @@
 //! The state folder: made, found writable and taken before anything else is done.
 //!
-//! Promise: one server at a time has it; who cannot have it is told what to do. Not here: what is kept in it (`device`, `dirstore`).
+//! Promise: one server at a time has it; another one fails with an error that names the remedy. Not here: the files in it (`device`,
+//! `dirstore`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -50,7 +51,7 @@ impl StateFolder {
             .custom_flags(NOT_THROUGH_LINKS)
             .open(folder.join(LOCK))
             .with_context(|| if folder.join(LOCK).is_symlink() { link() } else { writable() })?;
-        // By another name it is somebody's file, which must not be emptied.
+        // By another name it is a file of another program, which must not be emptied.
         let facts = lock.metadata().with_context(writable)?;
         ensure!(facts.is_file() && facts.nlink() == 1, link());
         if !locked(&lock)? {

@@ -24,7 +24,7 @@ pub(super) fn plane_config(config: &Config) -> PlaneConfig {
     }
 }
 
-/// Memory of a connection that counts against nothing: its task, what it may hold without asking, a short reply.
+/// Memory of a connection that counts against nothing: its task, the bytes that it may hold without asking, a short reply.
 const CONNECTION_BYTES: u64 = 16 << 10;
 
 /// In however little memory.
@@ -63,7 +63,7 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
     (service, http)
 }
 
-/// Memory for uploads and recordings: as much as ever helps, but no more than a quarter of what there is.
+/// Memory for uploads and recordings: as much as ever helps, but at most a quarter of the memory allowed.
 pub(super) fn upload_memory(allowed: ByteCount) -> StoreSettings {
     let most = StoreSettings::default();
     let chunks = |sixteenths: u64, most: usize| {
@@ -82,8 +82,8 @@ fn own_name() -> Option<String> {
     rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
 }
 
-/// Memory for what connections hold, a sixteenth of what there is and no more than ever helps; and how many connections fit into an
-/// eighth, at most those that are set.
+/// Memory for the bytes that connections hold, a sixteenth of the memory allowed and no more than ever helps; and the number of connections
+/// that fit into an eighth, at most the configured one.
 fn connection_memory(allowed: ByteCount, connections: u32) -> (usize, usize) {
     let most = HttpConfig::default().memory_bytes;
     let fit = (allowed.0 / 8 / CONNECTION_BYTES).max(CONNECTIONS_MIN).min(connections.into());

@@ -1,7 +1,7 @@
 //! The authority of a request: the name or address, and the port, that a client has for this server (RFC 3986 §3.2, without user
 //! information, which RFC 9110 §4.2.4 forbids here).
 //!
-//! Promise: pure; what is no authority as a whole is none in part. Not here: which names are this server's (`hosts`).
+//! Promise: pure; a text that is no authority as a whole is none in part. Not here: which names are this server's (`hosts`).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -34,7 +34,7 @@ fn is_port(text: &str) -> bool {
     text.is_empty() || text.strip_prefix(':').is_some_and(|port| port.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// What a registered name consists of: unreserved characters, escapes, and delimiters within.
+/// True for bytes of a registered name: unreserved characters, escapes, and delimiters within.
 const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(

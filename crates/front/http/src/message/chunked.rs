@@ -1,7 +1,7 @@
 //! The chunked transfer coding of a request body (RFC 9112 §7.1), decoded as it comes.
 //!
-//! Promise: pure; nothing a peer sends panics. What two parsers could read differently is refused: a line that ends with LF
-//! alone, a size that is not plain hexadecimal digits. Extensions and trailers are bounded and ignored.
+//! Promise: pure; no bytes from a peer cause a panic. Framing that two parsers could read differently is refused: a line that
+//! ends with LF alone, a size that is not plain hexadecimal digits. Extensions and trailers are bounded and ignored.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -32,14 +32,14 @@ enum ChunkedState {
     Over,
 }
 
-/// What the bytes held.
+/// Result of one decoding step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// A part of the body, never empty.
     Data(Bytes),
     /// Nothing yet: more bytes are needed.
     More,
-    /// The end of the body. What is left belongs to the next request.
+    /// The end of the body. The rest of the buffer belongs to the next request.
     End,
 }
 
@@ -49,7 +49,7 @@ pub enum Decoded {
 pub struct ChunkError(&'static str);
 
 impl ChunkedDecoder {
-    /// Takes what it can from the start of `buffer`.
+    /// Decodes as much as is complete from the start of `buffer`.
     ///
     /// # Errors
     /// As soon as it is certain that the coding is broken.
@@ -130,7 +130,7 @@ mod tests {
 
     type BodyAndRest = (Vec<u8>, Vec<u8>);
 
-    /// The body and what follows it, given in pieces of at most `piece` bytes; none if it is not over.
+    /// The body and the bytes after it, given in pieces of at most `piece` bytes; none if the body is not over.
     fn decode(text: &[u8], piece: usize) -> Result<Option<BodyAndRest>, ChunkError> {
         let (mut decoder, mut buffer, mut body) = (ChunkedDecoder::default(), BytesMut::new(), Vec::new());
         let mut last = Decoded::More;
@@ -151,7 +151,7 @@ mod tests {
         for piece in [1, 2, 3, 7, 100] {
             let (body, rest) = decode(text, piece).expect("well coded").expect("it is over");
             assert_eq!(body, b"Wikipedia0123456789");
-            // What comes after the end stays where it is, in whole pieces.
+            // The bytes after the end stay in the buffer, in whole pieces.
             assert!(b"GET /".ends_with(&rest[..]) || rest == b"GET /", "{rest:?}");
         }
         assert_eq!(decode(b"0\r\n\r\n", 9), Ok(Some((Vec::new(), Vec::new()))));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent in whatever chunks comes out, however it arrives.
+        /// Any body in any chunks comes out unchanged, however it arrives.
         #[test]
         fn what_goes_in_comes_out(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..50), 0..10), piece in 1usize..60) {
             let mut text = Vec::new();

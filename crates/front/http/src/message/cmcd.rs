@@ -1,7 +1,8 @@
-//! Common Media Client Data (CTA-5004): what a player says about itself with each request.
+//! Common Media Client Data (CTA-5004): a player's statements about itself with each request.
 //!
 //! Promise: reads `rtp`, `br` (kbit/s), `sid` and `ot` from the query or the four header fields, in the words of version 1 and in those of
-//! version 2 (CTA-5004-B: values are lists, with parameters); whatever is malformed is ignored, as the standard demands. Not here: what is made of it (`asked`, `content`).
+//! version 2 (CTA-5004-B: values are lists, with parameters); malformed values are ignored, as the standard demands. Not here: the use of
+//! the values (`asked`, `content`).
 
 use http_types::HeaderMap;
 use units::BitRate;
@@ -13,7 +14,7 @@ const SESSION_BYTES_MAX: usize = 64;
 /// The four header fields.
 const FIELDS: [&str; 4] = ["cmcd-request", "cmcd-object", "cmcd-session", "cmcd-status"];
 
-/// What was said.
+/// The values that were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cmcd {
     /// `rtp`: the throughput the player can use at most.
@@ -22,11 +23,11 @@ pub struct Cmcd {
     pub encoded: Option<BitRate>,
     /// `sid`: the session.
     pub session: Option<String>,
-    /// `ot`: what the object is.
+    /// `ot`: the type of the object.
     pub object: ObjectType,
 }
 
-/// What kind of object a player asks for, as far as that tells which of its reads are media and which accompany them.
+/// Kind of object that a player requests, as far as it separates reads of media from reads that accompany them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ObjectType {
     /// Picture, or picture and sound; or nothing was said.
@@ -34,7 +35,7 @@ pub enum ObjectType {
     Media,
     /// Sound beside the picture (`a`), which the player reads at the same time.
     Audio,
-    /// What is not played at a rate: a manifest (`m`), an initialization segment (`i`), captions (`c`, `tt`), a key (`k`).
+    /// Not played at a rate: a manifest (`m`), an initialization segment (`i`), captions (`c`, `tt`), a key (`k`).
     Accompanying,
 }
 
@@ -103,7 +104,7 @@ fn item(value: &str) -> &str {
     value.split(';').next().unwrap_or_default().trim()
 }
 
-/// A whole number of kbit/s within what rates can be; of a list, one for each track of the object, their sum.
+/// A whole number of kbit/s within the range of rates; of a list, one for each track of the object, their sum.
 fn kilobits(value: &str) -> Option<BitRate> {
     let value = value.trim();
     let items = match value.strip_prefix('(') {

@@ -1,14 +1,14 @@
 //! Conditional requests: If-Match, If-Unmodified-Since, If-None-Match, If-Modified-Since, If-Range.
 //!
 //! Promise: the precedence of RFC 9110 §13.2.2; entity tags are compared strongly or weakly as each field demands.
-//! Not here: what is answered (`plan`).
+//! Not here: the answer (`plan`).
 
 use std::time::SystemTime;
 
 use http_types::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 use http_types::{HeaderMap, HeaderName};
 
-/// What identifies one version of a content.
+/// The identity of one version of a content.
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
     /// Quoted; weak ones begin with `W/`.
@@ -17,10 +17,10 @@ pub struct Validators<'a> {
     pub modified: Option<SystemTime>,
 }
 
-/// What the conditions say.
+/// Result of the conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionResult {
-    /// Go on.
+    /// Continue.
     Proceed,
     /// 304.
     NotModified,
@@ -53,7 +53,7 @@ pub fn evaluate_read(headers: &HeaderMap, current: Validators<'_>) -> ConditionR
 }
 
 /// True if a Range field may be honoured: there is no If-Range, or it has the strong tag of this version. A date never does: programs set
-/// the time of a file back (`cp -p`, `rsync -t`), so that it does not tell two versions apart, which a strong validator must (RFC 9110
+/// the time of a file back (`cp -p`, `rsync -t`), so that it does not distinguish two versions, which a strong validator must (RFC 9110
 /// §8.8.2.2, §13.1.5).
 #[must_use]
 pub fn range_applies(headers: &HeaderMap, current: Validators<'_>) -> bool {

@@ -1,6 +1,6 @@
 //! Request heads: read by ourselves, because the socket of a paced read leaves for the data plane.
 //!
-//! Promise: bounded (16 KiB, 100 fields), never panics, and refuses whatever two parsers could read differently
+//! Promise: bounded (16 KiB, 100 fields), never panics, and refuses a head that two parsers could read differently
 //! (request smuggling: conflicting lengths, folded lines, unknown codings). Not here: the body. See RFC 9112.
 
 use http_types::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
@@ -15,10 +15,10 @@ pub const FIELDS_MAX: usize = 100;
 /// Longest request target, in bytes.
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 
-/// Largest Content-Length: what a file's size can be at most.
+/// Largest Content-Length: the greatest size of a file.
 const LENGTH_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// Methods of which it is known what they would do, allowed here or not.
+/// Methods with a meaning known here, allowed or not.
 const KNOWN_METHODS: [Method; 8] = [
     Method::GET,
     Method::HEAD,
@@ -37,7 +37,7 @@ pub struct RequestHead {
     pub method: Method,
     /// The target's path, still percent-encoded: starts with `/`, or is `*`.
     pub path: String,
-    /// What follows the `?`, if there is one.
+    /// The text after the `?`, if there is one.
     pub query: Option<String>,
     /// HTTP/1.0 or 1.1.
     pub version: HttpVersion,
@@ -45,7 +45,7 @@ pub struct RequestHead {
     pub headers: HeaderMap,
     /// How the body is framed.
     pub body: BodyFraming,
-    /// The client sends the body when it is told to continue.
+    /// The client sends the body after `100 Continue`.
     pub expects_continue: bool,
     /// The client lets the connection be used again.
     pub keep_alive: bool,
@@ -204,7 +204,7 @@ fn collect_fields(fields: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadErro
 
 /// A request target, taken apart.
 struct RequestTarget {
-    /// Of an absolute target: whom the request is for, whatever its Host says (RFC 9112 §3.2.2).
+    /// Of an absolute target: the server that the request is for; it overrides Host (RFC 9112 §3.2.2).
     authority: Option<HeaderValue>,
     path: String,
     query: Option<String>,
@@ -407,7 +407,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Any bytes: an answer, never a panic; a head found is within what was given.
+        /// Any bytes: an answer, never a panic; a head found is within the given bytes.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             if let Ok(Some(head)) = parse_head(&bytes) {

@@ -1,7 +1,7 @@
 //! The parts of HTTP that are pure functions: heads, chunked bodies, queries, CMCD, ranges, conditions, media types, replies.
 //!
-//! Promise: no input or output, no clock; nothing here panics on what a peer sends. Not here: connections
-//! (`connection`), what is answered (`content`, `upload`, `management`). See RFC 9110 and RFC 9112.
+//! Promise: no input or output, no clock; no bytes from a peer cause a panic here. Not here: connections
+//! (`connection`), the answers (`content`, `upload`, `management`). See RFC 9110 and RFC 9112.
 
 pub mod authority;
 pub mod chunked;

@@ -16,9 +16,9 @@ pub struct Query {
     pub session: Option<String>,
     /// `format=`: of a listing.
     pub format: Option<String>,
-    /// `on_break=`: what becomes of an upload that breaks off.
+    /// `on_break=`: fate of an upload that breaks off.
     pub on_break: Option<String>,
-    /// `durable=`: at most so much of a recording may be missing after a power cut.
+    /// `durable=`: the longest part of a recording that may be missing after a power cut.
     pub durable: Option<String>,
     /// `every=`: how long a file of a recording lasts.
     pub every: Option<String>,

@@ -14,7 +14,7 @@ pub struct ByteRange {
     pub length: u64,
 }
 
-/// What a Range field asks for.
+/// The ranges that a Range field requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
     /// The whole content: no range, one that is not understood, or an abusive set (RFC 9110 §14.2 lets it be ignored).
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(parse_ranges("bytes=0-,0-", 1000), Ranges::Whole);
     }
 
-    /// What the RFC says, byte by byte, for a small content.
+    /// The result by the RFC, byte by byte, for a small content.
     fn naive(specs: &[(Option<u64>, Option<u64>)], size: u64) -> Option<Vec<Vec<u64>>> {
         let mut result = Vec::new();
         for spec in specs {

@@ -1,6 +1,6 @@
 //! Replies: status, fields and a small body; and the bytes of a response head.
 //!
-//! Promise: every error is `application/problem+json` (RFC 9457). Not here: what is answered when.
+//! Promise: every error is `application/problem+json` (RFC 9457). Not here: the choice of the reply.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -13,14 +13,14 @@ use serde_json::json;
 
 use super::head::{HttpVersion, RequestHead};
 
-/// What the `Server` field says.
+/// Value of the `Server` field.
 pub const SERVER: &str = concat!("isocast/", env!("CARGO_PKG_VERSION"));
 
-/// What may not stand in a target as it is (RFC 3986): clients send some of it nevertheless. Escapes stay escapes.
+/// Characters that a target must escape (RFC 3986): clients send some of them nevertheless. Escapes stay escapes.
 pub(crate) const UNFIT: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
-/// What a name keeps as it is.
+/// Characters to escape in a name: all but letters, digits and these four.
 pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A request's target as a `Location`.
@@ -29,7 +29,7 @@ pub fn location(target: &str) -> String {
     utf8_percent_encode(target, UNFIT).to_string()
 }
 
-/// What is left of a body after its first part, made as the client takes it.
+/// Rest of a body after its first part, made as the client takes it.
 pub struct Pieces(pub Box<dyn Iterator<Item = Bytes> + Send + Sync>);
 
 impl std::fmt::Debug for Pieces {
@@ -47,7 +47,7 @@ pub struct Reply {
     pub fields: Vec<(HeaderName, String)>,
     /// The body, or the first part of it; empty for 204 and 304.
     pub body: Bytes,
-    /// What follows the first part, if it is long.
+    /// The pieces after the first part, if the body is long.
     pub rest: Option<Pieces>,
 }
 
@@ -82,7 +82,7 @@ impl Reply {
         if *method == Method::HEAD { 0 } else { self.body.len() as u64 }
     }
 
-    /// An error with an explanation of what to do.
+    /// An error with an explanation and a remedy.
     #[must_use]
     pub fn problem(status: StatusCode, detail: &str) -> Self {
         problem_with(status, status.canonical_reason().unwrap_or("Error"), detail, &[])
@@ -101,19 +101,19 @@ pub fn problem_with(status: StatusCode, title: &str, detail: &str, members: &[(&
     Reply::with_body(status, "application/problem+json", body).field(header::CACHE_CONTROL, "no-store")
 }
 
-/// Whether the connection goes on after a response, and how it is said.
+/// Fate of the connection after a response, and the field that states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// The connection is closed.
     Close,
-    /// It goes on (HTTP/1.1: nothing is said).
+    /// It stays open (HTTP/1.1: without a field).
     KeepAlive,
-    /// It goes on, and an HTTP/1.0 client is told so.
+    /// It stays open, and a field states it to an HTTP/1.0 client.
     KeepAlive10,
 }
 
 impl After {
-    /// What follows a request that was answered in full.
+    /// Fate of the connection after a request that was answered in full.
     #[must_use]
     pub const fn of(head: &RequestHead) -> Self {
         match (head.keep_alive, head.version) {

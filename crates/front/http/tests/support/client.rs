@@ -1,6 +1,6 @@
 //! A client that sees every byte: blocking, one connection, no retries. The control plane's tests and those of the whole
-//! program (`crates/bin/isocast/tests`) are written with the same one. What a server that dies may do to it is an error for
-//! who asks with `try_…`, and fails the test of everybody else.
+//! program (`crates/bin/isocast/tests`) are written with the same one. A connection that breaks when the server dies is an
+//! error from the functions named `try_…`; all others fail the test.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -74,7 +74,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).expect("sent");
     }
 
-    /// Asks for a content, and does not read the answer.
+    /// Requests a content, and does not read the answer.
     pub fn get(&mut self, target: &str) {
         self.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
     }

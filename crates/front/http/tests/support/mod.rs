@@ -39,7 +39,7 @@ use service::operations::Operations;
 use service::{MediaService, PlaneQueue};
 use units::{BitRate, ByteCount, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
-/// What one file of the store holds.
+/// One file of the store.
 #[derive(Clone)]
 struct Stored {
     bytes: Vec<u8>,
@@ -54,7 +54,7 @@ pub struct FakeStore {
     /// Uploads begun and neither finished nor dropped.
     pub open_uploads: Arc<AtomicU64>,
     uploads_changed: Arc<tokio::sync::Notify>,
-    /// What was to be opened, in order.
+    /// Names that were to be opened, in order.
     opened: Arc<(Mutex<Vec<String>>, tokio::sync::Notify)>,
     pub capacity: Arc<AtomicU64>,
     pub media: Arc<Mutex<Option<media::MediaRate>>>,
@@ -384,7 +384,7 @@ impl UploadSink for FakeUpload {
     }
 }
 
-/// What the plane was told, in words.
+/// Orders that the plane received, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     Start { rate: Option<BitRate>, burst_bytes: u64, held: Option<ReservationId>, hold: bool },
@@ -408,7 +408,7 @@ struct PlaneState {
     draining: bool,
     /// How each stream ends before its first byte.
     failing: Option<Outcome>,
-    /// Disks without room for a recording, and what they would grant.
+    /// Disks without room for a recording, and the rate they would grant.
     full_disks: Vec<(DiskId, BitRate)>,
 }
 
@@ -475,7 +475,7 @@ impl FakePlane {
         self.state.lock().expect("lock").full_disks.push((disk, grantable));
     }
 
-    /// Waits until something of what was told makes `true`.
+    /// Waits until `ready` is true for the orders received.
     pub fn wait_until(&self, ready: impl Fn(&[Told]) -> bool) {
         wait_while(&self.state, &self.changed, |state| !ready(&state.told));
     }
@@ -516,7 +516,7 @@ impl FakePlane {
             }
         };
         if let Ok(Some(reservation)) = reservation {
-            // Whichever stream had it goes on without.
+            // The stream that had it before continues without.
             state.holders.insert(reservation, delivery.stream);
         }
         drop(state);
@@ -657,7 +657,7 @@ fn wait_while<T: std::fmt::Debug>(state: &Mutex<T>, changed: &Condvar, so: impl 
 pub struct Lines(Arc<(Mutex<Vec<u8>>, Condvar)>);
 
 impl Lines {
-    /// What was written so far.
+    /// The text written so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.0.lock().expect("lock")).into_owned()
     }

@@ -1,4 +1,4 @@
-//! The screen in memory: what it shows, and what keys do.
+//! The screen in memory: its display, and the effect of keys.
 
 use std::time::{Duration, Instant};
 
