@@ -60,7 +60,8 @@ enum IsocastSubcommand {
 
 /// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 3 a volume that could not be looked at, 141 whoever read the output has gone.
 fn main() -> ExitCode {
-    // A write beyond the limit of file sizes (`ulimit -f`) fails instead of ending the program. Programs that it starts do not inherit that.
+    // A write beyond the limit of file sizes (`ulimit -f`) fails instead of ending the program. Programs that it starts do not
+    // inherit that.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let line = CommandLine::parse();
     let mut out = Output::default();

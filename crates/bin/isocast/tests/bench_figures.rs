@@ -1,4 +1,5 @@
-//! The benchmarks that are tables, `bench access`, `bench buffer`, `bench segments` and `bench live`, and `bench recorder`, tiny: each way is measured, and everything is kept.
+//! The benchmarks that are tables, `bench access`, `bench buffer`, `bench segments` and `bench live`, and `bench recorder`, tiny:
+//! each way is measured, and everything is kept.
 
 use std::fs;
 use std::process::Command;

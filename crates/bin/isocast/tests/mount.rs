@@ -16,7 +16,7 @@ use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
 use crate::common::until;
 
-/// Whether this user may mount here.
+/// True if this user may mount here.
 fn permitted() -> bool {
     let has_device = rustix::fs::access("/dev/fuse", rustix::fs::Access::WRITE_OK).is_ok();
     if !has_device {

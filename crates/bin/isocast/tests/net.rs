@@ -235,7 +235,7 @@ fn who_stops_in_the_middle_is_named_on_the_other_side() {
     assert!(said.contains("the sender stopped in the middle"), "{said}");
 }
 
-/// Whether a receiver has the sockets of a test: the one it listens at, control, and the one that carries the bytes, twice.
+/// Checks that a receiver has the sockets of a test: the one it listens at, control, and the one that carries the bytes, twice.
 fn receives(pid: u32) -> Result<(), String> {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| error.to_string())?;
     let sockets = open

@@ -203,7 +203,7 @@ fn dates_before_1970_and_ahead_are_no_validators() {
     assert_eq!(server.metric("isocast_panics_total"), 0.0);
 }
 
-/// Small reads that are asked for again come from memory: the same bytes and heads, and never of an older version.
+/// Repeated small reads come from memory: the same bytes and heads, and never of an older version.
 #[test]
 fn small_reads_come_from_memory_and_of_the_version_that_is_there() {
     let server = Server::start();

@@ -21,7 +21,7 @@ fn old(path: &Path, number: u64, bytes: usize) {
     File::options().write(true).open(path).and_then(|file| file.set_modified(time)).expect("dated");
 }
 
-/// So many files of 1,000 bytes.
+/// Makes `count` files of 1,000 bytes.
 fn fill(folder: &Path, count: u64) {
     (0..count).for_each(|number| old(&folder.join(format!("{number}.ts")), number, 1000));
 }

@@ -26,7 +26,7 @@ when_full = "overwrite_oldest"
 protected = ["ring/door"]
 "#;
 
-/// The status and, of a refusal, whether it came before the body was asked for.
+/// Uploads `bytes`. Returns the status and, of a refusal, whether it came before `100 Continue`.
 fn put(address: SocketAddr, target: &str, bytes: usize) -> (u16, bool) {
     let mut client = Client::to(address);
     client.send(format!(

@@ -100,7 +100,7 @@ fn a_viewer_that_closes_one_content_finds_room_for_the_next_at_once() {
         let (mut watching, status) = read_from(&server, &film, 0);
         assert_eq!(status, 206, "title {title}");
         watching.take(100_000);
-        // The server has not noticed that it is closed when the next is asked for.
+        // The next request comes before the server has noticed the close.
         drop(watching);
         std::mem::swap(&mut film, &mut other);
     }

@@ -20,7 +20,7 @@ fn text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether this machine has systemd's tools (it need not have been started by systemd).
+/// True if this machine has systemd's tools (it need not have been started by systemd).
 fn has_systemd() -> bool {
     let there = Command::new("systemd-analyze").arg("--version").output().is_ok();
     if !there {

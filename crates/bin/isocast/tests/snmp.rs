@@ -97,7 +97,7 @@ impl Agent {
         said.trim().parse().unwrap_or_else(|_| panic!("{object}: {said}"))
     }
 
-    /// A server that this agent knows.
+    /// Starts a server, and waits until this agent has registered it.
     fn serving(&self, setup: Setup) -> Server {
         let server = setup.set(&format!("snmp.agentx={}", self.socket().display())).start();
         self.wait_until_known(&server);

@@ -101,7 +101,7 @@ impl volume::ReadDisk for FileDisk {
     }
 }
 
-/// Whether all of a content lies in the outer half of the one disk of its volume.
+/// True if all of a content lies in the outer half of the one disk of its volume.
 fn lies_outside(disk: &Path, name: &str) -> bool {
     let mut file = FileDisk(std::fs::File::open(disk).expect("it is there"));
     let identified = volume::identify(&[DISK_BYTES], &mut file).expect("a volume");

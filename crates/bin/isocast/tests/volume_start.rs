@@ -14,7 +14,7 @@ fn blank(path: &Path) {
     File::create(path).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
 }
 
-/// A volume of so many disks with the films on it; its disks, and the folder that is removed with the test.
+/// Makes a volume of `count` disks with the films on it. Returns its disks, and the folder that is removed with the test.
 fn filled(layout: &str, count: usize) -> (Vec<PathBuf>, tempfile::TempDir) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let disks = disks(folder.path(), count);
@@ -145,8 +145,8 @@ fn disks_that_are_not_the_volumes_are_told_apart_and_nothing_is_changed() {
     assert!(refused(&[disks[0].clone(), copies[0].clone()], &folder).contains("the same disk of the volume"));
     assert!(refused(&[disks[0].clone(), others[0].clone()], &folder).contains("another one than the first disk's"));
     scrubbed(&disks);
-    // The second does not know that the first went on without it; the server does, until its file of that is removed. Then each of the
-    // two was used alone.
+    // The second disk has no record that the first was used without it; the server has, until its file of that is removed. Then each of
+    // the two was used alone.
     let nowhere = folder.path().join("nowhere");
     serving(&[disks[0].clone(), nowhere.clone()], &folder).stop();
     let older = [disks[1].clone(), nowhere.clone()];

@@ -195,7 +195,7 @@ fn link_targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }
 
-/// Whether `line` names the folder `path` itself, not a longer path that ends in the same word.
+/// True if `line` names the folder `path` itself, not a longer path that ends in the same word.
 fn holds_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-/}".contains(c)))
 }

@@ -1,4 +1,4 @@
-//! The body of a request, read from the connection as it is asked for.
+//! The body of a request, read from the connection on demand.
 //!
 //! Promise: the body is read only on demand, so a slow disk slows the client; exactly the body is taken, so that not a byte of
 //! the next request is lost; a client that waits for `100 Continue` gets it when the body is wanted, and not otherwise; a body
@@ -16,10 +16,10 @@ use crate::memory::ConnectionBuffer;
 use crate::message::chunked::{ChunkError, ChunkedDecoder, Decoded};
 use crate::message::head::{BodyFraming, RequestHead};
 
-/// A client that sends fewer bytes than this in the time that it may be silent for is not waited for any longer.
+/// Bytes that a client must send in the time that it may be silent for; with fewer, the wait for it ends.
 const TRICKLE_BYTES: usize = 1024;
 
-/// Why no more of a body comes. The text is fit to be shown to the client.
+/// Reason for the early end of a body. The text is fit to be shown to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("too little of the body came for too long")]
@@ -49,7 +49,7 @@ pub(crate) struct RequestBody<'a> {
     /// The client waits for `100 Continue`.
     expects: bool,
     idle_max: Duration,
-    /// How long the client has been waited for, and how many bytes it has sent meanwhile: both since [`TRICKLE_BYTES`] were there last.
+    /// Time of waiting for the client, and bytes received meanwhile: both since [`TRICKLE_BYTES`] were there last.
     waited: Duration,
     came: usize,
 }
@@ -96,8 +96,8 @@ impl<'a> RequestBody<'a> {
         }
     }
 
-    /// Reads once. The time that a client is waited for counts until it has sent [`TRICKLE_BYTES`], so that a byte now and then keeps
-    /// nothing up.
+    /// Reads once. The time of waiting counts until the client has sent [`TRICKLE_BYTES`], so that a byte now and then does not
+    /// prolong it.
     async fn read_more(&mut self) -> Result<(), BodyError> {
         let begun = Instant::now();
         let left = self.idle_max.saturating_sub(self.waited);

@@ -31,8 +31,8 @@ use crate::{follow, hosts, management, problem};
 
 /// A connection of the reserve must have sent its request within this time.
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
-/// A client that was refused but still sends is read from for at most this long and so many bytes, and until it was silent for
-/// [`LINGER_SILENCE`], so that it can read why: closing at once would reset the connection. A proxy sends all of an
+/// Limits of time and bytes for reads from a refused client that still sends; they also end when it was silent for
+/// [`LINGER_SILENCE`]. The reads let it read the refusal: closing at once would reset the connection. A proxy sends all of an
 /// upload before it looks for the answer.
 const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_BYTES: usize = 1 << 30;
@@ -158,7 +158,7 @@ async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut strea
     };
     let reply = responded.unwrap_or_else(|reply| reply);
     // Where more of a body may come than was needed, the answer says that the connection is closed, and the client is
-    // listened to for a while, so that it can read why.
+    // listened to for a while, so that it can read the reason.
     let is_read = body.skip_rest();
     exchange.head.keep_alive &= is_read;
     let stream = exchange.answer_whole(stream, reply).await?;

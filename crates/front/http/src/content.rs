@@ -37,7 +37,7 @@ use crate::{login, playlist, problem};
 
 /// The field with the granted rate, in bits per second.
 const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
-/// Where contents live.
+/// Prefix of the paths of contents.
 pub(crate) const PREFIX: &str = "/media/";
 
 /// True if the request is a read of a content.
@@ -149,7 +149,7 @@ pub(crate) async fn to_folder(exchange: &Exchange, permit: &Permit<ToRead>) -> R
     }
 }
 
-/// Which part of a content is sent.
+/// The part of a content that is sent.
 fn part_of(plan: &StreamPlan, query: &Query) -> ContentPart {
     let ranges = plan.body.iter().filter_map(|segment| match segment {
         Segment::Range { offset, .. } => Some(*offset),

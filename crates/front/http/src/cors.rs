@@ -49,7 +49,7 @@ pub(crate) fn fields(config: &HttpConfig, head: &RequestHead) -> Vec<(HeaderName
     if config.cors_origins.is_empty() {
         return Vec::new();
     }
-    // The answer differs by the origin that asks, also where none is named.
+    // The answer differs by the origin of the request, also where the settings name none.
     let mut fields = vec![(VARY, "Origin".to_owned())];
     if let Some(origin) = allowed(config, head) {
         fields.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin));

@@ -25,7 +25,7 @@ use crate::{cors, login};
 const PATH: &str = "/api/v1/events";
 const MEDIA_TYPE: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// When nothing happens, a comment shows after so long whether the client is there (the standard suggests 15 s).
+/// Period of the comments that show, while no event happens, whether the client is there (the standard suggests 15 s).
 const COMMENT_PERIOD: Duration = Duration::from_secs(15);
 
 /// The latest events as a JSON array, the oldest first.

@@ -30,7 +30,7 @@ pub(crate) struct StreamPlan {
     pub length: Option<u64>,
     /// The body: parts of the content, with multipart heads between them.
     pub body: Vec<Segment>,
-    /// The client asked for ranges, as players do that come back for more.
+    /// The request has ranges, as those of players do that come back for more.
     pub ranged: bool,
 }
 

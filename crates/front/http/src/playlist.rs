@@ -16,7 +16,7 @@ use crate::message::reply::UNFIT;
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// Longest `session=…&rate=…`.
 const CARRIED_BYTES_MAX: usize = 192;
-/// How many times as long lines may become …
+/// Factor by which lines may grow …
 const GROWTH_MAX: usize = 8;
 /// … and the bytes beyond that: a piece of them is one allocation.
 const GROWTH_BYTES: usize = 64 * 1024;

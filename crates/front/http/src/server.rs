@@ -76,7 +76,7 @@ impl Server {
         Ok(Arc::new(Self { shared, addresses }))
     }
 
-    /// Where it listens.
+    /// The addresses it listens on.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

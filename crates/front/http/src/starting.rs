@@ -64,7 +64,7 @@ async fn accept(listener: TcpListener, step: watch::Receiver<String>) {
         let buffer = ConnectionBuffer::new(memory.clone());
         tokio::spawn(async move {
             let _permit = permit;
-            // A client that is too slow, or has gone, is not waited for.
+            // No wait for a client that is too slow or has gone.
             let _ = timeout(EXCHANGE_TIME_MAX, exchange(stream, buffer, &step)).await;
         });
     }

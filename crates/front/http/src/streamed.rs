@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::message::head::{HttpVersion, RequestHead};
 use crate::message::reply::After;
 
-/// How the client knows where the body ends.
+/// The mark by which the client finds the end of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// By its length, which the head says.
@@ -28,7 +28,7 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    /// How a body of this length, if it is known, is sent to a client of this version.
+    /// The framing of a body of this length, if it is known, for a client of this version.
     pub(crate) fn of(length: Option<u64>, version: HttpVersion) -> Self {
         match (length, version) {
             (Some(length), _) => Self::Length(length),
@@ -37,7 +37,7 @@ impl Framing {
         }
     }
 
-    /// The head field that says so, besides `Content-Length`.
+    /// The head field that states it, besides `Content-Length`.
     pub(crate) fn field(self) -> Option<(HeaderName, String)> {
         (self == Self::Chunked).then(|| (TRANSFER_ENCODING, "chunked".to_owned()))
     }

@@ -127,7 +127,7 @@ async fn health_readiness_and_the_page() {
     harness.store.failing.store(true, Ordering::SeqCst);
     let failing = harness.one(&get("/ready"));
     assert!(failing.status == 503 && failing.text().contains("every disk is failing"), "{}", failing.text());
-    // The event log says so, too, though no read of the data plane met it.
+    // The event log has it, too, though no read of the data plane met the fault.
     harness.events.wait_until(|text| text.contains("\"event\":\"disk_failing\",\"hung\":true"));
     harness.store.failing.store(false, Ordering::SeqCst);
     harness.events.wait_until(|text| text.contains("\"disk_recovered\""));

@@ -56,7 +56,7 @@ impl Content {
         length
     }
 
-    /// Where `bytes`, found at `offset`, differ from it first.
+    /// First place at which `bytes`, found at `offset`, differ from it.
     pub fn difference(&self, offset: u64, bytes: &[u8]) -> Option<u64> {
         let mut expected = vec![0; bytes.len()];
         let length = self.fill(offset, &mut expected);

@@ -7,11 +7,11 @@ use std::net::{SocketAddr, TcpStream};
 pub use super::client::{Answer, Client};
 use super::content::Content;
 
-/// How a body is announced.
+/// Framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     Length,
-    /// In parts of so many bytes.
+    /// In parts of this size in bytes.
     Chunked(usize),
 }
 

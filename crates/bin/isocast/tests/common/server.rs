@@ -39,7 +39,7 @@ struct Said {
     is_whole: bool,
 }
 
-/// How a server is to be started.
+/// Parameters of the start of a server.
 pub struct Setup {
     listen: String,
     roots: Vec<PathBuf>,
@@ -200,7 +200,7 @@ impl Server {
         Setup::on(roots, state, arguments).start()
     }
 
-    /// Measures the disk of a folder for so long, so that the first start need not take its time.
+    /// Measures the disk of a folder for two seconds, so that the first start need not.
     pub fn calibrate(root: &Path, state: &Path) {
         let mut command = Command::new(program());
         command.args(["disk", "calibrate", "--time", "2s", "--state"]).arg(state).arg(root);
@@ -238,7 +238,7 @@ impl Server {
         Client::from_to(source, self.address)
     }
 
-    /// Whether the server says that it drains. A connection made just before may be closed unanswered: it was idle.
+    /// True if the server says that it drains. A connection made just before may be closed unanswered: it was idle.
     pub fn drains(&self) -> bool {
         let mut client = self.connect();
         let _ = client.stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

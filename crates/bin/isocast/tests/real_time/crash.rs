@@ -37,12 +37,12 @@ const FILM_BYTES: u64 = 12 << 20;
 const SIZES: (u64, u64) = (4 << 10, 12 << 20);
 /// More bytes than are ever written to a disk in two rounds: films, uploads, and the file system's own writes.
 const DISK_BYTES_WRITTEN: u64 = 1 << 30;
-/// After so many acknowledgements, and then so many uploaded bytes, the end comes.
+/// Ranges of the acknowledgements, and then of the uploaded bytes, after which the end comes.
 const END_ACKNOWLEDGED: (u64, u64) = (1, 100);
 const END_BYTES: (u64, u64) = (4 << 10, 16 << 20);
 /// Streams' rates together leave an old disk time for uploads.
 const STREAM_RATE: &str = "1M";
-/// One uploader in so many records, every other time, at a rate for which there is always room.
+/// Uploaders for each one that records, every other time, at a rate for which there is always room.
 const UPLOADERS_PER_RECORDER: u64 = 10;
 const RECORDING_RATE: &str = "16M";
 /// The first is there from the beginning; uploads make the others.
@@ -51,7 +51,7 @@ const TEMPORARY_PREFIX: &str = ".isocast-upload-";
 /// Names that no random draw would find.
 const WORDS: [&str; 6] = ["映画", "фильм", "e\u{301}té", "a b%41&c=?#", "🎬", "plain"];
 
-/// How a round ends.
+/// End of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Kill,
@@ -73,9 +73,9 @@ struct Name {
 /// The state that all clients of a round share.
 struct Round {
     address: SocketAddr,
-    /// When the end comes: acknowledgements, then bytes.
+    /// Acknowledgements, then bytes, after which the end comes.
     end: (u64, u64),
-    /// Uploaded since that many were acknowledged.
+    /// Bytes uploaded since that number of acknowledgements.
     late_bytes: AtomicU64,
     streamed_bytes: AtomicU64,
     streams_running: AtomicU64,
@@ -230,7 +230,7 @@ struct Library<'a> {
     recordings: Vec<Recorded>,
 }
 
-/// Where contents lie.
+/// Store of the contents.
 enum Store<'a> {
     /// In a folder; on a disk without other writers, the free and the used space always add up to the same.
     Folder(&'a Path, Option<(&'a Disk, Space)>),

@@ -59,7 +59,7 @@ impl Audience {
         self.viewers.iter().map(|viewer| viewer.ended.load(Relaxed)).collect()
     }
 
-    /// Waits until the first `count` have each got so many bytes more.
+    /// Waits until the first `count` have each got `more` bytes.
     fn wait_for_bytes(&self, count: usize, more: u64) {
         let before = self.bytes();
         until("bytes for each of them", || {

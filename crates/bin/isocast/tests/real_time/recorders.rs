@@ -15,7 +15,7 @@ const RATE: &str = "2M&durable=3s";
 const BYTES_PER_SECOND: u64 = 250_000;
 /// Bytes that may be missing: those not durable, and two seconds in sockets and on the way to the disk's thread.
 const MISSING_MAX: u64 = BYTES_PER_SECOND * 5;
-/// When the end may come: then most of each is durable.
+/// Bytes sent before the end may come: then most of each is durable.
 const SENT_MIN: u64 = BYTES_PER_SECOND * 8;
 /// More than any test records here.
 const ENDLESS_BYTES: u64 = 1 << 40;

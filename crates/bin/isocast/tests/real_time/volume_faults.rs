@@ -213,7 +213,7 @@ fn each_fault(replaced: &Replaced) {
             });
             let missed = misses(&server) - before;
             println!("{harm}: {watching} streams, {missed} ticks missed");
-            // A disk that is only waited for until it counts as hung would cost each stream a hundred ticks and more. A stream that
+            // Mere waiting for a disk until it counts as hung would cost each stream a hundred ticks and more. A stream that
             // begins in the second in which a disk falls silent may be a tick late (`fetcher::failing`), and films that end then let
             // all streams begin anew.
             assert!(missed < 2 * watching, "{missed} ticks were missed: {}", server.said());
@@ -234,7 +234,7 @@ fn each_fault(replaced: &Replaced) {
             disks[1].ctl("die");
             viewers.wait_for_more(MEANWHILE_BYTES);
             replace(&devices[1], second, &devices[0]);
-            // A stream knows the copies that could be read when it began: each has begun anew before the next disk dies.
+            // A stream uses the copies that could be read when it began: each has begun anew before the next disk dies.
             viewers.wait_for_more(FILM_BYTES);
         }
         // An upload beside half of the streams, with one disk dead, is kept on the other.
@@ -471,7 +471,7 @@ fn contents_are_opened_while_another_disk_of_their_volume_hangs() {
     disks.into_iter().for_each(Disk::end);
 }
 
-/// A mirror that lost a disk says so wherever an operator looks, and is filled by itself when the disk answers again.
+/// The loss of a disk of a mirror shows wherever an operator looks, and the mirror is filled by itself when the disk answers again.
 #[test]
 fn a_disk_of_a_mirror_that_is_out_is_an_alarm_until_it_is_filled_again() {
     let film = Content { seed: 5, bytes: 24 << 20 };

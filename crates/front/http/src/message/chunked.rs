@@ -22,7 +22,7 @@ enum ChunkedState {
     /// A line with a size comes.
     #[default]
     Size,
-    /// So many bytes of a chunk are to come.
+    /// The bytes of a chunk still to come.
     Data(u64),
     /// The line end after a chunk comes.
     DataEnd,

@@ -43,7 +43,7 @@ pub struct RequestHead {
     pub version: HttpVersion,
     /// All header fields.
     pub headers: HeaderMap,
-    /// How the body is framed.
+    /// Framing of the body.
     pub body: BodyFraming,
     /// The client sends the body after `100 Continue`.
     pub expects_continue: bool,
@@ -62,16 +62,16 @@ pub enum HttpVersion {
     Http11,
 }
 
-/// How a request's body is framed.
+/// Framing of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFraming {
-    /// So many bytes follow (zero: no body).
+    /// The number of bytes that follow (zero: no body).
     Length(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
 }
 
-/// Why a head was refused. The text is fit to be shown to the client.
+/// Reason for the refusal of a head. The text is fit to be shown to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// Longer than [`HEAD_BYTES_MAX`] or more than [`FIELDS_MAX`] fields.

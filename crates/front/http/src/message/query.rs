@@ -1,4 +1,5 @@
-//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `durable=`, `every=`, `CMCD=`, `device=`.
+//! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `durable=`, `every=`, `CMCD=`,
+//! `device=`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -20,7 +21,7 @@ pub struct Query {
     pub on_break: Option<String>,
     /// `durable=`: the longest part of a recording that may be missing after a power cut.
     pub durable: Option<String>,
-    /// `every=`: how long a file of a recording lasts.
+    /// `every=`: the duration of each file of a recording.
     pub every: Option<String>,
     /// `limit=`: entries of a listing.
     pub limit: Option<String>,

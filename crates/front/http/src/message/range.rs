@@ -10,7 +10,7 @@ use units::limits::RANGES_MAX;
 pub struct ByteRange {
     /// First byte.
     pub offset: u64,
-    /// How many; not zero.
+    /// Number of bytes; not zero.
     pub length: u64,
 }
 

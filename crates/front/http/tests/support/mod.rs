@@ -59,7 +59,7 @@ pub struct FakeStore {
     pub capacity: Arc<AtomicU64>,
     pub media: Arc<Mutex<Option<media::MediaRate>>>,
     pub last_class: Arc<Mutex<Option<UploadClass>>>,
-    /// The disk of uploads is full from now on, without having been asked for more.
+    /// The disk of uploads is full from now on, though no upload needed more.
     pub full: Arc<(AtomicBool, tokio::sync::Notify)>,
     /// Its disk does not answer.
     pub failing: Arc<AtomicBool>,
@@ -101,7 +101,7 @@ impl FakeStore {
         self.wait_uploads(0).await;
     }
 
-    /// Waits until so many uploads are under way.
+    /// Waits until `count` uploads are under way.
     pub async fn wait_uploads(&self, count: u64) {
         loop {
             let changed = self.uploads_changed.notified();
@@ -406,7 +406,7 @@ struct PlaneState {
     gate_closed: bool,
     queue_full: bool,
     draining: bool,
-    /// How each stream ends before its first byte.
+    /// Outcome of every stream, before its first byte.
     failing: Option<Outcome>,
     /// Disks without room for a recording, and the rate they would grant.
     full_disks: Vec<(DiskId, BitRate)>,
