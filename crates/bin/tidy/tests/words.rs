@@ -48,7 +48,8 @@ fn comments_name_their_subjects() {
         let of_thousand = (vague * 1_000).div_ceil(*words);
         match known {
             Some(max) if of_thousand < max => {
-                problems.push(format!("crate {name} has {of_thousand} vague words of 1,000: write that into KNOWN_VAGUE"));
+                problems
+                    .push(format!("crate {name} has {of_thousand} vague words of 1,000: write that into KNOWN_VAGUE"));
             }
             Some(max) if of_thousand == max => {}
             None if of_thousand <= VAGUE_MAX => {}
