@@ -1,5 +1,5 @@
-//! The figures by which two schedules of a disk are compared (docs/decisions/0007): late blocks, streams, what uploads
-//! get and how long first bytes take, for a few machines and a few seeds each.
+//! The figures by which two schedules of a disk are compared (docs/decisions/0007): late blocks, streams, the rates of uploads
+//! and the times to first bytes, for a few machines and a few seeds each.
 //!
 //! `cargo run -p sim --release --example figures [starts|full|uploads|slower|seeks|recorder [SEEDS]]`
 
@@ -129,7 +129,7 @@ fn seeks(cases: &mut Vec<Case>) {
     }
 }
 
-/// As many as admission lets in, at ten starts a second; with nobody else and with a writer.
+/// As many streams as admission accepts, at ten starts a second; without and with a writer.
 fn full(cases: &mut Vec<Case>) {
     for (name, drive) in DRIVES {
         for rate in [8_800_000, 25_000_000] {

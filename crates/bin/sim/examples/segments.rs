@@ -32,7 +32,7 @@ struct Arguments {
     /// Disks over which the films' files are striped.
     #[arg(long, default_value_t = 1)]
     disks: usize,
-    /// Bytes of the smallest segments as a share of the largest ones', whose rate is asked for.
+    /// Bytes of the smallest segments as a share of the largest ones'; the reservation is for the rate of the largest.
     #[arg(long, default_value_t = 1.0)]
     smallest: f64,
     /// Seconds that a player keeps ahead.
@@ -140,7 +140,7 @@ impl Arguments {
         scenario.load.streams_max = self.streams;
         scenario.load.contents_per_disk = u32::try_from(self.streams).unwrap_or(0);
         scenario.load.arrivals = Nanos::from_millis(300);
-        // What still runs in the end is given so long.
+        // Streams still running at the end get this time.
         scenario.load.viewing = (Nanos::from_secs(60), Nanos::from_secs(60));
         scenario.load.uploaders = self.uploads;
         scenario.load.upload_rate = BitRate(8_000_000_000);

@@ -1,7 +1,7 @@
 //! Contents of the plane's arena: not the bytes, but for every 4 KiB page which content version and offset they are of.
 //!
 //! Promise: [`Arena::check_range`] is true only if the bytes are exactly those of that version at that offset, wholly
-//! read; a page being read into is owned by that one read. Not here: who may send what (`laws`).
+//! read; a page being read into is owned by that one read. Not here: the right to send bytes (`laws`).
 
 use content::LITERAL_BYTES;
 use dataplane::port::{Chunks, STEP_CHUNKS, Span};
@@ -10,7 +10,7 @@ use units::{ContentVersion, limits};
 /// Bytes of one page: direct reads begin and end on it.
 pub(crate) const PAGE_BYTES: u64 = limits::DIRECT_ALIGN;
 
-/// What a page holds.
+/// Content of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PageContent {
     /// No memory is there.

@@ -7,12 +7,12 @@ use crate::laws::Law;
 use crate::ledger::LedgerEntry;
 use crate::world::{IDLE_AUDITS, World};
 
-/// How long a told end may take to come.
+/// Longest time from an order to end until the end.
 const END_MAX: Nanos = Nanos::from_secs(5);
-/// Best-effort work may wait for a grant until its share of the time comes to this much: the longest job is half a second.
+/// Best-effort work may wait for a grant until its share of the time comes to this span: the longest job is half a second.
 /// 10,000 seeds stay below it.
 const BEST_EFFORT_EARNED_MAX: Nanos = Nanos::from_millis(600);
-/// And at least for so long: the round under way, and one more.
+/// And at least for this time: the round under way, and one more.
 const BEST_EFFORT_WAIT_MIN: Nanos = Nanos::from_secs(2);
 /// A disk may be idle beside waiting work for this share of the time of [`IDLE_AUDITS`] audits, four seconds: a job that is not
 /// expected to be over in time waits for the next round, and none is expected to take longer than half of one. The most that
@@ -41,8 +41,8 @@ impl World {
         }
     }
 
-    /// The plane tells that a stream's bytes were so late: had it an excuse when they should have been there? What was late before
-    /// the control side last read its reports may have waited there.
+    /// The plane reports that a stream's bytes were so late: had it an excuse at the time they were due? Reports of bytes due
+    /// before the control side last read its reports may have waited there.
     pub(crate) fn judge_miss(&mut self, stream: u64, late: Nanos) {
         let since = self.now.saturating_sub(late);
         let Some(record) = self.streams.get(&stream).filter(|_| since >= self.control.reports_read) else { return };
@@ -62,8 +62,8 @@ impl World {
             self.laws.broke(Law::BoundedCatchUp, self.now, what);
         }
         let second = record.second_bytes(self.now);
-        // Its own second, what it may be behind, and its burst: one that lost its reservation gets these as fast as its link has
-        // room.
+        // Its own second, the bytes it may be behind, and its burst: one that lost its reservation gets these as fast as its link
+        // has room.
         let most = rate.bytes_in(LAG_MAX.saturating_add(Nanos::from_secs(1))) + record.asked.burst_bytes;
         if second > most + allowed {
             let what = format!("stream {stream} got {second} bytes in a second at {rate}");
@@ -87,9 +87,9 @@ impl World {
         }
     }
 
-    /// Who ended because its disk was too slow was younger than those that go on; looked at when the others of the same
-    /// moment have come back. Not compared: sessions, whose reservation is older than the delivery, and viewers of one
-    /// content, who end together.
+    /// A delivery that ended because its disk was too slow was younger than those that continue; checked when the others of the
+    /// same moment have come back. Not compared: sessions, as their reservation is older than the delivery, and viewers of one
+    /// content, as they end together.
     fn judge_shed(&mut self, period: Nanos) {
         let (now, streams) = (self.now, &self.streams);
         let viewers =
@@ -117,8 +117,8 @@ impl World {
         }
     }
 
-    /// Its first byte, or a no, in time? At the end of a delivery, and while it waits. Who asked before
-    /// the control side last read its reports has an excuse: the answer may wait there.
+    /// Checks that its first byte, or its refusal, came in time; at the end of a delivery, and while it waits. A delivery asked
+    /// for before the control side last read its reports has an excuse: the answer may wait there.
     pub(crate) fn judge_start(&mut self, record: &LedgerEntry) {
         let excused = record.may_start_late(self.now) || record.excuses.stopped;
         if excused || self.reports_closed || record.asked.at < self.control.reports_read {
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// A delivery that was told to end does.
+    /// A delivery that got the order to end does end.
     fn judge_forgotten(&mut self, stream: u64) {
         let record = &self.streams[&stream];
         let world_delays = self.reports_closed || self.plane_delay > Nanos::ZERO;

@@ -1,6 +1,6 @@
 //! The bytes of a recording's client: a camera, at a rate that may vary around the one that is reserved.
 //!
-//! Promise: how much has come by a time is a function of that time. Not here: what the server does with it.
+//! Promise: the bytes sent by a time are a function of that time. Not here: the server's handling of them.
 
 use units::{BitRate, Nanos};
 
@@ -40,7 +40,7 @@ impl Camera {
         }
     }
 
-    /// By how much of its rate what has come may be ahead of it, and what is not durable may be more than was promised.
+    /// Time at its rate by which the bytes sent may be ahead of it, and the bytes not yet durable may exceed the promise.
     pub(crate) const fn ahead_max(self) -> Nanos {
         match self {
             Self::Steady | Self::Silent => Nanos::ZERO,
@@ -49,7 +49,7 @@ impl Camera {
         }
     }
 
-    /// What has come `after` its first byte, at this rate.
+    /// Bytes sent `after` its first byte, at this rate.
     pub(crate) fn bytes(self, rate: BitRate, after: Nanos) -> u64 {
         let seconds = after.0 / SECOND.0;
         let whole: u64 = (0..seconds).map(|second| self.thousandths(second)).sum();
@@ -57,7 +57,7 @@ impl Camera {
         rate.bytes_in(Nanos::from_millis(whole)) + BitRate(rate.0 * self.thousandths(seconds) / 1000).bytes_in(rest)
     }
 
-    /// When so much has come, or the first second after `after` that changes its rate, if that is earlier.
+    /// Time at which `bytes` have been sent, or the first second after `after` that changes its rate, if that is earlier.
     pub(crate) fn comes(self, rate: BitRate, bytes: u64, after: Nanos) -> Nanos {
         let second = after.0 / SECOND.0;
         let now = BitRate(rate.0 * self.thousandths(second) / 1000);

@@ -1,4 +1,4 @@
-//! Contents and responses: what lies on the disks, and which parts of it a delivery asks for.
+//! Contents and responses: the bytes on the disks, and the parts of them that a delivery asks for.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
@@ -33,12 +33,12 @@ pub(crate) struct SimContent {
     /// The disk on which its first copy begins.
     pub(crate) disk: DiskId,
     pub(crate) access: FileAccess,
-    /// Its size now; the content the plane was given says what it was.
+    /// Its size now; `size` is its size when the plane received the content.
     pub(crate) size_now: u64,
-    /// Somebody wrote into it.
+    /// The file was written into.
     pub(crate) rewritten: bool,
     size: u64,
-    /// The content as the plane reads it, while somebody has it open.
+    /// The content as the plane reads it, while a reader has it open.
     open: Weak<Content>,
     kind: SimContentKind,
 }
@@ -53,12 +53,12 @@ enum SimContentKind {
 }
 
 impl SimContent {
-    /// True while it is what the plane was given.
+    /// True while it is as the plane received it.
     pub(crate) fn is_whole(&self) -> bool {
         self.size_now == self.size && !self.rewritten
     }
 
-    /// The version whose bytes a read brings now: those of a file that was written into are nobody's.
+    /// The version that a read brings now; the bytes of a rewritten file have a version of their own.
     pub(crate) fn version_now(&self) -> ContentVersion {
         const OTHER: u64 = 1 << 31;
         if self.rewritten { ContentVersion(self.version.0 | OTHER) } else { self.version }
@@ -74,7 +74,7 @@ impl SimContent {
         matches!(self.kind, SimContentKind::OpenedToRead { .. })
     }
 
-    /// Its bytes as the plane was told.
+    /// Its size when the plane received it.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -111,7 +111,7 @@ impl SimContent {
     }
 }
 
-/// Stands for checksums: the world knows of each page what it holds.
+/// Stands for checksums: the world knows the origin of each page.
 #[derive(Debug)]
 struct Provenance;
 
@@ -123,8 +123,8 @@ impl BlockChecksums for Provenance {
     fn copy_failed(&self, _: u64) {}
 }
 
-/// A content of random size in random places of its disk; fragments may overlap others', which nobody notices. A mirrored one
-/// has on each disk a file as long as itself, of which every unit is used on two disks, chained.
+/// A content of random size in random places of its disk; fragments may overlap others', without an effect. A mirrored one has
+/// on each disk a file as long as itself, of which every unit is used on two disks, chained.
 pub(crate) fn new_content(
     version: ContentVersion,
     disk: usize,

@@ -1,6 +1,6 @@
-//! The control side of a run: what wants something of the plane. Its state, and what it may say without the world.
+//! The control side of a run: its demands on the plane, its state, and its answers that need no world.
 //!
-//! Not here: what it does in the world (`workload`).
+//! Not here: its actions in the world (`workload`).
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::load::{FaultAt, Load, Tally};
 use crate::random::Random;
 use crate::viewers::{FilmViewerAction, Viewers};
 
-/// What the control side will do at some time.
+/// An action of the control side at some time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ControlAction {
     Arrive,
@@ -32,7 +32,7 @@ pub(crate) enum ControlAction {
     Audit,
     Calm,
     Drain,
-    /// What may be late and has not ended by itself is told to.
+    /// Deliveries that may be late and have not ended by themselves get the order to end.
     StopLate,
     Shutdown,
 }
@@ -82,7 +82,7 @@ pub(crate) struct ControlSide {
     pub(crate) be_share: f64,
     /// From the question to the first byte, or to a no.
     pub(crate) first_byte_max: Nanos,
-    /// For how long a stream whose client takes nothing keeps its reservation.
+    /// Longest time for which a stream keeps its reservation while its client takes nothing.
     pub(crate) stall_max: Nanos,
     /// Until when reports may have waited unread.
     pub(crate) reports_read: Nanos,
@@ -100,10 +100,10 @@ pub(crate) struct ControlSide {
     pub(crate) disk_excused: Vec<Nanos>,
     /// Where the last recording of each disk will end.
     pub(crate) recorded_to: Vec<Option<u64>>,
-    /// Until when who comes is excused on each disk: by how much it is slower is not known yet, and its start is promised by
-    /// what is.
+    /// Until when new deliveries are excused on each disk: its slowdown is not known yet, and their start is promised from its
+    /// known speed.
     pub(crate) newcomers_excused: Vec<Nanos>,
-    /// Until when more than one copy of what is mirrored may be missing, or a disk is slow.
+    /// Until when more than one copy of a mirrored unit may be missing, or a disk is slow.
     pub(crate) mirror_excused: Nanos,
     /// Since when best-effort work of a disk has waited without a grant.
     be_waits: Vec<Option<(Nanos, u64)>>,
@@ -117,7 +117,7 @@ pub(crate) struct ControlSide {
     pub(crate) first_bytes: Vec<Nanos>,
 }
 
-/// What a control side is made of.
+/// The parts of a control side.
 #[derive(Debug)]
 pub(crate) struct ControlSettings {
     pub(crate) load: Load,
@@ -141,7 +141,7 @@ impl ControlSide {
                 contents.push(new_content(version, disk, &capacities, &load, &null, &mut random));
             }
         }
-        // A stream of numbers of their own: what else is drawn does not depend on them.
+        // A stream of numbers of their own: other draws do not depend on them.
         let viewers = Viewers::new(&load.segments, &capacities, random.clone().fork());
         Self {
             viewers,

@@ -1,4 +1,4 @@
-//! A disk of the world: a drive, what is in flight on it, and whose each request is.
+//! A disk of the world: a drive, its requests in flight, and the owner of each.
 //!
 //! Not here: how long a drive takes and how it fails (`drive`).
 
@@ -12,13 +12,13 @@ const SPIKE_PERIOD: Nanos = Nanos::from_secs(1);
 /// All that is wrong with a disk.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DiskFaults {
-    /// Everything takes so many times as long.
+    /// Factor by which everything takes longer.
     pub(crate) slower: f64,
-    /// One command in each second takes so much longer.
+    /// Time by which one command in each second takes longer.
     pub(crate) spike: Nanos,
     /// It does not answer.
     pub(crate) hangs: bool,
-    /// What cannot be read or written.
+    /// Ranges that cannot be read or written.
     pub(crate) bad: Vec<FaultRange>,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct SimDisk {
     faults: DiskFaults,
     in_flight: Vec<DriveRequest>,
     completions: Vec<CommandEnd>,
-    /// When the drive wants to be asked again: it is told once, and asked often.
+    /// Time of the next call that the drive needs: computed once, and read often.
     due: Option<Nanos>,
     spent: Spent,
     spent_until: Nanos,
 }
 
-/// What a disk's time went to.
+/// Time of a disk, by its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// A read was out.
@@ -82,7 +82,7 @@ impl Spent {
         self.reading.saturating_add(self.writing).saturating_add(self.flushing).saturating_add(self.idle)
     }
 
-    /// What was spent since `before`.
+    /// Time spent since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -126,12 +126,12 @@ impl SimDisk {
         self.in_flight.len()
     }
 
-    /// When something will be over, or the drive wants to be asked.
+    /// Time of the next completion, or of the next call that the drive needs.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// Appends what is over by `now`.
+    /// Appends the requests completed by `now`.
     pub(crate) fn advance(&mut self, now: Nanos, served: &mut Vec<ServedRequest>) {
         self.spend(now);
         self.drive.complete(now, &mut self.completions);
@@ -143,7 +143,7 @@ impl SimDisk {
         self.due = self.drive.next_wakeup();
     }
 
-    /// What its time until `now` went to.
+    /// Its time until `now`, by use.
     pub(crate) fn spent(&mut self, now: Nanos) -> Spent {
         self.spend(now);
         self.spent

@@ -1,4 +1,4 @@
-//! Faults come and go; whom they excuse is decided here, so that a law is relaxed only for those a fault concerns.
+//! Faults come and go; this module decides which streams they excuse, so that a law is relaxed only for the streams of a fault.
 
 use units::Nanos;
 
@@ -43,7 +43,7 @@ impl World {
             if self.is_within_margin(fault) {
                 let newcomers = &mut self.control.newcomers_excused[disk];
                 *newcomers = (*newcomers).max(until);
-                // What it reads for those who have just come is not in that mean yet.
+                // Reads for new streams are not in that mean yet.
                 let lately = |stream: &&mut LedgerEntry| now.saturating_sub(stream.asked.at) < SHARE_MEAN;
                 let on_disk = self.streams.values_mut().filter(|stream| usize::from(stream.asked.disk.0) == disk);
                 on_disk.filter(lately).for_each(|stream| stream.excuse_disk(until));
@@ -79,7 +79,8 @@ impl World {
         self.disks[disk].set_faults(all, self.now);
     }
 
-    /// One disk that errs or is silent excuses nobody who has another copy.
+    /// Excuses the streams of a disk until `until`. A mirror's streams are excused only if the disk is slow, or another disk is
+    /// excused too.
     fn excuse_disk(&mut self, disk: usize, slow: bool, until: Nanos) {
         let others = self.control.disk_excused.iter().enumerate().filter(|(other, _)| *other != disk);
         let only_one = others.filter(|(_, excused)| **excused > self.now).count() == 0;
@@ -126,7 +127,7 @@ impl World {
             Fault::Lies { disk } => self.lies[disk] = 0..0,
             Fault::ReportsFull => {
                 self.reports_closed = false;
-                // What waits is told in the next moment.
+                // Waiting reports are read in the next moment.
                 self.control.reports_read = self.now.saturating_add(Nanos::from_millis(1));
             }
             Fault::PlaneLate | Fault::Truncate { .. } | Fault::Rewrite { .. } => {}

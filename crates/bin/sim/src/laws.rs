@@ -1,7 +1,7 @@
-//! The laws: what must hold in every run, whatever the seed. A broken one ends the run with its sentence.
+//! The laws: conditions that hold in every run, whatever the seed. A broken one ends the run with its sentence.
 //!
 //! Promise: the first broken law is kept, with the time it broke. Not here: laws about one stream's bytes and end
-//! (`ledger`) or about memory (`arena`), whose findings arrive here.
+//! (`ledger`) or about memory (`arena`): their findings arrive here.
 
 use std::fmt;
 
@@ -19,17 +19,17 @@ pub enum Law {
     EveryDeadline,
     /// After a delay a stream is given no unbounded burst.
     BoundedCatchUp,
-    /// What is sent, bursts and best effort included, is no more than the link carries.
+    /// Bytes sent, bursts and best effort included, are no more than the link carries.
     LinkCarries,
     /// No request lost, doubled, or served after its end.
     OncePerRequest,
     /// Every command is answered, every delivery comes back once and for a reason.
     EveryEndHasAReason,
-    /// Best effort gets what is left, and never starves.
+    /// Best effort gets the time that is left, and never starves.
     BestEffortLives,
-    /// A disk is not idle while work waits: what a store thread offered as best effort and has no grant for (writes, probes, commits
-    /// that somebody waits for or that are worth a flush), while no grant and no read of the disk's contents is out. Bulk reads are
-    /// not counted: what waits of them does not cross the port.
+    /// A disk is not idle while work waits: best-effort offers of a store thread without a grant (writes, probes, commits that
+    /// an upload waits for or that are worth a flush), while no grant and no read of the disk's contents is out. Bulk reads are
+    /// not counted: their waiting does not cross the port.
     NeverIdle,
     /// Reads in flight, grants, sends per socket and queues keep their bounds.
     QueueBounds,
@@ -44,7 +44,7 @@ pub enum Law {
     SessionKeepsRate,
     /// A recording is written before its buffer is full.
     RecordingInTime,
-    /// What came of a recording is durable within the time that was stated.
+    /// The bytes of a recording are durable within the time that was stated.
     DurableInTime,
     /// Of the streams of a disk that became too slow for all, the youngest end.
     YoungestFirst,
@@ -84,7 +84,7 @@ pub struct BrokenLaw {
     pub law: Law,
     /// When, in virtual time.
     pub at: Nanos,
-    /// What happened.
+    /// Description of the breach.
     pub what: String,
 }
 
@@ -120,7 +120,8 @@ impl Laws {
         }
     }
 
-    /// The plane waits until `until`, having asked for nothing new; what the last wait brought is `brought`.
+    /// The plane waits until `until`, having asked for nothing new if `asked` is false; `brought`: the last wait brought
+    /// something.
     pub(crate) fn waits(&mut self, now: Nanos, until: Nanos, asked: bool, brought: bool) {
         if until > now || asked || brought {
             self.fruitless = 0;

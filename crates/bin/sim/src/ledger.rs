@@ -1,7 +1,7 @@
 //! Ledger of every delivery, kept apart from the plane: which bytes its socket must get next, by when, and how
 //! it may end.
 //!
-//! Promise: judges only by what crossed the port. Not here: the world's mechanics (`world`), which faults are on.
+//! Promise: judges only by the calls that crossed the port. Not here: the world's mechanics (`world`), which faults are on.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ pub(crate) struct Excuses {
     pub(crate) reset: bool,
     /// Its content was cut short.
     pub(crate) content: bool,
-    /// It was told to stop, or the plane to end.
+    /// The stream, or the plane, got the order to end.
     pub(crate) stopped: bool,
-    /// Its viewer reads elsewhere in the content, with what it held.
+    /// Its viewer reads elsewhere in the content, with its reservation.
     pub(crate) passed_on: bool,
 }
 
-/// What a delivery was asked for as.
+/// Terms of a delivery, as asked for.
 #[derive(Debug)]
 pub(crate) struct DeliveryAsked {
     pub(crate) id: StreamId,
@@ -59,7 +59,7 @@ pub(crate) struct DeliveryAsked {
     pub(crate) rate: Option<BitRate>,
     pub(crate) burst_bytes: u64,
     pub(crate) hold: bool,
-    /// It goes on with what an earlier delivery held.
+    /// It continues with the reservation of an earlier delivery.
     pub(crate) continues: bool,
     pub(crate) segments: Arc<[Segment]>,
     pub(crate) at: Nanos,
@@ -80,7 +80,7 @@ pub(crate) struct LedgerEntry {
     client_excused_until: Option<Nanos>,
     /// Since when it does.
     reads_slowly_since: Option<Nanos>,
-    /// Somebody else watched the same content meanwhile.
+    /// Another stream delivered the same content meanwhile.
     pub(crate) shares: bool,
     /// It was late after a pause and its recovery, though not by anything else than the pause.
     pub(crate) late_after_pause: bool,
@@ -215,8 +215,8 @@ impl LedgerEntry {
         self.disk_excused_until.is_some_and(|until| now < until)
     }
 
-    /// What a fault of its disk kept from being read is met when all before it is sent: as long after the fault as a stream is
-    /// read ahead, and at any time by one without a rate.
+    /// A read that failed by a fault of its disk is met when all bytes before it are sent: as long after the fault as a stream
+    /// is read ahead, and at any time by one without a rate.
     fn may_meet_a_failed_read(&self, now: Nanos) -> bool {
         let is_paced = self.asked.rate.is_some() && !self.excuses.passed_on && self.client_excused_until.is_none();
         self.disk_excused_until.is_some_and(|until| !is_paced || now < until.saturating_add(READ_AHEAD_MAX))
@@ -227,8 +227,8 @@ impl LedgerEntry {
         self.disk_is_excused(self.first_at().unwrap_or(now)) || self.may_always_be_late()
     }
 
-    /// Of so much lateness, what nothing excuses: neither that the plane was delayed lately, nor a fault of its disk or a pause of
-    /// its client. What it has been behind at all times since that excuse ended, and `grace`, it need not make up for.
+    /// The unexcused part of a lateness: excuses are a recent delay of the plane, a fault of its disk and a pause of its
+    /// client. Its least lateness since that excuse ended, and `grace`, it need not make up for.
     pub(crate) fn unexcused(&mut self, late: Nanos, now: Nanos, delays: &PlaneDelays, grace: Nanos) -> Nanos {
         let forgiven = match self.disk_excused_until.max(self.client_excused_until) {
             None => Nanos::ZERO,
@@ -259,7 +259,7 @@ impl LedgerEntry {
         if self.second.0 == now.0 / Nanos::from_secs(1).0 { self.second.1 } else { 0 }
     }
 
-    /// What the plane has taken so far to the first payload byte, or up to `now`; without the delays the world gave it.
+    /// Time the plane has taken so far to the first payload byte, or up to `now`; without the delays the world gave it.
     pub(crate) fn waited(&self, now: Nanos, delays: &PlaneDelays) -> Nanos {
         let first = self.first.unwrap_or(now);
         first.saturating_sub(self.asked.at).saturating_sub(delays.between(self.asked.at, first))
@@ -276,7 +276,7 @@ impl LedgerEntry {
         self.first
     }
 
-    /// When its last byte was taken, if all were; what is told of that may wait.
+    /// Time at which its last byte was taken, if all were; reports of it may wait.
     pub(crate) fn whole_at(&self) -> Option<Nanos> {
         self.last.filter(|_| self.payload_bytes == self.payload_total)
     }

@@ -26,7 +26,7 @@ pub struct Load {
     pub rates: Vec<BitRate>,
     /// Mean time between two arrivals.
     pub arrivals: Nanos,
-    /// No arrivals while so many deliveries run.
+    /// Most deliveries that run at once: there are no arrivals beyond.
     pub streams_max: usize,
     /// Shortest and longest viewing.
     pub viewing: (Nanos, Nanos),
@@ -40,7 +40,7 @@ pub struct Load {
     pub hold_share: f64,
     /// Stopped by the control side.
     pub stop_share: f64,
-    /// Mean time between two seeks of any viewer whose reservation is held for it, once faults are over; zero: none.
+    /// Mean time between two seeks of any viewer with a held reservation, once faults are over; zero: none.
     pub seeks: Nanos,
     /// Mean time between two pauses of any viewer, of up to a minute each; zero: none.
     pub pauses: Nanos,
@@ -62,17 +62,17 @@ pub struct Load {
     pub upload_gap: Nanos,
     /// Mean time between requests for a recording, per disk; zero: none.
     pub recordings: Nanos,
-    /// Rates of recordings, and what their clients are.
+    /// Rates of recordings.
     pub recording_rates: Vec<BitRate>,
-    /// What sends them.
+    /// Kinds of the clients that send them.
     pub cameras: Vec<Camera>,
-    /// Recordings per disk that begin with the run and go on to its end.
+    /// Recordings per disk that begin with the run and continue to its end.
     pub recorded: u32,
     /// On a machine of several disks: with how many copies each recording is spread over all of them; zero: each lies on one.
     pub recording_copies: u8,
-    /// Recordings lie side by side, as a file system lays out what is written at the same time; else anywhere.
+    /// Recordings lie side by side, as a file system lays out files written at the same time; else anywhere.
     pub side_by_side: bool,
-    /// What has come of a recording is durable after so long.
+    /// Longest time until the bytes of a recording are durable.
     pub durable: Nanos,
     /// Mean time between probes, per disk; zero: none.
     pub probes: Nanos,
@@ -103,7 +103,7 @@ pub struct SegmentViewers {
     pub striped: bool,
     /// Rate of the sound, if that is a track of its own.
     pub sound: Option<BitRate>,
-    /// A player asks for no more while it has so much ahead of what it plays.
+    /// A player sends no request while its buffer lasts this long beyond its place.
     pub ahead: Nanos,
     /// Mean time between the pauses of a viewer, of up to a minute each; zero: none.
     pub pauses: Nanos,
@@ -121,7 +121,7 @@ pub enum SegmentLayout {
 }
 
 impl SegmentViewers {
-    /// So many viewers with a film of their own each, of 8.8 Mbit/s in files of six seconds, who play as hls.js does.
+    /// `viewers` viewers with a film of their own each, of 8.8 Mbit/s in files of six seconds, with the requests of hls.js.
     #[must_use]
     pub fn of_hls(viewers: u32) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl SegmentViewers {
 }
 
 impl Load {
-    /// What a delivery lasts at most.
+    /// Longest duration of a delivery.
     pub(crate) fn viewing_max(&self) -> Nanos {
         self.segments.iter().map(|load| load.segment).fold(self.viewing.1, Nanos::max)
     }
@@ -185,7 +185,7 @@ pub struct FaultAt {
     pub fault: Fault,
 }
 
-/// What can go wrong.
+/// Kinds of faults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
     /// A tenth of a disk cannot be read or written.
@@ -231,29 +231,29 @@ pub enum Fault {
         /// The disk.
         disk: usize,
     },
-    /// Somebody writes into a content of a disk; `lasts` does not matter.
+    /// Another process writes into a content of a disk; `lasts` does not matter.
     Rewrite {
         /// The disk.
         disk: usize,
     },
 }
 
-/// How long after a fault of their disk or a pause of their client streams may still suffer: what was refused or quarantined has
-/// to be found again, and what was lost to be made up for.
+/// Time after a fault of their disk or a pause of their client in which streams may still suffer: refused or quarantined copies
+/// have to be found again, and lost reads to be made up for.
 pub(crate) const RECOVERY: Nanos = Nanos::from_secs(10);
 
 /// How long after a delay of the plane's thread streams may be behind: a fifth of a second is made up for at twice the rate, as far
 /// as disks and links have room for that.
 pub(crate) const DELAY_RECOVERY: Nanos = Nanos::from_secs(2);
 
-/// A disk that becomes slower excuses nobody while its reads and recordings, taking so much longer, need no more than this share of
-/// its time: what was admitted suffers last. Who comes while it is slower is excused.
+/// A disk that becomes slower excuses no stream while its reads and recordings, each taking longer, need no more than this
+/// share of its time: admitted streams suffer last. New deliveries while it is slower are excused.
 pub(crate) const MARGIN_SHARE: f64 = 0.8;
 
 /// The share of its time that a disk reads and records is a mean over about so long.
 pub(crate) const SHARE_MEAN: Nanos = Nanos::from_millis(2500);
 
-/// What a run did, for people.
+/// Figures of a run, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Deliveries asked for at a guaranteed rate.
@@ -264,7 +264,7 @@ pub struct Tally {
     pub refused: u64,
     /// Longest time from a command to a refusal, of guaranteed deliveries without an excuse.
     pub refusal_max: Nanos,
-    /// Of the refused, viewers who had a reservation from what they watched before.
+    /// Of the refused, viewers with a reservation from an earlier delivery.
     pub sessions_refused: u64,
     /// Best-effort deliveries.
     pub best_effort: u64,
@@ -274,7 +274,7 @@ pub struct Tally {
     pub shed: u64,
     /// Pauses of viewers that had their rate.
     pub pauses: u64,
-    /// Viewers who had less than their rate long after a pause: they may have lost their reservation by it.
+    /// Viewers below their rate long after a pause: they may have lost their reservation by it.
     pub late_after_pause: u64,
     /// Ticks that deliveries missed: with an excuse, for else a law is broken.
     pub excused_misses: u64,
@@ -286,7 +286,7 @@ pub struct Tally {
     pub recordings: u64,
     /// Recordings refused.
     pub recordings_refused: u64,
-    /// What was not durable of a recording at most, beyond what its camera is ahead of its rate, as time at its rate.
+    /// Most bytes of a recording that were not durable, beyond those that its camera is ahead of its rate, as time at its rate.
     pub at_risk_max: Nanos,
     /// Uploads acknowledged.
     pub uploads: u64,
@@ -294,7 +294,7 @@ pub struct Tally {
     pub upload_bytes: u64,
     /// Commits made.
     pub commits: u64,
-    /// Events the plane told.
+    /// Events reported by the plane.
     pub events: u64,
     /// Longest time from a command to the first payload byte, of guaranteed deliveries without an excuse.
     pub first_byte_max: Nanos,
@@ -306,11 +306,11 @@ pub struct Tally {
     pub best_effort_wait_max: Nanos,
     /// Longest that such a disk was idle beside waiting work, of four seconds.
     pub idle_beside_work_max: Nanos,
-    /// What happened between the end of the faults and the end of the asking.
+    /// Figures between the end of the faults and the end of the requests.
     pub calm: Calm,
 }
 
-/// What all disks did while nothing went wrong.
+/// Work of all disks in a time without faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Calm {
     /// Where their time went.
@@ -324,7 +324,7 @@ pub struct Calm {
 }
 
 impl Calm {
-    /// What came between `before` and this.
+    /// The difference between `before` and this.
     #[must_use]
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {

@@ -36,7 +36,7 @@ impl RunLog {
         Self { trace, hash: 0xcbf2_9ce4_8422_2325, events: 0, tail: VecDeque::new() }
     }
 
-    /// Mixes an event into the hash; `text` is only made when somebody will see it.
+    /// Mixes an event into the hash; `text` is only made when it will be shown.
     pub(crate) fn event(&mut self, at: Nanos, kind: LogKind, a: u64, b: u64, text: impl FnOnce() -> String) {
         self.events += 1;
         for word in [at.0, kind as u64, a, b] {
@@ -49,7 +49,7 @@ impl RunLog {
 
     fn line(&mut self, line: String) {
         if self.trace == Trace::Print {
-            // Nobody need read it to its end: a panic here would be taken for one of the plane.
+            // The reader may close the output before its end: a panic here would be taken for one of the plane.
             let _ = writeln!(io::stdout(), "{line}");
             return;
         }
@@ -75,7 +75,7 @@ impl RunLog {
     }
 }
 
-/// What kind of thing happened. The numbers are part of the hash only, so they may change with the code.
+/// Kind of an event. The numbers are part of the hash only, so they may change with the code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LogKind {
     Wait,

@@ -22,13 +22,13 @@ struct Arguments {
     /// Print every event of the run (one seed only).
     #[arg(long)]
     trace: bool,
-    /// Print what each run did.
+    /// Print the figures of each run.
     #[arg(long)]
     verbose: bool,
-    /// Go on after a broken law, up to so many.
+    /// Continue after a broken law, up to this many of them.
     #[arg(long, default_value_t = 1)]
     failures: u64,
-    /// Instead of seeds: so many streams of 8.8 Mbit/s on two flash drives for a virtual hour, and how long that took.
+    /// Instead of seeds: this many streams of 8.8 Mbit/s on two flash drives for a virtual hour, and the time it took.
     #[arg(long, value_name = "STREAMS", conflicts_with = "seeds")]
     hour: Option<u32>,
     /// Instead of seeds: only the canary, a run that must break a law. (A range of seeds begins with it.)
@@ -48,7 +48,7 @@ fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
     if from < to { Ok((from, to)) } else { Err(format!("`{text}` holds no seed; the end is not included")) }
 }
 
-/// What all threads share.
+/// State shared by all threads.
 #[derive(Debug, Default)]
 struct SeedProgress {
     next: AtomicU64,

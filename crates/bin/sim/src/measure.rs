@@ -1,7 +1,7 @@
 //! A drive in virtual time, read like a block device, and a profile measured that way.
 //!
-//! Promise: what admission is told of a simulated disk comes from reading it, never from the model's parameters; so the
-//! errors of measuring are part of every run. Not here: the calibration of real disks (the `device` crate), which
+//! Promise: the profile that admission receives of a simulated disk comes from reading it, never from the model's parameters;
+//! so the errors of measuring are part of every run. Not here: the calibration of real disks (the `device` crate), which
 //! `isocast plan` runs on a [`VirtualDisk`].
 
 use schedule::profile::{DiskProfile, SeekPoint, Zone};
@@ -16,7 +16,7 @@ const ZONES: u64 = 16;
 const SAMPLES: u64 = 48;
 const RUN_BYTES: u64 = 24 * MIB;
 
-/// A drive and a clock that jumps to whatever happens next.
+/// A drive and a clock that jumps to the next event.
 #[derive(Debug)]
 pub struct VirtualDisk {
     drive: Drive,
@@ -56,7 +56,8 @@ impl VirtualDisk {
         self.now.saturating_sub(begun)
     }
 
-    /// The same, and when each was there; none is asked for once `goes_on`, told how many were and the time, says no.
+    /// The same, and the time at which each was there; none is asked for once `goes_on` returns false, given their number and
+    /// the time.
     pub fn read_run(
         &mut self,
         positions: &[u64],
@@ -107,7 +108,7 @@ fn measure_spindle(disk: &mut VirtualDisk, random: &mut Random) -> DiskProfile {
     let distances = distances.into_iter().chain([capacity / 9 * 5, capacity / 9 * 8]);
     let mut seeks = vec![SeekPoint { distance: ByteCount(0), time: Nanos::ZERO }];
     for distance in distances {
-        // A longer seek is never quicker: what says so is noise.
+        // A longer seek is never quicker: a measurement to the contrary is noise.
         let time = mean_access(disk, random, Some(distance)).max(seeks.last().expect("one is there").time);
         seeks.push(SeekPoint { distance: ByteCount(distance), time });
     }

@@ -1,7 +1,7 @@
 //! All chance of a simulation, from one seed.
 //!
-//! Promise: the same seed gives the same numbers on every machine and in every version (xoshiro256++, whose output its
-//! authors fixed; the maps onto ranges are ours). Not here: what is decided by them.
+//! Promise: the same seed gives the same numbers on every machine and in every version (xoshiro256++: its authors fixed its
+//! output; the maps onto ranges are ours). Not here: the decisions made with them.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};

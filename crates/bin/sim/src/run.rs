@@ -1,7 +1,7 @@
-//! One run: a world is made of a scenario, a plane is put into it, and both go on until the end or a broken law.
+//! One run: a world is made of a scenario, a plane is put into it, and both run until the end or a broken law.
 //!
 //! Promise: ends for every scenario; a panic of the plane is a broken law like any other, and is reported with the seed.
-//! Not here: which plane (the caller starts it), what is checked (`laws`, `ledger`, `audit`).
+//! Not here: the choice of the plane (the caller starts it), the conditions checked (`laws`, `ledger`, `audit`).
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -34,7 +34,7 @@ const STREAMS_BESIDE: usize = 4;
 /// Most waits in a row at one instant: far more than a tick of the largest plane needs.
 const STEPS_AT_ONE_TIME_MAX: u32 = 100_000;
 
-/// What the plane is told of its machine.
+/// The machine as the plane receives it.
 #[derive(Debug)]
 pub struct SimMachine<'a> {
     /// The scenario.
@@ -43,7 +43,7 @@ pub struct SimMachine<'a> {
     pub profiles: Vec<DiskProfile>,
 }
 
-/// What a run did.
+/// Results of a run.
 #[derive(Debug, Clone)]
 pub struct RunReport {
     /// The seed.
@@ -89,8 +89,8 @@ pub fn run(scenario: &Scenario, trace: Trace) -> RunReport {
     })
 }
 
-/// Runs `scenario` with the plane that `start` makes; the plane is a closure that does one step and says whether it
-/// goes on.
+/// Runs `scenario` with the plane that `start` makes; the plane is a closure that does one step and returns whether it
+/// continues.
 ///
 /// # Panics
 /// If `/dev/null` cannot be opened or descriptors run out: the types of the port hold real ones.
@@ -164,7 +164,7 @@ fn finish(world: &mut World) {
     }
 }
 
-/// What measuring each disk gives, which is not what its parameters say. Drives of the same kind measure the same.
+/// Measured profile of each disk, which differs from its parameters. Drives of the same kind measure the same.
 fn profiles(scenario: &Scenario) -> Vec<DiskProfile> {
     thread_local! {
         static MEASURED: RefCell<Vec<(crate::drive::Parameters, DiskProfile)>> = const { RefCell::new(Vec::new()) };
@@ -218,7 +218,7 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
     World::new(settings, ControlSide::new(control, null, random.fork()), random)
 }
 
-/// What the plane promises of starts: the time to first byte, which is looked at in each turn of its loop, and the first
+/// Time that the plane promises for starts: the time to first byte, checked in each turn of its loop, and the first
 /// tick behind it; a slow stream's ticks are twice as long.
 fn first_byte_max(scenario: &Scenario) -> Nanos {
     PlaneConfig::default().first_byte_max.saturating_add(scenario.tick.saturating_mul(4))
@@ -237,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    /// What the toy does wrong.
+    /// Fault of the toy.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Wrong {
         Nothing,

@@ -2,7 +2,7 @@
 //!
 //! Promise: every run is described by a [`Scenario`]; [`Scenario::draw`] makes one from a seed alone. Each seed also
 //! draws *which* kinds of trouble there are, often none (swarm testing: Groce et al., ISSTA 2012), since a fault that is
-//! always there hides what happens without it.
+//! always there hides the behaviour without it.
 
 use dataplane::FLASH_ROUND_TICKS;
 use schedule::profile::DiskProfile;
@@ -23,9 +23,9 @@ const STALL_MAX: Nanos = Nanos::from_secs(30);
 /// One disk of the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiskSetup {
-    /// What kind of drive.
+    /// Kind of the drive.
     pub parameters: Parameters,
-    /// What admission is told of it; `None`: what [`measure`](crate::measure()) finds.
+    /// Profile that admission receives; `None`: the result of [`measure`](crate::measure()).
     pub profile: Option<DiskProfile>,
     /// How many times slower it is than it was when it was measured; 1.0: it obeys its profile.
     pub slower: f64,
@@ -48,19 +48,19 @@ pub struct Scenario {
     pub round: Nanos,
     /// Share of disk time best-effort work may count on.
     pub be_share: f64,
-    /// Whether what is mirrored is promised time on all disks that have a copy.
+    /// True if mirrored contents are promised time on all disks that have a copy.
     pub survive_disk_loss: bool,
-    /// For how long a stream whose client takes nothing keeps its reservation.
+    /// Longest time for which a stream keeps its reservation while its client takes nothing.
     pub stall_max: Nanos,
     /// The link's speed.
     pub link: BitRate,
     /// The demand.
     pub load: Load,
-    /// What goes wrong.
+    /// Faults of the run.
     pub faults: Vec<FaultAt>,
-    /// How long faults may happen, and how long they must not.
+    /// Time in which faults may happen.
     pub safety: Nanos,
-    /// Without faults, until nothing more is asked for.
+    /// Time without faults after it, until the requests end.
     pub liveness: Nanos,
     /// Processor time per request of the plane.
     pub request_cost: Nanos,
@@ -72,8 +72,8 @@ pub struct Scenario {
 
 impl Scenario {
     /// The canary, a run that must break [`Law::EveryDeadline`](crate::Law::EveryDeadline): if it broke no law, the laws
-    /// would not be watching. The disk is four times slower than admission was told, and it is flash: of a spinning disk the
-    /// plane notices that and ends streams before one is late (docs/decisions/0025).
+    /// would not be watching. The disk is four times slower than its profile for admission, and it is flash: of a spinning disk
+    /// the plane notices that and ends streams before one is late (docs/decisions/0025).
     #[must_use]
     pub fn canary() -> Self {
         let mut scenario = Self::steady(1, DriveProfile::SsdSata, GIB, BitRate(25_000_000), 100);

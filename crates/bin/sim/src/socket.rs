@@ -1,6 +1,6 @@
 //! A client and the socket it reads from: a send buffer that drains at the client's speed.
 //!
-//! Promise: takes at most what the buffer has room for; says when a full buffer will have room again, as the kernel
+//! Promise: takes at most as many bytes as the buffer has room for; says when a full buffer will have room again, as the kernel
 //! does: at two thirds full. Not here: which bytes those are (`arena`, `laws`).
 
 use dataplane::port::{Span, Token};
@@ -20,7 +20,7 @@ pub enum ClientReading {
     Reset,
 }
 
-/// What became of an attempt to send.
+/// Result of an attempt to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// So many bytes, more than none, are in the socket now.
@@ -64,7 +64,7 @@ impl SimSocket {
             return Taken::Gone;
         }
         let taken = u64::from(bytes).min(room);
-        // A socket that waited becomes writable only once a third is free; one that did not takes what fits, but the
+        // A socket that waited becomes writable only once a third is free; one that did not takes the bytes that fit, but the
         // kernel frees whole packets: there is no room for a few bytes.
         let scraps = taken < u64::from(bytes) && room < SCRAPS;
         if taken == 0 || scraps || self.pending.is_some() && self.queued > self.writable_level() {
@@ -80,7 +80,7 @@ impl SimSocket {
         self.reading == ClientReading::Reset || self.queued <= self.writable_level()
     }
 
-    /// When a waiting send can go on, if the client goes on reading as it does.
+    /// Time at which a waiting send can continue, if the client continues to read as it does.
     pub(crate) fn writable_at(&self) -> Option<Nanos> {
         match self.reading {
             ClientReading::Stopped => None,
@@ -92,7 +92,7 @@ impl SimSocket {
         }
     }
 
-    /// When its client has read all that is in it, if it goes on reading as it does.
+    /// Time at which its client has read all that is in it, if it continues to read as it does.
     pub(crate) fn empty_at(&self) -> Nanos {
         match self.reading {
             ClientReading::AtRate(rate) => self.since.saturating_add(rate.time_for(self.queued)),

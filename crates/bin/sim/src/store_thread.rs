@@ -1,8 +1,8 @@
-//! A disk's store thread, simulated: what the real one decides (`storage::uploads`), with files that are places on the disk and
-//! clients that are rates.
+//! A disk's store thread, simulated: the decisions of the real one (`storage::uploads`), with files that are places on the disk
+//! and clients that are rates.
 //!
 //! Promise: as the real thread, it is busy while it uses a grant; pieces are at most `PIECE_BYTES_MAX` with two in flight, and
-//! none begins after the grant's `until`. Not here: what is offered and made durable when (the `storage` crate).
+//! none begins after the grant's `until`. Not here: the choice of offers and the time of commits (the `storage` crate).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,22 +13,22 @@ use units::{BitRate, DiskId, Nanos, UploadId, limits};
 use crate::camera::Camera;
 use crate::drive::Op;
 
-/// What comes of an upload before it is written: its client waits then, as the real one's does.
+/// Bytes received of an upload before they are written: its client waits then, as the real one's does.
 const UPLOAD_BUFFER_BYTES: u64 = 8 * limits::CHUNK_BYTES;
-/// What a commit writes to the file system's journal in the middle of the disk: what has changed, and behind a flush
-/// that it is whole (ext4).
+/// Bytes that a commit writes to the file system's journal in the middle of the disk: the changes, and behind a flush the
+/// record that they are whole (ext4).
 const JOURNAL_BYTES: u64 = 16 << 10;
 const JOURNAL_END_BYTES: u64 = 4 << 10;
 /// The journal goes round.
 const JOURNAL_SPAN_BYTES: u64 = 128 << 20;
 /// Pieces in flight.
 const PIECES_IN_FLIGHT: u32 = 2;
-/// What is handed over when a block is due is handed over so late at most: a store thread in the middle of a grant.
+/// Longest delay in handing over the bytes due with a block: the store thread is in the middle of a grant.
 const HAND_OVER_MAX: Nanos = Nanos::from_millis(50);
-/// Dirty bytes that are worth a flush though nobody waits for it: of less it is only told.
+/// Dirty bytes that are worth a flush though no upload waits for it: fewer are only reported.
 const DIRTY_WORTH_BYTES: u64 = 4 << 20;
 
-/// What a client sends.
+/// Upload or recording of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UploadSource {
     /// Where on the device.
@@ -37,11 +37,12 @@ pub(crate) struct UploadSource {
     pub(crate) bytes: u64,
     /// How fast it comes.
     pub(crate) rate: BitRate,
-    /// A recording's terms, what sends it, and how long what came may not be durable; `None` for an upload, which waits when it must.
+    /// A recording's terms, its camera, and how long bytes received may not be durable; `None` for an upload, which waits when
+    /// it must.
     pub(crate) recording: Option<(RecordingTerms, Camera, Nanos)>,
 }
 
-/// What the thread wants done.
+/// Actions that the thread wants done.
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     pub(crate) messages: Vec<StoreMessage>,
@@ -73,12 +74,12 @@ struct File {
     sent: u64,
     begun: Nanos,
     settled: Nanos,
-    /// Of these, those that were handed to the thread, in whole chunks but the last, and what there is when a block is due.
+    /// Of these, those that were handed to the thread, in whole chunks but the last, and the rest when a block is due.
     handed: u64,
     written: u64,
-    /// What was written when a commit was last behind it.
+    /// Bytes written before the last commit.
     durable: u64,
-    /// When all that came is handed over next, of a recording.
+    /// Time at which all bytes received of a recording are handed over next.
     next_cut: Nanos,
 }
 
@@ -99,13 +100,13 @@ impl File {
             .map_or(UPLOAD_BUFFER_BYTES, |(terms, ..)| terms.place.chunks(terms.rate) * limits::CHUNK_BYTES)
     }
 
-    /// What the buffer may have taken: a chunk is free again when all of it is written.
+    /// Bytes that the buffer may have taken: a chunk is free again when all of it is written.
     fn room_until(&self) -> u64 {
         self.written / limits::CHUNK_BYTES * limits::CHUNK_BYTES + self.buffer_bytes()
     }
 
-    /// What came until `now`: an upload's client waits while the buffer is full, and so does a camera that is too fast; others do not.
-    /// Returns by how many bytes that is too much.
+    /// Adds the bytes received until `now`: an upload's client waits while the buffer is full, and so does a camera that is too
+    /// fast; others do not. Returns by how many bytes the buffer is exceeded.
     fn settle(&mut self, now: Nanos) -> u64 {
         let came = match self.source.recording {
             Some((_, camera, _)) => camera.bytes(self.source.rate, now.saturating_sub(self.begun)),
@@ -121,7 +122,7 @@ impl File {
         self.source.recording.is_none_or(|(_, camera, _)| camera.ahead_max() == Nanos::MAX)
     }
 
-    /// What is not durable, as time at its rate, and by how much that is more than was promised.
+    /// The bytes not durable, as time at their rate, and by how much that time exceeds the promise.
     fn at_risk(&self) -> Option<(Nanos, Nanos)> {
         let (_, camera, durable) = self.source.recording?;
         // Less than a direct write is not written before its end.
@@ -163,7 +164,7 @@ impl File {
     }
 }
 
-/// What the thread is at.
+/// Present work of the thread.
 #[derive(Debug)]
 enum Busy {
     Writing { upload: UploadId, next: u64, left: u64, until: Nanos, in_flight: u32, written: u64, ok: bool },
@@ -192,7 +193,7 @@ pub(crate) struct StoreThread {
     waiting: BTreeMap<JobId, StoreWork>,
     /// Largest excess of a recording's buffer over its bound, in bytes.
     overflow_max: u64,
-    /// What was not durable of a recording at most, and by how much that was too much.
+    /// Longest time at its rate of a recording's bytes not yet durable, and its largest excess over the promise.
     at_risk_max: (Nanos, Nanos),
     granted_at: Nanos,
     /// How long recordings have had the disk: for their writes, and for commits while one runs.
@@ -237,13 +238,13 @@ impl StoreThread {
         upload
     }
 
-    /// Somebody asks about a content.
+    /// Queues a probe: a client asks about a content.
     pub(crate) fn probe(&mut self, reads: u32, now: Nanos, out: &mut Actions) {
         self.probes.push_back(reads);
         self.poke(now, out);
     }
 
-    /// Takes what has come, and says when to look again.
+    /// Takes the bytes received, and schedules the next look.
     pub(crate) fn poke(&mut self, now: Nanos, out: &mut Actions) {
         if self.busy.is_none() {
             for upload in &self.running {
@@ -343,7 +344,7 @@ impl StoreThread {
         out.ended.push((upload, how));
     }
 
-    /// Where the journal goes on: round and round in the middle of the disk.
+    /// Next place of the journal: round and round in the middle of the disk.
     fn journal(&self) -> u64 {
         let middle = self.capacity / 2 / limits::DIRECT_ALIGN * limits::DIRECT_ALIGN;
         let step = JOURNAL_BYTES + JOURNAL_END_BYTES;
@@ -396,7 +397,7 @@ impl StoreThread {
         }
     }
 
-    /// True if the current grant is for what was promised to a recording. Its commits are shared with uploads.
+    /// True if the current grant is for a promise to a recording. Its commits are shared with uploads.
     fn is_for_recordings(&mut self) -> bool {
         let uploads = &mut self.uploads;
         let mut records = |upload| uploads.file_mut(upload).is_some_and(|file| file.source.recording.is_some());
@@ -407,9 +408,9 @@ impl StoreThread {
         }
     }
 
-    /// What is over of a write grant.
+    /// Ends a part of a write grant.
     fn written(&mut self, upload: UploadId, bytes: u64, ok: bool, now: Nanos, out: &mut Actions) {
-        // What came meanwhile, before there was room for it.
+        // Bytes received meanwhile, before there was room for them.
         if let Some(file) = self.uploads.file_mut(upload) {
             self.overflow_max = self.overflow_max.max(file.settle(now));
             file.written += bytes;
@@ -451,7 +452,7 @@ impl StoreThread {
         false
     }
 
-    /// Hands over what is to be said, and notes what waits for a grant.
+    /// Hands over the messages of the uploads, and notes the work that waits for a grant.
     fn post(&mut self, out: &mut Actions) {
         self.uploads.send_messages(|message| {
             match message {
@@ -476,12 +477,12 @@ impl StoreThread {
         self.overflow_max
     }
 
-    /// What was not durable of a recording at most, as time at its rate, and by how much that was more than promised.
+    /// Most bytes of a recording that were not durable, as time at its rate, and by how much that time exceeded the promise.
     pub(crate) fn at_risk_max(&self) -> (Nanos, Nanos) {
         self.at_risk_max
     }
 
-    /// Forgets what had an excuse.
+    /// Forgets the excused excesses.
     pub(crate) fn forget_overflow(&mut self) {
         self.overflow_max = 0;
         self.at_risk_max = (Nanos::ZERO, Nanos::ZERO);
@@ -627,7 +628,7 @@ mod tests {
         thread.poke(out.wake.expect("a block is due"), &mut out);
         assert_eq!(offer(&out).class, WorkClass::RealTime { reservation, deadline: MS(4000) });
         assert!(!thread.has_work(), "which is no best-effort work");
-        // Eight seconds of a block, its writing and what may exceed the rate, and two chunks.
+        // Eight seconds of a block, its writing and the bytes that may exceed the rate, and two chunks.
         thread.poke(MS(10_000), &mut out);
         assert_eq!(thread.overflow_max(), 0);
         thread.poke(MS(11_000), &mut out);

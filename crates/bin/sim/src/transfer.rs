@@ -14,12 +14,12 @@ use crate::world::{PendingRead, RequestOwner, World, WorldEvent};
 
 /// No content has this version: they are numbered from 1.
 const NO_VERSION: ContentVersion = ContentVersion(0);
-/// What waits for the link at most, in ticks: two that all streams are given at once, two more behind a plane that was late, and
-/// two that a link which was idle is given for bursts and best effort.
+/// Most bytes that wait for the link, as time in ticks: two that all streams are given at once, two more behind a plane that
+/// was late, and two that a link which was idle is given for bursts and best effort.
 const LINK_TICKS_MAX: u64 = 6;
 
 impl World {
-    /// What the plane queued since its last wait takes effect, in the order it was queued.
+    /// The requests the plane queued since its last wait take effect, in the order they were queued.
     pub(crate) fn submit(&mut self) {
         let mut reads = std::mem::take(&mut self.queued_reads);
         for request in reads.drain(..) {
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Asks to be woken when the stream's socket has room, if its client goes on reading.
+    /// Schedules an event for when the stream's socket has room, if its client continues to read.
     fn await_room(&mut self, socket: SocketSlot, stream: u64) {
         if let Some(at) = self.streams[&stream].socket.writable_at() {
             self.schedule(at.max(self.now), WorldEvent::Writable(socket));
@@ -190,7 +190,7 @@ impl World {
             self.laws.broke(Law::QueueBounds, self.now, format!("waits for room beside a send: {socket:?}"));
         }
         self.pending_sends.insert(token.0, socket);
-        // What room there is already is found in its next event, never within the plane's call.
+        // Room that is there already is found in its next event, never within the plane's call.
         self.schedule(self.now, WorldEvent::Writable(socket));
     }
 
@@ -253,8 +253,8 @@ impl World {
         self.judge_ahead(stream);
     }
 
-    /// What waits for the link never lasts longer than the ticks in which streams are fed, once more for a plane that was late,
-    /// and what a link that was idle may be given at once.
+    /// Bytes waiting for the link never last longer than the ticks in which streams are fed, once more for a plane that was
+    /// late, and the bytes that a link which was idle may be given at once.
     fn judge_link(&mut self, bytes: u64) {
         self.link_busy_until = self.link_busy_until.max(self.now).saturating_add(self.settings.link.time_for(bytes));
         let behind = self.link_busy_until.saturating_sub(self.now);
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// The stream whose socket is open in this place.
+    /// The stream of the socket that is open in this place.
     pub(crate) fn stream_at(&self, socket: SocketSlot) -> Option<u64> {
         self.sockets.get(usize::try_from(socket.0).ok()?).copied().flatten()
     }

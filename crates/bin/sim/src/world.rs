@@ -1,7 +1,7 @@
 //! The world of one run: virtual time, an event heap, disks, store threads, clients and the control side's queues.
 //!
 //! Promise: events happen in the order of (time, number); the plane's thread is one of the world's actors and may be
-//! late like any other. Not here: what the control side does (`workload`), reads and sends (`transfer`).
+//! late like any other. Not here: the control side's actions (`workload`), reads and sends (`transfer`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -27,7 +27,7 @@ use crate::random::Random;
 use crate::socket::ClientReading;
 use crate::store_thread::{Actions, StoreThread};
 
-/// The time for which disks were idle beside work is summed over so many audits.
+/// Number of audits over which the time of disks idle beside work is summed.
 pub(crate) const IDLE_AUDITS: usize = 8;
 
 /// How long bringing in or giving back a step of memory takes.
@@ -35,7 +35,7 @@ const MEMORY_CHANGE: Nanos = Nanos::from_millis(20);
 /// Reports the control side has room for.
 const REPORTS_MAX: usize = 4096;
 
-/// What a world is made of.
+/// Parts and parameters of a world.
 #[derive(Debug)]
 pub(crate) struct WorldSettings {
     pub(crate) chunks: u32,
@@ -46,7 +46,7 @@ pub(crate) struct WorldSettings {
     pub(crate) wake_max: Nanos,
     /// Chance that a read brings fewer bytes than asked.
     pub(crate) short_read: f64,
-    /// What the link carries, and the tick of the plane.
+    /// Rate of the link, and the tick of the plane.
     pub(crate) link: BitRate,
     pub(crate) tick: Nanos,
     pub(crate) trace: Trace,
@@ -114,7 +114,7 @@ pub(crate) struct World {
     pub(crate) settings: WorldSettings,
     pub(crate) random: Random,
     pub(crate) arena: SimArena,
-    /// What memory is being brought in.
+    /// Memory that is being brought in.
     memory_change: Option<MemoryChange>,
     pub(crate) disks: Vec<SimDisk>,
     /// Where each gives other bytes than were written.
@@ -145,7 +145,7 @@ pub(crate) struct World {
     pub(crate) stream_of_fd: BTreeMap<RawFd, u64>,
     pub(crate) file_of_fd: BTreeMap<RawFd, SimFile>,
     pub(crate) pending_sends: BTreeMap<u64, SocketSlot>,
-    /// Until when the link is busy with what sockets took.
+    /// Until when the link is busy with the bytes that sockets took.
     pub(crate) link_busy_until: Nanos,
     pub(crate) control: ControlSide,
     pub(crate) laws: Laws,
@@ -154,7 +154,7 @@ pub(crate) struct World {
     pokes: Vec<Option<Nanos>>,
     /// Grants of best-effort work per disk so far.
     pub(crate) grants_made: Vec<u64>,
-    /// The share of its time in which a disk did lately what it had promised, reads and recordings, and the sum at the last audit.
+    /// The share of its time in which a disk kept its promises lately, reads and recordings, and the sum at the last audit.
     pub(crate) promised_share: Vec<(f64, Nanos)>,
     /// Time a disk was idle while best-effort work waited, between the last two audits and since.
     pub(crate) idle_beside_work: Vec<[Nanos; IDLE_AUDITS]>,
@@ -267,9 +267,9 @@ impl World {
         self.steps_without_time
     }
 
-    /// A disk with a read of one of its contents out is not idle, though that read goes through the page cache: whether
-    /// the kernel asks the disk for it is not known to anybody above, and what waits behind it (a commit waits for all
-    /// reads) is not eligible.
+    /// A disk with a read of one of its contents out is not idle, though that read goes through the page cache: the world
+    /// cannot know whether the kernel asks the disk for it, and the work that waits behind it (a commit waits for all reads) is
+    /// not eligible.
     fn is_idle_beside_work(&self, disk: usize) -> bool {
         self.disks[disk].in_flight() == 0
             && self.grants[disk].is_none()
@@ -406,7 +406,7 @@ impl World {
         }
     }
 
-    /// Lets a store thread act, and carries out what it wants.
+    /// Lets a store thread act, and carries out its actions.
     pub(crate) fn with_store(&mut self, disk: usize, act: impl FnOnce(&mut StoreThread, Nanos, &mut Actions)) {
         let mut out = Actions::default();
         act(&mut self.stores[disk], self.now, &mut out);
@@ -505,7 +505,7 @@ impl World {
     }
 }
 
-/// Whose request it is, folded into its identifier beside a number that makes it unique.
+/// Owner of a request, folded into its identifier beside a number that makes it unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestOwner {
     /// A part of the plane's read in this place.

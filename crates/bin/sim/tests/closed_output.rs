@@ -1,4 +1,4 @@
-//! A run whose output nobody reads to its end is judged all the same.
+//! A run is judged to its end though its reader closes the output early.
 
 use std::io::pipe;
 use std::process::{Command, Stdio};

@@ -1,6 +1,6 @@
 //! Each law is watched: for each there is a world, or a plane, that breaks it, and it is that law which says so.
 //!
-//! A broken plane is the real one whose calls to the world are spoilt on their way.
+//! A broken plane is the real one with spoilt calls to the world.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -19,7 +19,7 @@ use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
-/// What is spoilt.
+/// Kind of a spoilt call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -51,7 +51,7 @@ enum Wrong {
     AdmitsInReverse,
     /// No offer of a recording is heard.
     HearsNoRecordings,
-    /// What a session holds is neither used for its next content nor released.
+    /// The reservation of a session is neither used for its next content nor released.
     ForgetsSessions,
     /// Something asserts.
     Panics,
@@ -348,7 +348,7 @@ fn each_law_has_a_plane_that_breaks_it() {
     for (law, wrong, scenario) in &cases {
         assert_eq!(broken(scenario, *wrong), Some(*law), "{wrong:?}");
     }
-    // The disk four times slower than admission was told: the canary that each range of seeds begins with.
+    // The disk four times slower than its profile for admission: the canary that each range of seeds begins with.
     assert_eq!(broken(&Scenario::canary(), Wrong::Nothing), Some(Law::EveryDeadline));
     let mut watched: Vec<usize> = cases.iter().map(|(law, ..)| *law).chain([Law::EveryDeadline]).map(number).collect();
     watched.sort_unstable();

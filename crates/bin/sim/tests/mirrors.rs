@@ -1,4 +1,4 @@
-//! A mirror of which one disk fails: every content has its other copies on other disks, so that nobody misses a tick.
+//! A mirror of which one disk fails: every content has its other copies on other disks, so that no stream misses a tick.
 
 use sim::drive::DriveProfile;
 use sim::{Fault, FaultAt, RunReport, Scenario, Trace};
@@ -12,7 +12,7 @@ fn without_a_loss_to_survive_a_mirror_carries_what_both_its_disks_do() {
         let full = |survive_disk_loss| Scenario { survive_disk_loss, chunks: 16 << 10, ..full(1, disks) };
         let [careful, report] = [true, false].map(|survives| sim::run(&full(survives), Trace::Off));
         for report in [&careful, &report] {
-            // Of all who come at once to a full disk one may be told after five seconds that it does not start.
+            // Of all viewers that come at once to a full disk one may hear after five seconds that it does not start.
             assert_eq!((&report.broken, report.tally.excused_misses), (&None, 0), "{:?}", report.tally);
             assert!(report.tally.refused > 0, "it was full: {:?}", report.tally);
         }
@@ -22,12 +22,12 @@ fn without_a_loss_to_survive_a_mirror_carries_what_both_its_disks_do() {
     }
 }
 
-/// So many disks, with streams up to what admission grants.
+/// A scenario of `disks` disks, with streams up to the number that admission grants.
 fn full(seed: u64, disks: usize) -> Scenario {
     watched(seed, disks, 400)
 }
 
-/// The same for so many who come.
+/// The same with `streams` viewers.
 fn watched(seed: u64, disks: usize, streams: u32) -> Scenario {
     let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), streams);
     scenario.disks = vec![scenario.disks[0].clone(); disks];
@@ -71,8 +71,8 @@ fn a_disk_of_a_full_mirror_that_fails_costs_no_stream_a_tick() {
     }
 }
 
-/// A disk that does not answer for a moment is waited for where the other copy is on a disk that is dead: streams ended there, though
-/// this one had what they wanted.
+/// A disk that does not answer for a moment is waited for where the other copy is on a disk that is dead: streams ended there,
+/// though this one had the bytes they wanted.
 #[test]
 fn the_last_disk_of_a_mirror_may_be_silent_for_a_moment() {
     for seed in 1..=4 {
@@ -80,7 +80,7 @@ fn the_last_disk_of_a_mirror_may_be_silent_for_a_moment() {
             let dead = FaultAt { at: SECS(40), lasts: SECS(25), fault: Fault::Dead { disk } };
             let silent =
                 FaultAt { at: SECS(50), lasts: Nanos::from_millis(1_800), fault: Fault::Hang { disk: 1 - disk } };
-            // With time to make up for what was lost.
+            // With time to make up for the loss.
             let report = sim::run(&Scenario { faults: vec![dead, silent], ..watched(seed, 2, 50) }, Trace::Off);
             let tally = &report.tally;
             let ended = (tally.completed, tally.shed);
@@ -121,8 +121,8 @@ fn no_drawn_world_of_mirrors_breaks_a_law_when_a_disk_fails() {
     }
 }
 
-/// Viewers who share each other's reads, on a mirror of which one disk hangs or dies: they are read for from the other one, and
-/// are counted there when one of them reads for itself. The plane ended here: it took the reads of a group for one disk's.
+/// Viewers that share each other's reads, on a mirror of which one disk hangs or dies: they are read for from the other one,
+/// and are counted there when one of them reads for itself. The plane ended here: it took the reads of a group for one disk's.
 #[test]
 fn viewers_who_share_reads_go_on_from_the_other_disk() {
     for seed in 0..8 {
@@ -145,8 +145,8 @@ fn viewers_who_share_reads_go_on_from_the_other_disk() {
     }
 }
 
-/// Two viewers, or as few as memory is there for, beside writers. A disk that fell silent while it had a batch of writes was not
-/// noticed if all viewers who waited for it were listed at the other one.
+/// Two viewers, or as few as memory is there for, beside writers. A disk that fell silent while it had a batch of writes was
+/// not noticed if all viewers that waited for it were listed at the other one.
 #[test]
 fn a_disk_that_falls_silent_over_its_writes_costs_the_few_who_read_from_it_nothing() {
     for seed in 0..40 {
@@ -167,8 +167,8 @@ fn a_disk_that_falls_silent_over_its_writes_costs_the_few_who_read_from_it_nothi
     }
 }
 
-/// Viewers who begin anywhere in a content, many of them in the last pages of one of its units. What they wanted next, of another
-/// disk, was asked of it only when the first disk had looked again at what it had long read.
+/// Viewers that begin anywhere in a content, many of them in the last pages of one of its units. Their next read, of another
+/// disk, was begun only when the first disk had looked again at its finished reads.
 #[test]
 fn a_start_near_the_end_of_a_unit_goes_on_from_the_next_disk_at_once() {
     for disks in [2, 3] {

@@ -1,4 +1,4 @@
-//! The program `sim`: what it says, and how it ends.
+//! The program `sim`: its output, and its end.
 
 use std::process::Command;
 

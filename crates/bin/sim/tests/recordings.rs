@@ -1,4 +1,4 @@
-//! Cameras beside viewers: what a disk takes of both, and of cameras that come at the same moment.
+//! Cameras beside viewers: the load a disk accepts of both, and of cameras that come at the same moment.
 
 use sim::drive::DriveProfile;
 use sim::{RunReport, Scenario, Trace};
@@ -38,7 +38,7 @@ fn five_hundred_slow_cameras_fit_a_disk() {
     assert_eq!((tally.recordings, tally.recordings_refused), (512, 0), "{tally:?}");
 }
 
-/// So many cameras of 4 Mbit/s that write so many copies over so many disks, alone; how many were recorded.
+/// Runs `cameras` cameras of 4 Mbit/s alone, with `copies` copies of each spread over `disks` disks. Returns how many were recorded.
 fn spread(disks: usize, copies: u8, cameras: u32) -> u64 {
     let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 0);
     scenario.disks = vec![scenario.disks[0].clone(); disks];

@@ -1,5 +1,5 @@
-//! Worlds in which something once went wrong, as small as they still hold what it was about. Each says what happens in it, so that
-//! a world in which nothing of the kind happens any more does not pass unseen.
+//! Worlds in which something once went wrong, as small as they still hold its cause. Each asserts the events in it, so that a
+//! world without such events any more does not pass unseen.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ fn what_recordings_wrote_does_not_stay_dirty() {
     assert!(tally.recordings > 3 && tally.commits > 3, "{tally:?}");
 }
 
-/// A job had to fit into what was left of the round beside a recording: of each half second the disk was idle for up to a third
+/// A job had to fit into the rest of the round beside a recording: of each half second the disk was idle for up to a third
 /// while uploads waited (ten of 10,000 seeds), and a recording's buffer overflowed (one).
 #[test]
 fn a_disk_that_records_is_not_idle_while_uploads_wait() {
@@ -199,8 +199,8 @@ fn uploads_live_beside_a_full_disk_that_becomes_slow() {
     assert!(tally.running_max > 20 && tally.uploads > 3, "{tally:?}");
 }
 
-/// Ten streams and six recordings; what the disk reads would fit three times, with what it records it does not. The law that nobody
-/// ends on a disk that has time to spare counted the reads only.
+/// Ten streams and six recordings; the disk's reads would fit three times, with its recordings they do not. The law that no
+/// stream ends on a disk that has time to spare counted the reads only.
 #[test]
 fn a_disk_that_records_has_less_time_to_spare() {
     let mut scenario = small(DriveProfile::Desktop, 10);
@@ -213,8 +213,8 @@ fn a_disk_that_records_has_less_time_to_spare() {
     assert!(tally.recordings > 3 && tally.shed > 0, "{tally:?}");
 }
 
-/// Cameras that fall silent while no commit succeeds: nothing more of them comes that would be made durable with what was written, so
-/// six seconds of each were not durable until they sent again (one of 1,500 seeds).
+/// Cameras that fall silent while no commit succeeds: no more bytes of them come that would be made durable with those written,
+/// so six seconds of each were not durable until they sent again (one of 1,500 seeds).
 #[test]
 fn what_commits_could_not_make_durable_is_durable_soon_after_the_disk_answers_again() {
     let mut scenario = small(DriveProfile::Desktop, 5);

@@ -1,5 +1,5 @@
 //! Viewers of a full disk that go elsewhere in their contents: each has its first byte in time or hears no, and a disk that
-//! keeps its profile ends nobody, however many seek.
+//! keeps its profile ends no stream, however many seek.
 
 use sim::drive::DriveProfile;
 use sim::{RunReport, Scenario, Trace};
@@ -7,7 +7,7 @@ use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
-/// As many films of 8.8 Mbit/s as a 7200 rpm disk carries, and so many seeks a second, over a minute, among their viewers.
+/// As many films of 8.8 Mbit/s as a 7200 rpm disk carries, and `per_second` seeks a second, over a minute, among their viewers.
 fn seeks(seed: u64, per_second: u64) -> RunReport {
     let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 130);
     scenario.load.arrivals = Nanos::from_millis(100);
@@ -31,7 +31,7 @@ fn seeks_on_a_full_disk_have_their_first_byte_in_time_or_are_refused() {
     }
 }
 
-/// What a start had still to read is promised no more when its viewer goes elsewhere: with those reads left in the table a
+/// The unread rest of a start is promised no more when its viewer goes elsewhere: with those reads left in the table a
 /// disk was idle for half of its time beside viewers that waited.
 #[test]
 fn a_disk_whose_viewers_wait_is_not_idle() {

@@ -1,4 +1,4 @@
-//! Viewers of films in segments: what the simulator makes of them, on disks that have room for all.
+//! Viewers of films in segments: their figures in the simulator, on disks that have room for all.
 
 use sim::drive::DriveProfile;
 use sim::{RunReport, Scenario, SegmentLayout, SegmentViewers, Trace};
@@ -12,7 +12,7 @@ fn alone(seed: u64, segments: SegmentViewers) -> Scenario {
     with_memory(1 << 30, seed, segments)
 }
 
-/// The same with so many bytes of buffers.
+/// The same with `bytes` bytes of buffers.
 fn with_memory(bytes: u64, seed: u64, segments: SegmentViewers) -> Scenario {
     let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, bytes, segments.rate, 0);
     scenario.load.viewing = (SECS(20), SECS(20));
@@ -38,7 +38,7 @@ fn a_few_viewers_play_every_kind_of_film_without_a_stall() {
     ];
     for kind in kinds {
         let tracks = 1 + usize::from(kind.sound.is_some());
-        // A minute of film, and what its player keeps ahead, of each track; the last segment may be on its way.
+        // A minute of film, and the segments its player keeps ahead, of each track; the last segment may be on its way.
         let least = usize::try_from((SECS(45).0 + kind.ahead.0) / kind.segment.0).expect("few") * tracks * 10;
         let report = run(&alone(1, kind.clone()));
         let of = &report.viewers;
@@ -75,8 +75,8 @@ fn the_same_viewers_do_the_same_twice() {
     assert_eq!((one.hash, one.viewers), (two.hash, two.viewers));
 }
 
-/// The law of sessions on a disk that has no room for more: whoever is admitted has a segment in each of its times. Decision 0060 has
-/// more cases.
+/// The law of sessions on a disk that has no room for more: each admitted viewer has a segment in each of its times. Decision
+/// 0060 has more cases.
 #[test]
 fn no_viewer_admitted_to_a_full_disk_falls_behind() {
     let of = SegmentViewers::of_hls;

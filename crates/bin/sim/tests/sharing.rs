@@ -6,8 +6,8 @@ use units::{BitRate, Nanos};
 
 const RATE: BitRate = BitRate(8_800_000);
 const MIB: u64 = 1 << 20;
-/// Between two pauses, or two seeks, of 200 viewers of whom one in ten makes one each minute. There are two minutes of that from
-/// when all of them are there.
+/// Between two pauses, or two seeks, of 200 viewers if one in ten makes one each minute. There are two minutes of that from the
+/// moment when all of them are there.
 const TENTH_EACH_MINUTE: Nanos = Nanos::from_secs(3);
 
 /// 200 viewers, 0.3 s apart, of 40 contents of 256 MiB by Zipf's law, 4 GiB of buffers, a 7200 rpm disk.

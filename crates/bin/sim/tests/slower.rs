@@ -1,6 +1,6 @@
-//! A disk that becomes slower while it has time to spare: what was admitted suffers last, so nobody may notice.
+//! A disk that becomes slower while it has time to spare: admitted streams suffer last, so no viewer may notice.
 //!
-//! And one that becomes slower than what was promised of it allows: the youngest of its streams end, and nobody else notices.
+//! And one that becomes slower than its promises allow: the youngest of its streams end, and no other viewer notices.
 
 use sim::drive::DriveProfile;
 use sim::{Fault, FaultAt, RunReport, Scenario, Tally, Trace};
@@ -32,7 +32,8 @@ fn a_disk_that_is_slower_within_its_margin_costs_no_stream_a_tick() {
     }
 }
 
-/// A disk of which `viewers` want a stream, which is too many or nearly so, and then `factor` times slower for a minute; a writer has what is left.
+/// A disk with `viewers` viewers, too many or nearly so, that becomes `factor` times slower for a minute; a writer has the
+/// rest.
 fn too_slow(seed: u64, (drive, viewers): (DriveProfile, u32), factor: f64) -> Tally {
     let mut scenario = Scenario::steady(seed, drive, 3 << 30, BitRate(8_800_000), viewers);
     scenario.be_share = 0.05;
@@ -47,8 +48,8 @@ fn too_slow(seed: u64, (drive, viewers): (DriveProfile, u32), factor: f64) -> Ta
     report.tally
 }
 
-/// So few that those who go on have what the slow disk gives, within a twentieth (sixteen seeds at 2.5 times: two more than its share at
-/// most), and these miss nothing: the law of the youngest holds in each run.
+/// So few end that those that continue use the slow disk's time within a twentieth (sixteen seeds at 2.5 times: two more than
+/// its share at most), and these miss nothing: the law of the youngest holds in each run.
 #[test]
 fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams_and_keeps_the_others() {
     for seed in 1..=3 {
@@ -56,13 +57,13 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams_and_keeps_the_oth
             let tally = too_slow(seed, (DriveProfile::Desktop, 120), f64::from(percent) / 100.0);
             let lost = tally.running_max * u64::from(percent - 100) / u64::from(percent);
             assert!((1..=lost + lost.div_ceil(20)).contains(&tally.shed), "seed {seed}, {percent} %: {tally:?}");
-            // Of 40,000: nobody ends before the disk has lost so much time that some of it may already be missing.
+            // Of 40,000: no stream ends before the disk has lost so much time that some of it may already be missing.
             assert!(tally.excused_misses <= 10, "seed {seed}, {percent} %: {tally:?}");
         }
     }
 }
 
-/// Few streams with large blocks: those whom it cannot carry end together. While they ended one a second, the others fell
+/// Few streams with large blocks: the streams that it cannot carry end together. While they ended one a second, the others fell
 /// behind by seconds, and never made up for it.
 #[test]
 fn a_drive_of_few_streams_ends_those_whom_it_cannot_carry_at_once() {

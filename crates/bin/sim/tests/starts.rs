@@ -1,4 +1,4 @@
-//! Starts that come at once: who shares what others read does not wait for disk time that nobody uses.
+//! Starts that come at once: a viewer that shares others' reads does not wait for disk time that no stream uses.
 
 use schedule::profile::DiskProfile;
 use sim::drive::DriveProfile;
@@ -8,7 +8,7 @@ use units::{BitRate, ByteCount, Nanos};
 const RATE: BitRate = BitRate(8_800_000);
 const CYCLE: Nanos = Nanos::from_millis(250);
 
-/// So many viewers within a millisecond, spread over so many contents, on a disk that nobody could measure.
+/// `streams` viewers within a millisecond, spread over `contents` contents, on a disk that no program could measure.
 fn at_once(seed: u64, contents: u32, streams: u32) -> RunReport {
     let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, RATE, streams);
     let size = RATE.bytes_in(Nanos::from_secs(60));
@@ -33,8 +33,8 @@ fn forty_viewers_of_one_content_have_their_first_bytes_within_a_cycle() {
     }
 }
 
-/// Each content is read once, whoever comes: forty viewers of ten wait no longer than ten of ten, but for the rest of a
-/// round. Forty of forty have forty starts to wait for.
+/// Each content is read once, however many viewers come: forty viewers of ten wait no longer than ten of ten, but for the rest
+/// of a round. Forty of forty have forty starts to wait for.
 #[test]
 fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
     let round = Nanos::from_secs(1);
@@ -45,8 +45,8 @@ fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
     assert!(longest(&many) > longest(&shared).saturating_mul(2), "{:?}", many.tally);
 }
 
-/// More at once than a disk can begin with before the last of them has waited for too long: all who found no room by then
-/// hear no, and at once: it is known then who starts before them. They were told after the time that a start may wait.
+/// More at once than a disk can begin with before the last of them has waited for too long: all viewers without room by then
+/// hear no, and at once: the starts before them are known then. They heard it after the time that a start may wait.
 #[test]
 fn all_who_cannot_start_in_time_are_refused_at_once() {
     let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(2_000_000), 390);

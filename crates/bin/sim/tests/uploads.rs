@@ -1,5 +1,4 @@
-//! Time of uploads beside streams: compared with a lone writer, whose every upload is durable when the
-//! next one begins.
+//! Time of uploads beside streams: compared with a lone writer, each of its uploads durable when the next one begins.
 
 use sim::drive::DriveProfile;
 use sim::{Calm, Scenario, Trace};
@@ -7,7 +6,7 @@ use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
-/// A drive, the plane's settings, and who uses it.
+/// A drive, the plane's settings, and its load.
 #[derive(Clone, Copy)]
 struct Case {
     drive: DriveProfile,
@@ -18,7 +17,7 @@ struct Case {
 }
 
 impl Case {
-    /// What the disk did in a minute, when all streams had begun.
+    /// The disk's work in a minute, when all streams had begun.
     fn run(self, seed: u64) -> Calm {
         let streams = self.streams;
         let mut scenario = Scenario::steady(seed, self.drive, self.memory_bytes, BitRate(8_800_000), streams);
@@ -45,7 +44,7 @@ impl Case {
         (bytes / seconds, calm.spent.reading.as_secs_f64() / seconds)
     }
 
-    /// What uploads get, of what a lone writer would get in the time that the same streams without uploads leave.
+    /// Rate of uploads, as a share of that of a lone writer in the time that the same streams without uploads leave.
     fn share_of_possible(self, seed: u64) -> f64 {
         let (lone, _) = Self { streams: 0, writers: 1, ..self }.rates(seed);
         let (_, reading) = Self { writers: 0, ..self }.rates(seed);

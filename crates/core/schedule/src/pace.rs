@@ -13,8 +13,9 @@ pub const BURST_FACTOR: u64 = 4;
 /// A client that did not read is not owed more than this. Chosen.
 pub const LAG_MAX: Nanos = Nanos::from_secs(1);
 
-/// With fewer bytes than this in a tick, a stream is fed every second tick: what TCP costs is per packet, and a packet holds so
-/// much (decision 0010). Its bytes stay as even: J over 100 ms is 0.3 % at 2,000 streams of 2 Mbit/s (docs/results/2026-11-25-vm).
+/// With fewer bytes than this in a tick, a stream is fed every second tick: the cost of TCP is per packet, and a packet holds this
+/// many bytes (decision 0010). Its bytes stay as even: J over 100 ms is 0.3 % at 2,000 streams of 2 Mbit/s
+/// (docs/results/2026-11-25-vm).
 const SEND_BYTES_MIN: u64 = 64 * 1024;
 
 /// How often a stream is fed.
@@ -56,7 +57,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A stream whose first tick is at `first_tick` (it carries one tick's bytes) and which runs ahead by
+    /// The pace of a stream that has its first tick at `first_tick` (it carries one tick's bytes) and runs ahead by
     /// `burst_bytes` at [`BURST_FACTOR`] times the rate.
     #[must_use]
     pub fn new(rate: BitRate, tick: Nanos, first_tick: Nanos, burst_bytes: u64) -> Self {
@@ -83,7 +84,7 @@ impl Pace {
         self.base_bytes + self.rate.bytes_in(at.saturating_sub(self.anchor))
     }
 
-    /// Bytes the tick at `at` may send when `sent_bytes` went before; forgets what is owed beyond [`LAG_MAX`].
+    /// Bytes the tick at `at` may send when `sent_bytes` went before; forgets the debt beyond [`LAG_MAX`].
     pub fn allowance(&mut self, at: Nanos, sent_bytes: u64) -> u64 {
         if sent_bytes == self.base_bytes {
             // The clock runs from the first tick that sends: if the loop was late for it, or the client did not take
@@ -180,7 +181,7 @@ mod tests {
             }
             assert!(window.is_some(), "{burst_bytes}: measured at last");
         }
-        // Who takes only the rate is measured too.
+        // A client that takes only the rate is measured too.
         let mut pace = Pace::new(RATE, TICK, Nanos::from_secs(1), 4_400_000);
         let mut sent = 0;
         let steady = (0..400).find(|n| {

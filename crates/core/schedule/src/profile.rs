@@ -2,7 +2,8 @@
 //!
 //! Promise: a profile predicts the service time of one request from where the head is, where the request lies and how
 //! long it is: `access_time(distance) + transfer_time(position, bytes)`. Between measured points rates go linearly and
-//! seeks by the square root of the distance; the same profile gives the same prediction on every machine. Not here: measuring (the `device` crate's calibration), learning from what is observed (`disk::cost`).
+//! seeks by the square root of the distance; the same profile gives the same prediction on every machine. Not here: measuring (the `device`
+//! crate's calibration), learning from observed times (`disk::cost`).
 
 use units::{ByteCount, Nanos};
 
@@ -25,13 +26,13 @@ pub struct DiskProfile {
     /// Sequential write rate relative to the read rate of the same zone (where not measured: 1.0 on a spindle, 0.5 on
     /// flash).
     pub write_ratio: f64,
-    /// Requests worth keeping in flight: 2 on a spindle (one served, one to go on with), more on a flash drive.
+    /// Requests worth keeping in flight: 2 on a spindle (one served, one to continue with), more on a flash drive.
     pub queue_depth: u32,
 }
 
 impl DiskProfile {
-    /// What to assume of a spinning disk nobody could measure: a slow, old 5400 rpm drive of 1 TB, so that admission
-    /// errs towards refusing. [`Self::scaled_to`] fits it to the real size.
+    /// The assumed profile of a spinning disk that could not be measured: a slow, old 5400 rpm drive of 1 TB, so that
+    /// admission errs towards refusing. [`Self::scaled_to`] fits it to the real size.
     #[must_use]
     pub fn spindle_default() -> Self {
         let mega = ByteCount::from_megabytes;
@@ -47,7 +48,7 @@ impl DiskProfile {
                 zone(mega(600_000), mega(64)),
                 zone(mega(800_000), mega(50)),
             ],
-            // To go on where the last request ended waits for nothing: the zone's rate holds it.
+            // Continuing where the last request ended waits for nothing: the zone's rate includes it.
             seeks: vec![
                 seek(mega(0), 0),
                 seek(mega(2), 8_500),
@@ -63,7 +64,7 @@ impl DiskProfile {
         }
     }
 
-    /// What to assume of a flash drive nobody could measure: a modest SATA drive of 1 TB.
+    /// The assumed profile of a flash drive that could not be measured: a modest SATA drive of 1 TB.
     #[must_use]
     pub fn flash_default() -> Self {
         Self {
@@ -170,13 +171,13 @@ impl DiskProfile {
             seconds += self.straight_seconds(at, stop);
             at = stop;
         }
-        // What lies beyond the largest position is charged too, at the last rate.
+        // Bytes beyond the largest position are charged too, at the last rate.
         let beyond = bytes - (end - position);
         seconds += beyond as f64 / self.rate_at(end) as f64;
         Nanos::from_secs_f64(seconds)
     }
 
-    /// Requests whose access the drive makes at the same time: a head makes one after the other.
+    /// The number of requests that the drive accesses at the same time: a head makes one access after the other.
     #[must_use]
     pub fn parallel_requests(&self) -> f64 {
         if self.rotational { 1.0 } else { f64::from(self.queue_depth.max(1)) }
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(p.transfer_time(0, 200), Nanos::from_secs(1));
         assert_eq!(p.transfer_time(800, 100), Nanos::from_secs(1));
         assert_eq!(p.transfer_time(0, 0), Nanos::ZERO);
-        // Unknown positions cost what the slowest zone costs.
+        // Unknown positions cost as much as the slowest zone.
         assert_eq!(p.transfer_time(u64::MAX, 100), Nanos::from_secs(1));
 
         let mut fine = p.scaled_to(ByteCount(1000 * 1_000_000));

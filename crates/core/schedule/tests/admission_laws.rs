@@ -1,8 +1,8 @@
 //! Laws of admission as properties over random histories.
 //!
 //! Promise: any sequence of reservations, starts, releases and looks at the core, on a spinning and a flash disk; and of
-//! streams that share each other's reads while the disks that have their content take turns. Not here: whether what was
-//! admitted is kept (the simulator's laws).
+//! streams that share each other's reads while the disks that have their content take turns. Not here: whether the
+//! promises are kept (the simulator's laws).
 
 use proptest::prelude::*;
 use schedule::admission::disk_table::StartConditions;
@@ -13,7 +13,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 /// One thing that happens to admission.
 #[derive(Debug, Clone)]
 enum Happening {
-    /// Somebody asks, and wants this burst; who is admitted starts so many tenths of a round later, if there is room, in such a
+    /// A stream asks, and wants this burst; if admitted it starts so many tenths of a round later, if there is room, in such a
     /// moment.
     Ask(AdmissionRequest, u64, u64, StartConditions),
     /// The n-th of those that hold something leaves.
@@ -56,7 +56,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     prop::collection::vec(one, 0..120)
 }
 
-/// Admission after this history, and who holds what.
+/// Admission after this history, and the reservations held.
 fn after(history: &[Happening], pages: u64, be_share: f64) -> (Admission, Vec<ReservationId>) {
     let settings = AdmissionSettings { reservations_max: 200, pages, be_share, sharing_reserve: 0.1 };
     let disks = vec![
@@ -115,7 +115,7 @@ proptest! {
     }
 }
 
-/// What becomes of the streams of a content that has a copy on each of two disks, and which share reads.
+/// An event among the streams of a content that has a copy on each of two disks, some of which share reads.
 #[derive(Debug, Clone, Copy)]
 enum GroupEvent {
     /// Another one comes, at this rate, while this disk is the better one; it shares or does not.
@@ -148,7 +148,7 @@ fn group_events() -> impl Strategy<Value = Vec<GroupEvent>> {
     prop::collection::vec(one, 0..100)
 }
 
-/// What a stream of the content asks of both disks, of this one first.
+/// The requests of a stream of the content to both disks, to this one first.
 fn mirrored(rate: u64, disk: u16) -> [AdmissionRequest; 2] {
     [disk, 1 - disk].map(|disk| AdmissionRequest {
         disk: DiskId(disk),
@@ -164,7 +164,7 @@ fn mirrored(rate: u64, disk: u16) -> [AdmissionRequest; 2] {
 }
 
 proptest! {
-    /// Whoever shares with whom in which order: what was promised is given back when all have left.
+    /// In any order of sharing, all promises are given back when all streams have left.
     #[test]
     fn a_group_that_has_left_holds_nothing(history in group_events(), reserve in 0.0..0.3) {
         let settings = AdmissionSettings { reservations_max: 80, pages: 9_000, be_share: 0.0, sharing_reserve: reserve };
@@ -184,7 +184,7 @@ proptest! {
                 }
                 _ if held.is_empty() => {}
                 GroupEvent::Starts(at, round) => {
-                    // Who shares has no reads of its own to start with.
+                    // A stream that shares has no reads of its own to start with.
                     let (id, _, placed, shares) = &mut held[nth(at)];
                     *placed = *placed || *shares || admission.place(*id, &StartConditions::idle(round)).is_some();
                 }
@@ -222,7 +222,7 @@ proptest! {
         prop_assert_eq!(admission.memory(), fresh.memory());
         prop_assert_eq!(admission.promised(), fresh.promised());
         prop_assert!([0, 1].iter().all(|&disk| admission.promised_share(DiskId(disk)) < 1e-6));
-        // With nobody who shares left, nothing is kept for them either.
+        // With no sharing stream left, nothing is kept for them either.
         let most =
             |admission: &mut Admission| (0..).take_while(|_| admission.reserve(&mirrored(9, 0)).is_ok()).count();
         prop_assert_eq!(most(&mut admission), most(&mut fresh));

@@ -32,7 +32,7 @@ fn start(bytes: u64) -> RtRequest {
     }
 }
 
-/// Does what is granted, each for 40 ms; gives the jobs.
+/// Serves the grants, each for 40 ms; gives the jobs.
 fn serve(disk: &mut DiskSchedule, mut now: Nanos, grants: usize) -> Vec<u64> {
     let mut jobs = Vec::new();
     while jobs.len() < grants {

@@ -1,4 +1,4 @@
-//! Rounds shorter than what best-effort work takes: it is done all the same.
+//! Rounds shorter than best-effort work: it is done all the same.
 
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit};
@@ -8,7 +8,7 @@ use schedule::profile::DiskProfile;
 use units::{BitRate, JobId, Nanos};
 
 /// On the emulated drive of 2005 with rounds of 250 ms, nine uploads waited for minutes beside an idle disk: a flush of
-/// 8 MiB takes 250 ms there, and no round ever had so much left.
+/// 8 MiB takes 250 ms there, and no round ever had this time left.
 #[test]
 fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
     let round = Nanos::from_millis(250);

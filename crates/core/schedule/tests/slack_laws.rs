@@ -2,8 +2,8 @@
 //! cost in the same cost model.
 //!
 //! Promise: random arrivals of reads and starts on a spinning disk, alone and beside a writer without end. Slack is never more
-//! than what is summed up naively, read by read; what slack lets in is in time, and what the naive reference serves in time, with
-//! no slack asked, is served in time. Not here: drives that take other times than their profile says (the simulator),
+//! than the naive sum, read by read; reads that slack lets in are in time, and reads that the naive reference serves in time,
+//! with no slack asked, are served in time. Not here: drives that take other times than their profile says (the simulator),
 //! recordings (there too).
 
 use std::cell::Cell;
@@ -25,7 +25,7 @@ const RATE: BitRate = BitRate(8_800_000);
 const WRITER: JobId = JobId(1);
 const FLUSHER: JobId = JobId(2);
 
-/// A read that somebody would like to have done.
+/// A read that a stream would like to have done.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     at: Nanos,
@@ -33,7 +33,7 @@ struct Asked {
     bytes: u64,
     /// How long after it is asked for it is due.
     within: Nanos,
-    /// The first read of a stream whose clock does not run yet.
+    /// The first read of a stream: its clock does not run yet.
     starting: bool,
 }
 
@@ -58,11 +58,11 @@ struct Disk {
     cost: CostModel,
     head: u64,
     now: Nanos,
-    /// What was let in and is not read to its end: what is left of it, due when its next byte is.
+    /// The rest of each request that was let in and is not read to its end, due when its next byte is.
     waiting: Vec<RtRequest>,
     /// The same, as the schedule keeps it.
     queue: RtQueue,
-    /// Starts that have their first bytes, and whose clocks do not run yet.
+    /// Starts that have their first bytes, with clocks that do not run yet.
     unclocked: Vec<u32>,
     /// The latest that a byte came behind its deadline.
     late: Nanos,
@@ -122,7 +122,7 @@ impl Disk {
         self.schedule.put_read(RtRequest { deadline: self.now.saturating_add(read.within), ..request });
     }
 
-    /// What all that waits leaves.
+    /// The slack that the waiting reads leave.
     fn slack(&self) -> f64 {
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, ROUND), self.now);
         self.queue.fill(&mut buckets, None, &self.cost);
@@ -174,7 +174,7 @@ impl Disk {
         self.begin_clocks();
     }
 
-    /// The clock of a start begins when the schedule can promise what it needs from then on. What is read to its end needs nothing.
+    /// The clock of a start begins when the schedule can promise its needs from then on. A request read to its end needs nothing.
     fn begin_clocks(&mut self) {
         let due = self.now.saturating_add(RATE.time_for(START_BYTES));
         for slot in std::mem::take(&mut self.unclocked) {
@@ -212,8 +212,8 @@ fn profile() -> DiskProfile {
     DiskProfile::spindle_default().scaled_to(ByteCount(1_000_000_000_000))
 }
 
-/// What slack is, summed up read by read and by exact deadlines: by the moment at which each read unit is due, all units that are
-/// due by then must be read, in one sweep. No order of service leaves more.
+/// The slack, summed up read by read and by exact deadlines: by the moment at which each read unit is due, all units that are due
+/// by then must be read, in one sweep. No order of service leaves more.
 fn most_slack(disk: &Disk) -> f64 {
     let profile = disk.cost.profile();
     let held_back = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64();
@@ -232,8 +232,8 @@ fn most_slack(disk: &Disk) -> f64 {
     left.fold(f64::INFINITY, f64::min)
 }
 
-/// What the earliest deadline first leaves, one read after the other, each with a stroke of its own; deadlines in one quarter of
-/// a round are all due when it begins.
+/// The slack that the earliest deadline first leaves, one read after the other, each with a stroke of its own; deadlines in one
+/// quarter of a round are all due when it begins.
 fn least_slack(disk: &Disk) -> f64 {
     let profile = disk.cost.profile();
     let stroke = profile.access_time(profile.capacity.0).as_secs_f64();
@@ -282,7 +282,7 @@ fn earliest_first(reads: &[(Nanos, RtRequest)]) -> bool {
     }
 }
 
-/// Lets in what `slack` allows, serves it, and says what was let in.
+/// Lets in the reads that `slack` allows, serves them, and returns those let in.
 fn serve(reads: &[Asked], uploads: bool, slack: impl Fn(&Disk) -> f64) -> (Disk, Vec<(Nanos, RtRequest)>) {
     let mut disk = Disk::new(uploads);
     let mut admitted = Vec::new();
@@ -323,7 +323,7 @@ proptest! {
         prop_assert!(excess.get() < 0.01, "{} s", excess.get());
     }
 
-    /// What the naive reference serves in time by its worst costs is served in time: slack was not asked.
+    /// Reads that the naive reference serves in time by its worst costs are served in time: slack was not asked.
     #[test]
     fn what_the_naive_reference_serves_in_time_is_in_time(reads in reads(), uploads in any::<bool>()) {
         let (disk, admitted) = serve(&reads, uploads, least_slack);
@@ -343,7 +343,7 @@ proptest! {
 }
 
 /// A slice is read in whole read units, and was read by a fifth beyond its 50 ms: with fourteen of them due at one moment and
-/// spread evenly, which is what the bound's seeks are for, that was more than everything else the bound has left over.
+/// spread evenly, the case for which the bound has its seeks, that was more than everything else the bound has left over.
 #[test]
 fn no_slice_is_read_beyond_what_was_counted() {
     let together = |within: u64| -> Vec<Asked> {

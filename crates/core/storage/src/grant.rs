@@ -1,5 +1,5 @@
-//! Grants between a disk's schedule and its store thread: the store thread *offers* work, the schedule *grants* it
-//! (so many bytes, or one operation, until a time), the store thread does it and says what was *done*.
+//! Grants between a disk's schedule and its store thread: the store thread *offers* work, the schedule *grants* it (so many bytes,
+//! or one operation, until a time), the store thread does it and reports the work *done*.
 //!
 //! Promise: no byte is written and no flush started on a data disk without a grant. One grant per disk is out at a
 //! time, and no real-time read is in flight meanwhile. Both directions are bounded queues.
@@ -46,7 +46,7 @@ pub struct Offer {
     pub class: WorkClass,
 }
 
-/// What a store thread would do.
+/// Work that a store thread offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreWork {
     /// Write `bytes` (all that is ready now) contiguously at `position` of the device.
@@ -61,19 +61,20 @@ pub enum StoreWork {
     Commit {
         /// Written since the last flush.
         dirty_bytes: u64,
-        /// True if an upload waits for it; false if it is only to bound what is dirty.
+        /// True if an upload waits for it; false if it is only to bound the dirty bytes.
         awaited: bool,
     },
     /// Random reads: metadata, container probes, listing, a unit of a volume that is to be copied.
     Probe {
         /// How many places are read.
         reads: u32,
-        /// How many bytes in all, beyond what a seek has time for.
+        /// Bytes in all, beyond those that a seek has time for.
         bytes: u64,
     },
 }
 
-/// When a recording's blocks are written: what has come of it by `first`, and by each `period` after that, is durable `within` then.
+/// Times at which a recording's blocks are written: the bytes received by `first`, and by each `period` after that, are durable
+/// `within` then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordingPlace {
     /// When the first block is due to be written.
@@ -85,7 +86,7 @@ pub struct RecordingPlace {
 }
 
 impl RecordingPlace {
-    /// Chunks of memory that hold what comes at a rate until it is written; of two of them only parts are used.
+    /// Chunks of memory that hold the bytes of a rate until they are written; of two of them only parts are used.
     #[must_use]
     pub fn chunks(&self, rate: BitRate) -> u64 {
         let held = self.period.saturating_add(self.within).saturating_add(limits::RECORDING_EXCESS);
@@ -103,7 +104,7 @@ impl RecordingPlace {
 /// The disks that a recording is written to: of a folder one, of a volume those of its layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenDisks {
-    /// The disk of whose store it is: a volume has one for all its disks.
+    /// The disk with the store in charge: a volume has one for all its disks.
     pub store: DiskId,
     /// A bit for each that is written to.
     disks: u32,
@@ -118,13 +119,13 @@ impl WrittenDisks {
         Self::several(disk, [disk], 1)
     }
 
-    /// Several of a volume whose store is that of `store`, with so many copies of each byte spread over them.
+    /// Several disks of a volume with the store of `store`, and `copies` copies of each byte spread over them.
     #[must_use]
     pub fn several(store: DiskId, disks: impl IntoIterator<Item = DiskId>, copies: u8) -> Self {
         Self { store, disks: disks.into_iter().fold(0, |bits, disk| bits | 1 << disk.0), copies }
     }
 
-    /// They.
+    /// The disks.
     pub fn iter(&self) -> impl Iterator<Item = DiskId> + use<> {
         let disks = self.disks;
         (0u16..).take(limits::DISKS_MAX).filter(move |disk| disks >> disk & 1 == 1).map(DiskId)
@@ -142,7 +143,7 @@ const _: () = assert!(limits::DISKS_MAX <= u32::BITS as usize, "a bit for each d
 /// Real-time (a recording) or best-effort work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkClass {
-    /// Served in what real-time work leaves.
+    /// Served in the disk time that real-time work leaves.
     BestEffort,
     /// A block of a recording that is due.
     RealTime {
@@ -166,7 +167,7 @@ pub struct Grant {
     pub until: Nanos,
 }
 
-/// What became of a grant.
+/// Result of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrantDone {
     /// The disk.

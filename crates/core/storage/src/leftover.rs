@@ -1,14 +1,14 @@
-//! The hidden names of uploads that have no name of their own yet, and what the next start makes of those a crash has left.
+//! The hidden names of uploads that have no name of their own yet, and the treatment by the next start of those a crash has left.
 //!
 //! Promise: a leftover either is removed, or, if it was to be kept, gets its own name, or one beside it; it replaces nothing.
 
-/// What the hidden names of all runs begin with. Listings hide it, and no path can spell it.
+/// Beginning of the hidden names of all runs. Listings hide it, and no path can spell it.
 pub const PREFIX: &str = ".isocast-upload-";
 
-/// What follows in those of parts: no process is called so.
+/// The next characters in the hidden names of parts: no process has this name.
 const PART: &str = "part-";
 
-/// Names tried for what is to replace nothing.
+/// Names tried for an upload that is to replace nothing.
 const NAMES_TRIED: u32 = 999;
 
 /// A leftover of an earlier run.
@@ -16,9 +16,9 @@ const NAMES_TRIED: u32 = 999;
 pub enum Leftover<'a> {
     /// It was never to be seen: it goes.
     Discard,
-    /// What there is of it is to get this name.
+    /// The bytes of it that exist are to get this name.
     Keep(&'a str),
-    /// It waits for an upload that goes on with it.
+    /// It waits for an upload that continues it.
     Part,
 }
 
@@ -30,14 +30,14 @@ pub fn hidden_name(run: &str, number: u64, own: Option<&str>) -> String {
     format!("{PREFIX}{run}-{number}{own}")
 }
 
-/// The hidden name of what has come of an upload that may be gone on with, in any run: of the content called `own`, in the version that
+/// The hidden name of the received bytes of an upload that may be continued, in any run: of the content called `own`, in the version that
 /// `version` stands for.
 #[must_use]
 pub fn part_name(own: &str, version: u64) -> String {
     format!("{PREFIX}{PART}{version:016x}-{own}")
 }
 
-/// What `name` says, if an earlier run than `run` has left it.
+/// The leftover that `name` stands for, if an earlier run than `run` has left it.
 #[must_use]
 pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
     let rest = name.strip_prefix(PREFIX)?;
@@ -52,8 +52,8 @@ pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
     Some(own.map_or(Leftover::Discard, Leftover::Keep))
 }
 
-/// The names to try for what is to replace nothing: `talk.ts`, `talk~002.ts`, `talk~003.ts` and so on. They sort in this order, and before
-/// `tall.ts`.
+/// The names to try for an upload that is to replace nothing: `talk.ts`, `talk~002.ts`, `talk~003.ts` and so on. They sort in this order,
+/// and before `tall.ts`.
 pub fn names_beside(own: &str) -> impl Iterator<Item = String> {
     (1..=NAMES_TRIED).map(move |nth| match (nth, own.rsplit_once('.')) {
         (1, _) => own.to_owned(),

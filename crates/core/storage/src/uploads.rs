@@ -1,10 +1,11 @@
-//! The life of the uploads on one disk: what is offered to the disk's schedule, what is done on its grants, and how a commit
-//! publishes and makes durable.
+//! The life of the uploads on one disk: the offers to the disk's schedule, the work on its grants, and the commits that publish and make
+//! durable.
 //!
-//! Promise: nothing is written or synced but on a grant; an upload gets its name when all its bytes are written, and is
-//! acknowledged when its name is durable, or when it has it if it need be durable only later; uploads that finish together share a commit; what ends an upload ends its offers.
-//! Not here: doing it. The caller owns the files, does what [`Uploads::granted`] and [`Uploads::next_part`] say, and tells how
-//! it went.
+//! Promise: nothing is written or synced but on a grant; an upload gets its name when all its bytes are written, and is acknowledged when
+//! its name is durable, or when it has it if it need be durable only later; uploads that finish together share a commit; the end of an
+//! upload ends its offers.
+//! Not here: doing it. The caller owns the files, carries out the orders of [`Uploads::granted`] and [`Uploads::next_part`], and reports
+//! the outcome.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,7 +32,7 @@ const UPLOAD_JOBS: u64 = 2;
 
 /// The file of an upload, as the caller keeps it.
 pub trait UploadFile {
-    /// Where on the device the byte at `offset` goes (`u64::MAX` where unknown), and how many go on from there without a gap.
+    /// Where on the device the byte at `offset` goes (`u64::MAX` where unknown), and how many follow from there without a gap.
     fn run_at(&self, offset: u64) -> (u64, u64);
 
     /// The journal of its file system, if the sync of one file there makes all changes durable that were made before its last one.
@@ -55,12 +56,12 @@ pub enum UploadFailure {
     Other,
 }
 
-/// What a grant is to be used for.
+/// The use of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granted {
-    /// Nothing: it came too late, and was answered. What it was for is offered again.
+    /// Nothing: it came too late, and was answered. Its work is offered again.
     Late,
-    /// Nothing: what it was for is gone. It was answered.
+    /// Nothing: its work is gone. It was answered.
     Unused,
     /// Write bytes of an upload's file, none begun after the grant's end, then call [`Uploads::wrote`].
     Write {
@@ -71,7 +72,7 @@ pub enum Granted {
         /// How many; the last may be padding.
         bytes: u64,
     },
-    /// Do what [`Uploads::next_part`] says until it says nothing more.
+    /// Do the parts that [`Uploads::next_part`] returns until it returns none.
     Commit,
     /// Do the piece of work that was offered by [`Uploads::offer_chore`], then call [`Uploads::chore_done`].
     Chore,
@@ -90,7 +91,7 @@ enum UploadLife {
 #[derive(Debug)]
 struct UploadState<F> {
     file: F,
-    /// What has come is published if the rest does not.
+    /// The bytes received are published if the rest does not come.
     keep: bool,
     recording: Option<Recording>,
     life: UploadLife,
@@ -114,8 +115,8 @@ impl<F: UploadFile> UploadState<F> {
         (position, self.ready_bytes.min(whole))
     }
 
-    /// The bytes to offer now, where they go, and how. Of a recording what is due; beside that, only what came in excess of its rate,
-    /// and its end.
+    /// The bytes to offer now, where they go, and how. Of a recording the bytes that are due; beside these, only those received in excess
+    /// of its rate, and its end.
     fn next_offer(&self) -> Option<(u64, u64, WorkClass)> {
         let (position, ready) = self.next_run();
         let best_effort = (ready > 0).then_some((position, ready, WorkClass::BestEffort));
@@ -139,7 +140,7 @@ struct GrantInUse {
     started: Nanos,
 }
 
-/// The uploads of one disk. `F` is an upload's file, `R` a removed name whose removal is to be made durable.
+/// The uploads of one disk. `F` is an upload's file, `R` a removed name; its removal is to be made durable.
 #[derive(Debug)]
 pub struct Uploads<F, R> {
     disk: DiskId,
@@ -217,8 +218,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
     }
 
-    /// An upload begins: `file` is there, with so many bytes `written` by an earlier one, a multiple of `DIRECT_ALIGN`. If it breaks
-    /// off, what has come is published if `keep`.
+    /// An upload begins: `file` is there, with `written` bytes from an earlier one, a multiple of `DIRECT_ALIGN`. If it breaks off, the
+    /// bytes received are published if `keep`.
     pub fn begin(&mut self, file: F, recording: Option<RecordingTerms>, keep: bool, written: u64) -> UploadId {
         let id = UploadId(self.next_upload);
         self.next_upload += 1;
@@ -254,7 +255,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         })
     }
 
-    /// The upload has its name, or could not get it; its client was told. In the first case it waits to be made durable, for half of
+    /// The upload has its name, or could not get it; its client has the answer. In the first case it waits to be made durable, for half of
     /// its time at most, so that the other half is left for that.
     pub fn named(&mut self, id: UploadId, outcome: Result<(), UploadFailure>, now: Nanos) {
         self.to_name.retain(|waiting| *waiting != id);
@@ -277,7 +278,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.offer_write(id);
     }
 
-    /// When a block of a recording is due next, or a name is to be made durable, with what its client's side had by then: [`Uploads::begin_blocks`] is to be called.
+    /// The next time at which a block of a recording is due, with the bytes that its client's side had by then, or a name is to be made
+    /// durable: then call [`Uploads::begin_blocks`].
     #[must_use]
     pub fn next_block(&self) -> Option<Nanos> {
         let recordings =
@@ -296,8 +298,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.conclude_if_written(id);
     }
 
-    /// No more bytes will come, and nobody waits for the upload. Returns its file if the upload is over: nothing of it
-    /// is to be left.
+    /// No more bytes will come, and no client waits for the upload. Returns its file if the upload is over: nothing of it is to be left.
     pub fn break_off(&mut self, id: UploadId) -> Option<F> {
         let upload = self.uploads.get(&id)?;
         let receiving = upload.life == UploadLife::Receiving;
@@ -316,8 +317,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.abandon(id)
     }
 
-    /// The upload cannot go on. Returns its file if the upload is over; otherwise what is written will be published,
-    /// and the caller is to drop the rest.
+    /// The upload cannot continue. Returns its file if the upload is over; otherwise the bytes written will be published, and the caller is
+    /// to drop the rest.
     pub fn failed(&mut self, id: UploadId, why: UploadFailure) -> Option<F> {
         let upload = self.uploads.get_mut(&id)?;
         if !upload.keep || upload.written_bytes == 0 || why != UploadFailure::Full {
@@ -343,7 +344,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
     }
 
-    /// No grant will come any more: nothing is offered, and what waited is given back.
+    /// No grant will come any more: nothing is offered, and the files and removals that waited are returned.
     pub fn give_up(&mut self) -> (Vec<F>, Vec<R>) {
         self.messages.clear();
         self.to_name.clear();
@@ -429,15 +430,14 @@ impl<F: UploadFile, R> Uploads<F, R> {
                 None => self.conclude_if_written(id),
             }
         }
-        // This comes before the grant is given back: the schedule then decides what comes next, and that may be the
-        // flush.
+        // This comes before the grant is given back: the schedule then chooses the next work, and that may be the flush.
         self.offer_commit();
         self.done(used, now);
         self.offer_write(id);
         over
     }
 
-    /// Offers a commit, if it is news that one is needed, or how much.
+    /// Offers a commit, if the need for one, or its size, is news to the schedule.
     fn offer_commit(&mut self) {
         if let Some(work) = self.commits.next_offer() {
             self.offer(COMMIT_JOB, work, WorkClass::BestEffort);
@@ -449,8 +449,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         let Some((position, bytes, class)) = upload.next_offer() else { return };
         let offered = upload.offered_bytes;
-        // What is best effort may come in short pieces: while more come, an offer is renewed when it has doubled, or grown by a chunk.
-        // More than a run is not granted at once: an offer of a run need not be renewed.
+        // Best-effort bytes may come in short pieces: while more come, an offer is renewed when it has doubled, or grown by a chunk. More
+        // than a run is not granted at once: an offer of a run need not be renewed.
         let grows = class == WorkClass::BestEffort && upload.life == UploadLife::Receiving;
         let news = if grows { offered.clamp(1, limits::CHUNK_BYTES) } else { 1 };
         let is_known = class == WorkClass::BestEffort && offered >= limits::RUN_BYTES_MAX;
@@ -469,7 +469,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         Some(upload.file)
     }
 
-    /// Hands an upload whose bytes are all written to the next commit.
+    /// Hands an upload with all bytes written to the next commit.
     fn conclude_if_written(&mut self, id: UploadId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         if let (UploadLife::Whole(bytes), 0) = (upload.life, upload.ready_bytes) {
@@ -520,7 +520,7 @@ const fn job_of(id: UploadId) -> JobId {
     JobId(UPLOAD_JOBS + id.0)
 }
 
-/// What became of a grant.
+/// Result of a grant.
 #[derive(Debug, Clone, Copy)]
 struct GrantUse {
     bytes: u64,
@@ -594,7 +594,7 @@ mod tests {
         let reservation = ReservationId { slot: 0, generation: 0 };
         let class = WorkClass::RealTime { reservation, deadline: SECOND.saturating_mul(12) };
         assert_eq!(offered(&mut uploads, id), Some((3 * CHUNK, class)));
-        // What comes meanwhile waits for the next block.
+        // Bytes that come meanwhile wait for the next block.
         uploads.received(id, CHUNK);
         write(&mut uploads, id, 2 * CHUNK, due);
         assert_eq!(offered(&mut uploads, id), Some((CHUNK, class)), "what is left of this one");

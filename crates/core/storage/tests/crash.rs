@@ -1,8 +1,8 @@
-//! The power cut before and after every sync of a thousand operations, and a sync that fails: what was acknowledged is whole,
-//! nothing half-written is visible, leftovers are cleaned up. Compared with a plain map.
+//! The power cut before and after every sync of a thousand operations, and a sync that fails: acknowledged contents are
+//! whole, nothing half-written is visible, leftovers are cleaned up. Compared with a plain map.
 //!
-//! The life of an upload is the product's (`storage::uploads`, `storage::leftover`); the file system is a model. Each way to
-//! do wrongly what the product says must be found.
+//! The life of an upload is the product's (`storage::uploads`, `storage::leftover`); the file system is a model. The test
+//! must find each way of carrying out the product's orders wrongly.
 
 mod common;
 
@@ -19,7 +19,7 @@ const NAMES: u64 = 12;
 const RUNNING_MAX: usize = 8;
 const RUN: &str = "1-a";
 
-/// What is done wrongly.
+/// The step that is done wrongly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -31,11 +31,11 @@ enum Wrong {
     SkipsSecuring,
     /// The padding of the last write stays.
     SkipsCutting,
-    /// A start leaves what a crash has left.
+    /// A start leaves the leftovers of a crash.
     LeavesLeftovers,
-    /// A flush that nobody waits for leaves what recordings have grown by to the journal.
+    /// A flush that no upload waits for leaves the growth of recordings to the journal.
     FlushesTheCacheOnly,
-    /// An upload is acknowledged whose sync had nothing left to do because another one failed.
+    /// An upload is acknowledged though its sync had nothing left to do because another one failed.
     AcknowledgesBehindAFailedSync,
     /// A removal is acknowledged without a look at whether the file system takes changes.
     SkipsCheckingRemovals,
@@ -53,7 +53,7 @@ struct File {
     /// Bytes its client has sent, as far as there was room for them.
     sent: u64,
     keep: bool,
-    /// What has come stays for another upload if it breaks off.
+    /// The bytes received stay for another upload if it breaks off.
     resume: bool,
     /// Its effect on its name.
     effect: u64,
@@ -76,7 +76,7 @@ struct Removal {
     effect: u64,
 }
 
-/// What may be under a name: what was acknowledged last, and what came after.
+/// Contents that may be under a name: the one acknowledged last, and those that came after.
 #[derive(Debug, Clone, Default)]
 struct Expected {
     acknowledged: (u64, Option<Content>),
@@ -93,11 +93,11 @@ impl Expected {
     }
 }
 
-/// The map, and what it cannot know: how far recordings are durable.
+/// The map, and a fact that it cannot know: how far recordings are durable.
 #[derive(Debug, Clone, Default)]
 struct Map {
     names: BTreeMap<String, Expected>,
-    /// Recordings: content, and whole sectors that were durable when somebody last waited for that.
+    /// Recordings: content, and whole sectors that were durable at the last wait for that.
     recordings: BTreeMap<String, (u32, u64)>,
 }
 
@@ -109,7 +109,7 @@ struct Server {
     uploads: Uploads<File, Removal>,
     offers: BTreeMap<JobId, StoreWork>,
     running: Vec<UploadId>,
-    /// What came of uploads that broke off and can be gone on with.
+    /// The files of uploads that broke off and can be continued.
     parts: Vec<File>,
     /// The sync of this number fails.
     fails_at: u32,
@@ -180,7 +180,7 @@ impl Server {
             if keep { format!("recording {}.ts", self.contents) } else { format!("{}", self.chance.below(NAMES)) };
         self.hidden += 1;
         let resume = !keep && self.chance.one_in(3);
-        // With O_TMPFILE and without, as file systems have it; what is kept or gone on with must be found.
+        // With O_TMPFILE and without, as file systems have it; a file to be kept or continued must be found.
         let hidden =
             (keep || resume || self.chance.one_in(3)).then(|| hidden_name(RUN, self.hidden, keep.then_some(&name)));
         let file = self.files.create(hidden.as_deref());
@@ -234,7 +234,7 @@ impl Server {
         self.uploads.finish(upload);
     }
 
-    /// Names what is written and need be durable only later.
+    /// Names the uploads that are written and need be durable only later.
     fn name_early(&mut self) {
         while let Some((upload, length)) = self.uploads.next_to_name() {
             let outcome = if self.files.is_broken() { Err(UploadFailure::Disk) } else { Ok(()) };
@@ -260,7 +260,7 @@ impl Server {
         }
     }
 
-    /// An upload is over and leaves nothing, but for what the next start finds of a recording.
+    /// An upload is over and leaves nothing, except the file of a recording, which the next start finds.
     fn forget(&mut self, file: File) {
         if let Some(hidden) = file.hidden.filter(|_| !file.keep && !self.files.is_broken()) {
             self.files.unlink(&hidden);
@@ -346,7 +346,7 @@ impl Server {
 
     fn commit(&mut self) {
         while let Some(part) = self.uploads.next_part() {
-            // A file system that failed takes no changes, and says of what is lost that nothing is left to do.
+            // A file system that failed takes no changes, and reports of lost changes that nothing is left to do.
             let takes_changes = if self.files.is_broken() { Err(UploadFailure::Disk) } else { Ok(()) };
             let mut outcome = Ok(());
             let sync = match part {
@@ -410,7 +410,7 @@ impl Server {
         Ok(())
     }
 
-    /// Acknowledges what the part made durable.
+    /// Acknowledges the changes that the part made durable.
     fn part_done(&mut self, outcome: Result<(), UploadFailure>) {
         let mut removed = None;
         let mut grown = None;
@@ -444,7 +444,7 @@ impl Server {
         self.map.recordings.remove(name);
     }
 
-    /// What is written of a recording when it was made durable must be found.
+    /// The bytes of a recording that were written when it was made durable must be found.
     fn note_durable(&mut self, upload: UploadId) {
         let Some(file) = self.uploads.file_mut(upload) else { return };
         if let Some((_, sectors)) = self.map.recordings.get_mut(&file.name) {
@@ -466,7 +466,7 @@ impl Server {
         }
     }
 
-    /// The power goes, a few times, each time with another fate of what was not synced; then a start.
+    /// The power goes, a few times, each time with another fate of the writes and changes not synced; then a start.
     fn cut_the_power(&mut self) {
         for _ in 0..2 {
             let mut after = self.files.after_power_cut(&mut self.chance);
@@ -478,7 +478,7 @@ impl Server {
         }
     }
 
-    /// What a start does with what it finds.
+    /// The work of a start on the files that it finds.
     fn recover(&self, files: &mut FileSystem) {
         if self.wrong == Wrong::LeavesLeftovers {
             return;
@@ -576,7 +576,7 @@ fn the_power_cut_at_every_sync_of_a_thousand_operations_loses_nothing_acknowledg
             assert_eq!(server.violations, Vec::<String>::new(), "{of}");
             assert!(server.syncs > 60, "{of}: {} syncs", server.syncs);
             assert!(server.uploads.is_idle(), "{of}: all came to its end");
-            // In the end the map is what a start finds, with no power cut.
+            // In the end a start finds the contents of the map, with no power cut.
             let mut files = server.files.clone();
             server.recover(&mut files);
             server.compare(&files);

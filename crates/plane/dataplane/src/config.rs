@@ -15,8 +15,8 @@ pub struct PlaneConfig {
     pub round: Nanos,
     /// Share of disk time best-effort work keeps, 0.0 … 0.9.
     pub be_share: f64,
-    /// Streams of one content share its reads, and so much disk time is kept for those that then need their own: a share
-    /// of what all of them would take. `None`: each reads for itself.
+    /// Streams of one content share its reads, and this share of the disk time of all of them is kept for those that
+    /// then need their own. `None`: each reads for itself.
     pub sharing: Option<f64>,
     /// Streams of contents with copies on several disks are promised time on each of these, so that any one may fail.
     /// Otherwise they are promised time only on the disks that are read while all of them work, and a stream that finds
@@ -30,7 +30,7 @@ pub struct PlaneConfig {
     /// so long after all. hls.js gives up itself after 10 s (its default), ExoPlayer after 8 s; the forecast is a bound, and in a herd
     /// the last one waited for 5 to 8.6 s (decision 0007).
     pub first_byte_max: Nanos,
-    /// What nobody read for so long is not kept in memory, which is then given back.
+    /// Pages that no stream read for this time are not kept in memory, which is then given back.
     pub memory_lull: Nanos,
     /// Streams at once, at most `limits::STREAMS_MAX`.
     pub streams_max: usize,

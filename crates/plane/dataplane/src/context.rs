@@ -14,17 +14,18 @@ use crate::port::{Io, Token};
 
 /// Reports that wait for room in the queue: a start and an end of each stream. Chosen.
 const OUTBOX: usize = 2 * limits::STREAMS_MAX;
-/// Messages between the parts for each stream: most are under way when a disk fails and all its streams are told. Chosen.
+/// Messages between the parts for each stream: most are under way when a disk fails and all its streams receive the
+/// report. Chosen.
 const MESSAGES_PER_STREAM: usize = 4;
 const NO_EVENT: Event = Event::DiskRecovered { disk: DiskId(u16::MAX) };
 
-/// What each part is given beside its own state.
+/// The state that each part receives beside its own.
 #[derive(Debug)]
 pub(crate) struct PlaneContext<I> {
     pub(crate) io: I,
     pub(crate) config: PlaneConfig,
     pub(crate) gauges: Arc<Gauges>,
-    /// The time of what is being dealt with: the turn's, or a completion's.
+    /// The time of the current work: the turn's, or a completion's.
     pub(crate) now: Nanos,
     reports: Vec<Report>,
     messages: VecDeque<PartMessage>,
@@ -62,19 +63,19 @@ impl<I: Io> PlaneContext<I> {
         self.messages.pop_front()
     }
 
-    /// Tells the control plane.
+    /// Sends a report to the control plane.
     pub(crate) fn report(&mut self, report: Report) {
         self.reports.push(report);
     }
 
-    /// Tells news. Events are no state: with no room they are dropped, the gauges have the numbers.
+    /// Reports an event. Events are no state: with no room they are dropped, the gauges have the numbers.
     pub(crate) fn tell(&mut self, event: Event) {
         if self.reports.len() < OUTBOX / 4 {
             self.report(Report::Event(event));
         }
     }
 
-    /// Whether there is room for what a command leaves behind.
+    /// True if there is room for the reports that a command causes.
     pub(crate) fn has_room_for_reports(&self) -> bool {
         self.reports.len() * 2 <= self.reports.capacity()
     }
@@ -93,7 +94,7 @@ impl<I: Io> PlaneContext<I> {
     }
 }
 
-/// What a token stands for.
+/// The request that a token stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Send {

@@ -25,21 +25,21 @@ pub enum Command {
     Reserve(RecordingRequest),
     /// Give back a reservation held after its stream ended, or a recording's.
     Release(ReservationId),
-    /// Take what was just stored into the buffers, as far as there is room: it is soon asked for, if it is live. Answered by
+    /// Take the content just stored into the buffers, as far as there is room: live content is soon requested. Answered by
     /// [`Report::Kept`].
     Keep(Box<FreshContent>),
     /// A client that takes nothing for so long gives its reservation back, and loses a best-effort delivery, from now on.
     SetStall(Nanos),
-    /// What a link carries from now on; streams that were admitted already go on. Unknown links are ignored.
+    /// The capacity of a link from now on; streams that were admitted already continue. Unknown links are ignored.
     SetLink {
         /// The link.
         link: LinkId,
         /// Payload bits per second on the wire.
         capacity: BitRate,
     },
-    /// Stop admitting; running streams go on (drain).
+    /// Stop admitting; running streams continue (drain).
     Drain,
-    /// End the loop; what still runs is dropped.
+    /// End the loop; streams that still run are dropped.
     Shutdown,
 }
 
@@ -50,21 +50,21 @@ pub enum Report {
     Started {
         /// The delivery.
         stream: StreamId,
-        /// What it holds.
+        /// The reservation that it holds.
         reservation: Option<ReservationId>,
     },
     /// The delivery was not admitted; its socket is inside, untouched.
     Refused {
         /// The request as it was sent.
         delivery: Box<Delivery>,
-        /// Why, and what would be granted.
+        /// The reason, and the rate that would be granted.
         refusal: Refusal,
     },
     /// The delivery ended; its socket is inside.
     Finished {
         /// The request as it was sent.
         delivery: Box<Delivery>,
-        /// How it ended and what was done.
+        /// How it ended, with the counts of its bytes and misses.
         end: Ending,
     },
     /// A recording's reservation was granted.
@@ -80,10 +80,10 @@ pub enum Report {
     ReserveRefused {
         /// As in the request.
         stream: StreamId,
-        /// Why, and what would be granted.
+        /// The reason, and the rate that would be granted.
         refusal: Refusal,
     },
-    /// What was stored is in the buffers, or there was no room for it.
+    /// The content stored is in the buffers, or there was no room for it.
     Kept(Box<FreshContent>),
     /// The data plane reads this content no more: to be dropped where closing a file may take its time.
     Unused(Arc<Content>),
@@ -100,11 +100,12 @@ pub struct Delivery {
     pub socket: OwnedFd,
     /// The link it leaves by.
     pub link: LinkId,
-    /// What to send, in order: the response head, then ranges of the content, with multipart heads between them.
+    /// The segments to send, in order: the response head, then ranges of the content, with multipart heads between
+    /// them.
     pub segments: Arc<[Segment]>,
     /// The content the ranges are of.
     pub content: Arc<Content>,
-    /// Guaranteed, or what is left over.
+    /// With a reservation, or best effort.
     pub service: Service,
 }
 
@@ -123,8 +124,8 @@ pub enum Service {
         /// changed (the session's next request will use it). The control plane must then release it.
         hold: bool,
     },
-    /// A small read beside what a session plays, of its disk time: sound, subtitles, an index. Best effort, if the session has no
-    /// share of that disk from which it can be read.
+    /// A small read beside the playback of a session, of its disk time: sound, subtitles, an index. Best effort, if the session
+    /// has no share of that disk from which it can be read.
     Beside {
         /// The session's reservation.
         session: ReservationId,
@@ -144,20 +145,20 @@ pub struct RecordingRequest {
     pub link: LinkId,
     /// Payload bits per second.
     pub rate: BitRate,
-    /// What has come is to be durable after so long. At least three rounds are needed.
+    /// The bytes received are to be durable after this time. At least three rounds are needed.
     pub durable: Nanos,
     /// Bytes that it gathers before they are written, at most, if it can be so few: as much as its buffers hold.
     pub block_bytes_max: u64,
 }
 
-/// How a delivery ended, and what it did.
+/// How a delivery ended, with its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ending {
     /// The reason.
     pub outcome: Outcome,
     /// Payload and literal bytes the socket took.
     pub sent_bytes: u64,
-    /// Ticks whose bytes were not ready when they were due.
+    /// Ticks with bytes that were not ready when they were due.
     pub misses: u64,
     /// From start to end.
     pub duration: Nanos,
@@ -182,7 +183,7 @@ pub enum Outcome {
     StartTooLate,
     /// The disk has become too slow for all that it had promised, and this stream was one of the youngest.
     DiskOverloaded,
-    /// The file is not what it was when it was opened (cut, or written to): nothing wrong was sent, the rest is missing.
+    /// The file changed after it was opened (cut, or written to): nothing wrong was sent, the rest is missing.
     ContentChanged,
 }
 

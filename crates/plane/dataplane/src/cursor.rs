@@ -11,7 +11,7 @@ use units::limits::CACHE_PAGE_BYTES;
 use crate::cache::PageKey;
 use crate::control::Delivery;
 
-/// What a delivery is made of, in order: all that a cursor has to know of it.
+/// The segments of a delivery, in order: all data that a cursor needs of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentList<'a> {
     pub(crate) version: ContentVersion,
@@ -28,7 +28,7 @@ impl<'a> SegmentList<'a> {
         self.ranges().map(Segment::length).sum()
     }
 
-    /// The ranges of the content, without what is sent between them.
+    /// The ranges of the content, without the literal bytes between them.
     pub(crate) fn ranges(self) -> impl Iterator<Item = &'a Segment> {
         self.segments.iter().filter(|segment| matches!(segment, Segment::Range { .. }))
     }
@@ -54,7 +54,7 @@ pub(crate) struct Cursor {
     pub(crate) payload: u64,
 }
 
-/// What lies at a cursor.
+/// The bytes at a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtCursor {
     /// Literal bytes, so many left in the segment.
@@ -66,7 +66,7 @@ pub(crate) enum AtCursor {
 }
 
 impl Cursor {
-    /// What lies here; finished segments are stepped over.
+    /// The bytes at this place; finished segments are stepped over.
     pub(crate) fn place(&mut self, segment_list: SegmentList<'_>) -> AtCursor {
         while let Some(segment) = segment_list.segments.get(self.segment) {
             let length = segment.length();
@@ -87,7 +87,7 @@ impl Cursor {
         AtCursor::End
     }
 
-    /// What content lies at or behind this cursor: literal segments are stepped over as well.
+    /// The content at or behind this cursor: literal segments are stepped over as well.
     pub(crate) fn next_content(&mut self, segment_list: SegmentList<'_>) -> Option<(PageKey, u64, u64)> {
         loop {
             match self.place(segment_list) {

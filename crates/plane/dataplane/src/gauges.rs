@@ -1,4 +1,4 @@
-//! Live figures, published by the plane thread and read by anybody: plain atomics, one writer, no lock.
+//! Live figures, published by the plane thread and read by any thread: plain atomics, one writer, no lock.
 //!
 //! Promise: reading them costs the plane nothing; each value is whole, values of one stream may be a tick apart.
 //! Not here: rendering (`http`).
@@ -11,7 +11,7 @@ use units::{Nanos, StreamId, limits};
 /// bucket begins at 4 s, near the time after which a disk counts as silent.
 pub const LATENESS_BUCKETS: usize = 14;
 
-/// A disk that does what it is asked. Chosen, as the next two: numbers of a gauge.
+/// A disk that fulfils its requests. Chosen, as the next two: numbers of a gauge.
 pub const DISK_GOOD: u64 = 0;
 /// A disk that gets nothing new, for it errs.
 pub const DISK_ERRING: u64 = 1;
@@ -63,7 +63,7 @@ pub struct StreamGauges {
     pub rate_bps: Gauge,
     /// Bytes the socket took.
     pub sent_bytes: Gauge,
-    /// Ticks whose bytes were not ready.
+    /// Ticks with bytes that were not ready.
     pub misses: Gauge,
     /// Bytes read ahead.
     pub buffered_bytes: Gauge,
@@ -100,8 +100,8 @@ pub struct DiskGauges {
     pub promised_ppm: Gauge,
     /// Share of its time that may still be promised, in millionths.
     pub free_ppm: Gauge,
-    /// Streams of 8.8 Mbit/s that it carries with nothing else to do, each of another content; set by whoever counts
-    /// them.
+    /// Streams of 8.8 Mbit/s that it carries with nothing else to do, each of another content; set by the part that
+    /// counts them.
     pub carries_streams: Gauge,
     /// Recordings of 4 Mbit/s likewise.
     pub carries_recordings: Gauge,

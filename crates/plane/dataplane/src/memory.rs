@@ -5,9 +5,9 @@
 //! [`STEP_CHUNKS`] by the world outside, never by the plane's thread. One step changes at a time. Contents stay in memory for
 //! [`PlaneConfig::memory_lull`](crate::PlaneConfig) after their last use; then their place is used again or given back.
 //!
-//! Promise: only chunks with memory are in the cache's hands; what streams were promised is brought in before they need it,
-//! one step ahead; the first step stays. Memory that was lent to sockets is *renewed* before it is read into, given back and
-//! brought in by the huge page: the plane would replace the small pages that were lent, and to send small pages costs a
+//! Promise: only chunks with memory are in the cache's hands; the memory promised to streams is brought in before they need
+//! it, one step ahead; the first step stays. Memory that was lent to sockets is *renewed* before it is read into, given back
+//! and brought in by the huge page: the plane would replace the small pages that were lent, and to send small pages costs a
 //! tenth more (docs/decisions/0054). Not here: whether memory can be had (`port::Io::chunks_obtainable`), which admission
 //! counts on.
 
@@ -19,7 +19,7 @@ use crate::port::{Chunks, MemoryChange, STEP_CHUNKS};
 /// Free chunks below which the next step is brought in. At 2 GiB/s, which bringing in takes, a disk of
 /// 1 GB/s does not use them up meanwhile. Follows from that.
 const SPARE_CHUNKS: u32 = STEP_CHUNKS / 2;
-/// How often steps that nobody used are looked for, and a step that could not be had is asked for again. Chosen.
+/// The period of the search for unused steps, and of another request for a step that could not be had. Chosen.
 const CHECK_PERIOD: Nanos = Nanos::from_secs(1);
 
 /// Which steps of the arena have memory.
@@ -68,14 +68,14 @@ impl ArenaMemory {
             && chunks >= wanted + u64::from(STEP_CHUNKS)
             && cache.has_spare(SPARE_CHUNKS + STEP_CHUNKS, unused_since)
         {
-            // From the end, so that what stays lies at the start.
+            // From the end, so that the remaining steps lie at the start.
             let unused = |step: &usize| self.present[*step] && cache.remove(self.chunks(*step), unused_since);
             if let Some(step) = (1..self.present.len()).rev().find(unused) {
                 self.present[step] = false;
                 self.changing = Some(MemoryChange::GiveBack(self.chunks(step)));
             }
         }
-        // What was promised must not wait for it.
+        // Promised memory must not wait for it.
         if self.changing.is_none() && self.renewed.is_none() && chunks >= wanted {
             let unused_since = if is_short { now } else { unused_since };
             self.renewed = cache.remove_lent(SPARE_CHUNKS, unused_since);

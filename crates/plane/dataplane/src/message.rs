@@ -1,8 +1,8 @@
 //! Messages between the three parts of the plane.
 //!
-//! The *admitter* decides who is served, the *fetcher* has the disks and the buffers, the *pacer* the streams and their
-//! sockets. Each owns its state alone; the plane carries their messages in the order in which they were sent. A part knows
-//! of another only what it was told. Decision 0036 says who promises what.
+//! The *admitter* admits or refuses streams, the *fetcher* has the disks and the buffers, the *pacer* the streams and
+//! their sockets. Each owns its state alone; the plane carries their messages in the order in which they were sent. A part
+//! knows another only by its messages. Decision 0036 lists the promises of each.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 use crate::control::{Delivery, Outcome, Refusal};
 use crate::cursor::Cursor;
 
-/// Whose reads a stream is to share.
+/// The group that a stream is to join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SharingGroup {
     pub(crate) leader: u32,
@@ -70,7 +70,7 @@ pub(crate) enum ToAdmitter {
     Started { slot: u32 },
     /// A stream needs disk time for its start.
     Waits { slot: u32, conditions: StartConditions },
-    /// What the start of a waiting stream would meet now.
+    /// The conditions that the start of a waiting stream would meet now.
     Weighed { slot: u32, conditions: StartConditions },
     /// A round of a disk began.
     Round { disk: DiskId },
@@ -86,7 +86,7 @@ pub(crate) enum ToAdmitter {
     AsksBack { slot: u32, conditions: StartConditions },
     /// A stream has nothing more of disks and buffers.
     Left { slot: u32, may_hold: bool },
-    /// What a disk is good for from now on.
+    /// The condition of a disk from now on.
     Condition { disk: DiskId, condition: DiskCondition },
     /// A stream is listed at another disk.
     Moved { slot: u32, disk: DiskId },
@@ -94,7 +94,7 @@ pub(crate) enum ToAdmitter {
     ReadsElsewhere { slot: u32 },
     /// A recording is written to this place of a disk from now on.
     Written { disk: DiskId, reservation: ReservationId, position: u64 },
-    /// How slow a disk is, and whether it has lost so much time that its streams may have to end.
+    /// The slowdown of a disk, and whether it has lost enough time that its streams may have to end.
     Speed { disk: DiskId, factor: f64, is_behind: bool },
     /// A stream of a disk that is too slow gives its disk time back at once.
     Overloaded { slot: u32 },
@@ -103,7 +103,7 @@ pub(crate) enum ToAdmitter {
 /// To the fetcher.
 #[derive(Debug)]
 pub(crate) enum ToFetcher {
-    /// From the admitter: whose reads can it share?
+    /// From the admitter: which group can it join?
     Find { delivery: Box<Delivery> },
     /// From the admitter: a stream begins. With a rate it waits for its start, unless it needs no disk for it.
     Begin {
@@ -116,7 +116,7 @@ pub(crate) enum ToFetcher {
         /// How many reservations were made before its own.
         age: u64,
     },
-    /// From the admitter: what would its start meet now?
+    /// From the admitter: which conditions would its start meet now?
     Weigh { slot: u32 },
     /// From the admitter: read its first bytes.
     Start { slot: u32, start: PlacedStart },
@@ -126,7 +126,7 @@ pub(crate) enum ToFetcher {
     ReadAlone { slot: u32, period: u32, start: PlacedStart },
     /// From the admitter or the pacer: a stream has lost its reservation.
     Demote { slot: u32, at: Nanos },
-    /// From the admitter: for how long best effort may go on, by what is promised.
+    /// From the admitter: for how long best effort may continue, by the disk's promises.
     CarryHeadroom { disk: DiskId, headroom: Nanos },
     /// From the admitter: the share of a disk's time that best effort has.
     BeShare { disk: DiskId, share: f64 },
@@ -146,7 +146,8 @@ pub(crate) enum ToFetcher {
     Park { slot: u32 },
     /// From the pacer: a demoted stream's client reads again.
     AskBack { slot: u32 },
-    /// From the pacer: a stream ends as soon as its socket lets it; the streams that share its reads go on without it.
+    /// From the pacer: a stream ends as soon as its socket lets it; the streams that share its reads continue without
+    /// it.
     Ending { slot: u32 },
     /// From the pacer: a stream ended.
     Leave { slot: u32, may_hold: bool },
@@ -157,7 +158,7 @@ pub(crate) enum ToFetcher {
 pub(crate) enum ToPacer {
     /// From the admitter: a stream begins, which is listed at this disk.
     Begin { slot: u32, delivery: Box<Delivery>, disk: DiskId },
-    /// From the admitter: what a link carries.
+    /// From the admitter: the payload rate of a link.
     Link { link: LinkId, payload: BitRate },
     /// From the admitter: a stream is best effort from now on; whether it may ask for its reservation again.
     Demoted { slot: u32, at: Nanos, asks_back: bool },
@@ -169,14 +170,15 @@ pub(crate) enum ToPacer {
     Left { slot: u32, held: Option<ReservationId> },
     /// From the fetcher: up to this payload, pages are held for a stream.
     Fetched { slot: u32, payload: u64 },
-    /// From the fetcher: what a stream's content cannot be read beyond, and what it ends with there.
+    /// From the fetcher: the end of the readable payload of a stream, and the outcome with which it ends there.
     Cut { slot: u32, payload: u64, outcome: Outcome },
     /// From the fetcher: the first bytes of a stream are there; of a block, all of it.
     Run { slot: u32, block: Option<BlockTimes> },
-    /// From the fetcher: what a best-effort delivery could read ahead was asked for; false if it holds nothing and there is no page.
+    /// From the fetcher: the possible read-ahead of a best-effort delivery was requested; false if it holds nothing and there is no
+    /// page.
     GoOn { slot: u32, has_pages: bool },
-    /// From the fetcher, what a best-effort delivery waits for may be there; from the admitter, a stream did not get its
-    /// reservation back.
+    /// From the fetcher, the bytes for which a best-effort delivery waits may be there; from the admitter, a stream did
+    /// not get its reservation back.
     Wake { slot: u32 },
     /// From the fetcher: end this stream.
     Finish { slot: u32, outcome: Outcome },

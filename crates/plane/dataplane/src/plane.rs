@@ -1,12 +1,12 @@
 //! The loop: the cyclic pipeline of HiTactix §3.2.
 //!
-//! Each step of the wheel the streams whose tick it is are fed from buffers read earlier; each round every disk is
-//! asked for the blocks of later rounds; in between, completions and commands are taken in. One submission carries all
-//! that a step decided. Three parts do this, which know each other by messages only (decision 0036): the admitter, the
-//! fetcher and the pacer. The loop gives them the time, and carries what they say to each other.
+//! Each step of the wheel feeds the streams with a tick in it from buffers read earlier; each round every disk is asked
+//! for the blocks of later rounds; in between, completions and commands are taken in. One submission carries all
+//! requests of a step. Three parts do this, which know each other by messages only (decision 0036): the admitter, the
+//! fetcher and the pacer. The loop gives them the time, and carries their messages.
 //!
 //! Promise: no allocation, no lock, no call of unknown length after [`Plane::new`]; a late step never moves the next.
-//! Not here: what to read next (`schedule::disk`), whom to admit (`schedule::admission`), the kernel (`port::Io`).
+//! Not here: choice of the next read (`schedule::disk`), admission (`schedule::admission`), the kernel (`port::Io`).
 
 use std::sync::Arc;
 
@@ -83,8 +83,8 @@ impl<I: Io> Plane<I> {
         }
     }
 
-    /// One turn of the loop: takes in what came, feeds what is due, asks the disks, waits for the next thing.
-    /// False once [`Command::Shutdown`] was seen.
+    /// One turn of the loop: takes in commands and messages, feeds the streams that are due, asks the disks, waits for
+    /// the next completion or command. False once [`Command::Shutdown`] was seen.
     pub fn turn(&mut self) -> bool {
         let now = self.context.io.now();
         self.context.now = now;
@@ -110,7 +110,7 @@ impl<I: Io> Plane<I> {
         }
         let next =
             self.fetcher.next_wakeup(now).map_or(self.pacer.next_wakeup(), |at| at.min(self.pacer.next_wakeup()));
-        // Whoever put them there has woken the plane already, and will not again.
+        // The sender of these has woken the plane already, and will not again.
         let until = if more_commands || more_messages { now } else { next };
         let mut completions = std::mem::take(&mut self.completions);
         self.context.io.wait(until, &mut completions);
@@ -134,7 +134,7 @@ impl<I: Io> Plane<I> {
         self.running
     }
 
-    /// Carries what the parts say to each other, until nothing is left to be said.
+    /// Carries the messages of the parts, until none is left.
     fn carry(&mut self) {
         while let Some(message) = self.context.next_message() {
             match message {

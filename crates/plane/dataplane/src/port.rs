@@ -3,9 +3,9 @@
 //! Promise: everything the plane does to the world is a call of [`Io`]; everything it learns is a [`Completion`], a
 //! command or a store message. Not here: why it does it.
 //!
-//! All buffer memory is one *arena* with a flat address space `0..Io::arena_bytes()`; the plane alone decides what lies
-//! where and never names a byte twice at once. Not all of it has memory at all times ([`MemoryChange`]). The first `chunk_count × CHUNK_BYTES` bytes hold chunks; behind them lies
-//! one [`content::LITERAL_BYTES`] area per stream slot, for response heads.
+//! All buffer memory is one *arena* with a flat address space `0..Io::arena_bytes()`; the plane alone decides the place of all bytes and
+//! never names a byte twice at once. Not all of it has memory at all times ([`MemoryChange`]). The first `chunk_count × CHUNK_BYTES` bytes
+//! hold chunks; behind them lies one [`content::LITERAL_BYTES`] area per stream slot, for response heads.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub struct Span {
     pub length: u32,
 }
 
-/// Chunks whose memory is brought in or given back together. The first so many have theirs from the start.
-/// Chosen: 32 MiB, of which a server with few streams needs no second one.
+/// Chunks with memory that is brought in or given back together. The first so many have theirs from the start. Chosen:
+/// 32 MiB, of which a server with few streams needs no second one.
 pub const STEP_CHUNKS: u32 = 32;
 
 /// Chunks in a huge page of 2 MiB. Follows from both sizes.
@@ -82,7 +82,7 @@ pub struct ReadRequest {
 }
 
 /// Whether several streams send the same bytes. Then it can pay to lend a socket the memory instead of copying it
-/// (decision 0008); it is only a hint, and what arrives is the same.
+/// (decision 0008); it is only a hint, and the bytes that arrive are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// Sent once or twice before the memory is used for something else.
@@ -96,8 +96,8 @@ pub enum Sharing {
 pub const SHARED_STREAMS_MIN: u32 = 3;
 
 /// A send from the arena to a socket. At most one per socket is in flight. It completes when the socket took at least
-/// one byte: a full socket leaves it pending, which costs nobody anything. Once it completed the memory may be read
-/// into again, whether the peer has taken the bytes or not: what was sent does not change by that.
+/// one byte: a full socket leaves it pending, at no cost to other sends. Once it completed the memory may be read into
+/// again, whether the peer has taken the bytes or not: the bytes sent do not change by that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendRequest {
     /// Comes back in the completion.
@@ -106,10 +106,10 @@ pub struct SendRequest {
     pub socket: SocketSlot,
     /// The bytes to send.
     pub memory: Span,
-    /// What follows it, elsewhere in memory; both together are at most a chunk. A world that sends one piece at a time
-    /// may leave it out: then the send is a short one.
+    /// The bytes that follow it, elsewhere in memory; both together are at most a chunk. A world that sends one piece
+    /// at a time may leave it out: then the send is a short one.
     pub then: Option<Span>,
-    /// Who else sends it.
+    /// Whether several streams send these bytes.
     pub sharing: Sharing,
 }
 
@@ -124,7 +124,7 @@ pub struct Completion {
     pub at: Nanos,
 }
 
-/// Why a request failed: what the plane has to tell apart, mapped once from errno in `kernel`.
+/// Why a request failed: the cases that the plane distinguishes, mapped once from errno in `kernel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoFault {
     /// The peer closed or reset the connection (EPIPE, ECONNRESET, ETIMEDOUT …).
@@ -188,17 +188,17 @@ pub trait Io {
     /// Queues a read; it is handed to the kernel by [`Io::wait`].
     fn read(&mut self, request: ReadRequest);
 
-    /// Asks whether what was read into `memory`, which is of `content` from `offset` on, is right: whether its file is still the
-    /// version that was opened, seen from a moment after this call, and whether the bytes agree with their checksums, where it
-    /// has some. It completes like a read, with 1 if so and with 0 if it is another version (an [`IoFault`] if the bytes are
-    /// wrong, or the version cannot be known).
+    /// Asks whether the bytes read into `memory`, which are those of `content` from `offset` on, are right: whether its file is
+    /// still the version that was opened, seen from a moment after this call, and whether the bytes agree with their checksums,
+    /// where it has some. It completes like a read, with 1 if so and with 0 if it is another version (an [`IoFault`] if the
+    /// bytes are wrong, or the version cannot be known).
     fn verify(&mut self, token: Token, content: &Arc<Content>, offset: u64, memory: Span);
 
     /// Queues a send; it is handed to the kernel by [`Io::wait`] at the latest.
     fn send(&mut self, request: SendRequest);
 
     /// Waits until the socket can take bytes, with no memory of the arena. Counts as its send: completes like one, with any
-    /// number once there is room or an error to be told by the next send.
+    /// number once there is room or an error that the next send reports.
     fn await_room(&mut self, token: Token, socket: SocketSlot);
 
     /// Asks for the end of a pending send. Its completion still comes, once: with its result or [`IoFault::Cancelled`].
@@ -213,14 +213,15 @@ pub trait Io {
     /// The next command, if one waits.
     fn command(&mut self) -> Option<Command>;
 
-    /// Tells the control plane. A full queue gives the report back; the plane keeps it and tries again next tick.
+    /// Sends a report to the control plane. A full queue gives the report back; the plane keeps it and tries again next
+    /// tick.
     ///
     /// # Errors
     /// The report, if there was no room.
     fn report(&mut self, report: Report) -> Result<(), Report>;
 
-    /// Hands over what was queued, then waits until `until`, or earlier if a request completed, a command or a store
-    /// message came. Appends at most [`COMPLETIONS_MAX`] completions in the order they happened; never allocates
+    /// Hands over the queued requests, then waits until `until`, or earlier if a request completed, a command or a
+    /// store message came. Appends at most [`COMPLETIONS_MAX`] completions in the order they happened; never allocates
     /// (`completions` has that capacity).
     fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>);
 }

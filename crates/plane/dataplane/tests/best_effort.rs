@@ -1,5 +1,5 @@
 //! Best-effort deliveries: bytes in the buffers go out at once, clients that take nothing hold nothing, and a stream
-//! whose reservation was taken over goes on.
+//! continues after a newer read took over its reservation.
 
 use crate::common::{MIB, Machine, RATE, delivery, viewer};
 use dataplane::control::{Command, Outcome, Report, Service};
@@ -36,7 +36,7 @@ fn warm() -> Machine {
 fn what_lies_in_the_buffers_is_sent_in_the_turn_that_takes_the_command() {
     let mut machine = warm();
     for number in 2..100 {
-        // What a link has left, it has in time.
+        // A link has room left only as time passes.
         machine.later(Nanos::from_millis(1));
         machine.told(bulk(number, 1, SMALL));
         assert_eq!(machine.sends().len(), 1, "in the same turn");
@@ -58,7 +58,7 @@ fn clients_that_take_nothing_hold_nothing_and_keep_nobody_waiting() {
     machine.told(bulk(500, 1, SMALL));
     let sends = machine.sends();
     assert_eq!(sends.len(), 1, "at once");
-    // They go on where they were when they read again.
+    // They continue at their old place when they read again.
     let reports = machine.clients_read();
     assert_eq!(finished(&reports), [(500, Outcome::Complete)]);
     machine.later(Nanos::from_millis(10));
@@ -87,7 +87,7 @@ fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
     let started = |report: &Report| matches!(report, Report::Started { stream, reservation: Some(_) } if stream.0 == 2);
     assert!(reports.iter().any(started), "{reports:?}");
     assert_eq!((finished(&reports), machine.promised()), (vec![], RATE.0));
-    // Both are sent on; the older one in what the link has left, and no faster than its rate.
+    // Both are sent on; the older one in the room left on the link, and no faster than its rate.
     let (mut ended, mut sent) = (Vec::new(), std::collections::BTreeMap::<u32, u64>::new());
     for _ in 0..100 {
         machine.later(Nanos::from_millis(50));

@@ -34,7 +34,7 @@ fn play_unread(machine: &mut Machine, span: Nanos) {
     }
 }
 
-/// Plays for so long: who ended, and whether all of it was sent.
+/// Plays for `span`: the streams that ended, and whether all of each was sent.
 fn play(machine: &mut Machine, span: Nanos) -> Vec<(u64, bool)> {
     let mut reports = Vec::new();
     for _ in 0..span.0 / Nanos::from_millis(50).0 {

@@ -35,13 +35,13 @@ fn plays(machine: &mut Machine, steps: usize) -> Vec<u64> {
     (0..steps).map(|_| step(machine)).collect()
 }
 
-/// The most in any second, in what the link carries in one.
+/// The most bytes in any second, as a share of the link's capacity in one.
 fn busiest(steps: &[u64]) -> f64 {
     let most = steps.windows(SECOND).map(|second| second.iter().sum::<u64>()).max().expect("a second at least");
     most as f64 / LINK.bytes_in(Nanos::from_secs(1)) as f64
 }
 
-/// What a link that was idle has left over is two ticks' worth: a tenth of a second.
+/// A link that was idle has two ticks' worth left over: a tenth of a second.
 const DEPTH: f64 = 0.1;
 
 #[test]
@@ -69,7 +69,7 @@ fn what_is_made_up_after_a_stall_is_no_more_than_the_link_has_left() {
     let mut machine = machine();
     (1..=7).for_each(|number| drop(machine.told(viewer(number))));
     plays(&mut machine, 2 * SECOND);
-    // A second in which nobody reads: all of them are owed it, at once.
+    // A second in which no client reads: all of them are owed it, at once.
     (0..SECOND).for_each(|_| drop(machine.later(STEP)));
     let steps = plays(&mut machine, 8 * SECOND);
     assert!(busiest(&steps[2..]) <= 1.0 + DEPTH, "{}", busiest(&steps[2..]));
@@ -107,7 +107,7 @@ fn a_disk_that_does_not_answer_is_one() {
 }
 
 /// Shaka asks for an initialization segment of a thousand bytes beside the part it begins. That part is sent as fast as the link
-/// carries, for seconds, and left nothing over for what its player cannot do without.
+/// carries, for seconds, and left nothing over for the segment that its player cannot do without.
 #[test]
 fn what_is_small_does_not_wait_for_a_burst_to_end() {
     let mut machine = machine();

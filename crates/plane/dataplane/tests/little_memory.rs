@@ -1,4 +1,4 @@
-//! More best-effort deliveries than there are pages for them: whoever comes gets its turn.
+//! More best-effort deliveries than there are pages for them: each newcomer gets its turn.
 
 use crate::common::{MIB, Machine, delivery};
 use content::FreshContent;
@@ -20,7 +20,7 @@ fn crowd(machine: &mut Machine, contents: u64, reads: bool) {
     }
 }
 
-/// After how many steps a newcomer, whose socket takes what it is sent, has all of its content.
+/// After how many steps a newcomer has all of its content, with a socket that takes all bytes sent.
 fn newcomer(machine: &mut Machine, size: u64, steps: u32, crowd_reads: bool) -> Option<u32> {
     machine.told(delivery(100, 100, size, Service::BestEffort));
     (0..steps).find(|_| {
@@ -43,17 +43,18 @@ fn clients_that_take_nothing_keep_no_page_from_a_newcomer() {
 
 #[test]
 fn on_a_slow_link_a_newcomer_has_its_turn_as_all_others() {
-    // Of few contents the others find what they want in the buffers, and the newcomer does not.
+    // Of few contents the others find their pages in the buffers, and the newcomer does not.
     for contents in [64, 8] {
         let mut machine = Machine::with_chunks(CHUNKS, BitRate(11_000_000));
         crowd(&mut machine, contents, true);
-        // What is in the pages when it comes, and a page for each of those that came before it, pass the link in 21 s.
+        // The bytes in the pages when it comes, and a page for each of those that came before it, pass the link in 21
+        // s.
         let steps = newcomer(&mut machine, 100_000, 10_000, true);
         assert!(steps.is_some_and(|steps| steps <= 2100), "{contents}: {steps:?} steps of 10 ms");
     }
 }
 
-/// Its pages come from memory that nobody uses; what has no room is read from the disk, which does not answer here.
+/// Its pages come from unused memory; bytes without room are read from the disk, which does not answer here.
 #[test]
 fn what_was_just_stored_is_sent_without_its_disk() {
     let mut machine = Machine::new(BitRate(1_000_000_000));

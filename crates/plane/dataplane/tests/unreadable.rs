@@ -1,4 +1,4 @@
-//! Pages that cannot be read: who waits for one is sent what lies before it, and who comes later reads it anew.
+//! Pages that cannot be read: a stream that waits for one sends the bytes before it, and a later stream reads it anew.
 
 use crate::common::{MIB, Machine, RATE, delivery};
 use dataplane::control::{Command, Outcome, Report, Service};
@@ -13,7 +13,7 @@ fn viewer(number: u64, service: Service) -> Command {
     delivery(number, 1, SIZE, service)
 }
 
-/// Plays for so long: who ended, how, and how much it was sent.
+/// Plays for `span`: the streams that ended, with their outcomes and bytes sent.
 fn play(machine: &mut Machine, span: Nanos) -> Vec<(u64, Outcome, u64)> {
     let mut reports = Vec::new();
     for _ in 0..span.0 / Nanos::from_millis(50).0 {

@@ -1,4 +1,4 @@
-//! The time to first byte: who may wait for a disk, for how long, and what the others are told.
+//! The time to first byte: the starts that may wait for a disk, for how long, and the answers to the others.
 
 use crate::common::{MIB, Machine, RATE, viewer};
 use content::Segment;
@@ -8,7 +8,8 @@ use units::{BitRate, DiskId, Nanos, StreamId};
 const FIRST_BYTE_MAX: Nanos = Nanos::from_secs(10);
 const NO: Refusal = Refusal { resource: Resource::Disk(DiskId(0)), grantable: BitRate(0) };
 
-/// A machine whose disk does not answer, how many viewers it began to read for, and with the next one how many came.
+/// A machine with a disk that does not answer, how many viewers it began to read for, and with the next one how many
+/// came.
 fn with_one_that_waits() -> (Machine, u64) {
     let mut machine = Machine::new(BitRate(10_000_000_000));
     let begun = (1..500).take_while(|&number| !machine.told(viewer(number)).is_empty()).count() as u64;
@@ -30,7 +31,7 @@ fn who_would_start_too_late_behind_those_who_wait_is_refused_at_once() {
     let all = (number - 1) * RATE.0;
     assert_eq!(machine.promised(), all, "nothing is left of who was refused");
 
-    // Who waited longest leaves, and one more can wait.
+    // The start that waited longest leaves, and one more can wait.
     let reports = machine.told(Command::Stop(StreamId(begun + 1)));
     let [Report::Unused(_), Report::Started { .. }, Report::Finished { .. }] = reports.as_slice() else {
         panic!("{reports:?}")

@@ -1,7 +1,7 @@
 //! Documents that go over the wire as JSON: listings, streams, disks, the system.
 //!
-//! Promise: plain values in base units (bits per second, bytes, seconds, shares of one); a field is added, never
-//! changed. Not here: where the values come from (`http` and, of jobs and webhooks, `isocast`), who asks for them (`client`).
+//! Promise: plain values in base units (bits per second, bytes, seconds, shares of one); a field is added, never changed. Not here:
+//! where the values come from (`http` and, of jobs and webhooks, `isocast`), requests for them (`client`).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct ListingEntry {
     pub modified: String,
     /// The rate it needs, if known.
     pub rate_bps: Option<u64>,
-    /// What of the content that was found from, in lower case with hyphens.
+    /// The part of the content from which that rate was found, in lower case with hyphens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_source: Option<String>,
     /// Its size over the time it plays. A stream sends media ahead before it plays, and so needs a little less of a short content.
@@ -53,7 +53,7 @@ pub struct Stream {
     /// Which way it goes.
     #[serde(default)]
     pub direction: Direction,
-    /// Guaranteed or what is left over.
+    /// Guaranteed, or at the rate that is left over.
     pub class: Class,
     /// Granted rate; zero for best effort.
     pub rate_bps: u64,
@@ -67,13 +67,13 @@ pub struct Stream {
     pub over_rate: bool,
     /// J over windows of one second, mean since the start, in percent; none before the first window is over.
     pub j_percent: Option<f64>,
-    /// Ticks whose bytes were not ready.
+    /// Ticks with bytes that were not ready.
     pub misses: u64,
     /// Bytes read ahead.
     pub buffered_bytes: u64,
     /// True while the client takes nothing.
     pub blocked: bool,
-    /// Who holds it up now; none while its bytes leave as they are due.
+    /// The cause of its delay now; none while its bytes leave as they are due.
     #[serde(default)]
     pub held_up_by: Option<HeldUpBy>,
     /// The disk it reads from or is written to.
@@ -85,7 +85,7 @@ pub struct Stream {
     pub session: Option<SessionFigures>,
 }
 
-/// What a session got against what its rate promised, over its contents.
+/// Deliveries of a session against its promised rate, over its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SessionFigures {
     /// Contents that were sent whole.
@@ -96,13 +96,13 @@ pub struct SessionFigures {
     pub j_percent: Option<f64>,
 }
 
-/// Who holds a stream up.
+/// The cause of a stream's delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HeldUpBy {
     /// Its client takes nothing.
     Client,
-    /// What is due has not been read.
+    /// The bytes that are due have not been read.
     Disk,
 }
 
@@ -117,13 +117,13 @@ pub enum Direction {
     In,
 }
 
-/// Guaranteed or what is left over.
+/// Guaranteed, or at the rate that is left over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// At a guaranteed rate.
     Constant,
-    /// With what is left over.
+    /// At the rate that is left over.
     BestEffort,
 }
 
@@ -137,7 +137,7 @@ pub struct Disk {
     /// The folders on it that are served, or its own path if it is one of a volume, as the server's machine names them.
     #[serde(default)]
     pub folders: Vec<String>,
-    /// What the drive calls itself.
+    /// The model name that the drive reports.
     pub model: String,
     /// True if it has heads.
     pub rotational: bool,
@@ -198,7 +198,7 @@ pub struct Disk {
     pub streams: u64,
 }
 
-/// What is wrong with a disk.
+/// Failure of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskFailure {
@@ -219,7 +219,7 @@ pub struct Phases {
     pub idle: f64,
 }
 
-/// The machine and the server (`GET /api/v1/system`): what HPSM's `disp` showed.
+/// The machine and the server (`GET /api/v1/system`): the figures that HPSM's `disp` showed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct System {
     /// The server's version.
@@ -319,7 +319,7 @@ pub struct FolderStatus {
     pub path: String,
     /// The disk that it lies on.
     pub disk: u16,
-    /// True if it is not what it was at the start: unmounted, for example.
+    /// True while its path does not lead to the folder or disk of the start: it was unmounted, for example.
     pub away: bool,
 }
 
@@ -412,7 +412,7 @@ pub struct JobProgress {
     pub bytes: u64,
     /// Bytes that it will have copied or read; zero where that is not known.
     pub bytes_total: u64,
-    /// True once it was told to stop.
+    /// True once it got the order to stop.
     pub stopping: bool,
 }
 
@@ -440,7 +440,7 @@ pub enum JobOutcome {
     Succeeded,
     /// Not all was done.
     Failed,
-    /// Somebody stopped it, or the server ended.
+    /// Stopped on a client's request, or by the end of the server.
     Stopped,
 }
 
@@ -449,13 +449,13 @@ pub enum JobOutcome {
 pub struct WebhookStatus {
     /// Its name.
     pub name: String,
-    /// Events that wait to be told.
+    /// Events that wait to be sent.
     pub waiting: u64,
-    /// Events that it was told of.
+    /// Events that it accepted.
     pub delivered: u64,
     /// Tries that failed.
     pub retried: u64,
-    /// Events that it could not be told of, however often that was tried.
+    /// Events that it did not accept in any of the tries.
     pub failed: u64,
     /// Events left out because too many waited.
     pub dropped: u64,
@@ -511,7 +511,7 @@ pub struct VolumeStatus {
     pub name: String,
     /// How contents are laid over its disks: `span`, `stripe` or `mirror`.
     pub layout: String,
-    /// Folders whose contents are laid in another way, and how.
+    /// Folders with contents laid in another way, and the layout of each.
     pub folder_layouts: BTreeMap<String, String>,
     /// Bytes of a unit.
     pub unit_bytes: u64,
@@ -527,11 +527,11 @@ pub struct VolumeStatus {
     pub free_bytes: u64,
     /// Its disks, by their numbers in the volume.
     pub disks: Vec<VolumeDiskStatus>,
-    /// Copies that were moved to another zone of their disk since the start, for what is read most.
+    /// Copies that were moved to another zone of their disk since the start, for the contents that are read most.
     pub moved_copies: u64,
-    /// What is under way beside the streams.
+    /// Upkeep under way beside the streams.
     pub upkeep: Option<UpkeepStatus>,
-    /// What ended last.
+    /// The upkeep that ended last.
     pub last_upkeep: Option<UpkeepStatus>,
     /// The last scrub that came to its end.
     pub last_scrub: Option<ScrubStatus>,
@@ -558,7 +558,7 @@ pub struct VolumeDiskStatus {
     /// As it was named.
     pub path: Option<String>,
     /// `active`; `filling`; `out` if it failed; `left` if it was removed; `missing` if it was away at the start and the volume takes no
-    /// changes for it; `read only` if it failed and has the only copy of what is on it.
+    /// changes for it; `read only` if it failed and has the only copy of the bytes on it.
     pub state: String,
     /// The failure for which it is out or read only.
     pub error: Option<String>,
@@ -575,7 +575,7 @@ pub struct VolumeDiskStatus {
 /// A disk of a volume is filled or emptied, or every copy is read and mended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpkeepStatus {
-    /// `fill`, `drain`, `scrub`, `balance` (disks equally full) or `zones` (what is read most moves outwards).
+    /// `fill`, `drain`, `scrub`, `balance` (disks equally full) or `zones` (the contents that are read most move outwards).
     pub kind: String,
     /// Bytes of contents that were looked at.
     pub seen_bytes: u64,

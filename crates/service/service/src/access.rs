@@ -14,7 +14,7 @@ use crate::contents::ContentPath;
 /// The source of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Principal {
-    /// A program on this machine that nobody else speaks through.
+    /// A program on this machine that speaks for no other client.
     Local,
     /// Not known to be one; with the reason.
     Remote(&'static str),
@@ -22,7 +22,7 @@ pub enum Principal {
     Account(AccountName),
 }
 
-/// The name of an account whose login was right.
+/// The name of an account with a right login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountName(Arc<str>);
 
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(judged::<ToWrite>(&accounts, &user("eve"), "/a"), Err(Denied::NoRight(writes)), "she was removed");
     }
 
-    /// `ada` reads and writes below `/a`; nobody else has a right.
+    /// `ada` reads and writes below `/a`; no other account has a right.
     struct OneFolder;
 
     impl Accounts for OneFolder {

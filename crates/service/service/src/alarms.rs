@@ -1,7 +1,7 @@
 //! Alarms: everything that is wrong now and lasts, in one list.
 //!
-//! Promise: `/api/v1/alarms`, `/ready`, `/metrics`, `isocast top` and `isocast doctor` show this list and judge nothing themselves; an alarm
-//! names the thing, its state, and the next step. Not here: the moment at which each of them began (`events`).
+//! Promise: `/api/v1/alarms`, `/ready`, `/metrics`, `isocast top` and `isocast doctor` show this list and judge nothing themselves; an
+//! alarm names the thing, its state, and the next step. Not here: the moment at which each of them began (`events`).
 
 use api::{
     Alarm, AlarmSeverity, Disk, DiskFailure, FolderStatus, JobOutcome, JobStatus, QuotaStatus, VolumeStatus,

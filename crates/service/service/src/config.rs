@@ -26,29 +26,29 @@ pub struct ServiceConfig {
     pub burst: Nanos,
     /// A viewer's reservation is held this long after its last request.
     pub session_hold: Nanos,
-    /// At most so much of a recording, at its rate, may be missing after a power cut.
+    /// At most this time of a recording, at its rate, may be missing after a power cut.
     pub recording_durable: Nanos,
     /// The least that it can be: a block is gathered in a round and written in two.
     pub recording_durable_min: Nanos,
     /// The rate where nothing else says one, by path prefix (decoded, relative to the root); the longest that matches.
     pub path_rates: Vec<(String, BitRate)>,
-    /// What becomes of a stream for which there is no room, by path prefix likewise.
+    /// Treatment of a stream for which there is no room, by path prefix likewise.
     pub path_when_full: Vec<(String, WhenFull)>,
-    /// Links by local address; what is not listed leaves by link 0.
+    /// Links by local address; streams from addresses not listed leave by link 0.
     pub links: Vec<(IpAddr, LinkId)>,
-    /// Each link's name, and what it carries, in the order of their numbers.
+    /// Each link's name and its rate, in the order of their numbers.
     pub link_capacities: Vec<(String, BitRate)>,
-    /// What folders may hold.
+    /// Limits on the contents of folders.
     pub quotas: Vec<QuotaConfig>,
 }
 
-/// What becomes of a stream for which there is no room.
+/// Treatment of a stream for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// Refused, with the rate that could be granted.
     #[default]
     Refuse,
-    /// Served with what is left over.
+    /// Served as best effort, at the rate that is left over.
     BestEffort,
 }
 
@@ -73,7 +73,7 @@ impl Default for ServiceConfig {
     }
 }
 
-/// Of the prefixes that a path begins with, what the longest is set to.
+/// The value of the longest of the prefixes that a path begins with.
 pub(crate) fn by_prefix<T: Copy>(table: &[(String, T)], path: &str) -> Option<T> {
     let matching = table.iter().filter(|(prefix, _)| path.starts_with(prefix.as_str()));
     matching.max_by_key(|(prefix, _)| prefix.len()).map(|(_, value)| *value)

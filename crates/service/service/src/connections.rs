@@ -115,7 +115,7 @@ impl Connections {
         }
     }
 
-    /// Waits until no connection is left whose requests may finish.
+    /// Waits until no connection is left with requests that may finish.
     pub(crate) async fn all_closed(&self) {
         loop {
             let mut closed = std::pin::pin!(self.closed.notified());

@@ -1,7 +1,7 @@
 //! One content on its way to the store, with its share of the quotas and the line in the event log that tells its end.
 //!
-//! Promise: what is finished is durable, counted and listed; one that is dropped is told with the reason. Not here: what an upload
-//! is made of, and its rate (`ingest`).
+//! Promise: a finished content is durable, counted and listed; one that is dropped is logged with the reason. Not here: the parts
+//! of an upload, and its rate (`ingest`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct ContentWriter {
     client: IpAddr,
     begun: Instant,
     received: u64,
-    /// What is logged when this is dropped.
+    /// The end to be logged when this is dropped.
     pub(crate) end: Result<u64, String>,
 }
 
@@ -64,7 +64,7 @@ impl ContentWriter {
     pub(crate) async fn finish(mut self) -> Result<Published, IngestError> {
         let outcome = async {
             if self.quota.replaces() {
-                // Somebody may have removed what this replaces since it began.
+                // A client may have removed the replaced content since this one began.
                 let place = self.service.contents.place_of(&self.path).await?;
                 self.quota.replaces_now(place.replaced_bytes).await?;
             }

@@ -36,7 +36,7 @@ pub trait Contents: Send + Sync + 'static {
             Ok(entries.filter(|entry| entry.name.as_str() > after).take(count).collect())
         })
     }
-    /// What `path` names.
+    /// The entry at `path`.
     fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry>;
     /// A walk through a folder and all below it.
     fn walk<'a>(&'a self, folder: &'a ContentPath) -> Pending<'a, StoreWalk>;
@@ -52,7 +52,7 @@ pub trait Contents: Send + Sync + 'static {
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
-    /// So many bytes of a content were read from `disk` and sent.
+    /// Notes that bytes of a content were read from `disk` and sent.
     fn note_read(&self, _disk: DiskId, _path: &str, _bytes: u64) {}
 }
 
@@ -71,13 +71,13 @@ pub trait StoreAdmin: Send + Sync + 'static {
     fn is_settled(&self) -> bool;
 }
 
-/// What failed on a disk: reads of streams and writes, as the plane sees them, and what the store's thread looked up.
+/// Errors of a disk: reads of streams and writes, as the plane sees them, and look-ups of the store's thread.
 #[must_use]
 pub fn errors_of(disk: &DiskInfo, gauges: &DiskGauges) -> u64 {
     gauges.errors.get().saturating_add(disk.errors)
 }
 
-/// What is wrong with a disk: as the plane sees its reads, and `silent` if the store's thread does not answer.
+/// Failure of a disk: as the plane sees its reads, and `silent` if the store's thread does not answer.
 #[must_use]
 pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
     match gauges.failing.get() {
@@ -90,7 +90,7 @@ pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
 
 /// An upload under way; dropping it leaves nothing behind.
 pub trait UploadSink: Send {
-    /// Bytes that an earlier upload has left: what is appended goes behind them.
+    /// Bytes that an earlier upload has left: appended bytes go behind them.
     fn begun_with(&self) -> u64;
     /// Its memory, for another content of the same recording.
     fn memory(&self) -> Option<RecordingMemory> {

@@ -1,6 +1,7 @@
 //! All counts of the server at one time; rates are the differences of two readings.
 //!
-//! Promise: reading them costs the data plane nothing. Not here: what is made of them (`figures`).
+//! Promise: reading them costs the data plane nothing. Not here: the figures computed from them
+//! (`figures`).
 
 use std::sync::Mutex;
 use std::time::Instant;

@@ -2,7 +2,7 @@
 //!
 //! Promise: the socket is in one place at a time: with the caller, or inside a command or report of the data plane; a refusal
 //! gives it back untouched. A stream leaves the listing and its session before its end is logged, however it ends.
-//! Not here: what the ranges are framed with (the caller gives literal segments), stages (`pipeline`).
+//! Not here: the framing of the ranges (the caller gives literal segments), stages (`pipeline`).
 
 use std::net::{IpAddr, Shutdown};
 use std::os::fd::OwnedFd;
@@ -41,16 +41,17 @@ pub struct Client {
     pub local: IpAddr,
 }
 
-/// How a read is to be served, and what becomes of it when there is no room.
+/// Terms on which a read is served, and its treatment when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeliveryTerms {
     /// At which rate.
     pub(crate) decision: Decision,
-    /// The same if it is the next segment of what its viewer plays: ahead of the rate, so that the player's buffer fills.
+    /// The same if it is the next segment of the media that its viewer plays: ahead of the rate, so that the player's buffer
+    /// fills.
     next: Decision,
-    /// What becomes of it when there is no room.
+    /// Treatment of the read when there is no room.
     when_full: WhenFull,
-    /// It may be read beside what its viewer plays, from the share of that.
+    /// It may be read beside the media that its viewer plays, from the share of that.
     pub(crate) is_companion: bool,
 }
 
@@ -60,13 +61,13 @@ pub(crate) struct DeliveryRequest {
     pub(crate) path: String,
     /// The content.
     pub(crate) content: Arc<Content>,
-    /// What is sent of it: ranges, and literal bytes between them.
+    /// The segments to send: ranges of the content, and literal bytes between them.
     pub(crate) body: Vec<Segment>,
-    /// How it is served.
+    /// Terms of service.
     pub(crate) terms: DeliveryTerms,
-    /// Who watches.
+    /// The viewer.
     pub(crate) viewer: Viewer,
-    /// Which part of the content that is.
+    /// The part of the content that is read.
     pub(crate) part: ContentPart,
     /// The connection.
     pub(crate) client: Client,
@@ -79,7 +80,7 @@ pub(crate) struct DeliveryRequest {
 /// Why a delivery was not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
-    /// Not admitted; with what is short and what would be granted.
+    /// Not admitted; with the resource that is short and the rate that would be granted.
     #[error("there is no room for the stream")]
     NoRoom(Refusal),
     /// A queue or table is full, or the data plane is gone, with the socket.
@@ -97,7 +98,7 @@ pub struct Paced {
     pending: PendingStream,
     session: SessionGuard,
     prefix_bytes: u64,
-    /// What the data plane said before anybody asked for the end.
+    /// Report of the data plane that came before the end was requested.
     ended: Option<(Box<Delivery>, Ending)>,
 }
 
@@ -112,7 +113,7 @@ pub struct Finished {
 }
 
 impl DeliveryTerms {
-    /// What was asked, what the content needs and what the path is set to, put together, for so many bytes of the content.
+    /// Combines the requested rate, the rate that the content needs and the rate of the path, for `bytes` of the content.
     pub(crate) fn decide(
         config: &ServiceConfig,
         path: &str,
@@ -121,7 +122,7 @@ impl DeliveryTerms {
         bytes: u64,
     ) -> Self {
         let decision = asked.decide(media, by_prefix(&config.path_rates, path), config.burst, bytes);
-        // What the request itself asks for is not changed.
+        // A burst or ceiling that the request itself names is not changed.
         let is_said = asked.burst.is_some() || asked.ceiling.is_some();
         let next = if is_said { decision } else { decision.ahead(bytes, BitRate(u64::MAX)) };
         Self {
@@ -133,11 +134,11 @@ impl DeliveryTerms {
     }
 }
 
-/// Starts a delivery to `socket`. If there is no room, it uses what its viewer holds and what others hold after a mere
-/// look at a content; then it tries best effort, if the path is configured for that.
+/// Starts a delivery to `socket`. If there is no room, it uses the reservations that its viewer holds and those that others
+/// hold after a mere look at a content; then it tries best effort, if the path is configured for that.
 ///
 /// # Errors
-/// Why it was not started, with the socket as it was.
+/// The reason why it was not started, with the socket as it was.
 pub(crate) async fn open(
     service: &Arc<MediaService>,
     mut request: DeliveryRequest,
@@ -240,7 +241,7 @@ impl Paced {
         self.finished_as(None).await
     }
 
-    /// As [`Paced::finished`]; `failed` says what failed beside the plane, in the words of the event log.
+    /// As [`Paced::finished`]; `failed` names a failure beside the plane, in the words of the event log.
     pub(crate) async fn finished_as(mut self, failed: Option<&'static str>) -> Finished {
         let (delivery, end) = match self.ended.take() {
             Some(ended) => ended,
@@ -275,7 +276,7 @@ impl Paced {
             Outcome::DiskOverloaded | Outcome::StartTooLate => Some(Resource::Disk(disk)),
             _ => None,
         };
-        // Nothing was sent yet, so the client can still be told.
+        // Nothing was sent yet, so the client can still receive the refusal.
         let end = if let Some(resource) = short.filter(|_| end.sent_bytes == 0) {
             let refusal = Refusal { resource, grantable: BitRate(0) };
             note_refusal(&self.service, &refusal, path, client, self.request.terms.decision.rate());
@@ -286,7 +287,7 @@ impl Paced {
         Finished { socket: Some(delivery.socket), end, body_bytes }
     }
 
-    /// Enters what was sent whole in the account of its session.
+    /// Enters a content that was sent whole in the account of its session.
     fn enter_in_account(&self, end: &Ending) {
         let (Some(rate), Some(viewer)) = (self.rate(), &self.session.viewer) else { return };
         if end.outcome != Outcome::Complete {
@@ -309,13 +310,13 @@ impl Paced {
         }
     }
 
-    /// Waits until the data plane sends nothing more, and lets whoever reads the other end of a pair of sockets see that: the
+    /// Waits until the data plane sends nothing more, and shows that to the reader of the other end of a pair of sockets: the
     /// plane's end comes back open.
     pub(crate) async fn all_sent(&mut self) {
         if self.ended.is_none()
             && let Some(Report::Finished { delivery, end }) = self.pending.report().await
         {
-            // One that is closed already says as much.
+            // A socket that is closed already shows the end as well.
             let _ = SockRef::from(&delivery.socket).shutdown(Shutdown::Write);
             self.ended = Some((delivery, end));
         }
@@ -323,7 +324,7 @@ impl Paced {
 
     /// Asks for the end.
     pub(crate) fn stop(&self) {
-        // A full queue leaves it to the next send, which finds nobody there.
+        // With a full queue the next send ends it: its socket has no reader any more.
         let _ = self.service.plane.send(Command::Stop(self.pending.stream));
     }
 }
@@ -335,7 +336,7 @@ fn send_buffer_bytes(config: &ServiceConfig, rate: Option<BitRate>) -> usize {
     usize::try_from(rate.bytes_in(span)).unwrap_or(usize::MAX).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
 }
 
-/// How a stream is served, and the viewer in whose session it is entered, if it is.
+/// The class of a stream, and the viewer of the session in which it is entered, if it is.
 async fn enter(
     service: &MediaService,
     request: &mut DeliveryRequest,

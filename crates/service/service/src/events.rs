@@ -84,7 +84,7 @@ pub struct EventLine {
 pub struct Events {
     log: Log,
     limit: KindLimit,
-    /// The latest ones, for whoever follows them.
+    /// The latest ones, for clients that follow them.
     pub(crate) latest: RecentEvents,
 }
 
@@ -114,7 +114,7 @@ impl Events {
         }
     }
 
-    /// As [`Events::tell`], for what happens often: the event is made only if it is written.
+    /// As [`Events::tell`], for events that happen often: the event is made only if it is written.
     pub(crate) fn tell_often(&self, kind: &str, event: impl FnOnce() -> EventLine) {
         if self.limit.admits(kind, Instant::now()) {
             self.write(event());
@@ -142,7 +142,7 @@ pub(crate) fn disk_failure(disk: DiskId, failure: Option<DiskFailure>, now: Syst
     stamped(object, now)
 }
 
-/// One event of the data plane as a line of the event log; none for what [`disk_failure`] tells.
+/// One event of the data plane as a line of the event log; none for the events that [`disk_failure`] logs.
 pub fn line(event: &Event, now: SystemTime) -> Option<EventLine> {
     let object = match event {
         Event::DiskFailing { .. } | Event::DiskRecovered { .. } => return None,
@@ -158,7 +158,7 @@ pub fn line(event: &Event, now: SystemTime) -> Option<EventLine> {
     Some(stamped(object, now))
 }
 
-/// A stream or recording was not admitted. `rate` is what it asked for; best-effort has none.
+/// A stream or recording was not admitted. `rate` is the requested rate; best-effort has none.
 pub fn stream_refused(
     path: &str,
     client: IpAddr,
@@ -194,7 +194,7 @@ pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadOutcome, now:
     stamped(object, now)
 }
 
-/// What happened in the store.
+/// An event of the store as a line of the event log.
 pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
     let object = match event {
         StoreEvent::RootAway { root, why } => {
@@ -227,10 +227,10 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
     stamped(object, now)
 }
 
-/// At whose wish a content is removed.
+/// The client or job that removes a content.
 #[derive(Debug, Clone, Copy)]
 pub enum Remover<'a> {
-    /// A client asked for it.
+    /// A client requested the removal.
     Client(IpAddr),
     /// A job keeps its folder small.
     Job {
@@ -282,7 +282,7 @@ pub(crate) fn session_behind(
     stamped(object, now)
 }
 
-/// A stream is to end because somebody asked for that; `stream_ended` follows.
+/// A stream is to end on request; `stream_ended` follows.
 pub(crate) fn stream_stopped(
     stream: StreamId,
     path: &str,
@@ -295,14 +295,14 @@ pub(crate) fn stream_stopped(
     stamped(object, now)
 }
 
-/// A job began, because it was due or because somebody asked for it (`by`).
+/// A job began, because it was due or on a client's request (`by`).
 #[must_use]
 pub fn job_started(job: &str, kind: &str, by: Option<(IpAddr, Option<&str>)>, now: SystemTime) -> EventLine {
     let (by, user) = by.map_or((None, None), |(by, user)| (Some(by.to_string()), user));
     stamped(json!({ "event": "job_started", "job": job, "kind": kind, "by": by, "user": user }), now)
 }
 
-/// Somebody asked for the end of a job's run; `job_ended` follows.
+/// A client requested the end of a job's run; `job_ended` follows.
 #[must_use]
 pub fn job_stop_asked(job: &str, (by, user): (IpAddr, Option<&str>), now: SystemTime) -> EventLine {
     stamped(json!({ "event": "job_stop_asked", "job": job, "by": by.to_string(), "user": user }), now)
@@ -325,7 +325,7 @@ pub fn job_missed(job: &str, count: u64, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "job_missed", "job": job, "count": count }), now)
 }
 
-/// A webhook could not be told of an event, and that was given up.
+/// A webhook did not accept an event, and no further attempt is made.
 #[must_use]
 pub fn webhook_failed(webhook: &str, of: &str, reason: &str, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "webhook_failed", "webhook": webhook, "of": of, "reason": reason }), now)
@@ -353,7 +353,7 @@ pub fn reload_refused(reason: &str, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "configuration_refused", "reason": reason }), now)
 }
 
-/// A delivery ended; `outcome` is the plane's word, or what failed beside the plane.
+/// A delivery ended; `outcome` is the plane's word, or the failure beside the plane.
 pub(crate) fn stream_ended(
     stream: StreamId,
     path: &str,

@@ -40,7 +40,7 @@ pub fn streams(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Strea
             let gauges = by_id.get(&id.0).copied();
             let read = |field: fn(&StreamGauges) -> u64| gauges.map_or(0, field);
             let windows = read(|g| g.jitter_windows.get());
-            // A stream that lost its reservation goes on as best effort; a recording has no entry in the plane's table.
+            // A stream that lost its reservation continues as best effort; a recording has no entry in the plane's table.
             let is_paced = known.rate.is_some() && gauges.is_none_or(|gauges| gauges.rate_bps.get() > 0);
             Stream {
                 id: id.0,
@@ -73,7 +73,7 @@ pub fn streams(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Strea
     list
 }
 
-/// Who holds a stream up: a client that takes nothing lets nothing become due.
+/// The cause of a stream's delay, client or disk: while a client takes nothing, nothing becomes due.
 fn held_up_by(gauges: &StreamGauges) -> Option<HeldUpBy> {
     match (gauges.blocked.get(), gauges.late.get()) {
         (0, 0) => None,
@@ -163,7 +163,7 @@ fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>, d
     }
 }
 
-/// How many more there is room for of what a disk carries so many in all.
+/// Number of further streams that a disk has room for, out of all that it carries.
 fn room(disk: &DiskGauges, carries: &Gauge) -> u64 {
     let (promised, free) = (disk.promised_ppm.get(), disk.free_ppm.get());
     carries.get() * free / (promised + free).max(1)

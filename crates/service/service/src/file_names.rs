@@ -14,7 +14,7 @@ use crate::contents::{ContentPath, PathError};
 
 /// How long a file of a recording may be.
 pub const FILE_TIMES: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(7 * 86_400);
-/// A name has room for the number of one beside it, and for what a file under way is called.
+/// A name has room for the number of one beside it, and for the longer name of a file under way.
 const NAME_BYTES_MAX: usize = 190;
 const DAY: u64 = 86_400;
 /// The last second of the year 9999.
@@ -45,7 +45,7 @@ pub enum PatternError {
     TooLong,
 }
 
-/// The files of a recording: what they are called, and how long each is.
+/// The files of a recording: their names, and the length of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordingFiles {
     pattern: ContentPath,
@@ -67,7 +67,7 @@ impl RecordingFiles {
             rest.next();
             while let Some(part) = rest.next() {
                 let unit = match part.chars().next() {
-                    // `%%`: what follows the second one is no code.
+                    // `%%`: the character behind the second one is no code.
                     None if rest.next().is_some() => continue,
                     Some('Y') => (366 * DAY, "year"),
                     Some('m') => (31 * DAY, "month"),
@@ -121,7 +121,7 @@ impl RecordingFiles {
     }
 }
 
-/// The file of a recording that is being written: by the clock, and by time that only goes on.
+/// The file of a recording that is being written: by the clock, and by monotonic time.
 #[derive(Debug)]
 pub(crate) struct FileClock {
     every: Nanos,

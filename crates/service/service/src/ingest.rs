@@ -1,8 +1,9 @@
 //! Uploads and recordings: bytes that come in, through stages, to the store.
 //!
-//! Promise: what is finished is durable; a writer that is dropped, or fails, leaves nothing behind or what came ([`OnBreak`]),
-//! and is logged. A recording is written on the disk that reserved its rate. The caller does not read on while `write` waits, so
-//! that a slow disk slows the client. Not here: disks (`contents`), who may write (`access`), a reservation's life (`recording`).
+//! Promise: finished contents are durable; a writer that is dropped, or fails, leaves nothing behind or the bytes received
+//! ([`OnBreak`]), and is logged. A recording is written on the disk that reserved its rate. The caller does not read on while `write`
+//! waits, so that a slow disk slows the client. Not here: disks (`contents`), the right to write (`access`), a reservation's life
+//! (`recording`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,18 +39,18 @@ use crate::shares::{ClientIdentity, Share};
 pub struct IngestRequest {
     /// Its length, if that was announced.
     pub length: Option<u64>,
-    /// What must hold of what is there.
+    /// Condition on the content that is there already.
     pub precondition: Precondition,
-    /// The rate to reserve; none: an upload takes what is left over.
+    /// The rate to reserve; none: an upload takes the rate that is left over.
     pub rate: Option<BitRate>,
-    /// What has come of a recording is to be durable after so long; none: as is configured. An upload may be so long after its answer;
-    /// none: it is then.
+    /// Time after which the received bytes of a recording are durable; none: as configured. For an upload, the time by which
+    /// durability may follow the answer; none: it is durable at its answer.
     pub durable: Option<Nanos>,
-    /// What becomes of it if it breaks off.
+    /// Treatment of its bytes if it breaks off.
     pub on_break: OnBreak,
-    /// A recording is cut into files that last so long, and the permit's path is the pattern of their names.
+    /// Length of the files into which a recording is cut; the permit's path is then the pattern of their names.
     pub every: Option<Nanos>,
-    /// Who sends it.
+    /// The client that sends it.
     pub client: Client,
 }
 
@@ -60,7 +61,7 @@ pub struct Writer {
     _share: Share<ClientIdentity>,
     stages: Stages,
     files: Option<FileWriter>,
-    /// What all its contents are begun with.
+    /// The request with which each of its contents begins.
     request: UploadRequest,
     progress: Arc<RecordingProgress>,
     pace: Option<RecordingPace>,
@@ -93,7 +94,7 @@ pub async fn begin(
     let share = service.uploads.take(identity, most).ok_or(IngestError::ClientBusy(most))?;
     let progress: Arc<RecordingProgress> = Arc::default();
     let IngestRequest { precondition, rate, durable, on_break, every, client, .. } = request;
-    // What stages alter may become longer or shorter than what was announced.
+    // Bytes that stages alter may become more or fewer than the announced length.
     let length = request.length.filter(|_| stages.alteration().is_none() && every.is_none());
     let (begun, now) = (Instant::now(), SystemTime::now());
     let files = every.map(|every| RecordingFiles::new(permit.path().clone(), every)).transpose()?;
@@ -136,7 +137,7 @@ pub async fn begin(
     })
 }
 
-/// Begins an upload in the place that was held for its recording, if that is what it asks for and its disk takes it.
+/// Begins an upload in the place that was held for its recording, if that place suits the request and its disk takes it.
 async fn go_on_in_place(
     service: &Arc<MediaService>,
     request: &UploadRequest,
@@ -145,7 +146,7 @@ async fn go_on_in_place(
     progress: &Arc<RecordingProgress>,
 ) -> Option<BegunUpload> {
     let durable = request.durable.unwrap_or(service.config().recording_durable);
-    // What does not suit is given back when it is dropped.
+    // A place that does not suit is given back when it is dropped.
     let recording = RunningRecording::with(service, held?);
     if !recording.is(rate, durable, service.link(client.local)) {
         return None;
@@ -169,11 +170,11 @@ async fn take_quota(service: &MediaService, request: &UploadRequest) -> Result<Q
     Ok(service.quotas.take(&request.path, terms).await?)
 }
 
-/// Reserves `rate` and begins the upload `request`, on the first of the disks it may go to that has room for it and takes it. What
-/// is counted in `progress` is listed as its bytes.
+/// Reserves `rate` and begins the upload `request`, on the first of the disks it may go to that has room for it and takes it. The
+/// count in `progress` is listed as its bytes.
 ///
 /// # Errors
-/// No room, with the highest rate that one of the disks would grant; what the store says.
+/// No room, with the highest rate that one of the disks would grant; the store's error.
 async fn begin_recording(
     service: &Arc<MediaService>,
     request: &UploadRequest,
@@ -212,7 +213,7 @@ async fn begin_recording(
 }
 
 impl Writer {
-    /// Bytes that an earlier upload has left ([`OnBreak::Resume`]): what is written goes behind them.
+    /// Bytes that an earlier upload has left ([`OnBreak::Resume`]): further bytes go behind them.
     #[must_use]
     pub fn begun_with(&self) -> u64 {
         self.progress.received.load(Ordering::Relaxed)
@@ -238,7 +239,7 @@ impl Writer {
         self.content.noted(outcome)
     }
 
-    /// Stores what passed the stages: in one content, or in files.
+    /// Stores the bytes that passed the stages: in one content, or in files.
     async fn store(&mut self, bytes: &[u8]) -> Result<(), IngestError> {
         let Some(files) = &mut self.files else { return self.content.append(bytes).await };
         let parts = files.part(bytes, SystemTime::now(), Nanos::from(self.begun.elapsed()));
@@ -277,13 +278,14 @@ impl Writer {
         let before = std::mem::replace(&mut self.content, next);
         while files.ending.try_join_next().is_some() {}
         files.ending.spawn(async move {
-            // Its end is told by the event log.
+            // The event log records its end.
             drop(before.finish().await);
         });
         Ok(())
     }
 
-    /// Tells once that a recording is further ahead of its rate than it may be: the excess is written in what streams leave.
+    /// Logs once that a recording is further ahead of its rate than it may be: the excess is written in the disk time that streams
+    /// leave.
     fn look_at_rate(&mut self, bytes: u64) {
         let now = Nanos::from(self.begun.elapsed());
         let Some(pace) = &mut self.pace else { return };
@@ -313,7 +315,8 @@ impl Writer {
         error
     }
 
-    /// Says why its client sends nothing more, for the log. If it is kept, so is what was held back of it, and its place is held.
+    /// Says why its client sends nothing more, for the log. If it is kept, so are the bytes that stages held back, and its place is
+    /// held.
     pub async fn give_up(&mut self, reason: &str) {
         let hold = self.service.config().session_hold;
         if let (Some(name), Some(recording)) = (&mut self.name, &self.content.recording)
@@ -354,7 +357,7 @@ impl Writer {
 /// Removes the content, or the empty folder, at the permit's path.
 ///
 /// # Errors
-/// What the store says.
+/// The store's error.
 pub async fn delete(
     service: &MediaService,
     permit: &Permit<ToDelete>,
@@ -369,7 +372,7 @@ pub async fn delete(
 /// Removes a file that a walk through the permit's folder met.
 ///
 /// # Errors
-/// What the store says.
+/// The store's error.
 pub async fn remove(
     service: &MediaService,
     permit: &Permit<ToDelete>,

@@ -1,7 +1,7 @@
-//! The latest events, kept in memory for whoever follows them.
+//! The latest events, kept in memory for clients that follow them.
 //!
-//! Promise: an event is added without waiting for anybody; a client that follows too slowly misses the oldest, and can
-//! tell from the numbers. Not here: who may follow them, and how (`http`).
+//! Promise: an event is added without waiting for any client; a client that follows too slowly misses the oldest, and can
+//! tell from the numbers. Not here: the right to follow them, and the protocol (`http`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

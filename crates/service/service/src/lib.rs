@@ -1,4 +1,4 @@
-//! The media service: who may read and write which content, at which rate, and the streams that carry it.
+//! The media service: the rights of principals to read and write contents, the rates of these, and the streams that carry them.
 //!
 //! Promise: it speaks no protocol. A front end (`http` is one) turns its requests into the calls below, and the errors, which
 //! are enums, into its answers; nothing here knows a head field, a status or a path of the API. Events, disks' failures and

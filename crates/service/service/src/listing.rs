@@ -1,10 +1,10 @@
-//! Listings of directories, shared by all who ask for them.
+//! Listings of directories, shared by all clients that request them.
 //!
-//! Promise: what all listings hold is bounded, however many clients ask, and however slowly they read: clients of one
-//! directory share one snapshot, and beyond [`BYTES_MAX`] of snapshots that are being read no other is taken. Those that nobody
-//! reads make room, the one that was asked for longest ago first, so that a client may walk through any number of directories. A
-//! snapshot serves those who ask until as much time has passed as reading it took, so that at most half the time goes into
-//! reading, and never one who asks after a write through this service.
+//! Promise: the memory of all listings is bounded, however many clients ask, and however slowly they read: clients of one
+//! directory share one snapshot, and beyond [`BYTES_MAX`] of snapshots that are being read no other is taken. Snapshots that no
+//! client reads make room, the one with the oldest request first, so that a client may walk through any number of directories. A
+//! snapshot serves requests until as much time has passed as reading it took, so that at most half the time goes into reading,
+//! and never a request after a write through this service.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,17 +34,17 @@ pub(crate) struct Listings {
     questions: AtomicU64,
 }
 
-/// A directory somebody asked for lately.
+/// A directory that was requested lately.
 #[derive(Default)]
 struct Directory {
     /// The number of the last question for it.
     asked: AtomicU64,
-    /// Whoever holds this takes the snapshot for the others.
+    /// The request that holds this lock takes the snapshot for the others.
     latest: tokio::sync::Mutex<Option<Snapshot>>,
 }
 
 struct Snapshot {
-    /// Until when it serves those who ask.
+    /// End of the time in which it serves requests.
     fresh_until: Instant,
     writes: u64,
     listing: Arc<Listing>,
@@ -89,7 +89,7 @@ impl Listings {
     /// The entries of the directory at `path`.
     ///
     /// # Errors
-    /// What the store says, or that too much is held already.
+    /// The store's error, or that too many bytes are held already.
     pub(crate) async fn list(&self, contents: &dyn Contents, path: &ContentPath) -> Result<Arc<Listing>, StoreError> {
         let name = path.joined();
         let directory = self.directory(&name);
@@ -139,7 +139,7 @@ impl Listings {
 
     fn hold(&self, mut entries: Vec<Entry>) -> Listing {
         for entry in &mut entries {
-            // Nobody asks for the tags of a listing.
+            // No caller uses the tags of a listing.
             entry.etag = String::new();
         }
         let bytes = entries.iter().map(|entry| size_of::<Entry>() + entry.name.capacity()).sum();
@@ -147,7 +147,7 @@ impl Listings {
         Listing { entries, bytes, all: Arc::clone(&self.bytes) }
     }
 
-    /// Something was written: snapshots from before do not serve those who ask from now on.
+    /// Notes a write: older snapshots do not serve requests from now on.
     pub(crate) fn note_write(&self) {
         self.writes.fetch_add(1, Ordering::AcqRel);
     }
@@ -157,7 +157,7 @@ impl Listings {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Forgets snapshots that nobody reads or asked for lately. Called once a second.
+    /// Forgets snapshots that no client reads or requested lately. Called once a second.
     pub(crate) fn expire(&self) {
         lock(&self.directories).retain(|_, directory| {
             let is_fresh = directory
@@ -193,7 +193,7 @@ impl Directory {
     }
 }
 
-/// Forgets the directory that was asked for longest ago of those that nobody uses; false if all are in use.
+/// Forgets the directory with the oldest request of those not in use; false if all are in use.
 fn forget_oldest(directories: &mut HashMap<String, Arc<Directory>>) -> bool {
     let unused = directories.iter().filter(|(_, directory)| !directory.is_used());
     let oldest = unused.min_by_key(|(_, directory)| directory.asked.load(Ordering::Acquire));

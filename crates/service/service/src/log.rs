@@ -25,17 +25,17 @@ pub struct Log {
     waiting: SyncSender<Message>,
     /// The writer that the thread changes to before its next line.
     next: Arc<Mutex<Option<LogWriter>>>,
-    /// False: there is no writer, and nobody need make lines.
+    /// False: there is no writer, and callers need not make lines.
     is_on: Arc<AtomicBool>,
     dropped: Arc<AtomicU64>,
 }
 
-/// What the thread is given.
+/// A message to the thread.
 enum Message {
     Line(String),
     /// Nothing to write: look whether there is another writer.
     Look,
-    /// Somebody waits until all before is written; dropped then.
+    /// A caller waits until all before is written; dropped then.
     Written(SyncSender<()>),
 }
 
@@ -71,8 +71,8 @@ impl Log {
         }
     }
 
-    /// Writes to `writer` from now on: the file was renamed by who rotates logs, or another one was configured. Lines that
-    /// wait already may go to either.
+    /// Writes to `writer` from now on: a log rotation renamed the file, or another one was configured. Lines that wait
+    /// already may go to either.
     pub fn reopen(&self, writer: Option<LogWriter>) {
         self.is_on.store(writer.is_some(), Ordering::Relaxed);
         let writer = writer.unwrap_or_else(|| Box::new(std::io::sink()));
@@ -81,7 +81,7 @@ impl Log {
         let _ = self.waiting.try_send(Message::Look);
     }
 
-    /// Waits until what was handed over is written, but no longer than `patience`: for the end of the program.
+    /// Waits until the lines handed over are written, but no longer than `patience`: for the end of the program.
     pub fn wait_written(&self, patience: Duration) {
         let (written, told) = sync_channel(0);
         if self.waiting.try_send(Message::Written(written)).is_ok() {
@@ -96,9 +96,9 @@ impl Log {
     }
 }
 
-/// Lines of one kind in one second; what is beyond is left out and counted.
+/// Lines of one kind in one second; further ones are left out and counted.
 const PER_KIND_MAX: u32 = 200;
-/// Kinds told apart; further ones count as one.
+/// Kinds counted separately; further ones count as one.
 const KINDS_MAX: usize = 64;
 
 /// Bounds how many lines of a kind are written, so that one client that is refused again and again does not fill a disk.
@@ -127,7 +127,7 @@ impl KindLimit {
         admitted
     }
 
-    /// Takes out what was left out since it was asked last, by kind.
+    /// Takes the counts of lines left out since the last call, by kind.
     pub fn left_out(&self) -> Vec<(String, u64)> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = kinds.iter_mut().filter(|(_, window)| window.left_out > 0);

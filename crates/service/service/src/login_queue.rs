@@ -2,7 +2,7 @@
 //!
 //! Promise: guessing keeps no other network's first login out: each try, one that is turned away as well, moves the next ones of its
 //! network back, and counts in part against the networks around it (a /56 and a /48 of IPv6, a /24 and a /16 of IPv4). Memory is
-//! bounded however many networks try. Not here: what is verified (`logins`).
+//! bounded however many networks try. Not here: the verification (`logins`).
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
@@ -67,7 +67,7 @@ impl LoginQueue {
         waits.await.ok()
     }
 
-    /// A password was right: what its network has tried is forgotten.
+    /// Forgets the tries of a network after a right password.
     pub(crate) fn forgive(&self, from: IpAddr) {
         lock(&self.0).tries.forget(from);
     }

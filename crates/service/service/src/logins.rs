@@ -1,10 +1,10 @@
 //! Logins: a name and a password that are a user's.
 //!
-//! Promise: argon2 is slow on purpose, so what was right is remembered for a while by a keyed hash, and is not verified
-//! again meanwhile; a storm of wrong ones takes one processor at most, and keeps no other network waiting (`login_queue`); those of
-//! one address are verified in the order they came, so that a right one behind the same proxy has its turn as
-//! well; a name that is no user is told apart by no time; and a login that cannot be verified within seconds is answered with a
-//! request to try again. No password is kept.
+//! Promise: argon2 is slow on purpose, so a right login is remembered for a while by a keyed hash, and is not verified again
+//! meanwhile; a storm of wrong ones takes one processor at most, and keeps no other network waiting (`login_queue`); those of one
+//! address are verified in the order they came, so that a right one behind the same proxy has its turn as well; the time of an
+//! answer does not show whether the name is a user's; and a login that cannot be verified within seconds is answered with a request
+//! to try again. No password is kept.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,7 +26,7 @@ const REMEMBERED_MAX: usize = 1024;
 /// Longest wait for a verification to begin: 512 of 10 ms each, and sooner than clients give up.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Why nobody was logged in.
+/// Reason of a failed login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// There is no such user, or this is not its password.
@@ -40,7 +40,7 @@ pub enum LoginError {
 /// Logins that were verified, and those that are.
 #[derive(Default)]
 pub struct Logins {
-    /// Two independent 64-bit hashes of what was verified, and until when it is remembered.
+    /// Two independent 64-bit hashes of each verified login, and the time until which it is remembered.
     verified: Mutex<HashMap<(u64, u64), Instant>>,
     keys: (RandomState, RandomState),
     /// One at a time: guessing must not take all processors.
@@ -123,7 +123,7 @@ mod tests {
             Err(LoginError::Wrong),
             "ada's password"
         );
-        // Nobody else's verification begins while this is held.
+        // No other verification begins while this is held.
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |name: &'static str, password: String, from| {
             let (logins, accounts) = (Arc::clone(&logins), Arc::clone(&accounts));

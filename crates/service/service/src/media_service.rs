@@ -71,13 +71,13 @@ pub struct ServiceParts {
     pub accounts: Arc<dyn Accounts>,
     /// The data plane's command queue. Its reports go to [`MediaService::on_report`].
     pub plane: Arc<dyn PlaneQueue>,
-    /// What the data plane publishes.
+    /// The figures that the data plane publishes.
     pub gauges: Arc<Gauges>,
     /// Event log, JSON lines.
     pub events: Log,
     /// Reads the machine's figures.
     pub machine: MachineReader,
-    /// Disks whose figures are not measured, with the reason.
+    /// Disks with figures that are not measured, with the reason.
     pub disk_doubts: BTreeMap<DiskId, String>,
 }
 
@@ -87,13 +87,13 @@ pub struct MediaService {
     pub(crate) contents: Arc<dyn Contents>,
     /// Its disks and volumes.
     pub(crate) admin: Arc<dyn StoreAdmin>,
-    /// What the data plane publishes.
+    /// The figures that the data plane publishes.
     pub(crate) gauges: Arc<Gauges>,
     /// Event log.
     pub events: Events,
-    /// What is counted here.
+    /// Counts of the service.
     pub(crate) stats: ServiceStats,
-    /// What folders may hold.
+    /// Limits on the contents of folders.
     pub quotas: Arc<Quotas>,
     /// Connections of all front ends.
     pub connections: Arc<Connections>,
@@ -115,10 +115,10 @@ pub struct MediaService {
     pub(crate) runtime: Handle,
     /// Folders that are away.
     away: Mutex<BTreeSet<PathBuf>>,
-    /// Disks that were told to fail, and how.
+    /// Disks that were reported as failing, and how.
     disk_failures: Mutex<BTreeMap<DiskId, DiskFailure>>,
     draining: watch::Sender<bool>,
-    /// What runs is to end.
+    /// True once running streams and uploads are to end.
     stopping: watch::Sender<bool>,
     /// Jobs and webhooks, once there are any; they have the service, and not the other way round.
     operations: OnceLock<Weak<dyn Operations>>,
@@ -127,7 +127,7 @@ pub struct MediaService {
     hasher: RandomState,
 }
 
-/// What the service counts.
+/// Counts of the service.
 #[derive(Debug, Default)]
 pub struct ServiceStats {
     /// Uploads under way.
@@ -152,7 +152,7 @@ pub enum StopError {
     /// No stream of this number runs.
     #[error("no stream of this number runs")]
     Unknown,
-    /// What a client sends is the client's to end: what came of it is kept or dropped as it asked for.
+    /// Only the sending client ends a recording: the bytes received are kept or dropped as it requested.
     #[error("this is a recording: whoever sends it ends it")]
     Recording,
     /// The data plane's queue is full.
@@ -240,7 +240,7 @@ impl MediaService {
         }
     }
 
-    /// Notes what happened in the store. Never waits; call it from any thread.
+    /// Notes an event of the store. Never waits; call it from any thread.
     pub fn on_store_event(&self, event: &StoreEvent) {
         match event {
             StoreEvent::RootAway { root, .. } => {
@@ -254,13 +254,13 @@ impl MediaService {
         self.events.tell(events::of_store(event, SystemTime::now()));
     }
 
-    /// The settings in force. A request that was begun under older ones may go on with them.
+    /// The settings in force. A request that was begun under older ones may continue with them.
     #[must_use]
     pub fn config(&self) -> Arc<ServiceConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other settings in force for whatever begins from now on, and changes to another event log. Running streams and
+    /// Puts other settings in force for all requests that begin from now on, and changes to another event log. Running streams and
     /// uploads keep theirs. The event log gets the names of the settings that changed, and of those that need a restart.
     pub fn reload(&self, config: ServiceConfig, events: LogWriter, (changed, restart): (&[String], &[String])) {
         self.events.reopen(events);
@@ -335,7 +335,7 @@ impl MediaService {
         Nanos::from(self.started.elapsed())
     }
 
-    /// A keyed hash that nobody outside can foresee.
+    /// A keyed hash that no client can foresee.
     pub fn hash(&self, value: impl Hash) -> u64 {
         self.hasher.hash_one(value)
     }
@@ -440,7 +440,8 @@ impl MediaService {
         self.config().link(local)
     }
 
-    /// One step of the clock: expires what was held for too long, and logs disks that fail and lines that were left out.
+    /// One step of the clock: expires reservations, snapshots and contents held for too long, and logs disks that fail and lines that
+    /// were left out.
     fn every_second(&self, machine: Option<MachineSample>) {
         self.sessions.expire();
         self.recording_names.expire(Some(Instant::now())).into_iter().for_each(|held| self.plane.release(held));
@@ -484,7 +485,7 @@ impl MediaService {
         timeout(self.config().drain_time_max, self.connections.all_closed()).await.is_ok()
     }
 
-    /// Ends all streams and uploads, and waits until what is kept of them is durable under its name.
+    /// Ends all streams and uploads, and waits until the bytes kept of them are durable under their names.
     pub async fn stop(&self) {
         self.stopping.send_replace(true);
         self.plane.stop_all();
@@ -518,10 +519,10 @@ impl MediaService {
         Ok(())
     }
 
-    /// Begins what a volume of this name is asked for; waits for disks where one is replaced.
+    /// Begins the requested upkeep of the volume of this name; waits for disks where one is replaced.
     ///
     /// # Errors
-    /// What the store says.
+    /// The store's error.
     pub fn begin_upkeep(
         &self,
         _permit: &Permit<ToAdminister>,
@@ -531,7 +532,7 @@ impl MediaService {
         self.admin.begin_upkeep(volume, wish)
     }
 
-    /// Becomes true when what runs is to end.
+    /// Becomes true when running streams and uploads are to end.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }

@@ -1,10 +1,10 @@
 //! Opening the next content of a session before it is asked for: the segment behind `s07.ts` is `s08.ts`.
 //!
-//! What an open looks up (the directory, the extents, on a volume the checksums, where nothing says the rate the container too) is in
-//! memory then when the player asks. The content itself is not read: its session's clock says when that is due.
+//! The look-ups of an open (the directory, the extents, on a volume the checksums, where nothing says the rate the container too) are in
+//! memory by the time the player asks. The content itself is not read: its session's clock says when that is due.
 //!
-//! Promise: a wrong guess costs one look-up; no more than [`OPENS_MAX`] are under way, and what is beyond is not opened ahead. Not here:
-//! which sessions read content after content (`session`).
+//! Promise: a wrong guess costs one look-up; no more than [`OPENS_MAX`] are under way, and further contents are not opened ahead. Not
+//! here: which sessions read content after content (`session`).
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! The pieces of small reads kept in memory, and how much of them may be sent.
+//! The pieces of small reads kept in memory, and the limit on sending them.
 //!
-//! Promise: at most half of what a link has left is sent from here, which the data plane takes off its own best effort; a piece is of
-//! one version of a content; what is kept is bounded in bytes. Not here: which reads are answered from it (`small_reads`).
+//! Promise: at most half of the rate that a link has left is sent from here, which the data plane takes off its own best effort; a
+//! piece is of one version of a content; the kept pieces are bounded in bytes. Not here: which reads are answered from it
+//! (`small_reads`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,13 +18,13 @@ use crate::lock::lock;
 
 /// Longer reads go through the data plane: from here on the bytes cost more than the request.
 pub(crate) const SMALL_BYTES_MAX: u64 = 64 * 1024;
-/// Bytes kept, with what an entry itself takes.
+/// Bytes kept, with the size of each entry itself.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// What an entry takes besides its bytes.
+/// Size of an entry besides its bytes.
 const ENTRY_BYTES: usize = 128;
 /// Contents held open at once.
 const HELD_MAX: usize = 1024;
-/// A link's share that was not used is kept for so long.
+/// Time for which an unused share of a link is kept.
 const SAVED: Nanos = Nanos::from_millis(50);
 
 /// A part of one version of a content.
@@ -34,7 +35,7 @@ pub(crate) struct SmallPiece {
     pub(crate) length: u64,
 }
 
-/// What is known of a piece.
+/// The state of a piece.
 #[derive(Debug)]
 pub(crate) enum PieceState {
     /// Its bytes, which may be sent now.
@@ -45,7 +46,7 @@ pub(crate) enum PieceState {
     Unknown,
 }
 
-/// The pieces kept, and what may be sent of them.
+/// The pieces kept, and the bytes that may be sent of them.
 pub(crate) struct PieceCache {
     gauges: Arc<Gauges>,
     kept: Mutex<PieceGenerations>,
@@ -55,7 +56,7 @@ pub(crate) struct PieceCache {
     held: Mutex<HashMap<ContentVersion, Arc<Content>>>,
 }
 
-/// Pieces in two generations: what is asked for goes to the young one, and when that is full the old one is forgotten.
+/// Pieces in two generations: a requested piece goes to the young one, and when that is full the old one is forgotten.
 #[derive(Debug, Default)]
 struct PieceGenerations {
     young: HashMap<SmallPiece, Bytes>,
@@ -63,7 +64,7 @@ struct PieceGenerations {
     young_bytes: usize,
 }
 
-/// What may be sent on a link.
+/// Bytes that may be sent on a link.
 #[derive(Debug, Clone, Copy)]
 struct LinkAllowance {
     bytes: u64,
@@ -110,7 +111,7 @@ impl PieceCache {
         std::mem::take(&mut *lock(&self.held))
     }
 
-    /// Takes `bytes` of what a link has left, if there are so many.
+    /// Takes `bytes` of the allowance of a link; false if it has fewer.
     fn may_send(&self, link: LinkId, bytes: u64, now: Instant) -> bool {
         let index = usize::from(link.0);
         let Some(gauges) = self.gauges.links.get(index) else { return false };

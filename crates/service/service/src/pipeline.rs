@@ -1,9 +1,9 @@
-//! Pipes and stages: a delivery whose bytes come out here instead of leaving by the client's socket, and functions that are
-//! put into its way, as HPSM joined a source, functions and a sink.
+//! Pipes and stages: a delivery with bytes that come out here instead of leaving by the client's socket, and functions that
+//! are put into its way, as HPSM joined a source, functions and a sink.
 //!
 //! Promise: a stage is one type; adding one touches nothing here. The data plane delivers as always, admitted and paced, but
-//! into one end of a pair of connected sockets. A pipe holds one piece of at most [`PIECE_BYTES`] and what the pair's buffer
-//! takes; what is not fetched slows the stream as a slow client does, and dropping the pipe ends it. See
+//! into one end of a pair of connected sockets. A pipe holds one piece of at most [`PIECE_BYTES`] and a full buffer of the
+//! pair; bytes that are not fetched slow the stream as a slow client does, and dropping the pipe ends it. See
 //! docs/stream-manager.md.
 
 use std::io;
@@ -23,14 +23,14 @@ use crate::media_service::MediaService;
 
 /// Largest piece.
 const PIECE_BYTES: usize = 64 * 1024;
-/// What the event log calls an end that the plane knows nothing of.
+/// Name in the event log of an end that the plane knows nothing of.
 const STAGE_FAILED: &str = "StageFailed";
 
-/// What happens to bytes on their way: they are looked at, changed or refused. Never slow: a stage runs on a thread that
-/// serves other requests as well.
+/// A step on the way of the bytes: it looks at them, changes or refuses them. Never slow: a stage runs on a thread that serves
+/// other requests as well.
 pub trait Stage: Send {
-    /// What the stage makes of the content, in a word that may stand in an entity tag (letters, digits, `-`), if what comes
-    /// out is not what went in. Then the length is not known beforehand, and a delivery has no ranges.
+    /// The stage's change of the content, in a word that may stand in an entity tag (letters, digits, `-`), if the bytes that
+    /// leave the stage differ from those that enter it. Then the length is not known beforehand, and a delivery has no ranges.
     fn alters(&self) -> Option<&'static str> {
         None
     }
@@ -41,7 +41,7 @@ pub trait Stage: Send {
     /// Why it does not pass; the transfer ends.
     fn pass(&mut self, piece: Bytes) -> Result<Bytes, StageError>;
 
-    /// All pieces have passed. Gives what was held back.
+    /// All pieces have passed. Gives the bytes held back.
     ///
     /// # Errors
     /// As for [`Stage::pass`].
@@ -50,7 +50,7 @@ pub trait Stage: Send {
     }
 }
 
-/// A stage refused what it was given; the text is fit to be shown to the client.
+/// A stage refused a piece; the text is fit to be shown to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct StageError(pub String);
@@ -60,7 +60,7 @@ pub struct StageError(pub String);
 pub struct Stages(pub Vec<Box<dyn Stage>>);
 
 impl Stages {
-    /// The words of all stages that alter what passes; none if none does.
+    /// The words of all stages that alter the bytes; none if none does.
     #[must_use]
     pub fn alteration(&self) -> Option<String> {
         let words: Vec<&str> = self.0.iter().filter_map(|stage| stage.alters()).collect();
@@ -75,7 +75,7 @@ impl Stages {
         Self::pass_from(&mut self.0, piece)
     }
 
-    /// All pieces have passed: what was held back, each stage's through those after it.
+    /// All pieces have passed: the bytes held back, each stage's through those after it.
     ///
     /// # Errors
     /// The first refusal.
@@ -113,7 +113,7 @@ pub enum PipeError {
     BrokenOff(Outcome),
 }
 
-/// A delivery whose bytes come out here.
+/// A delivery with bytes that come out here.
 pub struct Pipe {
     service: Arc<MediaService>,
     socket: UnixStream,
@@ -193,7 +193,7 @@ impl Pipe {
         Ok((!rest.is_empty()).then_some(rest))
     }
 
-    /// Reads what has come, or waits for it; nothing at the delivery's end.
+    /// Reads the bytes that have come, or waits for some; none at the delivery's end.
     async fn read(&mut self) -> io::Result<usize> {
         if let Some(paced) = &mut self.paced {
             tokio::select! {
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Refuses what is empty: nobody is to be bothered with it.
+    /// Refuses an empty piece: no stage is to get one.
     struct NotEmpty;
 
     impl Stage for NotEmpty {

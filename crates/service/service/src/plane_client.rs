@@ -1,8 +1,8 @@
 //! Between requests and the data plane: numbers streams, sends commands, and gives each report to the request that
 //! waits for it.
 //!
-//! Promise: never waits for the plane (a full queue is an answer); a reservation whose owner is gone is released.
-//! Not here: what a request makes of a report (`delivery`, `recording`).
+//! Promise: never waits for the plane (a full queue is an answer); a reservation without an owner is released.
+//! Not here: the use of a report by its request (`delivery`, `recording`).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ pub(crate) struct PlaneClient {
     unsent_releases: Mutex<Vec<ReservationId>>,
 }
 
-/// A numbered stream whose reports come here.
+/// A numbered stream; its reports come here.
 pub(crate) struct PendingStream {
     plane: Arc<PlaneClient>,
     /// Its number.
@@ -128,7 +128,7 @@ impl PlaneClient {
         }
     }
 
-    /// Gives back what came for a request that is over.
+    /// Releases the reservations in a report for a request that is over.
     fn abandoned(&self, report: &Report) {
         match report {
             Report::Finished { end, .. } => end.held.into_iter().for_each(|held| self.release(held)),

@@ -1,8 +1,8 @@
 //! Quotas: how much may lie below a folder, known without asking a disk.
 //!
-//! Promise: what is under way counts; an upload that does not fit is refused before its first byte where its length is known, else with the
-//! first byte too many, and nothing is removed for one that cannot be stored. What an upload lies in is decided by the folder that its
-//! path leads to, by whatever way. Not here: looking what lies in a folder and removing the oldest of it, for whoever waits in
+//! Promise: uploads under way count; an upload that does not fit is refused before its first byte where its length is known, else with the
+//! first byte too many, and nothing is removed for one that cannot be stored. The quotas of an upload follow from the folder that its path
+//! leads to, by any way. Not here: the look at the contents of a folder and the removal of the oldest, by the job that waits in
 //! [`Quotas::wanted`].
 
 use std::collections::HashSet;
@@ -14,15 +14,14 @@ use units::{ByteCount, Nanos};
 
 use crate::contents::{ContentPath, FileId, UploadPlace};
 
-/// Where the oldest contents are overwritten, one part in so many of a quota is kept free. Removing begins when half of
-/// that is used.
+/// Where the oldest contents are overwritten, one part in this number of a quota is kept free. Removing begins when half of that is used.
 const SPARE: u64 = 16;
-/// Where the oldest contents are overwritten, a content may take one part in so many.
+/// Where the oldest contents are overwritten, a content may take one part in this number of a quota.
 const SHARE: u64 = 2;
-/// So it may if it comes without its length and leaves nothing if it breaks off: it may not end before it is refused, and what was
-/// removed for it by then would have been removed for nothing.
+/// The part for a content that comes without its length and leaves nothing if it breaks off: it may be refused before it ends, and the
+/// contents removed for it by then would have been removed for nothing.
 const UNKNOWN_SHARE: u64 = 8;
-/// An upload waits so long for the oldest to be removed.
+/// Time for which an upload waits for the oldest to be removed.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Why a quota does not take an upload.
@@ -33,25 +32,25 @@ pub enum QuotaRefusal {
         "the quota of `{folder}` has no room: {used} of {bytes_max} are used, with what is coming, and {wanted} more do not fit{rest}"
     )]
     Full {
-        /// Whose quota.
+        /// Folder of the quota.
         folder: String,
-        /// What it holds at most.
+        /// Most bytes that it holds.
         bytes_max: ByteCount,
         /// Stored and coming.
         used: ByteCount,
         /// Of this upload.
         wanted: ByteCount,
-        /// What may be removed, where the oldest contents are.
+        /// Bytes that may be removed, where the oldest contents are overwritten.
         rest: String,
     },
-    /// No content may take so much.
+    /// The content exceeds the largest share that one may take.
     #[error("the quota of `{folder}` is {bytes_max}, of which a content may take {share}{}", hint(*.is_unknown))]
     Share {
-        /// Whose quota.
+        /// Folder of the quota.
         folder: String,
-        /// What it holds at most.
+        /// Most bytes that it holds.
         bytes_max: ByteCount,
-        /// What a content may take.
+        /// Most bytes of one content.
         share: ByteCount,
         /// Its length was not announced.
         is_unknown: bool,
@@ -62,14 +61,14 @@ fn hint(is_unknown: bool) -> &'static str {
     if is_unknown { ", as its length was not announced (`Content-Length`)" } else { "" }
 }
 
-/// What a folder may hold.
+/// Limits on a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaConfig {
     /// The folder that is limited.
     pub folder: ContentPath,
     /// Bytes of all contents below it.
     pub bytes_max: u64,
-    /// What happens when it is full.
+    /// Action when it is full.
     pub when_full: WhenQuotaFull,
     /// Contents that are younger are not overwritten.
     pub min_age: Nanos,
@@ -77,7 +76,7 @@ pub struct QuotaConfig {
     pub protected: Vec<ContentPath>,
 }
 
-/// What happens when a quota is full.
+/// Action when a quota is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenQuotaFull {
     /// Uploads are refused.
@@ -93,10 +92,10 @@ pub struct Quotas {
     wanted: Arc<Notify>,
 }
 
-/// A quota and what is counted towards it.
+/// A quota and the counts towards it.
 #[derive(Debug)]
 pub struct Quota {
-    /// What was set.
+    /// The configuration.
     pub config: QuotaConfig,
     /// The folder itself and those below it, as the last look found them.
     folders: RwLock<HashSet<FileId>>,
@@ -104,12 +103,12 @@ pub struct Quota {
     wanted: Arc<Notify>,
 }
 
-/// What a look at a folder found.
+/// Result of a look at a folder.
 #[derive(Debug, Default)]
 pub struct QuotaLook {
     /// Bytes of all files, each once.
     pub stored: u64,
-    /// Of these, what may be removed to make room.
+    /// Of these, the bytes that may be removed to make room.
     pub removable: u64,
     /// The folder itself and those below it.
     pub folders: HashSet<FileId>,
@@ -132,7 +131,7 @@ struct QuotaCounts {
 }
 
 impl QuotaCounts {
-    /// A content was stored with so many bytes, or one was removed.
+    /// Notes that a content was stored with `stored` bytes, or that one was removed.
     const fn change(&mut self, stored: u64) {
         self.stored = self.stored.saturating_add(stored);
         self.stored_since_look = self.stored_since_look.saturating_add(stored);
@@ -140,19 +139,19 @@ impl QuotaCounts {
     }
 }
 
-/// What of an upload its quotas need to know.
+/// The facts of an upload that its quotas use.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QuotaTerms {
     /// Its length, if that was announced.
     pub(crate) length: Option<u64>,
-    /// If it breaks off, what came of it is kept.
+    /// If it breaks off, the bytes received are kept.
     pub(crate) is_kept: bool,
-    /// Where it comes to lie, and what it replaces there.
+    /// Its place, and the bytes that it replaces there.
     pub(crate) place: UploadPlace,
 }
 
 impl Quotas {
-    /// Puts other quotas in force. What is under way goes on counting towards those it began with.
+    /// Puts other quotas in force. Uploads under way continue to count towards those they began with.
     pub(crate) fn configure(&self, configs: &[QuotaConfig]) {
         let quota = |config: &QuotaConfig| {
             let (counts, wanted) = (watch::Sender::default(), Arc::clone(&self.wanted));
@@ -211,12 +210,12 @@ impl Quota {
         }
     }
 
-    /// A look at the folder begins. What is stored before it ends counts besides what it finds, and may be counted twice.
+    /// A look at the folder begins. Bytes stored before it ends count besides those that it finds, and may be counted twice.
     pub fn begin_look(&self) {
         self.counts.send_modify(|counts| (counts.stored_since_look, counts.is_changed) = (0, false));
     }
 
-    /// Notes what was found in the folder.
+    /// Notes the result of a look at the folder.
     pub fn found(&self, look: QuotaLook) {
         *self.folders.write().unwrap_or_else(PoisonError::into_inner) = look.folders;
         self.counts.send_modify(|counts| {
@@ -226,7 +225,7 @@ impl Quota {
         });
     }
 
-    /// Notes that so many bytes were removed of what was found.
+    /// Notes that `bytes` of those found were removed.
     pub fn made_room(&self, bytes: u64) {
         self.counts.send_modify(|counts| {
             counts.stored = counts.stored.saturating_sub(bytes);
@@ -234,8 +233,8 @@ impl Quota {
         });
     }
 
-    /// How many of the bytes that are there may stay, where the oldest contents are overwritten. What is coming gets room only if
-    /// there can be enough.
+    /// How many of the bytes that are there may stay, where the oldest contents are overwritten. Bytes still to come get room only if there
+    /// can be enough.
     #[must_use]
     pub fn keep_bytes(&self) -> u64 {
         let counts = *self.counts.borrow();
@@ -249,7 +248,7 @@ impl Quota {
         path.lies_in(&self.config.folder) || folders.iter().any(|folder| found.contains(folder))
     }
 
-    /// What one content may take.
+    /// Most bytes that one content may take.
     fn content_bytes_max(&self, is_unknown: bool) -> u64 {
         match self.config.when_full {
             WhenQuotaFull::Refuse => self.config.bytes_max,
@@ -279,7 +278,7 @@ impl Quota {
         }
     }
 
-    /// Waits for a look that says whether what is coming fits, or for the oldest to be removed.
+    /// Waits for a look that shows whether the bytes still to come fit, or for the removal of the oldest.
     async fn get_room(&self, wanted: u64) -> Result<(), QuotaRefusal> {
         let may_come = |counts: &QuotaCounts| counts.is_estimate || self.may_fit(counts);
         let mut counts = self.counts.subscribe();
@@ -303,7 +302,7 @@ impl Quota {
     }
 }
 
-/// What one upload takes of the quotas it lies in, until it is dropped.
+/// The share of one upload in its quotas, until it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct QuotaShare {
     quotas: Vec<Arc<Quota>>,
@@ -315,7 +314,7 @@ pub(crate) struct QuotaShare {
 }
 
 impl QuotaShare {
-    /// So many bytes came in all, or will.
+    /// Notes that `bytes` came in all, or will.
     ///
     /// # Errors
     /// They do not fit.
@@ -324,15 +323,15 @@ impl QuotaShare {
         self.count().await
     }
 
-    /// Whether it counts less because of what it replaces.
+    /// Whether it counts less for the content that it replaces.
     pub(crate) fn replaces(&self) -> bool {
         self.replaced > 0 && !self.quotas.is_empty()
     }
 
-    /// What it replaces has so many bytes by now.
+    /// Notes that the replaced content now has `bytes`.
     ///
     /// # Errors
-    /// It does not fit any more: somebody removed what it was to replace, and the room was taken.
+    /// It does not fit any more: the content to be replaced was removed meanwhile, and the room was taken.
     pub(crate) async fn replaces_now(&mut self, bytes: u64) -> Result<(), QuotaRefusal> {
         self.replaced = self.replaced.min(bytes);
         self.count().await
@@ -362,7 +361,7 @@ impl QuotaShare {
         Ok(())
     }
 
-    /// It is stored, with so many bytes.
+    /// Notes that it is stored, with `bytes`.
     pub(crate) fn stored(&mut self, bytes: u64) {
         for quota in &self.quotas {
             quota.counts.send_modify(|counts| counts.change(bytes.saturating_sub(self.replaced)));
@@ -422,7 +421,7 @@ mod tests {
         let mut stored = quotas.take(&path("a/b/x"), of(60)).await.expect("the room is given back");
         stored.stored(60);
         drop(stored);
-        // What was stored since a look began is counted, and whoever does not fit waits for another look.
+        // Bytes stored since a look began are counted, and an upload that does not fit waits for another look.
         [&inner, &outer].into_iter().for_each(|quota| found(quota, 0, 0));
         let waits = tokio::time::timeout(Duration::from_millis(20), quotas.take(&path("a/b/y"), of(1))).await;
         assert!(waits.is_err(), "nobody looks");

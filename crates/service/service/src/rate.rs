@@ -1,4 +1,5 @@
-//! The rate of a stream: what was asked for, what the player says, what the content needs, what the path is set to.
+//! The rate of a stream: the requested rate, the rate named by the player, the rate that the content needs, the rate set
+//! for the path.
 //!
 //! Promise: in that order. Not here: admission; how a request says it (the front ends).
 
@@ -7,7 +8,7 @@ use units::{BitRate, Nanos};
 
 use crate::contents::MediaRate;
 
-/// What a request says of its rate.
+/// The rate, burst and ceiling that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateAsked {
     /// The rate, or bulk.
@@ -18,11 +19,11 @@ pub struct RateAsked {
     pub ceiling: Option<BitRate>,
 }
 
-/// What lasts no longer at its rate is a segment: the player asks for the next one when it has it all, so it can only fill
-/// its buffer if that takes less time than to play it.
+/// A read that lasts no longer at its rate is a segment: the player asks for the next one when it has it all, so it can
+/// only fill its buffer if that takes less time than to play it.
 const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 
-/// What a request says of its rate.
+/// The rate that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AskedRate {
     /// A rate.
@@ -36,14 +37,14 @@ pub enum AskedRate {
 /// How a request is to be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// At this rate, with so much ahead at the start.
+    /// At this rate, with a burst ahead of it at the start.
     Constant {
         /// Payload bits per second.
         rate: BitRate,
         /// Start burst.
         burst_bytes: u64,
     },
-    /// With what is left over.
+    /// At the rate that is left over.
     BestEffort,
 }
 
@@ -71,7 +72,7 @@ impl Decision {
 }
 
 impl RateAsked {
-    /// Puts together what was asked, what the content needs and the rate that the path is set to, for so many bytes of it.
+    /// Combines the request, the rate that the content needs and the rate set for the path, for `payload` bytes of it.
     #[must_use]
     pub fn decide(self, media: Option<MediaRate>, of_path: Option<BitRate>, burst: Nanos, payload: u64) -> Decision {
         let decision = self.at_its_rate(media, of_path, burst);

@@ -1,8 +1,8 @@
-//! The read of an open content, from what a front end understood of a request to its bytes: it decides at which rate, and whether
+//! The read of an open content, from a request as a front end understood it to its bytes: it decides at which rate, and whether
 //! they come from memory, through stages, or by the data plane alone.
 //!
-//! Promise: a front end makes one call, [`open`], and sends what that gives it. Not here: which part of the content is sent, and
-//! with what between its ranges (the front ends); admission (the data plane).
+//! Promise: a front end makes one call, [`open`], and sends the bytes that it returns. Not here: the choice of the part of the
+//! content, and the literal bytes between its ranges (the front ends); admission (the data plane).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use crate::rate::{AskedRate, RateAsked};
 use crate::session::{ContentPart, Viewer};
 use crate::small_reads;
 
-/// A read up to so many bytes may be a look at an index, or belong to what its viewer plays: sound, subtitles, a playlist.
+/// A read up to so many bytes may be a look at an index, or belong to the media that its viewer plays: sound, subtitles, a
+/// playlist.
 const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
 
-/// An open content, which somebody was permitted to read.
+/// An open content, with a permit to read it.
 pub struct OpenedContent {
     pub(crate) path: String,
     /// Its entry in its directory.
@@ -46,30 +47,30 @@ impl OpenedContent {
 pub struct ContentRead {
     /// The content.
     pub opened: OpenedContent,
-    /// What is sent of it: ranges, and literal bytes between them.
+    /// The segments to send: ranges of the content, and literal bytes between them.
     pub body: Vec<Segment>,
-    /// Which part of the content that is.
+    /// The part of the content that is read.
     pub part: ContentPart,
-    /// What it is read for.
+    /// Purpose of the read.
     pub purpose: ReadPurpose,
-    /// What the request says of its rate.
+    /// The rate, burst and ceiling that the request names.
     pub asked: RateAsked,
-    /// Who watches.
+    /// The viewer.
     pub viewer: Viewer,
     /// The connection.
     pub client: Client,
-    /// What the bytes pass on their way.
+    /// The stages that the bytes pass on their way.
     pub stages: Stages,
 }
 
-/// What a content is read for, as far as the request shows it.
+/// The purpose of a read, as far as the request shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadPurpose {
     /// To be played, or kept.
     Plays,
     /// A part of it, which may be its index if it is short.
     Looks,
-    /// Beside what is played: a playlist, an initialization segment, captions.
+    /// Beside the media played: a playlist, an initialization segment, captions.
     Accompanies,
 }
 
@@ -95,8 +96,8 @@ impl ContentRead {
         self.terms(service).decision.rate()
     }
 
-    /// How it is served. A look at the index of what the viewer plays is read with its reservation, otherwise in what is left over,
-    /// and so is what a player reads at the same time as the parts it plays.
+    /// Gives the terms of the delivery. A look at the index of the media that the viewer plays uses its reservation, or else the
+    /// rate that is left over; so does a read that a player makes beside the parts it plays.
     fn terms(&self, service: &MediaService) -> DeliveryTerms {
         let ranges = self.body.iter().filter(|segment| matches!(segment, Segment::Range { .. }));
         let bytes = ranges.map(Segment::length).sum();
@@ -146,11 +147,11 @@ pub async fn open_pipe(service: &Arc<MediaService>, read: ContentRead) -> Result
     pipeline::open(service, request, stages).await
 }
 
-/// Starts a read. The client's socket is taken only where the data plane sends to it; then what `prefix` makes goes before the
-/// content.
+/// Starts a read. The client's socket is taken only where the data plane sends to it; then the head that `prefix` renders goes
+/// before the content.
 ///
 /// # Errors
-/// Why it was not started, with the socket as it was if it was taken.
+/// The reason why it was not started, with the socket as it was if it was taken.
 pub async fn open(
     service: &Arc<MediaService>,
     read: ContentRead,

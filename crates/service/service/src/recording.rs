@@ -1,7 +1,7 @@
-//! The reservation of a recording, an upload whose rate is reserved before its first byte is taken.
+//! The reservation of a recording, an upload with a rate that is reserved before its first byte is taken.
 //!
-//! Promise: it is given back however the recording ends. Not here: its bytes, and on which disk it is written (`ingest`), what a
-//! reservation counts (the data plane).
+//! Promise: it is given back however the recording ends. Not here: its bytes, and on which disk it is written (`ingest`), the
+//! cost of a reservation (the data plane).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,7 +32,8 @@ pub(crate) struct RunningRecording {
 const BLOCK_PART: u64 = 32;
 
 impl RunningRecording {
-    /// Reserves the rate on the disks, and on the link by which it comes in; what has come is to be `durable` after so long.
+    /// Reserves the rate on the disks, and on the link by which it comes in; received bytes are to be durable after the time
+    /// `durable`.
     pub(crate) async fn reserve(
         service: &Arc<MediaService>,
         (rate, disks, link): (BitRate, WrittenDisks, LinkId),
@@ -63,12 +64,12 @@ impl RunningRecording {
         Self { service: Arc::clone(service), request, reservation, place, is_handed_over: AtomicBool::new(false) }
     }
 
-    /// Whether it is what such a recording would reserve.
+    /// Whether it equals the reservation of a recording with these terms.
     pub(crate) fn is(&self, rate: BitRate, durable: Nanos, link: LinkId) -> bool {
         self.request.rate == rate && self.request.durable == durable && self.request.link == link
     }
 
-    /// Leaves its place to another recording; nothing of it runs any more.
+    /// Leaves its place to another recording; the recording itself has ended.
     pub(crate) fn hand_over(&self) -> HeldPlace {
         self.is_handed_over.store(true, Ordering::Relaxed);
         self.leave_listing();
@@ -79,7 +80,7 @@ impl RunningRecording {
         self.service.running.lock().remove(&self.request.stream);
     }
 
-    /// What it reserved, in bits per second.
+    /// The reserved rate, in bits per second.
     pub(crate) const fn rate(&self) -> BitRate {
         self.request.rate
     }

@@ -1,4 +1,4 @@
-//! The files of a recording under way: what of its bytes goes into which.
+//! The files of a recording under way: the split of its bytes among them.
 //!
 //! Promise: each byte goes into one file; a file that has nothing does not end. Not here: when one is due to end (`file_names`), where it
 //! can (`media::cuts`), writing it (`content_writer`).
@@ -22,18 +22,18 @@ pub(crate) struct FileWriter {
     pub(crate) ending: JoinSet<()>,
 }
 
-/// What becomes of a piece.
+/// The split of a piece between two files.
 pub(crate) struct FileParts<'a> {
-    /// What was held back before it, then its beginning: the file's.
+    /// Bytes held back before it, then its beginning: they belong to the file.
     pub(crate) before: Vec<u8>,
     pub(crate) end: &'a [u8],
-    /// What the next file begins with, if one does; then the rest of the piece.
+    /// The first bytes of the next file, if one begins; then the rest of the piece.
     pub(crate) next: Option<Vec<u8>>,
     pub(crate) beginning: &'a [u8],
 }
 
 impl FileWriter {
-    /// The first file begins; `now` is a time that only goes on.
+    /// The first file begins; `now` is a monotonic time.
     pub(crate) fn begin(files: RecordingFiles, time: SystemTime, now: Nanos) -> Self {
         let clock = FileClock::begin(&files, time, now);
         Self { files, clock, finder: CutFinder::default(), is_empty: true, ending: JoinSet::new() }
@@ -66,7 +66,7 @@ impl FileWriter {
         FileParts { before, end, next: Some(next), beginning }
     }
 
-    /// What is held back at the end.
+    /// The bytes held back at the end.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         self.finder.rest()
     }
@@ -74,7 +74,7 @@ impl FileWriter {
 
 impl Drop for FileWriter {
     fn drop(&mut self) {
-        // What has come of them is made durable whatever becomes of the recording.
+        // Their received bytes become durable, however the recording ends.
         self.ending.detach_all();
     }
 }

@@ -1,7 +1,8 @@
 //! Names of recordings: one recording at a time has a name, and keeps its place for one that comes back to it.
 //!
 //! Promise: a second recording of a name is refused while the first one sends, and takes its place when that has been silent; the place of
-//! one that broke off is held for as long as a viewer's. Not here: what a place is (`recording`), the names of contents (`dirstore`).
+//! one that broke off is held for as long as a viewer's. Not here: the definition of a place (`recording`), the names of contents
+//! (`dirstore`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use crate::recording_pace::RecordingProgress;
 /// A recording that was silent for so long gives way to another one of its name: a camera that lost its connection comes back sooner than
 /// TCP tells the server. Chosen: half of the least time after which a client's silence ends an upload.
 const SILENT: Nanos = Nanos::from_secs(5);
-/// It has so long to end.
+/// Time that it then has to end.
 const GIVES_WAY: Duration = Duration::from_secs(2);
 
 /// The names of the recordings under way, and of places that are held.
@@ -56,8 +57,8 @@ pub(crate) struct ClaimedName {
 }
 
 impl RecordingNames {
-    /// Gives a recording its name, and the place that was held for it. `now` is the time of [`RecordingProgress::note`]. None if another one
-    /// has the name.
+    /// Gives a recording its name, and the place that was held for it. `now` is the time of [`RecordingProgress::note`]. None if another
+    /// one has the name.
     pub(crate) async fn claim(
         self: &Arc<Self>,
         path: &ContentPath,
@@ -100,7 +101,7 @@ impl RecordingNames {
         Ok((ClaimedName { names, path: path.clone(), holder, held: None }, held))
     }
 
-    /// Ends what is held until `now` at most; all of it without a time. The reservations are to be given back.
+    /// Ends the places held until `now` at most; all of them without a time. The reservations are to be given back.
     pub(crate) fn expire(&self, now: Option<Instant>) -> Vec<ReservationId> {
         let mut over = Vec::new();
         lock(&self.0).retain(|_, name| match name {

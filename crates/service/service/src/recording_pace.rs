@@ -1,16 +1,16 @@
 //! Progress of a recording, and its lead over its rate.
 //!
-//! Promise: arithmetic only. Not here: its reservation (`recording`), what is told of it (`ingest`).
+//! Promise: arithmetic only. Not here: its reservation (`recording`), its events (`ingest`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use units::limits::RECORDING_EXCESS;
 use units::{BitRate, Nanos};
 
-/// What came of a recording, for those who watch it.
+/// Progress of a recording, for the listing of streams.
 #[derive(Debug, Default)]
 pub struct RecordingProgress {
-    /// Bytes that came.
+    /// Bytes received.
     pub received: AtomicU64,
     /// It was ahead of its rate by more than [`RECORDING_EXCESS`] once.
     pub over_rate: AtomicBool,
@@ -46,7 +46,7 @@ impl RecordingPace {
         self.rate
     }
 
-    /// So many bytes came; true if those before them are further ahead of the rate than they may be. What it did not use is not saved.
+    /// Notes that `bytes` came; true if those before them are further ahead of the rate than they may be. Unused time is not saved.
     pub(crate) fn came(&mut self, bytes: u64, now: Nanos) -> bool {
         let ahead = self.next.saturating_sub(now);
         self.next = self.next.max(now).saturating_add(self.rate.time_for(bytes));

@@ -1,10 +1,10 @@
-//! Streams and recordings that were refused, counted by what was short.
+//! Streams and recordings that were refused, counted by the resource that was short.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dataplane::control::Resource;
 
-/// What can be short, as figures name it.
+/// The resources that can be short, as figures name them.
 pub const RESOURCES: [&str; 7] = ["disk", "disk_failing", "network", "memory", "processor", "table", "draining"];
 
 /// The counts.

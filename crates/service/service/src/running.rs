@@ -31,9 +31,9 @@ pub struct RunningStream {
     pub disk: DiskId,
     /// When it began.
     pub started: SystemTime,
-    /// What came of a recording; none for a delivery.
+    /// Progress of a recording; none for a delivery.
     pub recording: Option<Arc<RecordingProgress>>,
-    /// Somebody asked for its end, so that others get what it has: its viewer keeps nothing of it.
+    /// A client requested its end, so that others get its reservation: its viewer keeps nothing of it.
     pub stopped: bool,
 }
 

@@ -1,32 +1,32 @@
-//! Sessions: the reads of one viewer share what was reserved for it.
+//! Sessions: the reads of one viewer share the reservations made for it.
 //!
 //! A player opens the range that it seeks to before it closes the one that it leaves, it looks at the index in between, and it
 //! takes a film as a hundred segments. So a reservation belongs to the viewer, and passes from read to read:
 //!
-//! 1. What the viewer still holds from a read that has ended serves its next read.
-//! 2. A seek (a read of the same content from elsewhere than its start) takes over the reservation of the older read at once.
-//!    If the viewer names itself, so does any newer read of the content. The older read goes on with what is left over.
-//! 3. A read from the start by a viewer without a name may be another person's behind the same address, so it gets a reservation
-//!    of its own while there is room. It takes over nevertheless if it is a range and the viewer has just begun with ranges from
-//!    elsewhere alone, because who opens many ranges at once opens them in any order.
+//! 1. A reservation that the viewer still holds from a read that has ended serves its next read.
+//! 2. A seek (a read of the same content from elsewhere than its start) takes over the reservation of the older read at once. If the viewer
+//!    names itself, so does any newer read of the content. The older read continues with the rate that is left over.
+//! 3. A read from the start by a viewer without a name may be another person's behind the same address, so it gets a reservation of its own
+//!    while there is room. It takes over nevertheless if it is a range and the viewer has just begun with ranges from elsewhere alone,
+//!    because a viewer that opens many ranges at once opens them in any order.
 //! 4. Where there is no room for a read from the start, it takes over from an older read that has just begun, and so has only looked
-//!    (MPlayer opens a transport stream three times before it plays). From one that plays only a range does, because players ask
-//!    for ranges, and only if it is the viewer's one read of the content: several are several persons, of whom none loses what was
-//!    promised because another one comes. A read of the whole content that names its rate takes over from none: a download.
-//! 5. Where there is no room at all, a viewer that names itself and waits for a content of which nothing was sent yet has gone on to
+//!    (MPlayer opens a transport stream three times before it plays). From one that plays only a range does, because players ask for
+//!    ranges, and only if it is the viewer's one read of the content: several are several persons, and none of them loses a promised rate
+//!    because another one comes. A read of the whole content that names its rate takes over from none: a download.
+//! 5. Where there is no room at all, a viewer that names itself and waits for a content of which nothing was sent yet has changed to
 //!    another one ([`Sessions::leaves`]): players that seek close the connection on which they wait, which shows only when something is
-//!    sent. Else another read of the viewer may be about to end, and the request waits a moment for that.
-//!    An older read whose client has taken nothing all the while counts as one that only looks: MPlayer goes back to the start
-//!    of a transport stream without closing what it has left, and a player that was killed closes nothing.
+//!    sent. Else another read of the viewer may be about to end, and the request waits a moment for that. An older read with a client that
+//!    has taken nothing all the while counts as one that only looks: MPlayer goes back to the start of a transport stream without closing
+//!    the connection of the read it has left, and a player that was killed closes nothing.
 //!
-//! After a read, its reservation is held for the viewer as long as `hold` says. Others are refused it meanwhile (after the end of a
-//! content for [`AFTER_END`]) if its viewer has played for [`PLAYS_AFTER`] in parts; if it names itself, for as long as what it took
-//! lasts. What any other viewer holds, which may have looked at a head or an index only, is given up to whoever needs the room: a request
-//! that is closed at once keeps nothing from others, under however many names it is repeated.
+//! After a read, its reservation is held for the viewer as long as `hold` says. Others are refused it meanwhile (after the end of a content
+//! for [`AFTER_END`]) if its viewer has played for [`PLAYS_AFTER`] in parts; if it names itself, for as long as the media that it took
+//! lasts. The reservation of any other viewer, which may have looked at a head or an index only, is given up to any request that needs the
+//! room: a request that is closed at once keeps nothing from others, under however many names it is repeated.
 //!
-//! Promise: the rules are pure (the time is an argument). A reservation that is taken in is given out once: to a read, or to be
-//! released. There are no more entries than streams and reservations. Not here: telling the data plane (`session_table`), who a
-//! viewer is (the front ends).
+//! Promise: the rules are pure (the time is an argument). A reservation that is taken in is given out once: to a read, or to be released.
+//! There are no more entries than streams and reservations. Not here: commands to the data plane (`session_table`), the identity of a
+//! viewer (the front ends).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,16 +37,16 @@ use crate::session_account::{SessionAccount, WholeContent};
 
 /// A viewer without a name plays once its reads have used a reservation for so long; until then it only looks.
 pub const PLAYS_AFTER: Nanos = Nanos::from_secs(10);
-/// Segments come up to so many times as fast as they play (`delivery`), so that a read of one lasts that much less than its media.
+/// Segments come up to so many times as fast as they play (`delivery`), so that a read of one is shorter than its media by that factor.
 const SEGMENT_SPEEDUP: u64 = 4;
 /// For the next title, after a read to the end of a content: the player shows the rest of its buffer first.
 pub const AFTER_END: Nanos = Nanos::from_secs(10);
 
-/// Who watches.
+/// The receiver of streams; its reads share reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Viewer {
-    /// Names itself: by whatever its protocol has for it. The name is good only where it was begun, because names are guessed, and are seen
-    /// in logs and links.
+    /// Names itself, in the way that its protocol provides. The name is good only where it was begun, because names are guessed, and are
+    /// seen in logs and links.
     Named {
         /// The name.
         name: String,
@@ -65,7 +65,7 @@ pub enum Viewer {
 /// A request for a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRequest {
-    /// By whom.
+    /// The viewer.
     pub viewer: Viewer,
     /// Its number.
     pub stream: StreamId,
@@ -73,11 +73,11 @@ pub struct SessionRequest {
     pub content: u64,
     /// Which part it reads.
     pub part: ContentPart,
-    /// What it asks for.
+    /// The terms that it asks for.
     pub terms: ReservationTerms,
-    /// So small that it may be sound beside pictures: it takes nothing of a higher rate.
+    /// True for a read small enough to be sound beside pictures: it takes no reservation of a higher rate.
     pub is_small: bool,
-    /// It was refused: it takes whatever its viewer has.
+    /// It was refused: it takes any reservation that its viewer has.
     pub no_room: bool,
 }
 
@@ -107,7 +107,7 @@ pub enum ContentPart {
 }
 
 impl ContentPart {
-    /// True if a read of it may take a reservation from an older read that goes on, of `all` that its viewer has.
+    /// True if a read of it may take a reservation from an older read that continues, of `all` that its viewer has.
     fn takes_over(
         self,
         viewer: &Viewer,
@@ -127,7 +127,7 @@ impl ContentPart {
     }
 }
 
-/// What a reservation was asked for.
+/// The terms on which a reservation was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReservationTerms {
     /// The disk.
@@ -141,7 +141,7 @@ pub struct ReservationTerms {
 }
 
 impl ReservationTerms {
-    /// True if a read may go on with what was reserved for the other; the data plane looks at the bursts.
+    /// True if a read may use the reservation made for the other; the data plane looks at the bursts.
     fn fit(&self, other: &Self) -> bool {
         (self.disk, self.link, self.rate) == (other.disk, other.link, other.rate)
     }
@@ -158,7 +158,7 @@ pub enum ReservationSource {
     After(StreamId),
 }
 
-/// What a request may do that was refused for want of room.
+/// The next step of a request that was refused for want of room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Retry {
     /// Release these, then begin again.
@@ -180,7 +180,7 @@ pub enum StopPoint {
     AtEnd,
 }
 
-/// What is left of a stream.
+/// The remainder of a stream after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamRelease {
     /// It was not admitted.
@@ -202,19 +202,18 @@ struct ViewerReservation {
     /// For how long reads had it, and since when one has it now.
     used: Nanos,
     since: Nanos,
-    /// It has served several contents, one after the other, as players read segments: the end of one is not the end of
-    /// what is played.
+    /// It has served several contents, one after the other, as players read segments: the end of one is not the end of the media played.
     goes_on: bool,
     /// Its viewer waits for nothing of its read.
     is_left: bool,
-    /// What its reads got against what it promised.
+    /// The bytes that its reads got, against those that it promised.
     account: SessionAccount,
     state: ReservationState,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum ReservationState {
-    /// A read has it (`None` until the data plane has told which), or will have it in place of the `superseded` one.
+    /// A read has it (`None` until the data plane has reported which), or will have it in place of the `superseded` one.
     Running { stream: StreamId, reservation: Option<ReservationId>, superseded: Option<SupersededRead> },
     /// It waits for the viewer's next read; from `firm_until` on others may have it.
     Held { reservation: ReservationId, firm_until: Nanos, until: Nanos },
@@ -281,14 +280,14 @@ impl Sessions {
         shares.any(|share| share.terms.rate > rate && share.reservation().is_none())
     }
 
-    /// The viewer's reads of this content that go on, the newest first.
+    /// The viewer's reads of this content that continue, the newest first.
     #[must_use]
     pub fn reads(&self, viewer: &Viewer, content: u64) -> Vec<StreamId> {
         let shares = self.table.get(viewer).into_iter().flatten().rev();
         shares.filter(|share| share.content == content).filter_map(ViewerReservation::stream).collect()
     }
 
-    /// The viewer's reads that go on, if it names itself.
+    /// The viewer's reads that continue, if it names itself.
     #[must_use]
     pub fn named_reads(&self, viewer: &Viewer) -> Vec<StreamId> {
         let shares = self.table.get(viewer).filter(|_| matches!(viewer, Viewer::Named { .. }));
@@ -311,7 +310,8 @@ impl Sessions {
         }
     }
 
-    /// A request comes. After [`ReservationSource::New`] and [`ReservationSource::Take`] its stream runs in the session until [`Sessions::end`].
+    /// A request comes. After [`ReservationSource::New`] and [`ReservationSource::Take`] its stream runs in the session until
+    /// [`Sessions::end`].
     pub fn begin(&mut self, request: &SessionRequest, now: Nanos) -> ReservationSource {
         let shares = self.table.entry(request.viewer.clone()).or_default();
         let named = matches!(request.viewer, Viewer::Named { .. });
@@ -333,15 +333,15 @@ impl Sessions {
         }
     }
 
-    /// True if what this stream has in its viewer's session served another content before: it reads the next segment of what
-    /// is played.
+    /// True if the reservation of this stream served another content of its viewer's session before: it reads the next segment of the media
+    /// played.
     #[must_use]
     pub fn goes_on(&self, viewer: &Viewer, stream: StreamId) -> bool {
         let mut shares = self.table.get(viewer).into_iter().flatten();
         shares.any(|share| share.stream() == Some(stream) && share.goes_on)
     }
 
-    /// A request was refused for want of room, and [`Sessions::end`] was told.
+    /// A request was refused for want of room, after a call of [`Sessions::end`] for it.
     pub fn refused(&mut self, viewer: &Viewer, content: u64, part: ContentPart, now: Nanos) -> Retry {
         let loose = self
             .take_out(|share| matches!(share.state, ReservationState::Held { firm_until, .. } if firm_until <= now));
@@ -363,13 +363,13 @@ impl Sessions {
         }
     }
 
-    /// A stream that began in the session ended, or was refused. Returns what is to be released.
+    /// A stream that began in the session ended, or was refused. Returns the reservation to be released.
     pub fn end(&mut self, viewer: &Viewer, stream: StreamId, left: StreamRelease, now: Nanos) -> Option<ReservationId> {
         let given_back = if let StreamRelease::Held(reservation, _) = left { Some(reservation) } else { None };
         let Some(shares) = self.table.get_mut(viewer) else { return given_back };
         let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) else {
             shares.iter_mut().for_each(|share| share.forget(stream));
-            // It may have passed to a newer read before the end was told.
+            // It may have passed to a newer read before the end was reported.
             return given_back.filter(|&id| !shares.iter().any(|share| share.reservation() == Some(id)));
         };
         let named = matches!(viewer, Viewer::Named { .. });
@@ -411,7 +411,7 @@ impl Sessions {
         shares.filter_map(|share| Some((share.stream()?, share.account))).collect()
     }
 
-    /// Takes out what was held long enough.
+    /// Takes out the reservations that were held long enough.
     pub fn expire(&mut self, now: Nanos) -> Vec<ReservationId> {
         self.take_out(|share| matches!(share.state, ReservationState::Held { until, .. } if until <= now))
     }
@@ -433,7 +433,7 @@ fn newest(shares: &[ViewerReservation], so: impl Fn(&ViewerReservation) -> bool)
 }
 
 impl ViewerReservation {
-    /// What a request asks for.
+    /// The reservation that a request asks for.
     fn new(request: &SessionRequest, now: Nanos) -> Self {
         let SessionRequest { stream, content, part, terms, .. } = *request;
         let state = ReservationState::Running { stream, reservation: None, superseded: None };

@@ -1,16 +1,16 @@
-//! The account of a session: the bytes its contents brought against what its rate promised over all of them.
+//! The account of a session: the bytes its contents brought against those that its rate promised over all of them.
 //!
 //! The clock is that of decision 0060, seen from the client: playback begins when the first content is whole, and each further content is
 //! due its length at the rate after the one before it, or after it was asked for, if that was later. A content that comes later lets
-//! playback stand still, and moves the clock. Only contents that the plane itself sent late count: a client that reads slowly keeps
-//! nobody's promise from being met.
+//! playback stand still, and moves the clock. Only contents that the plane itself sent late count: a client that reads slowly breaks no
+//! promise of the plane.
 //!
 //! Promise: pure, and of constant size. Not here: which reads belong together (`session`).
 
 use units::Nanos;
 
-/// A session may fall behind its clock by as much as its first content took, and by so much at least, before that is told: no player begins
-/// with less in its buffer. Chosen.
+/// A session may fall behind its clock by the time that its first content took, and by this time at least, before that is logged: no
+/// player begins with less in its buffer. Chosen.
 const LAG_TOLD_MIN: Nanos = Nanos::from_secs(1);
 
 /// A content that was sent whole.
@@ -24,20 +24,20 @@ pub struct WholeContent {
     pub was_late: bool,
 }
 
-/// What a session got against what it was promised.
+/// The deliveries of a session against its promised rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionAccount {
     /// Contents that were sent whole.
     pub contents: u64,
     /// By how much the last of them was late.
     pub lag: Nanos,
-    /// What all of them were late by.
+    /// Sum of the lateness of all of them.
     late: Nanos,
-    /// What they last at the rate.
+    /// Duration of all of them at the rate.
     promised: Nanos,
     /// When the last content was due; zero before the first.
     clock: Nanos,
-    /// What the first content took.
+    /// Time that the first content took.
     start_up: Nanos,
 }
 

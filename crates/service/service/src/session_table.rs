@@ -1,12 +1,12 @@
 //! The sessions, with the waiting that their rules ask for.
 //!
-//! The plane's queue of starts orders what it has admitted. What it refuses may still find room, but only the sessions know where,
-//! so `delivery::open` asks the plane again after each of these, once each:
+//! The plane's queue of starts orders the starts it has admitted. A start that it refuses may still find room, but only the sessions know
+//! where, so `delivery::open` asks the plane again after each of these, once each:
 //!
-//! - what others hold but may lose is released ([`Retry::Release`]): how firmly something is held depends on what its viewer has
-//!   done, which the plane does not see, and it is not released earlier because its viewer is likely to come back;
-//! - the start uses what its viewer has ([`Retry::TakeOwn`]): a viewer without a name may be two people, who each get a
-//!   reservation of their own while there is room for both. One with a name has left a read of which nothing was sent yet;
+//! - reservations that others hold but may lose are released ([`Retry::Release`]): the firmness of a hold depends on the reads of its
+//!   viewer, which the plane does not see, and none is released earlier because its viewer is likely to come back;
+//! - the start uses a reservation that its viewer has ([`Retry::TakeOwn`]): a viewer without a name may be two people, and each gets a
+//!   reservation of its own while there is room for both. One with a name has left a read of which nothing was sent yet;
 //! - another read of the viewer has ended ([`Retry::Wait`]), which leaves it something for one of the two above: the plane notices
 //!   that a player has closed its old connection two sends after it has opened the new one.
 //!
@@ -49,15 +49,15 @@ pub(crate) struct SessionSlot {
     pub(crate) held: Option<ReservationId>,
     /// The session keeps the reservation afterwards.
     pub(crate) in_session: bool,
-    /// It reads the next segment of what its viewer plays.
+    /// It reads the next segment of the media that its viewer plays.
     pub(crate) goes_on: bool,
 }
 
-/// What a request that is refused for want of room has tried.
+/// The attempts so far of a request that is refused for want of room.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RefusedStart {
     released: bool,
-    /// It uses whatever its viewer has.
+    /// It uses any reservation that its viewer has.
     pub(crate) no_room: bool,
     waited: bool,
 }
@@ -149,8 +149,8 @@ impl SessionTable {
         self.changed.notify_waiters();
     }
 
-    /// True if a request that was refused may have room now: others gave up what they do not need, or the viewer has
-    /// something of its own.
+    /// True if a request that was refused may have room now: others gave up reservations that they do not need, or the viewer has one of
+    /// its own.
     pub(crate) async fn makes_room(
         &self,
         viewer: &Viewer,
@@ -211,8 +211,8 @@ impl SessionTable {
         (gauges.blocked.get() != 0).then(|| OlderRead { stream, sent_bytes: gauges.sent_bytes.get() })
     }
 
-    /// A read that was asked for so long ago sent its content whole, which `lasts` so long at its rate; the account of its session, if that
-    /// has just fallen behind.
+    /// Notes that a read sent its content whole, `took` after its request; the content `lasts` this time at its rate. Returns the account
+    /// of its session, if that has just fallen behind.
     pub(crate) fn sent_whole(
         &self,
         viewer: &Viewer,
@@ -229,7 +229,7 @@ impl SessionTable {
         lock(&self.sessions).accounts()
     }
 
-    /// Ends a stream's part in its session; what the session does not keep is released.
+    /// Ends a stream's part in its session; a reservation that the session does not keep is released.
     pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, left: StreamRelease) {
         let release = lock(&self.sessions).end(viewer, stream, left, self.now());
         self.changed.notify_waiters();
@@ -238,7 +238,7 @@ impl SessionTable {
         }
     }
 
-    /// Releases what sessions held for too long.
+    /// Releases the reservations that sessions held for too long.
     pub(crate) fn expire(&self) {
         let expired = lock(&self.sessions).expire(self.now());
         for reservation in expired {

@@ -179,7 +179,7 @@ fn none_of_several_persons_loses_a_film_to_another_one_who_begins_it() {
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, PLAYS_AFTER), Retry::TakeOwn);
     admitted(&mut sessions, &read(unnamed(), 3, 1, ContentPart::FromStart), 7, Nanos::ZERO);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, PLAYS_AFTER), Retry::Wait);
-    // Of several, the one whose client takes nothing gives way.
+    // Of several, the one with a client that takes nothing gives way.
     sessions.looks_away(&unnamed(), StreamId(1), PLAYS_AFTER);
     assert_eq!(sessions.refused(&unnamed(), 1, ContentPart::FromStart, PLAYS_AFTER), Retry::TakeOwn);
     let next = SessionRequest { no_room: true, ..read(unnamed(), 4, 1, ContentPart::FromStart) };
@@ -308,7 +308,7 @@ fn a_viewer_that_leaves_a_read_for_another_content_takes_its_reservation_along_w
     assert_eq!(sessions.end(&viewer, StreamId(2), midway(5), now), None, "it holds what it took over");
 }
 
-/// How long others are refused what a viewer held that read `part` of a content for `seconds`.
+/// Time for which others are refused the reservation of a viewer that read `part` of a content for `seconds`.
 fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: StopPoint) -> u64 {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(viewer.clone(), 1, 1, part), 5, Nanos::ZERO);
@@ -360,13 +360,13 @@ fn a_viewer_that_goes_from_segment_to_segment_is_waited_for_at_the_end_of_each()
     assert_eq!(sessions.expire(now + HOLD), [id(5)]);
 }
 
-/// The number of a stream's second attempt: that of the first and so much.
+/// The number of a stream's second attempt: that of the first plus this.
 const AGAIN: u64 = 1_000_000;
 
 /// The data plane as sessions see it: a table of so many reservations, streams that use them, and reports that come late.
 #[derive(Debug, Default)]
 struct ModelPlane {
-    /// Who uses a reservation (none: it is held), and its rate.
+    /// The stream that uses a reservation (none: it is held), and its rate.
     table: HashMap<ReservationId, (Option<StreamId>, BitRate)>,
     /// The streams that run, with a reservation or without.
     running: BTreeSet<StreamId>,
@@ -506,8 +506,8 @@ impl ModelWorld {
 }
 
 proptest! {
-    /// Whatever viewers do and however late reports are heard: no reservation is lost, none is taken from a stream but by a
-    /// newer read, and in the end all are given back.
+    /// With any steps of the viewers and any delay of the reports: no reservation is lost, none is taken from a stream but
+    /// by a newer read, and in the end all are given back.
     #[test]
     fn reservations_are_neither_doubled_nor_lost(steps in steps()) {
         let mut world = ModelWorld::new();
@@ -555,8 +555,8 @@ proptest! {
         prop_assert!(world.plane.table.is_empty(), "{:?}", world.plane.table);
     }
 
-    /// A viewer that reads one content after the other is never refused once it was admitted, whoever else asks, and in
-    /// whatever order ends and starts are heard.
+    /// A viewer that reads one content after the other is never refused once it was admitted, with any other requests, and
+    /// any order of the reports of ends and starts.
     #[test]
     fn a_viewer_never_blocks_itself(late in proptest::collection::vec(any::<bool>(), 1..40), name in any::<bool>()) {
         let mut world = ModelWorld::new();
@@ -565,7 +565,7 @@ proptest! {
         world.ask(read(viewer.clone(), 1, 1, ContentPart::FromStart));
         world.hear(StreamId(1));
         for (stream, late) in (2..).zip(late) {
-            // The player closes the old range and opens the new one; which is heard of first is anybody's guess.
+            // The player closes the old range and opens the new one; either may be reported first.
             world.now += Nanos::from_secs(1);
             let seek = read(viewer.clone(), stream, 1, ContentPart::Elsewhere);
             let old = StreamId(stream - 1);

@@ -1,7 +1,7 @@
 //! The share of one client in a bounded resource: a count at once.
 //!
-//! Promise: a share is given back however its holder ends; only clients that hold something take memory. Not here: what is shared, and
-//! how much of it is one client's.
+//! Promise: a share is given back however its holder ends; only clients that hold something take memory. Not here: the resource that
+//! is shared, and the limit of one client.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
 
-/// What one client has of IPv6.
+/// Bits of an IPv6 address that are the network of one client.
 pub const NETWORK_BITS: u32 = 64;
 
 /// A client, as far as it is known.

@@ -1,8 +1,9 @@
-//! Small reads that are asked for again and again, answered from memory by whoever has the request: without a command to the
-//! data plane, a report, and the two threads that these wake.
+//! Small reads that are requested again and again, answered from memory by the front end that has the request: without a
+//! command to the data plane, a report, and the two threads that these wake.
 //!
-//! Promise: only what is served best effort, and within what links have left for that. What is kept came through the data
-//! plane, so it was verified like any read (decision 0012). Not here: what is kept and may be sent (`piece_cache`).
+//! Promise: only best-effort reads, and within the rate that links have left for that. Kept pieces came through the data plane,
+//! so they were verified like any read (decision 0012). Not here: the pieces kept, and the limit on sending them
+//! (`piece_cache`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ use crate::pipeline::{Stage, StageError, Stages};
 use crate::rate::Decision;
 
 /// The bytes of a small best-effort read, if they are kept and may be sent now. Otherwise, if it was asked for before, `stages`
-/// gets one that keeps what passes.
+/// gets one that keeps the bytes that pass.
 pub(crate) fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stages: &mut Stages) -> Option<Bytes> {
     let (Decision::BestEffort, [Segment::Range { offset, length: length @ ..=SMALL_BYTES_MAX }]) =
         (request.terms.decision, request.body.as_slice())

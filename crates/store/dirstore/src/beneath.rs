@@ -1,8 +1,8 @@
-//! Opening beneath a root: whatever the path and the links on it say, nothing outside the root is ever opened.
+//! Opening beneath a root: no path and no link on it leads to a file outside the root.
 //!
-//! Promise: relative links that stay inside the root are followed, all others are refused (`EXDEV`), and those by way of a hidden name
-//! where hidden names are not served: what is served does not depend on the way to it. The kernel does it (`openat2`, since Linux 5.6);
-//! where it cannot (older, or a container that forbids the call), or a link has to be looked at, a walk by components does.
+//! Promise: relative links that stay inside the root are followed, all others are refused (`EXDEV`), and so are those by way of a hidden
+//! name where hidden names are not served: the served files do not depend on the way to them. The kernel does it (`openat2`, since Linux
+//! 5.6); where it cannot (older, or a container that forbids the call), or a link has to be looked at, a walk by components does.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -18,10 +18,10 @@ use crate::path::is_hidden;
 /// Links followed on one path at most, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// Attempts while somebody renames directories on the path (`openat2` then answers EAGAIN).
+/// Attempts while another process renames directories on the path (`openat2` then answers EAGAIN).
 const ATTEMPTS_MAX: usize = 16;
 
-/// Which names a link may lead through.
+/// Names that a link may lead through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkTargets {
     /// Any.
@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Whatever is asked for, what is opened is below the root.
+        /// Every opened file is below the root, for any path.
         #[test]
         fn nothing_outside_is_opened(parts in prop::collection::vec(
             prop::sample::select(vec!["a", "b", "in", "..", ".", "also", "fine", "up", "absolute", "magic", "out", "root"]), 1..8)) {

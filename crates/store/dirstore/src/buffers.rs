@@ -1,9 +1,9 @@
 //! Memory of uploads: leased buffers, and how many of them an upload may have.
 //!
-//! Promise: what uploads hold is bounded per upload and over all, and given back after a lull. An upload has buffers of its own from its
-//! start: however many others are idle or slow, it goes on. What it holds beyond them comes from what all share, and goes back first; as a
-//! client fills one buffer at a time, one that sends nothing holds no more than its own.
-//! Not here: what is filled and handed over when (`upload`).
+//! Promise: the memory of uploads is bounded per upload and over all, and given back after a lull. An upload has buffers of its own from
+//! its start: it continues, however many others are idle or slow. Its buffers beyond them come from the shared ones, and go back first;
+//! as a client fills one buffer at a time, an upload without new bytes holds no more than its own.
+//! Not here: when a buffer is filled and handed over (`upload`).
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use units::{ByteCount, Nanos, limits};
 use crate::StoreError;
 use crate::lock::lock;
 
-/// How long a buffer's memory is kept for the next upload.
+/// Time for which a buffer's memory is kept for the next upload.
 const LULL: Nanos = Nanos::from_secs(10);
 
 /// A buffer of a best-effort upload. A client that sends 100 kbit/s fills it in five seconds.
@@ -28,7 +28,7 @@ pub(crate) const UPLOADS_PER_CHUNK: usize = (limits::CHUNK_BYTES / UPLOAD_BUFFER
 /// Uploads resume at whole chunks, and a volume's units are whole chunks.
 const _: () = assert!(limits::CHUNK_BYTES.is_multiple_of(UPLOAD_BUFFER_BYTES));
 
-/// Upload buffers: the memory, and whose it is.
+/// Upload buffers: the memory, and the share of each upload in it.
 #[derive(Debug, Clone)]
 pub(crate) struct UploadBuffers {
     pool: LeasePool,
@@ -39,7 +39,7 @@ pub(crate) struct UploadBuffers {
 }
 
 impl UploadBuffers {
-    /// So many chunks for best-effort uploads, in short buffers: half of them for the uploads' own.
+    /// Memory of `chunks` chunks for best-effort uploads, in short buffers: half of them for the uploads' own.
     pub(crate) fn for_uploads(chunks: usize) -> io::Result<Self> {
         let own = chunks.saturating_mul(UPLOADS_PER_CHUNK);
         let count = own.saturating_mul(2);
@@ -47,7 +47,7 @@ impl UploadBuffers {
         Ok(Self { pool, own: Arc::new(Semaphore::new(own)), shared: Arc::new(Semaphore::new(count - own)) })
     }
 
-    /// So many chunks for recordings, each of which has all of its memory for itself.
+    /// Memory of `chunks` chunks for recordings, each of which has all of its memory for itself.
     pub(crate) fn for_recordings(chunks: usize) -> io::Result<Self> {
         let pool = LeasePool::new(chunks)?;
         Ok(Self { pool, own: Arc::new(Semaphore::new(chunks)), shared: Arc::new(Semaphore::new(0)) })
@@ -91,7 +91,7 @@ pub(crate) struct BufferShare {
     _own: OwnedSemaphorePermit,
 }
 
-/// What an upload holds of its share.
+/// Buffers that an upload holds of its share.
 #[derive(Debug, Default)]
 struct HeldBuffers {
     count: usize,
@@ -194,7 +194,7 @@ mod tests {
             filling.push(at_once(share).await.expect("a shared one"));
         }
         assert!(at_once(&shares[0]).await.is_none(), "all are used");
-        // What the disk has written comes back, and their clients send nothing: seven buffers are shared again.
+        // Buffers that the disk has written come back, and their clients send nothing: seven buffers are shared again.
         written.truncate(1);
         let mut flowing = Vec::new();
         for share in &shares[1..] {

@@ -12,7 +12,7 @@ use crate::buffers::{count, index};
 /// Read at once at most.
 const WINDOW_BYTES: usize = 256 * 1024;
 
-/// A content, read at any offset: what one disk does not give is read from the next copy.
+/// A content, read at any offset: bytes that one disk does not give are read from the next copy.
 pub(crate) struct ContentReader<'a, R> {
     layout: &'a ContentLayout,
     size: u64,

@@ -1,8 +1,8 @@
 //! The handle to one disk's thread.
 //!
-//! Promise: a caller never waits for ever. A full queue is `Busy`, a thread that is stuck in one system call for longer
-//! than the configured patience is `DiskFailing` until it comes back; nobody joins it. Other disks do not notice.
-//! Not here: what the thread does (`worker`).
+//! Promise: a caller never waits for ever. A full queue is `Busy`, a thread that is stuck in one system call for longer than the
+//! configured patience is `DiskFailing` until it comes back; no caller joins it. Other disks do not notice.
+//! Not here: the work of the thread (`worker`).
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ impl DiskHandle {
         self.operations.as_ref().expect("taken only by drop")
     }
 
-    /// Has the thread do an operation, and waits for its answer, but no longer than twice the disk's patience. One whose
-    /// caller has given up is not begun.
+    /// Has the thread do an operation, and waits for its answer, but no longer than twice the disk's patience. The thread begins no
+    /// operation of a caller that has given up.
     pub(crate) async fn call<R>(&self, operation: impl FnOnce(ReplyTo<R>) -> Operation) -> Result<R, StoreError> {
         let (reply, mut answer) = oneshot::channel();
         self.post(operation(reply))?;
@@ -50,7 +50,7 @@ impl DiskHandle {
         Err(StoreError::Busy)
     }
 
-    /// What an answer means to callers; errors of the disk are counted, for no read of the data plane tells of these.
+    /// The error as callers see it; errors of the disk are counted, for no read of the data plane shows these.
     fn counted(&self, error: StoreError) -> StoreError {
         let error = error.of_disk(self.shared.id);
         if matches!(error, StoreError::DiskFailing(_)) {
@@ -77,8 +77,8 @@ impl DiskHandle {
         self.while_it_works(async { self.operations().reserve().await.map_err(|_| StoreError::Closed) }).await?
     }
 
-    /// Waits for the answer to a change as long as the disk is relied on. What is given up then is never made, unless it
-    /// was begun: [`StoreError::Unsettled`].
+    /// Waits for the answer to a change as long as the disk is relied on. A change given up then is never made, unless the thread had
+    /// begun it: [`StoreError::Unsettled`].
     pub(crate) async fn settle<T>(&self, mut change: ChangeAnswer<T>) -> Result<T, StoreError> {
         match self.while_it_works(&mut change.answer).await {
             Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)).map_err(|error| error.of_disk(self.shared.id)),
@@ -87,9 +87,8 @@ impl DiskHandle {
         }
     }
 
-    /// Waits for `event` as long as the disk is relied on: for what may rightly take long (grants are rare on a busy
-    /// disk). A disk that hangs under the data plane's reads gets no grants: its thread does not get stuck, so these
-    /// reads are asked, too.
+    /// Waits for `event` as long as the disk is relied on: for events that may rightly take long (grants are rare on a busy disk). A disk
+    /// that hangs under the data plane's reads gets no grants: its thread does not get stuck, so these reads count, too.
     pub(crate) async fn while_it_works<T>(&self, event: impl Future<Output = T>) -> Result<T, StoreError> {
         let mut event = std::pin::pin!(event);
         loop {

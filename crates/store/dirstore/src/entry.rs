@@ -14,9 +14,9 @@ use media::MediaRate;
 pub struct Entry {
     /// The last component of its path; empty for the root.
     pub name: String,
-    /// Which of the two.
+    /// A content or a directory.
     pub kind: NameKind,
-    /// Which file or folder it is, whatever its name; of a volume's it is not known.
+    /// Identity of the file or folder, under any name; of a volume's it is not known.
     pub id: Option<FileId>,
     /// In a listing: its name is a link to it.
     pub is_link: bool,
@@ -32,7 +32,7 @@ pub struct Entry {
     pub rate: Option<MediaRate>,
 }
 
-/// What a path names.
+/// Kind of the item that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
     /// A content.
@@ -41,7 +41,7 @@ pub enum NameKind {
     Directory,
 }
 
-/// Tells a file or folder from all others, by whatever name it is reached.
+/// Distinguishes a file or folder from all others, under any name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// Of the file system.
@@ -51,7 +51,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Of what was looked at.
+    /// Identity of the file or folder of this `stat`.
     #[must_use]
     pub fn of(stat: &Stat) -> Self {
         Self { device: stat.st_dev, inode: stat.st_ino }
@@ -63,13 +63,13 @@ impl FileId {
 pub struct Opened {
     /// Its kind, size and version.
     pub entry: Entry,
-    /// What the data plane reads.
+    /// The content as the data plane reads it.
     pub content: Arc<Content>,
-    /// Its rate, if it was asked for and found, or known.
+    /// Its rate, if it was requested and found, or known.
     pub media: Option<MediaRate>,
 }
 
-/// What an open is for.
+/// Purpose of an open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// The bytes.
@@ -78,7 +78,7 @@ pub enum Want {
     FileAndRate,
 }
 
-/// A demand on what is there before it is changed (RFC 9110 §13).
+/// A demand on the existing content before a change (RFC 9110 §13).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Precondition {
     /// None.
@@ -88,9 +88,8 @@ pub enum Precondition {
     MustNotExist,
     /// `If-Match`: quoted entity tags, or `*` for any.
     MustMatch(Vec<String>),
-    /// `If-None-Match` with quoted entity tags, and `If-Unmodified-Since`: what is there has none of these tags
-    /// (whether they are weak does not matter), and was not modified after that second. It also holds if nothing is
-    /// there.
+    /// `If-None-Match` with quoted entity tags, and `If-Unmodified-Since`: the existing content has none of these tags (whether they are
+    /// weak does not matter), and was not modified after that second. It also holds if there is no content.
     MustNotBe {
         /// The tags.
         tags: Vec<String>,
@@ -101,7 +100,7 @@ pub enum Precondition {
     All(Vec<Self>),
 }
 
-/// What a [`Precondition`] is held against.
+/// The existing content, as a [`Precondition`] sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Existing<'a> {
     /// Quoted.
@@ -111,7 +110,7 @@ pub struct Existing<'a> {
 }
 
 impl Precondition {
-    /// Whether it holds for what is there now.
+    /// True if it holds for the existing content.
     #[must_use]
     pub fn holds(&self, existing: Option<Existing<'_>>) -> bool {
         match (self, existing) {
@@ -130,7 +129,7 @@ impl Precondition {
         }
     }
 
-    /// True if nothing may be there: what is found there later, by whoever gives the name, fails it as well.
+    /// True if the name must be free: a content found there later, whichever client names it, fails it as well.
     pub(crate) fn demands_absence(&self) -> bool {
         match self {
             Self::MustNotExist => true,
@@ -140,7 +139,7 @@ impl Precondition {
     }
 }
 
-/// What tells one version of a file from another, as far as the file system can.
+/// Distinguishes one version of a file from another, as far as the file system can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     pub(crate) device: u64,
@@ -173,7 +172,7 @@ impl Stamp {
         format!("\"{:x}-{:x}-{:x}-{:x}\"", self.inode, self.modified_ns, self.changed_ns, self.size)
     }
 
-    /// Whether this is the same file, not written to since `before`. Its other names may have come or gone, which changes the time of
+    /// True if this is the same file, not written to since `before`. Its other names may have come or gone, which changes the time of
     /// the last change.
     pub(crate) fn is_as_written(&self, before: &Self) -> bool {
         *self == Self { changed_ns: self.changed_ns, ..*before }
@@ -184,7 +183,7 @@ impl Stamp {
     }
 }
 
-/// So many nanoseconds after 1970, or before.
+/// The time of a number of nanoseconds after 1970, or before.
 pub(crate) fn time_of(nanos: i128) -> SystemTime {
     let magnitude = nanos.unsigned_abs();
     let seconds = u64::try_from(magnitude / 1_000_000_000).unwrap_or(0);
@@ -202,7 +201,7 @@ impl Entry {
         Existing { etag: &self.etag, modified: self.last_modified(SystemTime::now()) }
     }
 
-    /// Adds what a later root has under the same name: a folder of several roots is as new as the newest of them.
+    /// Adds the entry of a later root under the same name: a folder of several roots is as new as the newest of them.
     pub(crate) fn merge(&mut self, later: &Self) {
         if self.kind == NameKind::Directory && later.kind == NameKind::Directory {
             self.modified = self.modified.max(later.modified);
@@ -216,7 +215,7 @@ impl Entry {
         Some(self.modified).filter(|modified| (SystemTime::UNIX_EPOCH..=now).contains(modified))
     }
 
-    /// What `stat` says; nothing for what is neither a file nor a directory (a device or a pipe is no content).
+    /// The entry for this `stat`; none for an item that is neither a file nor a directory (a device or a pipe is no content).
     pub(crate) fn of(name: &str, stat: &Stat, disk: DiskId, rate: Option<MediaRate>) -> Option<Self> {
         let stamp = Stamp::of(stat);
         let kind = match FileType::from_raw_mode(stat.st_mode) {

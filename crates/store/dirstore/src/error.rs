@@ -10,7 +10,7 @@ use units::DiskId;
 use crate::RootAway;
 use crate::path::COMPONENTS_MAX;
 
-/// Why the store did not do what was asked.
+/// Reason for which the store refused or failed an operation.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// No such content or directory.
@@ -19,13 +19,13 @@ pub enum StoreError {
     /// The directory that a content was to be put into is gone, or another one is in its place now.
     #[error("the parent directory is gone")]
     ParentMissing,
-    /// A content was asked for, the path names a directory.
+    /// The caller requested a content, the path names a directory.
     #[error("is a directory")]
     IsDirectory,
     /// A folder that was to be removed holds something.
     #[error("the folder is not empty")]
     NotEmpty,
-    /// A directory was asked for, or is needed along the path, and there is something else.
+    /// The caller requested a directory, or the path needs one, and there is another item.
     #[error("not a directory")]
     NotADirectory,
     /// Something of that name exists.
@@ -43,13 +43,13 @@ pub enum StoreError {
     /// The file system does not allow it, or the path leads out of the root.
     #[error("not permitted")]
     Forbidden,
-    /// A disk of a volume is not there, or was taken out, and no other has what is read.
+    /// A disk of a volume is not there, or was taken out, and no other disk has the bytes to be read.
     #[error("{0}, and what it holds has no copy elsewhere")]
     PartAway(Arc<AwayDisk>),
     /// A disk of a volume is not there, or was taken out, and the volume takes no changes without it.
     #[error("{0}, and the volume takes no changes without it")]
     VolumeReadOnly(Arc<AwayDisk>),
-    /// The disk does not answer, or what was asked for cannot be read from it or written to it.
+    /// The disk does not answer, or the requested bytes cannot be read from it or written to it.
     #[error("disk {} errs or does not answer", .0.0)]
     DiskFailing(DiskId),
     /// The disk fell silent or erred while a change of a name was made durable: it may have been made or not.
@@ -136,7 +136,7 @@ impl From<io::Error> for StoreError {
 }
 
 impl StoreError {
-    /// What it is to the callers of `disk`: an error of the drive, or of a file system that lost what it needs, is the disk's.
+    /// The error as callers of `disk` see it: an error of the drive, or of a file system that lost blocks it needs, is the disk's.
     #[must_use]
     pub(crate) fn of_disk(self, disk: DiskId) -> Self {
         let errno = match &self {
@@ -144,13 +144,13 @@ impl StoreError {
             _ => None,
         };
         match errno {
-            // UCLEAN and BADMSG are ext4's and xfs's words for what is broken on the disk, NODEV and NXIO a drive's that is gone.
+            // UCLEAN and BADMSG are the words of ext4 and xfs for broken data on the disk, NODEV and NXIO those of a drive that is gone.
             Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::NODEV | Errno::NXIO) => Self::DiskFailing(disk),
             _ => self,
         }
     }
 
-    /// What it is to the life of an upload and to the disk's schedule: a full or read-only file system is no disk that errs.
+    /// The failure as the life of an upload and the disk's schedule see it: a full or read-only file system is no disk that errs.
     pub(crate) fn trouble(&self) -> UploadFailure {
         match self {
             Self::NoSpace => UploadFailure::Full,
@@ -165,12 +165,12 @@ impl StoreError {
         matches!(self, Self::ReadOnly | Self::VolumeReadOnly(_))
     }
 
-    /// True where a root could not be asked: it may have the name or not.
+    /// True where a root did not answer: it may have the name or not.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(self, Self::DiskFailing(_) | Self::RootAway(_))
     }
 
-    /// True where another root may still have what this one has not.
+    /// True where another root may still have a name that this one lacks.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(self, Self::NotFound | Self::NotADirectory)
     }

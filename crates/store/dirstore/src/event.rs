@@ -1,6 +1,6 @@
 //! Events of the store, for the operator.
 //!
-//! Promise: events that come before anybody listens are kept, a bounded number of them. Not here: how they are written.
+//! Promise: events before the first listener are kept, a bounded number of them. Not here: writing them to the log.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +12,7 @@ use units::ByteCount;
 use crate::lock::lock;
 use crate::{ContentPath, RootAway, StoreError};
 
-/// Events kept until somebody listens; the oldest are dropped.
+/// Events kept until a listener comes; the oldest are dropped.
 const WAITING_MAX: usize = 256;
 
 /// Something that happened.
@@ -43,19 +43,20 @@ pub enum StoreEvent {
     },
     /// A recording that broke off could not be given its name.
     RecordingLost {
-        /// What it would have been.
+        /// The name it would have had.
         path: ContentPath,
         /// The reason.
         why: StoreError,
     },
     /// An upload that was answered before it was durable could not be made so.
     UploadLost {
-        /// What it was.
+        /// The name it had.
         path: ContentPath,
         /// The reason.
         why: StoreError,
     },
-    /// The only copy of a part of a recording is on a disk of a volume that failed before it was durable; the recording goes on elsewhere.
+    /// The only copy of a part of a recording is on a disk of a volume that failed before it was durable; the recording continues
+    /// elsewhere.
     RecordingDamaged {
         /// The content it will be.
         path: ContentPath,
@@ -66,36 +67,36 @@ pub enum StoreEvent {
     CopyMended {
         /// The content's name.
         name: String,
-        /// Which part of it.
+        /// Number of the part.
         part: u32,
     },
     /// No copy of a part in a volume is right: the content is damaged.
     CopyLost {
         /// The content's name.
         name: String,
-        /// Which part of it.
+        /// Number of the part.
         part: u32,
     },
-    /// A copy of a part in a volume could not be made right: its disk left, or did not give back what was written. Another copy is
+    /// A copy of a part in a volume could not be made right: its disk left, or did not give back the written bytes. Another copy is
     /// right.
     CopyUnwritten {
         /// The content's name.
         name: String,
-        /// Which part of it.
+        /// Number of the part.
         part: u32,
     },
     /// A disk of a volume was filled or emptied, or everything was read; or that could not be done.
     UpkeepEnded {
         /// `fill`, `drain` or `scrub`.
         kind: &'static str,
-        /// What was done.
+        /// The work that was done.
         report: UpkeepReport,
-        /// Why not all of it was.
+        /// Reason for which work is left.
         failed: Option<StoreError>,
     },
 }
 
-/// What a server that serves a volume tells of one of its disks.
+/// Notice of a server about one disk of a volume that it serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskNotice {
     /// The name of the volume.
@@ -104,11 +105,11 @@ pub struct DiskNotice {
     pub path: PathBuf,
     /// Its state now, as `/api/v1/volumes` shows it.
     pub state: &'static str,
-    /// What is the matter, what it means and what to do.
+    /// The trouble, its consequence and the remedy.
     pub message: String,
 }
 
-/// How far an upkeep has come, or how it ended.
+/// Progress of an upkeep, or its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpkeepReport {
     /// Bytes of contents that were looked at.

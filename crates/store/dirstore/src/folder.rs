@@ -26,7 +26,7 @@ pub(crate) struct FolderItem {
     pub(crate) kind: Result<ItemKind, StoreError>,
 }
 
-/// What has a name.
+/// Kind of the item that has a name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ItemKind {
     /// A folder; those of a volume are names only, and can be reached by no other.
@@ -85,7 +85,7 @@ impl OpenFolder {
         Ok(names)
     }
 
-    /// The next names with what has them; none at the end. Names that are gone by now are left out.
+    /// The next names with their items; none at the end. Names that are gone by now are left out.
     pub(crate) fn page(&self) -> Result<Vec<FolderItem>, Errno> {
         loop {
             let names = self.names(Leftovers::PassedOver)?;
@@ -111,7 +111,7 @@ impl OpenFolder {
     }
 }
 
-/// Whether the names of the store's own temporaries are given.
+/// Treatment of the names of the store's own temporaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leftovers {
     Given,

@@ -1,7 +1,7 @@
 //! Grants, by which a disk's thread works.
 //!
 //! Promise: the thread speaks to its schedule through [`GrantPort`] only. [`Governed`] is the data plane's schedule.
-//! Not here: who decides (`schedule`), the queues to the data plane (`kernel`).
+//! Not here: the decision on grants (`schedule`), the queues to the data plane (`kernel`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub type WakeFn = Arc<dyn Fn() + Send + Sync>;
 
 /// A disk thread's side of the conversation with its disk's schedule. Used by that thread alone, but for its waker.
 pub trait GrantPort: Send {
-    /// Tells the schedule. False if there was no room: the thread keeps the message and tries again.
+    /// Sends a message to the schedule. False if there was no room: the thread keeps the message and tries again.
     fn send(&mut self, message: StoreMessage) -> bool;
 
     /// The next grant, if one waits.
@@ -24,7 +24,7 @@ pub trait GrantPort: Send {
     /// Waits until a grant comes, the waker is used, or `timeout` is over. May return without cause.
     fn wait(&mut self, timeout: Duration);
 
-    /// What ends a wait.
+    /// Function that ends a wait.
     fn waker(&self) -> WakeFn;
 
     /// True once no grant will come any more.

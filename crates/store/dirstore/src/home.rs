@@ -1,7 +1,7 @@
 //! Root to which the uploads of a name go, while there are any.
 //!
-//! Promise: all uploads of one name that overlap in time go to one root, so that the later one replaces what the earlier one
-//! made, and nothing acknowledged lies hidden behind another root. Not here: which root that is (`store`).
+//! Promise: all uploads of one name that overlap in time go to one root, so that the later one replaces the content of the earlier one,
+//! and no acknowledged content lies hidden behind another root. Not here: the choice of that root (`store`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

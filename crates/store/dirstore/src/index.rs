@@ -29,10 +29,10 @@ const FORMAT: u32 = 4;
 
 const FILE_NAME: &str = "contents.json";
 
-/// How long changes are gathered before they are written.
+/// Time for which changes are gathered before they are written.
 const SAVE_DELAY: Duration = Duration::from_secs(5);
 
-/// How long the end waits for the last save. A state directory that hangs does not hold up the end for longer.
+/// Time that the end waits for the last save. A state directory that hangs does not hold up the end for longer.
 const LAST_SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// The key of an entry: the file and its version, as a restart finds it.
@@ -91,12 +91,12 @@ impl Index {
         Self { state: Mutex::default(), changed: Condvar::new(), entries_max }
     }
 
-    /// What is known of this version: nothing, that it has no rate of its own, or its rate.
+    /// The known rate of this version: `None` if not known, `Some(None)` if it has no rate of its own, or its rate.
     pub(crate) fn rate(&self, stamp: &Stamp) -> Option<Option<MediaRate>> {
         self.lock().known.get(&IndexKey::of(stamp)).map(|(rate, _)| *rate)
     }
 
-    /// Remembers what was found.
+    /// Remembers the rate found for a version.
     pub(crate) fn insert(&self, stamp: &Stamp, rate: Option<MediaRate>) {
         let mut state = self.lock();
         let entries_max = self.entries_max;
@@ -111,7 +111,7 @@ impl Index {
         self.changed.notify_all();
     }
 
-    /// Reads what `directory` holds, and keeps it up to date there until the answer is dropped.
+    /// Reads the index kept in `directory`, and keeps it up to date there until the answer is dropped.
     pub(crate) fn keep_in(self: &Arc<Self>, directory: &Path) -> io::Result<IndexWriter> {
         fs::create_dir_all(directory)?;
         let file = directory.join(FILE_NAME);
@@ -206,7 +206,7 @@ impl From<MediaRate> for KeptMedia {
 }
 
 impl KeptMedia {
-    /// Nothing if it names what this version does not know.
+    /// The rate; none if the entry names a container or source that this version does not know.
     fn rate(&self) -> Option<MediaRate> {
         Some(MediaRate {
             rate: BitRate(self.bits_per_second),
@@ -225,7 +225,7 @@ fn entries_of(state: &IndexState) -> Vec<KeptEntry> {
     entries.into_iter().map(|(key, (rate, _))| KeptEntry { version: *key, media: rate.map(KeptMedia::from) }).collect()
 }
 
-/// What a file holds; nothing if there is none, or it is not ours.
+/// Entries of a file; none if there is no file, or it is not ours.
 fn load(file: &Path) -> Option<Vec<KeptEntry>> {
     if fs::metadata(file).ok()?.len() > FILE_BYTES_MAX {
         return None;

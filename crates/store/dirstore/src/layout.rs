@@ -1,6 +1,6 @@
 //! Layout of the store: the folders and volumes, and the disks they lie on.
 //!
-//! Promise: each disk has one place, whatever is served from it. Not here: serving them (`store`).
+//! Promise: each disk has one place, for all folders and volumes on it. Not here: serving them (`store`).
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) struct LaidOutDisk {
     pub(crate) roots: Vec<Root>,
 }
 
-/// Why the folders cannot be served.
+/// Reason for which the folders cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     /// Neither a folder nor a volume was given.
@@ -39,7 +39,7 @@ pub enum LayoutError {
     /// A volume cannot be opened.
     #[error(transparent)]
     Volume(#[from] VolumeDiskError),
-    /// Two of what is served would schedule the same disk.
+    /// Two of the served folders and volumes would schedule the same disk.
     #[error(
         "the disk {0} is used by a volume and something else that is served, or twice by a volume: give the volume whole disks of \
          its own, or of a drive with several actuators a partition in the range of each"
@@ -61,7 +61,7 @@ pub enum LayoutError {
 
 impl StoreLayout {
     /// Opens the folders and finds their disks; opens the volumes, each given as its disks in any order. `state` is the folder in which
-    /// the store keeps what it knows of them.
+    /// the store keeps its knowledge of them.
     ///
     /// # Errors
     /// A folder that is none or cannot be opened; disks that are no volume; nothing to serve; too many disks.
@@ -91,7 +91,7 @@ impl StoreLayout {
         for paths in volumes {
             layout.volumes.push(OpenVolume::open(paths, state)?);
         }
-        // A file is told from others of its name by where it lies.
+        // The place of a file distinguishes it from others of its name.
         let mut names: HashSet<(&str, &str)> = HashSet::new();
         for (device, _) in layout.places().filter_map(|place| place.disk) {
             if !names.insert((device.name.as_str(), device.drive.as_str())) {
@@ -118,18 +118,18 @@ impl StoreLayout {
         all.map(|(number, (volume, disk))| DiskPlace { id: disk_id(number), volume, disk })
     }
 
-    /// What is to be told of the disks of volumes that are not served, or are again.
+    /// Notices about the disks of volumes that are not served, or are again.
     pub fn notices(&self) -> impl Iterator<Item = &DiskNotice> {
         self.volumes.iter().flat_map(|volume| &volume.notices)
     }
 }
 
-/// A place for a disk: what the data plane schedules.
+/// A place for a disk: the unit that the data plane schedules.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskPlace<'a> {
     /// Its identifier.
     pub id: DiskId,
-    /// Which volume it is of, if it is one's.
+    /// Number of the volume it belongs to, if any.
     pub volume: Option<usize>,
     /// The disk, if one is there, and a folder on it, or the disk itself: something to measure it by.
     pub disk: Option<(&'a Device, &'a Path)>,

@@ -1,4 +1,4 @@
-//! Locks of the store. What they guard is whole at every step, so that a thread that panics with one spoils nothing for the others.
+//! Locks of the store. The state under each is whole at every step, so that a thread that panics with one spoils nothing for the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

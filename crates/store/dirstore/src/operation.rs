@@ -20,11 +20,11 @@ use crate::request::{NameTaken, OnBreak, Published, UploadPlace};
 use crate::shared::DiskShared;
 use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want};
 
-/// Where an answer goes.
+/// Destination of an answer.
 pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// Where the answer to a change goes. Either the disk's thread begins what it cannot take back, or the caller gives up:
-/// whichever comes first decides.
+/// Destination of the answer to a change. Either the disk's thread begins a step that it cannot take back, or the caller gives up: the
+/// first of the two decides.
 #[derive(Debug)]
 pub(crate) struct ChangeReply<T> {
     reply: ReplyTo<T>,
@@ -46,7 +46,7 @@ pub(crate) fn change<T>() -> (ChangeReply<T>, ChangeAnswer<T>) {
 }
 
 impl<T> ChangeReply<T> {
-    /// Begins what cannot be taken back; false if it was given up.
+    /// Begins the step that cannot be taken back; false if the caller gave up.
     pub(crate) fn begin(&self) -> bool {
         !self.is_closed() && !self.decided.swap(true, Ordering::Relaxed)
     }
@@ -60,7 +60,7 @@ impl<T> ChangeReply<T> {
     }
 }
 
-/// Tells the client of an upload that it is durable, or why it is not; of one that nobody waits for any more, the log.
+/// Answers the client of an upload: it is durable, or the error; writes to the log if no client waits for it any more.
 pub(crate) fn tell_end(
     path: ContentPath,
     reply: Option<ChangeReply<Published>>,
@@ -86,7 +86,7 @@ impl<T> ChangeAnswer<T> {
     }
 }
 
-/// What the disk's thread tells an upload's handle.
+/// State of an upload that the disk's thread sets for the upload's handle.
 #[derive(Debug, Default)]
 pub(crate) struct UploadProgress {
     pub(crate) failure: OnceLock<StoreError>,
@@ -100,7 +100,7 @@ impl UploadProgress {
     }
 }
 
-/// What the disk's thread must know to begin.
+/// Terms that the disk's thread needs to begin an upload.
 #[derive(Debug)]
 pub(crate) struct UploadTerms {
     pub(crate) length: Option<u64>,
@@ -112,7 +112,7 @@ pub(crate) struct UploadTerms {
     pub(crate) progress: Arc<UploadProgress>,
 }
 
-/// An upload that the disk's thread knows. Dropping it tells the thread that no more will come.
+/// An upload that the disk's thread knows. Dropping it signals the thread that no more bytes will come.
 #[derive(Debug)]
 pub(crate) struct Begun {
     shared: Arc<DiskShared>,
@@ -170,11 +170,11 @@ impl FolderHandle {
 /// One thing to do. `root` is the number of a folder among those on the disk.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    /// What a path names.
+    /// Look up the entry that a path names.
     LookUp { root: usize, path: ContentPath, reply: ReplyTo<Entry> },
     /// Open a content for reading.
     Open { root: usize, path: ContentPath, want: Want, reply: ReplyTo<Opened> },
-    /// Open a folder to read what lies in it.
+    /// Open a folder to read its entries.
     Folder { root: usize, path: ContentPath, reply: ReplyTo<FolderHandle> },
     /// Open the folder of this name in another, unless it is a link.
     Enter { folder: FolderHandle, name: OsString, reply: ReplyTo<FolderHandle> },
@@ -182,7 +182,7 @@ pub(crate) enum Operation {
     Items { folder: FolderHandle, reply: ReplyTo<(FolderHandle, Vec<FolderItem>)> },
     /// The next page of the folder at `path`, as it is listed; none at the end.
     Entries { root: usize, path: ContentPath, folder: FolderHandle, reply: ReplyTo<(FolderHandle, Option<Vec<Entry>>)> },
-    /// Where an upload comes to lie.
+    /// Find the place where an upload comes to lie.
     PlaceOf { root: usize, path: ContentPath, reply: ReplyTo<UploadPlace> },
     /// Remove a file that was met in a walk below `folder`, if it was not written to since.
     Remove { folder: FolderHandle, path: PathBuf, stamp: Stamp, reply: ChangeReply<()> },

@@ -14,7 +14,7 @@ pub const COMPONENTS_MAX: usize = 64;
 /// Bytes of a component at most (the limit of the usual file systems).
 pub const COMPONENT_BYTES_MAX: usize = 255;
 
-/// Why a path was not understood. Fit to be shown to a user.
+/// Reason for which a path was not understood. Fit to be shown to a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// After decoding, a name is not UTF-8.
@@ -57,7 +57,7 @@ impl ContentPath {
     /// are allowed and mean nothing.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the path.
     pub fn parse_encoded(encoded: &str) -> Result<Self, PathError> {
         check_escapes(encoded)?;
         Self::parse_pattern(encoded)
@@ -66,7 +66,7 @@ impl ContentPath {
     /// The same for a pattern, in which a `%` that two hexadecimal digits do not follow stays: `%H` as well as `%25H` is `%H`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the path.
     pub fn parse_pattern(encoded: &str) -> Result<Self, PathError> {
         let trimmed = encoded.strip_prefix('/').unwrap_or(encoded);
         let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
@@ -84,7 +84,7 @@ impl ContentPath {
     /// The path of `name` in this directory. `name` is taken as it is, not decoded.
     ///
     /// # Errors
-    /// What is wrong with the name.
+    /// The fault of the name.
     pub fn child(&self, name: &str) -> Result<Self, PathError> {
         if name.is_empty() {
             return Err(PathError::Empty);

@@ -11,25 +11,25 @@ use crate::buffers::BufferShare;
 use crate::entry::{FileId, Precondition};
 use crate::path::ContentPath;
 
-/// What is to be uploaded.
+/// An upload to be begun.
 #[derive(Debug, Clone)]
 pub struct UploadRequest {
-    /// Where to. Its directory must exist.
+    /// Its destination. Missing folders of the path are made.
     pub path: ContentPath,
     /// Bytes, if known. It is refused at once if there is no space for all of it; space is taken as it comes.
     pub length: Option<u64>,
     /// Checked at once, and again when it is published.
     pub precondition: Precondition,
-    /// How it is written.
+    /// The way in which it is written.
     pub class: UploadClass,
-    /// What becomes of it if it breaks off.
+    /// Outcome of the upload if it breaks off.
     pub on_break: OnBreak,
-    /// What becomes of it if its name is another content's by the time it is published.
+    /// Outcome of the upload if its name is another content's by the time it is published.
     pub name_taken: NameTaken,
-    /// It need be durable only so long after it is visible and answered, if it is no recording and its file system can do that; else, and
+    /// It need be durable only this time after it is visible and answered, if it is no recording and its file system can do that; else, and
     /// with none, it is durable then.
     pub durable: Option<Nanos>,
-    /// The memory of the recording that it goes on with, in another content.
+    /// The memory of the recording that it continues, in another content.
     pub memory: Option<RecordingMemory>,
 }
 
@@ -37,7 +37,7 @@ pub struct UploadRequest {
 #[derive(Debug, Clone)]
 pub struct RecordingMemory(pub(crate) Arc<BufferShare>);
 
-/// What becomes of an upload whose name is another content's. One that is kept as far as it came ([`OnBreak::Keep`]) replaces nothing.
+/// Outcome of an upload under the name of another content. An upload kept as far as it came ([`OnBreak::Keep`]) replaces nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NameTaken {
     /// It replaces that, if its precondition holds.
@@ -47,22 +47,22 @@ pub enum NameTaken {
     Beside,
 }
 
-/// What becomes of an upload that is dropped before it is finished, or for which the disk has no more room.
+/// Outcome of an upload that is dropped before it is finished, or for which the disk has no more room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnBreak {
     /// Nothing of it is left.
     #[default]
     Discard,
-    /// What has come is published under its name. If the server dies, the next start does that.
+    /// The received bytes are published under its name. If the server dies, the next start does that.
     Keep,
-    /// What was written stays for a week under a hidden name. An upload of the same name and with the same number,
-    /// which stands for the version of what is sent, goes on behind it ([`crate::Upload::begun_with`]). A volume keeps it
-    /// until the server ends, or its space or a disk of it is wanted for something else.
+    /// The written bytes stay for a week under a hidden name. An upload of the same name and with the same number, which stands for the
+    /// version of the sent content, continues behind them ([`crate::Upload::begun_with`]). A volume keeps them until the server ends, or
+    /// their space or a disk of them is wanted for another use.
     Resume(u64),
 }
 
 impl OnBreak {
-    /// The hidden name of what an upload called `name` goes on with.
+    /// The hidden name of the bytes that an upload called `name` continues.
     pub(crate) fn part_name(self, name: &str) -> Option<String> {
         match self {
             Self::Discard | Self::Keep => None,
@@ -71,7 +71,7 @@ impl OnBreak {
     }
 }
 
-/// How an upload is written.
+/// The way in which an upload is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadClass {
     /// In the time that streams leave.
@@ -80,16 +80,16 @@ pub enum UploadClass {
     Recording {
         /// Payload bits per second.
         rate: BitRate,
-        /// Where admission gave it.
+        /// Disk on which admission gave it.
         disk: DiskId,
-        /// What admission gave.
+        /// The reservation from admission.
         reservation: ReservationId,
-        /// When admission has time for it.
+        /// Time that admission has for it.
         place: RecordingPlace,
     },
 }
 
-/// Where an upload comes to lie.
+/// Place where an upload comes to lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UploadPlace {
     /// The folders that it may lie in, however they are named: its own, as far as it exists, and all above that.
@@ -109,8 +109,8 @@ pub struct Published {
     pub etag: String,
     /// Bytes.
     pub size: u64,
-    /// It is durable so long after that; none: it is durable.
+    /// It is durable this time after that; none: it is durable.
     pub durable: Option<Nanos>,
-    /// All its bytes, if there are few: they are soon asked for, if it is live.
+    /// All its bytes, if there are few: a live channel's viewers soon request them.
     pub stored: Option<FreshContent>,
 }

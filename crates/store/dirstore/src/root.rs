@@ -1,9 +1,9 @@
 //! A served folder, and whether its path still leads to it.
 //!
-//! Promise: what is opened or written below a root is below the folder that its path leads to now. A folder that is removed,
-//! unmounted (also lazily), or mounted over by another disk is away until it is back; one that is made again, or mounted
-//! again, on the same disk is taken up as it is. A folder that was a mount is never served from below the mount point.
-//! Not here: what lies in it (`worker`).
+//! Promise: every file opened or written below a root is below the folder that its path leads to now. A folder that is removed, unmounted
+//! (also lazily), or mounted over by another disk is away until it is back; one that is made again, or mounted again, on the same disk is
+//! taken up as it is. A folder that was a mount is never served from below the mount point.
+//! Not here: the entries in it (`worker`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -30,13 +30,13 @@ impl From<PathBuf> for RootSetting {
     }
 }
 
-/// Why a root is not served for now.
+/// Reason for which a root is not served for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RootAway {
     /// The path leads to no folder that can be opened.
     #[error("the served folder is not there (removed, or not to be opened); it is served again when it is back")]
     Missing,
-    /// Nothing is mounted where something must be.
+    /// No file system is mounted at a folder that was a mount.
     #[error("nothing is mounted at the served folder; it is served again when its file system is")]
     NotMounted,
     /// The path leads to another disk than at the start.
@@ -46,7 +46,7 @@ pub enum RootAway {
     OtherDisk,
 }
 
-/// What tells one folder from another, and one mount of it from another.
+/// Distinguishes one folder from another, and one mount of it from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -75,7 +75,7 @@ impl From<&Statx> for Identity {
         Self {
             device: makedev(facts.stx_dev_major, facts.stx_dev_minor),
             inode: facts.stx_ino,
-            // Zero before Linux 5.8, which does not tell: there a mount is known by its device alone.
+            // Zero before Linux 5.8, which gives no number: there a mount is known by its device alone.
             mount: facts.stx_mnt_id,
             is_mount: facts.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
         }
@@ -89,9 +89,9 @@ pub(crate) struct Root {
     pub(crate) directory: OwnedFd,
     /// `st_dev` of the folder.
     pub(crate) device_number: u64,
-    /// Where its file system starts on the whole disk, if that means anything.
+    /// Start of its file system on the whole disk, if that means anything.
     pub(crate) start_bytes: Option<u64>,
-    /// Where links in it may lead.
+    /// Names that links in it may lead through.
     pub(crate) targets: LinkTargets,
     identity: Identity,
     must_be_mount: bool,
@@ -99,7 +99,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// Opens the folder; also tells which disk it is on.
+    /// Opens the folder; also gives its disk.
     pub(crate) fn open(setting: &RootSetting) -> Result<(Self, Device), Errno> {
         let directory = open_folder(&setting.path)?;
         let identity = Identity::of(&directory)?;
@@ -118,13 +118,13 @@ impl Root {
         Ok((root, location.device))
     }
 
-    /// Opens what `path` leads to.
+    /// Opens the file or folder that `path` leads to.
     pub(crate) fn open_path(&self, path: &ContentPath, flags: OFlags) -> Result<OwnedFd, Errno> {
         beneath::open_beneath(self.directory.as_fd(), &path.relative(), flags, self.targets)
     }
 
-    /// Looks where the path leads to, and takes up a folder that may be served in the place of the one before. True if
-    /// what is to be told of it has changed.
+    /// Looks where the path leads to, and takes up a folder that may be served in the place of the one before. True if the notice about
+    /// it has changed.
     pub(crate) fn refresh(&mut self, disk: &Device) -> bool {
         let before = self.away;
         let identity = self.identity;
@@ -132,7 +132,7 @@ impl Root {
         self.away != before || (self.away.is_none() && self.identity != identity)
     }
 
-    /// Why it is not served, at the last look.
+    /// Reason for which it is not served, at the last look.
     pub(crate) fn away(&self) -> Option<RootAway> {
         self.away
     }
@@ -151,7 +151,7 @@ impl Root {
             return Err(RootAway::OtherDisk);
         }
         let directory = open_folder(&self.path).map_err(|_| RootAway::Missing)?;
-        // What was opened may be another one again: the next look tells.
+        // The opened folder may be another one again: the next look shows it.
         self.identity = Identity::of(&directory).map_err(|_| RootAway::Missing)?;
         self.directory = directory;
         self.device_number = self.identity.device;

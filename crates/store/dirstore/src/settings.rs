@@ -7,10 +7,10 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::buffers::UPLOADS_PER_CHUNK;
 
-/// How the store is to work.
+/// Settings of the store.
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
-    /// How long a caller waits for a disk before it is told that the disk fails.
+    /// Time that a caller waits for a disk before it gets [`crate::StoreError::DiskFailing`].
     pub patience: Duration,
     /// Memory for best-effort uploads, in chunks of 1 MiB; eight uploads for each at once. At least 1.
     pub upload_chunks: usize,
@@ -18,11 +18,11 @@ pub struct StoreSettings {
     pub recording_chunks: usize,
     /// CPUs the disks' threads may run on; all if empty.
     pub cpus: Vec<usize>,
-    /// Whether hidden names ([`ContentPath::is_hidden`]) are served.
+    /// True if hidden names ([`ContentPath::is_hidden`]) are served.
     pub hidden_files: bool,
-    /// Whether a disk of a mirror that was taken out is filled again when it answers.
+    /// True if a disk of a mirror that was taken out is filled again when it answers.
     pub refill_disks: bool,
-    /// Where the index is kept; nowhere if none.
+    /// Folder that keeps the index; none is kept without it.
     pub state: Option<PathBuf>,
 }
 

@@ -1,6 +1,6 @@
 //! State that a disk's thread and its callers share.
 //!
-//! Promise: nobody waits for the other here. Not here: the callers' side (`disk`), the thread (`worker`).
+//! Promise: neither side waits for the other here. Not here: the callers' side (`disk`), the thread (`worker`).
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,13 @@ use crate::stats::DiskStats;
 /// Says of a disk whether it may be given uploads.
 pub type DiskUsable = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
 
-/// What the thread and its callers both see.
+/// State that the thread and its callers both see.
 pub(crate) struct DiskShared {
     pub(crate) id: DiskId,
     pub(crate) stats: DiskStats,
-    /// When the thread began what it is doing; zero while it waits.
+    /// Time at which the thread began its present step; zero while it waits.
     busy_since: AtomicU64,
-    /// Uploads whose handle was dropped, each with what had not been handed over of it. At most `UPLOADS_MAX` exist.
+    /// Uploads without a handle since it was dropped, each with its chunk that had not been handed over. At most `UPLOADS_MAX` exist.
     aborted: Mutex<Vec<(UploadId, Option<Chunk>)>>,
     pub(crate) events: Arc<EventSender>,
     reliance: Arc<OnceLock<DiskUsable>>,
@@ -58,13 +58,13 @@ impl DiskShared {
         }
     }
 
-    /// Called by the thread around whatever may take long.
+    /// Called by the thread around each step that may take long.
     pub(crate) fn set_busy(&self, busy: bool) {
         let since = if busy { kernel::clock::monotonic().0.max(1) } else { 0 };
         self.busy_since.store(since, Ordering::Relaxed);
     }
 
-    /// True if the thread has been at one thing for longer than anybody should wait.
+    /// True if the thread has been at one step for longer than a caller should wait.
     pub(crate) fn is_stuck(&self) -> bool {
         let since = self.busy_since.load(Ordering::Relaxed);
         let patience = u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX);

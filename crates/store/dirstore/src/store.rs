@@ -1,8 +1,8 @@
 //! The store: one handle for all roots and disks.
 //!
-//! Promise: the roots are one namespace, the first root that has a name wins; a disk that hangs is waited for no longer
-//! than the configured patience, and what lies on the others stays reachable.
-//! Not here: what happens on a disk (`worker`).
+//! Promise: the roots are one namespace, the first root that has a name wins; a disk that hangs is waited for no longer than the
+//! configured patience, and contents on the others stay reachable.
+//! Not here: the work on a disk (`worker`).
 
 mod walk;
 
@@ -82,7 +82,7 @@ struct StoreInner {
 #[derive(Debug)]
 struct ServedDisk {
     handle: DiskHandle,
-    /// What it is, and the folders on it; of a volume's disk the volume knows that.
+    /// The disk, and the folders on it; of a volume's disk the volume knows that.
     folders: Option<(Device, Vec<PathBuf>)>,
 }
 
@@ -163,14 +163,14 @@ impl Store {
         self.0.volumes.iter().map(ServedVolume::info).collect()
     }
 
-    /// True if no upload is under way: what was finished or broken off is durable under its name, or gone. A disk that does not
-    /// answer settles nothing, and is not counted.
+    /// True if no upload is under way: each upload that was finished or broken off is durable under its name, or gone. A disk that does
+    /// not answer settles nothing, and is not counted.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.0.disks.iter().map(|disk| &disk.handle.shared).all(|disk| disk.is_settled() || disk.is_stuck())
     }
 
-    /// Begins what a volume of this name is asked for. [`Store::volumes`] shows how far it has come, and an event tells its end.
+    /// Begins an upkeep of the volume of this name. [`Store::volumes`] shows how far it has come, and an event reports its end.
     ///
     /// # Errors
     /// There is no such volume, or no such disk of it; something is under way; it cannot be done. Waits for disks where one is
@@ -179,7 +179,7 @@ impl Store {
         self.0.volumes.iter().find(|volume| volume.is_named(name)).ok_or(UpkeepError::Unknown)?.begin(wish)
     }
 
-    /// So many bytes of a content were read from `disk` and sent: volumes count what is read most.
+    /// Counts `bytes` of a content read from `disk` and sent: volumes keep count of the contents read most.
     pub fn note_read(&self, disk: DiskId, name: &str, bytes: u64) {
         let has_disk = |volume: &&ServedVolume| volume.disks().iter().any(|(id, ..)| *id == disk);
         if let Some(volume) = self.0.volumes.iter().find(has_disk) {
@@ -187,21 +187,21 @@ impl Store {
         }
     }
 
-    /// From now on `reliance` is asked before a disk is given an upload: the data plane, which reads from the disks,
-    /// knows more of their errors than their threads do. The first one that is given stays.
+    /// From now on the store consults `reliance` before it gives a disk an upload: the data plane, which reads from the disks, knows more
+    /// of their errors than their threads do. The first given `reliance` stays.
     pub fn rely_on(&self, reliance: DiskUsable) {
         let _ = self.0.reliance.set(reliance);
     }
 
-    /// Tells `listener` what happens from now on, and what has happened since the start. One listens at a time.
+    /// Sends `listener` all events from now on, and those since the start. One listener at a time.
     pub fn listen(&self, listener: EventListener) {
         self.0.events.listen(listener);
     }
 
-    /// What `path` names.
+    /// The entry that `path` names.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] and what the system says.
+    /// [`StoreError::NotFound`] and errors of the system.
     pub async fn lookup(&self, path: &ContentPath) -> Result<Entry, StoreError> {
         self.check_served(path)?;
         let (number, mut entry) = self.locate(path).await?;
@@ -218,7 +218,7 @@ impl Store {
     /// Opens a content for the data plane. The same unchanged file gives the same [`Opened::content`] while it is open.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`] and what the system says.
+    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`] and errors of the system.
     pub async fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
         self.check_served(path)?;
         let mut failure = StoreError::NotFound;
@@ -232,11 +232,10 @@ impl Store {
         Err(failure)
     }
 
-    /// What a directory holds, over all roots, sorted by name.
+    /// The entries of a directory, over all roots, sorted by name.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::NotADirectory`], [`StoreError::TooManyNames`] beyond 250 000, and what the system
-    /// says.
+    /// [`StoreError::NotFound`], [`StoreError::NotADirectory`], [`StoreError::TooManyNames`] beyond 250 000, and errors of the system.
     pub async fn list(&self, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
         let mut listed = Vec::new();
         self.each_page(path, |page| {
@@ -256,7 +255,7 @@ impl Store {
         Ok(listed)
     }
 
-    /// The first `count` names after `after` of what [`Store::list`] gives, of a directory with any number of names.
+    /// The first `count` names after `after` of the entries that [`Store::list`] gives, of a directory with any number of names.
     ///
     /// # Errors
     /// As [`Store::list`].
@@ -308,10 +307,10 @@ impl Store {
         if found { Ok(()) } else { Err(failure) }
     }
 
-    /// The disks an upload may go to, the best first: where the content is that it replaces, else those with its directory, or the
-    /// nearest above it, that answer and do not err: first where it goes on with an earlier one, then by the space they have left. At
-    /// least one. An earlier root that does not answer may have the name, and would hide what is put behind it: only roots before it
-    /// are considered.
+    /// The disks an upload may go to, the best first: the disk of the content that it replaces, else those with its directory, or the
+    /// nearest above it, that answer and do not err: first the disk of an earlier upload that it continues, then by the space they have
+    /// left. At least one. An earlier root that does not answer may have the name, and would hide a content put behind it: only roots
+    /// before it are considered.
     ///
     /// # Errors
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
@@ -328,7 +327,7 @@ impl Store {
         Ok(placements)
     }
 
-    /// Where an upload to `path` comes to lie, in whichever root it may go to.
+    /// Place where an upload to `path` comes to lie, in any root it may go to.
     ///
     /// # Errors
     /// As [`Store::placements`].
@@ -348,15 +347,15 @@ impl Store {
         Ok(all.unwrap_or_default())
     }
 
-    /// Begins an upload: a recording on the disk where its rate is reserved, and where another upload of this name is under
-    /// way, in the same root as that. It does not end at a root whose file system turns out to be read-only: the kernel makes one
-    /// so when its disk errs, and does not show it before something is written.
+    /// Begins an upload: a recording on the disk where its rate is reserved, and where another upload of this name is under way, in the
+    /// same root as that. It does not end at a root whose file system turns out to be read-only: the kernel makes one so when its disk
+    /// errs, and does not show it before a write.
     ///
     /// # Errors
-    /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`],
-    /// [`StoreError::NoSpace`], [`StoreError::ReadOnly`], [`StoreError::VolumeReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many
-    /// run, a recording's disk is none of [`Store::placements`] any more, or another upload of this name is under way where
-    /// this one cannot go, and what the system says.
+    /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`], [`StoreError::NoSpace`],
+    /// [`StoreError::ReadOnly`], [`StoreError::VolumeReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many run, a
+    /// recording's disk is none of [`Store::placements`] any more, or another upload of this name is under way where this one cannot go,
+    /// and errors of the system.
     pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
         let (buffers, bound) = match request.class {
             UploadClass::BestEffort => (&self.0.uploads, None),
@@ -392,8 +391,8 @@ impl Store {
     /// Removes a content or an empty folder, durably, from every root that has it. Every root must answer.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::NotEmpty`], [`StoreError::PreconditionFailed`],
-    /// [`StoreError::DiskFailing`], and what the system says.
+    /// [`StoreError::NotFound`], [`StoreError::NotEmpty`], [`StoreError::PreconditionFailed`], [`StoreError::DiskFailing`], and errors of
+    /// the system.
     pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
         self.check_served(path)?;
         let (first, found) = self.locate_to_change(path).await?;
@@ -404,9 +403,9 @@ impl Store {
         self.remove_from(first, path, found.kind, &precondition).await
     }
 
-    /// Removes what roots after the number `first` have under this name: it is hidden and must not become visible. This comes first,
-    /// so that what is visible stays as it is if that fails. A folder that a content hides stays, and so does a content that a
-    /// folder hides.
+    /// Removes the items that roots after the number `first` have under this name: they are hidden and must not become visible. This
+    /// comes first, so that the visible item stays as it is if that fails. A folder that a content hides stays, and so does a content
+    /// that a folder hides.
     async fn remove_hidden(&self, first: usize, path: &ContentPath, kind: NameKind) -> Result<(), StoreError> {
         for number in (first + 1..self.0.roots.len()).rev() {
             match self.remove_from(number, path, kind, &Precondition::None).await {
@@ -453,7 +452,7 @@ impl Store {
         folders.chain(volumes.map(|(id, device, path)| info(id, device, vec![path]))).collect()
     }
 
-    /// What the disk's thread has done so far; nothing for an unknown disk.
+    /// Counters of the disk's thread so far; none for an unknown disk.
     #[must_use]
     pub fn stats(&self, disk: DiskId) -> Option<&DiskStats> {
         self.0.disks.get(usize::from(disk.0)).map(|disk| &disk.handle.shared.stats)
@@ -469,8 +468,7 @@ impl Store {
         self.0.roots.iter().map(|(disk, root)| (&self.0.disks[*disk], *root))
     }
 
-    /// The first root that has `path`, for reading it: an earlier root that does not answer is passed over, whatever it
-    /// may have.
+    /// The first root that has `path`, for reading it: an earlier root that does not answer is passed over, even if it may have the name.
     async fn locate(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
         let mut failure = StoreError::NotFound;
         for (number, (disk, root)) in self.roots().enumerate() {
@@ -494,7 +492,7 @@ impl Store {
         Err(failure)
     }
 
-    /// Where an upload may go, the best place first: disks, each with the root's number there. Not empty.
+    /// Places that an upload may go to, the best first: disks, each with the root's number there. Not empty.
     async fn places(&self, path: &ContentPath, part: Option<String>) -> Result<Vec<(&ServedDisk, usize)>, StoreError> {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         self.check_served(path).map_err(|_| StoreError::Forbidden)?;
@@ -514,7 +512,7 @@ impl Store {
             }
             able.push((disk, root, false));
         }
-        // Where the folder is. If no root has it, it will be made where the nearest folder above it is. A folder that
+        // The places of the folder. If no root has it, it will be made where the nearest folder above it is. A folder that
         // only a failing disk has is not made elsewhere.
         let mut places = Vec::new();
         let mut nearest = Some(parent);
@@ -545,7 +543,7 @@ impl std::fmt::Debug for StoreInner {
     }
 }
 
-/// The hidden name of what the upload goes on with.
+/// The hidden name of the bytes that the upload continues.
 fn part_of(request: &UploadRequest) -> Option<String> {
     request.path.split().and_then(|(_, name)| request.on_break.part_name(name))
 }
@@ -564,8 +562,8 @@ async fn open_folder(disk: &ServedDisk, root: usize, path: &ContentPath) -> Resu
     disk.handle.call(|reply| Operation::Folder { root, path, reply }).await
 }
 
-/// What to answer if no root has it: that a root could not be asked matters more than that another does not have it. An
-/// error that no later root can make up for ends the search.
+/// The error to answer with if no root has the name: a root that did not answer matters more than another without the name. An error that
+/// no later root can make up for ends the search.
 fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError> {
     match error {
         StoreError::NotFound => Ok(so_far),

@@ -1,8 +1,8 @@
 //! The client's side of an upload.
 //!
-//! Promise: bytes are copied once, into leased memory; whoever sends faster than the disk is granted time waits in
-//! [`Upload::append`], in memory that is bounded per upload and over all, and that no other client keeps from it (`buffers`);
-//! an upload that is dropped leaves nothing, or what came of it if that was asked for.
+//! Promise: bytes are copied once, into leased memory; a client faster than the grants of the disk waits in [`Upload::append`], in memory
+//! that is bounded per upload and over all, and that no other client keeps from it (`buffers`); an upload that is dropped leaves nothing,
+//! or its received bytes on request.
 //! Not here: writing (`worker::upload`).
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Upload {
     progress: Arc<UploadProgress>,
     length: Option<u64>,
     received_bytes: u64,
-    /// When what has come of a recording is handed over next, though no chunk is full.
+    /// Time at which the received bytes of a recording are handed over next, though no chunk is full.
     cut: Option<(RecordingPlace, Nanos)>,
     /// Kept so that other uploads of this name go to the same root meanwhile.
     _home: Arc<UploadRoot>,
@@ -83,13 +83,13 @@ impl Upload {
         Ok(Self { disk, begun, buffers, progress, length, received_bytes, cut, _home: home })
     }
 
-    /// Bytes that an earlier upload has left: what is appended goes behind them.
+    /// Bytes that an earlier upload has left: appended bytes go behind them.
     #[must_use]
     pub const fn begun_with(&self) -> u64 {
         self.begun.begun_with
     }
 
-    /// Its memory, for another content that goes on with it.
+    /// Its memory, for another content that continues it.
     #[must_use]
     pub fn memory(&self) -> RecordingMemory {
         RecordingMemory(Arc::clone(&self.buffers))
@@ -98,8 +98,8 @@ impl Upload {
     /// Takes the next bytes. Waits while the upload is as far ahead of the disk as its memory allows.
     ///
     /// # Errors
-    /// [`StoreError::TooLong`] beyond the announced length; whatever the disk said meanwhile ([`StoreError::NoSpace`]
-    /// …), [`StoreError::DiskFailing`] if it says nothing for too long. The upload is over then: drop it.
+    /// [`StoreError::TooLong`] beyond the announced length; any error of the disk meanwhile ([`StoreError::NoSpace`] …),
+    /// [`StoreError::DiskFailing`] if it does not answer for too long. The upload is over then: drop it.
     pub async fn append(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         let more = u64::try_from(bytes.len()).expect("usize is at most 64 bits");
         if self.length.is_some_and(|length| more > length - self.received_bytes) {
@@ -112,7 +112,7 @@ impl Upload {
                 Some(chunk) => chunk,
                 None => self.lease().await?,
             };
-            // A chunk ends where a whole one would: what is cut goes beyond no unit of a volume.
+            // A chunk ends where a whole one would: a recording's cut chunk never extends beyond a unit of a volume.
             let size = chunk.lease.len() - index(self.received_bytes - count(chunk.filled)) % chunk.lease.len();
             let taken = bytes.len().min(size - chunk.filled);
             chunk.lease[chunk.filled..chunk.filled + taken].copy_from_slice(&bytes[..taken]);
@@ -128,7 +128,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Writes what is left, publishes, and makes durable.
+    /// Writes the remaining bytes, publishes, and makes durable.
     ///
     /// # Errors
     /// [`StoreError::TooShort`] if bytes are missing, [`StoreError::PreconditionFailed`] if the precondition does not
@@ -149,8 +149,8 @@ impl Upload {
         })
     }
 
-    /// Waits until the disk's side has given the upload up, and says why: it may do so while its client sends nothing. Never
-    /// ends for an upload that goes well. What has come of a recording is handed over meanwhile when its block is due.
+    /// Waits until the disk's side has given the upload up, and returns its error: it may do so while the client sends nothing. Never
+    /// ends for an upload without an error. The received bytes of a recording are handed over meanwhile when its block is due.
     pub async fn failed(&mut self) -> StoreError {
         loop {
             if let Err(error) = self.check() {
@@ -169,7 +169,7 @@ impl Upload {
         }
     }
 
-    /// Hands over what has come of a recording whose block is due, in whole direct writes; the rest begins another chunk.
+    /// Hands over the received bytes of a recording with a block that is due, in whole direct writes; the rest begins another chunk.
     async fn cut_if_due(&mut self) -> Result<(), StoreError> {
         let Some((place, _)) = self.cut.filter(|(_, at)| monotonic() >= *at) else { return Ok(()) };
         let filled = self.begun.filling.as_ref().map_or(0, |chunk| chunk.filled);
@@ -196,13 +196,13 @@ impl Upload {
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Why the disk's side gave it up.
+    /// The error for which the disk's side gave it up.
     fn failure(&self) -> Option<StoreError> {
         let error = self.progress.failure.get()?;
         Some(error.clone().of_disk(self.disk.shared.id))
     }
 
-    /// An empty chunk, waited for while the disk works: it has one again as soon as the disk has written what it handed over.
+    /// An empty chunk, waited for while the disk works: it has one again as soon as the disk has written the chunk handed over before.
     async fn lease(&self) -> Result<Chunk, StoreError> {
         let either = async {
             tokio::select! {

@@ -1,9 +1,9 @@
-//! The walk through a folder and all below it: what deletes, counts, scrubs or copies sees a tree as this shows it.
+//! The walk through a folder and all below it: the tree as every deletion, count, scrub or copy sees it.
 //!
-//! Promise: real folders only, each once by device and inode however it is mounted; links are given as what they are and never
-//! followed; a name that cannot be read is given as an error, and the walk continues; memory for one page of each folder on
-//! the path, and for the folders and hard links that were met.
-//! Not here: reading a folder (`folder`), whose thread does that (`store::walk`).
+//! Promise: real folders only, each once by device and inode however it is mounted; links are given as links and never followed; a name
+//! that cannot be read is given as an error, and the walk continues; memory for one page of each folder on the path, and for the folders
+//! and hard links that were met.
+//! Not here: reading a folder (`folder`), the thread for it (`store::walk`).
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -26,14 +26,14 @@ const MET_MAX: usize = 4_000_000;
 pub struct Walked {
     /// Below the folder that is walked.
     pub path: PathBuf,
-    /// What it is.
+    /// The kind of the item.
     pub kind: WalkedKind,
 }
 
-/// What was met.
+/// Kind of an item that was met.
 #[derive(Debug, Clone, Copy)]
 pub enum WalkedKind {
-    /// A folder, before what lies in it. Those of a volume have no identity: no other name leads to them.
+    /// A folder, before the items in it. Those of a volume have no identity: no other name leads to them.
     Folder(Option<FileId>),
     /// A file.
     File(WalkedFile),
@@ -45,14 +45,14 @@ pub enum WalkedKind {
 #[derive(Debug, Clone, Copy)]
 pub struct WalkedFile {
     pub(crate) stamp: Stamp,
-    /// Names that lead to it, wherever they are; zero for a volume's, which has this one only.
+    /// Names that lead to it, anywhere; zero for a volume's, which has this one only.
     pub links: u64,
     /// It was met before, under another name.
     pub is_again: bool,
 }
 
 impl WalkedFile {
-    /// Which file it is.
+    /// Identity of the file.
     #[must_use]
     pub const fn id(&self) -> FileId {
         FileId { device: self.stamp.device, inode: self.stamp.inode }
@@ -64,36 +64,36 @@ impl WalkedFile {
         self.stamp.size
     }
 
-    /// When it was written to last, as its owner says.
+    /// Time of the last write to it, as its owner says.
     #[must_use]
     pub fn modified(&self) -> SystemTime {
         self.stamp.modified()
     }
 
-    /// When it was changed last, as the file system says: its bytes, its names or its owner. Of a volume's it is not known.
+    /// Time of its last change, as the file system says: its bytes, its names or its owner. Of a volume's it is not known.
     #[must_use]
     pub fn changed(&self) -> Option<SystemTime> {
         (self.links > 0).then(|| time_of(self.stamp.changed_ns))
     }
 }
 
-/// What could not be looked at.
+/// An item that the walk could not look at.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct WalkError {
     /// Below the folder that is walked; empty for that itself.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub why: StoreError,
 }
 
-/// Whether a name on the path is hidden, as [`crate::ContentPath::is_hidden`] says.
+/// True if a name on the path is hidden, as [`crate::ContentPath::is_hidden`] says.
 #[must_use]
 pub fn has_hidden_name(path: &Path) -> bool {
     path.iter().any(|name| is_hidden(&name.to_string_lossy()))
 }
 
-/// What is to be done next, of a walk that reads nothing itself.
+/// The next step of a walk that reads nothing itself.
 pub(crate) enum WalkStep<H> {
     /// Read the next page of this folder, then [`WalkState::was_read`].
     Read(H),
@@ -154,7 +154,7 @@ impl<H: Clone> WalkState<H> {
         }
     }
 
-    /// What is given of an item; nothing of a folder that was met before.
+    /// The result for an item; none for a folder that was met before.
     fn meet(&mut self, item: FolderItem, path: PathBuf) -> Option<Result<Walked, WalkError>> {
         if self.met.len() >= MET_MAX {
             self.levels.clear();
@@ -206,14 +206,14 @@ impl<H: Clone> WalkState<H> {
                 self.levels.push(Level { folder, path, items: Vec::new().into_iter(), is_read: false });
                 None
             }
-            // Somebody removed it meanwhile.
+            // Another process removed it meanwhile.
             Err(StoreError::NotFound) => None,
             Err(why) => Some(WalkError { path, why }),
         }
     }
 }
 
-/// A walk through a folder of this machine, on the thread of whoever asks.
+/// A walk through a folder of this machine, on the caller's thread.
 pub struct LocalWalk(WalkState<OpenFolder>);
 
 impl LocalWalk {

@@ -80,7 +80,7 @@ async fn a_big_removed_file_keeps_its_bytes_for_its_readers_and_goes_in_steps() 
     let root = folder();
     let big = root.path().join("big");
     File::create(&big).unwrap().set_len(5 * STEP / 2).unwrap();
-    // It tells the length, and is not open.
+    // An `O_PATH` descriptor gives the length, and does not count as open.
     let file = File::from(rustix::fs::open(&big, OFlags::PATH, Mode::empty()).unwrap());
     let other_program = File::open(&big).unwrap();
     let (store, giver) = governed(root.path(), &settings());
@@ -110,7 +110,7 @@ async fn a_big_removed_file_keeps_its_bytes_for_its_readers_and_goes_in_steps() 
     assert_eq!(file.metadata().unwrap().len(), STEP / 2, "the rest goes with the last descriptor");
 }
 
-/// A port whose thread hangs in it, as in a system call that does not return.
+/// A port in which its thread hangs, as in a system call that does not return.
 struct Hanging {
     inner: Ungoverned,
     hangs: Arc<(Mutex<bool>, Condvar)>,
@@ -176,8 +176,8 @@ async fn a_disk_that_hangs_holds_up_nobody_else() {
     assert!(matches!(error, StoreError::DiskFailing(disk) if disk == failing), "{error:?}");
     assert_eq!(store.lookup(&path("/on-two")).await.unwrap().size, 1, "what others have is found there");
     assert_eq!(store.open(&path("/on-two"), Want::File).await.unwrap().content.size, 1);
-    // The silent root may have any of these names, and what it has would be back when it answers, or after a restart: nothing
-    // is acknowledged behind it, whether a later root shows the name or not.
+    // The silent root may have any of these names, and its items would be back when it answers, or after a restart: nothing is
+    // acknowledged behind it, whether a later root shows the name or not.
     for name in ["/on-neither", "/hidden", "/replaced", "/on-two", "/seen"] {
         let refused = put(&store, name, b"new").await;
         assert!(matches!(refused, Err(StoreError::DiskFailing(disk)) if disk == failing), "{name}: {refused:?}");
@@ -262,7 +262,7 @@ async fn a_full_disk_says_so_and_nothing_is_left_behind() {
         // Known to be too long: refused before a byte is sent.
         let result = store.begin_upload(request("/big", Some(1 << 30))).await;
         assert!(matches!(result, Err(StoreError::NoSpace)), "{result:?}");
-        // Announced and not sent: the space is still anybody's.
+        // Announced and not sent: the space is still free for other uploads.
         let most = Some(free_before / 3 * 2);
         let announced =
             [store.begin_upload(request("/big", most)).await, store.begin_upload(request("/big", most)).await];
@@ -280,7 +280,7 @@ async fn a_full_disk_says_so_and_nothing_is_left_behind() {
         };
         assert!(matches!(error, StoreError::NoSpace), "{error:?}");
         drop(upload);
-        // What fits, fits: also where less is free than is otherwise taken ahead.
+        // A content that fits is taken: also where less is free than is otherwise taken ahead.
         let mut upload = store.begin_upload(request("/small", None)).await.unwrap();
         upload.append(&bytes).await.unwrap();
         upload.finish().await.unwrap();
@@ -290,7 +290,7 @@ async fn a_full_disk_says_so_and_nothing_is_left_behind() {
         store.delete(&path("/small"), Precondition::None).await.unwrap();
         assert_eq!(everything_below(root), before);
         drop(store);
-        // The disk's thread lets go of the last file when it ends, which nobody waits for.
+        // The disk's thread lets go of the last file when it ends, which no caller waits for.
         until("what was taken is free again", || free(root) + 65_536 >= free_before);
     }
 }
@@ -320,7 +320,7 @@ async fn extents_are_positions_on_the_disk() {
 
 const CHILD: &str = "STORE_TEST_CHILD_ROOT";
 
-/// Not a test of its own: what [`killed_uploads_leave_nothing_visible_and_recordings_are_found`] kills.
+/// Not a test of its own: the process that [`killed_uploads_leave_nothing_visible_and_recordings_are_found`] kills.
 #[tokio::test]
 async fn child_that_is_killed() {
     let Some(root) = std::env::var_os(CHILD) else { return };
@@ -351,7 +351,7 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found() {
     fs::write(root.path().join("old"), "old").unwrap();
     // As an upload on a file system without nameless files would leave it.
     fs::write(root.path().join(".isocast-upload-1-2-3"), "half").unwrap();
-    // What somebody may go on with stays for a week.
+    // An upload that another may continue stays for a week.
     let (waiting, given_up) = (".isocast-upload-part-07-film", ".isocast-upload-part-08-film");
     for part in [waiting, given_up] {
         fs::write(root.path().join(part), "half").unwrap();

@@ -57,7 +57,7 @@ async fn an_unchanged_content_is_shared_and_a_changed_one_is_new() {
     let version = first.content.version;
     drop((again, other_name));
 
-    // Replaced: a new version, and the old one is still what it was.
+    // Replaced: a new version, and the old one still has its bytes.
     let new = pattern(12_000, 2);
     let published = put(&store, "/a", &new).await.unwrap();
     assert!(!published.created);
@@ -68,13 +68,13 @@ async fn an_unchanged_content_is_shared_and_a_changed_one_is_new() {
     assert_eq!(read_all(&first.content), pattern(10_000, 1));
     assert_eq!(read_all(&second.content), new);
 
-    // Changed in place by somebody else: a new version, too.
+    // Changed in place by another program: a new version, too.
     fs::OpenOptions::new().write(true).open(root.path().join("a")).unwrap().set_len(5_000).unwrap();
     let third = store.open(&path("/a"), Want::File).await.unwrap();
     assert_eq!(third.content.size, 5_000);
     assert_ne!(third.content.version, second.content.version);
 
-    // Opened again after everybody let go: the version is remembered, so that cached blocks still serve.
+    // Opened again after the last reader let go: the version is remembered, so that cached blocks still serve.
     let version = third.content.version;
     drop(third);
     assert_eq!(store.open(&path("/a"), Want::File).await.unwrap().content.version, version);
@@ -144,7 +144,7 @@ async fn roots_are_one_namespace_and_the_first_wins() {
         assert_eq!(listed.iter().find(|entry| entry.name == "shared").unwrap().modified, at(2_000));
     }
 
-    // An upload goes where its directory is, and replaces what is seen.
+    // An upload goes to the root of its directory, and replaces the visible content.
     put(&store, "/sub/new", b"hello").await.unwrap();
     assert_eq!(fs::read(two.path().join("sub/new")).unwrap(), b"hello");
     assert!(!put(&store, "/both", b"replaced").await.unwrap().created);
@@ -155,7 +155,7 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     assert!(matches!(store.lookup(&path("/both")).await, Err(StoreError::NotFound)));
 }
 
-/// Lets nobody remove `file`: not even root where the file system knows how. False if it cannot be done.
+/// Prevents the removal of `file`: even by root where the file system knows how. False if it cannot be done.
 fn pin(file: &Path, pinned: bool) -> bool {
     if !rustix::process::geteuid().is_root() {
         let mode = if pinned { 0o555 } else { 0o755 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{Ungoverned, everything_below, folder, path, put, request, settings, ungoverned, until};
 use dirstore::{GrantPort, Precondition, RootAway, RootSetting, Store, StoreError, StoreEvent, StoreLayout};
 
-/// Mounts, or tells why the test is skipped where it cannot.
+/// Mounts, or prints why the test is skipped where it cannot.
 fn mount(arguments: &[&str], at: &Path) -> bool {
     let mounted = Command::new("mount").args(arguments).arg(at).output();
     if mounted.as_ref().is_ok_and(|mount| mount.status.success()) {
@@ -34,7 +34,7 @@ fn away<T: std::fmt::Debug>(result: &Result<T, StoreError>) -> Option<RootAway> 
     }
 }
 
-/// What a store has told so far, in words.
+/// The events of a store so far, in words.
 fn listen(store: &Store) -> Arc<Mutex<Vec<String>>> {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let teller = Arc::clone(&told);
@@ -86,7 +86,7 @@ async fn a_root_that_is_unmounted_lazily_is_away_until_it_is_mounted_again() {
     let told = listen(&store);
     put(&store, "/film", b"first").await.unwrap();
     umount_lazily(&root);
-    // Noticed while nobody asks.
+    // Noticed without a request.
     until("it is noticed", || told.lock().unwrap().len() == 1);
     assert_eq!(away(&put(&store, "/film", b"lost").await), Some(RootAway::NotMounted));
     assert_eq!(everything_below(&root), Vec::<String>::new(), "nothing below the mount point");
@@ -149,7 +149,7 @@ async fn an_idle_root_can_be_remounted_read_only() {
         if last.status.success() {
             break;
         }
-        // What was removed or flushed last is let go of by the disk's thread, which tells nobody.
+        // The disk's thread lets go of the file removed or flushed last, and reports it to no caller.
         tokio::time::sleep(Duration::from_millis(50)).await;
         last = remount();
     }

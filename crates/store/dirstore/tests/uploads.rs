@@ -38,7 +38,7 @@ async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
     let (offer, bytes_offered) = giver.write_offer();
     assert_eq!(bytes_offered, whole);
 
-    // A grant is not exceeded, and what is left is told.
+    // A grant is not exceeded, and the rest is reported.
     let done = giver.grant(&offer, limits::PIECE_BYTES_MAX, Nanos::MAX);
     assert_eq!(done.bytes, limits::PIECE_BYTES_MAX);
     assert_eq!(done.ready_bytes, whole - limits::PIECE_BYTES_MAX);
@@ -52,7 +52,7 @@ async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
     let stray = giver.grant(&offer, limits::RUN_BYTES_MAX, Nanos::MAX);
     assert_eq!((stray.bytes, stray.ready_bytes, stray.ok), (0, 0, true));
 
-    // All is written, nothing is visible, nobody is told.
+    // All is written, nothing is visible, no client has an answer.
     let commit = giver.commit_offer(true);
     assert!(matches!(commit.work, StoreWork::Commit { dirty_bytes, .. } if dirty_bytes == whole));
     assert_eq!(store.list(&path("/")).await.unwrap(), []);
@@ -67,7 +67,7 @@ async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
     assert_eq!(store.stats(commit.disk).unwrap().uploads_published.value(), 1);
 }
 
-/// What is asked for next of a live channel needs no read, for its rate neither.
+/// The next request of a live channel needs no read, for its rate neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_upload_is_given_back_with_the_version_that_it_is_opened_with() {
     let root = folder();
@@ -189,7 +189,7 @@ async fn lengths_are_held_to() {
         }
         upload.finish().await.unwrap();
         assert!(fs::read(root.path().join("unknown")).unwrap() == bytes, "{length}");
-        // What was taken ahead was given back.
+        // The space taken ahead was given back.
         use std::os::unix::fs::MetadataExt;
         let taken = fs::metadata(root.path().join("unknown")).unwrap().blocks() * 512;
         assert!(taken <= u64::try_from(length).unwrap() + 65_536, "{length}: {taken}");
@@ -241,7 +241,7 @@ async fn the_folders_of_an_upload_are_made() {
     assert!(put(&store, "/series/first/b.ts", b"2").await.unwrap().created);
     assert_eq!(fs::read(two.path().join("series/first/1/a.ts")).unwrap(), b"1", "where the nearest folder is");
     assert_eq!(fs::read(two.path().join("series/first/b.ts")).unwrap(), b"2");
-    // What is refused makes none: a content that would hide the folder, a disk that is too full, a condition.
+    // A refused upload makes none: a content that would hide the folder, a disk that is too full, a condition.
     assert!(matches!(put(&store, "/film/first/a.ts", b"").await, Err(StoreError::NotADirectory)));
     let full = store.begin_upload(request("/none/of/this/a.ts", Some(1 << 60))).await;
     assert!(matches!(full, Err(StoreError::NoSpace)), "{full:?}");
@@ -300,7 +300,7 @@ async fn a_recording_lies_on_the_disk_that_reserved_for_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_and_idle_uploads_keep_no_memory_from_others() {
     let root = folder();
-    // Memory for sixteen buffers: eight uploads, and eight buffers for those of them whose bytes flow.
+    // Memory for sixteen buffers: eight uploads, and eight buffers for the flowing ones among them.
     let layout = StoreLayout::discover(&[root.path().to_path_buf().into()], &[], None).unwrap();
     let little = StoreSettings { upload_chunks: 1, ..settings() };
     let store = Store::start(layout, &little, |_| Box::new(Ungoverned::default())).unwrap();
@@ -390,7 +390,7 @@ async fn when_the_schedule_ends_nobody_waits_for_it() {
     assert_eq!(store.lookup(&path("/none")).await.unwrap_err().to_string(), "not found", "reading goes on");
 }
 
-/// A recording of what comes, kept if it breaks off.
+/// A recording, kept as far as it came if it breaks off.
 fn kept(at: &str) -> UploadRequest {
     UploadRequest { on_break: OnBreak::Keep, ..request(at, None) }
 }
@@ -417,7 +417,7 @@ async fn a_recording_that_breaks_off_is_kept_with_all_that_came() {
         };
         assert_eq!((at, *kept), (&path("/talk.ts"), (3 << 20) + 777));
     }
-    // Of one that had not begun to come nothing is left, and what it would have replaced stays.
+    // Of one that had not begun to come nothing is left, and the content that it would have replaced stays.
     drop(store.begin_upload(kept("/talk.ts")).await.unwrap());
     let whole = store.begin_upload(kept("/whole.ts")).await.unwrap();
     assert!(whole.finish().await.unwrap().created);

@@ -1,4 +1,4 @@
-//! Opening a content of a volume: what is read for it is read on grants of the disk's schedule.
+//! Opening a content of a volume: its reads are made on grants of the disk's schedule.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -62,7 +62,7 @@ fn new_volume(disks: &[PathBuf], placement: Placement) {
     }
 }
 
-/// A store on the volume, and how many small reads were asked for.
+/// A store on the volume, and the number of small reads requested.
 fn served(disks: &[PathBuf]) -> (Store, Arc<AtomicU64>) {
     let small_reads = Arc::new(AtomicU64::new(0));
     let layout = StoreLayout::discover(&[], &[disks.to_vec()], None).unwrap();
@@ -98,8 +98,8 @@ async fn what_is_read_to_open_a_content_waits_for_grants() {
     assert!(matches!(store.open(&path("/b"), Want::File).await, Err(StoreError::DiskFailing(_))));
 }
 
-/// What is begun while a disk that was filled becomes durably a good one was opened with one copy, and so was all that joined it:
-/// it ended with the other disk.
+/// Regression: an open begun while a disk that was filled became durably a good one got one copy, and so did all that joined it: it ended
+/// with the other disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_opened_when_a_disk_was_filled_has_both_copies() {
     let folder = folder();

@@ -1,4 +1,4 @@
-//! The walk through what a folder holds, on real folders: what counts, once, and what is removed by it.
+//! The walk through a folder's tree, on real folders: the items that count, once, and the files that it removes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

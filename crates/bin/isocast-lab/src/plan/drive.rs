@@ -14,7 +14,7 @@ use units::Nanos;
 /// One disk.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedDisk {
-    /// What measuring it tells.
+    /// The profile that measuring it gives.
     pub(crate) profile: DiskProfile,
     /// The drive that stands for it in the simulation.
     pub(crate) model: Parameters,

@@ -1,7 +1,7 @@
-//! `isocast plan`: how many streams a machine will carry, what limits it, and what more disk or memory would bring.
+//! `isocast plan`: how many streams a machine will carry, its limit, and the gain from more disk or memory.
 //!
-//! Promise: counts with the admission code that `serve` uses, and only with what measuring a disk tells; a drive that is
-//! named is measured by the calibration procedure in virtual time. What was counted is then run in the simulator.
+//! Promise: counts with the admission code that `serve` uses, and only with the measurements of a disk; a drive that is named is measured
+//! by the calibration procedure in virtual time. The streams counted are then run in the simulator.
 //! Not here: counting (`capacity`), the simulator (`sim`).
 
 mod drive;
@@ -34,12 +34,12 @@ const LAST_VIEWER: Nanos = Nanos::from_secs(10);
 
 /// Count how many streams a machine will carry before it is bought.
 ///
-/// A disk is a file written by `isocast disk calibrate --json`, or one of desktop, t7k250, surveillance, ssd-sata: a
-/// drive model, measured as a real disk would be. Of a FILE it says the rate that a stream of it reserves, and from what of the file
-/// that was found; with --disk, streams of that rate are counted.
+/// A disk is a file written by `isocast disk calibrate --json`, or one of desktop, t7k250, surveillance, ssd-sata: a drive model, measured
+/// as a real disk would be. Of a FILE it says the rate that a stream of it reserves, and the part of the file from which that was found;
+/// with --disk, streams of that rate are counted.
 #[derive(Debug, Args)]
 pub(crate) struct PlanCommand {
-    /// Contents whose rates are wanted.
+    /// Contents of which the rates are wanted.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The disks, one or more (repeat it, or separate by commas): names or files.
@@ -48,10 +48,10 @@ pub(crate) struct PlanCommand {
     /// So many of each disk.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
     disks: u16,
-    /// How contents lie on several disks; only what lies on one disk each is simulated.
+    /// How contents lie on several disks; only contents that lie on one disk each are simulated.
     #[arg(long, value_enum, default_value_t = PlannedLayout::Span)]
     layout: PlannedLayout,
-    /// With --layout mirror: whether what is admitted finds disk time when any one disk fails (`schedule.survive_disk_loss`).
+    /// With --layout mirror: whether admitted streams find disk time when any one disk fails (`schedule.survive_disk_loss`).
     #[arg(long, default_value_t = true, value_name = "BOOL", action = clap::ArgAction::Set)]
     survive_disk_loss: bool,
     /// The rates of the streams.
@@ -60,26 +60,26 @@ pub(crate) struct PlanCommand {
     /// Count streams of all rates together, equally many of each, instead of each rate alone.
     #[arg(long)]
     mix: bool,
-    /// Uploads that go on meanwhile, in all.
+    /// Rate of the uploads that run meanwhile, in all.
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     uploads: Option<BitRate>,
-    /// The share of disk time kept for best effort (`schedule.be_share`), instead of what the uploads need.
+    /// The share of disk time kept for best effort (`schedule.be_share`), instead of the share that the uploads need.
     #[arg(long, value_name = "PERCENT", conflicts_with = "uploads", value_parser = share)]
     be_share: Option<f64>,
     /// Memory for blocks (`plane.memory`).
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = units::parse_size)]
     memory: ByteCount,
-    /// What the network carries.
+    /// The rate that the network carries.
     #[arg(long, default_value = "10G", value_name = "RATE", value_parser = units::parse_rate)]
     net: BitRate,
-    /// Virtual seconds to simulate what was counted; 0: do not.
+    /// Virtual seconds to simulate the streams counted; 0: do not.
     #[arg(long, default_value_t = 90, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=86_400))]
     simulate: u64,
-    /// Viewers choose among N contents by Zipf's law (the k-th 1/k times as often as the first) and share what is read; they come
-    /// 0.3 s apart, and how many the simulation admits is what is counted.
+    /// Viewers choose among N contents by Zipf's law (the k-th 1/k times as often as the first) and share the blocks read; they come 0.3 s
+    /// apart, and the plan counts those that the simulation admits.
     #[arg(long, value_name = "zipf:N", conflicts_with_all = ["mix", "uploads", "layout"], value_parser = popularity)]
     popularity: Option<u32>,
-    /// With --popularity: how many viewers come, at most [default: four times what is carried if each watches another content].
+    /// With --popularity: how many viewers come, at most [default: four times the number carried if each watches another content].
     #[arg(long, value_name = "N", requires = "popularity", value_parser = clap::value_parser!(u32).range(1..))]
     viewers: Option<u32>,
     /// With --popularity: the size of a content.
@@ -110,7 +110,7 @@ struct PlanRow {
     disk_share: Vec<f64>,
     memory_used_bytes: u64,
     be_share: f64,
-    /// What uploads get with that share at least.
+    /// The rate that uploads get with that share at least.
     upload_bytes_per_second_min: f64,
     /// None where viewers share contents: that would be another simulation.
     with_one_more_disk: Option<u32>,
@@ -118,7 +118,7 @@ struct PlanRow {
     simulated: Option<Simulated>,
 }
 
-/// What the simulator says to it.
+/// Results of the simulator for it.
 #[derive(Debug, Serialize)]
 struct Simulated {
     seconds: u64,
@@ -226,7 +226,7 @@ impl PlanCommand {
         })
     }
 
-    /// Runs the plane with so many streams, each of another content, all over the disks, or with viewers who share some.
+    /// Runs the plane with the streams that `carried` counts, each of another content, all over the disks, or with viewers that share some.
     fn simulate(
         &self,
         machine: &PlannedMachine,
@@ -238,7 +238,7 @@ impl PlanCommand {
             None => carried.streams,
             Some(_) => self.viewers_max(carried.streams),
         };
-        // Viewers who share contents gain by memory that is not counted for.
+        // Viewers that share contents gain by memory that is not counted for.
         let memory =
             if self.popularity.is_some() { machine.memory.0 } else { machine.memory.0.min(simulated_memory(carried)) };
         let mut scenario = scenario(machine, disks, memory)?;
@@ -257,11 +257,11 @@ impl PlanCommand {
             scenario.load.popularity = Popularity::Zipf;
             scenario.load.arrivals = VIEWER_PERIOD;
             scenario.safety = VIEWER_PERIOD.saturating_mul(u64::from(streams)).saturating_add(LAST_VIEWER);
-            // Who has come stays until all have.
+            // A viewer that has come stays until all have.
             scenario.load.viewing = (scenario.safety, scenario.safety);
         }
         if machine.uploads.0 > 0 {
-            // One writer per disk that is never the slower side: what it gets is what uploads can have.
+            // One writer per disk that is never the slower side: its rate is the rate that uploads can have.
             scenario.load.uploaders = 1;
             scenario.load.upload_rate = WRITER;
             scenario.load.upload_bytes = (UPLOAD_BYTES, UPLOAD_BYTES);
@@ -315,7 +315,7 @@ fn scenario(machine: &PlannedMachine, disks: &[&PlannedDisk], memory: u64) -> an
     Ok(scenario)
 }
 
-/// More than this makes no difference to what was counted, and the simulator keeps note of every page.
+/// More than this makes no difference to the streams counted, and the simulator keeps note of every page.
 fn simulated_memory(carried: &Carried) -> u64 {
     carried.memory_used.saturating_mul(4).max(4 << 30)
 }
@@ -432,7 +432,8 @@ mod tests {
         assert!(error.contains("desktop") && error.contains("isocast disk calibrate"), "{error}");
     }
 
-    /// Streams of a benchmark's files, in leaps of the golden section over them as it takes them: admitted before the first refusal, and of all.
+    /// Streams of a benchmark's files, in leaps of the golden section over them as it takes them: admitted before the first refusal, and of
+    /// all.
     fn files_in_turn(machine: &PlannedMachine, rate: BitRate, files: u32) -> (u32, u32) {
         let leap = if files == 64 { 39 } else { 79 };
         let mut admission = machine.admission();
@@ -450,8 +451,8 @@ mod tests {
         (before, all)
     }
 
-    /// A plan knows no files: it spreads streams over the disk. What files, taken as the benchmark takes them, are
-    /// refused at is to be within a tenth of it, and so is what is admitted in all.
+    /// A plan knows no files: it spreads streams over the disk. The count at which files, taken as the benchmark takes them, are first
+    /// refused is to be within a tenth of it, and so is the number admitted in all.
     #[test]
     fn a_plan_says_at_which_file_of_a_benchmark_the_first_is_refused() {
         for (name, files) in [("desktop", 128), ("t7k250", 64), ("surveillance", 128)] {

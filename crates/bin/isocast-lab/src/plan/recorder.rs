@@ -16,7 +16,7 @@ use units::{BitRate, ByteCount, Nanos, limits};
 use super::drive::PlannedDisk;
 use super::{joined, real, scenario};
 
-/// Of each disk so much is kept free by a ring (`quota`): one part in so many.
+/// A ring (`quota`) keeps one part in this number of each disk free.
 const RING_SPARE: u64 = 16;
 const DAY: u64 = 86_400;
 
@@ -33,10 +33,10 @@ pub(super) struct RecorderOptions {
     /// Recordings are kept for so many days: no more cameras are counted than the disks hold for that long.
     #[arg(long, value_name = "DAYS", requires = "camera_rate", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: Option<u32>,
-    /// At most so much of a recording may be missing after a power cut (`recordings.durable`).
+    /// At most this time of a recording may be missing after a power cut (`recordings.durable`).
     #[arg(long, default_value = "10s", value_name = "SPAN", requires = "camera_rate", value_parser = units::parse_duration)]
     durable: Nanos,
-    /// Memory for the blocks of recordings: 3/16 of what the server may use, at most 2 GiB.
+    /// Memory for the blocks of recordings: 3/16 of the memory that the server may use, at most 2 GiB.
     #[arg(long, default_value = "2GiB", value_name = "SIZE", requires = "camera_rate", value_parser = units::parse_size)]
     recording_memory: ByteCount,
 }
@@ -46,12 +46,12 @@ pub(super) struct RecorderOptions {
 struct RecorderRow {
     camera_rate_bps: u64,
     cameras: u32,
-    /// What is short for one camera more; none if there are no more.
+    /// The resource that is short for one camera more; none if there are no more.
     cameras_limited_by: Option<&'static str>,
     viewer_rates_bps: Vec<u64>,
     viewers: u32,
     viewers_limited_by: &'static str,
-    /// For so long the disks hold what these cameras send.
+    /// Days for which the disks hold the recordings of these cameras.
     days: f64,
     disk_share: Vec<f64>,
     simulated: Option<SimulatedRecorder>,
@@ -193,7 +193,7 @@ impl RecorderOptions {
     }
 }
 
-/// Bytes that recordings can fill: all but what a ring keeps free, once or in two copies.
+/// Bytes that recordings can fill: all but the part that a ring keeps free, once or in two copies.
 fn usable_bytes(machine: &PlannedMachine) -> u64 {
     let all: u64 = machine.disks.iter().map(|disk| disk.capacity.0).sum();
     let copies = if machine.layout == PlannedLayout::Mirror { 2 } else { 1 };

@@ -44,7 +44,7 @@ impl ReadBuffer {
         self.segments[index].used = now;
     }
 
-    /// Grows a segment to `end`; what no longer fits drops out at its front.
+    /// Grows a segment to `end`; bytes that no longer fit drop out at its front.
     pub(crate) fn grow(&mut self, index: usize, end: u64) {
         let segment = &mut self.segments[index];
         segment.end = segment.end.max(end);
@@ -58,7 +58,7 @@ impl ReadBuffer {
         Some(index)
     }
 
-    /// Forgets what overlaps a range; true if segment `watched` was touched.
+    /// Forgets all segments that overlap a range; true if segment `watched` was touched.
     pub(crate) fn forget(&mut self, start: u64, end: u64, watched: Option<usize>) -> bool {
         let mut touched = false;
         for (index, s) in self.segments.iter_mut().enumerate() {

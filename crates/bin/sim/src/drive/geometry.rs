@@ -1,7 +1,7 @@
 //! Geometry of the platters and the head's way: zones, tracks, angles, the seek curve.
 //!
 //! Promise: pure arithmetic on integers of nanoseconds; consecutive tracks lie one turn plus the skew apart, so a
-//! stream never loses a turn and a zone's sustained rate is exactly what the parameters say.
+//! stream never loses a turn and a zone's sustained rate is exactly that of the parameters.
 //! Not here: queues, caches, the state of the head (`rotating`).
 
 use units::Nanos;

@@ -1,10 +1,10 @@
-//! A model of one disk drive, run by whatever clock the caller has: virtual time in the simulator and in `predict`,
-//! real time in the emulated disk of the `lab` crate.
+//! A model of one disk drive, run by any clock of the caller: virtual time in the simulator and in `predict`, real time in the
+//! emulated disk of the `lab` crate.
 //!
 //! Promise: a pure state machine. Time and chance are arguments; the same calls give the same completions. Time never
-//! needs to be punctual: a late call computes what would have happened on time. No allocation per request once the
+//! needs to be punctual: a late call computes the events of the time that has passed. No allocation per request once the
 //! queues have grown.
-//! Not here: data (the caller's), what a power cut leaves of it (`volatile`). Behaviour in a sentence: seeks by
+//! Not here: data (the caller's), its state after a power cut (`volatile`). Behaviour in a sentence: seeks by
 //! cylinder distance, rotation by the clock, zoned media rate, read-ahead buffer, command queue, volatile write cache.
 
 mod buffer;
@@ -31,7 +31,7 @@ use faults::{Faults, Power};
 use flash::Flash;
 use rotating::Rotating;
 
-/// What is asked of a drive.
+/// Kind of a request to a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// Read.
@@ -51,7 +51,7 @@ pub enum Op {
 pub struct DriveRequest {
     /// The caller's name for it, returned with its completion.
     pub tag: u64,
-    /// What to do.
+    /// Operation.
     pub op: Op,
     /// First byte.
     pub offset: u64,
@@ -81,7 +81,7 @@ pub struct CommandEnd {
     pub outcome: CommandOutcome,
 }
 
-/// What the drive has done since it was made or [`Drive::reset_stats`].
+/// Work of the drive since it was made or [`Drive::reset_stats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DriveStats {
     /// Commands that needed the media, drains of the write cache included.
@@ -98,7 +98,7 @@ pub struct DriveStats {
     pub write_time: Nanos,
     /// Reads answered from a buffer.
     pub hits: u64,
-    /// Reads served by going on without a seek.
+    /// Reads served by continuing without a seek.
     pub streamed: u64,
     /// Writes accepted by the write cache.
     pub cached_writes: u64,
@@ -116,7 +116,7 @@ struct Due {
     failed: bool,
 }
 
-/// Completions whose time is known, in order of time and then of becoming known.
+/// Completions of known time, in order of time and then of becoming known.
 #[derive(Debug, Default)]
 pub(crate) struct DueList {
     heap: BinaryHeap<Reverse<Due>>,
@@ -181,8 +181,8 @@ impl Drive {
         &self.parameters
     }
 
-    /// Hands it a command. `now` must not fall behind an earlier call's by more than is harmless: a command is never
-    /// served before the latest time the drive has been told.
+    /// Hands it a command. `now` must not fall behind an earlier call's by more than is harmless: a command is never served
+    /// before the latest time that the drive has received.
     ///
     /// # Panics
     /// The range ends beyond the drive.
@@ -216,7 +216,7 @@ impl Drive {
         self.next_wakeup_ahead(Nanos::ZERO)
     }
 
-    /// Reports what completed up to `now`, in order of time.
+    /// Reports the commands completed up to `now`, in order of time.
     pub fn complete(&mut self, now: Nanos, out: &mut Vec<CommandEnd>) {
         self.complete_ahead(now, Nanos::ZERO, out);
     }
@@ -240,7 +240,7 @@ impl Drive {
         }
     }
 
-    /// As [`Drive::complete`], but also reports those completions up to `lead` later whose time is already certain: an
+    /// As [`Drive::complete`], but also reports the completions up to `lead` later that are already certain: an
     /// emulator needs time to get its answers out.
     pub fn complete_ahead(&mut self, now: Nanos, lead: Nanos, out: &mut Vec<CommandEnd>) {
         let until = self.clock.inner(now.saturating_add(lead));
@@ -275,7 +275,7 @@ impl Drive {
         self.pending
     }
 
-    /// What it has done.
+    /// Its work so far.
     #[must_use]
     pub fn stats(&self) -> DriveStats {
         match &self.mechanism {
@@ -310,7 +310,7 @@ impl Drive {
         }
     }
 
-    /// Forgets what the read buffer holds.
+    /// Empties the read buffer.
     pub fn drop_read_buffer(&mut self, now: Nanos) {
         let now = self.clock.inner(now);
         self.advance(now);
@@ -350,8 +350,8 @@ impl Drive {
         self.faults.power = Power::Hung;
     }
 
-    /// Answers everything with an error, at once, until [`Drive::revive`]. What was in the write cache is lost (the
-    /// caller decides what becomes of the data: `Unflushed::cut`).
+    /// Answers everything with an error, at once, until [`Drive::revive`]. The content of the write cache is lost (the caller
+    /// decides about the data: `Unflushed::cut`).
     pub fn power_off(&mut self, now: Nanos) {
         let now = self.clock.inner(now);
         self.advance(now);
@@ -367,7 +367,7 @@ impl Drive {
         self.faults.power = Power::Off;
     }
 
-    /// Ends [`Drive::hang`] and [`Drive::power_off`]: what was waiting goes on.
+    /// Ends [`Drive::hang`] and [`Drive::power_off`]: waiting commands continue.
     pub fn revive(&mut self, now: Nanos) {
         let inner = self.clock.inner(now);
         self.advance(inner);

@@ -69,7 +69,7 @@ pub enum ParameterError {
     BadValue {
         /// The parameter's name.
         key: String,
-        /// What is wrong with it.
+        /// Reason of the error.
         reason: String,
     },
     /// Two parameters contradict each other, or one is out of range.
@@ -151,7 +151,7 @@ pub struct Parameters {
     pub ovh: Nanos,
     /// Overhead of a command served from a buffer.
     pub hovh: Nanos,
-    /// Overhead of a FLUSH besides what is dirty.
+    /// Overhead of a FLUSH besides the dirty bytes.
     pub flush: Nanos,
     /// Flash: reads per second at most.
     pub iops_read: u64,

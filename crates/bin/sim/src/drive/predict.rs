@@ -33,7 +33,7 @@ pub struct Workload {
     pub duration: Nanos,
 }
 
-/// What a load reached.
+/// Rates and times reached by a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     /// Requests per second.

@@ -1,7 +1,7 @@
-//! The state machine of a disk with one head: which command is next, where the head is, what it reads on into the buffer.
+//! The state machine of a disk with one head: the next command, the place of the head, the read-ahead into the buffer.
 //!
-//! Promise: the head is the only resource; what it does next is decided when it is free and something is ready, by the
-//! event's own time and not the time of the call. A command is ready for the media `ovh` after it came.
+//! Promise: the head is the only resource; its next move is decided when it is free and something is ready, by the event's own
+//! time and not the time of the call. A command is ready for the media `ovh` after it came.
 //! Not here: the layout (`geometry`), the contents of the caches (`buffer`, `cache`).
 
 use std::collections::VecDeque;
@@ -58,7 +58,7 @@ pub(crate) struct Rotating {
     flushes: VecDeque<PendingFlush>,
     sequence: u64,
     cylinder: u64,
-    /// The byte and the moment at which the head ended its last transfer: going on there needs no seek.
+    /// The byte and the moment at which the head ended its last transfer: continuing there needs no seek.
     tail: Option<(u64, u64)>,
     free_at: Nanos,
     stream: Option<MediaRead>,
@@ -73,7 +73,7 @@ pub(crate) struct Rotating {
     pub(crate) spike: Spike,
 }
 
-/// What the head does next.
+/// Next move of the head.
 #[derive(Debug, Clone, Copy)]
 enum NextMove {
     Media(usize),
@@ -175,7 +175,7 @@ impl Rotating {
         });
     }
 
-    /// A read whose bytes are all in a buffer needs no head.
+    /// Serves a read from a buffer that holds all of its bytes: that needs no head.
     fn read_from_buffer(&mut self, request: DriveRequest, now: Nanos, due: &mut DueList) -> bool {
         self.settle_stream(now);
         let end = request.offset + request.bytes;
@@ -204,12 +204,12 @@ impl Rotating {
         Nanos(bytes.saturating_mul(1_000_000_000) / self.parameters.iface)
     }
 
-    /// How much reading goes on beyond `end`.
+    /// End of the read-ahead beyond `end`.
     fn read_ahead_limit(&self, end: u64) -> u64 {
         (end + self.parameters.ra.min(self.buffer.capacity())).min(self.parameters.size)
     }
 
-    /// A hit in the segment the head was filling moves the end of the read-ahead; a head that had stopped goes on.
+    /// A hit in the segment the head was filling moves the end of the read-ahead; a stopped head continues.
     fn read_on(&mut self, segment: usize, end: u64, now: Nanos) {
         let limit = self.read_ahead_limit(end);
         let Some(stream) = self.stream.filter(|s| s.segment == segment) else { return };
@@ -227,7 +227,7 @@ impl Rotating {
         self.stream = Some(MediaRead { segment, phase: place.phase, since: Nanos(now.0 + wait), limit });
     }
 
-    /// Brings the buffer up to what the head has passed by `now`.
+    /// Adds the bytes that the head has passed by `now` to the buffer.
     fn settle_stream(&mut self, now: Nanos) {
         let Some(stream) = self.stream else { return };
         let passed = now.saturating_sub(stream.since).0;
@@ -373,7 +373,7 @@ impl Rotating {
     }
 
     fn choose_drain(&self, at: Nanos) -> Option<usize> {
-        // A flush drains what came before it first; an extent beyond its age goes before all others.
+        // A flush drains all earlier writes first; an extent beyond its age goes before all others.
         let mark = self.flushes.front().map_or(u64::MAX, |f| f.mark);
         let extents = self.cache.extents().iter().enumerate().filter(|(_, e)| e.epoch < mark);
         if self.parameters.sched == Order::Fifo {
@@ -389,7 +389,7 @@ impl Rotating {
     /// Seek and rotation from where the head is at `at` to a place: (sum, seek).
     fn positioning(&self, place: HeadPosition, offset: u64, write: bool, at: Nanos) -> (u64, u64) {
         if let Some((end, phase)) = self.tail.filter(|_| self.free_at == at) {
-            // The head is just there: a stream goes on, over the skew if a track ends here.
+            // The head is just there: a stream continues, over the skew if a track ends here.
             if end == offset {
                 return (place.phase - phase, 0);
             }

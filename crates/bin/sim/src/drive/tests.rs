@@ -98,7 +98,7 @@ fn shortest_positioning_first_beats_first_come() {
     let one = run(&with(DriveProfile::Desktop, &[]), Op::Read, OffsetOrder::Random, 4096, 1, 0, 120);
     assert!(sptf.requests_per_second > 1.8 * fifo.requests_per_second);
     near(fifo.requests_per_second, one.requests_per_second, 4.0);
-    // Ageing: nobody waits for ever.
+    // Ageing: no command waits for ever.
     assert!(sptf.p99 < Nanos::from_millis(600), "{}", sptf.p99);
 }
 
@@ -210,7 +210,7 @@ fn cached_writes_are_quick_until_the_cache_is_full() {
     let quick = drain(&mut drive)[0].at;
     assert!(quick < Nanos::from_millis(5), "{quick}");
     assert_eq!(drive.dirty_bytes(), 1 << 20);
-    // A second of writing as fast as it accepts: what is not in the cache went at the media's rate.
+    // A second of writing as fast as it accepts: bytes not in the cache went at the media's rate.
     let sustained = run(drive.parameters(), Op::Write, OffsetOrder::Sequential, 1 << 20, 4, 0, 60);
     near(sustained.bytes_per_second, 180e6, 2.0);
 }

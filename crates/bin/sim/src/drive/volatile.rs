@@ -1,6 +1,6 @@
 //! Writes that a power cut leaves: the writes since the last completed flush, and a seeded choice of which of them survived.
 //!
-//! Promise: data flushed is never touched; of what was not, each write survives whole, not at all, or torn in sectors of
+//! Promise: data flushed is never touched; of the rest, each write survives whole, not at all, or torn in sectors of
 //! 512 bytes; where writes overlap, the bytes of the last survivor stand. Bounded: beyond the limit the oldest
 //! writes count as drained to the media, as a drive's cache drains (the limit is far above any drive's cache).
 //! Not here: the data itself; before-images are the caller's bytes, `None` where there were zeros.
@@ -38,7 +38,7 @@ pub struct Unflushed {
     flushes: u64,
 }
 
-/// What a power cut did.
+/// Result of a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CutReport {
     /// Unflushed writes that survived whole.
@@ -77,7 +77,7 @@ impl Unflushed {
         let (acknowledged, covered_by, durable) = (false, None, false);
         self.writes.push_back(Write { offset, bytes, images, acknowledged, covered_by, durable, tag, cost });
         while self.cost > self.cost_max {
-            // Only what was acknowledged can have been drained; the rest is bounded by the drive's queue.
+            // Only acknowledged writes can have been drained; the rest is bounded by the drive's queue.
             match self.writes.front() {
                 Some(write) if write.acknowledged => self.drop_front(),
                 _ => break,
@@ -129,7 +129,7 @@ impl Unflushed {
         }
     }
 
-    /// Cuts the power: decides by `seed` what survives, and gives each block that changes its final content. `read`
+    /// Cuts the power: decides by `seed` which writes survive, and gives each block that changes its final content. `read`
     /// yields the present content of a block, `write` replaces it.
     pub fn cut(
         &mut self,
@@ -176,7 +176,7 @@ impl Unflushed {
         for (sector, out) in result.chunks_mut(SECTOR).enumerate() {
             let at = block + u64::try_from(sector * SECTOR).unwrap_or(0);
             let survivor = touched.iter().rposition(|&(index, _)| self.survives(index, at, fates[index]));
-            // The content after version k is the before-image of version k + 1, or what is there now.
+            // The content after version k is the before-image of version k + 1, or the present content.
             let next = survivor.map_or(0, |k| k + 1);
             let Some(&(index, image)) = touched.get(next) else { continue };
             match &self.writes[index].images[image] {

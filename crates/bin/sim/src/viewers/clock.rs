@@ -1,8 +1,8 @@
 //! Deadlines of a session's segments, whatever number of contents that takes: the law that no admitted session falls behind.
 //!
-//! Promise: over any time in which a request is always open, from the first byte of the first segment on, what is due is rate ×
-//! time, less one segment; a session that asks early moves only its own clock (a virtual clock, Zhang 1990). Not here: what excuses
-//! a segment that is late (`ledger`).
+//! Promise: over any time in which a request is always open, from the first byte of the first segment on, the bytes due are
+//! rate × time, less one segment; a session that asks early moves only its own clock (a virtual clock, Zhang 1990). Not here:
+//! the excuses of a late segment (`ledger`).
 
 use units::Nanos;
 
@@ -11,18 +11,18 @@ use units::Nanos;
 pub(crate) enum SessionClock {
     /// The session has no reservation yet: its first segment is due from its first byte on.
     Starts { lasts: Nanos },
-    /// What was asked for last is due then; when it came, the session was so late.
+    /// The segment asked for last is due at `due`; the session was late by `late` when it came.
     Runs { due: Nanos, late: Nanos },
 }
 
 impl SessionClock {
     pub(crate) const NEW: Self = Self::Starts { lasts: Nanos::ZERO };
 
-    /// The session asks for a segment that lasts so long at its rate.
+    /// Notes that the session asks for a segment that lasts `lasts` at its rate.
     pub(crate) fn ask(&mut self, lasts: Nanos, now: Nanos) {
         *self = match *self {
             Self::Starts { .. } => Self::Starts { lasts },
-            // A session that asks late because it was served late is owed what it waited.
+            // A session that asks late because it was served late may add its lateness to the next due time.
             Self::Runs { due, late } => {
                 Self::Runs { due: due.max(now.saturating_sub(late)).saturating_add(lasts), late: Nanos::ZERO }
             }
@@ -47,7 +47,7 @@ impl SessionClock {
         *self = Self::Runs { due, late: now.saturating_sub(due) };
     }
 
-    /// Whatever was late until now had an excuse.
+    /// Excuses all lateness until now.
     pub(crate) fn forgive(&mut self, now: Nanos) {
         if let Self::Runs { due, late } = self {
             (*due, *late) = ((*due).max(now), Nanos::ZERO);

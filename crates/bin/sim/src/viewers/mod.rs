@@ -1,7 +1,8 @@
-//! Viewers of films in segments: each holds one session, and plays what it has asked for.
+//! Viewers of films in segments: each holds one session, and plays the segments it has asked for.
 //!
-//! Promise: all chance is their own, so that a run without such viewers is the same as ever. Not here: what they do in the world
-//! (`workload`), what a player has and when it stalls (`player`), when a segment is due (`clock`), where it lies (`film`).
+//! Promise: all chance is their own, so that a run without such viewers is the same as ever. Not here: their actions in the
+//! world (`workload`), the buffer and the stalls of a player (`player`), the time at which a segment is due (`clock`), its
+//! place (`film`).
 
 mod clock;
 mod film;
@@ -70,7 +71,7 @@ pub(crate) struct FilmViewer {
     began: bool,
 }
 
-/// What a viewer asks for of one track, all with one reservation.
+/// Requests of a viewer for one track, all with one reservation.
 #[derive(Debug)]
 pub(crate) struct ViewerTrack {
     pub(crate) rate: BitRate,
@@ -86,7 +87,7 @@ pub(crate) struct ViewerTrack {
     pub(crate) asked_at: Option<Nanos>,
 }
 
-/// What a track waits for.
+/// State of a track: the event that it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrackState {
     /// The next time it may ask.
@@ -97,12 +98,12 @@ pub(crate) enum TrackState {
     Leaves { stream: u64 },
     /// The last bytes, which are on their way.
     Arrives,
-    /// To ask again for what was refused.
+    /// To ask again for the segment refused.
     Retries,
 }
 
 impl Viewers {
-    /// Draws the films; nobody has come yet.
+    /// Draws the films; no viewer has come yet.
     pub(crate) fn new(loads: &[SegmentViewers], capacities: &[u64], mut random: Random) -> Self {
         let films = loads.iter().map(|load| {
             let films = (0..load.films.max(1)).map(|nth| {
@@ -152,8 +153,8 @@ impl Viewers {
         self.tally.viewers += 1;
     }
 
-    /// A segment is all there. The tally of it is made here. Returns for how long its player stalled beyond what a
-    /// seek may take.
+    /// Notes that a segment is whole, and tallies it. Returns for how long its player stalled beyond the time that a seek may
+    /// take.
     pub(crate) fn receive(&mut self, id: ViewerTrackId, now: Nanos) -> Nanos {
         let span = self.load_of(id.viewer).segment;
         let viewer = &mut self.all[id.viewer];
@@ -224,7 +225,7 @@ impl FilmViewer {
 }
 
 impl ViewerTrack {
-    /// The session has no reservation any more: what comes next begins anew.
+    /// The session has no reservation any more: its next request begins anew.
     pub(crate) fn end_session(&mut self) -> Option<ReservationId> {
         self.clock = SessionClock::NEW;
         self.reservation.take()

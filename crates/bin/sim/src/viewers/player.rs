@@ -5,8 +5,8 @@
 
 use units::Nanos;
 
-/// Most that a viewer may wait after a seek, for its picture and in stalls behind that: by then what it asked for at once is due
-/// (decision 0060).
+/// Most that a viewer may wait after a seek, for its picture and in stalls behind that: by then all requests it sent at once
+/// are due (decision 0060).
 const START_UP_MAX: Nanos = Nanos::from_secs(10);
 
 /// The buffer and the clock of one player.
@@ -16,7 +16,7 @@ pub(crate) struct SegmentPlayer {
     received: Vec<Nanos>,
     playback: PlaybackState,
     paused_at: Option<Nanos>,
-    /// Of the start-up delay that a seek may take: what was not waited for its picture, and stalls may take.
+    /// Rest of the start-up delay that a seek may take: the time not spent waiting for its picture, which stalls may take.
     spare: Nanos,
     /// Stalls so far, and the longest.
     pub(crate) stalls: u32,
@@ -28,23 +28,23 @@ pub(crate) struct SegmentPlayer {
 enum PlaybackState {
     /// The viewer waits since then for the first picture.
     Waits { since: Nanos },
-    /// The first of what was received was played then, and the rest without a stall or a pause behind it.
+    /// The first segment received was played then, and the rest without a stall or a pause behind it.
     Plays { began: Nanos },
 }
 
-/// What a segment that is whole means to a player.
+/// Effect of a whole segment on a player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reception {
     /// It has more than it had, or waits for another track.
     Ahead,
     /// The first picture, for which its viewer waited.
     Begins { waited: Nanos },
-    /// It had nothing to play for a while, of which so much was not left of a seek's start-up delay.
+    /// It had nothing to play for a time, and `beyond` of that exceeds the rest of a seek's start-up delay.
     Late { stalled: Nanos, beyond: Nanos },
 }
 
 impl SegmentPlayer {
-    /// A player of so many tracks, whose viewer waits from now on.
+    /// A player of so many tracks; its viewer waits from now on.
     pub(crate) fn new(tracks: usize, now: Nanos) -> Self {
         Self {
             received: vec![Nanos::ZERO; tracks],
@@ -83,7 +83,7 @@ impl SegmentPlayer {
         }
     }
 
-    /// When this player asks for the next segment of a track if it keeps so much ahead; `None`: when something else has happened.
+    /// Time at which this player asks for the next segment of a track if it keeps `ahead` ahead; `None`: after another event.
     pub(crate) fn asks_at(&self, track: usize, ahead: Nanos, now: Nanos) -> Option<Nanos> {
         let received = self.received[track];
         let played = match self.playback {
@@ -118,7 +118,7 @@ impl SegmentPlayer {
         }
     }
 
-    /// The viewer goes elsewhere: nothing of what was received is of use, and it waits from now on.
+    /// The viewer goes elsewhere: no segment received is of use any more, and it waits from now on.
     pub(crate) fn seek(&mut self, now: Nanos) {
         self.finish(now);
         (self.paused_at, self.spare) = (None, START_UP_MAX);

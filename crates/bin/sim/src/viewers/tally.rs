@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-/// A viewer that has had no picture for so long stalls, too.
+/// A viewer that has waited for its picture for longer stalls, too.
 const START_MAX: Nanos = Nanos::from_secs(20);
 
 /// Figures of all viewers of segments of a run.
@@ -16,7 +16,7 @@ pub struct ViewersTally {
     pub stalled: u64,
     /// Of these, those that a fault excuses.
     pub excused: u64,
-    /// Of these, those whose first segment was refused.
+    /// Of these, those with a refused first segment.
     pub refused: u64,
     /// Sessions that were admitted, and of which a later request was refused though no fault excuses that.
     pub lost: u64,
@@ -35,13 +35,13 @@ pub struct ViewersTally {
 }
 
 impl ViewersTally {
-    /// The value below which so many percent of ascending spans lie.
+    /// The value below which `percent` percent of ascending spans lie.
     #[must_use]
     pub fn percentile(spans: &[Nanos], percent: usize) -> Nanos {
         spans.get(spans.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default()
     }
 
-    /// A viewer has watched to the end of the run: it stalled so often, the longest time so long, and waits for a picture.
+    /// Counts a viewer that watched to the end of the run: its stalls, the longest of them, and its present wait for a picture.
     pub(super) fn count(&mut self, stalls: u32, stall_max: Nanos, waits: Nanos, excused: bool) {
         let without_picture = if waits > START_MAX { waits } else { Nanos::ZERO };
         let smooth = stalls == 0 && without_picture == Nanos::ZERO;
@@ -53,7 +53,7 @@ impl ViewersTally {
         }
     }
 
-    /// A segment was so much later than its session's rate allows.
+    /// Notes by how much a segment was later than its session's rate allows.
     pub(crate) fn note_lag(&mut self, lag: Nanos) {
         self.lag_max = self.lag_max.max(lag);
         self.lags += u64::from(lag > Nanos::ZERO);

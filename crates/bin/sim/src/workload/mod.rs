@@ -30,12 +30,12 @@ const AUDIT: Nanos = Nanos::from_millis(500);
 
 /// Shortest and longest pause of a viewer.
 const PAUSE: (Nanos, Nanos) = (Nanos::from_millis(100), Nanos::from_secs(60));
-/// Recordings that go on to the end begin so far apart: all cameras come back after a power cut.
+/// Interval between the begins of recordings that continue to the end: all cameras come back after a power cut.
 const RECORDED_APART: Nanos = Nanos::from_millis(7);
-/// What is still stuck this long before the shutdown is told to stop.
+/// Deliveries still stuck this long before the shutdown get the order to end.
 const END_GRACE: Nanos = Nanos::from_secs(6);
 
-/// What the control side asks a delivery for.
+/// Terms of a delivery that the control side asks for.
 struct SimDelivery {
     /// The content's place.
     content: usize,
@@ -180,7 +180,7 @@ impl World {
         self.commands.push_back(command);
     }
 
-    /// A new delivery, or the next one of a session with what that holds.
+    /// Begins a new delivery, or the next one of a session with its reservation.
     fn arrive(&mut self, session: Option<(ReservationId, u32, BitRate)>) {
         let control = &mut self.control;
         let per_disk = u64::from(control.load.contents_per_disk);
@@ -190,11 +190,11 @@ impl World {
             Popularity::Zipf => on_disks_in_turn(zipf(&mut control.random, last), per_disk, last),
             Popularity::Even => on_disks_in_turn(control.next_stream, per_disk, last),
         };
-        // A session goes on with its content.
+        // A session continues with its content.
         let index = session.map_or(usize::try_from(drawn).expect("few contents"), |s| s.1 as usize);
         let content = &control.contents[index];
         if !content.is_whole() {
-            return; // Nobody asks for a content that is known to be broken.
+            return; // No viewer asks for a content that is known to be broken.
         }
         let rate = session.map_or(*control.random.pick(&control.load.rates), |s| s.2);
         let best_effort = session.is_none() && control.random.chance(control.load.best_effort_share);
@@ -320,7 +320,7 @@ impl World {
         self.viewers_end();
         self.control.draining = true;
         self.command(Command::Drain);
-        // Viewings end by themselves; what a vanished client holds is stopped.
+        // Viewings end by themselves; deliveries of a vanished client are stopped.
         let longest = self.control.load.viewing_max().saturating_mul(2).saturating_add(Nanos::from_secs(10));
         self.act_in(longest, ControlAction::Shutdown);
         self.act_in(longest.saturating_sub(END_GRACE), ControlAction::StopLate);

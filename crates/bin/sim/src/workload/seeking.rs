@@ -31,7 +31,7 @@ impl World {
         self.schedule(self.now.saturating_add(lasts), WorldEvent::Client(stream, goes_on));
     }
 
-    /// One of those who watch what they asked for, and have their rate.
+    /// Picks one of the viewers that watch the content they asked for, at their rate.
     fn pick_viewer(&mut self, wanted: impl Fn(&LedgerEntry) -> bool) -> Option<u64> {
         let watches = |stream: &&LedgerEntry| {
             stream.first_at().is_some()

@@ -1,7 +1,9 @@
-//! Viewers of films in segments: they come, ask for segment after segment with what their session holds, seek and pause.
+//! Viewers of films in segments: they come, ask for segment after segment with the reservation of their session, seek and
+//! pause.
 //!
-//! Promise: a session does here what the server's `session` and `delivery` do: its reservation passes from segment to segment, each
-//! is sent ahead of the rate, and what nobody has used for a while is released. Not here: what a player has (`viewers`).
+//! Promise: a session does here the same as the server's `session` and `delivery`: its reservation passes from segment to
+//! segment, each is sent ahead of the rate, and a reservation unused for a while is released. Not here: the buffer of a player
+//! (`viewers`).
 
 use dataplane::control::{Command, Ending, Outcome, Service};
 use schedule::pace::BURST_FACTOR;
@@ -16,13 +18,13 @@ use crate::world::{ClientTurn, World, WorldEvent};
 
 use super::{PAUSE, SimDelivery};
 
-/// From the last byte in the socket to the next request, beside the time in which the client reads what is in it.
+/// From the last byte in the socket to the next request, beside the time in which the client reads the bytes in it.
 const ROUND_TRIP: Nanos = Nanos::from_millis(2);
 /// From the last byte in a socket until the control side reads that it is there.
 const TOLD_MAX: Nanos = Nanos::from_millis(100);
 /// As `sessions.hold` by default.
 const SESSION_HOLD: Nanos = Nanos::from_secs(60);
-/// A player asks again for what it did not get after so long.
+/// Time after which a player asks again for a segment it did not get.
 const RETRY: Nanos = Nanos::from_secs(1);
 /// No more than this at the rate is sent ahead, as `service::rate` has it.
 const SENT_AHEAD_MAX: Nanos = Nanos::from_secs(30);
@@ -145,7 +147,7 @@ impl World {
         self.track(id).state = TrackState::Retries;
         let kept = end.and_then(|end| end.held);
         if kept.is_none() {
-            // Refused with what it held, or it has lost that.
+            // Refused with its reservation, or the reservation is lost.
             self.end_session(id);
         }
         self.track(id).reservation = kept;
@@ -224,8 +226,8 @@ impl World {
         self.viewer_in(RETRY, FilmViewerAction::Ask(id, requests));
     }
 
-    /// What a track has asked for is of no use any more: the client closes its connection, and what it asks for next takes the
-    /// reservation over from that.
+    /// The segment that a track has asked for is of no use any more: the client closes its connection, and its next request
+    /// takes the reservation over from that.
     fn leave_track(&mut self, id: ViewerTrackId) {
         let track = self.track(id);
         if let TrackState::Runs { stream } = track.state {
@@ -272,7 +274,7 @@ impl World {
         self.viewer_again(mean, FilmViewerAction::Pause(viewer));
     }
 
-    /// Nothing more is asked for: what is late by now is, and what sessions hold is released.
+    /// Ends all requests: segments late by now stay late, and the reservations of sessions are released.
     pub(super) fn viewers_end(&mut self) {
         for viewer in 0..self.control.viewers.all.len() {
             for track in 0..self.control.viewers.all[viewer].tracks.len() {
@@ -295,7 +297,7 @@ impl World {
         }
     }
 
-    /// What passes between the last byte in a socket and the player, and between ticks, is no stall.
+    /// Longest interruption that is no stall: the time between the last byte in a socket and the player, and between ticks.
     fn stall_max(&self) -> Nanos {
         self.control.tick_span().saturating_mul(4).saturating_add(Nanos::from_millis(100))
     }

@@ -39,7 +39,7 @@ impl World {
         self.command(Command::Reserve(request));
     }
 
-    /// The disks that a recording is written to whose store is that of `disk`.
+    /// The disks that a recording of the store of `disk` is written to.
     fn written_disks(&self, disk: usize) -> WrittenDisks {
         let id = |disk| DiskId(u16::try_from(disk).expect("few disks"));
         let (copies, count) = (self.control.load.recording_copies, self.disks.len());
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// What a recording writes to one disk begins.
+    /// Begins the part of a recording that is written to one disk.
     fn part_begins(&mut self, disk: usize, terms: RecordingTerms, (camera, lasts): (Camera, Nanos)) {
         let control = &mut self.control;
         let (rate, reservation) = (terms.rate, terms.reservation);

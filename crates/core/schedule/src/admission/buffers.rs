@@ -1,10 +1,10 @@
 //! Buffers in pages: how many are promised.
 //!
-//! Streams of one content find each other's pages, whoever read them. So of all that its streams may hold a content takes no more
-//! pages than it has:
+//! Streams of one content find each other's pages, independent of the reader. So of all pages that its streams may hold a content
+//! takes no more than it has:
 //!
 //! ```text
-//! promised = sum over contents of  min(sum of what its reservations hold, pages of the content)
+//! promised = sum over contents of  min(sum of the pages its reservations hold, pages of the content)
 //! ```
 //!
 //! Promise: exact over any history, without allocation once made. Not here: how many pages a stream holds (`check`), which
@@ -38,7 +38,7 @@ impl RequestedContent {
     pub const ALONE: Self = Self { version: ContentVersion(0), pages: u64::MAX };
 }
 
-/// What is promised of the buffers.
+/// The promises of buffer pages.
 #[derive(Debug)]
 pub(super) struct BufferAccount {
     /// By version: pages that reservations hold, each counted for itself, and reservations.
@@ -50,7 +50,7 @@ pub(super) struct BufferAccount {
 impl BufferAccount {
     /// Nothing is promised of so many pages, to so many reservations at most.
     pub(super) fn new(pages: u64, reservations_max: usize) -> Self {
-        // Twice as large as it gets: a table of this kind then clears what was removed without allocating.
+        // Twice as large as it gets: a table of this kind then clears removed entries without allocating.
         let held = HashMap::with_capacity_and_hasher(2 * reservations_max, BuildHasherDefault::default());
         Self { held, promised: 0, pages }
     }
@@ -83,7 +83,7 @@ impl BufferAccount {
         }
     }
 
-    /// Takes back what [`Self::promise`] gave.
+    /// Takes back the pages that [`Self::promise`] gave.
     pub(super) fn withdraw(&mut self, content: RequestedContent, pages: u64) {
         if pages > 0 {
             let (held, reservations) = self.held.get_mut(&content.version).expect("it was promised");
@@ -120,8 +120,8 @@ impl Admission {
     }
 
     /// The start burst that a reservation which has not started may send: all of it, or nothing if it takes buffers or disk time that
-    /// are not there. A burst is a wish, for which nothing is refused. From flash what was sent is read again at once, and a stream that
-    /// shares reads, or has a whole block, has its pages: only reads from a spinning disk go further ahead for it.
+    /// are not there. A burst is a wish, for which nothing is refused. From flash the bytes sent are read again at once, and a stream
+    /// that shares reads, or has a whole block, has its pages: only reads from a spinning disk go further ahead for it.
     pub fn grant_burst(&mut self, id: ReservationId, bytes: u64) -> u64 {
         let Some(&Reservation { request, demand, pages, held_pages, shares, .. }) = self.find(id) else { return 0 };
         if bytes == 0 || shares || demand.is_spread() || !self.disk(request.disk).table.profile().rotational {
@@ -161,8 +161,8 @@ impl Admission {
         (self.buffers.promised(), self.buffers.pages())
     }
 
-    /// How many pages there can be from now on. What was promised stays promised: with fewer nothing is admitted until
-    /// enough of it has ended.
+    /// Sets how many pages there can be from now on. Promises stay: with fewer pages nothing is admitted until enough
+    /// of them have ended.
     pub const fn set_pages(&mut self, pages: u64) {
         self.buffers.set_pages(pages);
     }

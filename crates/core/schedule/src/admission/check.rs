@@ -3,18 +3,19 @@
 use super::disk_table::WRITE_ROUNDS;
 use super::*;
 
-/// A content or range that lasts no longer at its rate is read in one block, if its stream may hold so much. Chosen: segments of
-/// HLS and DASH last up to 10 s, and their sizes scatter by half.
+/// A content or range that lasts no longer at its rate is read in one block, if its stream may hold all of it. Chosen: segments
+/// of HLS and DASH last up to 10 s, and their sizes scatter by half.
 const BLOCK_MAX: Nanos = Nanos::from_secs(15);
 /// Share of the core's time that may be promised. Chosen.
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
-/// Below this load the core's cost per bit is not known well enough to refuse anybody. Chosen.
+/// Below this load the core's cost per bit is not known well enough to refuse any stream. Chosen.
 const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
 /// The share of a round that is left when a start is tried that has waited for this round. Chosen.
 const STARTS_WITH: f64 = 0.9;
 
 impl Admission {
-    /// What is short for requests to the disks of one content, or else the demand of the first and the buffers that all need.
+    /// The resource that is short for requests to the disks of one content, or else the demand of the first and the buffers
+    /// that all need.
     ///
     /// # Errors
     /// The resource that is short.
@@ -47,8 +48,8 @@ impl Admission {
         if self.buffers.fits(request.content, instead, pages) { Ok(pages) } else { Err(Resource::Memory) }
     }
 
-    /// The same for what shared another's reads, with `instead` pages of its own. A session of whole contents was promised its rate: where
-    /// it finds the table full it takes from the share of best-effort work, and new ones find that time promised.
+    /// The same for a stream that shared another's reads, with `instead` pages of its own. A session of whole contents was promised its
+    /// rate: where it finds the table full it takes from the share of best-effort work, and new ones find that time promised.
     pub(super) fn check_reading_again(
         &self,
         requests: &[AdmissionRequest],
@@ -78,7 +79,7 @@ impl Admission {
         disk.table.fits(demand, f64::from(disk.sharing + 1) * self.sharing_reserve)
     }
 
-    /// What is short for sending, and for so many entries.
+    /// The resource that is short for sending, and for so many entries.
     pub(super) fn check_sending(&self, request: &AdmissionRequest, entries: usize) -> Result<(), Resource> {
         self.check_entries(entries)?;
         let link = &self.links[usize::from(request.link.0)];
@@ -86,9 +87,9 @@ impl Admission {
             return Err(Resource::Network(request.link));
         }
         if self.processor_share > PROCESSOR_SHARE_KNOWN && self.processor_promised > 0 {
-            // The cost per bit is that of the bits that were promised when the load was measured. Were it divided by
-            // what is promised now, each stream that leaves would make all others dearer until the next measurement, and
-            // somebody who fits would be refused.
+            // The cost per bit is that of the bits that were promised when the load was measured. Were it divided by the
+            // promises of now, each stream that leaves would make all others dearer until the next measurement, and a
+            // stream that fits would be refused.
             let per_bit = self.processor_share / f64_of(self.processor_promised);
             let grown = per_bit * f64_of(self.promised + request.rate.0);
             if grown > PROCESSOR_SHARE_MAX {
@@ -128,8 +129,8 @@ impl Admission {
 
     /// The highest rate below the requests' that would be admitted now, to three digits. Each step halves the range, so a rate of
     /// 40 Gbit/s takes 36 checks: a refusal with its offer takes 0.04 to 0.1 ms of the plane's thread on a full disk (release build,
-    /// two shared processors with a load of ten), a five hundredth of a tick at most; of a content on 16 full disks 2.4 ms (36 checks, beside a
-    /// build).
+    /// two shared processors with a load of ten), a five hundredth of a tick at most; of a content on 16 full disks 2.4 ms (36 checks,
+    /// beside a build).
     fn grantable(&self, requests: &[AdmissionRequest]) -> BitRate {
         let (mut yes, mut no) = (0, requests[0].rate.0);
         while three_digits(yes + (no - yes) / 2) > yes {

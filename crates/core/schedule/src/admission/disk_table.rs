@@ -2,7 +2,8 @@
 //!
 //! A stream reads a block every `period` rounds, a power of two, so the load of every future round is known exactly:
 //! [`SLOTS`] slots repeat for ever. Admission picks the slot (the *phase*) in which the stream reads, so that no round
-//! holds more than its share; what a round cannot finish carries over into the next, within what streams read ahead.
+//! holds more than its share; work that a round cannot finish carries over into the next, within the read-ahead of
+//! streams.
 //!
 //! Promise: a demand is placed only if, with everything placed before, no carry-over grows beyond [`CARRY_MAX`] rounds;
 //! removing a demand never turns a yes into a no. Not here: memory, network, processor (`admission`). The cost of a
@@ -22,13 +23,13 @@ pub const SLOTS: usize = 32;
 /// constants.
 pub const LOOKAHEAD_ROUNDS: u64 = 3;
 /// Rounds of work that may carry over into the next: the look-ahead, less the round itself, and less half a round that is kept
-/// for what no model foresees. Many streams can start in one round because of it; in the long run, placement keeps the
+/// for delays that no model foresees. Many streams can start in one round because of it; in the long run, placement keeps the
 /// carry-over near zero. Decision 0007, table of constants.
 pub const CARRY_MAX: f64 = 1.5;
 /// At least one of so many rounds must have room for a start. Chosen: a bound on how long a start waits, which no figure has
 /// (decision 0007).
 const WINDOW: usize = 8;
-/// Rounds in which a start finds room at the latest, if nobody else starts. Follows from the line above.
+/// Rounds in which a start finds room at the latest, if no other stream starts. Follows from the line above.
 pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// Rounds of work that may carry over when best-effort work used the disk beyond the end of a round: half a round less, because
 /// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
@@ -46,7 +47,7 @@ const NO_WRITE: f64 = 1e-6;
 /// of others. Chosen.
 const BATCH_COMMITS: f64 = 4.0;
 
-/// What one stream's reading (or one recording's writing) costs.
+/// The cost of one stream's reading (or one recording's writing).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiskDemand {
     /// Rounds between blocks: a power of two, at most [`SLOTS`].
@@ -97,11 +98,11 @@ impl DiskDemand {
 /// Disk time of a round, in the parts that add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RoundLoad {
-    /// Seconds of transfer of what is read.
+    /// Seconds of transfer of the reads.
     pub transfer: f64,
     /// Reads.
     pub seeks: f64,
-    /// Seconds of transfer of what is written.
+    /// Seconds of transfer of the writes.
     pub write_transfer: f64,
     /// Writes; all of a round are made in one sweep, with one commit behind it.
     pub writes: f64,
@@ -129,13 +130,13 @@ impl RoundLoad {
         }
     }
 
-    /// What may carry over from a round with this load, in rounds.
+    /// The work that may carry over from a round with this load, in rounds.
     const fn carry_max(&self) -> f64 {
         if self.writes > NO_WRITE { WRITE_CARRY_MAX } else { CARRY_MAX }
     }
 }
 
-/// What the rounds to come have promised.
+/// The promises of the coming rounds.
 #[derive(Debug, Clone, Default)]
 struct PlannedLoads {
     /// Of regular reads, by slot.
@@ -195,7 +196,7 @@ pub struct DiskTable {
     planned: PlannedLoads,
     /// Promised to streams that have not started yet: they will be placed when they do.
     unplaced: RoundLoad,
-    /// What is written in a round lies within so many bytes of the disk.
+    /// The writes of a round lie within so many bytes of the disk.
     write_span: u64,
 }
 
@@ -224,13 +225,14 @@ impl DiskTable {
         self.slowdown = slowdown.max(1.0);
     }
 
-    /// A write whose place is not known then takes a stroke more: those around it lie together, and the head leaves them for it.
+    /// Seconds of the stroke that a write at an unknown place takes more: the writes around it lie together, and the head
+    /// leaves them for it. Zero while writes lie anywhere.
     pub(super) fn stroke_seconds(&self) -> f64 {
         let is_anywhere = self.write_span >= self.profile.capacity.0;
         if is_anywhere { 0.0 } else { self.profile.access_time(self.profile.capacity.0).as_secs_f64() }
     }
 
-    /// What is written in a round lies within so many bytes of the disk from now on.
+    /// Sets within how many bytes of the disk the writes of a round lie from now on.
     pub(super) const fn set_write_span(&mut self, bytes: u64) {
         self.write_span = bytes;
     }
@@ -244,13 +246,13 @@ impl DiskTable {
         self.profile.sweep_seconds(seeks, transfer) * self.slowdown
     }
 
-    /// What is written in a round takes a sweep and a commit.
+    /// The time of the writes of a round: a sweep and a commit.
     fn batch(&self, load: RoundLoad) -> f64 {
         let commit = if load.writes > NO_WRITE { self.profile.flush.as_secs_f64() } else { 0.0 };
         self.profile.sweep_seconds_within(self.write_span, load.writes, load.write_transfer) * self.slowdown + commit
     }
 
-    /// The mean of all rounds, with `more` beside what is promised. What is written and not placed counts as a batch of its own.
+    /// The mean of all rounds, with `more` beside the promises. Writes without a place count as a batch of their own.
     fn mean_seconds(&self, more: RoundLoad) -> f64 {
         let (mean, unplaced) = (self.mean().plus(more), self.unplaced.plus(more));
         let placed = self.planned.periodic.iter().map(|load| self.batch(*load)).sum::<f64>() / SLOTS as f64;
@@ -263,7 +265,7 @@ impl DiskTable {
         self.budget * self.round.as_secs_f64()
     }
 
-    /// Seconds of disk time that so much transfer with so many seeks takes among others, about: each seek over an eighth of the
+    /// Seconds of disk time that this transfer with so many seeks takes among others, about: each seek over an eighth of the
     /// disk. Its sum over streams is no bound; it compares demands.
     #[must_use]
     pub(super) fn seconds_among_others(&self, transfer: f64, seeks: f64) -> f64 {
@@ -329,7 +331,7 @@ impl DiskTable {
         let mut found = [(Nanos::MAX, None); SLOTS];
         let rounds = (start.conditions.round + 1..).take(demand.period as usize);
         for (place, first) in found.iter_mut().zip(rounds) {
-            // To the nanosecond: what differs by less differs by rounding.
+            // To the nanosecond: smaller differences come from rounding.
             let peak = self.peak_with(&self.planned, demand, start, first);
             *place = peak.map_or(*place, |peak| (Nanos::from_secs_f64(peak), Some(first)));
         }
@@ -363,14 +365,14 @@ impl DiskTable {
         best.map(|(_, first)| first)
     }
 
-    /// What the rounds to come hold, for those who will start in them from `now` on.
+    /// The loads of the coming rounds, for the streams that will start in them from `now` on.
     #[must_use]
     pub fn forecast(&self, now: Nanos, conditions: &StartConditions) -> StartForecast {
         let (planned, started) = (self.planned.clone(), RoundLoad::default());
         StartForecast { planned, at: now.as_secs_f64(), conditions: *conditions, started }
     }
 
-    /// Whether the first bytes of a demand that starts after all those who are in the forecast will have been read by then; it
+    /// True if the first bytes of a demand that starts after all those in the forecast will have been read by `deadline`; it
     /// then is in the forecast as well.
     #[must_use]
     pub fn starts_by(
@@ -408,8 +410,8 @@ impl DiskTable {
     }
 
     /// Whether a demand that fits could also start within [`STARTS_WITHIN`] rounds, whichever round it is now, once the
-    /// reads of other starts are over; `start` says how large its own are. What is promised and not placed yet counts as
-    /// evenly spread.
+    /// reads of other starts are over; `start` says how large its own are. Promises without a place yet count as evenly
+    /// spread.
     #[must_use]
     pub fn starts(&self, demand: &DiskDemand, start: &StartCost) -> bool {
         let settled = PlannedLoads {
@@ -440,8 +442,8 @@ impl DiskTable {
         })
     }
 
-    /// For how long after the end of `round` the disk may do something else, if nothing is left of what was asked for up
-    /// to then: no later round carries over more than [`JOB_CARRY_MAX`]. `Nanos::MAX` if nothing is placed.
+    /// For how long after the end of `round` the disk may do something else, if no request up to then is left: no later
+    /// round carries over more than [`JOB_CARRY_MAX`]. `Nanos::MAX` if nothing is placed.
     #[must_use]
     pub fn carry_headroom(&self, round: u64) -> Nanos {
         let (mut behind, mut most, mut placed) = (0.0f64, 0.0f64, false);
@@ -454,7 +456,7 @@ impl DiskTable {
         if placed { Nanos::from_secs_f64(left.max(0.0)) } else { Nanos::MAX }
     }
 
-    /// Takes a placed demand out: its regular reads, of which one is in round `first`, and what is still to come of its start.
+    /// Takes a placed demand out: its regular reads, of which one is in round `first`, and the coming reads of its start.
     pub fn remove(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
         let load = demand.block();
         self.planned.each_slot(demand, first, |slot| *slot = slot.minus(load));
@@ -472,7 +474,7 @@ impl DiskTable {
         self.planned.each_slot(demand, first, |slot| *slot = slot.minus(old).plus(new));
     }
 
-    /// The load of the fullest round the demand would be in, if beside what is `planned` all rounds can be kept.
+    /// The load of the fullest round the demand would be in, if all rounds can be kept beside the `planned` loads.
     fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost, first: u64) -> Option<f64> {
         let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period));
         let StartConditions { round, remaining, queued_seconds, .. } = start.conditions;
@@ -481,7 +483,7 @@ impl DiskTable {
         // Twice round the table: once with the start's reads, once more to see that the carry-over does not grow.
         for ahead in 0..2 * SLOTS {
             let at = round + ahead as u64;
-            // What the present round has promised is queued, or was read.
+            // The reads promised in the present round are queued, or were made.
             let others = if ahead == 0 { RoundLoad::default() } else { planned.at(at) };
             let mut load = others.plus(own.get(ahead).copied().unwrap_or_default());
             if reads(at) {
@@ -511,25 +513,25 @@ impl DiskTable {
     }
 }
 
-/// What the rounds to come will hold once those who wait for a start have theirs, in their order, each in the first round
-/// that has room ([`DiskTable::starts_by`]).
+/// The loads of the coming rounds once the streams that wait for a start have theirs, in their order, each in the first
+/// round that has room ([`DiskTable::starts_by`]).
 #[derive(Debug, Clone)]
 pub struct StartForecast {
     planned: PlannedLoads,
     /// The earliest that the next one can start, in seconds.
     at: f64,
-    /// What the first to start in its round will meet.
+    /// The conditions that the first to start in its round will meet.
     conditions: StartConditions,
-    /// What others start with in that round.
+    /// The reads with which others start in that round.
     started: RoundLoad,
 }
 
-/// When a stream starts, and what its disk has to do then.
+/// The time of a stream's start, and the work of its disk then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StartConditions {
     /// The round.
     pub round: u64,
-    /// What is left of it, 0.0 … 1.0.
+    /// The part of it that is left, 0.0 … 1.0.
     pub remaining: f64,
     /// Disk time already waiting, in seconds, beside the blocks of sessions that read whole contents.
     pub queued_seconds: f64,
@@ -551,7 +553,7 @@ impl StartConditions {
 /// How a stream starts, in seconds of disk time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StartCost {
-    /// What the start meets in its round.
+    /// The conditions that the start meets in its round.
     pub conditions: StartConditions,
     /// Seconds of transfer per round of the stream's data.
     pub transfer_per_round: f64,
@@ -562,7 +564,7 @@ pub struct StartCost {
 }
 
 impl StartCost {
-    /// The reads of a start whose first regular block is in round `first`; a recording has none, nor has a session of whole contents.
+    /// The reads of a start with its first regular block in round `first`; a recording has none, nor has a session of whole contents.
     fn reads(&self, first: u64, demand: &DiskDemand) -> [RoundLoad; SLOTS] {
         let mut loads = [RoundLoad::default(); SLOTS];
         if demand.kind != DemandKind::Reads {
@@ -725,7 +727,7 @@ mod tests {
         assert_eq!(reads(alone), [70.0, 80.0, 40.0]);
         assert_eq!(reads(StartCost { burst_transfer: 0.02, ..alone }), [90.0, 80.0, 40.0]);
 
-        // What lies behind the end of what it reads is not.
+        // Bytes behind the end of its payload are not read.
         assert_eq!(reads(StartCost { payload_transfer: 0.02, ..alone }), [20.0, 0.0, 0.0]);
         assert_eq!(reads(StartCost { payload_transfer: 0.1, ..alone }), [70.0, 30.0, 0.0]);
         assert_eq!(reads(StartCost { payload_transfer: 0.16, ..alone }), [70.0, 80.0, 10.0]);
@@ -740,7 +742,7 @@ mod tests {
         let first = (0..32).map(|_| table.place(&demand, &alone).expect("a slot for each"));
         let first: Vec<u64> = first.collect();
         assert_eq!(table.carry_headroom(1100), ROUND, "each round makes good for some of it");
-        // Another one in three rounds that follow each other: what they carry over is not there to be lent.
+        // Another one in three rounds that follow each other: the time that they carry over is not there to be lent.
         (0..3).for_each(|ahead| table.planned.enter(&demand, 1201 + ahead));
         let headroom = table.carry_headroom(1200).as_secs_f64();
         assert!((0.4..0.7).contains(&headroom), "three times 0.14 s too much: {headroom}");

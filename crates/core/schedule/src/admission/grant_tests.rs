@@ -6,7 +6,7 @@ use super::disk_table::STARTS_WITHIN;
 use super::*;
 use crate::profile::SeekPoint;
 
-/// A disk that does what its profile says, and nothing else happens on it.
+/// A disk that performs as its profile says, and nothing else happens on it.
 struct IdealDisk {
     admission: Admission,
     now: u64,

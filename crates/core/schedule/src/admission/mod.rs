@@ -1,9 +1,9 @@
-//! Admission: whether a rate can be promised, and what would be granted instead.
+//! Admission: whether a rate can be promised, and the rate that would be granted instead.
 //!
 //! Counts disk time per round (`disk_table`), bits per second of a link, buffers, and busy time of the data-plane core,
 //! each by its worst case, not its mean.
 //!
-//! Promise: what was admitted can be kept while disk, link and core do what their profiles say; a refusal names the
+//! Promise: admitted rates can be kept while disk, link and core perform as their profiles say; a refusal names the
 //! resource that is short and the highest rate that would be granted in its place; removing a stream never turns a yes
 //! into a no. Not here: sessions, policy per path (the control plane's), serving (`disk`).
 
@@ -26,7 +26,7 @@ use disk_table::{
 };
 pub use session_clock::{BlockDeadline, BlockWaits};
 
-/// Share of a round held back for what no cost model foresees. Decision 0007, table of constants.
+/// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
 pub const WIRE_OVERHEAD: f64 = 1.0622;
@@ -43,7 +43,7 @@ pub struct AdmissionRequest {
     pub disk_share: f64,
     /// Slowest sustained rate of the disk where the content lies, bytes per second.
     pub zone_bytes_per_second: u64,
-    /// Fragments beyond the first, per byte of what it reads from this disk.
+    /// Fragments beyond the first, per byte that it reads from this disk.
     pub fragments_per_byte: f64,
     /// The content that it reads, with which it shares buffers.
     pub content: RequestedContent,
@@ -60,7 +60,7 @@ impl AdmissionRequest {
     }
 }
 
-/// What is missing for an admission.
+/// The resource that is short for an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Disk time.
@@ -82,7 +82,7 @@ pub enum Resource {
 /// Why something was not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is short.
+    /// The resource that is short.
     pub resource: Resource,
     /// The highest rate that would be granted now in its place (zero: none).
     pub grantable: BitRate,
@@ -145,15 +145,16 @@ struct Reservation {
     placed: Option<(StartCost, u64)>,
     /// Reservations made before it.
     before: u64,
-    /// What it holds on a further disk, which goes with it.
+    /// Its part on a further disk, which goes with it.
     further: Option<ReservationId>,
-    /// The clock of a session whose contents are each one block, the deadline of the last of them; none before the first.
+    /// The clock of a session that reads each content as one block, the deadline of the last of them; none before the
+    /// first.
     clock: Option<Nanos>,
     /// The disk time of small reads beside its blocks: since the last block, and between two of them in the mean.
     beside: (RoundLoad, RoundLoad),
 }
 
-/// The table of reservations and what they hold.
+/// The table of reservations and the resources that they hold.
 #[derive(Debug)]
 pub struct Admission {
     disks: Vec<AdmissionDisk>,
@@ -168,7 +169,7 @@ pub struct Admission {
     /// Promised bits per second in all.
     promised: u64,
     processor_share: f64,
-    /// What was promised when that was measured.
+    /// The sum of promised rates when that was measured.
     processor_promised: u64,
     sharing_reserve: f64,
 }
@@ -194,11 +195,11 @@ impl Admission {
         }
     }
 
-    /// Admits or refuses what needs time on these disks: the first is the one that it starts on, with its buffers; each of the
-    /// others is named once.
+    /// Admits or refuses a stream or recording that needs time on these disks: the first is the one that it starts on, with
+    /// its buffers; each of the others is named once.
     ///
     /// # Errors
-    /// What is short, and what would be granted.
+    /// The resource that is short, and the rate that would be granted.
     pub fn reserve(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
         let fits = self.check(requests);
         let (demand, pages) = fits.map_err(|resource| self.refusal(resource, requests))?;
@@ -211,7 +212,7 @@ impl Admission {
     /// needs are charged to that one ([`Admission::hold_pages`]), except those of a content that is one block.
     ///
     /// # Errors
-    /// What is short, and what would be granted to a stream that reads for itself.
+    /// The resource that is short, and the rate that would be granted to a stream that reads for itself.
     pub fn reserve_shared(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
         let request = requests[0];
         self.check_sending(&request, 1).map_err(|resource| self.refusal(resource, requests))?;
@@ -229,10 +230,10 @@ impl Admission {
         Ok(id)
     }
 
-    /// Promises a stream that runs time on further disks, at once: `start` says what it would meet on its first one.
+    /// Promises a stream that runs time on further disks, at once: `start` gives the conditions on its first one.
     ///
     /// # Errors
-    /// What is short. What was promised before that is released with `id`.
+    /// The resource that is short. Promises made before that are released with `id`.
     pub fn reserve_further(
         &mut self,
         id: ReservationId,
@@ -246,14 +247,14 @@ impl Admission {
         if self.place_further(id, start) { Ok(()) } else { Err(Resource::Disk(first)) }
     }
 
-    /// Promises what `id` was entered for.
+    /// Promises the demands for which `id` was entered.
     fn promise(&mut self, id: ReservationId, requests: &[AdmissionRequest]) {
         let demand = self.find(id).expect("just entered").demand;
         self.disk_mut(requests[0].disk).table.promise(&demand);
         self.extend(id, &requests[1..]);
     }
 
-    /// What `id` holds on further disks, which was checked.
+    /// Enters the parts of `id` on further disks, which were checked.
     fn extend(&mut self, id: ReservationId, further: &[AdmissionRequest]) {
         for request in further {
             let demand = self.demand(request);
@@ -311,10 +312,10 @@ impl Admission {
         self.follow_write_span(request.disk, &demand);
     }
 
-    /// Admits what was suspended again, under the identifier that it had.
+    /// Admits a suspended reservation again, under the identifier that it had.
     ///
     /// # Errors
-    /// What is short; an entry in the table, if it was released meanwhile.
+    /// The resource that is short; an entry in the table, if it was released meanwhile.
     pub fn reserve_again(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> Result<(), Resource> {
         if !matches!(self.entries.get(id.slot as usize), Some((generation, None)) if *generation == id.generation) {
             return Err(Resource::Table);
@@ -344,7 +345,7 @@ impl Admission {
     /// keeps them.
     ///
     /// # Errors
-    /// What is short. Then it stays as it was.
+    /// The resource that is short. The reservation then stays as it was.
     pub fn unshare(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> Result<(), Resource> {
         let Some(&Reservation { request: shared, pages: kept, .. }) =
             self.find(id).filter(|reservation| reservation.shares)
@@ -372,7 +373,7 @@ impl Admission {
         }
         // Pages of the taker are of the same content, and the giver had them for it.
         self.buffers.withdraw(taker.request.content, taker.pages + taker.held_pages);
-        // What each sends stays its own; so does the disk at which the one that shares is counted.
+        // The rate and link of each stay its own; so does the disk at which the one that shares is counted.
         let request = AdmissionRequest { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         let request = AdmissionRequest { disk: taker.request.disk, ..giver.request };
@@ -476,8 +477,8 @@ impl Admission {
         true
     }
 
-    /// Promises a session, on all its disks, what `requests` need and what it reads `beside` them in a round, in place of what
-    /// it has, if that fits.
+    /// Promises a session, on all its disks, the needs of `requests` and of its reads `beside` them in a round, in place of
+    /// its present share, if that fits.
     fn replace_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], beside: RoundLoad) {
         let mut parts = std::iter::successors(Some(id), |part| self.find(*part)?.further);
         if !parts.all(|part| self.replacement(part, requests, beside).is_some()) {
@@ -505,8 +506,8 @@ impl Admission {
     }
 
     /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
-    /// is of the session's share, by the session's clock ([`Admission::deadline_beside`]), and the share grows by what such
-    /// reads take where there is room. `None` if there is no such session, or no memory.
+    /// is of the session's share, by the session's clock ([`Admission::deadline_beside`]), and the share grows by the time of such
+    /// reads where there is room. `None` if there is no such session, or no memory.
     pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {
         let held = self.find(session)?;
         let is_there = held.demand.is_spread() && !held.shares && self.share_held(session, request.disk) > 0.0;
@@ -557,8 +558,8 @@ impl Admission {
         Some(first)
     }
 
-    /// Places what a reservation holds on further disks and has no place yet; false if there is no room now. All disks
-    /// begin to count their rounds at the same time.
+    /// Places the parts of a reservation on further disks that have no place yet; false if there is no room now. All
+    /// disks begin to count their rounds at the same time.
     fn place_further(&mut self, id: ReservationId, start: &StartConditions) -> bool {
         let Some(Reservation { request: AdmissionRequest { disk, .. }, mut further, .. }) = self.find(id).copied()
         else {
@@ -576,15 +577,15 @@ impl Admission {
         true
     }
 
-    /// What the rounds to come of a disk hold, for those who will start in them from `now` on; `start` says what the first
-    /// would meet.
+    /// The loads of the coming rounds of a disk, for the streams that will start in them from `now` on; `start` gives the
+    /// conditions of the first.
     #[must_use]
     pub fn forecast(&self, disk: DiskId, now: Nanos, start: &StartConditions) -> StartForecast {
         self.disk(disk).table.forecast(now, start)
     }
 
-    /// Whether a reservation that is not placed will have its first bytes from its first disk by then if all those who are in
-    /// the forecast start before it; it then is in the forecast as well.
+    /// True if a reservation without a place will have its first bytes from its first disk by `deadline` if all those in the
+    /// forecast start before it; it then is in the forecast as well.
     #[must_use]
     pub fn starts_by(
         &self,
@@ -645,7 +646,7 @@ impl Admission {
         self.find(id).map(|reservation| reservation.demand.period)
     }
 
-    /// What the disk's cost model has learned.
+    /// Sets the slowdown that the disk's cost model has learned.
     pub fn set_slowdown(&mut self, disk: DiskId, slowdown: f64) {
         self.disk_mut(disk).table.set_slowdown(slowdown);
     }
@@ -673,7 +674,7 @@ impl Admission {
         BitRate(self.promised)
     }
 
-    /// Bits per second of a link not promised to anybody.
+    /// Bits per second of a link that are not promised.
     #[must_use]
     pub fn link_left(&self, link: LinkId) -> BitRate {
         let link = &self.links[usize::from(link.0)];
@@ -688,8 +689,8 @@ impl Admission {
         BitRate(payload)
     }
 
-    /// What a link carries from now on. What was promised stays promised: a link that became narrower admits nothing until
-    /// enough of it has ended. Unknown links are ignored.
+    /// Sets the capacity of a link from now on. Promises stay: a link that became narrower admits nothing until enough of
+    /// them have ended. Unknown links are ignored.
     pub fn set_link(&mut self, link: LinkId, capacity: BitRate) {
         if let Some(link) = self.links.get_mut(usize::from(link.0)) {
             link.capacity = capacity;

@@ -1,7 +1,7 @@
 //! Clocks of sessions that read whole contents: when each block is due.
 //!
-//! Promise: if all that sessions hold fits their disks, serving what is due first serves each block in time, whatever their players ask for
-//! early. Not here: the share of a session (`check`), the order of service (`disk`). See docs/decisions/0060.
+//! Promise: if the shares of all sessions fit their disks, serving the earliest deadline first serves each block in time, independent of
+//! early requests of their players. Not here: the share of a session (`check`), the order of service (`disk`). See docs/decisions/0060.
 
 use super::*;
 
@@ -18,7 +18,7 @@ pub struct BlockDeadline {
     pub is_first: bool,
 }
 
-/// For what a block waits before all of it is sent.
+/// The waits of a block before all of it is sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BlockWaits {
     /// Disk time that everything needs that waits for its disk, in seconds.
@@ -28,8 +28,8 @@ pub struct BlockWaits {
 }
 
 impl Admission {
-    /// The deadline of a small read beside the blocks of a session: as long after now as one of those lasts, for what it belongs to is
-    /// played with them, however far ahead they were asked for. It moves the session's clock by its own disk time.
+    /// The deadline of a small read beside the blocks of a session: as long after now as one of those lasts, for it is played together
+    /// with them, however far ahead they were requested. It moves the session's clock by its own disk time.
     pub fn deadline_beside(&mut self, session: ReservationId, bytes: u64, now: Nanos) -> Option<BlockDeadline> {
         let &Reservation { request, clock, beside, .. } = self.find(session)?;
         let (own, block) = (self.lasts(session, bytes)?, self.lasts(session, request.length)?);
@@ -43,8 +43,8 @@ impl Admission {
 
     /// The deadline of the next block of a session that reads whole contents, each of them a block, and shares no reads:
     /// `bytes` from `now` on. It is due after the one before it, or after now if that was due earlier, by as long as its disk time lasts at
-    /// the session's share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than when its disk is through with
-    /// what waits.
+    /// the session's share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than when its disk is through with the
+    /// waiting work.
     pub fn deadline(&mut self, id: ReservationId, bytes: u64, waits: &BlockWaits, now: Nanos) -> Option<BlockDeadline> {
         let lasts = self.lasts(id, bytes)?;
         let &Reservation { request, clock, .. } = self.find(id)?;
@@ -54,7 +54,7 @@ impl Admission {
         let by_clock = clock.unwrap_or(now).max(now).saturating_add(lasts);
         let promised = table.seconds_to_promise() / table.round().as_secs_f64();
         let read = Nanos::from_secs_f64((waits.disk_seconds + block) / promised);
-        // The look-ahead is what every read has.
+        // Every read has the look-ahead.
         let least = table.round().saturating_mul(LOOKAHEAD_ROUNDS).max(lasts);
         let through = read.saturating_add(waits.sending).clamp(least, BLOCK_WAIT_MAX.max(least));
         let at = by_clock.min(now.saturating_add(through));

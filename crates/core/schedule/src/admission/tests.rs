@@ -345,8 +345,8 @@ fn streams_of_one_content_are_promised_no_more_pages_than_it_has() {
     assert!(streams < 40 && promised > 180 && after == 0, "{streams}, {promised}, {after}");
 }
 
-/// Cameras of 4 Mbit/s that write so much of their bytes to each of so many disks, until there is no room; and in how many of 8 rounds
-/// each disk writes.
+/// Cameras of 4 Mbit/s that write this share of their bytes to each of so many disks, until there is no room; and in how many of 8
+/// rounds each disk writes.
 fn recorded_on(disks: u16, disk_share: f64) -> (u64, Vec<usize>) {
     let settings = AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); usize::from(disks)];

@@ -1,13 +1,13 @@
 //! Rounds of recordings in the time tables of their disks.
 //!
 //! Promise: a recording's block is written in the same round on all its disks, each of which has room for it then, and is charged by the
-//! zone in which it lies. Not here: what a block
-//! costs (`check`), which rounds of one disk have room (`disk_table`). See docs/decisions/0057.
+//! zone in which it lies. Not here: the cost of a block (`check`), which rounds of one disk have room (`disk_table`). See
+//! docs/decisions/0057.
 
 use super::*;
 
 impl Admission {
-    /// Places a recording's blocks on all its disks in rounds that begin at the same time, so that what is handed over for one is
+    /// Places a recording's blocks on all its disks in rounds that begin at the same time, so that a block handed over for one is
     /// written on all: of those in which each disk has room for them the one in which the first disk has most. `None` if there is none.
     pub fn place_writes(&mut self, id: ReservationId, round: u64) -> Option<u64> {
         let Reservation { request, demand, .. } = *self.find(id)?;
@@ -23,8 +23,8 @@ impl Admission {
         })
     }
 
-    /// A recording is written in another zone of one of its disks from now on: it takes what it takes there, be it of best effort's share, and
-    /// new requests find that time taken.
+    /// A recording is written in another zone of one of its disks from now on: it takes the time that its blocks need there, be it of best
+    /// effort's share, and new requests find that time taken.
     pub fn move_writes(&mut self, id: ReservationId, disk: DiskId, position: u64) {
         let zone_bytes_per_second = self.disk(disk).table.profile().rate_at(position);
         let mut next = Some(id);
@@ -52,8 +52,8 @@ impl Admission {
         there.into_iter().any(|entry| entry.request.disk == disk && entry.demand.writes() && entry.written_at.is_none())
     }
 
-    /// A recording came to a disk, moved or left: what is written there lies between the places of those that have one; anywhere while
-    /// none has, or one that is charged no stroke has not.
+    /// A recording came to a disk, moved or left: the writes there lie between the places of the recordings that have one; anywhere
+    /// while none has a place, or while a recording without a place is charged no stroke.
     pub(super) fn follow_write_span(&mut self, disk: DiskId, demand: &DiskDemand) {
         if !demand.writes() {
             return;

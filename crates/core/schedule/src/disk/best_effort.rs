@@ -1,14 +1,14 @@
 //! Jobs: whatever wants a disk and has no deadline. Uploads, bulk reads, probes and flushes.
 //!
-//! Writes come in *batches*: what several writers have ready, up to `BATCH_BYTES_MAX`, and one flush behind it, so that
-//! the drive's cache is clean when reads have their turn again. A batch is one job, and a write is begun only if it and
-//! the flush behind it fit.
+//! Writes come in *batches*: the bytes that several writers have ready, up to `BATCH_BYTES_MAX`, and one flush behind
+//! it, so that the drive's cache is clean when reads have their turn again. A batch is one job, and a write is begun
+//! only if it and the flush behind it fit.
 //!
 //! Jobs have their turns in the order of their places on the disk, in one direction, and then from its start again (C-LOOK): small reads
 //! of several clients take a fraction of a stroke each.
 //!
-//! Promise: each job has one turn in a sweep, and nothing is chosen that is not expected to be over in time. Not
-//! here: how much time there is (`slack`), whose turn it is against reads (`disk`), what things cost (`cost`). See
+//! Promise: each job has one turn in a sweep, and nothing is chosen that is not expected to be over in time. Not here:
+//! how much time there is (`slack`), the turns of jobs and reads (`disk`), the cost of requests (`cost`). See
 //! docs/decisions/0007.
 
 use units::{Nanos, limits};
@@ -20,12 +20,12 @@ pub use super::work::{BeChoice, BeWork, Commit, WorkOwner};
 /// MB should need one. Decision 0007, table of constants.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
-/// From so many dirty bytes on a flush is worth its time even if nobody waits for it. Flushing fewer costs more than leaving
-/// them to the drive. Decision 0007, varied.
+/// From so many dirty bytes on a flush is worth its time even if no caller waits for it. Flushing fewer costs more than
+/// leaving them to the drive. Decision 0007, varied.
 pub const DIRTY_BYTES_WORTH: u64 = 4 << 20;
 
-/// Time that is kept free behind a write and its flush, for what passes between two grants. Without it, the flush of a batch
-/// that had used all of its time did not quite fit any more. Decision 0007, varied.
+/// Time that is kept free behind a write and its flush, for the time that passes between two grants. Without it, the flush
+/// of a batch that had used all of its time did not quite fit any more. Decision 0007, varied.
 const MARGIN: Nanos = Nanos::from_millis(3);
 
 /// How much an upload may write in a row while no bulk read waits, and a bulk read bring while no store thread's job does. Changing to
@@ -33,12 +33,12 @@ const MARGIN: Nanos = Nanos::from_millis(3);
 /// Decision 0007, table of constants.
 const TURN_BYTES_MAX: u64 = 4 * limits::RUN_BYTES_MAX;
 
-/// What is allowed now.
+/// The jobs allowed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobsAllowed {
     /// No read waits: whatever fits, in turn.
     Anything,
-    /// Reads wait, but the job whose turn it is has earned its time.
+    /// Reads wait, but the job in front has earned its time.
     Front,
     /// Reads wait, but a batch has begun: it ends with its flush, before which there may be more writes.
     Batch {
@@ -71,7 +71,7 @@ impl BeQueue {
         Self { work, place: 0, commit: None, turn_bytes: 0, read_bytes: 0, dirty_bytes: 0 }
     }
 
-    /// Adds work, or replaces what its owner wanted before (keeping its turn).
+    /// Adds work, or replaces the earlier work of its owner (keeping its turn).
     pub fn put(&mut self, work: BeWork) {
         match self.work.iter_mut().find(|other| other.owner() == work.owner()) {
             Some(place) => *place = work,
@@ -86,7 +86,7 @@ impl BeQueue {
         }
     }
 
-    /// Sets what the store thread would commit.
+    /// Sets the commit that the store thread offers.
     pub fn put_commit(&mut self, commit: Commit) {
         self.commit = Some(commit);
     }
@@ -102,7 +102,7 @@ impl BeQueue {
         }
     }
 
-    /// True if nothing waits. A flush nobody waits for counts only once its bytes are worth it.
+    /// True if nothing waits. A flush that no caller waits for counts only once its bytes are worth it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.work.is_empty() && !self.commit_is_wanted()
@@ -120,7 +120,7 @@ impl BeQueue {
         self.work.iter().filter(|work| matches!(work, BeWork::Read { .. })).count()
     }
 
-    /// True if somebody waits for the flush, or it is worth its time.
+    /// True if a caller waits for the flush, or it is worth its time.
     fn commit_is_wanted(&self) -> bool {
         self.commit.is_some_and(|commit| commit.awaited) || self.is_dirty() && self.dirty_bytes() >= DIRTY_BYTES_WORTH
     }
@@ -131,8 +131,8 @@ impl BeQueue {
         self.commit.is_some() && self.dirty_bytes() > 0
     }
 
-    /// What the job whose turn it is takes: of writes the whole batch, if it takes no more than `most`, else as much of it
-    /// as that, and a piece at least.
+    /// The time of the job in front: of writes the whole batch, if it takes no more than `most`, else as much of it as
+    /// fits `most`, and a piece at least.
     #[must_use]
     pub fn price(&self, most: Nanos, head: u64, cost: &CostModel) -> Nanos {
         match self.work.first().copied() {
@@ -189,7 +189,7 @@ impl BeQueue {
         (cost.sync_time(scope) <= limit).then_some(BeChoice::Commit { job: commit.job, scope })
     }
 
-    /// After `bytes` of an owner's work were issued; what is left lies at `position`.
+    /// Enters that `bytes` of an owner's work were issued; the rest lies at `position`.
     pub fn advance(&mut self, owner: WorkOwner, bytes: u64, position: u64) {
         let Some(at) = self.place_of(owner) else { return };
         let reads = matches!(self.work[at], BeWork::Read { .. });
@@ -231,7 +231,7 @@ impl BeQueue {
         (self.commit, self.dirty_bytes) = (None, 0);
     }
 
-    /// The store thread wrote so much.
+    /// Counts the bytes that the store thread wrote.
     pub fn wrote(&mut self, bytes: u64) {
         self.dirty_bytes = self.dirty_bytes.saturating_add(bytes);
     }
@@ -276,13 +276,13 @@ impl BeQueue {
         }
     }
 
-    /// What the flush behind other work takes, if something is dirty.
+    /// The time of the flush behind other work, if something is dirty.
     pub(super) fn settling(&self, cost: &CostModel) -> Nanos {
         let dirty = self.commit.filter(|_| self.is_dirty());
         dirty.map_or(Nanos::ZERO, |commit| cost.sync_time(commit.sync_scope()) + MARGIN)
     }
 
-    /// As much of a job as is expected to be over within `limit`, with the flush of what is dirty behind it.
+    /// As much of a job as is expected to be over within `limit`, with the flush of the dirty bytes behind it.
     fn fitting(&self, work: BeWork, limit: Nanos, head: u64, cost: &CostModel) -> Option<BeChoice> {
         let settled = limit.saturating_sub(self.settling(cost));
         match work {

@@ -1,14 +1,14 @@
 //! The budget of best-effort jobs: a constant-bandwidth server (Abeni & Buttazzo 1998).
 //!
-//! While jobs wait the budget grows by their share of the time. Once it covers the job whose turn it is, that job has a
-//! deadline like a read, and its time is kept for it; what it takes beside reads that wait is paid from the budget, what
-//! it takes of a disk that nobody else wants is free. Admission has left the share out of what it promised, so there is
-//! room for it. Not here: which job (`best_effort`), when it runs (`disk`). See docs/decisions/0007.
+//! While jobs wait the budget grows by their share of the time. Once it covers the job in front, that job has a deadline
+//! like a read, and its time is kept for it; the budget pays its time while reads wait, and its time on a disk without
+//! waiting reads is free. Admission has left the share out of its promises, so there is room for it. Not here: which job
+//! (`best_effort`), when it runs (`disk`). See docs/decisions/0007.
 
 use units::Nanos;
 
 /// Where no share is configured, jobs have this much of the margin that admission holds back: an upload to a disk that is full
-/// of streams goes on, if slowly. Decision 0007, varied.
+/// of streams continues, if slowly. Decision 0007, varied.
 const SHARE_MIN: f64 = 0.01;
 
 /// The budget of one disk.
@@ -22,13 +22,13 @@ pub(super) struct DiskBudget {
 }
 
 impl DiskBudget {
-    /// Nothing saved; jobs earn so much of the time, 0.0 … 0.9.
+    /// A budget without savings; jobs earn this share of the time, 0.0 … 0.9.
     #[must_use]
     pub(super) const fn new(share: f64) -> Self {
         Self { share: share.max(SHARE_MIN), saved: 0.0, deadline: None }
     }
 
-    /// Jobs earn so much of the time from now on, as in [`DiskBudget::new`]; what was saved stays.
+    /// Sets the share of the time that jobs earn from now on, as in [`DiskBudget::new`]; the savings stay.
     pub(super) const fn set_share(&mut self, share: f64) {
         self.share = share.max(SHARE_MIN);
     }
@@ -44,7 +44,7 @@ impl DiskBudget {
         self.deadline
     }
 
-    /// A job took so much time while reads waited; the debt never exceeds `most`.
+    /// Pays the time that a job took while reads waited; the debt never exceeds `most`.
     pub(super) fn pay(&mut self, took: Nanos, most: Nanos) {
         self.saved = (self.saved - took.as_secs_f64()).max(-most.as_secs_f64());
         self.deadline = None;

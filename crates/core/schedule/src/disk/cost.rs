@@ -1,4 +1,4 @@
-//! Cost of requests: the profile's prediction, corrected by what was observed.
+//! Cost of requests: the profile's prediction, corrected by observation.
 //!
 //! Promise: costs grow when the disk is slower than its profile and come back slowly; never below the profile.
 //! Not here: when a request may start (`disk`), whether a stream fits (`admission`).
@@ -12,12 +12,12 @@ use crate::profile::DiskProfile;
 const MEMORY_SECONDS: f64 = 5.0;
 /// A slowdown on which so many spells of disk time in a row agree is believed at once. So a disk that becomes slow is known
 /// after a second, and a few reads that take long are not mistaken for that: a spell has a dozen reads or more. Decision 0025
-/// has what follows from it.
+/// has the consequences.
 const SPELL_SECONDS: f64 = 0.3;
 const SPELLS: usize = 3;
 /// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine does not
 /// make a slow disk. Time beyond that counts only when it is lost again while the first loss is remembered: a drive that cleans
-/// up every few seconds does have that much less time. Decision 0007, varied.
+/// up every few seconds does have less time by this amount. Decision 0007, varied.
 const OUTLIER: f64 = 4.0;
 /// A random access moves the head over the disk's capacity divided by this. Follows: the mean distance of two random points of a line is a
 /// third of it.
@@ -25,9 +25,10 @@ const RANDOM_DISTANCE: u64 = 3;
 /// A longer stall counts as one of this length: then the disk is not slow but hung. Chosen: a bound that no figure has
 /// (decision 0007).
 const STALL_MAX_SECONDS: f64 = 5.0;
-/// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back. Decision 0007, table of constants.
+/// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back. Decision 0007,
+/// table of constants.
 const TOLERANCE: f64 = 1.0 + MARGIN;
-/// No drive's cache holds more dirty bytes than this; what was written beyond is on the platters already. Chosen: a bound that
+/// No drive's cache holds more dirty bytes than this; bytes written beyond are on the platters already. Chosen: a bound that
 /// no figure has (decision 0007).
 const CACHE_BYTES_MAX: u64 = 32 << 20;
 /// Commits are never taken to be quicker than this when an outlier is judged. Chosen: a turn of a 7200 rpm drive is 8 ms.
@@ -37,12 +38,12 @@ const COMMIT_KNOWN_MIN: f64 = 0.005;
 const RISE: f64 = 0.5;
 const FALL: f64 = 0.05;
 
-/// What is made durable.
+/// The data made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncScope {
-    /// Bytes and names, for those who wait for it: the file system commits.
+    /// Bytes and names, for the callers that wait for it: the file system commits.
     Journal,
-    /// What is in the drive's cache, so that the reads that follow find it clean.
+    /// The bytes in the drive's cache, so that the reads that follow find it clean.
     DriveCache,
 }
 
@@ -50,20 +51,20 @@ pub enum SyncScope {
 #[derive(Debug, Clone)]
 pub struct CostModel {
     profile: DiskProfile,
-    /// Sums of what reads took and were predicted to take, in seconds, fading.
+    /// Sums of the times that reads took and were predicted to take, in seconds, fading.
     took_seconds: f64,
     predicted_seconds: f64,
-    /// The same of the spell that goes on, and how many times slower than predicted the last ones were.
+    /// The same of the present spell, and how many times slower than predicted the last ones were.
     spell: (f64, f64),
     spells: [f64; SPELLS],
-    /// What reads took beyond [`OUTLIER`], in seconds: its sum and the most of one, both fading.
+    /// Time that reads took beyond [`OUTLIER`], in seconds: its sum and the most of one, both fading.
     stalled_seconds: f64,
     longest_stall_seconds: f64,
-    /// What reads took beyond their predictions and the tolerance, in seconds (a cumulative sum: Page 1954).
+    /// Time that reads took beyond their predictions and the tolerance, in seconds (a cumulative sum: Page 1954).
     lost_seconds: f64,
-    /// Cost of a commit beyond writing out what is dirty.
+    /// Cost of a commit beyond writing out the dirty bytes.
     commit: Nanos,
-    /// The same where nobody waits for it: the drive's cache alone is emptied, the file system has nothing to name.
+    /// The same where no caller waits for it: the drive's cache alone is emptied, the file system has nothing to name.
     flush: Nanos,
     /// The time that writes since the last commit still need on the platters. A drive's cache accepts bytes before they
     /// are written, so the flush takes whatever time the writes did not. Counted in full for both, as it once was, a
@@ -119,14 +120,14 @@ impl CostModel {
         Nanos::from_secs_f64(transfer / self.profile.write_ratio.max(0.05))
     }
 
-    /// A commit now: what is in the drive's cache must go out, then the file system's own commit.
+    /// The time of a commit now: the bytes in the drive's cache must go out, then follows the file system's own commit.
     #[must_use]
     pub fn commit(&self) -> Nanos {
         self.sync_time(SyncScope::Journal)
     }
 
-    /// What it takes to settle now. At most half a round is counted for the commit itself: otherwise one hang would
-    /// teach that no time is ever long enough, and no upload would be acknowledged again.
+    /// The time to settle now. At most half a round is counted for the commit itself: otherwise one hang would teach
+    /// that no time is ever long enough, and no upload would be acknowledged again.
     #[must_use]
     pub fn sync_time(&self, what: SyncScope) -> Nanos {
         let own = match what {
@@ -144,7 +145,7 @@ impl CostModel {
         self.corrected(access.saturating_add(self.profile.transfer_time(u64::MAX, bytes)))
     }
 
-    /// Learns from a read: `predicted` without correction, and what it took.
+    /// Learns from a read: its time `predicted` without correction, and the time it `took`.
     pub fn observe_read(&mut self, predicted: Nanos, took: Nanos) {
         if predicted == Nanos::ZERO {
             return;
@@ -158,8 +159,8 @@ impl CostModel {
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
         self.stalled_seconds = self.stalled_seconds * keep + stalled;
         self.longest_stall_seconds = (self.longest_stall_seconds * keep).max(stalled);
-        // At most a round is remembered, which is twice what makes a difference. Reads that take less than is tolerated
-        // make up for it.
+        // A loss of at most a round is remembered, which is twice the loss that makes a difference. Reads that take
+        // less than is tolerated make up for it.
         let lost = self.lost_seconds + counted - TOLERANCE * predicted;
         self.lost_seconds = lost.clamp(0.0, self.round.as_secs_f64());
         self.spell = (self.spell.0 + counted, self.spell.1 + predicted);
@@ -170,9 +171,9 @@ impl CostModel {
         }
     }
 
-    /// A write took so long; the time that its bytes need beyond that will be taken by the next commit. Seeks are not
-    /// counted: nobody above the drive knows how many are still to be made, and a high quantile of them is learned with
-    /// the commit.
+    /// Learns from a write that took `took`: the next commit will take the time that its bytes need beyond that. Seeks
+    /// are not counted: no part above the drive knows how many are still to be made, and a high quantile of them is
+    /// learned with the commit.
     pub fn wrote(&mut self, position: u64, bytes: u64, took: Nanos) {
         let cache = self.profile.transfer_time(u64::MAX, CACHE_BYTES_MAX);
         let transfer = self.profile.transfer_time(position, bytes);
@@ -313,8 +314,8 @@ mod tests {
         let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let chunk = Nanos::from_millis(10);
         (0..1000).for_each(|_| cost.observe_read(chunk, chunk));
-        // Both reads that were out waited for the same hour. A slowdown without bound would admit nobody, and with no
-        // reads to learn from would stay.
+        // Both reads that were out waited for the same hour. A slowdown without bound would admit no stream, and with
+        // no reads to learn from would stay.
         (0..2).for_each(|_| cost.observe_read(chunk, Nanos::from_secs(3600)));
         assert!(cost.slowdown() < 2.2, "{}", cost.slowdown());
     }

@@ -15,7 +15,7 @@ use super::cost::CostModel;
 use super::real_time::sweep_key;
 use super::slack::Buckets;
 
-/// What a recording has ready of a block.
+/// The bytes that a recording has ready of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueWrite {
     /// The recording's.
@@ -49,14 +49,14 @@ impl DueWrites {
         Self { waiting: Vec::with_capacity(capacity), begun: false }
     }
 
-    /// Adds what a recording has ready, or replaces what it had.
+    /// Adds the bytes that a recording has ready, or replaces its earlier ones.
     pub fn put(&mut self, write: DueWrite) {
         self.remove(write.job);
         assert!(self.waiting.len() < self.waiting.capacity(), "recordings are bounded");
         self.waiting.push(write);
     }
 
-    /// Forgets what a recording has ready.
+    /// Forgets the bytes that a recording has ready.
     pub fn remove(&mut self, job: JobId) {
         self.waiting.retain(|write| write.job != job);
     }
@@ -73,7 +73,7 @@ impl DueWrites {
         self.begun
     }
 
-    /// Enters what is due, with a commit for each quarter of a round in which something is.
+    /// Enters the due writes, with a commit for each quarter of a round in which there is one.
     pub fn fill(&self, buckets: &mut Buckets, cost: &CostModel) {
         for write in &self.waiting {
             buckets.add_write(write.deadline, write.position, write.transfer(cost), cost.commit());
@@ -86,7 +86,7 @@ impl DueWrites {
         self.waiting.iter().map(|write| write.deadline).min()
     }
 
-    /// What the batch takes at most, in seconds.
+    /// The time of the batch at most, in seconds.
     #[must_use]
     pub fn seconds(&self, cost: &CostModel) -> f64 {
         let transfer: f64 = self.waiting.iter().map(|write| write.transfer(cost).as_secs_f64()).sum();

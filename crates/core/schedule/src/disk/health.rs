@@ -2,11 +2,11 @@
 //!
 //! The rule: errors at [`PLACES`] different places within [`SPAN`], or one failed write, make it *erring*; a request
 //! that stays unanswered makes it *hung*, until it is answered. A disk with one bad sector is neither: that harms only
-//! those who need the sector. An erring disk gets no new streams and uploads; those it has go on. It is given another
-//! chance when it made no error for a while ([`HOLD_MIN`]), and each time it errs again soon after, twice as long a
-//! while.
+//! the streams that need the sector. An erring disk gets no new streams and uploads; those it has continue. It is given
+//! another chance when it made no error for a while ([`HOLD_MIN`]), and each time it errs again soon after, twice as
+//! long a while.
 //!
-//! Not here: noticing an error or a silence (the plane does), what is done about it.
+//! Not here: noticing an error or a silence (the plane does), the reaction to it.
 
 use units::Nanos;
 
@@ -14,7 +14,8 @@ use units::Nanos;
 pub const PLACES: usize = 4;
 /// Errors older than this are not counted together. Chosen (decision 0009).
 pub const SPAN: Nanos = Nanos::from_secs(60);
-/// Errors closer together than this on the device are one place: what a scratch spoils. Chosen (decision 0009).
+/// Errors closer together than this on the device are one place: the range that a scratch spoils. Chosen (decision
+/// 0009).
 pub const PLACE_BYTES: u64 = 16 << 20;
 /// How long an erring disk must make no error before it is used for new work again, the first time; doubled each time after
 /// that. Chosen (decision 0009).
@@ -39,12 +40,12 @@ impl ErrorLocation {
     }
 }
 
-/// What a disk is good for.
+/// The requests for which a disk is fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskCondition {
     /// Everything.
     Good,
-    /// What it has: it gets nothing new before this time.
+    /// Its present streams and uploads: it gets nothing new before this time.
     Erring {
         /// Unless it errs again.
         until: Nanos,
@@ -85,7 +86,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// What the disk is good for.
+    /// The condition of the disk.
     #[must_use]
     pub const fn condition(&self) -> DiskCondition {
         self.condition
@@ -236,7 +237,7 @@ mod tests {
         assert!(health.silent());
     }
 
-    /// Whatever happens: a change is told exactly when there is one, and without errors it ends good.
+    /// After any events: a change is reported exactly when there is one, and without errors it ends good.
     #[test]
     fn changes_are_told() {
         let mut state = 7_u64;

@@ -1,10 +1,10 @@
-//! The schedule of a disk: what it does next.
+//! The schedule of a disk: the choice of its next step.
 //!
 //! Reads that are due are kept by the quarter of a round of their deadlines; *slack* is the time for which all of them can wait. The head
-//! goes on to the next read in its sweep while what is due earlier can wait for that, else to what is due first. Whatever is
-//! not due is a *job*: a batch of writes with its flush, a bulk read, a probe. A job runs if it takes no
-//! longer than the slack: when no read waits, or when the *budget* of best effort has saved its time. Recordings' blocks that are due
-//! are written in one sweep with one commit, as soon as what is due before them can wait for that.
+//! continues with the next read in its sweep while the reads due earlier can wait for that, else with those due first. Work that is not
+//! due is a *job*: a batch of writes with its flush, a bulk read, a probe. A job runs if it takes no longer than the slack: when no read
+//! waits, or when the *budget* of best effort has saved its time. Recordings' blocks that are due are written in one sweep with one
+//! commit, as soon as the reads due before them can wait for that.
 //!
 //! Promise: no job delays a read past its deadline by the costs known; jobs get their share. Not here: reading and writing
 //! (the plane and the store thread do it), admission. See docs/decisions/0007.
@@ -43,7 +43,7 @@ pub struct DiskSettings {
     pub be_share: f64,
 }
 
-/// What the disk should do now.
+/// The next action of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Issue at most `bytes_max` bytes of this stream's next data, then call [`DiskSchedule::issued`].
@@ -93,7 +93,7 @@ pub struct ScheduleStats {
     pub commits: u64,
 }
 
-/// What is out at the store thread.
+/// The grant that is out at the store thread.
 #[derive(Debug, Clone, Copy)]
 struct Outstanding {
     kind: GrantKind,
@@ -198,7 +198,7 @@ impl DiskSchedule {
         }
     }
 
-    /// What to do now. Call until it says [`Step::Wait`].
+    /// Chooses the next action. Call until it returns [`Step::Wait`].
     pub fn next(&mut self, now: Nanos) -> Step {
         self.elapse(now);
         let step = self.next_step(now);
@@ -246,13 +246,13 @@ impl DiskSchedule {
     }
 
     /// Most that best effort owes after jobs that took longer than expected: a quarter of a round. With half of one, uploads waited
-    /// for 6.5 s beside viewers of segments, whose reads always wait (decision 0060, simulated).
+    /// for 6.5 s beside viewers of segments, for their reads always wait (decision 0060, simulated).
     const fn debt_max(&self) -> Nanos {
         Nanos(self.settings.rounds.period().0 / 4)
     }
 
-    /// One read completed. `took` is the time the disk spent on it alone and `predicted` what the profile says;
-    /// both zero if it tells nothing (errors).
+    /// One read completed. `took` is the time the disk spent on it alone and `predicted` the time by the profile; both
+    /// zero if the read shows nothing (errors).
     pub fn read_done(&mut self, predicted: Nanos, took: Nanos, real_time: bool) {
         self.reads_in_flight = self.reads_in_flight.checked_sub(1).expect("a read was in flight");
         self.cost.observe_read(predicted, took);
@@ -293,13 +293,14 @@ impl DiskSchedule {
         Some(rounds.start_of(rounds.index_at(now) + 1))
     }
 
-    /// What a read of `bytes` at `position` should take on this disk by its profile, with the head where it is.
+    /// The time that a read of `bytes` at `position` should take on this disk by its profile, with the head where it
+    /// is.
     #[must_use]
     pub fn predicted_read(&self, position: u64, bytes: u64) -> Nanos {
         self.cost.predicted_read(self.head, position, bytes)
     }
 
-    /// The cost model: what admission counts with.
+    /// The cost model, with which admission counts.
     #[must_use]
     pub const fn cost(&self) -> &CostModel {
         &self.cost
@@ -343,9 +344,9 @@ impl DiskSchedule {
         slack.work()
     }
 
-    /// Sets for how long after the end of the present round jobs may still use the disk when no read waits: for as long
-    /// as what streams have read ahead beyond the needs of the coming rounds ([`crate::admission::Admission::carry_headroom`]).
-    /// Before anything is promised there is no limit.
+    /// Sets for how long after the end of the present round jobs may still use the disk when no read waits: for as long as the
+    /// bytes last that streams have read ahead beyond the needs of the coming rounds
+    /// ([`crate::admission::Admission::carry_headroom`]). Before anything is promised there is no limit.
     pub fn set_carry_headroom(&mut self, over: Nanos) {
         self.over = over;
     }
@@ -356,9 +357,9 @@ impl DiskSchedule {
     }
 
     /// True if the disk has lost half a round against its profile, and the regular reads that wait could not all be
-    /// there half a round before their time, were it as fast as its profile from now on: so much is kept for what no
-    /// model foresees. Neither the slowdown that was learned nor the number of starts makes this true, only reads that
-    /// took longer and others that waited for them.
+    /// there half a round before their time, were it as fast as its profile from now on: half a round is kept for
+    /// delays that no model foresees. Neither the slowdown that was learned nor the number of starts makes this true,
+    /// only reads that took longer and others that waited for them.
     #[must_use]
     pub fn is_behind(&self, now: Nanos) -> bool {
         let kept = self.settings.rounds.period().as_secs_f64() / 2.0;
@@ -382,7 +383,7 @@ impl DiskSchedule {
         self.rt.promise(slot, deadline);
     }
 
-    /// For how long what is due can wait. The request of `instead`, if one is named, counts as due at that time.
+    /// The time for which the due work can wait. The request of `instead`, if one is named, counts as due at that time.
     fn slack(&self, instead: Option<(u32, Nanos)>, now: Nanos) -> Slack {
         let mut buckets = Buckets::new(self.settings.rounds, now);
         self.rt.fill(&mut buckets, instead, &self.cost);
@@ -424,8 +425,8 @@ impl DiskSchedule {
         self.read_step(&slack, now)
     }
 
-    /// True if the batch of due writes has begun, or can: as soon as what is due before it, starts too, can wait for all of it, and
-    /// when it is due itself.
+    /// True if the batch of due writes has begun, or can: as soon as the requests due before it, starts too, can wait for all of
+    /// it, and when it is due itself.
     fn may_write(&self, slack: &Slack) -> bool {
         if self.writes.has_begun() {
             return true;
@@ -570,7 +571,7 @@ impl DiskSchedule {
     }
 }
 
-/// What the plane did with a [`Step::Read`].
+/// The reads that the plane issued for a [`Step::Read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IssuedRead {
     /// As in the step.

@@ -2,7 +2,7 @@
 //!
 //! Promise: the next read is the one that the head comes to first among those that everything due in an earlier quarter
 //! of a round can wait for (SCAN-EDF with deadlines in quarters of rounds: Reddy & Wyllie 1993); a starting stream's first bytes go before
-//! that, under the same condition. Not here: what can wait for how long (`slack`), jobs (`best_effort`). See
+//! that, under the same condition. Not here: the times for which requests can wait (`slack`), jobs (`best_effort`). See
 //! docs/decisions/0007.
 
 use units::{BitRate, Nanos, limits};
@@ -10,7 +10,7 @@ use units::{BitRate, Nanos, limits};
 use super::cost::CostModel;
 use super::slack::{Buckets, Slack};
 
-/// One request: what a stream still wants to read, from its next byte on.
+/// One request: the bytes that a stream still wants to read, from its next byte on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtRequest {
     /// The stream's slot: unique in the queue.
@@ -32,7 +32,7 @@ pub struct RtRequest {
 pub enum ReadKind {
     /// In the round of its stream's phase.
     Regular,
-    /// Where its stream starts, whose clock does not run yet: it wants its first bytes soon.
+    /// A read of a start: the clock of its stream does not run yet, and it wants its first bytes soon.
     Start,
     /// In no round of its own but spread over all of them: a whole content, by the clock of its session.
     Whole,
@@ -65,17 +65,18 @@ impl RtRequest {
     }
 }
 
-/// When the head has come to a block, so much transfer time of it is read, in whole read units. Otherwise a disk that is late
+/// When the head has come to a block, this transfer time of it is read, in whole read units. Otherwise a disk that is late
 /// would read blocks in single read units, each with a seek of its own, and would never catch up. Decision 0007, table of
 /// constants.
 const SLICE: Nanos = Nanos::from_millis(50);
-/// The part of a start that is hurried: what the plane begins to send with (two pages). Decision 0007, table of constants.
+/// The part of a start that is hurried: the bytes with which the plane begins to send (two pages). Decision 0007, table of
+/// constants.
 pub const START_BYTES: u64 = 512 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 struct WaitingRead {
     request: RtRequest,
-    /// So much of it goes before the sweep.
+    /// Bytes of it that go before the sweep.
     hurried_bytes: u64,
     /// The first read of a start: asked for when its viewer came, not rounds ahead as every later one is.
     begins: bool,
@@ -134,7 +135,8 @@ impl RtQueue {
         self.place_of(slot).map(|at| &self.waiting[at].request)
     }
 
-    /// After `bytes` of a request were issued: what is left lies at `position`. Gone when nothing is left.
+    /// Enters that `bytes` of a request were issued: the rest lies at `position`. The request is gone when nothing is
+    /// left.
     pub fn advance(&mut self, slot: u32, bytes: u64, position: u64) {
         let before = self.block.take().filter(|(block, _)| *block == slot).map_or(0, |(_, bytes)| bytes);
         let Some(at) = self.place_of(slot) else { return };
@@ -168,7 +170,7 @@ impl RtQueue {
         self.places[slot as usize] = u32::try_from(at).unwrap_or(NOWHERE);
     }
 
-    /// Enters what is due. The request of `instead`, if one is named, counts as due at that time.
+    /// Enters the due reads. The request of `instead`, if one is named, counts as due at that time.
     pub fn fill(&self, buckets: &mut Buckets, instead: Option<(u32, Nanos)>, cost: &CostModel) {
         for WaitingRead { request, .. } in &self.waiting {
             let deadline = instead.filter(|(other, _)| *other == request.slot).map_or(request.deadline, |(_, at)| at);
@@ -176,8 +178,8 @@ impl RtQueue {
         }
     }
 
-    /// Enters what is due of those reads that were asked for in time: the first ones of starts are due as soon as a viewer
-    /// comes.
+    /// Enters the waiting reads that were requested in time: not the first ones of starts, which are due as soon as a
+    /// viewer comes.
     pub fn fill_regular(&self, buckets: &mut Buckets, cost: &CostModel) {
         let regular = self.waiting.iter().filter(|waiting| !waiting.begins);
         regular.for_each(|WaitingRead { request, .. }| enter(buckets, request, request.deadline, cost));
@@ -232,7 +234,7 @@ impl RtQueue {
     }
 }
 
-/// Enters what is to be read for a request, in two parts: a slice, and the rest, due when the stream needs it.
+/// Enters the bytes to read for a request, in two parts: a slice, and the rest, due when the stream needs it.
 fn enter(buckets: &mut Buckets, request: &RtRequest, deadline: Nanos, cost: &CostModel) {
     let RtRequest { position, bytes, kind, .. } = *request;
     // Nothing of a whole content is sent before all of it is there.

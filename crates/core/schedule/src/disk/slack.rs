@@ -1,17 +1,17 @@
 //! Slack: for how long a disk may do something that nothing it has promised needs.
 //!
-//! What is due is kept in buckets, one for each quarter of a round in which a deadline lies. A bucket is served in one sweep, so it takes
-//! at most S(n, T) for its reads and the same for its writes, which have a commit behind them, J; it must be over by the earliest deadline in it. The slack before a
-//! bucket is the least of what the buckets in front of it leave:
+//! Due reads and writes are kept in buckets, one for each quarter of a round in which a deadline lies. A bucket is served in one sweep, so
+//! it takes at most S(n, T) for its reads and the same for its writes, which have a commit behind them, J; it must be over by the earliest
+//! deadline in it. The slack before a bucket is the least time that the buckets in front of it leave:
 //!
 //! ```text
 //! work(k)  = sum over j <= k of S(n_j, T_j) + J_j
 //! slack(k) = min over j <= k of d_j - free - epsilon - work(j)
 //! ```
 //!
-//! Promise: if slack is not negative, serving bucket after bucket meets every deadline, as far as S bounds what a sweep
-//! takes; and who takes no more than the slack before its own bucket leaves none of them negative. Not here: what is
-//! due (`real_time`, `due_writes`), how it is chosen (`disk`). See docs/decisions/0007.
+//! Promise: if slack is not negative, serving bucket after bucket meets every deadline, as far as S bounds the time of
+//! a sweep; and work that takes no more than the slack before its own bucket leaves none of them negative. Not here:
+//! the due requests (`real_time`, `due_writes`), the choice among them (`disk`). See docs/decisions/0007.
 
 use units::Nanos;
 
@@ -28,7 +28,7 @@ const BUCKETS: usize = 64;
 /// late (`sim/tests/slower.rs`; with 64 buckets after 1,161 misses).
 const NEAR: usize = 20;
 
-/// What is due in a quarter of a round.
+/// The reads and writes due in a quarter of a round.
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     /// The earliest deadline in it.
@@ -62,10 +62,10 @@ impl Bucket {
     }
 }
 
-/// What is due, by quarters of rounds.
+/// The due reads and writes, by quarters of rounds.
 #[derive(Debug, Clone)]
 pub struct Buckets {
-    /// Time in which the first bucket ends, which holds what is late as well.
+    /// Time in which the first bucket ends, which holds overdue work as well.
     from: Nanos,
     width: Nanos,
     /// Buckets in use.
@@ -84,7 +84,7 @@ impl Buckets {
         Self { from, width, count: BUCKETS, buckets: [Bucket::EMPTY; BUCKETS] }
     }
 
-    /// The same with what is due in five rounds or later in the last bucket.
+    /// The same with all work due in five rounds or later in the last bucket.
     #[must_use]
     pub fn near(rounds: Grid, now: Nanos) -> Self {
         Self { count: NEAR, ..Self::new(rounds, now) }
@@ -118,7 +118,7 @@ impl Buckets {
         usize::try_from(ahead).map_or(self.count - 1, |ahead| ahead.min(self.count - 1))
     }
 
-    /// The slack that is left, when the disk is free for what is due from `free` on and so many times slower than its profile.
+    /// The slack that is left, when the disk is free for due work from `free` on and `slowdown` times slower than its profile.
     #[must_use]
     pub fn slack(self, free: Nanos, profile: &DiskProfile, slowdown: f64) -> Slack {
         // The bound is for whole sweeps: in the middle of one, the head may have to go to the far end first and then
@@ -152,7 +152,7 @@ impl Buckets {
 #[derive(Debug, Clone)]
 pub struct Slack {
     buckets: Buckets,
-    /// What each bucket leaves.
+    /// The time that each bucket leaves.
     left: [f64; BUCKETS],
     work: f64,
     in_turn: f64,

@@ -61,7 +61,7 @@ impl BeWork {
     }
 }
 
-/// Who wants the work done.
+/// The owner of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkOwner {
     /// A delivery's.
@@ -87,7 +87,7 @@ impl Commit {
     }
 }
 
-/// What to do next that is not a read that is due.
+/// The next work that is not a due read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeChoice {
     /// Read at most one piece for this stream.
@@ -115,7 +115,7 @@ pub enum BeChoice {
     Commit {
         /// The job.
         job: JobId,
-        /// What is made durable.
+        /// The data made durable.
         scope: SyncScope,
     },
 }

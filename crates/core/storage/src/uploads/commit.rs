@@ -1,10 +1,9 @@
 //! Making durable: one operation for all that waits, on one grant, in parts.
 //!
-//! Promise: what is acknowledged survives a power cut, and no name is left with a part of its bytes. Uploads that wait
-//! together share a commit: where a journal keeps changes in their order, the sync of the name that was given last makes all of
-//! them durable. What was
-//! written since the last flush is told to the schedule: it decides how much a drive's cache may hold, and when it is
-//! emptied though nobody waits.
+//! Promise: an acknowledged content or removal survives a power cut, and no name is left with a part of its bytes. Uploads that wait
+//! together share a commit: where a journal keeps changes in their order, the sync of the name that was given last makes all of them
+//! durable. The schedule receives the number of bytes written since the last flush: it decides how much a drive's cache may hold, and
+//! when it is emptied though no upload waits.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,20 +12,20 @@ use units::{Nanos, UploadId};
 use super::{GrantUse, JournalId, UploadFailure, UploadFile, UploadLife, Uploads};
 use crate::grant::StoreWork;
 
-/// Bytes by which what is in the drive's cache must have grown to be told again.
+/// Growth of the bytes in the drive's cache after which they are reported again.
 const DIRTY_BYTES_NEWS: u64 = 4 * 1024 * 1024;
 
 /// Names that one commit makes durable at most: the schedule has learned how long a commit takes, so all must take
 /// about as long. Chosen: more than wait in a round of a disk with 64 live channels.
 const NAMES_PER_COMMIT: usize = 128;
 
-/// What is to be done next of a commit. Tell how it went by [`Uploads::part_done`].
+/// The next part of a commit. Report its outcome by [`Uploads::part_done`].
 #[derive(Debug)]
 pub enum CommitPart<'a, R> {
     /// Cut the file to `length` bytes, and make them durable where the file system's journal does not put bytes before
     /// names: the commit of another upload would else carry the name alone over a power cut.
     Secure {
-        /// The upload whose file it is.
+        /// The upload that the file belongs to.
         upload: UploadId,
         /// Its content's length in bytes.
         length: u64,
@@ -37,30 +36,30 @@ pub enum CommitPart<'a, R> {
     SyncName(UploadId),
     /// The sync of a later change made the file and its name durable, too. It is acknowledged.
     Settled(UploadId),
-    /// An earlier sync failed and may have lost what this file's sync should have written: the upload may not be
+    /// An earlier sync failed and may have lost changes that this file's sync should have written: the upload may not be
     /// acknowledged.
     Withhold(UploadId),
     /// Make a removal durable.
     SyncRemoval(&'a mut R),
     /// See whether the file system still makes changes durable. If so, the removal is acknowledged.
     CheckRemoval(&'a mut R),
-    /// Make durable what an upload has grown by that is to be found after a power cut. It goes on.
+    /// Make durable the growth of an upload that is to be found after a power cut. The upload continues.
     Grown(UploadId),
-    /// Empty the drive's cache, though nobody waits for it.
+    /// Empty the drive's cache, though no upload waits for it.
     Flush {
-        /// The upload written last, if it still goes on.
+        /// The upload written last, if it still continues.
         upload: Option<UploadId>,
     },
 }
 
-/// What a write means to what is found after a power cut.
+/// Effect of a write on the bytes found after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Growth {
     /// Nothing: the upload is whole or not there.
     None,
-    /// What is written is to be found, with the next flush.
+    /// The bytes written are to be found, with the next flush.
     Kept,
-    /// It was promised that it soon is.
+    /// Promised to be found soon.
     Promised,
 }
 
@@ -77,7 +76,7 @@ fn next_change<T>(changes: &mut u64, of: T) -> NameChange<T> {
     NameChange { of, number: *changes }
 }
 
-/// What is to be made durable.
+/// Uploads, names and removals to be made durable.
 #[derive(Debug)]
 pub(super) struct Commits<R> {
     /// Written since the last flush.
@@ -92,14 +91,14 @@ pub(super) struct Commits<R> {
     changes: u64,
     /// Those that have grown since the last commit.
     grown: BTreeMap<UploadId, Growth>,
-    /// The offer that is out: how much was dirty, and whether somebody waited.
+    /// The offer that is out: the dirty bytes, and whether any change waited.
     offered: Option<(u64, bool)>,
-    /// The upload written to last: its file is what a flush that nobody waits for goes through.
+    /// The upload written to last: a flush that no upload waits for goes through its file.
     written_last: Option<UploadId>,
     batch: Option<CommitBatch<R>>,
 }
 
-/// A commit under way: what is left of each of its parts, in this order.
+/// A commit under way: the remainder of each of its parts, in this order.
 #[derive(Debug)]
 struct CommitBatch<R> {
     dirty_bytes: u64,
@@ -165,7 +164,7 @@ impl<R> Commits<R> {
         self.grown.remove(&upload);
     }
 
-    /// What a recording has grown by, and a commit did not make durable, is promised again with its next block; true if there is any.
+    /// The growth of a recording that a commit did not make durable is promised again with its next block; true if there is any.
     pub(super) fn promise_again(&mut self, upload: UploadId) -> bool {
         self.grown.get_mut(&upload).is_some_and(|growth| std::mem::replace(growth, Growth::Promised) == Growth::Kept)
     }
@@ -229,7 +228,7 @@ impl<R> Commits<R> {
         Some(StoreWork::Commit { dirty_bytes, awaited })
     }
 
-    /// Begins a commit of what waits. False if there is nothing to do.
+    /// Begins a commit of all that waits. False if there is nothing to do.
     pub(super) fn begin(&mut self) -> bool {
         let uploads = self.uploads.len().min(NAMES_PER_COMMIT);
         let removals = self.removals.len().min(NAMES_PER_COMMIT - uploads);

@@ -1,11 +1,11 @@
 //! Recordings among the uploads: blocks that are due, each with a deadline.
 //!
-//! Promise: what has come of a recording by the time a block is due is offered with a deadline, as far as its rate was promised; the disk's
-//! schedule knows where it is written. Not here: writing it, making it durable (`commit`). See docs/decisions/0057.
+//! Promise: the bytes received of a recording by the time a block is due are offered with a deadline, as far as its rate was promised; the
+//! disk's schedule knows where they are written. Not here: writing it, making it durable (`commit`). See docs/decisions/0057.
 
 use super::*;
 
-/// What clients' sides have when a block is due is here so long after. Chosen: a turn of their threads and of this one.
+/// Time after which bytes that clients' sides have when a block is due are here. Chosen: a turn of their threads and of this one.
 pub(super) const HANDED_OVER: Nanos = Nanos::from_millis(20);
 
 /// A recording's terms.
@@ -13,7 +13,7 @@ pub(super) const HANDED_OVER: Nanos = Nanos::from_millis(20);
 pub struct RecordingTerms {
     /// Payload bits per second.
     pub rate: BitRate,
-    /// What admission gave.
+    /// The reservation from admission.
     pub reservation: ReservationId,
     /// When it is written.
     pub place: RecordingPlace,
@@ -32,12 +32,12 @@ pub(super) struct Recording {
     pub(super) terms: RecordingTerms,
     /// When the next block is due to be written.
     pub(super) next_block: Nanos,
-    /// What is left of the block that is being written, and when that must be durable.
+    /// Remaining bytes of the block that is being written, and the time when they must be durable.
     pub(super) due_bytes: u64,
     pub(super) deadline: Nanos,
-    /// What had come by then in excess of the rate.
+    /// Bytes received by then in excess of the rate.
     pub(super) excess_bytes: u64,
-    /// Where the disk's schedule was told that it is written; `u64::MAX`: nowhere yet.
+    /// Position of its writes as last reported to the disk's schedule; `u64::MAX`: none yet.
     told_position: u64,
 }
 
@@ -47,8 +47,8 @@ impl Recording {
         Self { terms, next_block, due_bytes: 0, deadline: Nanos::MAX, excess_bytes: 0, told_position: u64::MAX }
     }
 
-    /// The block is due of which so many bytes are ready, and those that were due while the disk held this thread up. What came in
-    /// excess of the rate is not part of it.
+    /// The block with `ready_bytes` ready is due, and those that were due while the disk held this thread up. Bytes received in excess of
+    /// the rate are not part of it.
     pub(super) fn begin_block(&mut self, ready_bytes: u64, now: Nanos) {
         let RecordingTerms { place, .. } = self.terms;
         if self.due_bytes == 0 {
@@ -86,7 +86,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
     }
 
-    /// The time that was reserved for a recording goes with its client: the rest is written in what streams leave.
+    /// The time that was reserved for a recording goes with its client: the rest is written in the disk time that streams leave.
     pub(super) fn lose_reservation(&mut self, id: UploadId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         upload.recording = None;

@@ -1,5 +1,5 @@
-//! A file system in memory that can lose its power: what was written and changed since the last sync is lost in part, torn in
-//! part, as a drive's cache and a journal lose it.
+//! A file system in memory that can lose its power: writes and changes since the last sync are lost in part, torn in part, as a
+//! drive's cache and a journal lose them.
 //!
 //! Promise: changes of names and lengths survive in the order they were made (a journal), up to one of them that chance draws; a sync
 //! makes them durable up to the last one of its file, and no further;
@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 
-/// Bytes of a sector: what a drive writes whole or not at all.
+/// Bytes of a sector, which a drive writes whole or not at all.
 pub const SECTOR: u64 = 4096;
 
-/// What a sector holds: so many'th of so many'th content. Nobody wrote 0.
+/// The value of a sector: the number of its content, and its own number in that, from 1. No write has (0, 0).
 pub type Sector = (u32, u32);
 pub const NOTHING: Sector = (0, 0);
 const TORN: Sector = (u32::MAX, u32::MAX);
@@ -191,7 +191,7 @@ impl FileSystem {
         });
     }
 
-    /// What is there after a power cut.
+    /// The file system after a power cut.
     pub fn after_power_cut(&self, chance: &mut Chance) -> Self {
         let mut after = self.clone();
         let survive = usize::try_from(chance.below(u64::try_from(self.changes.len()).expect("few") + 1)).expect("few");
@@ -225,7 +225,7 @@ impl FileSystem {
         self.now.lengths.get(&file).copied().unwrap_or(0)
     }
 
-    /// What the sectors of a file hold, for those who read it: also what is not durable.
+    /// The values of a file's sectors for a reader: also those that are not durable.
     pub fn read(&self, file: u64) -> Vec<Sector> {
         let mut sectors: Vec<Sector> = (0..self.length(file).div_ceil(SECTOR))
             .map(|sector| self.sectors.get(&(file, sector)).copied().unwrap_or(NOTHING))

@@ -1,8 +1,8 @@
-//! The admitter: who is served, who holds which reservation, and who waits for a start.
+//! The admitter: admission of deliveries, the holders of reservations, and the queues for starts.
 //!
 //! Promise: every delivery is answered, by its refusal or by its start; a reservation has one holder and is given back
-//! when that one has left the disks. Not here: what fits (`schedule::admission`), disks and buffers (`fetcher`), streams
-//! and sockets (`pacer`).
+//! when that one has left the disks. Not here: the arithmetic of admission (`schedule::admission`), disks and buffers
+//! (`fetcher`), streams and sockets (`pacer`).
 
 mod requests;
 
@@ -28,7 +28,7 @@ use crate::port::Io;
 #[derive(Debug)]
 pub(crate) struct Admitter {
     admission: Admission,
-    /// What is asked of it.
+    /// The requests put to it.
     asked: Vec<AdmissionRequest>,
     streams: Vec<AdmittedStream>,
     free: Vec<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct Admitter {
     measured: (Nanos, Nanos),
 }
 
-/// A disk, as the fetcher told of it.
+/// A disk, by the reports of the fetcher.
 #[derive(Debug)]
 struct AdmitterDisk {
     profile: DiskProfile,
@@ -52,13 +52,13 @@ struct AdmitterDisk {
     condition: DiskCondition,
     /// Slots of admitted streams that wait for their start.
     waiting: Vec<u32>,
-    /// When they will have it, by what was true when that was first asked in this round, or since nobody waited: 2,000 are looked
-    /// through in 5 ms (release build), once in a round.
+    /// When they will have it, computed from the conditions of the first question in this round, or since the queue was empty:
+    /// 2,000 are looked through in 5 ms (release build), once in a round.
     forecast: Option<StartForecast>,
 }
 
 impl AdmitterDisk {
-    /// A stream waits no longer; whether it did.
+    /// Takes a stream out of the queue. True if it waited.
     fn stops_waiting(&mut self, slot: u32) -> bool {
         let Some(at) = self.waiting.iter().position(|&other| other == slot) else { return false };
         self.waiting.remove(at);
@@ -69,7 +69,7 @@ impl AdmitterDisk {
     }
 }
 
-/// What was granted to a stream.
+/// The grants to a stream.
 #[derive(Debug, Default)]
 struct AdmittedStream {
     stream: StreamId,
@@ -79,16 +79,17 @@ struct AdmittedStream {
     rate: BitRate,
     payload: u64,
     started: Nanos,
-    /// The control plane was told of its start, or that it has none.
+    /// The control plane has received the report of its start, or that it has none.
     is_told: bool,
     reservation: Option<ReservationId>,
     /// It has no reservation from before.
     is_new: bool,
-    /// What it had and gave back. It is asked for again under the same identifier, by which its session knows it.
+    /// The reservation that it had and gave back. The stream asks for it again under the same identifier, by which its
+    /// session knows it.
     suspended: Option<ReservationId>,
     /// Keep the reservation at its end.
     hold: bool,
-    /// The session whose share it is read from, beside what that plays.
+    /// The session that gives a share of its disk time for the reads, beside its playback.
     session: Option<ReservationId>,
     /// Another request of the session has the reservation as soon as this stream has left its group.
     is_taken_over: bool,
@@ -102,7 +103,7 @@ impl Admitter {
         pages: u64,
         (now, processor): (Nanos, Nanos),
     ) -> Self {
-        // What lies on several disks has one for each of them.
+        // A content on several disks has one for each of them.
         let reservations_max = config.streams_max * profiles.len().max(1);
         let settings = AdmissionSettings {
             reservations_max,
@@ -137,7 +138,7 @@ impl Admitter {
         &self.admission
     }
 
-    /// What a link carries beside its overhead.
+    /// The payload rate that a link carries.
     pub(crate) fn link_payload(&self, link: LinkId) -> BitRate {
         self.admission.link_payload(link)
     }
@@ -197,7 +198,7 @@ impl Admitter {
         }
     }
 
-    /// A delivery comes in: refused, or looked for in what is read already.
+    /// A delivery comes in: refused, or handed to the fetcher, which looks for a group and for pages that it can share.
     pub(crate) fn start<I: Io>(&mut self, delivery: Box<Delivery>, context: &mut PlaneContext<I>) {
         let service = delivery.service;
         if let Err(resource) = self.precheck(&delivery) {
@@ -209,7 +210,7 @@ impl Admitter {
         context.tell_fetcher(ToFetcher::Find { delivery });
     }
 
-    /// What speaks against a delivery before anything is asked of admission.
+    /// Checks a delivery before any request to admission; the error is the resource that is short.
     fn precheck(&self, delivery: &Delivery) -> Result<(), Resource> {
         if self.draining {
             return Err(Resource::Draining);
@@ -222,8 +223,8 @@ impl Admitter {
         if self.free.is_empty() { Err(Resource::Table) } else { Ok(()) }
     }
 
-    /// Whether a disk may serve a delivery. On an erring disk, viewers with a reservation go on, and what can still be
-    /// read may be copied off as best effort.
+    /// True if a disk may serve a delivery. On an erring disk, viewers with a reservation continue, and the bytes that
+    /// can still be read may be copied off as best effort.
     fn serves(&self, disk: DiskId, delivery: &Delivery) -> bool {
         let condition = self.disks.get(usize::from(disk.0)).map(|disk| disk.condition);
         condition.is_some_and(|condition| match is_new(delivery) {
@@ -313,8 +314,8 @@ impl Admitter {
         self.admission.hold_pages(reservation, pages)
     }
 
-    /// The stream that uses a reservation loses it to a newer read of its viewer and goes on in what is left over: a player
-    /// that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
+    /// The stream that uses a reservation loses it to a newer read of its viewer and continues in the time left over: a
+    /// player that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
     fn take_over<I: Io>(&mut self, id: ReservationId, context: &mut PlaneContext<I>) {
         let Some(slot) = self.holders.get(id.slot as usize).copied().flatten() else { return };
         if self.streams[slot as usize].reservation == Some(id) {
@@ -323,15 +324,15 @@ impl Admitter {
         }
     }
 
-    /// A stream needs disk time for its start: it waits for its turn, or is refused at once if that will come too late. Who
-    /// goes on with a session's reservation was promised its time before, and waits.
+    /// A stream needs disk time for its start: it waits for its turn, or is refused at once if that will come too late. A
+    /// stream that continues with a session's reservation has the promise of its time already, and waits.
     fn waits<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let AdmittedStream { disk, is_new, reservation, .. } = self.streams[slot as usize];
         let Some(id) = reservation else { return };
         if self.admission.is_spread(id) {
             return self.start_reads(slot, conditions, conditions.round, context);
         }
-        // Whoever then waits is in the forecast for the next.
+        // A stream that then waits is in the forecast for the next.
         let is_in_time = self.starts_in_time(slot, conditions, context);
         if is_new && !is_in_time {
             return self.refuse_start(slot, context);
@@ -340,7 +341,7 @@ impl Admitter {
         self.launch(disk, context);
     }
 
-    /// Whether a stream will have its first bytes in time if all those who wait for its disk start before it.
+    /// True if a stream will have its first bytes in time when all streams that wait for its disk start before it.
     fn starts_in_time<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &PlaneContext<I>) -> bool {
         let Self { admission, streams, disks, .. } = self;
         let disk = streams[slot as usize].disk;
@@ -369,7 +370,7 @@ impl Admitter {
         }
     }
 
-    /// It is known what a start would meet: it gets its place, or goes on waiting.
+    /// The conditions of a start are known: it gets its place, or continues to wait.
     fn weighed<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let AdmittedStream { disk, reservation, .. } = self.streams[slot as usize];
         let (true, Some(id)) = (self.disk(disk).waiting.first() == Some(&slot), reservation) else { return };
@@ -394,7 +395,7 @@ impl Admitter {
         context.tell_fetcher(ToFetcher::Start { slot, start });
     }
 
-    /// Tells for how long best-effort work may go on, by what is promised now.
+    /// Reports for how long best-effort work may continue, by the promises of now.
     fn tell_carry_headroom<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let entry = self.disk(disk);
         if entry.profile.rotational {
@@ -460,7 +461,7 @@ impl Admitter {
         context.tell_pacer(ToPacer::Demoted { slot, at, asks_back });
     }
 
-    /// Takes a stream's reservation from it, for whoever took it over or for all.
+    /// Takes a stream's reservation from it, for the stream that took it over or for all.
     fn take_back(&mut self, slot: u32) {
         let entry = &mut self.streams[slot as usize];
         let is_taken_over = std::mem::take(&mut entry.is_taken_over);
@@ -472,7 +473,7 @@ impl Admitter {
         }
     }
 
-    /// A stream that gave its reservation back, and whose client reads again, asks for it as a new one would.
+    /// A stream that gave its reservation back asks for it as a new one would, once its client reads again.
     fn asks_back<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let Some((id, first_round)) = self.reserve_again(slot, conditions) else {
             return context.tell_pacer(ToPacer::Wake { slot });
@@ -528,8 +529,8 @@ impl Admitter {
         }
     }
 
-    /// A stream gets disk time for what it now reads from other disks; it has that already where admission provides for
-    /// the loss of a disk. If there is none, it goes on as best effort, and its reservation is free for others.
+    /// A stream gets disk time for its reads that moved to other disks; it has that already where admission provides
+    /// for the loss of a disk. If there is none, it continues as best effort, and its reservation is free for others.
     fn cover<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let AdmittedStream { content, reservation, link, disk, rate, payload, .. } = &self.streams[slot as usize];
         let (Some(id), Some(content), disk) = (*reservation, content.clone(), *disk) else { return };
@@ -541,8 +542,8 @@ impl Admitter {
         }
     }
 
-    /// What the speed of a disk means for the streams that were promised its time: best effort rests first, and streams
-    /// end only when all of its time is less than what it has promised.
+    /// Applies the speed of a disk to the streams with a promise of its time: best effort rests first, and streams end
+    /// only when all of its time is less than its promises.
     fn follow_speed<I: Io>(&mut self, disk: DiskId, factor: f64, is_behind: bool, context: &mut PlaneContext<I>) {
         self.admission.set_slowdown(disk, factor);
         let promised = self.admission.promised_share(disk);
@@ -552,7 +553,7 @@ impl Admitter {
         }
     }
 
-    /// Publishes what is promised, before the answers to those who asked for it.
+    /// Publishes the promises, before the answers to their requests.
     pub(crate) fn publish_promises<I: Io>(&self, context: &PlaneContext<I>) {
         let gauges = &context.gauges;
         for (link, gauges) in (0..self.links).zip(&gauges.links) {
@@ -572,7 +573,7 @@ impl Admitter {
         }
     }
 
-    /// Once a second: the core's load and the memory that there can be, and figures for everybody.
+    /// Once a second: the core's load and the memory that there can be, and the public figures.
     pub(crate) fn measure<I: Io>(&mut self, pages: u64, context: &mut PlaneContext<I>) {
         let processor = context.io.processor_time();
         let (used, wall) = (processor.saturating_sub(self.measured.1), context.now.saturating_sub(self.measured.0));

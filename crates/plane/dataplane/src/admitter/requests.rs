@@ -14,7 +14,7 @@ use crate::message::BlockTimes;
 const SHARE_TOLERANCE: f64 = 1e-9;
 
 impl Admitter {
-    /// The session's reservation if it covers what is asked for ([`Self::ask_for`]), else a new one; for a stream that shares
+    /// The session's reservation if it covers the requests ([`Self::ask_for`]), else a new one; for a stream that shares
     /// another's reads, or not.
     pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
         let (admission, asked) = (&mut self.admission, &self.asked[..]);
@@ -28,7 +28,8 @@ impl Admitter {
                     return Ok(id);
                 }
             }
-            // The session wants something else now: what it held is given back first, so that it can count for it.
+            // The session wants something else now: its old reservation is given back first, so that its time can count
+            // for the new one.
             admission.suspend(id);
             if !shares && admission.reserve_again(id, asked).is_ok() {
                 return Ok(id);
@@ -38,7 +39,7 @@ impl Admitter {
         if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }
     }
 
-    /// Asks for a delivery from `disk` on: what it needs of each disk of its content (see [`Self::request`]).
+    /// Asks for a delivery from `disk` on: its needs of each disk of its content (see [`Self::request`]).
     pub(super) fn ask_for(&mut self, content: &Content, link: LinkId, disk: DiskId, rate: BitRate, payload: u64) {
         self.asked.clear();
         self.asked.push(self.request(content, link, disk, rate, payload));
@@ -73,7 +74,7 @@ impl Admitter {
         self.asked.extend(others.map(|&disk| AdmissionRequest { disk, ..request }));
     }
 
-    /// Asks for what a running stream needs of disks beyond what it holds there.
+    /// Asks for the needs of a running stream on disks beyond its reservations there.
     pub(super) fn ask_for_further(&mut self, id: ReservationId, content: &Content, entry: (LinkId, BitRate, u64)) {
         let (link, rate, payload) = entry;
         self.asked.clear();
@@ -86,8 +87,8 @@ impl Admitter {
         }
     }
 
-    /// What a delivery needs of a disk. Where admission provides for the loss of any one disk, this is everything that
-    /// has a copy on it; otherwise it is what is read from it with the disks as they are now.
+    /// The needs of a delivery on a disk. Where admission provides for the loss of any one disk, these are all bytes
+    /// that have a copy on it; otherwise the bytes read from it with the disks as they are now.
     fn request(&self, content: &Content, link: LinkId, disk: DiskId, rate: BitRate, payload: u64) -> AdmissionRequest {
         let profile = &self.disk(disk).profile;
         let reluctance = |other: DiskId| match self.survives_disk_loss {
@@ -112,7 +113,7 @@ impl Admitter {
         }
     }
 
-    /// What the disks need to know of a stream with this reservation.
+    /// The facts that the disks need of a stream with this reservation.
     pub(super) fn read_rate(&self, id: ReservationId, rate: BitRate, burst_bytes: u64) -> ReadRate {
         ReadRate { rate, burst_bytes, period: self.period(id), whole: self.admission.is_spread(id) }
     }
@@ -209,7 +210,7 @@ impl Admitter {
         }
     }
 
-    /// A recording is written to this place of a disk: it is charged what that takes there.
+    /// A recording is written to this place of a disk: its charge is the time of its writes there.
     pub(super) fn follow_writes<I: Io>(
         &mut self,
         disk: DiskId,

@@ -1,6 +1,6 @@
 //! A list of some of the numbers below a bound, each at most once: put in at either end and taken out anywhere, in one step.
 //!
-//! Promise: no allocation after construction. Not here: what the numbers stand for.
+//! Promise: no allocation after construction. Not here: the meaning of the numbers.
 
 #[derive(Debug, Clone, Copy)]
 struct ListLink {

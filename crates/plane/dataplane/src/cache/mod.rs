@@ -1,8 +1,8 @@
 //! The buffers: which bytes of which content lie in the arena.
 //!
 //! The unit is a *page* of 256 KiB; four neighbours form a *chunk* (1 MiB), the largest read. A page is
-//! found by (content version, index), so streams of one content share what was read once (interval caching), and what
-//! nobody uses any more stays until its place is needed (least recently used first).
+//! found by (content version, index), so streams of one content share the bytes that were read once (interval caching),
+//! and an unused page stays until its place is needed (least recently used first).
 //!
 //! Chunks have memory from [`Cache::add`] to [`Cache::remove`] (`memory`); only those are used.
 //!
@@ -28,7 +28,7 @@ const _: () = assert!(CACHE_PAGE_BYTES * CHUNK_PAGES as u64 == limits::CHUNK_BYT
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page(u32);
 
-/// What a page holds.
+/// The bytes that a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageKey {
     /// The version of the content.
@@ -64,7 +64,7 @@ struct PageEntry {
 }
 
 impl PageEntry {
-    /// Nobody holds it, and no read may write into it.
+    /// No stream holds it, and no read may write into it.
     const fn is_unused(&self) -> bool {
         self.refs == 0 && self.reads == 0
     }
@@ -98,7 +98,8 @@ struct ChunkEntry {
     busy: u32,
     /// Since when it is idle; zero if it was never used.
     idle_since: Nanos,
-    /// What it holds is worth more memory: a second stream found it, or it would take a spinning disk's time to read it again.
+    /// Its bytes are worth more memory: a second stream found them, or it would take a spinning disk's time to read them
+    /// again.
     kept: bool,
     present: bool,
     /// Memory of it was lent to sockets, or may have been.
@@ -130,7 +131,7 @@ impl Cache {
         }
     }
 
-    /// Sets the time at which what is released from now on was last used.
+    /// Sets the time of last use for pages released from now on.
     pub fn set_clock(&mut self, now: Nanos) {
         self.clock = now;
     }
@@ -146,8 +147,8 @@ impl Cache {
         self.present += chunks.count;
     }
 
-    /// Lets go of chunks that are about to lose their memory, if all of them were idle since `unused_since`; what they
-    /// hold is forgotten.
+    /// Lets go of chunks that are about to lose their memory, if all of them were idle since `unused_since`; their
+    /// contents are forgotten.
     pub fn remove(&mut self, chunks: Chunks, unused_since: Nanos) -> bool {
         let unused = self.are_unused(chunks, unused_since);
         if unused {
@@ -207,7 +208,7 @@ impl Cache {
         self.obtainable = chunks.min(u32::try_from(self.chunks.len()).expect("built from a u32"));
     }
 
-    /// Whether there are `count` chunks that hold nothing worth keeping, or what nobody used since `unused_since`.
+    /// True if there are `count` chunks that hold nothing worth keeping, or only pages unused since `unused_since`.
     #[must_use]
     pub fn has_spare(&self, count: u32, unused_since: Nanos) -> bool {
         let more = count.saturating_sub(self.spare.count()) as usize;
@@ -215,7 +216,7 @@ impl Cache {
         self.idle.iter().take(more).take_while(unused).count() == more
     }
 
-    /// What is being read into the chunk of `page`, which is in use, is worth keeping.
+    /// Marks the bytes being read into the chunk of `page`, which is in use, as worth keeping.
     pub fn keep(&mut self, page: Page) {
         let chunk = &mut self.chunks[(page.0 / CHUNK_PAGES) as usize];
         assert!(chunk.busy > 0, "a chunk that is kept while idle would be in the wrong list");
@@ -267,8 +268,8 @@ impl Cache {
     }
 
     /// Where one page may lie. Behind the one before it: a chunk that has one content is passed on whole, in huge pages
-    /// and in one send. Else in the chunk that was idle for longest: what was sent last rests longest, lent memory with it.
-    /// Else, once every second chunk that there can be is used, in a leftover, so that the others stay for runs.
+    /// and in one send. Else in the chunk that was idle for longest: the bytes sent last rest longest, lent memory with
+    /// them. Else, once every second chunk that there can be is used, in a leftover, so that the others stay for runs.
     fn place_for_one(&self, key: PageKey) -> Option<u32> {
         let (idle, leftover) = (self.place_in_idle(key), self.partial.first());
         let few_are_used = self.present - self.idle.count() - self.spare.count() < self.obtainable / 2;
@@ -298,8 +299,8 @@ impl Cache {
         }
     }
 
-    /// A page whose read will not be answered in time gives who waits for it to another one, which is to be read by one
-    /// request: `None` if nobody waits, or there is no place. The old one is used again when its read is answered.
+    /// Moves the streams that wait for a page with an overdue read to another page, which is to be read by one request:
+    /// `None` if no stream waits, or there is no place. The old one is used again when its read is answered.
     pub fn supersede(&mut self, page: Page) -> Option<Page> {
         let PageEntry { key: Some(key), state: PageState::Reading, refs: refs @ 1.., .. } =
             self.entries[page.0 as usize]
@@ -329,8 +330,8 @@ impl Cache {
         }
     }
 
-    /// One read for this page brought nothing. Who waited for it has let go of it, and who wants its bytes reads them into
-    /// another one. It is used again when its last read is answered.
+    /// One read for this page brought nothing. The streams that waited for it have let go of it, and a stream that wants
+    /// its bytes reads them into another one. It is used again when its last read is answered.
     pub fn read_failed(&mut self, page: Page) {
         assert_eq!(self.entries[page.0 as usize].refs, 0, "nobody holds what cannot be read");
         self.forget_key(page.0);
@@ -435,13 +436,13 @@ impl Cache {
         }
     }
 
-    /// A chunk is not idle any more; what is read into it from now on is worth keeping only if that is said.
+    /// A chunk is not idle any more; bytes read into it from now on are worth keeping only after [`Self::keep`].
     fn take_from_idle(&mut self, chunk: u32) {
         let kept = std::mem::take(&mut self.chunks[chunk as usize].kept);
         if kept { self.idle.remove(chunk) } else { self.spare.remove(chunk) }
     }
 
-    /// A used page becomes unused; what it holds can still be found.
+    /// A used page becomes unused; its bytes can still be found.
     fn become_unused(&mut self, at: u32) {
         self.used -= 1;
         let chunk = at / CHUNK_PAGES;

@@ -1,8 +1,8 @@
 //! Reading ahead for deliveries without a reservation: as far as their share of the buffers lets them, from all disks of a content at
 //! once.
 //!
-//! Promise: pages come to a delivery in its order, whatever the order in which they were read; what it holds of those read before their
-//! turn counts as what it holds of others. Not here: when a disk has time for it (`schedule::disk`), when it is sent (`pacer`).
+//! Promise: pages come to a delivery in its order, independent of the order of the reads; the pages read before their turn count as
+//! held pages like all others. Not here: when a disk has time for it (`schedule::disk`), when it is sent (`pacer`).
 
 use content::layout::Piece;
 use schedule::disk::IssuedRead;
@@ -14,8 +14,8 @@ use super::*;
 /// A delivery reads ahead this far at first, and if its content lies on several disks a unit on each of them, and one more. Chosen: one
 /// chunk.
 pub(super) const WINDOW_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
-/// Later it reads as far ahead as its client has taken before, but no farther than this: half of it is one turn of a disk, whose seek
-/// then takes a tenth of the time (`schedule::disk::best_effort`). Follows from that turn.
+/// Later it reads as far ahead as its client has taken bytes before, but no farther than this: half of it is one turn of a disk,
+/// and the seek then takes a tenth of the time (`schedule::disk::best_effort`). Follows from that turn.
 const GROWN_WINDOW_BYTES: u64 = 16 << 20;
 /// It reads no farther ahead than this, for every stream has room for marks of so many pages: enough for seven disks
 /// with units of 8 MiB.
@@ -74,7 +74,8 @@ impl Fetcher {
         if pages_short && !holds_nothing {
             return true;
         }
-        // Pages that the disks were asked for before are taken first, also by whoever finds its own in the buffers.
+        // The reads already requested of the disks take free pages first; this holds also for a delivery that finds its
+        // own pages in the buffers.
         let asked = if pages_short { self.disks.iter().map(|disk| disk.schedule.bulk_reads()).sum() } else { 0 };
         let room = self.best_effort_pages_max().saturating_sub(self.best_effort.1);
         if usize::try_from(room).is_ok_and(|room| room <= asked) {
@@ -99,8 +100,8 @@ impl Fetcher {
         let disks = layout.disks().len() as u64;
         let share = u64::from(self.best_effort_pages_max() / self.best_effort.0.max(1)) * CACHE_PAGE_BYTES;
         let unit = layout.piece(0, 0, AHEAD_BYTES_MAX).map_or(0, |piece| piece.length);
-        // A response of several ranges is read in order, and so is one that begins with so much on one disk that no
-        // other disk is within reach.
+        // A response of several ranges is read in order, and so is one that begins with so many bytes on one disk that
+        // no other disk is within reach.
         if disks == 1 || stream.segment_list().range().is_none() || unit >= AHEAD_BYTES_MAX / 2 {
             return stream.send.payload.min(share).clamp(WINDOW_BYTES, GROWN_WINDOW_BYTES);
         }
@@ -109,7 +110,7 @@ impl Fetcher {
         (unit * (disks + 1)).min(share).clamp(WINDOW_BYTES, AHEAD_BYTES_MAX - CACHE_PAGE_BYTES)
     }
 
-    /// Asks all disks at once that have something which a delivery wants and nobody has read.
+    /// Asks at once all disks that hold wanted bytes of a delivery which no stream has read.
     pub(super) fn ask_best_effort(&mut self, slot: u32) {
         let content = Arc::clone(self.streams[slot as usize].content());
         for disk in content.layout.disks() {
@@ -122,7 +123,7 @@ impl Fetcher {
         }
     }
 
-    /// The first page on this disk that a delivery wants and nobody has read; and where it lies, with all that is wanted from there on.
+    /// The first page on this disk that a delivery wants and no stream has read; and its place, with all bytes wanted from there on.
     /// Several ranges are read in their order: the same page may be wanted twice, and two share a mark.
     fn missing_on(&self, slot: u32, disk: DiskId) -> Option<(Cursor, Piece)> {
         let stream = &self.streams[slot as usize];
@@ -171,7 +172,7 @@ impl Fetcher {
         Some(IssuedRead { real_time: false, position, bytes, requests, advanced_bytes, next_position })
     }
 
-    /// Gives back what a delivery holds of pages that were read before their turn.
+    /// Gives back the pages of a delivery that were read before their turn.
     pub(super) fn give_back_ahead(&mut self, slot: u32) {
         let stream = &self.streams[slot as usize];
         let mut cursor = stream.fetch;

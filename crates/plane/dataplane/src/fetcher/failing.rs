@@ -1,11 +1,11 @@
-//! Disks that fail: how that is noticed, and what becomes of the streams that read from them.
+//! Disks that fail: detection of the failure, and the fate of the streams that read from them.
 //!
 //! Promise: a content with another copy is read from the disk that is the better one, unit by unit; a disk of a mirror
 //! that errs, or does not answer for a round, costs no stream anything, for each is read ahead by [`LOOKAHEAD_ROUNDS`]
 //! and has its disk time reserved on every disk with a copy, unless the configuration says not to provide for the loss
 //! of a disk. Only a stream that begins in the round in which the disk falls silent, and has not read ahead yet, may be late
 //! then, once. Where there is no other copy on a good disk, streams wait for an answer for as long as
-//! `PlaneConfig::io_deadline` says, and end then; nobody else's do. Not here: when a disk counts as erring
+//! `PlaneConfig::io_deadline` says, and end then; no other streams end. Not here: when a disk counts as erring
 //! (`schedule::disk::health`).
 
 use content::layout::ContentLayout;
@@ -25,11 +25,11 @@ const SILENT_ROUNDS: u64 = 1;
 /// late itself.
 const GRANT_DEADLINES: u64 = 2;
 
-// The other disk needs a round for what this one had to read.
+// The other disk needs a round for the reads of this one.
 const _: () = assert!(SILENT_ROUNDS + 1 < LOOKAHEAD_ROUNDS);
 
 impl Fetcher {
-    /// Tells what a disk is good for from now on.
+    /// Reports the condition of a disk from now on to the admitter, the gauges and the log of events.
     pub(super) fn tell_condition<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let condition = self.disk(disk).health.condition();
         context.tell_admitter(ToAdmitter::Condition { disk, condition });
@@ -74,7 +74,7 @@ impl Fetcher {
         }
     }
 
-    /// Each tick: a disk that answers nothing for a round counts as erring where what is waited for has another copy on a good disk.
+    /// Each tick: a disk that answers nothing for a round counts as erring where the awaited bytes have another copy on a good disk.
     pub(super) fn watch_silence<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         if !is_time(&mut self.silence_at, context.config.tick, context.now) {
             return;
@@ -114,7 +114,7 @@ impl Fetcher {
         self.disk(disk).health.is_good()
     }
 
-    /// Whether what is read has another copy on a good disk.
+    /// True if the bytes of a read have another copy on a good disk.
     fn has_good_copy(&self, read: &ReadOp) -> bool {
         let layout = &self.files.content(read.file).layout;
         (0..layout.copies())
@@ -164,8 +164,8 @@ impl Fetcher {
         }
     }
 
-    /// A page cannot be read: the streams that wait for it are sent what lies before it and end with `outcome`; a
-    /// stream that wants it from now on reads it anew.
+    /// A page cannot be read: the streams that wait for it send the bytes before it and end with `outcome`; a stream
+    /// that wants it from now on reads it anew.
     pub(super) fn lose_page<I: Io>(
         &mut self,
         page: Page,
@@ -173,7 +173,7 @@ impl Fetcher {
         outcome: Outcome,
         context: &mut PlaneContext<I>,
     ) {
-        // One that was superseded is held by nobody, and another may be found in its place.
+        // No stream holds a superseded page, and the cache may find another one in its place.
         let holders = if self.cache.find(key) == Some(page) { self.streams.len() } else { 0 };
         for slot in 0..holders {
             let Some(payload) = self.streams[slot].holds_at(key) else { continue };
@@ -213,7 +213,7 @@ impl Fetcher {
         }
     }
 
-    /// A stream asks again for what it wants next, of the disks as they are now, and is listed at the best of them.
+    /// A stream asks again for its next bytes, of the disks as they are now, and is listed at the best of them.
     fn ask_elsewhere<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.ask_nothing(slot);
         let stream = &self.streams[slot as usize];

@@ -1,4 +1,4 @@
-//! Store threads: what they offer goes to their disk's schedule, what it grants goes to them.
+//! Store threads: their offers go to their disk's schedule, its grants go to them.
 
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
 use schedule::disk::due_writes::DueWrite;
@@ -51,7 +51,7 @@ impl Fetcher {
     fn grant_done<I: Io>(&mut self, done: GrantDone, context: &mut PlaneContext<I>) {
         let Some(disk) = self.disks.get_mut(usize::from(done.disk.0)) else { return };
         disk.schedule.grant_done(done.bytes, done.started, done.ended);
-        // It may have been the grant that hung, while no read was out whose answer would show that the disk is back.
+        // The grant itself may have hung, with no read out to show by its answer that the disk is back.
         let mut changed = disk.health.answered();
         if !done.ok {
             context.gauges.disks[usize::from(done.disk.0)].errors.add(1);

@@ -1,8 +1,8 @@
-//! The fetcher: the disks with their schedules, the buffers, and what streams shall have read ahead.
+//! The fetcher: the disks with their schedules, the buffers, and the read-ahead of streams.
 //!
-//! Promise: what a stream was told to have ([`ToPacer::Fetched`]) is in the buffers or being read until it was sent or
-//! the stream has left; a stream with a reservation is read for in time. Not here: what to read next
-//! (`schedule::disk`), whom to admit (`admitter`), when bytes are sent (`pacer`).
+//! Promise: the bytes reported for a stream ([`ToPacer::Fetched`]) are in the buffers or being read until they were
+//! sent or the stream has left; a stream with a reservation is read for in time. Not here: choice of the next read
+//! (`schedule::disk`), admission (`admitter`), sending (`pacer`).
 
 mod best_effort;
 mod failing;
@@ -66,18 +66,18 @@ pub(crate) struct Fetcher {
 struct FetchDisk {
     schedule: DiskSchedule,
     rounds: Grid,
-    /// The round whose blocks were asked for last.
+    /// The round of the blocks requested last.
     round: u64,
     spins: bool,
     /// Slots of the streams that read from it.
     streams: Vec<u32>,
-    /// Slots whose first bytes are being read.
+    /// Slots of the streams that wait for their first bytes.
     starting: Vec<u32>,
     /// Reads that failed on another disk and are to be made from this one's copy.
     retries: Vec<u32>,
     last_completion: Nanos,
     health: Health,
-    /// How slow it was said to be.
+    /// The level of slowdown reported last.
     speed: Speed,
     /// Streams that ended because of it and are not reported yet.
     shed: u64,
@@ -93,7 +93,7 @@ enum ReadsLife {
     Waiting,
     /// Its first bytes are being read.
     Starting,
-    /// It is sent what is read.
+    /// Its bytes are sent as they are read.
     Running,
     /// It ends.
     Ending,
@@ -143,9 +143,9 @@ struct StreamReads {
     range_start: u64,
     /// How far it was behind its leader's sends when it began to share.
     behind_bytes: u64,
-    /// The stream of the same content whose reads it shares.
+    /// The leader of its group: a stream of the same content, which reads for it.
     leader: Option<u32>,
-    /// The disk at which it is listed, and in whose rounds it reads: one of its content's.
+    /// The disk that lists it and sets the rounds of its reads: one of its content's disks.
     disk: DiskId,
     life: ReadsLife,
     /// There is a page that could not be read.
@@ -153,7 +153,7 @@ struct StreamReads {
     /// `None`: best effort.
     plan: Option<ReadPlan>,
     pace: Option<Pace>,
-    /// What it holds of the pages behind `fetch`: those of other disks, read before their turn.
+    /// The pages behind `fetch` that it holds: those of other disks, read before their turn.
     ahead_pages: AheadPages,
     content: Option<Arc<Content>>,
     segments: Option<Arc<[Segment]>>,
@@ -177,7 +177,7 @@ impl StreamReads {
         matches!(self.life, ReadsLife::Starting | ReadsLife::Running)
     }
 
-    /// True while its disk is asked for what it shall have read ahead.
+    /// True while its disk has a request for bytes of its read-ahead.
     const fn reads(&self) -> bool {
         self.is_active() && self.fetch.payload < self.target
     }
@@ -235,7 +235,7 @@ impl Fetcher {
         }
     }
 
-    /// The buffers. Whoever holds a page may look at it.
+    /// The buffers. The holder of a page may look at it.
     pub(crate) const fn pages(&self) -> &Cache {
         &self.cache
     }
@@ -307,7 +307,7 @@ impl Fetcher {
         }
     }
 
-    /// Takes what was just stored into the buffers, page by page, until there is no room.
+    /// Takes the content just stored into the buffers, page by page, until there is no room.
     pub(crate) fn keep<I: Io>(&mut self, stored: &FreshContent, context: &mut PlaneContext<I>) {
         let page_bytes = usize::try_from(CACHE_PAGE_BYTES).expect("a page is small");
         let spins = self.disk(stored.disk).spins;
@@ -360,19 +360,20 @@ impl Fetcher {
         disks.chain(self.memory.next_wakeup()).min()
     }
 
-    /// Brings memory in ahead of what was promised and of what best effort may use, or gives some back.
+    /// Brings in memory for the promised pages and for the share of best effort before they are used, or gives some
+    /// back.
     pub(crate) fn change_memory<I: Io>(&mut self, promised: u64, context: &mut PlaneContext<I>) {
         let in_use = u64::from(self.best_effort.0) * u64::from(CHUNK_PAGES);
         let best_effort = u64::from(self.best_effort_pages_max()).min(in_use);
-        // Viewers of the same contents use little of what each was promised. If all of that were brought in, a crowd
-        // would wait seconds for gigabytes that it never uses.
+        // Viewers of the same contents use little of the memory promised to each. If all of that were brought in, a
+        // crowd would wait seconds for gigabytes that it never uses.
         let wanted = promised.min(2 * u64::from(self.cache.used())) + best_effort;
         if let Some(change) = self.memory.next_change(&mut self.cache, wanted, context.now) {
             context.io.change_memory(RequestKind::Memory.token(), change);
         }
     }
 
-    /// Once a second: figures for everybody, and a look at the disks.
+    /// Once a second: publishes figures, and looks at the disks.
     pub(crate) fn measure<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         self.cache.set_obtainable(context.io.chunks_obtainable());
         context.gauges.plane.pages_used.set(u64::from(self.cache.used()));

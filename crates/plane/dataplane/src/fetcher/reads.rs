@@ -168,7 +168,7 @@ impl Fetcher {
         (at.unwrap_or(0), expected, requests)
     }
 
-    /// Hands a read to the world: of what is missing of it, in this piece.
+    /// Hands a read to the world: of its missing bytes, in this piece.
     fn read_piece<I: Io>(&mut self, op: u32, piece: Piece, issued: Nanos, context: &mut PlaneContext<I>) {
         let read = self.reads[op as usize].as_mut().expect("a read is out");
         let disk = &self.disks[usize::from(piece.disk.0)];
@@ -184,8 +184,8 @@ impl Fetcher {
         context.io.read(ReadRequest { token, disk, file, offset: piece.offset, memory: span });
     }
 
-    /// A read ended. What it brought counts once it is verified: others may have written to its file meanwhile, and a disk may
-    /// give other bytes than it was given. What one copy did not bring is read from the next.
+    /// A read ended. Its bytes count once they are verified: other programs may have written to its file meanwhile, and a disk
+    /// may give other bytes than it was given. Bytes missing from one copy are read from the next.
     pub(super) fn read_done<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) {
         if self.reads_on(op, completion, context) {
             return;
@@ -209,7 +209,7 @@ impl Fetcher {
         }
     }
 
-    /// What a read brought was verified. A disk that gave wrong bytes erred, as if it had told so.
+    /// The bytes of a read were verified. A disk that gave wrong bytes erred, as if it had reported an error.
     pub(super) fn verified<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) {
         let read = self.reads[op as usize].as_mut().expect("a read was out");
         if completion.result.is_err() && self.files.content(read.file).checksums.is_some() {
@@ -312,14 +312,14 @@ impl Fetcher {
         }
     }
 
-    /// Counts what a read brought. A kernel may bring fewer blocks than were asked for without the file having ended:
-    /// then the rest is asked for (true), and an answer of nothing, or of a broken block, is the end.
+    /// Counts the bytes of a read. A kernel may bring fewer blocks than were requested without the file having ended:
+    /// then the rest is requested (true), and an answer of nothing, or of a broken block, is the end.
     fn reads_on<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) -> bool {
         let read = self.reads[op as usize].as_mut().expect("a read was out");
         let Ok(more) = completion.result.map(u64::from) else { return false };
         read.got += more;
         if read.got < read.expected {
-            read.predicted = Nanos::ZERO; // what two requests took says nothing about one
+            read.predicted = Nanos::ZERO; // the time of two requests says nothing about one
         }
         let left = read.expected.saturating_sub(read.got);
         if left == 0 || more == 0 || !more.is_multiple_of(limits::DIRECT_ALIGN) {
@@ -332,7 +332,7 @@ impl Fetcher {
         true
     }
 
-    /// What a completed read tells about its disk.
+    /// Enters a completed read into the statistics of its disk.
     fn settle<I: Io>(&mut self, read: &ReadOp, completion: Completion, context: &mut PlaneContext<I>) {
         let disk = &mut self.disks[usize::from(read.disk.0)];
         let gauges = &context.gauges.disks[usize::from(read.disk.0)];

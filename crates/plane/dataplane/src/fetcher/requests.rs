@@ -1,4 +1,4 @@
-//! Reading ahead: which blocks streams want, what of them is in the buffers, what the disks are asked for.
+//! Reading ahead: the blocks that streams want, the part of them in the buffers, the requests to the disks.
 
 use content::layout::Piece;
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, next_read};
@@ -50,8 +50,9 @@ impl Fetcher {
         }
     }
 
-    /// Sets how far a constant-rate stream shall have read ahead, takes what the buffers have, and asks its disk for
-    /// the rest. On a spinning disk this is a regular (or start) read in `round`; on flash it happens at every tick.
+    /// Sets how far a constant-rate stream shall have read ahead, takes the pages that the buffers have, and asks its
+    /// disk for the rest. On a spinning disk this is a regular (or start) read in `round`; on flash it happens at every
+    /// tick.
     pub(super) fn read_ahead<I: Io>(&mut self, slot: u32, round: u64, context: &mut PlaneContext<I>) {
         let window = self.window(slot);
         let stream = &mut self.streams[slot as usize];
@@ -71,7 +72,8 @@ impl Fetcher {
                 }
             };
         }
-        // What the buffers have counts for nothing: the first byte that is to be read may be due earlier than the one behind it.
+        // Buffered pages do not postpone the deadline: the first byte that is to be read may be due earlier than the one behind
+        // it.
         let due = stream.due(context.now);
         stream.ahead = window;
         stream.target = wanted.min(stream.send.payload + window).min(stream.payload).max(stream.target);
@@ -79,7 +81,7 @@ impl Fetcher {
         self.ask_real_time(slot, due);
     }
 
-    /// Asks the disk on which a stream's next byte lies for what it wants there by `deadline`.
+    /// Asks the disk on which a stream's next byte lies for the bytes it wants there by `deadline`.
     pub(super) fn ask_real_time(&mut self, slot: u32, deadline: Nanos) {
         let stream = &self.streams[slot as usize];
         let (Some(plan), Some(next)) = (stream.plan, self.next_piece(slot)) else { return };
@@ -99,7 +101,7 @@ impl Fetcher {
         self.disk_mut(next.disk).schedule.put_read(request);
     }
 
-    /// A stream that got what one disk has of what it wants asks the next.
+    /// A stream that got the wanted bytes of one disk asks the next.
     fn ask_next(&mut self, slot: u32, disk: usize, now: Nanos) {
         let stream = &self.streams[slot as usize];
         let on_one_disk = stream.content().layout.disks().len() == 1;
@@ -108,7 +110,7 @@ impl Fetcher {
         }
     }
 
-    /// Asks for what a stream wants next, in the class in which it is served.
+    /// Asks for a stream's next bytes, in the class in which it is served.
     pub(super) fn ask_again(&mut self, slot: u32, now: Nanos) {
         let stream = &self.streams[slot as usize];
         if stream.plan.is_some() {
@@ -118,7 +120,7 @@ impl Fetcher {
         }
     }
 
-    /// Takes back what a stream has asked of disks.
+    /// Takes back a stream's requests to disks.
     pub(super) fn ask_nothing(&mut self, slot: u32) {
         for disk in self.streams[slot as usize].content.as_ref().expect("a slot in use has its content").layout.disks()
         {
@@ -136,7 +138,8 @@ impl Fetcher {
         context.tell_pacer(ToPacer::GoOn { slot, has_pages });
     }
 
-    /// Passes over what the buffers have (or another stream already reads), as far as it wants them; how much.
+    /// Passes over the pages that the buffers have (or another stream already reads), as far as the stream wants them.
+    /// Returns the bytes passed.
     pub(super) fn take_buffered<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) -> u64 {
         let before = self.streams[slot as usize].fetch.payload;
         loop {
@@ -162,7 +165,7 @@ impl Fetcher {
         payload - before
     }
 
-    /// Asks each disk's schedule what to do until it says: wait.
+    /// Asks each disk's schedule for its next action until it says: wait.
     pub(crate) fn ask_disks<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for disk in 0..self.disks.len() {
             if self.disks[disk].health.is_hung() {
@@ -194,7 +197,8 @@ impl Fetcher {
         }
     }
 
-    /// What a guaranteed stream reads next, and where: as many bytes as it wants and lie there, of the first page what it sends.
+    /// The next read of a guaranteed stream, and its place: as many bytes as it wants and lie there, of the first page only the
+    /// bytes it sends.
     pub(super) fn next_piece(&self, slot: u32) -> Option<Piece> {
         let stream = &self.streams[slot as usize];
         let wanted = stream.target.saturating_sub(stream.fetch.payload);
@@ -215,7 +219,8 @@ impl Fetcher {
         self.count_best_effort(slot, -1);
     }
 
-    /// Gives back the pages that end behind `until` in a stream's payload, and what was read out of turn; how many it keeps.
+    /// Gives back the pages that end behind `until` in a stream's payload, and those read out of turn. Returns how many
+    /// pages it keeps.
     pub(super) fn keep_until<I: Io>(&mut self, slot: u32, until: u64, context: &mut PlaneContext<I>) -> u32 {
         self.give_back_ahead(slot);
         let stream = &self.streams[slot as usize];

@@ -1,11 +1,11 @@
 //! Streams of one content that share its reads: a *group*. The one furthest ahead, the leader, reads; the others hold
-//! what it read until they have sent it, and take no disk time.
+//! the bytes it read until they have sent them, and take no disk time.
 //!
-//! Promise: a stream whose viewer plays on is served as if it read for itself: when the leader ends, the next stream
-//! reads in its place, with its disk time; when the leader's client stalls, the stream that overtakes it does. The
-//! pages between the last of a group and its leader are charged to the leader's reservation. A stream that falls
+//! Promise: a stream of a viewer that keeps playing is served as if it read for itself: when the leader ends, the next
+//! stream reads in its place, with its disk time; when the leader's client stalls, the stream that overtakes it does.
+//! The pages between the last of a group and its leader are charged to the leader's reservation. A stream that falls
 //! further behind than it was when it joined reads for itself, with disk time of the reserve that admission keeps for
-//! that, or goes on as best effort. Not here: who is admitted.
+//! that, or continues as best effort. Not here: admission.
 
 use units::limits;
 
@@ -13,11 +13,12 @@ use super::*;
 use crate::cache::PageState;
 use crate::control::Service;
 
-/// A stream may fall so much further behind its leader before it has to read for itself. Chosen: one chunk (decision 0020).
+/// A stream may fall this many bytes further behind its leader before it has to read for itself. Chosen: one chunk
+/// (decision 0020).
 const FOLLOW_LAG_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 
 impl Fetcher {
-    /// The group that a delivery can join: everything from its first byte to what the leader reads next is in the buffers or
+    /// The group that a delivery can join: everything from its first byte to the leader's next read is in the buffers or
     /// being read. Whether there is memory to keep it there, for which the leader is charged, the admitter knows.
     pub(super) fn find_group<I: Io>(&mut self, delivery: Box<Delivery>, context: &mut PlaneContext<I>) {
         let has_room = self.files.has_room(delivery.content.layout.files().len());
@@ -56,8 +57,8 @@ impl Fetcher {
             let read = stream.segment_list().range()?;
             let (next, sent) = (read.start + stream.fetch.payload, read.start + stream.send.payload);
             let fits = sent >= range.start && read.end >= range.end && next < read.end;
-            // Only from behind: a stream that overtook its leader by a burst would need pages that nobody has planned
-            // to read.
+            // Only from behind: a stream that overtook its leader by a burst would need pages that no stream has
+            // planned to read.
             let behind_bytes = sent.checked_sub(range.start).filter(|_| fits)?;
             Some((next, slot, behind_bytes + stream.behind_bytes, other.burst_bytes.max(behind_bytes)))
         });
@@ -94,7 +95,7 @@ impl Fetcher {
         self.run_if_ready(slot, context);
     }
 
-    /// Holds what the leader has read.
+    /// Holds the pages that the leader has read.
     pub(super) fn take_behind_leader<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let Some((read, _)) = self.leader_at(slot) else { return };
         let stream = &mut self.streams[slot as usize];
@@ -129,7 +130,7 @@ impl Fetcher {
         }
     }
 
-    /// The first stream that shares a leader's reads, in the order of what they send next, reads in its place.
+    /// The first stream that shares a leader's reads, in the order of their next bytes, reads in its place.
     pub(super) fn leave_group<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         if let Some(leader) = self.streams[slot as usize].leader.take() {
             return self.charge(leader, None, context);
@@ -164,7 +165,7 @@ impl Fetcher {
         context.tell_admitter(ToAdmitter::HandOver { from, to });
         self.ask_nothing(from);
         let giver = &self.streams[from as usize];
-        // What the old leader had asked its disk for and not got, the new one asks for, and for more if its own range
+        // The new leader asks for the bytes that the old one had requested and not got, and for more if its own range
         // goes further.
         let (end, ahead, given, disk) = (giver.range_start + giver.target, giver.ahead, giver.plan, giver.disk);
         self.reads_nothing(from);
@@ -200,7 +201,7 @@ impl Fetcher {
         if !self.streams[slot as usize].is_active() {
             return;
         }
-        // If its leader has left meanwhile, it may read for the group already: then it goes on with that.
+        // If its leader has left meanwhile, it may read for the group already: then it continues with that.
         if self.streams[slot as usize].leader.is_some() {
             self.leave_group(slot, context);
         }

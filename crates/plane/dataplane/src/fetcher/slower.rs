@@ -1,17 +1,17 @@
-//! A disk that has become slower than its profile: who is affected, in which order.
+//! A disk that has become slower than its profile: the streams and jobs affected, in their order.
 //!
-//! Promise: admission stops first, then best effort rests, and streams end only when all of the disk's time is less than what it
-//! has promised, and it has lost so much already that regular reads would be late even if it were as fast as its profile from
-//! now on: as few as that takes, the youngest first. Not here: how slow a disk is
-//! (`schedule::disk::cost`), what it has promised (`schedule::admission`). See docs/decisions/0025.
+//! Promise: admission stops first, then best effort rests, and streams end only when all of the disk's time is less than its
+//! promises, and its loss so far would make regular reads late even if it were as fast as its profile from now on: as few
+//! streams as necessary, the youngest first. Not here: the slowdown of a disk (`schedule::disk::cost`), its promises
+//! (`schedule::admission`). See docs/decisions/0025.
 
 use super::*;
 use crate::control::{Event, Outcome};
 
-/// How many times slower than its profile a disk is, in the levels at which an event is told: two or three on the way
+/// How many times slower than its profile a disk is, in the levels at which an event is logged: two or three on the way
 /// to half its speed. The first one is beyond the scatter of a sound disk's access times. Chosen.
 const LEVELS: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
-/// A level is left only when the disk is so much better than it: a disk whose speed varies around a level is told of once.
+/// A disk leaves a level only when it is better than it by this factor: speed that varies around a level causes one event.
 /// Chosen.
 const HYSTERESIS: f64 = 0.9;
 /// How often the speed of the disks is looked at: a part of the half round that is in hand when streams have to end.
@@ -30,7 +30,7 @@ impl Speed {
 }
 
 impl Fetcher {
-    /// What the speed of the disks means for those who use them.
+    /// Applies the speed of the disks to admission, best effort and streams.
     pub(crate) fn follow_speeds<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         if is_time(&mut self.speeds_at, SPEED_PERIOD, context.now) {
             (0..self.disks.len()).for_each(|index| self.follow_speed(index, context));
@@ -63,8 +63,8 @@ impl Fetcher {
     }
 
     /// Ends the youngest stream of a disk, with those that share its reads. Others follow at once while the disk's time is
-    /// less than what it has promised: whether what still waits could be there in time is not asked again, for on a disk as
-    /// fast as its profile it could, long before this one carries what goes on.
+    /// less than its promises, without another test whether the waiting reads could be in time: on a disk as fast as its
+    /// profile they could, long before this one carries the streams that continue.
     pub(super) fn shed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let index = usize::from(disk.0);
         let Some(reader) = self.youngest_reader(index) else { return };
@@ -83,8 +83,9 @@ impl Fetcher {
         context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: true });
     }
 
-    /// The stream to end first of those that a disk still has to read for: the one admitted last, of those whose reads
-    /// nobody shares if there are any. A recording is no stream, and what it has not written would be lost.
+    /// The stream to end first of those that a disk still has to read for: the one admitted last, if possible of those
+    /// that share their reads with no other stream. A recording does not count as a stream here, and its unwritten
+    /// bytes would be lost.
     fn youngest_reader(&self, index: usize) -> Option<u32> {
         let readers = self.disks[index].streams.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];

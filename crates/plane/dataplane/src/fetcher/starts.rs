@@ -1,7 +1,7 @@
-//! Starts: what a start would meet on its disk, and when its first bytes are there.
+//! Starts: the conditions of a start on its disk, and the arrival of its first bytes.
 //!
-//! Promise: a clock begins to run when the first bytes are in the buffers and the disk can keep what it then promises. Not
-//! here: reading (`reads`), sharing the reads of others (`sharing`), what a start is charged (`schedule::admission`), a
+//! Promise: a clock begins to run when the first bytes are in the buffers and the disk can keep its promises from then on.
+//! Not here: reading (`reads`), sharing the reads of others (`sharing`), the charge of a start (`schedule::admission`), a
 //! stream's clock (`pacer`).
 
 use schedule::admission::disk_table::StartConditions;
@@ -20,13 +20,14 @@ const START_TICKS: u64 = 3;
 const MARGIN_TICKS: u64 = 2;
 
 impl Fetcher {
-    /// A delivery begins that gets what is left over.
+    /// Begins a delivery without a reservation, which gets the disk time left over.
     pub(super) fn begin_best_effort(&mut self, slot: u32) {
         self.streams[slot as usize].life = ReadsLife::Running;
         self.best_effort.0 += 1;
     }
 
-    /// A stream of which all lies in the buffers, within what it may hold, needs no disk and starts at once.
+    /// Starts a stream at once, without the disk, if all of its bytes lie in the buffers and within its window; else
+    /// reports that it waits.
     pub(super) fn wait_for_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let window = self.window(slot);
         let stream = &self.streams[slot as usize];
@@ -78,7 +79,7 @@ impl Fetcher {
         }
     }
 
-    /// What a start of this stream would meet now.
+    /// The conditions that a start of this stream would meet now.
     pub(super) fn start_conditions(&self, slot: u32, now: Nanos) -> StartConditions {
         let stream = &self.streams[slot as usize];
         let disk = self.disk(stream.disk);
@@ -90,7 +91,7 @@ impl Fetcher {
         StartConditions { round, remaining, queued_seconds, waiting_seconds, payload_bytes }
     }
 
-    /// A stream that was demoted and asks for its reservation again: what its start would meet.
+    /// Asks for the reservation of a demoted stream again, with the conditions that its start would meet.
     pub(super) fn ask_back<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let conditions = self.start_conditions(slot, context.now);
         context.tell_admitter(ToAdmitter::AsksBack { slot, conditions });
@@ -117,8 +118,8 @@ impl Fetcher {
         self.start(slot, start, context);
     }
 
-    /// A stream has lost its reservation and is read for in what is left over, with as much in the buffers as others of its
-    /// kind.
+    /// A stream has lost its reservation: its reads get the disk time left over, and it keeps as many pages in the buffers
+    /// as others of its kind.
     pub(super) fn demote<I: Io>(&mut self, slot: u32, at: Nanos, context: &mut PlaneContext<I>) {
         let life = self.streams[slot as usize].life;
         if life == ReadsLife::Free || self.streams[slot as usize].plan.is_none() {
@@ -159,8 +160,8 @@ impl Fetcher {
             }
             return self.begin_to_run(slot, context);
         }
-        // What is in the buffers may last shorter than what its disk has to do first, a grant or promised reads: the
-        // stream's clock must not run before the rest can be there in time.
+        // The buffered bytes may last shorter than the work that its disk has to do first, a grant or promised reads:
+        // the stream's clock must not run before the rest can be there in time.
         let there = stream.fetch.payload - stream.send.payload;
         let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(MARGIN_TICKS));
         let (reader, disk) = self.next_reader(slot);
@@ -176,14 +177,14 @@ impl Fetcher {
         context.tell_pacer(ToPacer::Run { slot, block });
     }
 
-    /// Who reads for a stream, and from which disk next.
+    /// The stream that reads for this one, and the disk of its next read.
     fn next_reader(&self, slot: u32) -> (u32, DiskId) {
         let stream = &self.streams[slot as usize];
         let reader = stream.leader.unwrap_or(slot);
         (reader, self.next_piece(reader).map_or(stream.disk, |next| next.disk))
     }
 
-    /// A stream's clock runs: what it needs next is due by that.
+    /// Sets the deadline of a stream's next bytes by its clock, which runs.
     pub(super) fn promise_next(&mut self, slot: u32) {
         let (reader, disk) = self.next_reader(slot);
         let Some(pace) = self.streams[slot as usize].pace else { return };
@@ -212,8 +213,8 @@ impl Fetcher {
                 return true;
             }
             if cursor.payload >= stream.fetch.payload {
-                // A slow stream's first block can be less than a usual start: then all that was asked for is enough. A
-                // stream that cannot be read any further runs as well, so that its client is told.
+                // A slow stream's first block can be less than a usual start: then all requested bytes are enough. A
+                // stream that cannot be read any further runs as well, so that its client receives the error.
                 let wanted = if stream.is_whole() { stream.payload } else { stream.target };
                 return stream.fetch.payload >= wanted && (wanted > 0 || stream.is_cut);
             }
@@ -225,8 +226,8 @@ impl Fetcher {
         true
     }
 
-    /// Streams whose first bytes do not come within the time to first byte end: a refusal is better for a viewer than
-    /// no answer.
+    /// Ends streams without their first bytes after the time to first byte: a refusal is better for a viewer than no
+    /// answer.
     pub(crate) fn end_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for disk in &self.disks {
             for &slot in disk.starting.iter().rev() {

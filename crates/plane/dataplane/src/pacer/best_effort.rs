@@ -1,7 +1,7 @@
-//! Best-effort deliveries: they get what the links have left, at once while there is any, else in turn.
+//! Best-effort deliveries: they get the time left on the links, at once while there is any, else in turn.
 //!
-//! Promise: a delivery whose client takes nothing costs no turn, and after [`BLOCKED_MAX`] no buffer, where others find none after a
-//! tick; all of them together delay a step of the wheel by no more than what [`STEP_BYTES`] take. Not here: disk time
+//! Promise: a delivery to a client that takes nothing costs no turn, and after [`BLOCKED_MAX`] no buffer, where others find none
+//! after a tick; all of them together delay a step of the wheel by no more than the time of [`STEP_BYTES`]. Not here: disk time
 //! (`schedule::disk`).
 
 use std::collections::VecDeque;
@@ -13,17 +13,17 @@ use super::*;
 
 /// A delivery sends at most this much at a time. Chosen.
 const SEND_BYTES: u64 = 1024 * 1024;
-/// Steps of the wheel whose unused share of a link a delivery may take once it has sent its first bytes; the rest is for streams that
-/// start or are behind. Chosen.
+/// A delivery may take the unused share of a link in so many steps of the wheel once it has sent its first bytes; the rest is for
+/// streams that start or are behind. Chosen.
 const DELIVERY_STEPS: u64 = 2;
-/// All of them send at most this much in a step of the wheel: the next step must not wait for them. Chosen.
+/// All of them send at most these bytes in a step of the wheel: the next step must not wait for them. Chosen.
 const STEP_BYTES: u64 = 4 << 20;
-/// A client that takes nothing for so long has its buffers taken back; they are read again when it goes on. Chosen.
+/// A client that takes nothing for so long has its buffers taken back; they are read again when it continues. Chosen.
 const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
 /// A stream that gave its reservation back and finds no room asks again after so long. Chosen.
 const ASKED_BACK_EVERY: Nanos = Nanos::from_secs(1);
-/// A stream whose client takes nothing gives its reservation back after [`PlaneConfig::stall_max`](crate::PlaneConfig), and
-/// ends after so many of them: five minutes by default, which most pauses are shorter than.
+/// A stream to a client that takes nothing gives its reservation back after [`PlaneConfig::stall_max`](crate::PlaneConfig),
+/// and ends after so many of them: five minutes by default, which most pauses are shorter than.
 const STALLS_OF_PLAYERS: u64 = 10;
 
 /// All of them.
@@ -33,9 +33,9 @@ pub(super) struct BestEffort {
     all: Vec<u32>,
     /// Slots of those without a send out: they wait for bytes, or for their share of a link.
     waiting: VecDeque<u32>,
-    /// Links on which somebody was given less than it wanted in this step: whoever comes now waits for its turn.
+    /// Links on which a delivery was given less than it wanted in this step: the next one waits for its turn.
     is_short: Vec<bool>,
-    /// The step of the wheel, and what they may still send in it.
+    /// The step of the wheel, and the bytes they may still send in it.
     step: (u64, u64),
     /// Until then pages go round: it is a tick since one that held nothing found none.
     pages_short_until: Nanos,
@@ -86,8 +86,8 @@ impl BestEffort {
 }
 
 impl Pacer {
-    /// A stream that gave its reservation back, and whose client reads again, asks for it as a new one would; true while
-    /// the answer is to be waited for.
+    /// Asks for the reservation of a stream that gave it back and has a reading client again, as a new stream would;
+    /// true while the answer is to be waited for.
     pub(super) fn ask_back<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) -> bool {
         let stream = &mut self.streams[slot as usize];
         if !stream.is_running() || stream.asks_back.is_none_or(|from| context.now < from) {
@@ -114,7 +114,7 @@ impl Pacer {
         }
     }
 
-    /// A constant-rate stream has lost its reservation and goes on in what is left over, no faster than its rate.
+    /// A constant-rate stream has lost its reservation and continues in the time left over, no faster than its rate.
     pub(super) fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, asks_back: bool, context: &mut PlaneContext<I>) {
         self.leave_wheel(slot);
         let stream = &mut self.streams[slot as usize];
@@ -132,7 +132,7 @@ impl Pacer {
         self.want(slot, context);
     }
 
-    /// In each step of the wheel those that wait get what the links have left, in turn.
+    /// In each step of the wheel, gives the waiting deliveries the time left on the links, in turn.
     pub(crate) fn feed_best_effort<I: Io>(&mut self, pages: &Cache, context: &mut PlaneContext<I>) {
         let count = self.best_effort.waiting.len() as u64;
         let share = (STEP_BYTES / count.max(1)).clamp(CACHE_PAGE_BYTES, SEND_BYTES);
@@ -151,7 +151,7 @@ impl Pacer {
         }
     }
 
-    /// A delivery whose client took bytes, or whose bytes came, asks for what it will send next, and sends what it may when it
+    /// A delivery asks for its next bytes after its client took bytes, or its bytes came, and sends as many as it may when it
     /// has an answer.
     pub(super) fn want<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let pages_short = self.best_effort.is_short_of_pages(context.now);
@@ -163,7 +163,7 @@ impl Pacer {
         }
     }
 
-    /// A delivery sends what it may.
+    /// A delivery sends as many bytes as it may.
     pub(super) fn best_effort_goes_on<I: Io>(
         &mut self,
         slot: u32,
@@ -203,10 +203,11 @@ impl Pacer {
         }
     }
 
-    /// Lets a delivery send up to `most` bytes of what its link has left.
+    /// Lets a delivery send up to `most` bytes of the room left on its link.
     fn allot<I: Io>(&mut self, slot: u32, most: u64, context: &PlaneContext<I>) {
         let now = context.now;
-        // A tick's bytes at a time: by the moment, each send would be followed by one of what has become due since.
+        // A tick's bytes at a time: by the moment, each send would be followed by another one of the bytes that became
+        // due since.
         let tick = context.config.tick;
         let at = Nanos(now.0 - now.0 % tick.0);
         let in_step = self.best_effort.left_in_step(self.steps.index_at(now));
@@ -215,8 +216,8 @@ impl Pacer {
         let there = stream.fetched - stream.send.payload;
         let due = stream.pace.as_mut().map_or(u64::MAX, |pace| pace.allowance(at, stream.send.payload));
         let wanted = most.min(there).min(due);
-        // All but two steps of what the link was not given before is for streams that start or are behind. They leave a delivery
-        // its first bytes: a player that asks for a playlist or an initialization segment shows nothing without it.
+        // All but two steps of the link's unused time is for streams that start or are behind. They leave a delivery its first
+        // bytes: a player that asks for a playlist or an initialization segment shows nothing without it.
         let kept = match stream.send.payload {
             0 => Nanos::ZERO,
             _ => depth(tick).saturating_sub(self.steps.period().saturating_mul(DELIVERY_STEPS)),
@@ -226,7 +227,7 @@ impl Pacer {
         self.streams[slot as usize].budget = wanted.min(room);
     }
 
-    /// Once a second: whose client takes nothing gives its buffers back, and at last its place.
+    /// Once a second: a delivery to a client that takes nothing gives its buffers back, and at last its place.
     pub(crate) fn look_after_blocked<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         let now = context.now;
         for nth in (0..self.best_effort.all.len()).rev() {
@@ -241,7 +242,8 @@ impl Pacer {
         self.take_from_blocked(BLOCKED_MAX, context);
     }
 
-    /// Cancels the sends that are out for so long: whose client took nothing of one gives its buffers back.
+    /// Cancels the sends that are out for at least `longest`: a delivery gives its buffers back if its client took
+    /// nothing of the send.
     fn take_from_blocked<I: Io>(&mut self, longest: Nanos, context: &mut PlaneContext<I>) {
         for &slot in &self.best_effort.all {
             let stream = &mut self.streams[slot as usize];
@@ -255,7 +257,7 @@ impl Pacer {
         }
     }
 
-    /// A delivery whose send was cancelled holds nothing until its client takes bytes again.
+    /// A delivery with a cancelled send holds nothing until its client takes bytes again.
     pub(super) fn park<I: Io>(&mut self, slot: u32, since: Nanos, context: &mut PlaneContext<I>) {
         context.tell_fetcher(ToFetcher::Park { slot });
         let stream = &mut self.streams[slot as usize];

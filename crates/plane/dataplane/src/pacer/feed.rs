@@ -1,4 +1,4 @@
-//! Feeding sockets: what each stream's tick sends, and what became of it.
+//! Feeding sockets: the sends of each stream's tick, and their completions.
 
 use content::{LITERAL_BYTES, Segment};
 use schedule::pace::{BURST_FACTOR, Stride};
@@ -16,12 +16,12 @@ use crate::port::{Completion, IoFault, SendRequest, Span};
 /// (decision 0008).
 const LENT_BYTES_MIN: u64 = 16 * 1024;
 const JITTER_WINDOW: Nanos = Nanos::from_secs(1);
-/// News of misses are told at most this often. Chosen.
+/// The least time between two reports of misses. Chosen.
 const MISS_NEWS: Nanos = Nanos::from_secs(1);
 
 impl Pacer {
-    /// The next step that has come and in which anybody is fed. After a long delay the steps that all streams have had
-    /// since are left out: what is due is counted from each stream's own start, so nothing is lost by it.
+    /// The next step that has come and in which any stream is fed. After a long delay the steps that all streams have
+    /// had since are left out: the bytes due are counted from each stream's own start, so nothing is lost by it.
     pub(crate) fn next_due_step(&mut self, now: Nanos) -> Option<u64> {
         let current = self.steps.index_at(now);
         if current > self.step + PLACES as u64 {
@@ -36,7 +36,7 @@ impl Pacer {
         None
     }
 
-    /// When the next step begins that anybody is fed in; while nobody is, a turn of the wheel from the last one.
+    /// When the next step begins that feeds any stream; while there is none, a turn of the wheel from the last one.
     pub(crate) fn next_wakeup(&self) -> Nanos {
         let end = self.step + PLACES as u64;
         self.steps.start_of((self.step..end).find(|&step| self.is_step_used(step)).unwrap_or(end))
@@ -46,7 +46,7 @@ impl Pacer {
         self.wheel.is_used(step) || self.best_effort.is_waiting()
     }
 
-    /// Feeds every guaranteed stream whose place is this step.
+    /// Feeds every guaranteed stream that has its place in this step.
     pub(crate) fn feed_step<I: Io>(&mut self, step: u64, pages: &Cache, context: &mut PlaneContext<I>) {
         let at = self.steps.start_of(step);
         context.gauges.plane.tick_late(context.now.saturating_sub(at));
@@ -77,7 +77,7 @@ impl Pacer {
         let Some(before) = stream.pace else { return };
         let mut pace = before;
         let due = pace.allowance(at, stream.send.payload);
-        // What its rate promises in a tick; of a block, what is left of it in each of the ticks that are left, up to the pace of bursts.
+        // The bytes that its rate promises in a tick; of a block, the bytes left in each of the ticks left, up to the pace of bursts.
         let left = stream.payload - stream.send.payload;
         let ticks = stream.sent_by.map(|sent_by| sent_by.saturating_sub(at).0 / pace.tick().0);
         let needed = ticks.map_or(0, |ticks| left / ticks.max(1)).min(pace.quota() * BURST_FACTOR);
@@ -87,13 +87,13 @@ impl Pacer {
             context.tell_fetcher(ToFetcher::Paced { slot, pace });
         }
         let link = stream.link;
-        // Its rate is promised, and a block until its time; a burst, and what it is behind, are sent as far as the link has room.
+        // Its rate is promised, and a block until its time; a burst, and overdue bytes, are sent as far as the link has room.
         let most = if due > quota { self.link_room(link, Nanos::ZERO, context, at).max(quota) } else { quota };
         let stream = &mut self.streams[slot as usize];
         stream.budget = due.min(most);
         let was_blocked = stream.in_flight.is_some();
         self.push(slot, pages, context, at);
-        // What a send took from the buffers is told when it ends.
+        // The bytes that a send took from the buffers are reported when it ends.
         if was_blocked || self.streams[slot as usize].in_flight.is_none() {
             context.tell_fetcher(ToFetcher::SentNothing { slot });
         }
@@ -226,7 +226,7 @@ impl Pacer {
     }
 
     /// The page after the one of `key`, and how many bytes of it belong to the segment, if a send of `length` bytes
-    /// that ends at `end` in that of `key` may and can go on.
+    /// that ends at `end` in that of `key` may and can continue there.
     fn after(&self, slot: u32, key: PageKey, end: u64, length: u64) -> Option<(PageKey, u64)> {
         let stream = &self.streams[slot as usize];
         let goes_on = length < stream.budget
@@ -312,14 +312,14 @@ impl Pacer {
             Ok(0) if send.kind != SendKind::Room => self.finish(slot, Outcome::ClientGone, context),
             Err(IoFault::Gone | IoFault::Device(_)) => self.finish(slot, Outcome::ClientGone, context),
             Err(IoFault::Cancelled) => self.finish(slot, Outcome::Stopped, context),
-            // A stream whose client took bytes sends what it may send besides.
+            // After its client took bytes, a stream sends as many more as it may.
             Ok(_) if self.streams[slot as usize].is_guaranteed => self.push(slot, pages, context, completion.at),
             Ok(_) if self.ask_back(slot, context) => {}
             Ok(_) => self.want(slot, context),
         }
     }
 
-    /// `bytes` left: the cursor moves on, and the fetcher is told, who takes back what it passed.
+    /// `bytes` left: moves the cursor on, and reports it to the fetcher, which takes back the pages passed.
     fn account<I: Io>(&mut self, slot: u32, bytes: u64, kind: SendKind, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot as usize];
         stream.sent_bytes += bytes;
@@ -369,8 +369,8 @@ impl Pacer {
         // viewer the delay, at twice its rate.
         let step = self.steps.index_at(context.now).max(self.step);
         let tick_slot = self.wheel.place(slot, stride, step);
-        // Nobody waits for a first byte that is there: its tick is the one before its first on the wheel. With the clock begun at
-        // that one, the second send came up to two ticks behind the first, and whoever reads request after request, as
+        // No client waits for a first byte that is there: its tick is the one before its first on the wheel. With the clock begun
+        // at that one, the second send came up to two ticks behind the first, and a client that reads request after request, as
         // players of segments do, had up to a tick less than its rate in each. A burst's first send lasts as long.
         let before = if burst_bytes < rate.bytes_in(tick) { tick } else { Nanos::ZERO };
         let first_tick = self.steps.start_of(Wheel::next_step(tick_slot, step)).saturating_sub(before);
@@ -387,8 +387,8 @@ impl Pacer {
         let stream = &mut self.streams[slot as usize];
         let Some(pace) = stream.pace else { return };
         if stream.in_flight.is_some() {
-            // Its client has not taken what the last tick offered: what it gets until it is no longer behind says nothing
-            // about the server.
+            // Its client has not taken the bytes of the last tick: the bytes it gets until it is no longer behind say
+            // nothing about the server.
             stream.window.from = Nanos::ZERO;
             return self.publish_progress(slot, context);
         }
@@ -421,7 +421,7 @@ impl Pacer {
     }
 }
 
-/// What one send carries.
+/// The bytes of one send.
 struct SendPiece {
     memory: Span,
     then: Option<Span>,
@@ -429,7 +429,7 @@ struct SendPiece {
     kind: SendKind,
 }
 
-/// What can be sent of the content now.
+/// The part of the content that can be sent now.
 enum NextPiece {
     Bytes(SendPiece),
     NothingDue,

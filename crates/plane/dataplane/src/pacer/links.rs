@@ -1,8 +1,8 @@
 //! Load of the links in the last ticks: best effort that goes out beside the reserved rates is no more than they have left.
 //!
-//! Promise: start bursts, what is made up after a stall, and best effort never bring what a link carries in any span over
-//! its capacity in that span and [`DEPTH_TICKS`] more; what a stream's rate needs in a tick is never held back. It is a
-//! leaky bucket that is measured in time (GCRA, ITU-T I.371). Not here: how much was promised (`schedule::admission`).
+//! Promise: start bursts, catching up after a stall, and best effort never bring the load of a link in any span over its
+//! capacity in that span and [`DEPTH_TICKS`] more; the bytes of a stream's rate in a tick are never held back. It is a
+//! leaky bucket that is measured in time (GCRA, ITU-T I.371). Not here: the sum of promises (`schedule::admission`).
 
 use units::{BitRate, LinkId, Nanos};
 
@@ -10,17 +10,17 @@ use super::Pacer;
 use crate::context::PlaneContext;
 use crate::port::Io;
 
-/// A link that was idle may be given what it carries in so many ticks: the longest time between two sends of a stream.
+/// A link that was idle may be given the bytes of so many ticks: the longest time between two sends of a stream.
 pub(super) const DEPTH_TICKS: u64 = 2;
-/// A link that became narrower than what is promised on it owes no more than this when it is widened again. Chosen.
+/// A link that became narrower than the promises on it owes no more than this when it is widened again. Chosen.
 const OWED_MAX: Nanos = Nanos::from_secs(1);
 
 /// One link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LinkLoad {
-    /// What it carries beside its overhead.
+    /// The payload rate that it carries.
     rate: BitRate,
-    /// Until when it is busy with what was sent.
+    /// The time until which it is busy with the bytes sent.
     busy_until: Nanos,
     /// Bytes of small reads that had left by it beside the plane.
     small_bytes: u64,
@@ -52,7 +52,7 @@ pub(super) const fn depth(tick: Nanos) -> Nanos {
 }
 
 impl Pacer {
-    /// Bytes that a link has room for now, when so much of its time is kept for others.
+    /// Bytes that a link has room for now, with `kept` of its time left to others.
     pub(super) fn link_room<I: Io>(&mut self, link: LinkId, kept: Nanos, context: &PlaneContext<I>, now: Nanos) -> u64 {
         let depth = depth(context.config.tick);
         let small_bytes = context.gauges.links[usize::from(link.0)].small_bytes.get();

@@ -1,8 +1,8 @@
-//! The pacer: streams and their sockets, and what is sent when.
+//! The pacer: streams and their sockets, and the times of their sends.
 //!
-//! Promise: a stream is sent what its clock allows and the buffers have, at its own tick; what is sent in a tick is no more
-//! than the links carry; a socket comes back once its stream has left the disks. Not here: who is admitted (`admitter`),
-//! what is read (`fetcher`).
+//! Promise: a stream sends the bytes that its clock allows and the buffers have, at its own tick; the sends of a tick are
+//! no more than the links carry; a socket comes back once its stream has left the disks. Not here: admission
+//! (`admitter`), reads (`fetcher`).
 
 mod best_effort;
 mod feed;
@@ -52,7 +52,7 @@ enum PacedLife {
     Refused(Refusal),
 }
 
-/// What the kernel has not finished.
+/// The send that the kernel has not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct InFlight {
     kind: SendKind,
@@ -62,7 +62,7 @@ struct InFlight {
     since: Nanos,
 }
 
-/// What a send carries.
+/// The kind of bytes that a send carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendKind {
     /// Literal bytes of a segment.
@@ -99,7 +99,7 @@ struct PacedStream {
     /// How often this slot was used; tokens carry it.
     generation: u32,
     delivery: Option<Box<Delivery>>,
-    /// Guaranteed, or what is left over.
+    /// True with a reservation; else best effort.
     is_guaranteed: bool,
     /// Its places on the wheel.
     tick_slot: Option<TickSlot>,
@@ -113,13 +113,14 @@ struct PacedStream {
     fetched: u64,
     /// Payload in all; up to the first page that could not be read, if there is one.
     payload: u64,
-    /// What it ends with when its payload is sent, if that is not all of it.
+    /// Its outcome once its payload is sent, if that is not all of it.
     cut: Option<Outcome>,
     /// When all of it shall have been sent, if it is one block.
     sent_by: Option<Nanos>,
     /// Payload it may still send in this tick.
     budget: u64,
-    /// What may be sent by when, of a delivery with a rate: from its start on, and after the loss of its reservation.
+    /// The bytes that may be sent by each tick, of a delivery with a rate: from its start on, and after the loss of its
+    /// reservation.
     pace: Option<Pace>,
     in_flight: Option<InFlight>,
     /// Its send was cancelled so that it gives its buffers back: its client takes nothing.
@@ -130,11 +131,11 @@ struct PacedStream {
     queued: bool,
     /// Where in the buffers the send cursor stands, if that is known.
     current: Option<CurrentPage>,
-    /// Everybody was told that its client does not take bytes.
+    /// True while its gauge shows that its client does not take bytes.
     told_blocked: bool,
     sent_bytes: u64,
     misses: u64,
-    /// Since when bytes that are due are not there.
+    /// The time since which bytes that are due are not there.
     late_since: Option<Nanos>,
     started: Nanos,
     window: JitterWindow,
@@ -244,13 +245,13 @@ impl Pacer {
     /// The kernel holds nothing of a stream that ends.
     fn end<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let PacedLife::Ending(outcome) = self.streams[slot as usize].life else { return };
-        // A player closes its connection to seek or to pause. Who took nothing for too long gives up what it had, and what
-        // the disk did not bring is not waited for.
+        // A player closes its connection to seek or to pause. A client that took nothing for too long gives up its
+        // reservation, and no stream waits for bytes that the disk did not bring.
         let may_hold = matches!(outcome, Outcome::Complete | Outcome::ClientGone | Outcome::Stopped);
         self.leave(slot, may_hold, context);
     }
 
-    /// Takes a stream off the wheel, or out of the queue, and tells the others that it has ended.
+    /// Takes a stream off the wheel, or out of the queue, and reports its end to the other parts.
     fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, context: &mut PlaneContext<I>) {
         self.leave_wheel(slot);
         self.best_effort.remove(slot);
@@ -265,7 +266,7 @@ impl Pacer {
         }
     }
 
-    /// Nobody needs an ended stream any more: its socket goes back.
+    /// No part needs an ended stream any more: its socket goes back.
     fn left<I: Io>(&mut self, slot: u32, held: Option<ReservationId>, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot as usize];
         let generation = stream.generation.wrapping_add(1) & 0x00FF_FFFF;

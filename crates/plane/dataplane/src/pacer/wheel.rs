@@ -84,7 +84,7 @@ impl Wheel {
         self.places[usize::try_from(step % PLACES as u64).expect("below PLACES")].get(nth).copied()
     }
 
-    /// True if anybody is fed in `step`.
+    /// True if any stream is fed in `step`.
     pub(crate) fn is_used(&self, step: u64) -> bool {
         self.at(step, 0).is_some()
     }

@@ -25,7 +25,7 @@ use units::{BitRate, ContentVersion, DiskId, LinkId, Nanos, StreamId, limits};
 
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const RATE: BitRate = BitRate(500_000);
-/// What goes in and out of the world, and what time it is there.
+/// The inputs and outputs of the world, and its time.
 #[derive(Default)]
 struct Queues {
     now: Nanos,
@@ -37,7 +37,7 @@ struct Queues {
     reports: Vec<Report>,
     /// Until when the plane waits if nothing comes.
     until: Nanos,
-    /// What disks were asked, and what they will answer; everything else that was asked for is on none.
+    /// The reads asked of disks and not yet answered, and the other requests, which name no disk.
     asked: Vec<(Token, u32, Option<DiskId>)>,
     /// Disks that answer with errors.
     erring: Vec<DiskId>,
@@ -45,7 +45,7 @@ struct Queues {
     silent: Vec<DiskId>,
     /// Disks that answer with other bytes.
     lying: Vec<DiskId>,
-    /// What was read last into each place of the arena came from this disk.
+    /// The disk from which the last read into each place of the arena came.
     came_from: BTreeMap<u64, DiskId>,
     /// Bytes read from each disk.
     read: BTreeMap<DiskId, u64>,
@@ -53,9 +53,9 @@ struct Queues {
     taken: u64,
     /// Sends that are out.
     sends: Vec<SendRequest>,
-    /// Sockets whose room is waited for.
+    /// Sockets with a pending wait for room.
     awaited: Vec<(Token, SocketSlot)>,
-    /// What the next wait brings besides.
+    /// The other completions that the next wait brings.
     done: Vec<(Token, Result<u32, IoFault>)>,
 }
 
@@ -136,7 +136,7 @@ impl Io for Still {
     }
 }
 
-/// A plane with one disk that nobody could measure.
+/// A plane with one disk that could not be measured.
 pub(crate) struct Machine {
     plane: Plane<Still>,
     queues: Rc<RefCell<Queues>>,
@@ -144,7 +144,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// One whose disk does not answer, with one link.
+    /// One with a disk that does not answer, and one link.
     pub(crate) fn new(link: BitRate) -> Self {
         Self::with_disks(1, link)
     }
@@ -154,7 +154,7 @@ impl Machine {
         Self::with_config(count, link, |_| ())
     }
 
-    /// One whose disk answers at once, with so many chunks of memory.
+    /// One with a disk that answers at once, and so many chunks of memory.
     pub(crate) fn with_chunks(chunks: u32, link: BitRate) -> Self {
         let mut machine = Self::of(1, link, chunks, |_| ());
         machine.disk_answers();
@@ -178,13 +178,13 @@ impl Machine {
         Self { plane, queues, gauges }
     }
 
-    /// What the plane reports to this command.
+    /// The plane's reports to this command.
     pub(crate) fn told(&mut self, command: Command) -> Vec<Report> {
         self.queues.borrow_mut().commands.push_back(command);
         self.turned()
     }
 
-    /// What the plane reports to these commands, which come together, until it would wait: nobody wakes it for those that it
+    /// The plane's reports to these commands, which come together, until it would wait: nothing wakes it for those that it
     /// left in their queue.
     pub(crate) fn told_together(&mut self, commands: impl IntoIterator<Item = Command>) -> Vec<Report> {
         self.queues.borrow_mut().commands.extend(commands);
@@ -199,7 +199,7 @@ impl Machine {
         panic!("it never waits");
     }
 
-    /// What the plane reports this much later: what it decides at the end of a turn it tells in the next.
+    /// The plane's reports after `span`: it reports the decisions of the end of a turn in the next.
     pub(crate) fn later(&mut self, span: Nanos) -> Vec<Report> {
         self.queues.borrow_mut().now += span;
         let mut reports = self.turned();
@@ -255,12 +255,12 @@ impl Machine {
         self.queues.borrow().awaited.len()
     }
 
-    /// Every socket takes all that was sent to it and has room, until nothing more is sent; what is reported meanwhile.
+    /// Every socket takes all that was sent to it and has room, until nothing more is sent; the reports meanwhile.
     pub(crate) fn clients_read(&mut self) -> Vec<Report> {
         self.client_reads(0..=u32::MAX)
     }
 
-    /// Some sockets take all that was sent to them and have room, until nothing more is sent to them; what is reported meanwhile.
+    /// Some sockets take all that was sent to them and have room, until nothing more is sent to them; the reports meanwhile.
     pub(crate) fn client_reads(&mut self, sockets: RangeInclusive<u32>) -> Vec<Report> {
         let mut reports = Vec::new();
         loop {
@@ -289,7 +289,7 @@ impl Machine {
         std::mem::take(&mut self.queues.borrow_mut().taken)
     }
 
-    /// What is shown of a stream.
+    /// The gauges of a stream.
     pub(crate) fn shown(&self, number: u64) -> &StreamGauges {
         self.gauges.streams.iter().find(|shown| shown.id.get() == number).expect("it runs")
     }
@@ -327,21 +327,21 @@ impl BlockChecksums for NoBytes {
     fn copy_failed(&self, _: u64) {}
 }
 
-/// Somebody who asks for a content that nobody else watches.
+/// A viewer that asks for a content that no other one watches.
 pub(crate) fn viewer(number: u64) -> Command {
     delivery(number, number, 64 * MIB, Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false })
 }
 
-/// Somebody who asks for all of a content.
+/// A client that asks for all of a content.
 pub(crate) fn delivery(number: u64, version: u64, size: u64, service: Service) -> Command {
     let extents = Box::new([Extent { logical: 0, physical: version * 256 * MIB, length: size }]);
     let layout = ContentLayout::of_file(DiskId(0), null(), FileAccess::Direct, size, extents);
     delivery_of(number, version, size, layout, service)
 }
 
-/// Somebody who asks for all of a content that lies so.
+/// A client that asks for all of a content with this layout.
 pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentLayout, service: Service) -> Command {
-    // A file in a folder is looked at; what lies in several copies has checksums.
+    // A file in a folder is looked at; a content in several copies has checksums.
     let watched = (layout.copies() == 1).then(|| WatchedContent::new(FileStat::new(0, size), 0));
     let checksums: Option<Box<dyn BlockChecksums>> = if watched.is_some() { None } else { Some(Box::new(NoBytes)) };
     Command::Start(Box::new(Delivery {

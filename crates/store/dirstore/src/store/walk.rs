@@ -1,7 +1,7 @@
-//! The walk through a folder of all roots, each read by its disk's thread, and the removal of what was met.
+//! The walk through a folder of all roots, each read by its disk's thread, and the removal of files that it met.
 //!
 //! Promise: that of `crate::walk`, over all roots; a file that was met is removed as that file, through the folder that was walked, or
-//! not at all. Not here: what is to be removed.
+//! not at all. Not here: the choice of the files to remove.
 
 use std::path::{Path, PathBuf};
 
@@ -27,19 +27,19 @@ pub struct StoreWalk {
 /// Something that was met, and where.
 #[derive(Debug, Clone)]
 pub struct StoredItem {
-    /// What it is. Its path is below the folder that is walked.
+    /// The item met. Its path is below the folder that is walked.
     pub walked: Walked,
-    /// Clients are shown it under its path: no name on it is hidden, and no earlier root has it.
+    /// Clients see it under its path: no name on it is hidden, and no earlier root has it.
     pub is_shown: bool,
     root: usize,
     base: FolderHandle,
 }
 
 impl Store {
-    /// Walks through a folder. What lies in it counts, whether clients are shown it or not.
+    /// Walks through a folder. Gives all items in it, whether clients see them or not.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::NotADirectory`]; a root that cannot be asked is the walk's first item.
+    /// [`StoreError::NotFound`], [`StoreError::NotADirectory`]; a root that does not answer is the walk's first item.
     pub async fn walk(&self, folder: &ContentPath) -> Result<StoreWalk, StoreError> {
         let (mut waiting, mut failures, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         let mut failure = StoreError::NotFound;
@@ -63,11 +63,11 @@ impl Store {
         Ok(StoreWalk { store, folder, waiting, at: None, failures, steps: WalkState::default(), ids })
     }
 
-    /// Removes a file that a walk of `folder` met, durably, if it was not written to since; what later roots have under its name
-    /// goes with it.
+    /// Removes a file that a walk of `folder` met, durably, if it was not written to since; the files that later roots have under its
+    /// name go with it.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] and [`StoreError::PreconditionFailed`] if it is another one by now, and what the system says.
+    /// [`StoreError::NotFound`] and [`StoreError::PreconditionFailed`] if it is another one by now, and errors of the system.
     pub async fn remove(&self, folder: &ContentPath, item: &StoredItem) -> Result<(), StoreError> {
         let WalkedKind::File(WalkedFile { stamp, .. }) = item.walked.kind else { return Err(StoreError::IsDirectory) };
         if let Some(path) = named(folder, &item.walked.path) {
@@ -88,7 +88,7 @@ impl StoreWalk {
         &self.ids
     }
 
-    /// What is met next; none at the end.
+    /// The next item met; none at the end.
     pub async fn next(&mut self) -> Option<Result<StoredItem, WalkError>> {
         if let Some(failure) = self.failures.pop() {
             return Some(Err(failure));
@@ -134,7 +134,7 @@ impl StoreWalk {
         Ok(StoredItem { walked, is_shown, root, base })
     }
 
-    /// Whether an earlier root has this name, or a content where a folder of its path is.
+    /// True if an earlier root has this name, or a content where a folder of its path is.
     async fn is_shadowed(&self, root: usize, path: &Path) -> Result<bool, WalkError> {
         let Some(whole) = named(&self.folder, path) else { return Ok(false) };
         for (disk, number) in self.store.roots().take(root) {
@@ -148,7 +148,7 @@ impl StoreWalk {
     }
 }
 
-/// The path below the roots of what lies at `path` in `folder`, if one can name it.
+/// The path below the roots of the item at `path` in `folder`, if one can name it.
 fn named(folder: &ContentPath, path: &Path) -> Option<ContentPath> {
     path.iter().try_fold(folder.clone(), |at, name| at.child(name.to_str()?).ok())
 }

@@ -32,7 +32,7 @@ pub(super) fn entry_of(name: &str, content: &StoredContent, disk: DiskId, rate: 
     }
 }
 
-/// A folder as it is listed: it is nothing but what names have in common, and `changed` when one of the volume's was.
+/// A folder in a listing: a common part of names, modified at `changed`, the time of the last change of a name in the volume.
 pub(super) fn folder_of(name: &str, changed: SystemTime, disk: DiskId) -> Entry {
     Entry {
         name: last_of(name),
@@ -65,7 +65,7 @@ pub(super) fn stamp_of(volume: &Volume, content: &StoredContent) -> Stamp {
 }
 
 impl Core {
-    /// The content as somebody already reads it, from disks that are what they were when it was opened.
+    /// The content as a viewer already reads it, from disks in the state in which it was opened.
     pub(super) fn open_content(&self, stored: &StoredContent) -> Option<Arc<Content>> {
         self.open.content(stored.generation, self.disks_read())
     }
@@ -80,8 +80,8 @@ impl Core {
         self.open.checksums(stored.generation)
     }
 
-    /// The content as the data plane reads it, from where `layout` says, which was made when `disks` were read: the same one while
-    /// somebody holds it and the disks are what they were.
+    /// The content as the data plane reads it, from the places of `layout`, which was made when `disks` were read: the same one while a
+    /// reader holds it and the disks keep that state.
     pub(super) fn add_content(
         &mut self,
         name: &str,

@@ -1,6 +1,6 @@
 //! Decisions that the threads of a volume share: the volume itself, its disks, and the sets of writes that make changes durable.
 //!
-//! Promise: no disk is touched here. What a disk is to do is put into its inbox, and its thread is woken.
+//! Promise: no disk is touched here. The core puts the tasks of a disk into its inbox, and wakes its thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ use crate::grants::GrantPort;
 use crate::shared::DiskShared;
 use crate::{OnBreak, StoreError};
 
-/// What a disk's thread is to do.
+/// A task of a disk's thread.
 #[derive(Debug)]
 pub(super) enum Task {
     /// An upload has its first block for this disk. If it is kept, the disk says how much of it is durable.
@@ -42,9 +42,9 @@ pub(super) enum Task {
     Forget(UploadId),
     /// Write this disk's share of the set under way.
     Share,
-    /// Read a unit, and tell the upkeep what it is.
+    /// Read a unit, and report its bytes to the upkeep.
     Read(Box<UnitRead>),
-    /// Read what somebody waits for who opens a content.
+    /// A small read for an open that waits for it.
     Small(SmallRead),
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Member {
     pub(super) disk: DiskId,
     pub(super) file: OwnedFd,
     pub(super) access: FileAccess,
-    /// Where the file begins on the disk, for a partition.
+    /// Start of the file on the disk, for a partition.
     pub(super) start_bytes: u64,
     pub(super) shared: Arc<DiskShared>,
     pub(super) inbox: VecDeque<Task>,
@@ -71,7 +71,7 @@ impl Member {
 #[derive(Debug, Clone)]
 pub(super) struct NamedDisk {
     pub(super) path: PathBuf,
-    /// What it is; none if it was away at the start.
+    /// The disk; none if it was away at the start.
     pub(super) found: Option<(DiskId, Device)>,
 }
 
@@ -85,7 +85,7 @@ impl NamedDisk {
     }
 }
 
-/// The place of a disk that was taken out: what the plane and the store know it by, and the way to its schedule.
+/// The place of a disk that was taken out: its identity for the plane and the store, and the way to its schedule.
 pub(super) struct VacantDisk {
     pub(super) shared: Arc<DiskShared>,
     pub(super) port: Box<dyn GrantPort>,
@@ -105,23 +105,23 @@ pub(crate) struct Core {
     /// The front's: its disk is where a recording's rate is reserved.
     pub(super) front: Arc<DiskShared>,
     pub(super) drafts: Drafts<VolumeUpload, Arc<Chunk>>,
-    /// When a name was given or removed last, at the earliest the start: the time of each folder.
+    /// Time at which a name was given or removed last, at the earliest the start: the time of each folder.
     pub(super) names_changed: SystemTime,
     pub(super) resting: RestingUploads,
     pub(super) write_sets: WriteSets<Waiter>,
     pub(super) upkeep: Option<UpkeepRun>,
-    /// What was read of contents lately, and whether that has changed since contents to be moved were last chosen by it.
+    /// The recent reads of contents, and whether they have changed since contents to be moved were last chosen by them.
     pub(super) reads: ReadCounts,
     pub(super) reads_changed: bool,
     /// Copies that were moved to other zones.
     pub(super) moved_copies: u64,
-    /// The one copy that is under way, of the upkeep or of what reads found.
+    /// The one copy that is under way, of the upkeep or after a read found it wrong.
     pub(super) copying: Option<CopyUnderWay>,
     /// Copies of one part, which reads found wrong.
     pub(super) mending: VecDeque<MendTask>,
     /// Did everything; the disks' states that it has changed are not durable yet.
     pub(super) undurable_upkeep: Option<UpkeepRun>,
-    /// How the last upkeep ended.
+    /// End of the last upkeep.
     pub(super) last_upkeep: Option<EndedUpkeep>,
     /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
     pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
@@ -168,7 +168,7 @@ impl Core {
         }
     }
 
-    /// Begins to make durable what is to be, unless a set is under way.
+    /// Begins to make all pending changes durable, unless a set is under way.
     pub(super) fn begin_write_set(&mut self) {
         if self.closed {
             return;
@@ -179,7 +179,7 @@ impl Core {
         self.settle_upkeep();
     }
 
-    /// Whether disks' states are being made durable.
+    /// True if disks' states are being made durable.
     pub(super) fn has_superblocks(&self) -> bool {
         self.write_sets.has_superblocks()
     }
@@ -189,17 +189,17 @@ impl Core {
         self.write_sets.durable_generation()
     }
 
-    /// Whether something is being made durable.
+    /// True if a change is being made durable.
     pub(super) fn has_write_set(&self) -> bool {
         !self.write_sets.is_idle()
     }
 
-    /// Whether `member` has a share of the set under way that it has not written.
+    /// True if `member` has a share of the set under way that it has not written.
     pub(super) fn is_turn_of(&self, member: MemberId) -> bool {
         self.write_sets.is_turn_of(member)
     }
 
-    /// What `member` is to write of the set under way, if it is its turn, and the set's number.
+    /// The writes of `member` in the set under way, if it is its turn, and the set's number.
     pub(super) fn share(&self, member: MemberId) -> Option<(u64, Vec<(u64, AlignedBlock)>)> {
         let (number, writes) = self.write_sets.share(member)?;
         Some((number, writes.into_iter().map(|write| (write.position, AlignedBlock::new(&write.bytes))).collect()))
@@ -214,9 +214,9 @@ impl Core {
         self.begin_write_set();
     }
 
-    /// Takes `member` out, durably before anything else. Uploads go on with their other copies; where there are none, they fail with
-    /// `error`. A disk that may have the only copies of contents is read on; a recording goes on elsewhere then, for nobody can send it
-    /// again. Where nothing can be made durable without the disk, the volume takes no more changes, and everything fails that waits.
+    /// Takes `member` out, durably before anything else. Uploads continue with their other copies; where there are none, they fail with
+    /// `error`. A disk that may have the only copies of contents is read on; a recording continues elsewhere then, for no client can send
+    /// it again. Where nothing can be made durable without the disk, the volume takes no more changes, and all waiting changes fail.
     pub(super) fn take_out(&mut self, member: MemberId, error: &StoreError) {
         if !self.takes_writes(member) {
             return;
@@ -249,17 +249,17 @@ impl Core {
         self.begin_write_set();
     }
 
-    /// The disks whose threads have been at one thing for longer than anybody should wait.
+    /// The disks with threads that have been at one step for longer than a caller should wait.
     pub(super) fn stuck(&self) -> Vec<MemberId> {
         self.members.iter().flatten().filter(|member| member.shared.is_stuck()).map(|member| member.member).collect()
     }
 
-    /// Whether a disk is there and written to.
+    /// True if a disk is there and written to.
     pub(super) fn takes_writes(&self, member: MemberId) -> bool {
         self.members.get(member.index()).is_some_and(Option::is_some) && self.volume.is_writable(member)
     }
 
-    /// Whether nothing more will happen to a disk.
+    /// True if the volume uses the disk no more.
     pub(super) fn is_out(&self, member: MemberId) -> bool {
         self.closed || self.members[member.index()].is_none()
     }

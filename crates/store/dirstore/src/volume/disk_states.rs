@@ -1,7 +1,7 @@
 //! States of a volume's disks as they change, and disks that come back.
 //!
-//! Promise: each change of a disk's state becomes one event (`volume_disk`); a disk that was taken out and answers again is filled with what it
-//! missed, after pauses that grow while it fails again. Not here: taking a disk out (`core`), filling it (`upkeep`).
+//! Promise: each change of a disk's state becomes one event (`volume_disk`); a disk that was taken out and answers again is filled with
+//! the changes it missed, after pauses that grow while it fails again. Not here: taking a disk out (`core`), filling it (`upkeep`).
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use super::lock;
 use super::open_disk::{GivenDisks, VolumeDiskError, open_disk};
 use crate::event::{DiskNotice, StoreEvent};
 
-/// The first attempt to fill a disk that was taken out, so long after it was; also between looks whether one that is away is back.
+/// Time from taking a disk out to the first attempt to fill it; also between looks whether one that is away is back.
 const RETURN_PAUSE: Nanos = Nanos::from_secs(30);
 /// A disk that is taken out again waits four times as long each time, up to this: each fill reads a whole disk.
 const RETURN_PAUSE_MAX: Nanos = Nanos::from_secs(6 * 3600);
@@ -43,7 +43,7 @@ impl Core {
         self.health.damaged.iter().filter(is_there).count()
     }
 
-    /// Tells the disks whose states have changed since the last call; the first call notes the states of the start, which were told.
+    /// Reports the changes of disks' states since the last call; the first call notes the states of the start, which were reported.
     pub(super) fn tell_states(&mut self, now: Nanos) {
         let members = (0u8..).map(MemberId).take(self.members.len());
         let states: Vec<_> = members.map(|member| self.disk_state(member)).collect();
@@ -130,7 +130,7 @@ impl ServedVolume {
         let volume = self.clone();
         let flag = Arc::clone(&is_returning);
         let started = thread::Builder::new().name("volume-return".to_owned()).spawn(move || {
-            // A disk that is not back yet is no event: its absence was told.
+            // A disk that is not back yet is no event: its absence was reported.
             let _ = volume.take_back(member, path);
             flag.store(false, Ordering::Relaxed);
         });

@@ -1,9 +1,9 @@
 //! Search for the volume's disks among those that were named, and a start without those that are not there.
 //!
-//! Promise: a start finds what a running server would have made of it: of a mirror, a disk that is away is out, and one that is back is
-//! filled anew; a volume with one copy of what is away takes no changes, and nothing is written to it. A disk that was not named at all,
-//! is in use, or is of another volume is no reason to go on without it, but a mistake.
-//! Not here: opening a disk (`open_disk`), what the superblocks mean (crate `volume`).
+//! Promise: a start gives the volume the state that a running server would have given it: of a mirror, a disk that is away is out, and
+//! one that is back is filled anew; a volume with one copy of the data on a disk that is away takes no changes, and nothing is written to
+//! it. A disk that was not named at all, is in use, or is of another volume is no reason to continue without it, but a mistake.
+//! Not here: opening a disk (`open_disk`), the meaning of the superblocks (crate `volume`).
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenErr
 use super::open_disk::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
 use crate::event::DiskNotice;
 
-/// What it means that a disk is away.
+/// Consequence of a disk's absence.
 const READ_ELSEWHERE: &str =
     "everything is read from the other copies; put it back, and it is filled, or `isocast volume replace` it";
 const NO_OTHER_COPY: &str =
@@ -29,7 +29,7 @@ struct UnusableDisk {
     why: String,
 }
 
-/// What the disks that were named are.
+/// Result of the search among the named disks.
 pub(super) struct FoundDisks {
     pub(super) given: GivenDisks,
     pub(super) identified: Identified,
@@ -38,13 +38,13 @@ pub(super) struct FoundDisks {
     stale: Vec<(OpenDisk, MemberId)>,
 }
 
-/// Whether two paths are one disk.
+/// True if two paths are one disk.
 #[must_use]
 pub fn is_same_disk(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Whether the system says that there is no such disk, or that it gives nothing: a disk that may not be opened is another matter.
+/// True if the system reports no such disk, or a disk that gives nothing: a disk that may not be opened is another matter.
 fn is_away(error: &VolumeDiskError) -> bool {
     let VolumeDiskError::Open { source, .. } = error else { return false };
     let away = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::IO, Errno::NOMEDIUM];
@@ -104,8 +104,8 @@ impl FoundDisks {
         Ok(Self { given, identified, unusable, stale })
     }
 
-    /// Makes the volume what it is without the disks that are away, durably, and takes in again what is back. Gives the disks by their
-    /// numbers, the paths of those that are away, and what is to be told.
+    /// Gives the volume its state without the disks that are away, durably, and takes in again the disks that are back. Gives the disks
+    /// by their numbers, the paths of those that are away, and the notices about them.
     pub(super) fn settle(self, volume: &mut Volume) -> Result<SettledDisks, VolumeDiskError> {
         let Self { given, identified, unusable, stale } = self;
         let mut given: Vec<Option<OpenDisk>> = given.0.into_iter().map(Some).collect();
@@ -162,7 +162,7 @@ impl SettledDisks {
         }
     }
 
-    /// A disk that was out gets what it missed, unless nothing of the volume belongs there any more.
+    /// Fills a disk that was out with the changes it missed, unless it has left the volume.
     fn take_in(
         &mut self,
         volume: &mut Volume,
@@ -215,7 +215,7 @@ fn unwritable(path: &Path, source: io::Error) -> VolumeDiskError {
     VolumeDiskError::Journal { path: path.to_owned(), source }
 }
 
-/// Why one disk is not the volume's, without its number among those given: it is named beside.
+/// Reason for which one disk is not the volume's, without its number among those given: it is named beside.
 fn reason(error: &VolumeOpenError) -> String {
     match error {
         VolumeOpenError::Superblock { source, .. } => source.to_string(),

@@ -28,7 +28,7 @@ use crate::{ContentPath, Entry, Precondition, StoreError, UploadPlace};
 /// Names of a folder that are given at once.
 const PAGE_NAMES: usize = 256;
 
-/// How long the thread sleeps at most: it is woken for operations; this is for units that nobody reads any more.
+/// The thread's longest sleep: operations wake it; this is for units that no reader holds any more.
 const NAP: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -57,7 +57,7 @@ impl Front {
         Self { core, shared, operations, index, opens, seen, scrub, filled }
     }
 
-    /// The thread's life: ends when no caller is left. Who posts an operation unparks it.
+    /// The thread's life: ends when no caller is left. The sender of an operation unparks it.
     pub(crate) fn run(mut self) {
         {
             let mut core = lock(&self.core);
@@ -107,7 +107,7 @@ impl Front {
         }
     }
 
-    /// Breaks off uploads whose clients are gone. What these had handed over before is in the queue, and comes first.
+    /// Breaks off uploads of clients that are gone. Chunks that these had handed over before are in the queue, and come first.
     fn end_aborted(&mut self) {
         let aborted = self.shared.take_aborted();
         let before = if aborted.is_empty() { 0 } else { self.operations.len() };
@@ -138,7 +138,7 @@ impl Front {
                 Ok(UploadPlace { folders: Vec::new(), replaced_bytes })
             }),
             Operation::Remove { folder, path, stamp, reply } => self.remove(&folder, &path, &stamp, reply),
-            // Folders need not be there before what is put into them.
+            // Folders need not exist before contents are put into them.
             Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).volume.free_bytes())),
             Operation::Delete { path, precondition, reply, .. } => lock(&self.core).remove(&path, &precondition, reply),
             Operation::Begin { path, terms, reply, .. } => answer(reply, || {

@@ -1,7 +1,7 @@
-//! Reads of a content that is being opened: its checksums, its container's index. Somebody waits for them, and the disk may be full.
+//! Reads of a content that is being opened: its checksums, its container's index. An open waits for them, and the disk may be full.
 //!
-//! Promise: each is made on a grant of its disk's schedule. A drive that is kept full of the streams' reads let some that came beside them
-//! wait for 10 s. Not here: what is read (`opener`).
+//! Promise: each is made on a grant of its disk's schedule. A drive that is kept full of the streams' reads let some that came beside
+//! them wait for 10 s. Not here: the choice of the reads (`opener`).
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -34,7 +34,7 @@ impl<'a> GrantedReads<'a> {
         Self { core, is_any_gone: false }
     }
 
-    /// Whether a disk did not answer, was taken out, or the server ends: what it has is not known.
+    /// True if a disk did not answer, was taken out, or the server ends: its bytes are not known.
     pub(super) const fn is_any_gone(&self) -> bool {
         self.is_any_gone
     }

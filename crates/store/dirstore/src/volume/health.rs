@@ -59,7 +59,7 @@ impl ScrubFile {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct VolumeHealth {
-    /// By disk: the state that was told last.
+    /// By disk: the state in the last event.
     pub(super) told: Vec<&'static str>,
     /// Failures of disks that are out, or only read.
     pub(super) failures: BTreeMap<MemberId, StoreError>,

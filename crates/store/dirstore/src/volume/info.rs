@@ -1,4 +1,4 @@
-//! A volume as it is shown and asked to look after itself.
+//! State of a volume for the operator, and the operator's requests to it.
 
 use std::path::PathBuf;
 
@@ -18,9 +18,9 @@ use crate::event::UpkeepReport;
 pub struct VolumeInfo {
     /// Its name.
     pub name: String,
-    /// How contents are laid over its disks: `span`, `stripe` or `mirror`.
+    /// Layout of contents over its disks: `span`, `stripe` or `mirror`.
     pub layout: &'static str,
-    /// Folders whose contents are laid in another way, and how.
+    /// Folders with contents in another layout, and that layout.
     pub folders: Vec<(String, &'static str)>,
     /// Bytes of a unit.
     pub unit: ByteCount,
@@ -34,13 +34,13 @@ pub struct VolumeInfo {
     pub free: ByteCount,
     /// Its disks, by their numbers.
     pub disks: Vec<VolumeMemberInfo>,
-    /// What is under way (`fill`, `drain`, `balance`, `scrub`), and how far it has come.
+    /// The upkeep under way (`fill`, `drain`, `balance`, `scrub`), and how far it has come.
     pub upkeep: Option<(&'static str, UpkeepReport)>,
-    /// How the last one ended: why not all was done, if it was not.
+    /// The end of the last one: the reason for which work is left, if any is.
     pub last_upkeep: Option<(&'static str, UpkeepReport, Option<StoreError>)>,
     /// The last scrub since the start.
     pub last_scrub: Option<LastScrub>,
-    /// Copies that were moved to another zone of their disk since the start, for what is read most.
+    /// Copies that were moved to another zone of their disk since the start, for the contents read most.
     pub moved_copies: u64,
 }
 
@@ -62,18 +62,18 @@ pub struct VolumeMemberInfo {
     pub size: ByteCount,
     /// Its units, free and used.
     pub units: u64,
-    /// Its free units; none where nothing is written to it.
+    /// Its free units; none for a disk that takes no writes.
     pub free_units: Option<u64>,
 }
 
-/// What a volume can be asked for beside the streams.
+/// Request to a volume beside the streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeWish {
-    /// Read every copy, and write what is wrong anew from the other one.
+    /// Read every copy, and write wrong ones anew from the other one.
     Scrub,
     /// Move copies from disks that are fuller than others to these.
     Rebalance,
-    /// Move what is on the disk of this number to the others, and let it go.
+    /// Move the copies on the disk of this number to the others, and let it go.
     Remove(u8),
     /// Take a blank disk in beside the others.
     Add(PathBuf),
@@ -81,7 +81,7 @@ pub enum VolumeWish {
     Replace(u8, PathBuf),
 }
 
-/// Why a volume does not do what it is asked for.
+/// Reason for which a volume refuses a request.
 #[derive(Debug, thiserror::Error)]
 pub enum UpkeepError {
     /// There is none of this name, or no disk of this number.
@@ -95,7 +95,7 @@ pub enum UpkeepError {
     /// It is needed for the layout.
     #[error("without this disk too few are left for the volume's layout: add one first")]
     TooFew,
-    /// What is on the disk is nowhere else.
+    /// The units on the disk have no copy elsewhere.
     #[error("the volume has one copy of what is on this disk: it can be emptied (`remove`), but not replaced")]
     Needed,
     /// The new disk holds something, or did.
@@ -150,7 +150,7 @@ impl ServedVolume {
         (core.front.id == store).then(|| WrittenDisks::several(store, disks, copies))
     }
 
-    /// So much of a content was read: what is read most is moved to where the disks are fastest.
+    /// Counts `bytes` read of a content: the contents read most are moved to where the disks are fastest.
     pub(crate) fn note_read(&self, name: &str, bytes: u64) {
         lock(&self.core).note_read(name, bytes);
     }
@@ -195,7 +195,7 @@ impl ServedVolume {
         }
     }
 
-    /// Begins what is asked for. Waits for disks where one is replaced.
+    /// Begins the requested upkeep. Waits for disks where one is replaced.
     pub(crate) fn begin(&self, wish: &VolumeWish) -> Result<(), UpkeepError> {
         match wish {
             VolumeWish::Replace(number, path) => return self.replace(MemberId(*number), path),

@@ -37,7 +37,7 @@ pub(crate) struct MemberWorker {
     uploads: Uploads<UploadPart, WriteSetTurn>,
     /// The volume's number of an upload to this disk's.
     numbers: HashMap<UploadId, UploadId>,
-    /// Somebody waits for these: they come before those of whole units.
+    /// An open waits for these: they come before those of whole units.
     small_reads: VecDeque<SmallRead>,
     unit_reads: VecDeque<Box<UnitRead>>,
     writer: DirectWriter,
@@ -75,7 +75,7 @@ impl MemberWorker {
         lock(&self.core).vacant.insert(self.member, left);
     }
 
-    /// Does once what there is to do. True if there may be more at once.
+    /// Does all pending work once. True if there may be more at once.
     fn turn(&mut self) -> bool {
         self.take_tasks();
         self.uploads.begin_blocks(monotonic());
@@ -164,7 +164,7 @@ impl MemberWorker {
         }
     }
 
-    /// Reads on, and tells the upkeep when the unit is read, or is not what it should be.
+    /// Reads on, and reports to the upkeep once the unit is read, or found wrong.
     fn read_unit(&mut self, until: Nanos) {
         let Some(mut unit) = self.unit_reads.pop_front() else { return };
         let read = unit.read(self.file.as_fd(), || monotonic() < until);
@@ -175,12 +175,12 @@ impl MemberWorker {
         lock(&self.core).copy_step(unit.copy, CopyStep::Read(unit.into_bytes()));
     }
 
-    /// The disk erred: what it was told before its last flush may be lost, so that nothing on it counts any more.
+    /// The disk erred: writes that it took before its last flush may be lost, so that nothing on it counts any more.
     fn failed(&self, error: &StoreError) {
         lock(&self.core).take_out(self.member, &error.clone().of_disk(self.shared.id));
     }
 
-    /// Uses a grant for a commit: one flush for all units that are waited for and what recordings have grown by, then this disk's share of a
+    /// Uses a grant for a commit: one flush for all units that are waited for and the growth of recordings, then this disk's share of a
     /// set of writes.
     fn commit(&mut self) {
         self.shared.stats.commits.add(1);
@@ -219,18 +219,18 @@ impl MemberWorker {
             }
         }
         match &flushed {
-            // A later flush that succeeds says nothing of what this one lost, whoever waited for it.
+            // A later flush that succeeds does not prove that the writes of this one survived, for any waiting upload.
             Some(Err(error)) => self.failed(error),
             Some(Ok(())) => self.tell_grown(&grown),
             None => {}
         }
-        // What was just published, or has grown, may go on in this grant: on a volume of one disk it is answered a turn earlier.
+        // The commit of a unit just published or grown may continue in this grant: on a volume of one disk it is answered a turn earlier.
         if flushed.is_some() {
             let _ = self.write_share();
         }
     }
 
-    /// What was written of these uploads is durable.
+    /// The written bytes of these uploads are durable.
     fn tell_grown(&mut self, grown: &[UploadId]) {
         let written = |number: &UploadId| self.uploads.file_mut(*number).map(|part| (part.upload, part.written()));
         let grown: Vec<_> = grown.iter().filter_map(written).collect();

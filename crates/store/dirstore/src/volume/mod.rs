@@ -3,7 +3,7 @@
 //! Promise: the *front* thread knows the names and decides where bytes go, and touches no disk; *openers* read a content's rate and
 //! checksums; each disk has a thread of its own that writes and flushes on grants of the disk's schedule, so that a disk that
 //! hangs holds up no other. An upload is answered when its units and its record are durable.
-//! Not here: what lies where (crate `volume`), when a disk is used (`schedule`).
+//! Not here: the places of contents on the disks (crate `volume`), the time of each use of a disk (`schedule`).
 
 mod content;
 mod core;
@@ -45,5 +45,5 @@ pub use self::open_disk::VolumeDiskError;
 pub(crate) use self::start::{VolumeCommon, start};
 use crate::lock::lock;
 
-/// What all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
+/// State that all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
 pub(crate) type SharedCore = Arc<Mutex<Core>>;

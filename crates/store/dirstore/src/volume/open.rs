@@ -22,17 +22,17 @@ pub(crate) struct OpenVolume {
     pub(crate) disks: Vec<Option<OpenDisk>>,
     /// As disks that are away were named.
     pub(crate) away: Vec<(MemberId, PathBuf)>,
-    /// What is to be told of its disks.
+    /// Notices about its disks.
     pub(crate) notices: Vec<DiskNotice>,
-    /// What is known of its disks' generations, in the server's state.
+    /// The known generations of its disks, in the server's state.
     pub(super) seen: Option<SeenGeneration>,
-    /// Whether there is a place for one disk more.
+    /// True if there is a place for one disk more.
     pub(crate) has_spare_place: bool,
 }
 
 impl OpenVolume {
-    /// Opens the volume on these disks, in any order, and writes the first commit of this use. That it saw them is known before it is
-    /// served: a disk that it goes on without is out of date from now on.
+    /// Opens the volume on these disks, in any order, and writes the first commit of this use. `state` records this use before the
+    /// volume is served: a disk missing from it is out of date from now on.
     ///
     /// # Errors
     /// A disk is in use, belongs to another volume or was not named; none is there, or only such as `state` says are out of date; the
@@ -68,7 +68,7 @@ impl OpenVolume {
     }
 }
 
-/// Before anything else runs: nobody waits for a grant yet.
+/// Before any other thread runs: no thread waits for a grant yet.
 fn commit(volume: &mut Volume, disks: &SettledDisks) -> Result<(), VolumeDiskError> {
     while let Some(commit) = volume.commit() {
         disks.write(&[commit.writes])?;

@@ -1,4 +1,4 @@
-//! Contents of a volume that somebody reads, with their checksums and the parts of which a copy was found wrong.
+//! Contents of a volume with readers, with their checksums and the parts of which a copy was found wrong.
 //!
 //! Promise: the units of a content are not used for anything else while it is read. Not here: where its parts lie (`content`).
 
@@ -11,7 +11,7 @@ use content::{BlockChecksums, Content};
 use units::ContentVersion;
 use volume::{ChecksumTable, StoredContent};
 
-/// The contents somebody reads: their units are not used for anything else meanwhile.
+/// The contents with readers: their units are not used for anything else meanwhile.
 pub(super) struct OpenContents {
     /// By their generations.
     open: HashMap<u64, OpenContent>,
@@ -21,10 +21,10 @@ pub(super) struct OpenContents {
     next_version: Arc<AtomicU64>,
 }
 
-/// A content that somebody reads, or read.
+/// A content with a reader, now or before.
 struct OpenContent {
     name: String,
-    /// As it was opened, the latest last: who reads goes on with the copies that could be read when it was opened.
+    /// As it was opened, the latest last: a reader continues with the copies that could be read when it was opened.
     readers: Vec<OpenLayout>,
     failed: Arc<FailedParts>,
 }
@@ -37,7 +37,7 @@ struct OpenLayout {
     disks: DisksRead,
 }
 
-/// Which disks are read: the superblock's generation, and the newest that is durable, for a disk that was filled is read from then on.
+/// The set of disks read: the superblock's generation, and the newest that is durable, for a disk that was filled is read from then on.
 pub(super) type DisksRead = (u64, u64);
 
 impl OpenContent {
@@ -88,9 +88,9 @@ impl FailedParts {
     }
 }
 
-/// How many contents' checksums are kept when nobody reads them: opening one of them again costs its disk nothing.
+/// Contents without a reader that keep their checksums, at most: opening one of them again costs its disk nothing.
 const TABLES_MAX: usize = 1024;
-/// And of how many 64 KiB in all: 16 MiB of memory, 256 GiB of contents.
+/// Checksums kept, at most, each of 64 KiB: 16 MiB of memory, 256 GiB of contents.
 const CHECKSUMS_MAX: usize = 4 << 20;
 
 /// A content's checksums, as the data plane asks for them.
@@ -115,7 +115,7 @@ impl OpenContents {
         Self { open: HashMap::new(), tables: VecDeque::new(), next_version }
     }
 
-    /// A content as it was opened last, while somebody reads it and its disks are `disks`.
+    /// A content as it was opened last, while it has a reader and its disks are `disks`.
     pub(super) fn content(&self, generation: u64, disks: DisksRead) -> Option<Arc<Content>> {
         let latest = self.open.get(&generation)?.readers.last()?;
         latest.content.upgrade().filter(|_| latest.disks == disks)
@@ -160,12 +160,12 @@ impl OpenContents {
         }
     }
 
-    /// Whether nobody reads anything.
+    /// True if no content has a reader.
     pub(super) fn is_empty(&self) -> bool {
         !self.open.values().any(OpenContent::is_read)
     }
 
-    /// Lets go of what nobody reads any more, and nothing of is to be mended.
+    /// Lets go of contents without a reader and without a copy to be mended.
     pub(super) fn let_go(&mut self) {
         self.open.retain(|_, open| {
             open.readers.retain(OpenLayout::is_read);
@@ -173,7 +173,7 @@ impl OpenContents {
         });
     }
 
-    /// The name, generation and part of a content of which a read found a copy wrong; told once.
+    /// The name, generation and part of a content of which a read found a copy wrong; returned once.
     pub(super) fn take_failed(&mut self) -> Option<(String, u64, u32)> {
         self.open
             .iter()

@@ -14,7 +14,7 @@ use kernel::held::{self, Purpose};
 use rustix::fs::{SeekFrom, seek};
 use volume::{ReadDisk, ReadError, VolumeOpenError};
 
-/// Why a volume cannot be served.
+/// Reason for which a volume cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeDiskError {
     /// A disk cannot be opened.
@@ -52,7 +52,7 @@ pub enum VolumeDiskError {
         "the disks with the numbers {0:?} of the volume are missing: name all of its disks, also one that is gone, as it was named before"
     )]
     Missing(Vec<u8>),
-    /// They are older than what a server has seen of the volume.
+    /// They are older than the generation that a server has seen of the volume.
     #[error(
         "the disks that are there are out of date: the volume went on without them, on those that are missing. Put these back; or \
          remove {} to go on with what the disks had when they were taken out, and lose what came later", .0.display()
@@ -79,7 +79,7 @@ pub(crate) struct OpenDisk {
     pub(crate) file: File,
     pub(crate) access: FileAccess,
     pub(crate) device: Device,
-    /// Where it begins on the device.
+    /// Its start on the device.
     pub(crate) start_bytes: u64,
     pub(super) size: u64,
 }
@@ -116,7 +116,7 @@ pub(super) fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
     Ok(OpenDisk { path: path.to_owned(), file, access, device, start_bytes, size })
 }
 
-/// A file counts as a disk of its own, as fast as the one it lies on: what else uses that one is not seen.
+/// A file counts as a disk of its own, as fast as the one it lies on: other users of that disk are not seen.
 fn device_of_file(path: &Path, size: u64, under: &Device) -> Device {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let drive = path.canonicalize().unwrap_or_else(|_| path.to_owned()).display().to_string();

@@ -41,7 +41,7 @@ impl OpenQueue {
     }
 }
 
-/// What each of the threads has.
+/// State of each of the threads.
 #[derive(Clone)]
 pub(super) struct Opener {
     pub(super) core: SharedCore,
@@ -50,7 +50,7 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// Starts `threads` of them, which end when nobody can ask any more.
+    /// Starts `threads` of them, which end when no caller can send operations any more.
     pub(super) fn start(self, threads: usize, cpus: &[usize]) -> io::Result<OpenQueue> {
         let (sender, receiver) = mpsc::sync_channel(OPERATIONS_MAX);
         let receiver = Arc::new(Mutex::new(receiver));

@@ -42,7 +42,7 @@ impl Block {
     }
 }
 
-/// An upload on one disk: the schedule sees it as a file whose bytes are the blocks in their order.
+/// An upload on one disk: the schedule sees it as a file of the blocks in their order.
 #[derive(Debug)]
 pub(super) struct UploadPart {
     pub(super) upload: UploadId,

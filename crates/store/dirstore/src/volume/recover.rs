@@ -1,7 +1,8 @@
 //! Recordings that a crash left: read, ended and named while the volume is served.
 //!
-//! Promise: all that was durable of a recording gets its name, or one beside it; it replaces nothing. Whatever cannot be read since its
-//! disk is gone stays in the journal for the next start. Not here: what was durable (`volume::Restore`), the reads' grants (`small_read`).
+//! Promise: all durable bytes of a recording get its name, or one beside it; it replaces nothing. A recording that cannot be read since
+//! its disk is gone stays in the journal for the next start. Not here: the extent of the durable bytes (`volume::Restore`), the reads'
+//! grants (`small_read`).
 
 use std::io;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl Core {
         left
     }
 
-    /// It was read: what is left of it is a content now.
+    /// Ends a recording that was read: its remaining bytes are a content now.
     fn end_recording(&mut self, id: UploadId, restored: Restored, modified: u64) {
         if self.closed {
             return;
@@ -85,7 +86,7 @@ impl Core {
         self.finish_at(id, modified);
     }
 
-    /// Gives an upload its name, or the first one beside it that nothing has.
+    /// Gives an upload its name, or the first free one beside it.
     pub(super) fn name_beside(&self, upload: &mut VolumeUpload, draft: &mut Draft) {
         let Some((folder, own)) = upload.path.split() else { return };
         let mut paths = names_beside(own).filter_map(|name| folder.child(&name).ok());

@@ -1,7 +1,8 @@
-//! Another disk comes, in the place of one or beside all, and the streams go on.
+//! Another disk comes, in the place of one or beside all, and the streams continue.
 //!
-//! Promise: only a disk that holds nothing is written to; it has the number and the schedule of the one that goes, and is filled from
-//! the other copies; one that comes beside all has the spare place, which the data plane has scheduled from the start. Not here: seeing that nobody needs what was on it (`isocast volume replace` does, and empties it).
+//! Promise: only a disk that holds nothing is written to; it has the number and the schedule of the one that goes, and is filled from the
+//! other copies; one that comes beside all has the spare place, which the data plane has scheduled from the start. Not here: the check
+//! that no owner needs the old bytes of the new disk (`isocast volume replace` makes it, and empties the disk).
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -23,9 +24,9 @@ use crate::StoreError;
 use crate::buffers::index;
 use crate::shared::DiskShared;
 
-/// Bytes at both ends of a disk that must be zero: what a disk holds has its mark there.
+/// Bytes at both ends of a disk that must be zero: every owner of a disk has its mark there.
 const BLANK_BYTES: u64 = 1 << 20;
-/// How long the thread of the disk that goes may take to let go of it.
+/// Time that the thread of the disk that goes may take to let go of it.
 const LEAVE_MAX: Duration = Duration::from_secs(15);
 
 impl ServedVolume {
@@ -192,7 +193,7 @@ fn open_blank(path: &Path) -> Result<OpenDisk, UpkeepError> {
     if is_blank(&new)? { Ok(new) } else { Err(UpkeepError::NotBlank) }
 }
 
-/// Whether nothing marks the disk as anybody's.
+/// True if the disk has no owner's mark.
 fn is_blank(disk: &OpenDisk) -> Result<bool, StoreError> {
     let end = disk.size.saturating_sub(BLANK_BYTES) / volume::BLOCK_BYTES * volume::BLOCK_BYTES;
     let mut memory = AlignedBlock::zeroed(index(BLANK_BYTES));

@@ -1,7 +1,7 @@
-//! Bytes of uploads whose clients are gone, for others that continue them ([`OnBreak::Resume`]).
+//! Bytes of uploads that their clients left, for others that continue them ([`OnBreak::Resume`]).
 //!
-//! Promise: it lies in units that nothing else is given and is in no catalogue: it is gone when the server ends. Who wants its space or
-//! its disk lets it go first. Not here: an upload whose disks still write (`core`).
+//! Promise: they lie in units that nothing else is given and are in no catalogue: they are gone when the server ends. A user of their
+//! space or their disk lets them go first. Not here: an upload to which disks still write (`core`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use volume::{Draft, Volume};
 
 use crate::OnBreak;
 
-/// By the names of the contents: which version it is, and what has come of it.
+/// By the names of the contents: the version, and its received bytes.
 #[derive(Debug, Default)]
 pub(super) struct RestingUploads(BTreeMap<String, (OnBreak, Draft)>);
 
@@ -25,7 +25,7 @@ impl RestingUploads {
         }
     }
 
-    /// What an upload goes on with; what has come of another version is let go.
+    /// The bytes that an upload continues; those of another version are let go.
     pub(super) fn take(&mut self, volume: &mut Volume, name: &str, on_break: OnBreak) -> Option<Draft> {
         let (version, draft) = self.0.remove(name)?;
         if version == on_break {

@@ -1,6 +1,6 @@
 //! The newest generation of a volume's superblock that a server has seen, which it keeps beside its other state, not on the disks.
 //!
-//! Why: a disk that was taken out does not know that when it is found without the others. It would be served as if it had everything,
+//! Reason: a disk that was taken out does not know that when it is found without the others. It would be served as if it had everything,
 //! and written to, so that no disk would have all that was acknowledged. See docs/decisions/0050.
 
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use units::Nanos;
 use volume::VolumeId;
 
-/// A file that could not be written is tried again after so long.
+/// Time until a file that could not be written is tried again.
 const RETRY: Nanos = Nanos::from_secs(1);
 
 /// Keeps it up to date.
@@ -18,7 +18,7 @@ const RETRY: Nanos = Nanos::from_secs(1);
 pub(crate) struct SeenGeneration {
     file: PathBuf,
     written: Option<u64>,
-    /// When it could not be written last.
+    /// Time of the last write that failed.
     failed: Option<Nanos>,
 }
 
@@ -31,7 +31,7 @@ impl SeenGeneration {
         &self.file
     }
 
-    /// The newest that was seen; none if nothing is known.
+    /// The newest generation that was seen; none if none is known.
     pub(super) fn read(&self) -> Option<u64> {
         fs::read_to_string(&self.file).ok()?.trim().parse().ok()
     }
@@ -50,7 +50,7 @@ impl SeenGeneration {
     }
 }
 
-/// Where it is kept.
+/// Path of the file that keeps it.
 pub(super) fn file_of(state: &Path, volume: &VolumeId) -> PathBuf {
     let mut name = "volume-".to_owned();
     volume.iter().for_each(|byte| write!(name, "{byte:02x}").expect("text takes all"));

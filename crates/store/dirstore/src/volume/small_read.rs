@@ -37,7 +37,7 @@ impl SmallRead {
     pub(super) fn run(self) {
         let mut block = AlignedBlock::zeroed(self.length);
         let read = pread(&self.file, &mut block.bytes_mut()[..self.length], self.position);
-        // Who waited may have gone to another copy.
+        // The waiting open may have gone to another copy.
         let _ = self.reply.send(read.map(|read| (block, read)).map_err(io::Error::from));
     }
 }

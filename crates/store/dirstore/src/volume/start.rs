@@ -22,7 +22,7 @@ use crate::index::Index;
 use crate::settings::{StoreSettings, restrict_to};
 use crate::shared::{DiskShared, DiskUsable};
 
-/// What the volume has in common with the folders of the store.
+/// Parts that the volume has in common with the folders of the store.
 pub(crate) struct VolumeCommon<'a> {
     pub(crate) settings: &'a StoreSettings,
     pub(crate) events: &'a Arc<EventSender>,
@@ -31,8 +31,8 @@ pub(crate) struct VolumeCommon<'a> {
     pub(crate) index: &'a Arc<Index>,
 }
 
-/// A volume is relied on as long as any of its disks is: one that errs or does not answer is taken out by what is written to it, and what
-/// has no other place fails then.
+/// A volume is relied on as long as any of its disks is: one that errs or does not answer is taken out by the writes to it, and writes
+/// that have no other place fail then.
 fn any_of(disks: Vec<DiskId>, each: &Arc<OnceLock<DiskUsable>>) -> Arc<OnceLock<DiskUsable>> {
     let each = Arc::clone(each);
     let any: DiskUsable =

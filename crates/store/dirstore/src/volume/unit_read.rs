@@ -1,6 +1,6 @@
 //! Reading a unit on grants: its header, and its payload if the header is the right one.
 //!
-//! Promise: what it gives is what was written, by its checksums.
+//! Promise: the bytes given are the bytes written, by their checksums.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct UnitRead {
     content: Arc<StoredContent>,
     part: u32,
     place: UnitPlace,
-    /// Where on the disk header and payload are.
+    /// Places of header and payload on the disk.
     header_at: u64,
     payload_at: u64,
     header: AlignedBlock,
@@ -40,7 +40,7 @@ pub(super) struct UnitBytes {
 }
 
 impl UnitRead {
-    /// Of the unit at `place`, whose `payload_bytes` should be part `part` of `content`.
+    /// The read of the unit at `place`, with `payload_bytes` that should be part `part` of `content`.
     pub(super) fn new(
         copy: UploadId,
         content: Arc<StoredContent>,
@@ -77,7 +77,7 @@ impl UnitRead {
         self.done == self.total()
     }
 
-    /// Reads the next run in pieces, before each of which `may_begin` is asked.
+    /// Reads the next run in pieces, and calls `may_begin` before each.
     pub(super) fn read(&mut self, file: BorrowedFd<'_>, mut may_begin: impl FnMut() -> bool) -> Result<(), Errno> {
         let end = self.done + self.next_run().1;
         while self.done < end && may_begin() {
@@ -106,7 +106,7 @@ impl UnitRead {
         self.done < BLOCK_BYTES || self.table.is_some()
     }
 
-    /// What was read, if all was and is what was written.
+    /// The bytes read, if all were and their checksums are right.
     pub(super) fn into_bytes(self) -> Option<UnitBytes> {
         let whole = self.is_complete();
         let table = self.table.filter(|_| whole)?;
@@ -114,7 +114,7 @@ impl UnitRead {
         Some(UnitBytes { payload: self.payload, table })
     }
 
-    /// Where on the disk the byte at `offset` of header and payload is, and how many go on from there.
+    /// Place on the disk of the byte at `offset` of header and payload, and how many bytes follow there without a gap.
     fn run_at(&self, offset: u64) -> (u64, u64) {
         match offset.checked_sub(BLOCK_BYTES) {
             None => (self.header_at + offset, BLOCK_BYTES - offset),

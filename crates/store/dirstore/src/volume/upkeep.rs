@@ -1,9 +1,9 @@
-//! Upkeep beside the streams: a disk is filled or emptied, or every copy is read and mended, one copy at a time. While nobody reads or
-//! writes, what was read most is moved to the outer zones.
+//! Upkeep beside the streams: a disk is filled or emptied, or every copy is read and mended, one copy at a time. While no client reads or
+//! writes, the contents read most are moved to the outer zones.
 //!
-//! Promise: reads and writes are best effort of the disks' schedules, as uploads are; only bytes that were just verified are written;
-//! the memory of one unit is used. Broken off, it is done again: what is right already is only read.
-//! Not here: which copies there are to look after (crate `volume`); when a disk is used (its thread, on grants).
+//! Promise: reads and writes are best effort of the disks' schedules, as uploads are; only bytes that were just verified are written; the
+//! memory of one unit is used. Broken off, it is done again: copies that are right already are only read.
+//! Not here: the choice of copies to look after (crate `volume`); the time of each use of a disk (its thread, on grants).
 
 pub(super) mod run;
 
@@ -51,17 +51,17 @@ impl Core {
         Ok(())
     }
 
-    /// Whether something is under way that was asked for, or is needed.
+    /// True if an upkeep is under way that was requested, or is needed.
     pub(super) fn is_looked_after(&self) -> bool {
         self.upkeep.as_ref().is_some_and(|run| !run.gives_way())
     }
 
-    /// Whether a disk was filled, and that is not durable yet.
+    /// True if a disk was filled, and that is not durable yet.
     pub(super) fn is_filled_undurably(&self, member: MemberId) -> bool {
         self.undurable_upkeep.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member))
     }
 
-    /// Ends moves to other zones, for somebody who needs what they have: false if there are none.
+    /// Ends moves to other zones, for a caller that needs their units: false if there are none.
     pub(super) fn end_moves(&mut self) -> bool {
         let moves = self.upkeep.as_ref().is_some_and(UpkeepRun::gives_way);
         if moves {
@@ -70,7 +70,7 @@ impl Core {
         moves
     }
 
-    /// So much of a content was read.
+    /// Counts `bytes` read of a content.
     pub(super) fn note_read(&mut self, name: &str, bytes: u64) {
         if self.volume.find(name).is_some() {
             self.reads.add(name, bytes, self.volume.outer_bytes());
@@ -78,7 +78,7 @@ impl Core {
         }
     }
 
-    /// Begins to move what is read most outwards, if nobody reads or writes and there is something to gain.
+    /// Begins to move the contents read most outwards, if no client reads or writes and there is a gain.
     fn begin_moves(&mut self) {
         if self.upkeep.is_some() || !self.reads_changed || !self.is_idle() {
             return;
@@ -90,7 +90,7 @@ impl Core {
         }
     }
 
-    /// Nobody reads a content, uploads one, or waits for a change.
+    /// True if no client reads a content, uploads one, or waits for a change.
     fn is_idle(&self) -> bool {
         self.open.is_empty() && self.upload_count() == 0 && !self.has_write_set()
     }
@@ -103,7 +103,7 @@ impl Core {
         }
     }
 
-    /// Goes on with the upkeep.
+    /// Continues the upkeep.
     pub(super) fn upkeep_turn(&mut self) {
         self.begin_moves();
         self.mend_next();
@@ -128,7 +128,7 @@ impl Core {
         self.front.wake();
     }
 
-    /// Finds out what there is to look after in the next part, or content.
+    /// Finds the copies to look after in the next part, or content.
     fn next_part(&mut self) {
         let Some(run) = &mut self.upkeep else { return };
         let Some(content) = run.content.clone().filter(|content| index(u64::from(run.next_part)) < content.parts.len())
@@ -195,7 +195,7 @@ impl Core {
         self.tell(place.member, Task::Read(Box::new(read)));
     }
 
-    /// A disk's thread tells how a step of a copy went.
+    /// Takes the result of a copy's step from a disk's thread.
     pub(super) fn copy_step(&mut self, id: UploadId, step: CopyStep) {
         let Some(copying) = self.copying.as_mut().filter(|copying| copying.id == id) else { return };
         match (step, copying.source) {
@@ -212,7 +212,7 @@ impl Core {
                 if copying.task.new_copy.is_some() {
                     self.end_copy(CopyVerdict::Right);
                 } else {
-                    // What was wrong there may be wrong again: it counts when it was read.
+                    // A place that was wrong may be wrong again: the copy counts once it was read.
                     copying.task.sources = vec![copying.task.target];
                     self.read_source(0);
                 }
@@ -240,8 +240,8 @@ impl Core {
         self.tell(target.member, Task::Finish(id));
     }
 
-    /// A disk's thread could not write what this is the number of. True if it was a copy in its old place: that stays wrong, and
-    /// the disk may be good for everything else.
+    /// A disk's thread could not write the copy of this number. True if it was a copy in its old place: that stays wrong, and the disk
+    /// may be good for everything else.
     pub(super) fn could_not_mend(&mut self, id: UploadId) -> bool {
         let is_mend = self.copying.as_ref().is_some_and(|copying| copying.id == id && copying.task.new_copy.is_none());
         if is_mend {
@@ -300,7 +300,8 @@ impl Core {
         }
     }
 
-    /// The disk was taken out, or is only read: what was to be copied to it is given up, what cannot be read from it is read elsewhere.
+    /// The disk was taken out, or is only read: copies to be written to it are given up, copies that cannot be read from it are read
+    /// elsewhere.
     pub(super) fn upkeep_without(&mut self, member: MemberId) {
         let upkeep = self.upkeep.as_ref().map(|run| run.upkeep);
         let is_read = self.volume.is_readable(member);
@@ -326,13 +327,13 @@ impl Core {
         self.begin_write_set();
         let Some(run) = self.upkeep.as_ref().filter(|_| !self.has_write_set()) else { return };
         let (upkeep, lost) = (run.upkeep, run.report.lost > 0);
-        // What rests has units on a disk that leaves, and none on one that was filled.
+        // Resting uploads have units on a disk that leaves, and none on one that was filled.
         if matches!(upkeep, Upkeep::Drain(_) | Upkeep::Fill(_)) {
             self.resting.let_go(&mut self.volume);
         }
         let left = match upkeep {
             Upkeep::Drain(_) if lost => Err(VolumeError::PartLost),
-            // What is being uploaded to it still is not lost.
+            // Bytes that are being uploaded to it still are not lost.
             Upkeep::Drain(member) if self.drafts.any_on(member) => return,
             Upkeep::Drain(member) => match self.volume.leave(member) {
                 // That came while it was emptied.
@@ -363,7 +364,7 @@ impl Core {
         let failed = outcome.err().map(|error| self.error(error));
         if run.gives_way() {
             self.moved_copies += run.report.written;
-            // What could not be moved is not tried again before something else is read.
+            // Copies that could not be moved are not tried again before another read.
             self.reads_changed &= run.report.written > 0;
             if run.report.written == 0 {
                 return;
@@ -377,14 +378,14 @@ impl Core {
         }
     }
 
-    /// What an upkeep made of a disk counts when it is durable.
+    /// The result of an upkeep on a disk counts when it is durable.
     pub(super) fn settle_upkeep(&mut self) {
         if let Some(run) = self.undurable_upkeep.take_if(|_| !self.write_sets.has_superblocks()) {
             self.tell_of_upkeep(&run, None);
         }
     }
 
-    /// What an upkeep made of a disk will not become durable.
+    /// The result of an upkeep on a disk will not become durable.
     pub(super) fn fail_undurable_upkeep(&mut self, error: VolumeError) {
         if let Some(run) = self.undurable_upkeep.take() {
             self.tell_of_upkeep(&run, Some(self.error(error)));

@@ -21,7 +21,7 @@ pub(super) struct VolumeUpload {
 }
 
 impl VolumeUpload {
-    /// Tells the client that it failed.
+    /// Answers the client with the error.
     pub(super) fn tell_failure(&mut self, error: &StoreError) {
         self.progress.fail(error.clone());
         if let Some(reply) = self.reply.take() {

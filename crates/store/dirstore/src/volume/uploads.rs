@@ -1,4 +1,4 @@
-//! A volume's uploads as its clients see them: what they send, what they are told, and which of them get their names.
+//! A volume's uploads as its clients see them: the bytes from them, the answers to them, and the names of the contents.
 //!
 //! Promise: an upload that is answered has its units and its record on the disks. Not here: the life of an upload (`volume::Drafts`,
 //! which is carried out here), the disks' writing (`member`), the sets of writes that make records durable (`core`).
@@ -46,7 +46,7 @@ impl Core {
         Ok((UploadId(number), begun_with))
     }
 
-    /// Does what there must be room for; where there is none, once more without what no client waits for.
+    /// Does work that needs room; where there is none, once more without the units that no client waits for.
     fn with_room<T>(&mut self, mut work: impl FnMut(&mut Self) -> Result<T, VolumeError>) -> Result<T, StoreError> {
         let done = match work(self) {
             Err(VolumeError::Full) if self.let_go() => work(self),
@@ -100,14 +100,14 @@ impl Core {
         let Some(came) = self.drafts.receiving(id.0) else { return };
         match self.drafts.upload_mut(id.0).expect("it receives").on_break {
             OnBreak::Keep if came > 0 || rest.is_some() => return self.finish(id, rest, None),
-            // Another upload may go on with what has come in whole chunks, when that is on the disks.
+            // Another upload may continue the bytes received in whole chunks, when they are on the disks.
             OnBreak::Resume(_) if came > 0 => self.drafts.rest(id.0, &mut self.volume),
             OnBreak::Discard | OnBreak::Keep | OnBreak::Resume(_) => self.drafts.end(id.0, &mut self.volume),
         }
         self.carry_out();
     }
 
-    /// Carries out what an upload's next bytes led to. Without room for them it cannot go on.
+    /// Carries out the effects of an upload's next bytes. Without room for them it cannot continue.
     fn go_on(&mut self, id: UploadId, outcome: Result<(), StoreError>) {
         match outcome {
             Ok(()) => self.carry_out(),
@@ -115,7 +115,8 @@ impl Core {
         }
     }
 
-    /// It cannot go on: its client is told, and its units are free when no disk writes to them any more, unless what has come is kept.
+    /// It cannot continue: its client gets the error, and its units are free when no disk writes to them any more, unless its received
+    /// bytes are kept.
     pub(super) fn fail(&mut self, id: UploadId, error: &StoreError) {
         let Some(upload) = self.drafts.upload_mut(id.0) else { return };
         upload.tell_failure(error);
@@ -140,7 +141,7 @@ impl Core {
         }
     }
 
-    /// Does what there is to do of the uploads.
+    /// Does all pending steps of the uploads.
     pub(super) fn carry_out(&mut self) {
         while let Some((number, step)) = self.drafts.next_step() {
             let id = UploadId(number);
@@ -171,11 +172,11 @@ impl Core {
                 }
             }
         }
-        // What ended may have been named by the journal.
+        // The journal may have named the uploads that ended.
         self.begin_write_set();
     }
 
-    /// A disk has made so many bytes durable of each of these uploads.
+    /// A disk has made the given number of bytes durable of each of these uploads.
     pub(super) fn made_durable(&mut self, member: MemberId, grown: &[(UploadId, u64)]) {
         let now = now_nanos();
         for (id, bytes) in grown {
@@ -234,7 +235,7 @@ impl Core {
         let name = path.joined();
         let removed = self.check_precondition(&name, precondition).and_then(|()| {
             if self.volume.find(&name).is_none() && self.volume.is_folder(&name) {
-                // A folder of a volume is what its contents are named by.
+                // A folder of a volume is a common part of its contents' names.
                 return Err(StoreError::NotEmpty);
             }
             self.volume.remove(&name).map_err(|error| self.error(error))

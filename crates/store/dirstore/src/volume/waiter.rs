@@ -5,7 +5,7 @@ use crate::operation::{ChangeReply, tell_end};
 use crate::shared::DiskShared;
 use crate::{ContentPath, Published, StoreError};
 
-/// Somebody who waits until a change is durable.
+/// A caller that waits until a change is durable.
 pub(super) enum Waiter {
     Upload {
         path: ContentPath,
@@ -21,7 +21,7 @@ pub(super) enum Waiter {
 }
 
 impl Waiter {
-    /// Tells the client what became of it; of what nobody waits for any more, the log.
+    /// Answers the client with the outcome; writes to the log if no client waits for it any more.
     pub(super) fn answer(self, durable: Result<(), StoreError>, front: &DiskShared) {
         let durable = durable.map_err(|_| StoreError::Unsettled(front.id));
         match self {

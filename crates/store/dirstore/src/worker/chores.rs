@@ -1,7 +1,7 @@
-//! Work nobody waits for: freeing the space of big removed files, looking through the folders (containers' rates ahead of
-//! their viewers, leftovers of a crash).
+//! Work that no caller waits for: freeing the space of big removed files, looking through the folders (containers' rates ahead of their
+//! viewers, leftovers of a crash).
 //!
-//! Promise: one small step per grant; what is to be done is bounded; a removed file keeps its bytes while a stream, or another
+//! Promise: one small step per grant; the number of pending steps is bounded; a removed file keeps its bytes while a stream, or another
 //! program, has it open. Not here: finding a rate (`media`), keeping it (`index`).
 
 use std::ffi::OsString;
@@ -26,10 +26,10 @@ use super::commit::sync_name;
 use super::temporary::{TemporaryFile, our_run};
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
-/// file system's journal, and with it everybody's commits.
+/// file system's journal, and with it all commits.
 const TRUNCATE_STEP_BYTES: u64 = 128 * 1024 * 1024;
 
-/// Removed files whose space is freed in steps at once; more are freed by the kernel in one go.
+/// Removed files that are freed in steps at once; the kernel frees more in one go.
 const REMOVED_MAX: usize = 256;
 
 /// Steps to be done at most: one for each folder on the path and each name of a page of it, and the contents that came since.
@@ -41,21 +41,21 @@ const NAMES_PER_STEP: usize = 64;
 /// Small reads of a step, at a guess: a container's head, its tables, its end.
 const READS_PER_STEP: u32 = 6;
 
-/// How long after a look through all folders the next one begins. (Each content is looked up whenever it is asked for;
-/// this only finds what others have put there before its first viewer comes.)
+/// Time after a look through all folders at which the next one begins. (Each content is looked up on each request for it; this only finds
+/// files of other programs before their first viewer comes.)
 const RESCAN: Nanos = Nanos::from_secs(600);
 
-/// How long what has come of an upload is kept for another one that goes on with it.
+/// Time for which the received bytes of an upload are kept for another one that continues it.
 const PART_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Between two looks at whether a removed file is still open.
 const REMOVED_CHECK: Duration = Duration::from_secs(1);
 
-/// Endings of names that are worth looking into before anybody asks.
+/// Endings of names that are worth looking into before a request.
 const MEDIA_ENDINGS: [&str; 12] =
     ["mp4", "m4v", "m4a", "mov", "3gp", "ts", "m2ts", "mts", "mkv", "mka", "webm", "mpegts"];
 
-/// What is to be done when time is granted.
+/// Steps to be done when time is granted.
 #[derive(Debug, Default)]
 pub(super) struct Chores {
     steps: Vec<ChoreStep>,
@@ -68,7 +68,7 @@ pub(super) struct Chores {
 enum ChoreStep {
     /// Read the names in a directory.
     Directory { root: usize, path: ContentPath },
-    /// See what these names in it are, and read on.
+    /// Look at these names in it, and read on.
     Names { root: usize, path: ContentPath, folder: OpenFolder, names: Vec<OsString> },
     /// Find the rate of a content.
     Content { root: usize, path: ContentPath },
@@ -147,31 +147,31 @@ impl Worker {
             None => {}
             Some(ChoreStep::Directory { root, path }) => self.scan_directory(root, path),
             Some(ChoreStep::Names { root, path, folder, names }) => self.scan_names(root, path, folder, names),
-            // It may be gone or unreadable: the next look through finds what is there then.
+            // It may be gone or unreadable: the next look through finds the content that is there then.
             Some(ChoreStep::Content { root, path }) => drop(self.find_rate(root, &path)),
         }
     }
 
     fn scan_directory(&mut self, root: usize, path: ContentPath) {
-        // It may be gone or unreadable: the next look through finds what is there then.
+        // It may be gone or unreadable: the next look through finds the folder that is there then.
         if let Ok(FolderHandle::Real(folder)) = self.open_folder(root, &path) {
             self.read_on(root, path, folder);
         }
     }
 
-    /// Reads the next names in a directory, and removes what a crash has left there.
+    /// Reads the next names in a directory, and removes the leftovers of a crash there.
     fn read_on(&mut self, root: usize, path: ContentPath, folder: OpenFolder) {
         let Ok(mut names) = folder.names(Leftovers::Given) else { return };
         if names.is_empty() {
             return;
         }
         names.retain(|name| {
-            // No path can name what is not UTF-8, and no upload was called so.
+            // No path can name a name that is not UTF-8, and no upload was called so.
             let Some(name) = name.to_str() else { return false };
             let directory = folder.fd();
             match leftover(name, our_run()) {
                 Some(Leftover::Keep(own)) => self.recover(directory, &path, name, own),
-                // Only files: a directory of such a name is somebody else's, and unlinking it fails.
+                // Only files: a directory of such a name belongs to another program, and unlinking it fails.
                 Some(Leftover::Discard) => drop(unlinkat(directory, name, AtFlags::empty())),
                 Some(Leftover::Part) if !is_older(directory, name, PART_KEPT) => {}
                 Some(Leftover::Part) => drop(unlinkat(directory, name, AtFlags::empty())),
@@ -182,8 +182,8 @@ impl Worker {
         self.chores.add(ChoreStep::Names { root, path, folder, names });
     }
 
-    /// Gives its name to a recording during which an earlier run was killed, with what is there of it. It replaces
-    /// nothing: if the name is taken by now, the recording gets another one.
+    /// Gives its name to a recording during which an earlier run was killed, with the bytes that are there of it. It replaces nothing: if
+    /// the name is taken by now, the recording gets another one.
     fn recover(&self, directory: BorrowedFd<'_>, parent: &ContentPath, hidden: &str, own: &str) {
         let Ok(mut found) = directory
             .try_clone_to_owned()
@@ -223,7 +223,7 @@ impl Worker {
             self.chores.add(ChoreStep::Names { root, path: path.clone(), folder: folder.clone(), names });
         }
         for name in some {
-            // Links are not followed: what they lead to is found under its own name, and rings have no end.
+            // Links are not followed: their targets are found under their own names, and rings have no end.
             let Ok(stat) = statat(folder.fd(), name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let Some(Ok(child)) = name.to_str().map(|name| path.child(name)) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
@@ -264,7 +264,7 @@ impl Worker {
             return false;
         };
         self.chores.next_check = Nanos::ZERO;
-        // The rest goes with the descriptor; so does all of it where the kernel cannot tell who else has it open.
+        // The rest goes with the descriptor; so does all of it where the kernel cannot show whether others have it open.
         if !matches!(open_elsewhere(&removed[place]), Ok(false)) || !cut(&removed[place].file) {
             self.chores.removed.swap_remove(place);
         }
@@ -279,7 +279,7 @@ fn cut(file: &OwnedFd) -> bool {
     next > 0 && ftruncate(file, next).is_ok()
 }
 
-/// Whether the file of this name was last written to longer ago than this.
+/// True if the file of this name was last written to longer ago than this.
 fn is_older(directory: BorrowedFd<'_>, name: &str, than: Duration) -> bool {
     let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
     let written = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));

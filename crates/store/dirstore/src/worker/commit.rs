@@ -1,7 +1,7 @@
-//! Making durable: what a commit says is to be done (`storage::uploads`), on files.
+//! Making durable: the steps of a commit (`storage::uploads`), on files.
 //!
-//! Promise: what is acknowledged survives a power cut, on file systems that make a file's name durable with the file and on
-//! those that do not. Not here: what is to be done when, and whose turn it is (`storage::uploads`).
+//! Promise: acknowledged contents survive a power cut, on file systems that make a file's name durable with the file and on those that do
+//! not. Not here: the choice and the order of the steps (`storage::uploads`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -16,7 +16,7 @@ use crate::operation::ChangeReply;
 
 use super::{Worker, content};
 
-/// A removed name whose removal is not durable yet.
+/// A removed name with a removal that is not durable yet.
 #[derive(Debug)]
 pub(super) struct Removal {
     pub(super) directory: OwnedFd,
@@ -32,10 +32,10 @@ impl Removal {
 }
 
 impl Worker {
-    /// Uses a grant for a commit. Each client is told as soon as its part is done.
+    /// Uses a grant for a commit. Each client gets its answer as soon as its part is done.
     pub(super) fn commit(&mut self) {
         self.shared.stats.commits.add(1);
-        // Why nothing more can be made durable.
+        // The error for which nothing more can be made durable.
         let mut broken = Errno::IO;
         while let Some(part) = self.uploads.next_part() {
             let outcome = match part {
@@ -68,8 +68,8 @@ impl Worker {
         }
     }
 
-    /// Cuts off the padding of the last direct write and what was allocated beyond, and makes the bytes durable where the
-    /// journal does not order them before names. (A name without bytes was seen on an overlay on ext4.)
+    /// Cuts off the padding of the last direct write and the space allocated beyond, and makes the bytes durable where the journal does
+    /// not order them before names. (A name without bytes was seen on an overlay on ext4.)
     pub(super) fn secure(&mut self, upload: UploadId, length: u64) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Ok(()) };
         let was_direct = is_direct(target.file());
@@ -90,15 +90,15 @@ impl Worker {
         sync_name(target.file(), target.temporary.directory.as_fd())
     }
 
-    /// Makes durable what is written of a recording. Of those of one commit the first finds the journal's work to do, and the others
+    /// Makes the written bytes of a recording durable. Of those of one commit the first finds the journal's work to do, and the others
     /// their own.
     fn sync_growth(&mut self, upload: UploadId) -> Result<(), Errno> {
         self.uploads.file_mut(upload).map_or(Ok(()), |target| fdatasync(target.file()))
     }
 
-    /// Empties the drive's cache though nobody waits. Where an unchanged file can be synced for that, the file system
-    /// has nothing to commit: on ext4, this took 117 ms instead of 137 for 6.3 MB (emulated 7200 rpm disk). Otherwise
-    /// the file written last is synced, or a root if that file is gone.
+    /// Empties the drive's cache though no client waits. Where an unchanged file can be synced for that, the file system has nothing to
+    /// commit: on ext4, this took 117 ms instead of 137 for 6.3 MB (emulated 7200 rpm disk). Otherwise the file written last is synced,
+    /// or a root if that file is gone.
     fn flush(&mut self, upload: Option<UploadId>) -> Result<(), Errno> {
         let written = upload.and_then(|upload| self.uploads.file_mut(upload));
         let needs_its_own = written.as_ref().is_some_and(|target| !is_direct(target.file()));
@@ -130,16 +130,16 @@ pub(super) fn sync_name(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Resu
     if content::syncs_names_with_files(file)? { Ok(()) } else { fsync(directory) }
 }
 
-/// Whether nothing of a file waits in the page cache.
+/// True if no byte of a file waits in the page cache.
 fn is_direct(file: BorrowedFd<'_>) -> bool {
     fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
-/// Whether the file system of `directory` still has a journal to change it through.
+/// Fails unless the file system of `directory` still has a journal to change it through.
 ///
-/// ext4 answers the fsync of a directory with success when a commit by somebody else (another file's fsync, its own
-/// every five seconds) failed before and took the change with it: nothing is left to commit then (Linux 6.18,
-/// `ext4_force_commit`; seen in a power cut). Making a nameless file asks the journal itself.
+/// ext4 answers the fsync of a directory with success when another commit (another file's fsync, its own every five seconds) failed
+/// before and took the change with it: nothing is left to commit then (Linux 6.18, `ext4_force_commit`; seen in a power cut). Making a
+/// nameless file asks the journal itself.
 fn takes_changes(directory: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match openat(directory, ".", flags, Mode::from_raw_mode(0o600)) {

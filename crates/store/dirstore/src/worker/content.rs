@@ -1,7 +1,7 @@
 //! Open contents: how a file can be read, where it lies, and which version it is.
 //!
-//! Promise: the same unchanged file gives the same [`Content`] while anybody holds it, and the same version as long as it
-//! is remembered (a bounded number is); a changed or replaced one gets a new version, never used before.
+//! Promise: the same unchanged file gives the same [`Content`] while a reader holds it, and the same version as long as it is remembered
+//! (a bounded number is); a changed or replaced one gets a new version, never used before.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ use crate::entry::Stamp;
 use crate::root::Root;
 use crate::{StoreError, beneath};
 
-/// Versions remembered: twice what can be open at once.
+/// Versions remembered: twice the number of contents that can be open at once.
 const VERSIONS_MAX: usize = 2 * limits::FILES_MAX;
 
 /// A longer file is not opened: reads end on whole blocks, and the kernel knows no place in a file beyond 2^63.
@@ -35,8 +35,8 @@ const EXTENTS_MAX: usize = 65_536;
 /// File systems of this machine that take O_DIRECT without doing it: tmpfs, ramfs, overlay, ZFS.
 const LOCAL_BUFFERED: [u64; 4] = [0x0102_1994, 0x8584_58f6, 0x794c_7630, 0x2fc1_2fc1];
 
-/// File systems whose O_DIRECT is somebody else's page cache or network, and to which others may write unseen: NFS, SMB
-/// (three magics), FUSE, 9p, Ceph, AFS.
+/// File systems whose O_DIRECT ends in the page cache of another process or machine, or in the network, and to which others may write
+/// unseen: NFS, SMB (three magics), FUSE, 9p, Ceph, AFS.
 const ELSEWHERE: [u64; 8] =
     [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
 
@@ -74,7 +74,7 @@ impl KnownVersions {
         if known.stamp == *stamp { known.content.upgrade() } else { None }
     }
 
-    /// True if somebody still reads a version of this file.
+    /// True if a reader still holds a version of this file.
     pub(crate) fn is_read(&self, device: u64, inode: u64) -> bool {
         self.known.get(&(device, inode)).is_some_and(|known| known.content.strong_count() > 0)
     }
@@ -87,7 +87,7 @@ impl KnownVersions {
         handle: BorrowedFd<'_>,
     ) -> Result<Arc<Content>, StoreError> {
         let (file, access) = self.open_for_reading(handle)?;
-        // Of the opened file, not of the handle before: this is what will be read.
+        // Of the opened file, not of the handle before: later reads go to the opened file.
         let stat = fstat(&file)?;
         let stamp = Stamp::of(&stat);
         if stamp.size > CONTENT_BYTES_MAX {
@@ -144,13 +144,13 @@ impl KnownVersions {
     }
 }
 
-/// Whether fsync(file) alone makes its name durable here, too.
+/// True if fsync(file) alone makes its name durable here, too.
 pub(crate) fn syncs_names_with_files(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(NAME_WITH_FILE.contains(&magic(file)?))
 }
 
-/// The journal of this file system, if it keeps all changes there in their order. ext4 may have been made without one, and tells so only
-/// by what is missing in `/proc`.
+/// The journal of this file system, if it keeps all changes there in their order. ext4 may have been made without one, which shows only
+/// in `/proc`, by a missing entry.
 pub(crate) fn journal_of(file: BorrowedFd<'_>) -> Result<Option<JournalId>, Errno> {
     let device = fstat(file)?.st_dev;
     let has_one = match magic(file)? {
@@ -172,7 +172,7 @@ fn has_ext4_journal(device: u64) -> bool {
     })
 }
 
-/// Whether files of this file system are only to be used through the page cache.
+/// True if files of this file system are only to be used through the page cache.
 pub(crate) fn is_buffered(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     let magic = magic(file)?;
     Ok(LOCAL_BUFFERED.contains(&magic) || ELSEWHERE.contains(&magic))
@@ -195,10 +195,10 @@ fn reads_directly(handle: BorrowedFd<'_>) -> Result<FileAccess, Errno> {
     }
 }
 
-/// Where `file` lies on the whole disk; empty where that is not known for every byte that is there.
+/// Extents of `file` on the whole disk; empty where the place of any byte is not known.
 pub(crate) fn extents_of(file: BorrowedFd<'_>, stat: &Stat, root: &Root) -> Box<[Extent]> {
     const UNKNOWN: u32 = fiemap::FLAG_UNKNOWN | fiemap::FLAG_DELALLOC | fiemap::FLAG_ENCODED | fiemap::FLAG_NOT_ALIGNED;
-    // A file system mounted somewhere below the root is on a disk of its own, whose place is not this root's.
+    // A file system mounted somewhere below the root is on a disk of its own, at a place other than this root's.
     let Some(start) = root.start_bytes.filter(|_| stat.st_dev == root.device_number) else { return Box::default() };
     let Ok(raw) = fiemap::extents(file) else { return Box::default() };
     if raw.len() > EXTENTS_MAX || raw.iter().any(|extent| extent.flags & UNKNOWN != 0) {

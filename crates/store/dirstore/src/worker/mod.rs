@@ -2,7 +2,7 @@
 //!
 //! Promise: an ordinary thread that does callers' operations as they come, and writes, flushes, truncates and probes for the
 //! index only on grants. It waits for nothing but operations and grants, so only the disk can hold it up.
-//! Not here: the callers' side (`disk`, `upload`, `store`), what is granted when (`schedule`).
+//! Not here: the callers' side (`disk`, `upload`, `store`), the decision on grants (`schedule`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -44,14 +44,14 @@ use upload::UploadTarget;
 /// Operations done before grants are looked at again.
 const OPERATIONS_PER_TURN: usize = 16;
 
-/// How long the thread sleeps at most; it is woken for operations and grants, this is for gauges, rescans, and roots
+/// The thread's longest sleep; operations and grants wake it, this is for gauges, rescans, and roots
 /// that go and come.
 const NAP: Duration = Duration::from_secs(1);
 
-/// How often the free space is looked at, whether the roots are where they were, and whether memory lies unused.
+/// Time between two looks at the free space, the places of the roots, and unused memory.
 const CHECK: Nanos = Nanos::from_secs(1);
 
-/// How long until a message is tried again for which the schedule had no room.
+/// Time until a message is tried again for which the schedule had no room.
 const RETRY: Duration = Duration::from_millis(5);
 
 /// The state of one disk's thread.
@@ -63,7 +63,7 @@ pub(crate) struct Worker {
     operations: mpsc::Receiver<Operation>,
     contents: KnownVersions,
     index: Arc<Index>,
-    /// The uploads, the commits, and what the port has not taken yet of what is said of them.
+    /// The uploads, the commits, and the messages on them that the port has not taken yet.
     uploads: Uploads<UploadTarget, Removal>,
     /// A file of the first root that never changes, for its fsync alone.
     unchanged: Option<OwnedFd>,
@@ -74,7 +74,7 @@ pub(crate) struct Worker {
     closed: bool,
 }
 
-/// What a worker is made of.
+/// Parts of a worker.
 pub(crate) struct WorkerParts {
     pub(crate) shared: Arc<DiskShared>,
     pub(crate) device: Device,
@@ -120,7 +120,7 @@ impl Worker {
         }
     }
 
-    /// Does once what there is to do. True if there may be more at once.
+    /// Does all pending work once. True if there may be more at once.
     fn turn(&mut self) -> bool {
         let more = self.do_operations();
         self.end_aborted();
@@ -158,7 +158,7 @@ impl Worker {
         true
     }
 
-    /// Breaks off uploads whose clients are gone. What these had handed over before is in the queue, and comes first.
+    /// Breaks off uploads of clients that are gone. Chunks that these had handed over before are in the queue, and come first.
     fn end_aborted(&mut self) {
         let aborted = self.shared.take_aborted();
         let before = if aborted.is_empty() { 0 } else { self.operations.len() };
@@ -204,8 +204,8 @@ impl Worker {
         }
     }
 
-    /// The root of this number, if its path still leads to it: looked at for each operation, so that nothing is written
-    /// below a mount point.
+    /// The root of this number, if its path still leads to it: looked at for each operation, so that nothing is written below a mount
+    /// point.
     fn root(&mut self, number: usize) -> Result<&Root, StoreError> {
         self.look_at_root(number);
         let root = &self.roots[number];
@@ -240,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// No grant will come any more: whoever waits for one is told.
+    /// No grant will come any more: each waiting client gets its answer.
     fn give_up(&mut self) {
         self.chores.give_up();
         let (targets, removals) = self.uploads.give_up();
@@ -279,7 +279,7 @@ impl Worker {
     }
 }
 
-/// Answers with what `work` gives, which is not begun if nobody waits for it any more.
+/// Answers with the result of `work`, which is not begun if no caller waits for it any more.
 pub(crate) fn answer<T>(reply: ReplyTo<T>, work: impl FnOnce() -> Result<T, StoreError>) {
     if !reply.is_closed() {
         drop(reply.send(work()));

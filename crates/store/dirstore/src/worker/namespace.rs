@@ -1,6 +1,6 @@
 //! Looking up, opening, listing and deleting in the folders of one disk.
 //!
-//! Promise: nothing is remembered of names: each lookup asks the file system, so what others change is seen at once.
+//! Promise: nothing is remembered of names: each lookup asks the file system, so changes by other programs are seen at once.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::{Worker, free_bytes};
 /// Folders that are looked at above one: twice as many as a path has names.
 const ABOVE_MAX: usize = 2 * COMPONENTS_MAX;
 
-/// What a path names in one root.
+/// The item that a path names in one root.
 pub(super) struct FoundName {
     /// `O_PATH`.
     pub(super) handle: OwnedFd,
@@ -31,7 +31,7 @@ pub(super) struct FoundName {
 }
 
 impl Worker {
-    /// What `path` names below root number `root` of this disk.
+    /// The entry that `path` names below root number `root` of this disk.
     pub(super) fn look_up(&mut self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
         Ok(self.find(root, path)?.entry)
     }
@@ -46,7 +46,7 @@ impl Worker {
         Ok(FoundName { handle, stat, entry })
     }
 
-    /// Bytes free in the file system of directory `path`; all there can be if it holds `part`, which an upload goes on with.
+    /// Bytes free in the file system of directory `path`; the most there can be if it holds `part`, which an upload continues.
     pub(super) fn space(&mut self, root: usize, path: &ContentPath, part: Option<&str>) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.root(root)?.open_path(path, flags)?;
@@ -63,7 +63,7 @@ impl Worker {
             return Err(StoreError::IsDirectory);
         }
         let content = self.content_of(root, &found)?;
-        // What was opened may be newer than what was looked up; the answer is about what was opened.
+        // The opened file may be newer than the one looked up; the answer is about the opened one.
         let stat = fstat(&content.file().file)?;
         let media = match want {
             Want::File => self.index.rate(&Stamp::of(&stat)).flatten(),
@@ -87,7 +87,7 @@ impl Worker {
         Ok(FolderHandle::Real(OpenFolder::new(folder)))
     }
 
-    /// The next page of a folder: links are what they lead to, and names that are gone, that no path can name, or that are neither
+    /// The next page of a folder: links stand for their targets, and names that are gone, that no path can name, or that are neither
     /// contents nor folders, are left out. None at the end.
     pub(super) fn entries(
         &mut self,
@@ -104,7 +104,7 @@ impl Worker {
             let Some(name) = name.to_str() else { continue };
             let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-                // Only what a lookup would find is listed: links out of the root lead nowhere.
+                // Only names that a lookup would find are listed: links out of the root lead nowhere.
                 if let Ok(found) = path.child(name).map_err(|_| StoreError::NotFound).and_then(|p| self.find(root, &p))
                 {
                     entries.push(Entry { is_link: true, ..found.entry });
@@ -117,8 +117,8 @@ impl Worker {
         Ok(Some(entries))
     }
 
-    /// The folder that an upload goes to, as far as it exists, with all folders that this lies in, also above the root: what a folder
-    /// is does not depend on the way to it. And what is there under its name, if that goes when the name does.
+    /// The folder that an upload goes to, as far as it exists, with all folders that this lies in, also above the root: a folder's
+    /// identity does not depend on the way to it. Also the bytes of the file of its name, if they go when the name does.
     pub(super) fn place_of(&mut self, root: usize, path: &ContentPath) -> Result<UploadPlace, StoreError> {
         let Some((mut parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
         let root = self.root(root)?;

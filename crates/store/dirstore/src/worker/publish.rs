@@ -1,8 +1,8 @@
 //! From a temporary file to a visible name.
 //!
-//! Promise: a name goes from the old content to the new one in one step of the file system; the precondition is looked
-//! at once more in the same step (a new name) or just before it, on the one thread that changes this disk (a replaced
-//! one). An old content stays whole for those who read it, and leaves its mode to the new one.
+//! Promise: a name goes from the old content to the new one in one step of the file system; the precondition is looked at once more in
+//! the same step (a new name) or just before it, on the one thread that changes this disk (a replaced one). An old content stays whole
+//! for its readers, and leaves its mode to the new one.
 
 use std::os::fd::AsFd;
 
@@ -23,7 +23,7 @@ use crate::{ContentPath, NameKind, NameTaken, OnBreak, Precondition, Published, 
 use super::Worker;
 
 impl Worker {
-    /// Gives a complete upload its name. If that is refused, its client is told here, and hears nothing more of it.
+    /// Gives a complete upload its name. If that is refused, its client gets the error here, and no other answer.
     pub(super) fn publish(&mut self, upload: UploadId) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         let given_up = !target.reply.as_ref().is_some_and(ChangeReply::begin);
@@ -56,7 +56,7 @@ impl Worker {
         }
     }
 
-    /// Tells the client of an upload that it is durable, or why it is not.
+    /// Answers the client of an upload: it is durable, or the error.
     pub(super) fn acknowledge(&mut self, upload: UploadId, durable: Result<(), Errno>) -> Result<(), StoreError> {
         let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
         let durable = durable.map_err(StoreError::from);
@@ -76,7 +76,7 @@ impl Worker {
         durable
     }
 
-    /// Tells the client of an upload that it has its name, and when it will be durable.
+    /// Answers the client of an upload that has its name, with the time at which it will be durable.
     pub(super) fn answer_early(&mut self, upload: UploadId) {
         let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
         self.tell_end(upload, published.ok_or(StoreError::Closed));
@@ -145,14 +145,14 @@ impl Worker {
         Ok(Published { path, created, etag: stamp.etag(), size: stamp.size, durable, stored })
     }
 
-    /// A content whose bytes are all in memory: it has its version before it is opened, and its rate needs no read.
+    /// A content with all its bytes in memory: it has its version before it is opened, and its rate needs no read.
     fn stored(&mut self, stamp: &Stamp, bytes: Vec<u8>) -> FreshContent {
         self.index.insert(stamp, probe(&mut StoredReader(&bytes), ProbeBudget::default()).ok());
         FreshContent { version: self.contents.version(stamp), disk: self.disk(), bytes }
     }
 
-    /// Whether the directory that an upload was begun in is still what its path leads to: a file system that was mounted
-    /// over it since would hide the content.
+    /// Fails unless the directory that an upload was begun in is still the one of its path: a file system that was mounted over it
+    /// since would hide the content.
     fn is_still_there(&mut self, root: usize, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
         let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
         let flags = OFlags::PATH | OFlags::DIRECTORY;

@@ -19,7 +19,7 @@ use storage::leftover::hidden_name;
 
 use crate::path::COMPONENT_BYTES_MAX;
 
-/// Of which the umask, or the default ACL of the folder, leaves what is to be permitted.
+/// The umask, or the default ACL of the folder, leaves the permitted bits of it.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP).union(Mode::ROTH).union(Mode::WOTH);
 
 /// The attribute in which Linux keeps a file's access control list, and with it the mode.
@@ -53,7 +53,7 @@ impl TemporaryFile {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | if direct { OFlags::DIRECT } else { OFlags::empty() };
         match openat(&directory, ".", flags | OFlags::TMPFILE, MODE) {
             Ok(file) => Ok(Self { file, directory, state: TemporaryState::Nameless }),
-            // What file systems and old kernels without O_TMPFILE answer.
+            // Errors of file systems and old kernels without O_TMPFILE.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
                 let hidden = next_hidden_name(None);
                 let file = openat(&directory, hidden.as_str(), flags | OFlags::CREATE | OFlags::EXCL, MODE)?;
@@ -79,8 +79,8 @@ impl TemporaryFile {
         Ok(Self { file, directory, state: TemporaryState::Recoverable(hidden) })
     }
 
-    /// The same under a given hidden name, with what an earlier upload has left there. If somebody else is writing to
-    /// that, or the name would be too long, the file is a new one that is not found later.
+    /// The same under a given hidden name, with the bytes that an earlier upload has left there. If another upload is writing to that, or
+    /// the name would be too long, the file is a new one that is not found later.
     pub(super) fn part(directory: OwnedFd, direct: bool, hidden: String) -> Result<Self, Errno> {
         if hidden.len() > COMPONENT_BYTES_MAX {
             return Self::new(directory, direct);
@@ -94,7 +94,7 @@ impl TemporaryFile {
         }
     }
 
-    /// What an earlier run has left under a hidden name that tells its own; `WOULDBLOCK` if somebody still writes it.
+    /// The file that an earlier run has left under a hidden name that contains its own; `WOULDBLOCK` if a process still writes it.
     pub(super) fn left_behind(directory: OwnedFd, hidden: &str) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&directory, hidden, flags, Mode::empty())?;
@@ -111,8 +111,8 @@ impl TemporaryFile {
         }
     }
 
-    /// Gives the file the group, mode and access control list of the one in whose place it is to be. Those that its file system
-    /// does not have, or that this user may not give, stay as they are.
+    /// Gives the file the group, mode and access control list of the one that it is to replace. Those that its file system does not
+    /// have, or that this user may not give, stay as they are.
     pub(super) fn take_permissions(&self, replaced: BorrowedFd<'_>, stat: &Stat) -> Result<(), Errno> {
         let refused = |error| match error {
             Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL => Ok(()),
@@ -130,14 +130,14 @@ impl TemporaryFile {
         }
     }
 
-    /// Gives the file its name, if nothing has that name (else `EXIST`).
+    /// Gives the file its name, if that is free (else `EXIST`).
     pub(super) fn publish_new(&mut self, name: &str) -> Result<(), Errno> {
         match &self.state {
             TemporaryState::Nameless => self.link_as(name)?,
             TemporaryState::Hidden(hidden) | TemporaryState::Recoverable(hidden) => {
                 let directory = &self.directory;
                 match renameat_with(directory, hidden.as_str(), directory, name, RenameFlags::NOREPLACE) {
-                    // Not known to this file system: look first. Only somebody else could get in between.
+                    // Not known to this file system: look first. Only another process could get in between.
                     Err(Errno::INVAL | Errno::NOSYS) => match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(_) => return Err(Errno::EXIST),
                         Err(Errno::NOENT) => renameat(directory, hidden.as_str(), directory, name)?,
@@ -152,7 +152,7 @@ impl TemporaryFile {
         Ok(())
     }
 
-    /// Puts the file in the place of what has its name, in one step.
+    /// Puts the file in the place of the one that has its name, in one step.
     pub(super) fn publish_over(&mut self, name: &str) -> Result<(), Errno> {
         if matches!(self.state, TemporaryState::Nameless) {
             // A link cannot replace: first a hidden name.
@@ -189,7 +189,7 @@ fn next_hidden_name(own: Option<&str>) -> String {
     hidden_name(our_run(), NEXT.fetch_add(1, Ordering::Relaxed), own)
 }
 
-/// What this run is called in hidden names. Not the process alone: in a container that is the same after a crash.
+/// Name of this run in hidden names. Not the process alone: in a container that is the same after a crash.
 pub(super) fn our_run() -> &'static str {
     static RUN: OnceLock<String> = OnceLock::new();
     RUN.get_or_init(|| {

@@ -1,10 +1,10 @@
 //! Uploads on the disk's thread: a temporary file, written as grants allow.
 //!
-//! Promise: bytes go straight to their final extents, preallocated and contiguous as far as the file system can; nothing
-//! is visible before it is published; whatever ends an upload, its temporary goes with it, unless it is to be kept
-//! ([`OnBreak::Keep`]): then what has come is published; or to be gone on with ([`OnBreak::Resume`]): then it stays hidden.
-//! Not here: what is written when (`storage::uploads`), the client's side and its back-pressure (`crate::upload`), names
-//! (`publish`), durability (`commit`).
+//! Promise: bytes go straight to their final extents, preallocated and contiguous as far as the file system can; nothing is visible
+//! before it is published; at the end of an upload, for any cause, its temporary goes with it, unless it is to be kept
+//! ([`OnBreak::Keep`]): then the received bytes are published; or to be continued ([`OnBreak::Resume`]): then it stays hidden.
+//! Not here: the order of the writes (`storage::uploads`), the client's side and its back-pressure (`crate::upload`), names (`publish`),
+//! durability (`commit`).
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,10 +27,10 @@ use super::content::{self, extents_of, is_buffered};
 use super::temporary::TemporaryFile;
 use super::{Worker, free_bytes};
 
-/// Space taken ahead of what comes, at most, unless as much has come of a length that was announced.
+/// Space taken ahead of the received bytes, at most, unless as much has come of a length that was announced.
 const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The file of an upload in progress, and what is to become of it.
+/// The file of an upload in progress, and its treatment at the end.
 pub(super) struct UploadTarget {
     pub(super) root: usize,
     pub(super) path: ContentPath,
@@ -41,18 +41,18 @@ pub(super) struct UploadTarget {
     /// The directory it was begun in.
     pub(super) parent: Identity,
     pub(super) reply: Option<ChangeReply<Published>>,
-    /// What publishing it gave.
+    /// Result of publishing it.
     pub(super) published: Option<Published>,
     progress: Arc<UploadProgress>,
-    /// What is not written; the first is the one the next byte is in, and begins there in the file.
+    /// Chunks that are not written; the first is the one the next byte is in, and begins there in the file.
     ready: VecDeque<Chunk>,
     ready_from: u64,
-    /// What was announced.
+    /// The announced length.
     length: Option<u64>,
     allocated_bytes: u64,
     extents: Box<[Extent]>,
     journal: Option<JournalId>,
-    /// It gets its name so long before it is durable.
+    /// It gets its name this time before it is durable.
     pub(super) durable: Option<Nanos>,
     /// All that came of it, while that is little; it is no recording.
     pub(super) gathered: Option<Vec<u8>>,
@@ -89,7 +89,7 @@ impl UploadTarget {
         ftruncate(self.file(), length)
     }
 
-    /// Gathers what came, unless it becomes too much.
+    /// Gathers the received bytes, unless they become too many.
     fn gather(&mut self, came: &[u8], room: usize) {
         let gathered = self.gathered.take_if(|gathered| came.len() <= room.min(STORED_BYTES_MAX - gathered.len()));
         self.gathered = gathered.map(|mut gathered| {
@@ -98,12 +98,12 @@ impl UploadTarget {
         });
     }
 
-    /// Where in the file what comes next goes.
+    /// Place in the file of the next bytes to come.
     fn ready_end(&self) -> u64 {
         self.ready_from + self.ready.iter().map(|chunk| count(chunk.filled)).sum::<u64>()
     }
 
-    /// Tells the client that it failed.
+    /// Answers the client with the error.
     pub(super) fn tell_failure(&mut self, error: &StoreError) {
         self.progress.fail(error.clone());
         if let Some(reply) = self.reply.take() {
@@ -111,7 +111,7 @@ impl UploadTarget {
         }
     }
 
-    /// Its client is gone: only what another upload may go on with is left, without the space that was taken ahead.
+    /// Its client is gone: only bytes that another upload may continue are left, without the space that was taken ahead.
     fn leave(&mut self) {
         let bytes = length(&self.temporary.file);
         let stays = matches!(self.on_break, OnBreak::Resume(_)) && bytes > 0;
@@ -120,7 +120,7 @@ impl UploadTarget {
         }
     }
 
-    /// Takes space for what is to be written next.
+    /// Takes space for the bytes to be written next.
     fn allocate(&mut self, root: &Root, end: u64) -> Result<(), Errno> {
         if end <= self.allocated_bytes {
             return Ok(());
@@ -128,7 +128,7 @@ impl UploadTarget {
         let start = self.allocated_bytes;
         let generous = (end - start).max(self.growth_bytes(start));
         let taken = match preallocate(self.file(), start, generous) {
-            // Nearly full: what is needed may still fit.
+            // Nearly full: the needed space may still fit.
             Err(Errno::NOSPC | Errno::DQUOT) => preallocate(self.file(), start, end - start).map(|()| end - start),
             other => other.map(|()| generous),
         }?;
@@ -137,9 +137,9 @@ impl UploadTarget {
         Ok(())
     }
 
-    /// Space to take ahead. All uploads together take no more than half of what is free, so that nobody is refused now
-    /// for what others may send later. If a length was announced, as much is taken ahead as has come: a file then lies
-    /// in few pieces, and a client that announces much and sends little holds little.
+    /// Space to take ahead. All uploads together take no more than half of the free space, so that no upload is refused now for bytes
+    /// that others may send later. If a length was announced, as much is taken ahead as has come: a file then lies in few pieces, and a
+    /// client that announces much and sends little holds little.
     fn growth_bytes(&self, allocated_bytes: u64) -> u64 {
         let share = free_bytes(&self.temporary.file).unwrap_or(0) / (2 * count(limits::UPLOADS_MAX));
         let share = (share - share % limits::DIRECT_ALIGN).min(GROWTH_BYTES_MAX);
@@ -191,8 +191,8 @@ fn open_folder(root: &Root, path: &ContentPath) -> Result<OwnedFd, Errno> {
     root.open_path(path, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// The folder of an upload of so many bytes; what is missing of its path is made. A disk that is too full says so before that, and
-/// before a byte is sent.
+/// The folder of an upload of `length` bytes; missing folders of its path are made. A disk that is too full gives its error before that,
+/// and before a byte is sent.
 fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, StoreError> {
     let mut missing = Vec::new();
     let mut there = path.clone();
@@ -209,7 +209,7 @@ fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, S
         return Err(StoreError::NoSpace);
     }
     for name in missing.into_iter().rev() {
-        // The umask, or the default ACL of the folder above, leaves what is to be permitted.
+        // The umask, or the default ACL of the folder above, leaves the permitted bits.
         match mkdirat(&folder, name.as_str(), Mode::RWXU | Mode::RWXG | Mode::RWXO) {
             // Where a file's name is durable with the file, so is that of its folder; elsewhere it is made so at once.
             Ok(()) if !content::syncs_names_with_files(folder.as_fd())? => fsync(&folder)?,
@@ -224,7 +224,7 @@ fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, S
 }
 
 impl Worker {
-    /// Makes ready for an upload to `path`; tells how many bytes of it are there already.
+    /// Prepares an upload to `path`; returns the number of its bytes that are there already.
     pub(crate) fn begin_upload(
         &mut self,
         root_index: usize,
@@ -257,7 +257,7 @@ impl Worker {
             Err(Errno::INVAL) if direct => made(open_folder(root, &parent)?, false)?,
             other => other?,
         };
-        // What is there of it is gone on with at the beginning of a chunk.
+        // The upload continues the bytes that are there at the beginning of a chunk.
         let there = length(&temporary.file);
         let written = there.min(terms.length.unwrap_or(u64::MAX)) / limits::CHUNK_BYTES * limits::CHUNK_BYTES;
         if written < there {
@@ -301,7 +301,7 @@ impl Worker {
 
     /// A chunk has come: whole direct writes unless it is the last.
     pub(crate) fn take_chunk(&mut self, upload: UploadId, mut chunk: Chunk) {
-        // What is gathered of all uploads takes no more memory than their buffers.
+        // The gathered bytes of all uploads take no more memory than their buffers.
         let gathered: usize = self.uploads.files().filter_map(|target| target.gathered.as_ref()).map(Vec::len).sum();
         let room = self.buffers[0].uploads_bytes().saturating_sub(gathered);
         let Some(target) = self.uploads.receiving(upload) else { return };
@@ -372,7 +372,7 @@ impl Worker {
         self.name_early();
     }
 
-    /// Names what is written and need be durable only later, and answers its clients.
+    /// Names the written uploads that need be durable only later, and answers their clients.
     fn name_early(&mut self) {
         while let Some((upload, length)) = self.uploads.next_to_name() {
             let outcome = self.secure(upload, length).and_then(|()| self.publish(upload));

@@ -43,7 +43,7 @@ pub fn ungoverned(roots: &[&Path]) -> Store {
     Store::start(layout, &settings(), |_| Box::new(Ungoverned::default())).unwrap()
 }
 
-/// A store whose one disk is granted what the test says.
+/// A store with one disk on the test's own grants.
 pub fn governed(root: &Path, settings: &StoreSettings) -> (Store, Giver) {
     let giver = Giver::default();
     let layout = StoreLayout::discover(&[root.to_path_buf().into()], &[], None).unwrap();
@@ -64,7 +64,7 @@ pub fn request(at: &str, length: Option<u64>) -> UploadRequest {
     }
 }
 
-/// When it returns, the (one) disk's thread has offered all that there was to offer when it was called.
+/// Waits until the (one) disk's thread has offered all that there was to offer at the call.
 pub async fn fence(store: &Store) {
     // The thread does at most 16 tasks in a turn, then those that were there before it breaks uploads off (one of these at most), and offers
     // after them: the last is in another turn than the first.
@@ -73,7 +73,7 @@ pub async fn fence(store: &Store) {
     }
 }
 
-/// Ends an upload, and returns what waits for the answer once the disk's thread knows that all has come.
+/// Ends an upload, and returns the task that waits for the answer once the disk's thread knows that all has come.
 pub async fn finishing(
     store: &Store,
     upload: Upload,
@@ -111,7 +111,7 @@ pub fn everything_below(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Looks until it is so, for what another thread or process does and tells nobody. Blocks the thread.
+/// Looks until it is so, for an unreported effect of another thread or process. Blocks the thread.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !so() {
@@ -127,7 +127,7 @@ pub struct Giver(Arc<(Mutex<State>, Condvar)>);
 #[derive(Default)]
 struct State {
     offers: Vec<Offer>,
-    /// Work nobody waits for: kept apart, for most tests are not about it.
+    /// Work that no caller waits for: kept apart, for most tests are not about it.
     chore: Option<Offer>,
     grants: VecDeque<(Grant, Offer)>,
     dones: VecDeque<GrantDone>,
@@ -224,7 +224,7 @@ impl Giver {
         self.0.0.lock().unwrap().offers.clone()
     }
 
-    /// Grants what nobody waits for, until there is none. Returns how many steps.
+    /// Grants work that no caller waits for, until there is none. Returns how many steps.
     pub async fn do_chores(&self, store: &Store) -> usize {
         for step in 0.. {
             fence(store).await;
@@ -255,7 +255,7 @@ impl Giver {
         self.0.1.notify_all();
     }
 
-    /// How many bytes an offer is for.
+    /// Bytes that an offer is for.
     pub fn bytes(offer: &Offer) -> u64 {
         if let StoreWork::Write { bytes, .. } = offer.work { bytes } else { 0 }
     }

@@ -23,7 +23,7 @@ struct Nap {
     changed: Condvar,
 }
 
-/// How long an ungoverned grant lasts.
+/// Time for which an ungoverned grant lasts.
 const GRANT_SPAN: Nanos = Nanos::from_secs(1);
 
 impl GrantPort for Ungoverned {

@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::event::UpkeepReport;
 use crate::volume::unit_read::UnitBytes;
 
-/// What an upkeep was, what it did, and why it did not do all.
+/// The kind of an upkeep, its report, and the reason for which work is left.
 pub(in crate::volume) type EndedUpkeep = (&'static str, UpkeepReport, Option<StoreError>);
 
 /// An upkeep that is under way.
@@ -25,13 +25,13 @@ pub(in crate::volume) struct UpkeepRun {
     pub(super) copies: Vec<NewCopy>,
     /// Every content was looked after.
     pub(super) is_through: bool,
-    /// Contents that are still to be moved to other zones, if that is what is done.
+    /// Contents that are still to be moved to other zones, if this upkeep moves contents.
     pub(super) moves: Option<VecDeque<ZoneMove>>,
 }
 
-/// A copy that is looked after. While it is under way nobody else writes to its units, for it holds their content.
+/// A copy that is looked after. While it is under way no other thread writes to its units, for it holds their content.
 pub(in crate::volume) struct CopyUnderWay {
-    /// What the disks' threads know it by: no upload has this number.
+    /// Its number for the disks' threads: no upload has this number.
     pub(super) id: UploadId,
     pub(super) owner: CopyOwner,
     pub(super) name: String,
@@ -43,33 +43,33 @@ pub(in crate::volume) struct CopyUnderWay {
     pub(super) was_written: bool,
 }
 
-/// Whom the end of a copy concerns.
+/// Owner of a copy, for its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyOwner {
     /// The upkeep under way.
     Upkeep,
-    /// A read that found it wrong; or nobody, if the upkeep that began it was broken off.
+    /// A read that found it wrong; or none, if the upkeep that began it was broken off.
     Mending,
 }
 
-/// How a copy ended.
+/// Result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyVerdict {
     /// The target is right.
     Right,
     /// No source is.
     Lost,
-    /// A source is, but not the target: its disk left, or did not give back what was written.
+    /// A source is, but not the target: its disk left, or did not give back the written bytes.
     Unwritten,
 }
 
 /// A copy that waits to be looked after.
 pub(in crate::volume) type MendTask = (String, Arc<StoredContent>, CopyTask);
 
-/// What a disk's thread tells of a copy.
+/// A disk's report on a copy.
 #[derive(Debug)]
 pub(in crate::volume) enum CopyStep {
-    /// The source was read; none if it is not what it should be.
+    /// The source was read; none if its bytes are wrong.
     Read(Option<UnitBytes>),
     /// The target is durable.
     Written,
@@ -90,7 +90,7 @@ impl UpkeepRun {
         }
     }
 
-    /// Moves contents to other zones, while nobody needs the disks.
+    /// Moves contents to other zones, while no client needs the disks.
     pub(super) fn of_moves(moves: Vec<ZoneMove>) -> Self {
         Self { moves: Some(moves.into()), ..Self::new(Upkeep::Outward, ByteCount(0)) }
     }
@@ -101,12 +101,12 @@ impl UpkeepRun {
         (self.content, self.next_part, self.is_through) = (None, 0, false);
     }
 
-    /// Whether it gives way to whatever else is asked for.
+    /// True if it gives way to every other request.
     pub(in crate::volume) const fn gives_way(&self) -> bool {
         self.moves.is_some()
     }
 
-    /// What it is, for events and reports.
+    /// Its kind, for events and reports.
     pub(in crate::volume) fn kind(&self) -> &'static str {
         match self.upkeep {
             Upkeep::Fill(_) => "fill",

@@ -1,4 +1,4 @@
-//! Upkeep as the core decides it, with disks whose threads do nothing.
+//! Upkeep by the core's decisions, with disks that have idle threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ fn shared(id: u8) -> Arc<DiskShared> {
     Arc::new(DiskShared::new(DiskId(id.into()), patience, Arc::new(|| {}), Arc::default(), Arc::default()))
 }
 
-/// A disk whose thread does nothing.
+/// A disk with an idle thread.
 fn disk(number: u8) -> Option<Member> {
     let file = OwnedFd::from(tempfile::tempfile().expect("a file"));
     let (shared, inbox) = (shared(number), VecDeque::new());
