@@ -1,9 +1,9 @@
 //! `isocast cp`: copies or reads files at a given rate, between folders and Isocast servers.
 //!
 //! Promise: the rate is kept as the server keeps it (`schedule::pace`); local files are read and written past the page
-//! cache where their file system can do that; a copy gets its name when it is whole and durable. What is read from a
-//! server or sent to one goes through that server's schedule, at a rate that it has admitted. A file that cannot be copied keeps no other
-//! from being so, and is told at the end. Not here: how either end is read and written (`local`, crate `client`).
+//! cache where their file system can do that; a copy gets its name when it is whole and durable. Bytes that are read from a
+//! server or sent to one go through that server's schedule, at a rate that it has admitted. A file that cannot be copied keeps no other
+//! from being so, and is named at the end. Not here: reading and writing of either end (`local`, crate `client`).
 
 mod command;
 mod failures;
@@ -49,9 +49,9 @@ pub enum Endpoint {
     Shared(SharedFolder),
     /// An Isocast.
     There(Remote),
-    /// The folders of the server that this is; what is read goes through its schedule, too.
+    /// The folders of the server that this is; reads go through its schedule, too.
     Served(OwnFolder),
-    /// What `rclone` knows; only written.
+    /// A target of `rclone`; only written.
     Rclone(Rclone),
 }
 
@@ -66,7 +66,7 @@ impl Endpoint {
         Ok(shared.map_or(Self::Here(folder), Self::Shared))
     }
 
-    /// What it is on this machine.
+    /// Its folder on this machine.
     fn here(&self) -> Option<&Folder> {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => Some(folder),
@@ -125,7 +125,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether what is stored is a copy of this version: of the same length, and with its time where copies keep that, else not older.
+    /// True if the stored file is a copy of this version: of the same length, and with its time where copies keep that, else not older.
     fn has_copy(&self, stored: &FileVersion, source: &FileVersion) -> bool {
         stored.bytes == source.bytes
             && match (stored.modified, source.modified) {
@@ -190,7 +190,7 @@ fn utf8(name: &Path) -> anyhow::Result<&str> {
     name.to_str().context("its name is not UTF-8, which no server can be asked for")
 }
 
-/// Whether two times are the same, or the same second where one of them is told in seconds.
+/// True if two times are the same, or the same second where one of them has whole seconds.
 fn is_same_time(one: SystemTime, other: SystemTime) -> bool {
     let ((one, part), (other, other_part)) = (seconds(one), seconds(other));
     one == other && (part == other_part || part == 0 || other_part == 0)
@@ -219,7 +219,7 @@ pub struct CopyTerms {
 /// keep the others from being so: the summary has it.
 ///
 /// # Errors
-/// It was told to stop, an end does not answer, or a rate is refused; what was copied before is still there.
+/// It was stopped, an end does not answer, or a rate is refused; earlier copies are still there.
 pub fn copy(
     source: Endpoint,
     destination: Endpoint,
@@ -284,7 +284,7 @@ fn copy_tree(
     Ok(copying.summary)
 }
 
-/// What stays the same from file to file.
+/// State that stays the same from file to file.
 struct Copying {
     source: Endpoint,
     destination: Endpoint,

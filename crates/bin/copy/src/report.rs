@@ -11,7 +11,7 @@ use crate::failures::Failures;
 use crate::machine;
 use service::machine::MachineSample;
 
-/// What a copy took.
+/// Cost of a copy.
 pub struct Summary {
     rate: Option<BitRate>,
     begun: Option<MachineSample>,
@@ -31,7 +31,7 @@ pub struct Summary {
     excluded: u64,
     /// Files removed from the destination.
     pub(super) removed: u64,
-    /// What was not copied, and why.
+    /// Files that were not copied, with the reasons.
     pub(super) failures: Failures,
 }
 

@@ -8,7 +8,7 @@ pub fn mp4(bytes: &[u8]) {
     probe_file(b"\0\0\0\x10ftypisom\0\0\0\0", bytes);
 }
 
-/// Transport streams, whose packets need no beginning.
+/// Transport streams: their packets need no beginning.
 pub fn mpegts(bytes: &[u8]) {
     probe_file(&[], bytes);
 }
@@ -18,7 +18,7 @@ pub fn matroska(bytes: &[u8]) {
     probe_file(b"\x1a\x45\xdf\xa3\x80\x18\x53\x80\x67\x01\xff\xff\xff\xff\xff\xff\xff", bytes);
 }
 
-/// Sound and movies in frames, chunks, tags and pages. The first byte says of what kind.
+/// Sound and movies in frames, chunks, tags and pages. The first byte chooses the kind.
 pub fn sound(bytes: &[u8]) {
     const BEGINNINGS: [&[u8]; 7] = [
         b"\xff\xfb\x90\x64",
@@ -36,7 +36,7 @@ pub fn sound(bytes: &[u8]) {
     probe_file(&[], bytes);
 }
 
-/// Live streams in pieces whose lengths are the bytes themselves, in some of which a cut is due: nothing is lost.
+/// Live streams in pieces with lengths from the bytes themselves, in some of which a cut is due: nothing is lost.
 pub fn cuts(bytes: &[u8]) {
     let (mut finder, mut rest, mut came) = (CutFinder::default(), bytes, Vec::new());
     while let Some(first) = rest.first() {

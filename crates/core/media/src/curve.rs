@@ -71,7 +71,7 @@ impl Marks {
     /// Fits the marks. The media ends at `end`, after `duration` if that is known, else after an interval like those
     /// before. Also gives the duration; `None` if there are too few marks.
     pub(crate) fn fit(mut self, duration: Option<Nanos>, end: u64) -> Option<(Fit, Nanos)> {
-        // Not by offset: a mark may lie about either, and time is what is fitted over.
+        // Not by offset: a mark may lie about either, and the fit is over time.
         close_restarts(&mut self.0);
         self.0.sort_unstable_by_key(|p| (p.time, p.end));
         let (first, last) = (*self.0.first()?, *self.0.last()?);

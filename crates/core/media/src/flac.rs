@@ -13,7 +13,7 @@ pub(super) const MAGIC: &[u8] = b"fLaC";
 /// Metadata blocks passed to find the first frame.
 const BLOCKS_MAX: usize = 64;
 
-/// What the head of the stream tells of its frames.
+/// Facts on frames from the head of the stream.
 #[derive(Debug, Clone, Copy)]
 struct FlacStream {
     samples_per_second: u64,
@@ -40,7 +40,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     let first = source.exact::<4>(at)?;
     let found = super::sampled(source, at, |bytes| frames(bytes, first, stream))?;
     match found.fit {
-        // The heads of frames are what not even noise saves.
+        // Not even noise saves the heads of frames.
         Some(fit) if fit.rate.0 * (100 + found.headroom_percent) > stream.raw.0 * (100 + HEADROOM_MARKS_PERCENT) => {
             let fit = Fit { rate: stream.raw, preroll_bytes: at + stream.raw.bytes_in(PREROLL_MAX) };
             Ok(ContainerFacts::fitted(fit, found.duration, HEADROOM_MARKS_PERCENT, RateSource::Header))

@@ -1,6 +1,6 @@
 //! Sound in frames that follow each other without a container: MPEG layers I to III (ISO/IEC 11172-3 §2.4, 13818-3) and AAC in ADTS
-//! (ISO/IEC 14496-3 §1.A.2), behind an ID3v2 tag or none. The curve comes from the lengths of frames at several places: what a Xing
-//! head promises is not needed, and does not hold for a file that was cut.
+//! (ISO/IEC 14496-3 §1.A.2), behind an ID3v2 tag or none. The curve comes from the lengths of frames at several places: the promise of a
+//! Xing head is not needed, and does not hold for a file that was cut.
 
 use units::Nanos;
 
@@ -16,7 +16,7 @@ const PLACE_BYTES: usize = 64 << 10;
 /// Bytes of the head of a frame that are needed.
 const HEAD: usize = 7;
 
-/// A frame: how long it is and lasts, and what all frames of a sound have in common.
+/// A frame: how long it is and lasts, and the properties that all frames of a sound share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Frame {
     kind: FrameKind,
@@ -122,7 +122,7 @@ fn row(bytes: &[u8]) -> Option<FrameKind> {
     Some(first.kind)
 }
 
-/// The frame whose head `bytes` begin with.
+/// The frame at the start of `bytes`.
 fn frame(bytes: &[u8]) -> Option<Frame> {
     let &[0xff, b1, b2, b3, b4, b5, b6] = bytes.first_chunk::<HEAD>()? else { return None };
     if b1 & 0xe0 != 0xe0 {

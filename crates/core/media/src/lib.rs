@@ -153,7 +153,7 @@ fn detect(source: &mut BudgetedFile<'_>) -> Result<Option<Container>, ProbeError
     let start = source.view(0, mpegts::DETECT_BYTES)?;
     let known = detect_at(start).or_else(|| mpegts::begins(start).then_some(Container::MpegTs));
     match frames::tag_bytes(start) {
-        // A tag may be longer than what was looked at.
+        // A tag may be longer than the bytes read.
         Some(behind) => Ok(detect_at(source.view(behind, mpegts::DETECT_BYTES)?)),
         None => Ok(known),
     }

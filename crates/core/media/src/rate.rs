@@ -11,7 +11,7 @@ pub struct MediaRate {
     pub preroll_bytes: u64,
     /// Container of the content.
     pub container: Container,
-    /// What of it the rate was found from.
+    /// Source of the rate within it.
     pub source: RateSource,
     /// Playing time.
     pub duration: Nanos,
@@ -32,7 +32,7 @@ pub(super) fn mean(bytes: u64, time: Nanos) -> BitRate {
     BitRate(u64::try_from(bits).unwrap_or(u64::MAX))
 }
 
-/// Declares an enum whose variants have names, as JSON and people read them.
+/// Declares an enum with named variants, as JSON and people read them.
 macro_rules! named {
     ($(#[$meta:meta])* $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
         $(#[$meta])*
@@ -59,7 +59,7 @@ macro_rules! named {
 }
 
 named! {
-    /// The containers and formats of sound whose rate can be found.
+    /// The containers and formats of sound for which a rate can be found.
     Container {
         /// ISO base media file format: MP4, MOV, M4V; plain or fragmented.
         Mp4 = "mp4",
@@ -85,7 +85,7 @@ named! {
 }
 
 named! {
-    /// What of a content its rate was found from.
+    /// Source of a content's rate within it.
     RateSource {
         /// The tables of all samples.
         SampleTables = "sample-tables",

@@ -10,7 +10,7 @@ use super::{Container, ContainerFacts, HEADROOM_AVERAGE_PERCENT, PREROLL_MAX, Pr
 const CHUNKS_MAX: usize = 64;
 /// The longest list of heads that is read.
 const HEADS_BYTES_MAX: u64 = 1 << 20;
-/// Formats whose samples are not compressed: integers, floats, and those that say so in an extension.
+/// Formats with samples that are not compressed: integers, floats, and those that say so in an extension.
 const PLAIN: [u16; 3] = [1, 3, 0xfffe];
 
 pub(super) fn begins(start: &[u8]) -> Option<Container> {
@@ -88,7 +88,7 @@ pub(super) fn probe_avi(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts,
     Ok(ContainerFacts { source: RateSource::FramesSampled, ..found })
 }
 
-/// What the heads of a movie tell.
+/// Facts from the heads of a movie.
 struct AviHeads {
     /// How long one picture lasts.
     picture: Nanos,

@@ -1,6 +1,6 @@
 //! Listings of directories, as a page or as JSON.
 //!
-//! Promise: a client that does not read holds one part of a listing, and shares the rest with others; names are shown as text and linked encoded; nothing in a name is markup. Not here: what is in a directory.
+//! Promise: a client that does not read holds one part of a listing, and shares the rest with others; names are shown as text and linked encoded; nothing in a name is markup. Not here: the entries of a directory.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -74,14 +74,14 @@ async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, ListingPa
     Ok((format, listing, ListingPage { first, end, limit }))
 }
 
-/// What a listing is written as.
+/// Format of a listing.
 enum Format {
     Json,
     Html(ContentPath),
 }
 
 impl Format {
-    /// The text of the entries `first..end` of a page that ends at `last`, with what stands before and after all of them.
+    /// The text of the entries `first..end` of a page that ends at `last`, with the text before and after all of them.
     fn part(&self, page: &ListingPage, entries: &[Entry], first: usize, end: usize) -> String {
         let mut text = String::with_capacity(PIECE_BYTES + 1024);
         if first == page.first {
@@ -113,7 +113,7 @@ impl Format {
     }
 }
 
-/// The listing in parts, each made when the one before it is gone. What a client that does not read holds of it is one part.
+/// The listing in parts, each made when the one before it is gone. A client that does not read holds one part of it.
 struct ListingParts {
     format: Format,
     listing: Arc<Listing>,

@@ -23,9 +23,9 @@ const GROWTH_BYTES: usize = 64 * 1024;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Characters that no query may hold, or that would end a quoted attribute.
 const NOT_IN_QUERY: &AsciiSet = &UNFIT.add(b'#');
-/// Tags whose `URI` is a part of the media, played at the rate.
+/// Tags with a `URI` that is a part of the media, played at the rate.
 const MEDIA_TAGS: [&str; 3] = ["#EXT-X-MAP:", "#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:"];
-/// Tags whose `URI` is another playlist, of another rate.
+/// Tags with a `URI` that is another playlist, of another rate.
 const PLAYLIST_TAGS: [&str; 4] =
     ["#EXT-X-MEDIA:", "#EXT-X-I-FRAME-STREAM-INF:", "#EXT-X-RENDITION-REPORT:", INTERSTITIAL_TAG];
 /// Tag of an interstitial, played amid the media (RFC 8216bis, appendix D): its attributes have names of their own, and a

@@ -1,4 +1,4 @@
-//! The one table from what went wrong to what is answered.
+//! The one table from errors to answers.
 
 use dataplane::control::{Outcome, Refusal, Resource};
 use http_types::StatusCode;
@@ -16,7 +16,7 @@ use crate::body::BodyError;
 use crate::message::head::HeadError;
 use crate::message::reply::{Reply, problem_with};
 
-/// Told to refused clients.
+/// `Retry-After` for refused clients.
 const RETRY_AFTER_SECONDS: &str = "10";
 
 /// 400 with the reason.
@@ -33,7 +33,7 @@ pub(crate) fn bad_request(error: impl std::error::Error) -> Reply {
     Reply::problem(StatusCode::BAD_REQUEST, &detail)
 }
 
-/// What is answered to a head that is no acceptable request.
+/// Answer to a head that is no acceptable request.
 pub(crate) fn of_head(error: &HeadError) -> Reply {
     let status = match error {
         HeadError::TooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -51,7 +51,7 @@ pub(crate) fn of_head(error: &HeadError) -> Reply {
     Reply::problem(status, &error.to_string())
 }
 
-/// What is answered where no more of a body comes.
+/// Answer where no more of a body comes.
 pub(crate) fn of_body(error: &BodyError) -> Reply {
     let status = match error {
         BodyError::NoMemory => return not_now(&error.to_string()),
@@ -62,10 +62,10 @@ pub(crate) fn of_body(error: &BodyError) -> Reply {
     Reply::problem(status, &error.to_string())
 }
 
-/// The methods of what lies below `/media/`.
+/// The methods of paths below `/media/`.
 pub(crate) const MEDIA_METHODS: &str = "GET, HEAD, PUT, DELETE, OPTIONS";
 
-/// 405 with what is allowed.
+/// 405 with the allowed methods.
 pub(crate) fn not_allowed(methods: &str) -> Reply {
     Reply::problem(StatusCode::METHOD_NOT_ALLOWED, &format!("the methods for this path are {methods}"))
         .field(ALLOW, methods)
@@ -94,12 +94,12 @@ pub(crate) fn busy() -> Reply {
     unavailable("Busy", "too many requests are under way; try again later", ("table", 0))
 }
 
-/// 429: a client has as much as one may have; `detail` says of what.
+/// 429: a client has as much as one may have; `detail` names the limit.
 pub(crate) fn client_busy(detail: &str) -> Reply {
     Reply::problem(StatusCode::TOO_MANY_REQUESTS, detail).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
 }
 
-/// 503: what would change something is not begun any more.
+/// 503: no change is begun any more.
 pub(crate) fn stopping() -> Reply {
     unavailable("Stopping", "the server is about to stop; try again later", ("draining", 0))
 }
@@ -114,14 +114,14 @@ pub(crate) fn not_ready(why: &str) -> Reply {
     not_now(&format!("streams are not admitted ({why})"))
 }
 
-/// 503: the server starts; `step` says what it is doing.
+/// 503: the server starts; `step` names its present work.
 pub(crate) fn starting(step: &str) -> Reply {
     let detail = format!("the server is starting: {step}");
     problem_with(StatusCode::SERVICE_UNAVAILABLE, "Starting", &detail, &[("resource", "starting".into())])
         .field(RETRY_AFTER, "1")
 }
 
-/// What is answered where a delivery was not started.
+/// Answer where a delivery was not started.
 pub(crate) fn of_open(error: &DeliveryError) -> Reply {
     match error {
         DeliveryError::NoRoom(refusal) => of_refusal(*refusal),
@@ -129,7 +129,7 @@ pub(crate) fn of_open(error: &DeliveryError) -> Reply {
     }
 }
 
-/// What is answered where a delivery through stages breaks off before its first byte.
+/// Answer where a delivery through stages breaks off before its first byte.
 pub(crate) fn of_pipe(error: &PipeError) -> Reply {
     match error {
         PipeError::Stage(error) => of_stage(error),
@@ -151,7 +151,7 @@ fn of_stage(error: &StageError) -> Reply {
     Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string())
 }
 
-/// What is answered where something is not stored.
+/// Answer where a content is not stored.
 pub(crate) fn of_ingest(error: &IngestError) -> Reply {
     match error {
         IngestError::Store(error) => of_store(error),
@@ -170,16 +170,16 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
     }
 }
 
-/// What is answered where something is not removed.
+/// Answer where a content is not removed.
 pub(crate) fn of_delete(error: &StoreError) -> Reply {
     match error {
-        // What lies there cannot be removed by anybody; an upload could go to the next disk.
+        // Contents there cannot be removed by any client; an upload could go to the next disk.
         StoreError::ReadOnly => Reply::problem(StatusCode::FORBIDDEN, "the file system it lies on is read-only"),
         error => of_store(error),
     }
 }
 
-/// What is answered where a stream is not stopped.
+/// Answer where a stream is not stopped.
 pub(crate) fn of_stop(error: &StopError) -> Reply {
     match error {
         StopError::Unknown => {
@@ -190,7 +190,7 @@ pub(crate) fn of_stop(error: &StopError) -> Reply {
     }
 }
 
-/// What is answered where a job is not begun or stopped.
+/// Answer where a job is not begun or stopped.
 pub(crate) fn of_job(error: &JobError) -> Reply {
     match error {
         JobError::Unknown => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
@@ -199,7 +199,7 @@ pub(crate) fn of_job(error: &JobError) -> Reply {
     }
 }
 
-/// What is answered where a volume's upkeep is not begun.
+/// Answer where a volume's upkeep is not begun.
 pub(crate) fn of_upkeep(error: &UpkeepError) -> Reply {
     match error {
         UpkeepError::Store(error) => of_store(error),
@@ -243,7 +243,7 @@ fn of_refusal(refusal: Refusal) -> Reply {
     unavailable("No room for this stream", what, (&resource, refusal.grantable.0))
 }
 
-/// What a store's refusal is answered with.
+/// Answer to a refusal of the store.
 pub(crate) fn of_store(error: &StoreError) -> Reply {
     let (status, detail) = match error {
         StoreError::NotFound => (StatusCode::NOT_FOUND, "there is nothing of this name".to_owned()),

@@ -101,14 +101,14 @@ async fn a_seek_of_a_named_session_takes_over_from_its_older_read() {
     let mut second = harness.connect();
     second.send(get("film.mp4?rate=60M&CMCD=sid%3D%22a%22", "Range: bytes=9000-\r\n"));
     assert_eq!(second.head().status, 206);
-    // At once, and nothing is stopped or released. What lasts less than 30 s is sent to who has a name in a quarter of its
+    // At once, and nothing is stopped or released. A content of less than 30 s is sent to a named viewer in a quarter of its
     // time: three quarters of it are ahead.
     let expected =
         [start(60_000_000, 2_359_296, None, true), start(60_000_000, (3_145_728 - 9000) / 4 * 3, Some(FIRST), true)];
     assert_eq!(harness.plane.told(), expected);
     assert_eq!(harness.plane.reserved(), 1, "one for both");
     harness.plane.open_gate();
-    // The older one goes on with what is left over.
+    // The older one continues as best effort.
     assert!(first.take(3 << 20) == film, "all of it");
     assert!(second.take((3 << 20) - 9000) == film[9000..], "all from where it sought");
     harness.events.wait_until(|text| text.matches("\"outcome\":\"Complete\"").count() == 2);
@@ -130,7 +130,7 @@ async fn the_contents_own_rate_with_its_preroll() {
     assert_eq!(harness.one(&get("film.mp4", "")).field("x-isocast-rate"), Some("8801308"));
     assert_eq!(harness.one(&get("film.mp4?rate=1M", "CMCD-Object: br=5000\r\n")).status, 200);
     assert_eq!(harness.one(&get("film.mp4", "CMCD-Object: br=5000\r\n")).status, 200);
-    // A player that tells its rate fills its buffer: what lasts less than 30 s is sent to it in a quarter of its time.
+    // A player that tells its rate fills its buffer: a content of less than 30 s is sent to it in a quarter of its time.
     let expected =
         [start(8_801_308, 500, None, true), start(1_000_000, 750, None, true), start(5_000_000, 750, None, true)];
     assert_eq!(harness.plane.told(), expected);
@@ -138,7 +138,7 @@ async fn the_contents_own_rate_with_its_preroll() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_path_may_be_served_best_effort_when_it_is_full() {
-    // What becomes of a stream is set for a part of the path for which no rate is: that of the whole holds there, too.
+    // The setting of full servers names a part of the path without a rate of its own: the rate of the whole holds there, too.
     let harness = Harness::start(service::config::ServiceConfig {
         path_rates: vec![(String::new(), BitRate(200_000_000))],
         path_when_full: vec![("news/".to_owned(), WhenFull::BestEffort)],

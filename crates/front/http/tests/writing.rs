@@ -164,7 +164,7 @@ async fn a_form_is_answered_with_the_method_that_stores() {
     }
 }
 
-/// As encoders do that end a live transfer: the body is whole, though nobody waits for the answer.
+/// As encoders do that end a live transfer: the body is whole, though no client waits for the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_whole_body_is_stored_though_its_client_is_gone() {
     let harness = Harness::start(HttpConfig::default());
