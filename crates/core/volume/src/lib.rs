@@ -48,7 +48,7 @@ pub use drafts::{DraftBytes, DraftStep, Drafts};
 pub use error::{CreateError, SuperblockError, VolumeError, VolumeOpenError};
 pub use grow::AddError;
 pub use mend::CopyRewrite;
-pub use open::{Identified, identify, open};
+pub use open::{Identified, identify, may_return, open};
 pub use rebuild::{Rebuilt, rebuild};
 pub use recording::{Restore, Restored};
 pub use superblock::{MemberRecord, MemberState, Placement, Superblock, mark_of};

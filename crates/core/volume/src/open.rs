@@ -85,6 +85,19 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
     Ok(Identified { superblock: newest, disks: places, is_uneven, torn })
 }
 
+/// True if the disk of `found`, which is out of `own`, may be filled anew. A disk that continued alone, without one that is in `own`, may
+/// have acknowledged changes that no other disk has; a disk of another volume, or one that had the number before, is not the disk that left.
+#[must_use]
+pub fn may_return(own: &Superblock, found: &Superblock) -> bool {
+    let record = own.members.get(found.member.index());
+    let is_of_volume = own.volume == found.volume;
+    let left = record.is_some_and(|record| record.state == MemberState::Out && found.generation >= record.since);
+    let continued_alone = own.members.iter().zip(&found.members).any(|(own, found)| {
+        own.state != MemberState::Out && *found == MemberRecord { state: MemberState::Out, ..*own }
+    });
+    is_of_volume && left && !continued_alone
+}
+
 /// Two disks of which each has the other as out: both continued alone, and neither has all acknowledged changes. A record of a disk that
 /// had the other's number before does not count.
 fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {

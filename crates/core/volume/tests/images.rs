@@ -195,6 +195,14 @@ fn a_disk_that_was_away_is_told_from_one_that_went_on_alone_or_whose_place_is_ta
     assert_eq!(identified(&mirror, &mirror), Ok(false));
     assert!(matches!(identified(&first, &mirror), Err(VolumeOpenError::Stale { disk: 1, member: 1 })));
     assert!(matches!(identified(&first, &second), Err(VolumeOpenError::Diverged { first: 0, second: 1 })));
+    let superblock = |disks: &MemoryDisks, number: usize| {
+        let mut one = MemoryDisks(vec![disks.0[number].clone()]);
+        volume::identify(&[DISK], &mut one).expect("a disk of the volume").superblock
+    };
+    let own = volume.superblock();
+    assert!(volume::may_return(own, &superblock(&mirror, 1)), "it left, and is as it was then");
+    assert!(!volume::may_return(own, &superblock(&second, 1)), "it continued alone");
+    assert!(!volume::may_return(own, &superblock(&first, 0)), "it is not out");
     let mut replaced = MemoryDisks(vec![first.0[0].clone(), Some(MemoryDisk::new(DISK))]);
     write_steps(volume.put_in(MemberId(1), DISK).expect("it is as large"), &mut replaced);
     commit(&mut volume, &mut replaced);

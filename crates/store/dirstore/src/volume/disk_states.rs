@@ -145,8 +145,8 @@ impl ServedVolume {
         let (sizes, mut given) = ([disk.size], GivenDisks(vec![disk]));
         let identified = volume::identify(&sizes, &mut given)
             .map_err(|source| VolumeDiskError::Volume { disks: path.display().to_string(), source })?;
-        let is_the_disk = identified.superblock.volume == lock(&self.core).volume.superblock().volume
-            && identified.disks.get(member.index()).is_some_and(Option::is_some);
+        let found = &identified.superblock;
+        let is_the_disk = found.member == member && volume::may_return(lock(&self.core).volume.superblock(), found);
         let disk = given.0.pop().filter(|_| is_the_disk).ok_or(UpkeepError::NotBlank)?;
         self.occupy(member, disk, Core::put_in)?;
         let mut core = lock(&self.core);
