@@ -30,7 +30,7 @@ fn what_a_server_does_is_shown_and_looked_at() {
     assert!(figures["disks"][0]["more_streams"].is_u64() && figures["system"]["streams"] == 1, "{figures}");
 
     let page = String::from_utf8(run(&["top", "--once", "--url", &url]).stdout).expect("text");
-    for words in ["HELD UP BY", "film.ts", "2.0", " more at ", "processors"] {
+    for words in ["HELD UP BY", "film.ts", "2.0", " viewers of 8.8, or ", "processors"] {
         assert!(page.contains(words), "`{words}` is not in\n{page}");
     }
     // The tests' output is a pipe.
