@@ -138,6 +138,10 @@ impl HttpClient {
     }
 }
 
+/// Errors of a connection that its other end closed or reset; one that ends before a head is an unexpected end.
+const ENDED: [ErrorKind; 4] =
+    [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::UnexpectedEof];
+
 /// The error in words that name its probable cause.
 #[must_use]
 pub fn explained(error: ureq::Error) -> anyhow::Error {
@@ -145,7 +149,7 @@ pub fn explained(error: ureq::Error) -> anyhow::Error {
         ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
             NoAnswer("nobody listens there: is the server started, and the port right?").into()
         }
-        ureq::Error::Io(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+        ureq::Error::Io(error) if ENDED.contains(&error.kind()) => {
             NoAnswer("the server ended the connection: was it stopped?").into()
         }
         ureq::Error::HostNotFound => NoAnswer("no machine of this name is known here").into(),
