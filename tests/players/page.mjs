@@ -163,7 +163,7 @@ test("the live figures have an axis, and a server that has gone is told of", asy
   await open("");
   const text = await until("the figures", () => page.evaluate(() => document.querySelector("#live figure")?.textContent));
   assert.match(text, /bit\/s.*2 min ago/);
-  assert.match(await page.$eval("#live", (live) => live.textContent), /about \d+ more at 8\.8 Mbit\/s/, "also while nothing runs");
+  assert.match(await page.$eval("#live", (live) => live.textContent), /about \d+ more viewers of 8\.8 Mbit\/s, or \d+ recordings/, "also while nothing runs");
   await picture("desktop");
   server.kill();
   await until("the banner", () => page.$eval("#offline", (banner) => !banner.hidden));
