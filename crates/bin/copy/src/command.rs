@@ -88,23 +88,24 @@ impl CopyArgs {
             let mut tree = source.files()?;
             self.leave_out(&mut tree);
             anyhow::ensure!(!self.delete || tree.is_folder, "--delete: {text} is a file, not a folder");
-            let name = self.name_within(&end(&self.destination, true)?, (text, &source), &tree)?;
-            let destination = || Ok::<_, anyhow::Error>(placed(end(&self.destination, true)?, name.as_deref()));
-            anyhow::ensure!(!destination()?.is_within(&source), "{} lies in what is copied", self.destination);
-            let is_sink = matches!(&destination()?, Endpoint::Here(folder) if folder.is_sink());
+            let whole_destination = end(&self.destination, true)?;
+            let name = self.name_within(&whole_destination, (text, &source), &tree)?;
+            let destination = placed(whole_destination, name.as_deref());
+            anyhow::ensure!(!destination.is_within(&source), "{} lies in what is copied", self.destination);
+            let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
             let keeps = "keeps nothing to compare with";
             anyhow::ensure!(!is_sink || !(self.verify || self.delete), "{} {keeps}", self.destination);
             if self.dry_run {
-                self.foretell(out, (&source, &tree), &destination()?)?;
+                self.foretell(out, (&source, &tree), &destination)?;
                 continue;
             }
             let moved = Arc::default();
             let shown = pacing::show_progress(&moved);
-            let outcome = copy_tree(&tree, source, destination()?, terms, &moved);
+            let outcome = copy_tree(&tree, &source, &destination, terms, &moved);
             shown.end();
             let mut summary = outcome?;
             if self.delete && summary.failures.count() == 0 {
-                self.delete_others(&tree, &destination()?, &mut summary)?;
+                self.delete_others(&tree, &destination, &mut summary)?;
             }
             match &mut whole {
                 Some(whole) => whole.add(summary),

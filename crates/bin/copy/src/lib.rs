@@ -227,7 +227,7 @@ pub fn copy(
     moved: &Arc<MoveProgress>,
 ) -> anyhow::Result<Summary> {
     let tree = source.files()?;
-    copy_tree(&tree, source, destination, terms, moved)
+    copy_tree(&tree, &source, &destination, terms, moved)
 }
 
 /// A file or folder of this machine, read or written directly.
@@ -248,8 +248,8 @@ pub fn copy_shown(source: Endpoint, destination: Endpoint) -> anyhow::Result<Sum
 
 fn copy_tree(
     tree: &Tree,
-    source: Endpoint,
-    destination: Endpoint,
+    source: &Endpoint,
+    destination: &Endpoint,
     terms: CopyTerms,
     moved: &Arc<MoveProgress>,
 ) -> anyhow::Result<Summary> {
@@ -285,16 +285,16 @@ fn copy_tree(
 }
 
 /// State that stays the same from file to file.
-struct Copying {
-    source: Endpoint,
-    destination: Endpoint,
+struct Copying<'a> {
+    source: &'a Endpoint,
+    destination: &'a Endpoint,
     terms: CopyTerms,
     moved: Arc<MoveProgress>,
     pacing: Option<Pacing>,
     summary: Summary,
 }
 
-impl Copying {
+impl Copying<'_> {
     /// Copies one file. A server that went after it had answered is waited for, as it is within a file.
     fn file_or_wait(&mut self, file: &SourceFile) -> anyhow::Result<()> {
         let mut pauses = REOPEN_PAUSES.iter();
@@ -319,7 +319,7 @@ impl Copying {
             self.moved.pass_over(file.bytes);
             self.summary.left_as_they_are += 1;
         } else {
-            let copied = match &self.destination {
+            let copied = match self.destination {
                 Endpoint::Here(folder) => self.copy_to_folder(folder.clone(), file, &version),
                 Endpoint::Served(own) => {
                     let begun = own.begin(file, self.terms.rate, &version);

@@ -205,6 +205,11 @@ fn be_u64(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
+/// A little-endian number at `at`, if it is there.
+fn le_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
 /// `ticks` of a clock with `per_second` ticks, as a span.
 fn ticks(ticks: u64, per_second: u64) -> Nanos {
     let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(per_second.max(1));

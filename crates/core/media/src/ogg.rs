@@ -3,7 +3,7 @@
 use units::Nanos;
 
 use super::input::BudgetedFile;
-use super::{ContainerFacts, ProbeError, ticks};
+use super::{ContainerFacts, ProbeError, le_u32, ticks};
 
 pub(super) const MAGIC: &[u8] = b"OggS\0";
 const PAGE_HEAD: usize = 27;
@@ -26,7 +26,7 @@ impl<'a> OggPage<'a> {
         let length = start + lengths.iter().map(|byte| usize::from(*byte)).sum::<usize>();
         let body = bytes.get(start..length)?;
         let position = u64::from_le_bytes(head[6..14].try_into().ok()?);
-        Some(Self { stream: u32::from_le_bytes(head[14..18].try_into().ok()?), position, body, length })
+        Some(Self { stream: le_u32(head, 14)?, position, body, length })
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
 
 /// Samples a second of the sound that begins with `head`.
 fn samples_per_second(head: &[u8]) -> Option<u64> {
-    let le = |at: usize| Some(u64::from(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?)));
+    let le = |at: usize| le_u32(head, at).map(u64::from);
     let found = if head.starts_with(b"OpusHead") {
         Some(48_000)
     } else if head.starts_with(b"\x01vorbis") {

@@ -4,7 +4,7 @@ use units::{BitRate, Nanos};
 
 use super::curve::Fit;
 use super::input::{BudgetedFile, VIEW_MAX};
-use super::{Container, ContainerFacts, HEADROOM_AVERAGE_PERCENT, PREROLL_MAX, ProbeError, RateSource};
+use super::{Container, ContainerFacts, HEADROOM_AVERAGE_PERCENT, PREROLL_MAX, ProbeError, RateSource, le_u32};
 
 /// RiffChunks looked at on one level.
 const CHUNKS_MAX: usize = 64;
@@ -132,8 +132,4 @@ impl<'a> Iterator for RiffChunks<'a> {
         self.0 = self.0.get(end.next_multiple_of(2)..).unwrap_or_default();
         Some((kind, body))
     }
-}
-
-fn le_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }

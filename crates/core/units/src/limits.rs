@@ -20,6 +20,8 @@ pub const PIECE_BYTES_MAX: u64 = 128 * 1024;
 pub const RUN_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Longest lead of a recording over its rate, for which its buffer has room. A key frame of three times the rate for a second. Chosen.
 pub const RECORDING_EXCESS: Nanos = Nanos::from_secs(2);
+/// A recording gathers no more than this part of the memory that is left for all: blocks become shorter before memory is short. Chosen.
+pub const RECORDING_BLOCK_PART: u64 = 32;
 /// A recording that is written so much further on than it was is charged anew: zones of drives are larger. Chosen.
 pub const RECORDING_PLACE_BYTES: u64 = 1 << 30;
 /// Unit of the buffer arena, and the largest single read of the data plane.

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use api::{
-    Alarm, AlarmSeverity, Disk, DiskFailure, JobStatus, Phases, QuotaStatus, System, VolumeStatus, WebhookStatus,
+    Alarm, AlarmSeverity, Disk, DiskFailure, JobStatus, Phases, QuotaStatus, System, VOLUME_DISK_STATES, VolumeStatus,
+    WebhookStatus,
 };
 use service::access::{Permit, ToObserve};
-use service::alarms::{alarms, quotas};
+use service::alarms::AlarmSources;
 use service::events::unix_seconds;
 use service::figures;
 
@@ -45,10 +46,11 @@ pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
     service_metrics(&mut page, &system);
     plane_metrics(&mut page, &system);
     place_metrics(&mut page, &system);
-    disk_metrics(&mut page, &figures::disks(service, permit));
-    operation_metrics(&mut page, &service.jobs(permit), &service.webhooks(permit));
-    volume_metrics(&mut page, &figures::volumes(service, permit));
-    alarm_metrics(&mut page, &alarms(service, permit), &quotas(service, permit));
+    let sources = AlarmSources::read(service, permit);
+    disk_metrics(&mut page, &sources.disks);
+    operation_metrics(&mut page, &sources.jobs, &sources.webhooks);
+    volume_metrics(&mut page, &sources.volumes);
+    alarm_metrics(&mut page, &sources.alarms(), &sources.quotas);
     page.0
 }
 
@@ -207,9 +209,6 @@ fn disk_metrics(page: &mut Exposition, disks: &[Disk]) {
     });
 }
 
-/// States of a volume's disk, as the API has them.
-const DISK_STATES: [&str; 6] = ["active", "filling", "out", "left", "missing", "read only"];
-
 /// Volumes and their disks.
 fn volume_metrics(page: &mut Exposition, volumes: &[VolumeStatus]) {
     let mut family = |name: &str, help: &str, value: &dyn Fn(&VolumeStatus) -> Option<f64>| {
@@ -244,7 +243,7 @@ fn volume_metrics(page: &mut Exposition, volumes: &[VolumeStatus]) {
     let disks: Vec<_> = disks.collect();
     page.family("volume_disk_state", "gauge", "1 for the state that a disk of a volume has, 0 for the others.");
     for (labels, disk) in &disks {
-        for state in DISK_STATES {
+        for state in VOLUME_DISK_STATES {
             page.sample("volume_disk_state", &format!("{labels},state=\"{state}\""), u8::from(disk.state == state));
         }
     }

@@ -1,8 +1,9 @@
 //! The objects of packaging/ISOCAST-MIB.txt, from the figures of the service.
 
 use agentx::{MibObjects, MibValue, Oid};
-use api::{Alarm, AlarmSeverity, Disk, DiskFailure, Phases, ServiceCounts, System, VolumeStatus};
+use api::{Alarm, AlarmSeverity, Disk, DiskFailure, Phases, ServiceCounts, System, VOLUME_DISK_STATES, VolumeStatus};
 use service::access::{Permit, ToObserve};
+use service::alarms::AlarmSources;
 use service::refusals::RESOURCES;
 use service::{MediaService, figures};
 
@@ -27,12 +28,13 @@ pub(super) fn all(service: &MediaService, permit: &Permit<ToObserve>) -> MibObje
     let mut objects = MibObjects::default();
     server(&mut objects, &system);
     refusals(&mut objects, &system.counts);
-    for disk in figures::disks(service, permit) {
+    let sources = AlarmSources::read(service, permit);
+    places(&mut objects, system);
+    volume_disks(&mut objects, &sources.volumes);
+    alarms(&mut objects, sources.alarms());
+    for disk in sources.disks {
         add_row(&mut objects, DISKS, disk_index(disk.id), disk_columns(disk));
     }
-    places(&mut objects, system);
-    volume_disks(&mut objects, &figures::volumes(service, permit));
-    alarms(&mut objects, service::alarms::alarms(service, permit));
     objects
 }
 
@@ -114,8 +116,7 @@ fn places(objects: &mut MibObjects, system: System) {
 fn volume_disks(objects: &mut MibObjects, volumes: &[VolumeStatus]) {
     let disks = volumes.iter().flat_map(|volume| volume.disks.iter().map(|disk| (volume.name.clone(), disk)));
     for (row, (volume, disk)) in (1..).zip(disks) {
-        let state = ["active", "filling", "out", "left", "missing", "read only"];
-        let state = (1..).zip(state).find(|(_, name)| *name == disk.state).map_or(0, |(number, _)| number);
+        let state = (1..).zip(VOLUME_DISK_STATES).find(|(_, name)| *name == disk.state).map_or(0, |(number, _)| number);
         let path = disk.path.clone().unwrap_or_default();
         let values = [
             MibValue::Text(volume),

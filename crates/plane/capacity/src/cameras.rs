@@ -13,8 +13,6 @@ use super::{Carried, PlannedLayout, PlannedMachine, name, place, position, real}
 
 /// Recordings are counted in these: a camera in 1080p.
 pub const EXAMPLE_CAMERA_RATE: BitRate = BitRate(4_000_000);
-/// A recording gathers no more than one part in so many of the memory that is left for all (as in `service`).
-const BLOCK_PART: u64 = 32;
 
 /// Cameras, and the promise to each.
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +89,7 @@ impl PlannedMachine {
             PlannedLayout::Mirror => share(2.0),
         };
         let round = PlaneConfig::default().round_of(&self.disks[0]);
-        let block_bytes_max = chunks_left.saturating_mul(limits::CHUNK_BYTES) / BLOCK_PART;
+        let block_bytes_max = chunks_left.saturating_mul(limits::CHUNK_BYTES) / limits::RECORDING_BLOCK_PART;
         let period = write_period(cameras.rate, round, cameras.durable, block_bytes_max);
         let (within, between) = (round.saturating_mul(WRITE_ROUNDS), round.saturating_mul(period.into()));
         let chunks = RecordingPlace { first: Nanos::ZERO, period: between, within }.chunks(cameras.rate);

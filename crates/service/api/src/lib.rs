@@ -550,6 +550,9 @@ pub struct ScrubStatus {
     pub copies_lost: u64,
 }
 
+/// States of a volume's disk, as [`VolumeDiskStatus::state`] has them.
+pub const VOLUME_DISK_STATES: [&str; 6] = ["active", "filling", "out", "left", "missing", "read only"];
+
 /// A disk of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeDiskStatus {

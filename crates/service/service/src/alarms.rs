@@ -15,17 +15,54 @@ use crate::media_service::MediaService;
 /// A quota that refuses uploads is an alarm from this many percent on.
 const QUOTA_PERCENT: u64 = 95;
 
+/// The figures that alarms are judged by, read once for a page that shows them as well.
+pub struct AlarmSources {
+    /// Volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// Disks.
+    pub disks: Vec<Disk>,
+    /// Folders.
+    pub folders: Vec<FolderStatus>,
+    /// Quotas.
+    pub quotas: Vec<QuotaStatus>,
+    /// Jobs.
+    pub jobs: Vec<JobStatus>,
+    /// Webhooks.
+    pub webhooks: Vec<WebhookStatus>,
+}
+
+impl AlarmSources {
+    /// Reads them.
+    #[must_use]
+    pub fn read(service: &MediaService, permit: &Permit<ToObserve>) -> Self {
+        Self {
+            volumes: figures::volumes(service, permit),
+            disks: figures::disks(service, permit),
+            folders: service.folders(),
+            quotas: quotas(service, permit),
+            jobs: service.jobs(permit),
+            webhooks: service.webhooks(permit),
+        }
+    }
+
+    /// All alarms, the serious ones first.
+    #[must_use]
+    pub fn alarms(&self) -> Vec<Alarm> {
+        let mut all: Vec<Alarm> = self.volumes.iter().flat_map(of_volume).collect();
+        all.extend(self.disks.iter().flat_map(of_disk));
+        all.extend(self.folders.iter().filter_map(of_folder));
+        all.extend(self.quotas.iter().filter_map(of_quota));
+        all.extend(self.jobs.iter().filter_map(of_job));
+        all.extend(self.webhooks.iter().filter_map(of_webhook));
+        all.sort_by_key(|alarm| alarm.severity);
+        all
+    }
+}
+
 /// All alarms, the serious ones first.
 #[must_use]
 pub fn alarms(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<Alarm> {
-    let mut all: Vec<Alarm> = figures::volumes(service, permit).iter().flat_map(of_volume).collect();
-    all.extend(figures::disks(service, permit).iter().flat_map(of_disk));
-    all.extend(service.folders().iter().filter_map(of_folder));
-    all.extend(quotas(service, permit).iter().filter_map(of_quota));
-    all.extend(service.jobs(permit).iter().filter_map(of_job));
-    all.extend(service.webhooks(permit).iter().filter_map(of_webhook));
-    all.sort_by_key(|alarm| alarm.severity);
-    all
+    AlarmSources::read(service, permit).alarms()
 }
 
 /// The quotas and their use.

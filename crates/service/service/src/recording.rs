@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report, WrittenDisks};
-use units::{BitRate, LinkId, Nanos, ReservationId};
+use units::{BitRate, LinkId, Nanos, ReservationId, limits};
 
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
@@ -28,9 +28,6 @@ pub(crate) struct RunningRecording {
     is_handed_over: AtomicBool,
 }
 
-/// A recording gathers no more than this part of the memory that is left for all: blocks become shorter before memory is short.
-const BLOCK_PART: u64 = 32;
-
 impl RunningRecording {
     /// Reserves the rate on the disks, and on the link by which it comes in; received bytes are to be durable after the time
     /// `durable`.
@@ -40,7 +37,7 @@ impl RunningRecording {
         durable: Nanos,
     ) -> Result<Self, DeliveryError> {
         let mut pending = service.plane.number().ok_or(DeliveryError::Busy)?;
-        let block_bytes_max = service.contents.recording_memory() / BLOCK_PART;
+        let block_bytes_max = service.contents.recording_memory() / limits::RECORDING_BLOCK_PART;
         let request = RecordingRequest { stream: pending.stream, disks, link, rate, durable, block_bytes_max };
         service.plane.send(Command::Reserve(request)).map_err(|_| DeliveryError::Busy)?;
         match pending.report().await {

@@ -90,7 +90,7 @@ impl Status {
     /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more. `left` are
     /// the recordings that a crash broke off.
     fn show(&self, out: &mut dyn Write, status: &VolumeStatus, (served, left): (&str, usize)) -> anyhow::Result<()> {
-        let sound = status.disks.iter().all(|disk| matches!(disk.state.as_str(), "active" | "left"));
+        let sound = !status.degraded;
         let VolumeStatus { name, layout, folder_layouts, unit_bytes, contents, free_bytes, disks, upkeep, .. } = status;
         if self.json {
             let row = |(number, disk): (usize, &VolumeDiskStatus)| {

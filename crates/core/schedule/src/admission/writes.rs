@@ -48,8 +48,13 @@ impl Admission {
     /// True if a recording of this disk has no place yet, and is charged for the worst.
     #[must_use]
     pub fn awaits_place(&self, disk: DiskId) -> bool {
-        let there = self.entries.iter().filter_map(|(_, entry)| entry.as_ref());
-        there.into_iter().any(|entry| entry.request.disk == disk && entry.demand.writes() && entry.written_at.is_none())
+        self.writes_on(disk).any(|entry| entry.written_at.is_none())
+    }
+
+    /// The reservations of recordings on a disk.
+    fn writes_on(&self, disk: DiskId) -> impl Iterator<Item = &Reservation> {
+        let all = self.entries.iter().filter_map(|(_, entry)| entry.as_ref());
+        all.filter(move |entry| entry.request.disk == disk && entry.demand.writes())
     }
 
     /// A recording came to a disk, moved or left: the writes there lie between the places of the recordings that have one; anywhere
@@ -58,13 +63,12 @@ impl Admission {
         if !demand.writes() {
             return;
         }
-        let recordings = || self.entries.iter().filter_map(|(_, entry)| entry.as_ref());
-        let there = || recordings().filter(|entry| entry.request.disk == disk && entry.demand.writes());
         let (mut first, mut last) = (u64::MAX, 0);
-        for place in there().filter_map(|entry| entry.written_at) {
+        for place in self.writes_on(disk).filter_map(|entry| entry.written_at) {
             (first, last) = (first.min(place), last.max(place.saturating_add(limits::RECORDING_PLACE_BYTES)));
         }
-        let is_anywhere = last == 0 || there().any(|entry| entry.written_at.is_none() && entry.stroke_seconds == 0.0);
+        let is_anywhere =
+            last == 0 || self.writes_on(disk).any(|entry| entry.written_at.is_none() && entry.stroke_seconds == 0.0);
         let span = if is_anywhere { u64::MAX } else { last - first };
         self.disk_mut(disk).table.set_write_span(span);
     }

@@ -4,7 +4,6 @@
 //! the changes it missed, after pauses that grow while it fails again. Not here: taking a disk out (`core`), filling it (`upkeep`).
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::{io, thread};
 
@@ -32,6 +31,14 @@ impl Core {
             MemberState::Active if self.is_filled_undurably(member) => MemberState::Filling.name(),
             MemberState::Active if !self.volume.is_writable(member) => "read only",
             state => state.name(),
+        }
+    }
+
+    /// The state as it is shown: a disk that is out without a failure, and with nothing on it, has left. Looks through all parts for that.
+    pub(super) fn shown_state(&self, member: MemberId) -> &'static str {
+        match self.disk_state(member) {
+            "out" if self.health.failure(member).is_none() && self.volume.has_left(member) => "left",
+            state => state,
         }
     }
 
@@ -63,16 +70,15 @@ impl Core {
                 again.next = now.saturating_add(again.pause);
             }
             if !is_start {
-                self.tell_state(member, old, state);
+                self.tell_state(member, old);
             }
         }
     }
 
-    fn tell_state(&self, member: MemberId, old: Option<&str>, state: &'static str) {
+    fn tell_state(&self, member: MemberId, old: Option<&str>) {
         let path = self.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
         let why = self.health.failure(member).map_or_else(String::new, |error| format!(": {error}"));
-        let has_left = state == "out" && self.health.failure(member).is_none() && self.volume.has_left(member);
-        let state = if has_left { "left" } else { state };
+        let state = self.shown_state(member);
         let effect = match (old, state) {
             (_, "left") => "has left: leave it out where the server is told its disks".to_owned(),
             (_, "out") => format!(
@@ -92,9 +98,9 @@ impl Core {
         self.front.events.tell(StoreEvent::VolumeDisk(DiskNotice { volume, path, state, message }));
     }
 
-    /// A disk that is out and due for an attempt to fill it, with its path.
+    /// A disk that is out and due for an attempt to fill it, with its path; none while another attempt is under way.
     fn next_return(&mut self, now: Nanos) -> Option<(MemberId, PathBuf)> {
-        if self.closed || self.is_looked_after() {
+        if self.closed || self.health.is_returning || self.is_looked_after() {
             return None;
         }
         let due = self.health.returns.iter().filter(|(_, again)| again.next <= now).map(|(member, _)| *member);
@@ -117,25 +123,21 @@ impl ServedVolume {
     /// # Errors
     /// The thread cannot be started.
     pub(super) fn fill_returned(&self, now: Nanos) -> io::Result<()> {
-        let (due, is_returning) = {
+        let due = {
             let mut core = lock(&self.core);
-            let is_returning = Arc::clone(&core.health.is_returning);
-            if is_returning.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            (core.next_return(now), is_returning)
+            let due = core.next_return(now);
+            core.health.is_returning |= due.is_some();
+            due
         };
         let Some((member, path)) = due else { return Ok(()) };
-        is_returning.store(true, Ordering::Relaxed);
         let volume = self.clone();
-        let flag = Arc::clone(&is_returning);
         let started = thread::Builder::new().name("volume-return".to_owned()).spawn(move || {
             // A disk that is not back yet is no event: its absence was reported.
             let _ = volume.take_back(member, path);
-            flag.store(false, Ordering::Relaxed);
+            lock(&volume.core).health.is_returning = false;
         });
         if started.is_err() {
-            is_returning.store(false, Ordering::Relaxed);
+            lock(&self.core).health.is_returning = false;
         }
         started.map(drop)
     }

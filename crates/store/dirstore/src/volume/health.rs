@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
@@ -70,7 +69,8 @@ pub(super) struct VolumeHealth {
     scrubs: u32,
     last_scrub: Option<LastScrub>,
     pub(super) returns: BTreeMap<MemberId, DiskReturn>,
-    pub(super) is_returning: Arc<AtomicBool>,
+    /// An attempt to fill a disk is under way.
+    pub(super) is_returning: bool,
 }
 
 /// Attempts to fill a disk that was taken out.

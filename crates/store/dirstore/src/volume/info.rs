@@ -167,10 +167,7 @@ impl ServedVolume {
         let disks = members.zip(units).map(|(((record, member), named), (number, free_units))| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
             path: named.as_ref().map(|named| named.path.clone()),
-            state: match core.disk_state(number) {
-                "out" if core.health.failure(number).is_none() && core.volume.has_left(number) => "left",
-                state => state,
-            },
+            state: core.shown_state(number),
             failure: core.health.failure(number).cloned(),
             wrong_copies: core.health.wrong_copies(number),
             size: ByteCount(record.size),
