@@ -27,8 +27,9 @@ async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
     let finished = finishing(&store, upload).await;
 
     let whole = 2 * 1024 * 1024 + 8192;
-    let (offer, bytes_offered) = giver.write_offer();
-    assert!(bytes_offered >= limits::RUN_BYTES_MAX, "an offer of a run need not be renewed for the rest");
+    // An offer grows with what has come, up to a run; one of a run is not renewed for the rest.
+    let run = |offer: &Offer| matches!(offer.work, StoreWork::Write { bytes, .. } if bytes >= limits::RUN_BYTES_MAX);
+    let offer = giver.offer(run);
     assert_eq!(offer.class, WorkClass::BestEffort);
     assert_eq!(store.stats(offer.disk).unwrap().written_bytes.value(), 0);
 
