@@ -2,8 +2,8 @@
 
 use crate::common::{MIB, Machine, RATE, viewer};
 use content::Segment;
-use dataplane::control::{Command, Outcome, Refusal, Report, Resource};
-use units::{BitRate, DiskId, Nanos, StreamId};
+use dataplane::control::{Command, Outcome, RecordingRequest, Refusal, Report, Resource, WrittenDisks};
+use units::{BitRate, DiskId, LinkId, Nanos, StreamId, limits};
 
 const FIRST_BYTE_MAX: Nanos = Nanos::from_secs(10);
 const NO: Refusal = Refusal { resource: Resource::Disk(DiskId(0)), grantable: BitRate(0) };
@@ -53,4 +53,22 @@ fn who_has_no_first_byte_in_time_is_refused_whether_its_reads_began_or_not() {
     });
     assert_eq!((waited as u64, late.count() as u64), (1, begun), "{reports:?}");
     assert_eq!(machine.promised(), 0);
+}
+
+#[test]
+fn a_recording_waits_for_the_places_of_others_no_longer_than_for_a_block() {
+    let mut machine = Machine::new(BitRate(10_000_000_000));
+    let recording = |number| {
+        let (disks, link, rate) = (WrittenDisks::one(DiskId(0)), LinkId(0), BitRate(4_000_000));
+        let (durable, block_bytes_max) = (Nanos::from_secs(10), limits::BLOCK_BYTES_MAX);
+        Command::Reserve(RecordingRequest { stream: StreamId(number), disks, link, rate, durable, block_bytes_max })
+    };
+    let admitted = (1..500).take_while(|&number| !machine.told(recording(number)).is_empty()).count() as u64;
+    assert!((1..499).contains(&admitted), "some have room, all charged for the worst: {admitted}");
+    let promised = machine.promised();
+    assert!(machine.later(Nanos::from_secs(2) - Nanos(1)).is_empty());
+    let reports = machine.later(Nanos(1));
+    let [Report::ReserveRefused { stream, refusal }] = reports.as_slice() else { panic!("{reports:?}") };
+    assert_eq!((*stream, refusal.resource), (StreamId(admitted + 1), Resource::Disk(DiskId(0))));
+    assert_eq!(machine.promised(), promised, "nothing of it is left");
 }

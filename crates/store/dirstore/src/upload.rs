@@ -112,8 +112,11 @@ impl Upload {
                 Some(chunk) => chunk,
                 None => self.lease().await?,
             };
-            // A chunk ends where a whole one would: a recording's cut chunk never extends beyond a unit of a volume.
-            let size = chunk.lease.len() - index(self.received_bytes - count(chunk.filled)) % chunk.lease.len();
+            // A chunk ends where a whole one would: a recording's cut chunk never extends beyond a unit of a volume. Its first one ends
+            // with the first direct write: on a volume its place is known then, and no other recording waits for that.
+            let begin = index(self.received_bytes - count(chunk.filled)) % chunk.lease.len();
+            let is_first = self.received_bytes == count(chunk.filled) && self.cut.is_some();
+            let size = if is_first { index(limits::DIRECT_ALIGN) } else { chunk.lease.len() - begin };
             let taken = bytes.len().min(size - chunk.filled);
             chunk.lease[chunk.filled..chunk.filled + taken].copy_from_slice(&bytes[..taken]);
             chunk.filled += taken;

@@ -413,10 +413,10 @@ impl Admitter {
         }
     }
 
-    /// Recordings and streams that could not start within the time to first byte are refused after all: a refusal is better for a
-    /// viewer than no answer.
+    /// Recordings that waited for others' places are answered, and streams that could not start within the time to first byte are refused
+    /// after all: a refusal is better for a viewer than no answer.
     pub(crate) fn refuse_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
-        self.refuse_late_recordings(context);
+        self.answer_late_recordings(context);
         for index in 0..self.disks.len() {
             while let Some(&slot) = self.disks[index].waiting.first() {
                 let started = self.streams[slot as usize].started;

@@ -201,10 +201,16 @@ impl Admitter {
         }
     }
 
-    /// Recordings that waited for as long as streams wait are refused.
-    pub(super) fn refuse_late_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
-        let in_time = context.now.saturating_sub(context.config.first_byte_max);
-        while let Some((request, _)) = self.recordings.pop_front_if(|(_, since)| *since <= in_time) {
+    /// Recordings that waited for as long as a block of one that was admitted may take are answered: that one has its place by now, or
+    /// sends nothing.
+    pub(super) fn answer_late_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        while let Some(&(request, since)) = self.recordings.front() {
+            let disk = request.disks.iter().next().and_then(|disk| self.disks.get(usize::from(disk.0)));
+            let wait = disk.map_or(Nanos::ZERO, |disk| disk.rounds.period().saturating_mul(WRITE_ROUNDS));
+            if context.now.saturating_sub(since) < wait {
+                return;
+            }
+            self.recordings.pop_front();
             let outcome = self.record(request, context.now);
             self.answer_recording(request, outcome, context);
         }
