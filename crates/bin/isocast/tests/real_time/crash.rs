@@ -2,7 +2,8 @@
 //!
 //! Promise: after each round and a restart, every name holds the content acknowledged last, or the one under way when the
 //! end came, whole; nothing else is there; no temporary is left; no space is lost; the file system is without fault. The
-//! recordings that were under way are there but for the bytes not durable yet.
+//! recordings that were under way are there but for the bytes not durable yet, and uploads answered early (`durable=`) but for those within
+//! their time.
 //! Every draw (sizes, names, framing, conditions, recordings, removals, uploads broken off, the moment of the end) comes
 //! from a printed seed.
 //!
@@ -20,6 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::recorders::{Recorded, Recorder, recorded, when_sent};
 use crate::common::content::{Chance, Content};
@@ -40,6 +42,9 @@ const DISK_BYTES_WRITTEN: u64 = 1 << 30;
 /// Ranges of the acknowledgements, and then of the uploaded bytes, after which the end comes.
 const END_ACKNOWLEDGED: (u64, u64) = (1, 100);
 const END_BYTES: (u64, u64) = (4 << 10, 16 << 20);
+/// Uploads for each one that is answered when it has its name, and the time within which that is durable.
+const EARLY_ONE_IN: u64 = 4;
+const DURABLE_WITHIN: Duration = Duration::from_secs(2);
 /// Streams' rates together leave an old disk time for uploads.
 const STREAM_RATE: &str = "1M";
 /// Uploaders for each one that records, every other time, at a rate for which there is always room.
@@ -68,6 +73,8 @@ struct Name {
     tag: Option<String>,
     /// The content that a request without an answer may have left there.
     open: Option<Option<Content>>,
+    /// The contents before uploads that were answered early, and when: a power cut within [`DURABLE_WITHIN`] may leave them there.
+    earlier: Vec<(Option<Content>, Instant)>,
 }
 
 /// The state that all clients of a round share.
@@ -118,6 +125,7 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, en
             let mut answer = connection.try_ask("DELETE", &target)?;
             connection.try_body(&mut answer)?;
             settle(round, name, &answer, 204)?;
+            name.earlier.clear();
             continue;
         }
         let content = Content { seed: chance.next(), bytes: chance.size(SIZES.0, SIZES.1) };
@@ -127,7 +135,12 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, en
             Framing::Length
         };
         let records = number.is_multiple_of(UPLOADERS_PER_RECORDER) && chance.one_in(2);
-        let target = if records { format!("{target}?rate={RECORDING_RATE}&on_break=discard") } else { target };
+        let early = !records && chance.one_in(EARLY_ONE_IN);
+        let target = match (records, early) {
+            (true, _) => format!("{target}?rate={RECORDING_RATE}&on_break=discard"),
+            (false, true) => format!("{target}?durable={}s", DURABLE_WITHIN.as_secs()),
+            (false, false) => target,
+        };
         let fields = match &name.tag {
             _ if chance.one_in(2) => String::new(),
             Some(tag) => format!("If-Match: {tag}\r\n"),
@@ -143,7 +156,14 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance, en
         name.open = Some(Some(content));
         let expected = if name.acknowledged.is_none() { 201 } else { 204 };
         let answer = upload.run(&mut connection, &mut sent)?.expect("all was sent");
+        let before = name.acknowledged;
         settle(round, name, &answer, expected)?;
+        if early {
+            name.earlier.push((before, Instant::now()));
+        } else {
+            // An upload that is durable at its answer makes those before it durable.
+            name.earlier.clear();
+        }
         if answer.field("connection") == Some("close") {
             // As behind every body of unknown length. An uploader that kept the connection found it closed, and its load was missing.
             connection = Client::try_to(round.address)?;
@@ -322,7 +342,7 @@ impl<'a> Library<'a> {
         let name = |number: u64| {
             let word = WORDS[usize::try_from(number).expect("small") % WORDS.len()];
             let path = format!("{}/{word}-{number}", FOLDERS[1 + usize::from(number.is_multiple_of(2))]);
-            Name { path, acknowledged: None, tag: None, open: None }
+            Name { path, acknowledged: None, tag: None, open: None, earlier: Vec::new() }
         };
         let names = (0..UPLOADERS * NAMES_PER_UPLOADER).map(name).collect();
         Self { store, state, names, recordings: Vec::new() }
@@ -350,7 +370,7 @@ impl<'a> Library<'a> {
         let address = server.address;
         let names = format!("{}/recorded-{seed}", FOLDERS[1]);
         let recorders = Recorder::several(setting("ISOCAST_CRASH_RECORDINGS", 4), &names, &mut chance);
-        let said = thread::scope(|scope| {
+        let (said, ended) = thread::scope(|scope| {
             recorders.iter().for_each(|one| drop(scope.spawn(move || drop(one.run(address)))));
             for number in 0..STREAMS {
                 let round = &round;
@@ -368,9 +388,9 @@ impl<'a> Library<'a> {
             }
             drop(tell);
             when_sent(&recorders);
-            let said = bring(end, server, &self.store.disks(), seed, (&told, &recorders));
+            let ended = bring(end, server, &self.store.disks(), seed, (&told, &recorders));
             round.over.store(true, Relaxed);
-            said
+            ended
         });
         println!(
             "seed {seed}: {end:?} {} KiB after {} answers; {} acknowledged, {} open, {} failed at the end; {} streams, {} MiB",
@@ -382,7 +402,15 @@ impl<'a> Library<'a> {
             round.streams_running.load(Relaxed),
             round.streamed_bytes.load(Relaxed) >> 20,
         );
-        self.recordings.extend(recorded(recorders));
+        // A server that is killed loses nothing that has its name.
+        self.names.iter_mut().for_each(|name| {
+            name.earlier
+                .retain(|(_, at)| end == End::PowerCut && ended.saturating_duration_since(*at) < DURABLE_WITHIN);
+        });
+        let wanted = recorders.len();
+        let recorded = recorded(recorders);
+        println!("  {} of {wanted} recordings had room", recorded.len());
+        self.recordings.extend(recorded);
         let violations = round.violations.into_inner().expect("no panic while it was held");
         assert!(violations.is_empty(), "seed {seed}: {violations:#?}\n{said}");
         assert!(!said.contains("panicked"), "seed {seed}: {said}");
@@ -459,22 +487,23 @@ impl<'a> Library<'a> {
     }
 }
 
-/// Waits for the moment of the end, and brings it. Gives the server's output.
+/// Waits for the moment of the end, and brings it. Gives the server's output, and when the end began.
 fn bring(
     end: End,
     server: Server,
     disks: &[&Disk],
     seed: u64,
     (told, recorders): (&Receiver<()>, &[Recorder]),
-) -> String {
+) -> (String, Instant) {
     let came = told.recv_timeout(PATIENCE);
     if came.is_err() {
         let streams = fetch(server.address, "GET", "/api/v1/disks");
         panic!("seed {seed}: the moment of the end never came: {}{streams:?}", server.said());
     }
     recorders.iter().for_each(Recorder::note_end);
+    let ended = Instant::now();
     if end == End::Kill {
-        return server.kill();
+        return (server.kill(), ended);
     }
     assert!(!disks.is_empty(), "power is cut on emulated disks");
     thread::scope(|scope| {
@@ -484,12 +513,14 @@ fn bring(
     });
     let said = server.kill();
     disks.iter().for_each(|disk| disk.boot());
-    said
+    (said, ended)
 }
 
 /// Returns nothing if this name holds a content that it may hold, and records that one; else a description of the error.
 fn compare_one(address: SocketAddr, name: &mut Name, found: &BTreeMap<String, u64>) -> Option<String> {
-    let allowed: Vec<Option<Content>> = [Some(name.acknowledged), name.open].into_iter().flatten().collect();
+    let earlier = std::mem::take(&mut name.earlier).into_iter().map(|(content, _)| content);
+    let allowed: Vec<Option<Content>> =
+        [Some(name.acknowledged), name.open].into_iter().flatten().chain(earlier).collect();
     let Some(&size) = found.get(&name.path) else {
         let absent = allowed.contains(&None);
         (name.acknowledged, name.tag, name.open) = (None, None, None);

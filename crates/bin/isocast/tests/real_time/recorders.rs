@@ -1,7 +1,7 @@
 //! Recorders: each sends at its rate until its server is gone, and the next start then has all but the bytes not durable yet.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct Recorder {
     sent: AtomicU64,
     /// Bytes sent when the end began.
     sent_by_end: AtomicU64,
-    /// It was answered before the end came, for there was no room: nothing was promised.
+    /// There was no room for it: nothing was promised.
     refused: AtomicBool,
 }
 
@@ -56,16 +56,28 @@ impl Recorder {
         let target = format!("/media/{}?rate={RATE}", encoded(&self.path));
         let (content, framing) = (self.content, Framing::Chunked(CHUNK));
         let upload = Upload { target: &target, fields: "", content, framing, send_bytes: content.bytes };
+        let mut client = Client::try_to(address)?;
+        let answer = client.stream.try_clone()?;
         let mut sent = |bytes| {
             self.sent.fetch_add(bytes, Relaxed);
             thread::sleep(Duration::from_nanos(bytes * 1_000_000_000 / BYTES_PER_SECOND));
+            // One that was admitted is answered as well when its disk is gone.
+            if self.sent_by_end.load(Relaxed) == 0 && is_refusal(&answer) {
+                self.refused.store(true, Relaxed);
+            }
         };
-        let answer = upload.run(&mut Client::try_to(address)?, &mut sent)?;
-        // One that was admitted is answered as well when its disk is gone.
-        let is_early = self.sent.load(Relaxed) < SENT_MIN;
-        self.refused.store(is_early && answer.is_some_and(|answer| answer.status == 503), Relaxed);
-        Ok(())
+        upload.run(&mut client, &mut sent).map(drop)
     }
+}
+
+/// True if the answer that has come, if one has, says that there is no room. The server takes what is sent behind it for a while, so that
+/// nothing else tells a client that does not look.
+fn is_refusal(stream: &TcpStream) -> bool {
+    let mut answer = [0; 2048];
+    stream.set_nonblocking(true).expect("a socket");
+    let count = stream.peek(&mut answer).unwrap_or(0);
+    stream.set_nonblocking(false).expect("a socket");
+    String::from_utf8_lossy(&answer[..count]).contains("grantable_bps")
 }
 
 /// Waits until each has sent enough for most of it to be durable, or was refused.
