@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use dirstore::ContentPath;
 use jobs::{CronSchedule, Missed};
+use store::ContentPath;
 use units::{BitRate, ByteCount, Nanos};
 
 /// A job.

@@ -13,11 +13,12 @@ use std::time::SystemTime;
 
 use anyhow::Context as _;
 use client::{FileVersion, SourceFile, SourceReader, Tree};
-use dirstore::{LocalWalk, Walked, WalkedKind};
+use folder::LocalWalk;
 use kernel::aligned::AlignedBlock;
 use kernel::direct::DirectWriter;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
+use store::{Walked, WalkedKind};
 use units::limits::DIRECT_ALIGN;
 
 use super::READ_BYTES;
@@ -83,7 +84,7 @@ impl Folder {
 
     /// The entity tag that a server gives this version of a file.
     pub(super) fn etag(&self, name: &Path) -> anyhow::Result<String> {
-        Ok(dirstore::etag_of(&rustix::fs::stat(self.at(name))?))
+        Ok(store::etag_of(&rustix::fs::stat(self.at(name))?))
     }
 
     pub(super) fn files(&self) -> anyhow::Result<Tree> {

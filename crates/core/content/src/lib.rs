@@ -1,7 +1,7 @@
 //! Contents as the store describes them and the data plane reads them: version, size, layout, checksums, segments of responses.
 //!
 //! Promise: pure; a content is looked up and judged here without I/O and, after it is made, without allocation. Not here: names of
-//! contents (`dirstore`), reading (`dataplane`), looking at files (`kernel`).
+//! contents (`store`), reading (`dataplane`), looking at files (`kernel`).
 
 pub mod layout;
 mod open_content;

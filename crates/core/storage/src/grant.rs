@@ -3,7 +3,7 @@
 //!
 //! Promise: no byte is written and no flush started on a data disk without a grant. One grant per disk is out at a
 //! time, and no real-time read is in flight meanwhile. Both directions are bounded queues.
-//! Not here: doing it (the `dirstore` crate), deciding (the `schedule` crate).
+//! Not here: doing it (the crates `folder` and `volumes`), deciding (the `schedule` crate).
 
 pub use units::JobId;
 use units::{BitRate, DiskId, Nanos, ReservationId, limits};

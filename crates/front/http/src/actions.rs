@@ -1,7 +1,7 @@
 //! Actions of the server that a client orders by a `POST` below `/api/v1`: end a stream, begin or end a job, have a volume
 //! look after itself.
 //!
-//! Promise: nothing is looked up or begun before the login. Not here: the operations on a volume's disks (`dirstore`), jobs
+//! Promise: nothing is looked up or begun before the login. Not here: the operations on a volume's disks (`volumes`), jobs
 //! (`service::operations`).
 
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 //!
 //! Promise: every `unsafe` block names the invariant it relies on and the code that keeps it; no reference is ever made
 //! to memory that the kernel may write. Not here: the choice of reads, sends and writes, and of their times
-//! (`dataplane`, `schedule`, `dirstore`).
+//! (`dataplane`, `schedule`, `folder`, `volumes`).
 
 pub mod aligned;
 pub mod clock;

@@ -1,7 +1,7 @@
 //! The store as the service sees it: contents for clients ([`Contents`]), disks and volumes for operators ([`StoreAdmin`]). Tests put a
 //! small store in its place.
 //!
-//! Promise: the only way from here to contents. Not here: disks. See the `dirstore` crate.
+//! Promise: the only way from here to contents. Not here: disks. See the crates `store` and `volumes`.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,15 +10,15 @@ use std::pin::Pin;
 use api::DiskFailure;
 use dataplane::control::WrittenDisks;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
-pub use dirstore::{
-    AwayDisk, ContentPath, Device, DiskInfo, Entry, FileId, LastScrub, NameKind, NameTaken, OnBreak, Opened, PathError,
-    Precondition, Published, RecordingMemory, RootAway, StoreError, StoreEvent, StoreWalk, StoredItem, UpkeepError,
-    UpkeepReport, UploadClass, UploadPlace, UploadRequest, VolumeInfo, VolumeMemberInfo, VolumeWish, WalkError, Walked,
-    WalkedKind, Want,
-};
-use dirstore::{Store, Upload};
 pub use media::MediaRate;
+pub use store::{
+    AwayDisk, ContentPath, Device, DiskInfo, Entry, FileId, NameKind, NameTaken, OnBreak, Opened, PathError,
+    Precondition, Published, RecordingMemory, RootAway, StoreError, StoreEvent, StoreWalk, StoredItem, UpkeepReport,
+    UploadClass, UploadPlace, UploadRequest, WalkError, Walked, WalkedKind, Want,
+};
+use store::{Store, Upload};
 use units::DiskId;
+pub use volumes::{LastScrub, UpkeepError, VolumeInfo, VolumeMemberInfo, VolumeWish};
 
 /// A store operation under way.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -65,7 +65,7 @@ pub trait StoreAdmin: Send + Sync + 'static {
     /// Begins a change of a volume; waits for disks where one is replaced.
     ///
     /// # Errors
-    /// As [`Store::begin_upkeep`].
+    /// As [`volumes::ServedVolume::begin`]; there is no volume of this name.
     fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError>;
     /// True if no upload is under way.
     fn is_settled(&self) -> bool;
@@ -154,24 +154,6 @@ impl Contents for Store {
 
     fn note_read(&self, disk: DiskId, path: &str, bytes: u64) {
         Self::note_read(self, disk, path, bytes);
-    }
-}
-
-impl StoreAdmin for Store {
-    fn disks(&self) -> Vec<DiskInfo> {
-        Self::disks(self)
-    }
-
-    fn volumes(&self) -> Vec<VolumeInfo> {
-        Self::volumes(self)
-    }
-
-    fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
-        Self::begin_upkeep(self, volume, wish)
-    }
-
-    fn is_settled(&self) -> bool {
-        Self::is_settled(self)
     }
 }
 

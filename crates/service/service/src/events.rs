@@ -201,7 +201,7 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
             json!({ "event": "root_away", "root": root.display().to_string(), "reason": why.to_string() })
         }
         StoreEvent::RootBack { root } => json!({ "event": "root_back", "root": root.display().to_string() }),
-        StoreEvent::VolumeDisk(dirstore::DiskNotice { volume, path, state, message }) => json!({
+        StoreEvent::VolumeDisk(store::DiskNotice { volume, path, state, message }) => json!({
             "event": "volume_disk", "volume": volume, "path": path.display().to_string(), "state": state, "message": message,
         }),
         StoreEvent::RecordingKept { path, bytes, after_restart } => json!({

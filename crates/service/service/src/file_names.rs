@@ -2,7 +2,7 @@
 //!
 //! Promise: arithmetic only. Names tell the time in UTC, so that they are in order and none comes twice a year. A file ends when the clock
 //! passes the next whole multiple of its length, or at that length where the clock was set back. Not here: where a stream can be cut
-//! (`media::cuts`), names that are taken (`dirstore`).
+//! (`media::cuts`), names that are taken (`store`).
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;

@@ -2,7 +2,7 @@
 //!
 //! Promise: a second recording of a name is refused while the first one sends, and takes its place when that has been silent; the place of
 //! one that broke off is held for as long as a viewer's. Not here: the definition of a place (`recording`), the names of contents
-//! (`dirstore`).
+//! (`store`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Block devices: the one that a folder lies on, and its profile.
 //!
 //! Promise: folders on one disk get the same [`Device`]; a profile is measured by reading only, and kept.
-//! Not here: the use of a profile (`schedule`), files (`dirstore`).
+//! Not here: the use of a profile (`schedule`), files (`folder`).
 
 pub mod calibrate;
 mod location;

@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
 use copy::{Failures, MoveProgress};
-use dirstore::{ContentPath, FileId, StoreError, StoredItem, WalkedFile, WalkedKind};
 use service::access::{Permit, ToDelete};
 use service::events::Remover;
 use service::{MediaService, ingest};
+use store::{ContentPath, FileId, StoreError, StoredItem, WalkedFile, WalkedKind};
 use tokio::sync::watch;
 use units::{ByteCount, Nanos};
 

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use copy::pattern::is_like;
-use dirstore::{ContentPath, Entry, FileId, StoreError, Walked, WalkedKind};
 use service::MediaService;
 use service::access::{Permit, ToRead};
+use store::{ContentPath, Entry, FileId, StoreError, Walked, WalkedKind};
 
 /// The patterns of one job or quota.
 #[derive(Debug)]

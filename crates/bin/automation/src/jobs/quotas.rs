@@ -8,11 +8,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use copy::Failures;
-use dirstore::StoreError;
 use program::output::say;
 use service::MediaService;
 use service::events::Remover;
 use service::quota::{Quota, QuotaLook, WhenQuotaFull};
+use store::StoreError;
 use tokio::sync::watch;
 use units::ByteCount;
 

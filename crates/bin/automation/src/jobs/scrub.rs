@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use copy::{Failures, MoveProgress, OwnFolder};
-use dirstore::ContentPath;
 use service::access::Permit;
 use service::{MediaService, figures};
+use store::ContentPath;
 use tokio::runtime::Handle;
 use units::BitRate;
 

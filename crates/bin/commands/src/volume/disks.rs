@@ -191,8 +191,7 @@ impl VolumeDisks {
 
     /// The number of the disk with this path.
     pub(crate) fn number_of(&self, path: &Path) -> anyhow::Result<MemberId> {
-        let is_it =
-            |disk: &Option<DiskFile>| disk.as_ref().is_some_and(|disk| dirstore::is_same_disk(&disk.path, path));
+        let is_it = |disk: &Option<DiskFile>| disk.as_ref().is_some_and(|disk| volumes::is_same_disk(&disk.path, path));
         let number = self.0.iter().position(is_it);
         let number = number.with_context(|| format!("{} is not of this volume", path.display()))?;
         Ok(MemberId(u8::try_from(number)?))

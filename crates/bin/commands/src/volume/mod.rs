@@ -98,7 +98,7 @@ struct DiskList(Vec<PathBuf>);
 impl DiskList {
     /// All but this one.
     fn without(&self, path: &Path) -> Vec<PathBuf> {
-        self.0.iter().filter(|disk| !dirstore::is_same_disk(disk, path)).cloned().collect()
+        self.0.iter().filter(|disk| !volumes::is_same_disk(disk, path)).cloned().collect()
     }
 }
 

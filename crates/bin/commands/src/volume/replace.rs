@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use dirstore::is_same_disk;
 use serde_json::json;
 use volume::{MemberId, MemberState, Placement, Upkeep, Volume};
+use volumes::is_same_disk;
 
 use super::disks::{Purpose, VolumeDisks, check_apart};
 use super::occupied::open_to_overwrite;

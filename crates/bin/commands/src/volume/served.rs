@@ -10,8 +10,8 @@ use anyhow::{Context as _, bail};
 use api::{Disk, UpkeepStatus, VolumeStatus};
 use clap::Args;
 use client::{HttpClient, Login, Remote, expect};
-use dirstore::is_same_disk;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use volumes::is_same_disk;
 
 use super::disks::{is_held, stays_held};
 use super::progress::ProgressLine;

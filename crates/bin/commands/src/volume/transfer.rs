@@ -9,8 +9,9 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use client::Remote;
 use copy::{self, Endpoint};
-use dirstore::{LocalWalk, Walked, WalkedKind};
+use folder::LocalWalk;
 use serde_json::json;
+use store::{Walked, WalkedKind};
 use volume::{BLOCK_BYTES, Checksums, Draft, StoredContent, UnitPlace, Volume};
 
 use super::DiskNames;

@@ -7,10 +7,10 @@ use std::fmt;
 use std::time::Duration;
 
 use automation::{CopyEnd, JobConfig, JobWork};
-use dirstore::ContentPath;
 use jiff::tz::TimeZone;
 use jobs::{CronSchedule, Missed};
 use program::process;
+use store::ContentPath;
 use units::{BitRate, Nanos};
 
 use super::settings::Settings;

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use dirstore::ContentPath;
 use service::quota::{QuotaConfig, WhenQuotaFull};
+use store::ContentPath;
 use units::Nanos;
 
 use super::jobs::{needed, parse_served, render_protected, take_protected};

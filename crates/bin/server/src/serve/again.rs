@@ -2,7 +2,7 @@
 //! now, one that was measured anew, or one that was mounted at a served folder since.
 //!
 //! Promise: nothing that runs is ended by it: it waits until nothing is streamed or uploaded; the process stays the same for its
-//! supervisor. Not here: noticing mounts (`dirstore`), measuring (`device::calibrate`).
+//! supervisor. Not here: noticing mounts (`folder`), measuring (`device::calibrate`).
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use automation::MeasureState;
-use dirstore::{RootAway, StoreEvent};
+use store::{RootAway, StoreEvent};
 
 use super::disks::{self, KnownDisk};
 

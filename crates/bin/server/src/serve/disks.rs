@@ -14,10 +14,11 @@ use anyhow::Context as _;
 use device::calibrate::{
     CalibrateError, Calibration, CalibrationProgress, Options, ProfileSource, identify, load_or_calibrate,
 };
-use dirstore::{DiskPlace, StoreLayout};
 use program::output::{Console, say};
 use schedule::profile::DiskProfile;
 use units::{ByteCount, DiskId};
+
+use super::layout::{DiskPlace, StoreLayout};
 
 /// A file system in memory, bounded by the processor: no disk time is counted for it. One core copies four gigabytes a
 /// second on a slow machine.

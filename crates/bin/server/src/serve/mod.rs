@@ -9,6 +9,7 @@ mod advice;
 mod again;
 mod disks;
 mod greeting;
+mod layout;
 mod links;
 mod logs;
 mod operations;
@@ -27,7 +28,7 @@ use channel::{PlaneHandle, ReportReceiver};
 use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
-use dirstore::{Governed, LayoutError, RootSetting, Store, StoreLayout, StoreSettings};
+use folder::RootSetting;
 use http::{Server, Starting};
 use kernel::thread::PlaneThread;
 use program::output::{Console, say};
@@ -35,9 +36,11 @@ use sd_notify::NotifyState;
 use service::MediaService;
 use service::access::Permit;
 use service::accounts::{Accounts, ConfiguredAccounts};
+use service::contents::StoreAdmin;
 use service::log::Log;
 use service::operations::Operations;
 use snmp::Snmp;
+use store::{Governed, StoreSettings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use units::{ByteCount, limits};
@@ -46,6 +49,7 @@ use crate::config::{Change, Config, ServeArgs};
 use again::Unknown;
 use disks::KnownDisk;
 use greeting::Greeting;
+use layout::{ServedStore, StoreLayout};
 use links::Links;
 use logs::log_writers;
 use operations::ServerOperations;
@@ -98,7 +102,7 @@ fn measure(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 /// The disks under the folders to be served.
-fn discover(config: &Config) -> Result<StoreLayout, LayoutError> {
+fn discover(config: &Config) -> anyhow::Result<StoreLayout> {
     let root = |path: &PathBuf| RootSetting { path: path.clone(), require_mount: config.require_mount.contains(path) };
     StoreLayout::discover(&config.roots.iter().map(root).collect::<Vec<_>>(), &config.volumes, Some(&config.state))
 }
@@ -165,7 +169,7 @@ struct PreparedServer {
     thread: PlaneThread,
     plane: PlaneHandle,
     reports: ReportReceiver,
-    store: Store,
+    store: ServedStore,
     _state: StateFolder,
 }
 
@@ -216,12 +220,12 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
         cpus: other_cpus,
         ..wiring::upload_memory(allowed)
     };
-    let store = Store::start(layout, &settings, |_| Box::new(Governed::new(ports.next().expect("one port per disk"))))?;
+    let store = layout.start(&settings, |_| Box::new(Governed::new(ports.next().expect("one port per disk"))))?;
     let known = Arc::clone(&gauges);
     let is_good = move |id: units::DiskId| {
         known.disks.get(usize::from(id.0)).is_none_or(|disk| disk.failing.get() == dataplane::gauges::DISK_GOOD)
     };
-    store.rely_on(Box::new(is_good));
+    store.store.rely_on(Box::new(is_good));
     Ok(PreparedServer {
         disks,
         links,
@@ -248,10 +252,11 @@ async fn serve(
     let (settings, http) = served(&config, &links, resources::memory());
     let accounts = Arc::<ConfiguredAccounts>::default();
     accounts.configure(&config.users, config.local_writes);
+    let store = Arc::new(store);
     let service = MediaService::start(service::ServiceParts {
         config: settings,
-        contents: Arc::new(store.clone()),
-        admin: Arc::new(store.clone()),
+        contents: Arc::new(store.store.clone()),
+        admin: Arc::clone(&store) as Arc<dyn StoreAdmin>,
         accounts: Arc::clone(&accounts) as Arc<dyn Accounts>,
         plane: Arc::new(PlaneCommands(plane.clone())),
         gauges,
@@ -261,7 +266,7 @@ async fn serve(
     });
     let unknown = Arc::new(Unknown::of(&disks));
     let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));
-    store.listen(Box::new(move |event| {
+    store.store.listen(Box::new(move |event| {
         noted.note(&event);
         if let Some(service) = told.upgrade() {
             service.on_store_event(&event);

@@ -1,7 +1,7 @@
 //! The state folder: made, found writable and taken before anything else is done.
 //!
 //! Promise: one server at a time has it; another one fails with an error that names the remedy. Not here: the files in it (`device`,
-//! `dirstore`).
+//! `store`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

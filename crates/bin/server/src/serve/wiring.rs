@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use dataplane::PlaneConfig;
-use dirstore::StoreSettings;
 use http::config::HttpConfig;
 use service::config::ServiceConfig;
 use service::connections::ConnectionLimits;
+use store::StoreSettings;
 use units::{ByteCount, Nanos, limits};
 
 use super::links::Links;

@@ -1,0 +1,120 @@
+//! Layout of the store: the folders and volumes that are served, and the disks they lie on.
+//!
+//! Promise: each disk has one place, for all folders on it or for one volume. Not here: serving them (crates `folder` and `volumes`).
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::ensure;
+use device::Device;
+use folder::{FolderDisks, RootSetting};
+use service::contents::{DiskInfo, StoreAdmin, UpkeepError, VolumeInfo, VolumeWish};
+use store::{DiskNotice, GrantPort, Store, StoreBuilder, StoreSettings};
+use units::{DiskId, limits};
+use volumes::{OpenVolume, ServedVolume};
+
+/// Folders and volumes that are ready to be served.
+#[derive(Debug)]
+pub(super) struct StoreLayout {
+    folders: FolderDisks,
+    volumes: Vec<OpenVolume>,
+}
+
+/// A place for a disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DiskPlace<'a> {
+    /// The identifier of the disk there.
+    pub(super) id: DiskId,
+    /// The volume that it is for, by its number.
+    pub(super) volume: Option<usize>,
+    /// The disk, and a path on it; none where a volume has none.
+    pub(super) disk: Option<(&'a Device, &'a Path)>,
+}
+
+impl StoreLayout {
+    /// Opens folders and volumes, and finds the disks that they lie on. `state` keeps what a start must know of the volumes' disks.
+    ///
+    /// # Errors
+    /// Nothing was given; a folder or a volume cannot be opened; a disk has two users that would not see each other's reads; there are
+    /// more disks than the plane has places for.
+    pub(super) fn discover(
+        roots: &[RootSetting],
+        volumes: &[Vec<PathBuf>],
+        state: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        ensure!(!roots.is_empty() || !volumes.is_empty(), "nothing to serve was given; name a folder or a volume");
+        let folders = FolderDisks::discover(roots)?;
+        let volumes = volumes.iter().map(|paths| OpenVolume::open(paths, state)).collect::<Result<_, _>>()?;
+        let mut layout = Self { folders, volumes };
+        // The place of a file distinguishes it from others of its name.
+        let mut names: HashSet<(&str, &str)> = HashSet::new();
+        for (device, _) in layout.places().filter_map(|place| place.disk) {
+            ensure!(
+                names.insert((device.name.as_str(), device.drive.as_str())),
+                "the disk {} is used by a volume and something else that is served, or twice by a volume: give the volume whole disks \
+                 of its own, or of a drive with several actuators a partition in the range of each",
+                device.name
+            );
+        }
+        let count = layout.places().count();
+        ensure!(count <= limits::DISKS_MAX, "the roots are on more than {} disks", limits::DISKS_MAX);
+        layout.volumes.iter_mut().take(limits::DISKS_MAX - count).for_each(OpenVolume::keep_spare_place);
+        Ok(layout)
+    }
+
+    /// The places for disks, in the order of their identifiers.
+    pub(super) fn places(&self) -> impl Iterator<Item = DiskPlace<'_>> {
+        let folders = self.folders.places().map(|disk| (None, Some(disk)));
+        let volumes = self.volumes.iter().enumerate();
+        let volumes = volumes.flat_map(|(number, volume)| volume.places().map(move |disk| (Some(number), disk)));
+        let all = (0..).map(DiskId).zip(folders.chain(volumes));
+        all.map(|(id, (volume, disk))| DiskPlace { id, volume, disk })
+    }
+
+    /// Notices about the volumes' disks.
+    pub(super) fn notices(&self) -> impl Iterator<Item = &DiskNotice> {
+        self.volumes.iter().flat_map(OpenVolume::notices)
+    }
+
+    /// Starts the disks' threads. `serve` gives for each place, in order, where its thread gets grants.
+    ///
+    /// # Errors
+    /// Memory for the buffers or a thread cannot be had: as the system says it.
+    pub(super) fn start(
+        self,
+        settings: &StoreSettings,
+        mut serve: impl FnMut(DiskId) -> Box<dyn GrantPort>,
+    ) -> io::Result<ServedStore> {
+        let mut builder = StoreBuilder::new(settings)?;
+        self.folders.join(&mut builder, &mut serve)?;
+        let volumes =
+            self.volumes.into_iter().map(|volume| volume.join(&mut builder, &mut serve)).collect::<Result<_, _>>()?;
+        Ok(ServedStore { store: builder.finish(), volumes })
+    }
+}
+
+/// The store as its operator steers it.
+#[derive(Debug)]
+pub(super) struct ServedStore {
+    pub(super) store: Store,
+    volumes: Vec<ServedVolume>,
+}
+
+impl StoreAdmin for ServedStore {
+    fn disks(&self) -> Vec<DiskInfo> {
+        self.store.disks()
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        self.volumes.iter().map(ServedVolume::info).collect()
+    }
+
+    fn begin_upkeep(&self, volume: &str, wish: &VolumeWish) -> Result<(), UpkeepError> {
+        self.volumes.iter().find(|served| served.is_named(volume)).ok_or(UpkeepError::Unknown)?.begin(wish)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.store.is_settled()
+    }
+}

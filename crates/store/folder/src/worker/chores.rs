@@ -1,0 +1,294 @@
+//! Work that no caller waits for: freeing the space of big removed files, looking through the folders (containers' rates ahead of their
+//! viewers, leftovers of a crash).
+//!
+//! Promise: one small step per grant; the number of pending steps is bounded; a removed file keeps its bytes while a stream, or another
+//! program, has it open. Not here: finding a rate (`media`), keeping it (`index`).
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use kernel::clock::monotonic;
+use kernel::lease::is_open_elsewhere;
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, ftruncate, statat, unlinkat};
+use rustix::io::Errno;
+use storage::leftover::{Leftover, leftover, names_beside};
+use units::Nanos;
+
+use crate::beneath;
+use crate::open_folder::{Leftovers, OpenFolder};
+use store::ContentPath;
+use store::entry::Stamp;
+use store::event::StoreEvent;
+
+use super::Worker;
+use super::commit::sync_name;
+use super::temporary::{TemporaryFile, our_run};
+
+/// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
+/// file system's journal, and with it all commits.
+const TRUNCATE_STEP_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Removed files that are freed in steps at once; the kernel frees more in one go.
+const REMOVED_MAX: usize = 256;
+
+/// Steps to be done at most: one for each folder on the path and each name of a page of it, and the contents that came since.
+const STEPS_MAX: usize = 50_000;
+
+/// Names looked at per step.
+const NAMES_PER_STEP: usize = 64;
+
+/// Small reads of a step, at a guess: a container's head, its tables, its end.
+const READS_PER_STEP: u32 = 6;
+
+/// Time after a look through all folders at which the next one begins. (Each content is looked up on each request for it; this only finds
+/// files of other programs before their first viewer comes.)
+const RESCAN: Nanos = Nanos::from_secs(600);
+
+/// Time for which the received bytes of an upload are kept for another one that continues it.
+const PART_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Between two looks at whether a removed file is still open.
+const REMOVED_CHECK: Duration = Duration::from_secs(1);
+
+/// Endings of names that are worth looking into before a request.
+const MEDIA_ENDINGS: [&str; 12] =
+    ["mp4", "m4v", "m4a", "mov", "3gp", "ts", "m2ts", "mts", "mkv", "mka", "webm", "mpegts"];
+
+/// Steps to be done when time is granted.
+#[derive(Debug, Default)]
+pub(super) struct Chores {
+    steps: Vec<ChoreStep>,
+    removed: Vec<RemovedFile>,
+    next_scan: Nanos,
+    next_check: Nanos,
+}
+
+#[derive(Debug)]
+enum ChoreStep {
+    /// Read the names in a directory.
+    Directory { root: usize, path: ContentPath },
+    /// Look at these names in it, and read on.
+    Names { root: usize, path: ContentPath, folder: OpenFolder, names: Vec<OsString> },
+    /// Find the rate of a content.
+    Content { root: usize, path: ContentPath },
+}
+
+/// A big file that lost its name.
+#[derive(Debug)]
+pub(super) struct RemovedFile {
+    file: OwnedFd,
+    device: u64,
+    inode: u64,
+}
+
+impl Chores {
+    /// No grant will come any more.
+    pub(super) fn give_up(&mut self) {
+        *self = Self { next_scan: Nanos::MAX, ..Self::default() };
+    }
+
+    /// Looks no further through a folder that is not served any more, and holds nothing of it open.
+    pub(super) fn forget(&mut self, gone: usize) {
+        let is_of = |step: &ChoreStep| match step {
+            ChoreStep::Directory { root, .. } | ChoreStep::Names { root, .. } | ChoreStep::Content { root, .. } => {
+                *root
+            }
+        };
+        let before = self.steps.len();
+        self.steps.retain(|step| is_of(step) != gone);
+        if self.steps.len() < before && self.next_scan < Nanos::MAX {
+            self.next_scan = Nanos::ZERO;
+        }
+    }
+
+    fn add(&mut self, step: ChoreStep) {
+        if self.steps.len() < STEPS_MAX {
+            self.steps.push(step);
+        }
+    }
+}
+
+impl Worker {
+    /// Offers the next step, if there is one.
+    pub(super) fn offer_chore(&mut self) {
+        let now = monotonic();
+        if self.chores.steps.is_empty() && now >= self.chores.next_scan {
+            self.chores.next_scan = now.saturating_add(RESCAN);
+            for root in (0..self.roots.len()).rev() {
+                self.chores.add(ChoreStep::Directory { root, path: ContentPath::root() });
+            }
+        }
+        let chores = &self.chores;
+        let frees = now >= chores.next_check
+            && chores.removed.iter().any(|file| !self.contents.is_read(file.device, file.inode));
+        if frees || !chores.steps.is_empty() {
+            self.uploads.offer_chore(READS_PER_STEP, 0);
+        }
+    }
+
+    /// A new content is there: find its rate.
+    pub(super) fn look_into(&mut self, root: usize, path: ContentPath) {
+        if path.components().last().is_some_and(|name| is_media(name)) {
+            self.chores.add(ChoreStep::Content { root, path });
+        }
+    }
+
+    /// Uses a grant for one step.
+    pub(super) fn chore(&mut self) {
+        if !self.free_some() {
+            self.look_on();
+        }
+    }
+
+    /// Looks through the folders for one more step.
+    fn look_on(&mut self) {
+        match self.chores.steps.pop() {
+            None => {}
+            Some(ChoreStep::Directory { root, path }) => self.scan_directory(root, path),
+            Some(ChoreStep::Names { root, path, folder, names }) => self.scan_names(root, path, folder, names),
+            // It may be gone or unreadable: the next look through finds the content that is there then.
+            Some(ChoreStep::Content { root, path }) => drop(self.find_rate(root, &path)),
+        }
+    }
+
+    fn scan_directory(&mut self, root: usize, path: ContentPath) {
+        // It may be gone or unreadable: the next look through finds the folder that is there then.
+        if let Ok(folder) = self.folder(root, &path) {
+            self.read_on(root, path, folder);
+        }
+    }
+
+    /// Reads the next names in a directory, and removes the leftovers of a crash there.
+    fn read_on(&mut self, root: usize, path: ContentPath, folder: OpenFolder) {
+        let Ok(mut names) = folder.names(Leftovers::Given) else { return };
+        if names.is_empty() {
+            return;
+        }
+        names.retain(|name| {
+            // No path can name a name that is not UTF-8, and no upload was called so.
+            let Some(name) = name.to_str() else { return false };
+            let directory = folder.fd();
+            match leftover(name, our_run()) {
+                Some(Leftover::Keep(own)) => self.recover(directory, &path, name, own),
+                // Only files: a directory of such a name belongs to another program, and unlinking it fails.
+                Some(Leftover::Discard) => drop(unlinkat(directory, name, AtFlags::empty())),
+                Some(Leftover::Part) if !is_older(directory, name, PART_KEPT) => {}
+                Some(Leftover::Part) => drop(unlinkat(directory, name, AtFlags::empty())),
+                None => return path.child(name).is_ok(),
+            }
+            false
+        });
+        self.chores.add(ChoreStep::Names { root, path, folder, names });
+    }
+
+    /// Gives its name to a recording during which an earlier run was killed, with the bytes that are there of it. It replaces nothing: if
+    /// the name is taken by now, the recording gets another one.
+    fn recover(&self, directory: BorrowedFd<'_>, parent: &ContentPath, hidden: &str, own: &str) {
+        let Ok(mut found) = directory
+            .try_clone_to_owned()
+            .map_err(|_| Errno::MFILE)
+            .and_then(|d| TemporaryFile::left_behind(d, hidden))
+        else {
+            return;
+        };
+        let bytes = fstat(&found.file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        if bytes == 0 {
+            return found.forget();
+        }
+        // Gives the space back that was taken ahead.
+        let _ = ftruncate(&found.file, bytes);
+        for name in names_beside(own) {
+            let Ok(path) = parent.child(&name) else { return };
+            let named = found.publish_new(&name);
+            if named == Err(Errno::EXIST) {
+                continue;
+            }
+            let durable = named.and_then(|()| sync_name(found.file.as_fd(), directory));
+            return self.shared.events.tell(match durable {
+                Ok(()) => StoreEvent::RecordingKept { path, bytes, after_restart: true },
+                Err(error) => StoreEvent::RecordingLost { path, why: error.into() },
+            });
+        }
+    }
+
+    fn scan_names(&mut self, root: usize, path: ContentPath, folder: OpenFolder, mut names: Vec<OsString>) {
+        if self.root(root).is_err() {
+            return;
+        }
+        let some = names.split_off(names.len().saturating_sub(NAMES_PER_STEP));
+        if names.is_empty() {
+            self.read_on(root, path.clone(), folder.clone());
+        } else {
+            self.chores.add(ChoreStep::Names { root, path: path.clone(), folder: folder.clone(), names });
+        }
+        for name in some {
+            // Links are not followed: their targets are found under their own names, and rings have no end.
+            let Ok(stat) = statat(folder.fd(), name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Some(Ok(child)) = name.to_str().map(|name| path.child(name)) else { continue };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => self.chores.add(ChoreStep::Directory { root, path: child }),
+                FileType::RegularFile if self.common.index.rate(&Stamp::of(&stat)).is_none() => {
+                    self.look_into(root, child)
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Called before a name goes away: keeps hold of a big file, if that was its last name.
+    pub(super) fn prepare_removal(&mut self, handle: BorrowedFd<'_>, stat: &Stat) -> Option<RemovedFile> {
+        let stamp = Stamp::of(stat);
+        let big = stamp.size > TRUNCATE_STEP_BYTES && stat.st_nlink == 1;
+        if !big || self.chores.removed.len() >= REMOVED_MAX {
+            return None;
+        }
+        // A lease that another program holds on it (Samba) would be waited for.
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = beneath::reopen(handle, flags).ok()?;
+        Some(RemovedFile { file, device: stamp.device, inode: stamp.inode })
+    }
+
+    /// Called after the name is gone.
+    pub(super) fn free_later(&mut self, removed: Option<RemovedFile>) {
+        self.chores.removed.extend(removed);
+    }
+
+    /// Frees a step's worth of a removed file that is open nowhere else. False if there is none.
+    fn free_some(&mut self) -> bool {
+        let wait = u64::try_from(REMOVED_CHECK.as_nanos()).expect("a second");
+        self.chores.next_check = monotonic().saturating_add(Nanos(wait));
+        let unread = |file: &RemovedFile| !self.contents.is_read(file.device, file.inode);
+        let open_elsewhere = |file: &RemovedFile| is_open_elsewhere(file.file.as_fd());
+        let removed = &self.chores.removed;
+        let Some(place) = removed.iter().position(|file| unread(file) && !matches!(open_elsewhere(file), Ok(true)))
+        else {
+            return false;
+        };
+        self.chores.next_check = Nanos::ZERO;
+        // The rest goes with the descriptor; so does all of it where the kernel cannot show whether others have it open.
+        if !matches!(open_elsewhere(&removed[place]), Ok(false)) || !cut(&removed[place].file) {
+            self.chores.removed.swap_remove(place);
+        }
+        true
+    }
+}
+
+/// Cuts a step off a file that has no name. False if it is cut as far as it is to be, for the rest is small, or it has a name again.
+fn cut(file: &OwnedFd) -> bool {
+    let left = fstat(file).ok().filter(|stat| stat.st_nlink == 0).and_then(|stat| u64::try_from(stat.st_size).ok());
+    let next = left.unwrap_or(0).saturating_sub(TRUNCATE_STEP_BYTES);
+    next > 0 && ftruncate(file, next).is_ok()
+}
+
+/// True if the file of this name was last written to longer ago than this.
+fn is_older(directory: BorrowedFd<'_>, name: &str, than: Duration) -> bool {
+    let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let written = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+    SystemTime::now().duration_since(written).is_ok_and(|age| age > than)
+}
+
+fn is_media(name: &str) -> bool {
+    name.rsplit_once('.')
+        .is_some_and(|(_, ending)| MEDIA_ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending)))
+}

@@ -1,0 +1,219 @@
+//! Open contents: how a file can be read, where it lies, and which version it is.
+//!
+//! Promise: the same unchanged file gives the same [`Content`] while a reader holds it, and the same version as long as it is remembered
+//! (a bounded number is); a changed or replaced one gets a new version, never used before.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use content::Content;
+use content::layout::{ContentLayout, Extent, FileAccess};
+use kernel::aligned::AlignedBlock;
+use kernel::fiemap;
+use kernel::version_check;
+use kernel::write_watch::WriteWatcher;
+use rustix::fs::{OFlags, Stat, fstat, fstatfs};
+use rustix::io::Errno;
+use storage::uploads::JournalId;
+use units::{ContentVersion, DiskId, limits};
+
+use crate::beneath;
+use crate::root::Root;
+use store::StoreError;
+use store::entry::Stamp;
+
+/// Versions remembered: twice the number of contents that can be open at once.
+const VERSIONS_MAX: usize = 2 * limits::FILES_MAX;
+
+/// A longer file is not opened: reads end on whole blocks, and the kernel knows no place in a file beyond 2^63.
+const CONTENT_BYTES_MAX: u64 = (u64::MAX >> 1) / limits::DIRECT_ALIGN * limits::DIRECT_ALIGN;
+
+/// A file in more pieces than this is read in file order: its list of places would cost more than it brings.
+const EXTENTS_MAX: usize = 65_536;
+
+/// File systems of this machine that take O_DIRECT without doing it: tmpfs, ramfs, overlay, ZFS.
+const LOCAL_BUFFERED: [u64; 4] = [0x0102_1994, 0x8584_58f6, 0x794c_7630, 0x2fc1_2fc1];
+
+/// File systems whose O_DIRECT ends in the page cache of another process or machine, or in the network, and to which others may write
+/// unseen: NFS, SMB (three magics), FUSE, 9p, Ceph, AFS.
+const ELSEWHERE: [u64; 8] =
+    [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
+
+/// File systems on which fsync(file) also makes its name durable (their journal orders both).
+const NAME_WITH_FILE: [u64; 2] = [EXT4, XFS];
+const EXT4: u64 = 0xef53;
+const XFS: u64 = 0x5846_5342;
+
+/// The versions one disk's thread remembers.
+#[derive(Debug)]
+pub(crate) struct KnownVersions {
+    known: HashMap<(u64, u64), Known>,
+    access: HashMap<u64, FileAccess>,
+    /// Shared by all disks, for versions are unique in the process.
+    next_version: Arc<AtomicU64>,
+    /// None where the system has none to give.
+    writes: Option<Arc<WriteWatcher>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    version: ContentVersion,
+    content: Weak<Content>,
+}
+
+impl KnownVersions {
+    pub(crate) fn new(next_version: Arc<AtomicU64>) -> Self {
+        Self { known: HashMap::new(), access: HashMap::new(), next_version, writes: WriteWatcher::new().ok() }
+    }
+
+    /// The content that is open as `stamp`, if one is.
+    pub(crate) fn open_already(&self, stamp: &Stamp) -> Option<Arc<Content>> {
+        let known = self.known.get(&(stamp.device, stamp.inode))?;
+        if known.stamp == *stamp { known.content.upgrade() } else { None }
+    }
+
+    /// True if a reader still holds a version of this file.
+    pub(crate) fn is_read(&self, device: u64, inode: u64) -> bool {
+        self.known.get(&(device, inode)).is_some_and(|known| known.content.strong_count() > 0)
+    }
+
+    /// Opens the file behind `handle` (an `O_PATH` descriptor of a regular file).
+    pub(crate) fn open(
+        &mut self,
+        disk: DiskId,
+        root: &Root,
+        handle: BorrowedFd<'_>,
+    ) -> Result<Arc<Content>, StoreError> {
+        let (file, access) = self.open_for_reading(handle)?;
+        // Of the opened file, not of the handle before: later reads go to the opened file.
+        let stat = fstat(&file)?;
+        let stamp = Stamp::of(&stat);
+        if stamp.size > CONTENT_BYTES_MAX {
+            return Err(Errno::OVERFLOW.into());
+        }
+        let watched = match &self.writes {
+            Some(writes) if !ELSEWHERE.contains(&magic(file.as_fd())?) => writes.watch(file.as_fd())?,
+            _ => version_check::watch(file.as_fd())?,
+        };
+        let extents = if access == FileAccess::Direct { extents_of(file.as_fd(), &stat, root) } else { Box::default() };
+        let version = self.version(&stamp);
+        let layout = ContentLayout::of_file(disk, file, access, stamp.size, extents);
+        let content = Arc::new(Content { version, size: stamp.size, layout, watched: Some(watched), checksums: None });
+        self.remember(stamp, version, Arc::downgrade(&content));
+        Ok(content)
+    }
+
+    /// The version of the file that `stamp` is of, whether it is open or will be.
+    pub(crate) fn version(&mut self, stamp: &Stamp) -> ContentVersion {
+        match self.known.get(&(stamp.device, stamp.inode)) {
+            Some(known) if known.stamp == *stamp => known.version,
+            _ => {
+                let version = ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed));
+                self.remember(*stamp, version, Weak::new());
+                version
+            }
+        }
+    }
+
+    fn remember(&mut self, stamp: Stamp, version: ContentVersion, content: Weak<Content>) {
+        if self.known.len() >= VERSIONS_MAX {
+            self.known.retain(|_, known| known.content.strong_count() > 0);
+        }
+        if self.known.len() < VERSIONS_MAX {
+            let known = Known { stamp, version, content };
+            self.known.insert((stamp.device, stamp.inode), known);
+        }
+    }
+
+    fn open_for_reading(&mut self, handle: BorrowedFd<'_>) -> Result<(OwnedFd, FileAccess), StoreError> {
+        let device = fstat(handle)?.st_dev;
+        let access = match self.access.get(&device) {
+            Some(access) => *access,
+            None if is_buffered(handle)? => FileAccess::Buffered,
+            // An error (unreadable, broken this once) says nothing of the file system: nothing is remembered.
+            None => reads_directly(handle)?,
+        };
+        self.access.insert(device, access);
+        let direct = if access == FileAccess::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        let file = beneath::reopen(handle, OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC | direct)
+            // NOATIME is the owner's privilege.
+            .or_else(|_| beneath::reopen(handle, OFlags::RDONLY | OFlags::CLOEXEC | direct))?;
+        Ok((file, access))
+    }
+}
+
+/// True if fsync(file) alone makes its name durable here, too.
+pub(crate) fn syncs_names_with_files(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(NAME_WITH_FILE.contains(&magic(file)?))
+}
+
+/// The journal of this file system, if it keeps all changes there in their order. ext4 may have been made without one, which shows only
+/// in `/proc`, by a missing entry.
+pub(crate) fn journal_of(file: BorrowedFd<'_>) -> Result<Option<JournalId>, Errno> {
+    let device = fstat(file)?.st_dev;
+    let has_one = match magic(file)? {
+        EXT4 => has_ext4_journal(device),
+        XFS => true,
+        _ => false,
+    };
+    Ok(has_one.then_some(JournalId(device)))
+}
+
+/// ext4's own journal is listed as `NAME-INODE`, `NAME` being the device's.
+fn has_ext4_journal(device: u64) -> bool {
+    let path = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let name = std::fs::canonicalize(path).ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    let Some((name, journals)) = name.zip(std::fs::read_dir("/proc/fs/jbd2").ok()) else { return false };
+    journals.flatten().any(|journal| {
+        let journal = journal.file_name();
+        journal.to_str().and_then(|journal| journal.rsplit_once('-')).is_some_and(|(device, _)| device == name)
+    })
+}
+
+/// True if files of this file system are only to be used through the page cache.
+pub(crate) fn is_buffered(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let magic = magic(file)?;
+    Ok(LOCAL_BUFFERED.contains(&magic) || ELSEWHERE.contains(&magic))
+}
+
+fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {
+    // Magics are 32 bits; some architectures' type is signed and would extend them.
+    Ok(u64::try_from(i128::from(fstatfs(file)?.f_type) & 0xffff_ffff).expect("masked to 32 bits"))
+}
+
+/// Tries one aligned direct read.
+fn reads_directly(handle: BorrowedFd<'_>) -> Result<FileAccess, Errno> {
+    let file = match beneath::reopen(handle, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC) {
+        Err(Errno::INVAL) => return Ok(FileAccess::Buffered),
+        other => other?,
+    };
+    match rustix::io::pread(&file, AlignedBlock::zeroed(1).bytes_mut(), 0) {
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(FileAccess::Buffered),
+        other => other.map(|_| FileAccess::Direct),
+    }
+}
+
+/// Extents of `file` on the whole disk; empty where the place of any byte is not known.
+pub(crate) fn extents_of(file: BorrowedFd<'_>, stat: &Stat, root: &Root) -> Box<[Extent]> {
+    const UNKNOWN: u32 = fiemap::FLAG_UNKNOWN | fiemap::FLAG_DELALLOC | fiemap::FLAG_ENCODED | fiemap::FLAG_NOT_ALIGNED;
+    // A file system mounted somewhere below the root is on a disk of its own, at a place other than this root's.
+    let Some(start) = root.start_bytes.filter(|_| stat.st_dev == root.device_number) else { return Box::default() };
+    let Ok(raw) = fiemap::extents(file) else { return Box::default() };
+    if raw.len() > EXTENTS_MAX || raw.iter().any(|extent| extent.flags & UNKNOWN != 0) {
+        return Box::default();
+    }
+    let mut extents: Vec<Extent> = Vec::with_capacity(raw.len());
+    for extent in raw {
+        let physical = extent.physical + start;
+        match extents.last_mut() {
+            Some(last) if last.logical + last.length == extent.logical && last.physical + last.length == physical => {
+                last.length += extent.length;
+            }
+            _ => extents.push(Extent { logical: extent.logical, physical, length: extent.length }),
+        }
+    }
+    extents.into_boxed_slice()
+}

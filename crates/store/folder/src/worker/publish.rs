@@ -1,0 +1,166 @@
+//! From a temporary file to a visible name.
+//!
+//! Promise: a name goes from the old content to the new one in one step of the file system; the precondition is looked at once more in
+//! the same step (a new name) or just before it, on the one thread that changes this disk (a replaced one). An old content stays whole
+//! for its readers, and leaves its mode to the new one.
+
+use std::os::fd::AsFd;
+
+use content::FreshContent;
+use media::{ProbeBudget, probe};
+use rustix::fs::{OFlags, fstat};
+use rustix::io::Errno;
+use storage::leftover::names_beside;
+use units::UploadId;
+
+use crate::root::Identity;
+use store::buffers::count;
+use store::content_reader::StoredReader;
+use store::entry::Stamp;
+use store::operation::{ChangeReply, tell_end};
+use store::{ContentPath, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError, StoreEvent};
+
+use super::Worker;
+
+impl Worker {
+    /// Gives a complete upload its name. If that is refused, its client gets the error here, and no other answer.
+    pub(super) fn publish(&mut self, upload: UploadId) -> Result<(), StoreError> {
+        let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        let given_up = !target.reply.as_ref().is_some_and(ChangeReply::begin);
+        if given_up && target.on_break != OnBreak::Keep {
+            self.shared.stats.uploads_failed.add(1);
+            return Err(StoreError::Closed);
+        }
+        let (root, path, parent) = (target.root, target.path.clone(), target.parent);
+        let named = if given_up || target.name_taken == NameTaken::Beside {
+            self.is_still_there(root, &path, parent).and_then(|()| self.name_beside(upload, &path))
+        } else {
+            let precondition = target.precondition.clone();
+            self.give_name(upload, root, &path, parent, &precondition)
+        };
+        match named {
+            Ok(published) => {
+                if let Some(target) = self.uploads.file_mut(upload) {
+                    target.path = published.path.clone();
+                    target.published = Some(published);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(target) = self.uploads.file_mut(upload) {
+                    target.temporary.forget();
+                }
+                self.tell_end(upload, Err(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Answers the client of an upload: it is durable, or the error.
+    pub(super) fn acknowledge(&mut self, upload: UploadId, durable: Result<(), Errno>) -> Result<(), StoreError> {
+        let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
+        let durable = durable.map_err(StoreError::from);
+        if published.is_none() {
+            // It was answered when it had its name.
+            if let (Err(why), Some(target)) = (&durable, self.uploads.file_mut(upload)) {
+                let (path, why) = (target.path.clone(), why.clone());
+                self.shared.events.tell(StoreEvent::UploadLost { path, why });
+            }
+            return durable;
+        }
+        let outcome = match durable {
+            Ok(()) => published.ok_or(StoreError::Closed),
+            Err(_) => Err(StoreError::Unsettled(self.disk())),
+        };
+        self.tell_end(upload, outcome);
+        durable
+    }
+
+    /// Answers the client of an upload that has its name, with the time at which it will be durable.
+    pub(super) fn answer_early(&mut self, upload: UploadId) {
+        let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
+        self.tell_end(upload, published.ok_or(StoreError::Closed));
+    }
+
+    fn tell_end(&mut self, upload: UploadId, outcome: Result<Published, StoreError>) {
+        let Some(target) = self.uploads.file_mut(upload) else { return };
+        tell_end(target.path.clone(), target.reply.take(), outcome, &self.shared);
+    }
+
+    fn give_name(
+        &mut self,
+        upload: UploadId,
+        root: usize,
+        path: &ContentPath,
+        parent: Identity,
+        precondition: &Precondition,
+    ) -> Result<Published, StoreError> {
+        let existing = match self.find(root, path) {
+            Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
+            Ok(found) => Some(found),
+            Err(error) if error.is_absence() => None,
+            Err(error) => return Err(error),
+        };
+        if !precondition.holds(existing.as_ref().map(|found| found.entry.existing())) {
+            return Err(StoreError::PreconditionFailed);
+        }
+        self.is_still_there(root, path, parent)?;
+        let name = path.components().last().map_or("", String::as_str);
+        let removed = existing.as_ref().and_then(|found| self.prepare_removal(found.handle.as_fd(), &found.stat));
+        let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        if let Some(found) = &existing {
+            target.temporary.take_permissions(found.handle.as_fd(), &found.stat)?;
+        }
+        match target.temporary.publish_new(name) {
+            Ok(()) => {}
+            Err(Errno::EXIST) if precondition.demands_absence() => return Err(StoreError::PreconditionFailed),
+            Err(Errno::EXIST) => target.temporary.publish_over(name)?,
+            Err(error) => return Err(error.into()),
+        }
+        self.free_later(removed);
+        self.published(upload, path.clone(), existing.is_none())
+    }
+
+    /// Gives an upload its name, or the first one beside it that is free.
+    fn name_beside(&mut self, upload: UploadId, path: &ContentPath) -> Result<Published, StoreError> {
+        let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        for name in names_beside(own) {
+            let path = folder.child(&name).map_err(|_| StoreError::Forbidden)?;
+            match target.temporary.publish_new(&name) {
+                Ok(()) => return self.published(upload, path, true),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StoreError::PreconditionFailed)
+    }
+
+    /// An upload has this name.
+    fn published(&mut self, upload: UploadId, path: ContentPath, created: bool) -> Result<Published, StoreError> {
+        let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        let stamp = Stamp::of(&fstat(target.file())?);
+        let (gathered, durable) = (target.gathered.take(), target.durable);
+        let stored = gathered.filter(|bytes| count(bytes.len()) == stamp.size).map(|bytes| self.stored(&stamp, bytes));
+        Ok(Published { path, created, etag: stamp.etag(), size: stamp.size, durable, stored })
+    }
+
+    /// A content with all its bytes in memory: it has its version before it is opened, and its rate needs no read.
+    fn stored(&mut self, stamp: &Stamp, bytes: Vec<u8>) -> FreshContent {
+        self.common.index.insert(stamp, probe(&mut StoredReader(&bytes), ProbeBudget::default()).ok());
+        FreshContent { version: self.contents.version(stamp), disk: self.disk(), bytes }
+    }
+
+    /// Fails unless the directory that an upload was begun in is still the one of its path: a file system that was mounted over it
+    /// since would hide the content.
+    fn is_still_there(&mut self, root: usize, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
+        let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let directory = self.root(root)?.open_path(&parent, flags);
+        match directory.and_then(|directory| Identity::of(&directory)) {
+            Ok(identity) if identity == begun_in => Ok(()),
+            Ok(_) | Err(Errno::NOENT) => Err(StoreError::ParentMissing),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Uploads on the disk's thread: a temporary file, written as grants allow.
+//!
+//! Promise: bytes go straight to their final extents, preallocated and contiguous as far as the file system can; nothing is visible
+//! before it is published; at the end of an upload, for any cause, its temporary goes with it, unless it is to be kept
+//! ([`OnBreak::Keep`]): then the received bytes are published; or to be continued ([`OnBreak::Resume`]): then it stays hidden.
+//! Not here: the order of the writes (`storage::uploads`), the client's side and its back-pressure (`crate::upload`), names (`publish`),
+//! durability (`commit`).
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ::content::STORED_BYTES_MAX;
+use ::content::layout::Extent;
+use kernel::clock::monotonic;
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fstat, fsync, ftruncate, mkdirat};
+use rustix::io::{Errno, pwrite};
+use storage::uploads::{JournalId, UploadFile};
+use units::{Nanos, UploadId, limits};
+
+use crate::root::{Identity, Root};
+use store::buffers::{Chunk, count, index};
+use store::operation::{ChangeReply, UploadProgress, UploadTerms};
+use store::{ContentPath, Entry, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError};
+
+use super::content::{self, extents_of, is_buffered};
+use super::temporary::TemporaryFile;
+use super::{Worker, free_bytes};
+
+/// Space taken ahead of the received bytes, at most, unless as much has come of a length that was announced.
+const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The file of an upload in progress, and its treatment at the end.
+pub(super) struct UploadTarget {
+    pub(super) root: usize,
+    pub(super) path: ContentPath,
+    pub(super) precondition: Precondition,
+    pub(super) on_break: OnBreak,
+    pub(super) name_taken: NameTaken,
+    pub(super) temporary: TemporaryFile,
+    /// The directory it was begun in.
+    pub(super) parent: Identity,
+    pub(super) reply: Option<ChangeReply<Published>>,
+    /// Result of publishing it.
+    pub(super) published: Option<Published>,
+    progress: Arc<UploadProgress>,
+    /// Chunks that are not written; the first is the one the next byte is in, and begins there in the file.
+    ready: VecDeque<Chunk>,
+    ready_from: u64,
+    /// The announced length.
+    length: Option<u64>,
+    allocated_bytes: u64,
+    extents: Box<[Extent]>,
+    journal: Option<JournalId>,
+    /// It gets its name this time before it is durable.
+    pub(super) durable: Option<Nanos>,
+    /// All that came of it, while that is little; it is no recording.
+    pub(super) gathered: Option<Vec<u8>>,
+    /// The last block of the content, from its start in the file, if the content ends within it.
+    tail: Option<(u64, Vec<u8>)>,
+}
+
+impl UploadFile for UploadTarget {
+    fn run_at(&self, offset: u64) -> (u64, u64) {
+        let next = self.extents.partition_point(|extent| extent.logical + extent.length <= offset);
+        match self.extents.get(next).filter(|extent| extent.logical <= offset) {
+            Some(extent) => (extent.physical + (offset - extent.logical), extent.logical + extent.length - offset),
+            None => (u64::MAX, u64::MAX),
+        }
+    }
+
+    fn journal(&self) -> Option<JournalId> {
+        self.journal
+    }
+}
+
+impl UploadTarget {
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.temporary.file.as_fd()
+    }
+
+    /// Cuts the file to its content's length. The block that is cut lies in the page cache then: the file system would read it else.
+    pub(super) fn cut(&mut self, length: u64) -> Result<(), Errno> {
+        let flags = fcntl_getfl(self.file())?;
+        if let Some((at, block)) = self.tail.take().filter(|_| flags.contains(OFlags::DIRECT)) {
+            fcntl_setfl(self.file(), flags - OFlags::DIRECT)?;
+            pwrite(self.file(), &block, at)?;
+        }
+        ftruncate(self.file(), length)
+    }
+
+    /// Gathers the received bytes, unless they become too many.
+    fn gather(&mut self, came: &[u8], room: usize) {
+        let gathered = self.gathered.take_if(|gathered| came.len() <= room.min(STORED_BYTES_MAX - gathered.len()));
+        self.gathered = gathered.map(|mut gathered| {
+            gathered.extend_from_slice(came);
+            gathered
+        });
+    }
+
+    /// Place in the file of the next bytes to come.
+    fn ready_end(&self) -> u64 {
+        self.ready_from + self.ready.iter().map(|chunk| count(chunk.filled)).sum::<u64>()
+    }
+
+    /// Answers the client with the error.
+    pub(super) fn tell_failure(&mut self, error: &StoreError) {
+        self.progress.fail(error.clone());
+        if let Some(reply) = self.reply.take() {
+            reply.send(Err(error.clone()));
+        }
+    }
+
+    /// Its client is gone: only bytes that another upload may continue are left, without the space that was taken ahead.
+    fn leave(&mut self) {
+        let bytes = length(&self.temporary.file);
+        let stays = matches!(self.on_break, OnBreak::Resume(_)) && bytes > 0;
+        if !stays || ftruncate(&self.temporary.file, bytes).is_err() {
+            self.temporary.forget();
+        }
+    }
+
+    /// Takes space for the bytes to be written next.
+    fn allocate(&mut self, root: &Root, end: u64) -> Result<(), Errno> {
+        if end <= self.allocated_bytes {
+            return Ok(());
+        }
+        let start = self.allocated_bytes;
+        let generous = (end - start).max(self.growth_bytes(start));
+        let taken = match preallocate(self.file(), start, generous) {
+            // Nearly full: the needed space may still fit.
+            Err(Errno::NOSPC | Errno::DQUOT) => preallocate(self.file(), start, end - start).map(|()| end - start),
+            other => other.map(|()| generous),
+        }?;
+        self.allocated_bytes = start + taken;
+        self.locate(root);
+        Ok(())
+    }
+
+    /// Space to take ahead. All uploads together take no more than half of the free space, so that no upload is refused now for bytes
+    /// that others may send later. If a length was announced, as much is taken ahead as has come: a file then lies in few pieces, and a
+    /// client that announces much and sends little holds little.
+    fn growth_bytes(&self, allocated_bytes: u64) -> u64 {
+        let share = free_bytes(&self.temporary.file).unwrap_or(0) / (2 * count(limits::UPLOADS_MAX));
+        let share = (share - share % limits::DIRECT_ALIGN).min(GROWTH_BYTES_MAX);
+        match self.length {
+            None => share,
+            Some(length) => {
+                let rest = length.next_multiple_of(limits::DIRECT_ALIGN).saturating_sub(allocated_bytes);
+                share.max(allocated_bytes).min(rest)
+            }
+        }
+    }
+
+    fn locate(&mut self, root: &Root) {
+        if let Ok(stat) = fstat(&self.temporary.file) {
+            self.extents = extents_of(self.file(), &stat, root);
+        }
+    }
+
+    /// The parts of the ready chunks that make up `bytes` from `offset`.
+    fn slices(&self, offset: u64, mut bytes: u64) -> Vec<&[u8]> {
+        let mut skip = index(offset - self.ready_from);
+        let mut slices = Vec::new();
+        for chunk in &self.ready {
+            let padded = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
+            let end = padded.min(skip.saturating_add(index(bytes)));
+            slices.push(&chunk.lease[skip..end]);
+            bytes -= count(end - skip);
+            skip = 0;
+            if bytes == 0 {
+                break;
+            }
+        }
+        slices
+    }
+
+    /// Lets go of the chunks that are written up to `end`.
+    fn let_go(&mut self, end: u64) {
+        while let Some(chunk) = self.ready.pop_front_if(|chunk| self.ready_from + count(chunk.filled) <= end) {
+            self.ready_from += count(chunk.filled);
+        }
+    }
+}
+
+fn length(file: &OwnedFd) -> u64 {
+    fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+fn open_folder(root: &Root, path: &ContentPath) -> Result<OwnedFd, Errno> {
+    root.open_path(path, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+/// The folder of an upload of `length` bytes; missing folders of its path are made. A disk that is too full gives its error before that,
+/// and before a byte is sent.
+fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, StoreError> {
+    let mut missing = Vec::new();
+    let mut there = path.clone();
+    let mut folder = loop {
+        match (open_folder(root, &there), there.split()) {
+            (Err(Errno::NOENT), Some((above, name))) => {
+                missing.push(name.to_owned());
+                there = above;
+            }
+            (opened, _) => break opened?,
+        }
+    };
+    if free_bytes(&folder)? < length {
+        return Err(StoreError::NoSpace);
+    }
+    for name in missing.into_iter().rev() {
+        // The umask, or the default ACL of the folder above, leaves the permitted bits.
+        match mkdirat(&folder, name.as_str(), Mode::RWXU | Mode::RWXG | Mode::RWXO) {
+            // Where a file's name is durable with the file, so is that of its folder; elsewhere it is made so at once.
+            Ok(()) if !content::syncs_names_with_files(folder.as_fd())? => fsync(&folder)?,
+            // Another upload may have made it, or a link that leads nowhere lies there.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        there = there.child(&name).map_err(|_| StoreError::Forbidden)?;
+        folder = open_folder(root, &there)?;
+    }
+    Ok(folder)
+}
+
+impl Worker {
+    /// Prepares an upload to `path`; returns the number of its bytes that are there already.
+    pub(crate) fn begin_upload(
+        &mut self,
+        root_index: usize,
+        path: &ContentPath,
+        terms: UploadTerms,
+    ) -> Result<(UploadId, u64), StoreError> {
+        if self.uploads.count() >= limits::UPLOADS_MAX {
+            return Err(StoreError::Busy);
+        }
+        let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let existing = match self.find(root_index, path) {
+            Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
+            Ok(found) => Some(found.entry),
+            Err(_) => None, // its own reason, if it matters, comes when the directory is opened
+        };
+        if !terms.precondition.holds(existing.as_ref().map(Entry::existing)) {
+            return Err(StoreError::PreconditionFailed);
+        }
+        let root = self.root(root_index)?;
+        let directory = folder_for(root, &parent, terms.length.unwrap_or(0))?;
+        let identity = Identity::of(&directory)?;
+        let journal = content::journal_of(directory.as_fd())?;
+        let direct = !is_buffered(directory.as_fd())?;
+        let made = |directory, direct| match (terms.on_break, terms.on_break.part_name(name)) {
+            (_, Some(part)) => TemporaryFile::part(directory, direct, part),
+            (OnBreak::Keep, None) => TemporaryFile::recoverable(directory, direct, name),
+            (_, None) => TemporaryFile::new(directory, direct),
+        };
+        let temporary = match made(directory, direct) {
+            Err(Errno::INVAL) if direct => made(open_folder(root, &parent)?, false)?,
+            other => other?,
+        };
+        // The upload continues the bytes that are there at the beginning of a chunk.
+        let there = length(&temporary.file);
+        let written = there.min(terms.length.unwrap_or(u64::MAX)) / limits::CHUNK_BYTES * limits::CHUNK_BYTES;
+        if written < there {
+            ftruncate(&temporary.file, written)?;
+        }
+        let mut target = UploadTarget {
+            root: root_index,
+            path: path.clone(),
+            precondition: terms.precondition,
+            on_break: terms.on_break,
+            name_taken: terms.name_taken,
+            temporary,
+            parent: identity,
+            reply: None,
+            published: None,
+            progress: terms.progress,
+            ready: VecDeque::new(),
+            ready_from: written,
+            length: terms.length,
+            allocated_bytes: written,
+            extents: Box::default(),
+            journal,
+            durable: None,
+            gathered: (terms.recording.is_none() && written == 0).then(Vec::new),
+            tail: None,
+        };
+        // A recording is charged by its zone: that must be known.
+        if terms.recording.is_some() || terms.length.is_some_and(|length| length > written) {
+            target.allocate(&self.roots[root_index], written + limits::DIRECT_ALIGN)?;
+        }
+        let keeps = terms.on_break == OnBreak::Keep;
+        let orders_names = target.journal.is_some() && direct;
+        let early = terms.durable.filter(|_| terms.recording.is_none() && !keeps && orders_names);
+        target.durable = early;
+        let upload = self.uploads.begin(target, terms.recording, keeps, written);
+        if let Some(durable) = early {
+            self.uploads.name_early(upload, durable);
+        }
+        Ok((upload, written))
+    }
+
+    /// A chunk has come: whole direct writes unless it is the last.
+    pub(crate) fn take_chunk(&mut self, upload: UploadId, mut chunk: Chunk) {
+        // The gathered bytes of all uploads take no more memory than their buffers.
+        let gathered: usize = self.uploads.files().filter_map(|target| target.gathered.as_ref()).map(Vec::len).sum();
+        let room = self.common.uploads_bytes().saturating_sub(gathered);
+        let Some(target) = self.uploads.receiving(upload) else { return };
+        let end = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
+        chunk.lease[chunk.filled..end].fill(0);
+        let bytes = count(chunk.filled);
+        target.gather(&chunk.lease[..chunk.filled], room);
+        if chunk.filled < end {
+            let block = end - index(limits::DIRECT_ALIGN);
+            let at = target.ready_end() + count(block);
+            target.tail = Some((at, chunk.lease[block..end].to_vec()));
+        }
+        target.ready.push_back(chunk);
+        self.uploads.received(upload, bytes);
+    }
+
+    /// The last chunk has come, if there is one, and `reply` waits for the end.
+    pub(crate) fn finish_upload(&mut self, upload: UploadId, last: Option<Chunk>, reply: ChangeReply<Published>) {
+        let Some(target) = self.uploads.receiving(upload) else { return };
+        target.reply = Some(reply);
+        if let Some(chunk) = last {
+            self.take_chunk(upload, chunk);
+        }
+        self.uploads.finish(upload);
+        self.name_early();
+    }
+
+    /// The client is gone, or has given up; `rest` had come last.
+    pub(super) fn break_off(&mut self, upload: UploadId, rest: Option<Chunk>) {
+        let keeps = self.uploads.receiving(upload).is_some_and(|target| target.on_break == OnBreak::Keep);
+        if let Some(chunk) = rest.filter(|_| keeps) {
+            self.take_chunk(upload, chunk);
+        }
+        if let Some(mut target) = self.uploads.break_off(upload) {
+            target.leave();
+            self.shared.stats.uploads_failed.add(1);
+        }
+    }
+
+    /// Uses a grant to write, no piece after `until`.
+    pub(super) fn write(&mut self, upload: UploadId, offset: u64, bytes: u64, until: Nanos) {
+        let Some(target) = self.uploads.file_mut(upload) else { return };
+        let (written, error) = match target.allocate(&self.roots[target.root], offset + bytes) {
+            Err(error) => (0, Some(StoreError::from(error))),
+            Ok(()) => {
+                let slices = target.slices(offset, bytes);
+                let run = self.writer.write_run(target.file(), offset, &slices, || monotonic() < until);
+                (run.bytes - run.bytes % limits::DIRECT_ALIGN, run.error.map(StoreError::from))
+            }
+        };
+        target.let_go(offset + written);
+        if let Some(error) = &error {
+            target.tell_failure(error);
+            target.ready.clear();
+            if let OnBreak::Resume(_) = target.on_break {
+                target.temporary.forget();
+            }
+        }
+        self.shared.stats.written_bytes.add(written);
+        let over = self.uploads.wrote(upload, written, error.as_ref().map(StoreError::trouble), monotonic());
+        if let Some(mut target) = over {
+            self.shared.stats.uploads_failed.add(1);
+            if length(&target.temporary.file) == 0 {
+                // The next start would find nothing in it.
+                target.temporary.forget();
+            }
+        }
+        self.name_early();
+    }
+
+    /// Names the written uploads that need be durable only later, and answers their clients.
+    fn name_early(&mut self) {
+        while let Some((upload, length)) = self.uploads.next_to_name() {
+            let outcome = self.secure(upload, length).and_then(|()| self.publish(upload));
+            if outcome.is_ok() {
+                self.answer_early(upload);
+            }
+            self.uploads.named(upload, outcome.map_err(|error| error.trouble()), monotonic());
+        }
+    }
+}
+
+fn preallocate(file: BorrowedFd<'_>, start: u64, length: u64) -> Result<(), Errno> {
+    match fallocate(file, FallocateFlags::KEEP_SIZE, start, length) {
+        // Not every file system can; it then finds space as it goes.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(Errno::INTR) => preallocate(file, start, length),
+        other => other,
+    }
+}

@@ -1,0 +1,94 @@
+//! Parts that all disks of a store share, and the disks as the store sees them.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+
+use device::Device;
+use storage::grant::WrittenDisks;
+use units::DiskId;
+
+use crate::buffers::UploadBuffers;
+use crate::event::EventSender;
+use crate::grants::WakeFn;
+use crate::index::Index;
+use crate::settings::{StoreSettings, restrict_to};
+use crate::shared::{DiskShared, DiskUsable};
+
+/// Disks that joined a store together.
+pub trait DiskGroup: Send + Sync {
+    /// The disks that are, or since the start were, of the group, each with the paths that are served from it.
+    fn disks(&self) -> Vec<(DiskId, Device, Vec<PathBuf>)>;
+
+    /// The disks that a recording called `name` is written to, if its root is that of `root`, and these are others than that one.
+    fn written_disks(&self, _root: DiskId, _name: &str) -> Option<WrittenDisks> {
+        None
+    }
+
+    /// Counts `bytes` of a content read from a disk of the group and sent.
+    fn note_read(&self, _name: &str, _bytes: u64) {}
+}
+
+/// Parts that all disks of a store share.
+#[derive(Clone)]
+pub struct StoreCommon {
+    /// The settings of the store.
+    pub settings: StoreSettings,
+    /// The rates of contents.
+    pub index: Arc<Index>,
+    /// The next version of a content: versions are unique in the process.
+    pub versions: Arc<AtomicU64>,
+    /// The way of events to the operator.
+    pub events: Arc<EventSender>,
+    pub(crate) reliance: Arc<OnceLock<DiskUsable>>,
+    pub(crate) uploads: UploadBuffers,
+    pub(crate) recordings: UploadBuffers,
+}
+
+impl StoreCommon {
+    /// The state that the thread of a disk shares with its callers; `waker` ends the thread's wait.
+    #[must_use]
+    pub fn shared(&self, id: DiskId, waker: WakeFn) -> Arc<DiskShared> {
+        self.shared_by(id, waker, Arc::clone(&self.reliance))
+    }
+
+    /// The same of a thread for several disks, which is relied on as long as any of `disks` is: one that errs or does not answer is taken
+    /// out by the writes to it, and writes that have no other place fail then.
+    #[must_use]
+    pub fn shared_of_any(&self, id: DiskId, waker: WakeFn, disks: Vec<DiskId>) -> Arc<DiskShared> {
+        let each = Arc::clone(&self.reliance);
+        let any: DiskUsable =
+            Box::new(move |_| each.get().is_none_or(|relied_on| disks.iter().any(|disk| relied_on(*disk))));
+        self.shared_by(id, waker, Arc::new(OnceLock::from(any)))
+    }
+
+    fn shared_by(&self, id: DiskId, waker: WakeFn, reliance: Arc<OnceLock<DiskUsable>>) -> Arc<DiskShared> {
+        Arc::new(DiskShared::new(id, self.settings.patience, waker, Arc::clone(&self.events), reliance))
+    }
+
+    /// Starts a thread on the store's processors.
+    ///
+    /// # Errors
+    /// As the system says it.
+    pub fn spawn(&self, name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+        let cpus = self.settings.cpus.clone();
+        thread::Builder::new().name(name).spawn(move || {
+            restrict_to(&cpus);
+            run();
+        })
+    }
+
+    /// Gives memory of uploads back that was not used for a while.
+    pub fn give_back(&self) {
+        self.uploads.give_back();
+        self.recordings.give_back();
+    }
+
+    /// The memory that all buffers of best-effort uploads take.
+    #[must_use]
+    pub fn uploads_bytes(&self) -> usize {
+        self.uploads.uploads_bytes()
+    }
+}

@@ -1,0 +1,112 @@
+//! The handle to one disk's thread.
+//!
+//! Promise: a caller never waits for ever. A full queue is `Busy`, a thread that is stuck in one system call for longer than the
+//! configured patience is `DiskFailing` until it comes back; no caller joins it. Other disks do not notice.
+//! Not here: the work of the thread (`worker`).
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::StoreError;
+use crate::operation::{ChangeAnswer, Operation, ReplyTo};
+use crate::shared::DiskShared;
+
+/// Operations that wait for one disk's thread at most: more than the buffers of all uploads, so that these leave room for others.
+pub const OPERATIONS_MAX: usize = 4096;
+
+/// A caller's handle. The thread ends when the last one is gone.
+#[derive(Debug, Clone)]
+pub struct DiskHandle {
+    /// State that the thread shares.
+    pub shared: Arc<DiskShared>,
+    operations: Option<mpsc::Sender<Operation>>,
+}
+
+impl DiskHandle {
+    /// A handle, and the operations that it queues, for the disk's thread.
+    pub fn new(shared: Arc<DiskShared>) -> (Self, mpsc::Receiver<Operation>) {
+        let (sender, receiver) = mpsc::channel(OPERATIONS_MAX);
+        (Self { shared, operations: Some(sender) }, receiver)
+    }
+
+    fn operations(&self) -> &mpsc::Sender<Operation> {
+        self.operations.as_ref().expect("taken only by drop")
+    }
+
+    /// Has the thread do an operation, and waits for its answer, but no longer than twice the disk's patience. The thread begins no
+    /// operation of a caller that has given up.
+    pub async fn call<R>(&self, operation: impl FnOnce(ReplyTo<R>) -> Operation) -> Result<R, StoreError> {
+        let (reply, mut answer) = oneshot::channel();
+        self.post(operation(reply))?;
+        // Twice: a thread that got stuck just before or after the call is known to be by then.
+        for _ in 0..2 {
+            match timeout(self.shared.patience, &mut answer).await {
+                Ok(Ok(result)) => return result.map_err(|error| self.counted(error)),
+                Ok(Err(_)) => return Err(StoreError::Closed),
+                Err(_) if self.shared.is_stuck() => return Err(StoreError::DiskFailing(self.shared.id)),
+                Err(_) => {}
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// The error as callers see it; errors of the disk are counted, for no read of the data plane shows these.
+    fn counted(&self, error: StoreError) -> StoreError {
+        let error = error.of_disk(self.shared.id);
+        if matches!(error, StoreError::DiskFailing(_)) {
+            self.shared.stats.errors.add(1);
+        }
+        error
+    }
+
+    /// Queues an operation without waiting.
+    pub fn post(&self, operation: Operation) -> Result<(), StoreError> {
+        if self.shared.is_stuck() {
+            return Err(StoreError::DiskFailing(self.shared.id));
+        }
+        self.operations().try_send(operation).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+            mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
+        })?;
+        self.shared.wake();
+        Ok(())
+    }
+
+    /// A place in the queue, waited for. Cancelling the wait loses nothing.
+    pub async fn place(&self) -> Result<mpsc::Permit<'_, Operation>, StoreError> {
+        self.while_it_works(async { self.operations().reserve().await.map_err(|_| StoreError::Closed) }).await?
+    }
+
+    /// Waits for the answer to a change as long as the disk is relied on. A change given up then is never made, unless the thread had
+    /// begun it: [`StoreError::Unsettled`].
+    pub async fn settle<T>(&self, mut change: ChangeAnswer<T>) -> Result<T, StoreError> {
+        match self.while_it_works(&mut change.answer).await {
+            Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)).map_err(|error| error.of_disk(self.shared.id)),
+            Err(silence) if change.give_up() => Err(silence),
+            Err(_) => Err(StoreError::Unsettled(self.shared.id)),
+        }
+    }
+
+    /// Waits for `event` as long as the disk is relied on: for events that may rightly take long (grants are rare on a busy disk). A disk
+    /// that hangs under the data plane's reads gets no grants: its thread does not get stuck, so these reads count, too.
+    pub async fn while_it_works<T>(&self, event: impl Future<Output = T>) -> Result<T, StoreError> {
+        let mut event = std::pin::pin!(event);
+        loop {
+            match timeout(self.shared.patience, event.as_mut()).await {
+                Ok(value) => return Ok(value),
+                Err(_) if !self.shared.is_relied_on() => return Err(StoreError::DiskFailing(self.shared.id)),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl Drop for DiskHandle {
+    fn drop(&mut self) {
+        // The thread sees that the queue has no senders left only if it looks: drop the sender first, then wake it.
+        self.operations = None;
+        self.shared.wake();
+    }
+}

@@ -1,0 +1,106 @@
+//! State that a disk's thread and its callers share.
+//!
+//! Promise: neither side waits for the other here. Not here: the callers' side (`disk`), the thread (`worker`).
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use units::{DiskId, Nanos, UploadId};
+
+use crate::buffers::Chunk;
+use crate::event::EventSender;
+use crate::grants::WakeFn;
+use crate::lock::lock;
+use crate::stats::DiskStats;
+
+/// Says of a disk whether it may be given uploads.
+pub type DiskUsable = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
+
+/// State that the thread and its callers both see.
+pub struct DiskShared {
+    /// The disk.
+    pub id: DiskId,
+    /// Its counts.
+    pub stats: DiskStats,
+    /// Time at which the thread began its present step; zero while it waits.
+    busy_since: AtomicU64,
+    /// Uploads without a handle since it was dropped, each with its chunk that had not been handed over. At most `UPLOADS_MAX` exist.
+    aborted: Mutex<Vec<(UploadId, Option<Chunk>)>>,
+    /// The way of events to the operator.
+    pub events: Arc<EventSender>,
+    reliance: Arc<OnceLock<DiskUsable>>,
+    waker: WakeFn,
+    /// Time for which a caller waits.
+    pub patience: Duration,
+}
+
+impl fmt::Debug for DiskShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DiskShared").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl DiskShared {
+    /// The state of a disk whose thread `waker` wakes.
+    pub fn new(
+        id: DiskId,
+        patience: Duration,
+        waker: WakeFn,
+        events: Arc<EventSender>,
+        reliance: Arc<OnceLock<DiskUsable>>,
+    ) -> Self {
+        Self {
+            id,
+            stats: DiskStats::default(),
+            busy_since: AtomicU64::new(0),
+            aborted: Mutex::default(),
+            events,
+            reliance,
+            waker,
+            patience,
+        }
+    }
+
+    /// Called by the thread around each step that may take long.
+    pub fn set_busy(&self, busy: bool) {
+        let since = if busy { kernel::clock::monotonic().0.max(1) } else { 0 };
+        self.busy_since.store(since, Ordering::Relaxed);
+    }
+
+    /// True if the thread has been at one step for longer than a caller should wait.
+    pub fn is_stuck(&self) -> bool {
+        let since = self.busy_since.load(Ordering::Relaxed);
+        let patience = u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX);
+        since != 0 && kernel::clock::monotonic().saturating_sub(Nanos(since)).0 > patience
+    }
+
+    /// True if it answers, and the reads of the data plane say nothing against it.
+    pub fn is_relied_on(&self) -> bool {
+        !self.is_stuck() && self.reliance.get().is_none_or(|reliance| reliance(self.id))
+    }
+
+    /// The handle of an upload is gone; `rest` had come last.
+    pub fn abort(&self, upload: UploadId, rest: Option<Chunk>) {
+        lock(&self.aborted).push((upload, rest));
+        self.wake();
+    }
+
+    /// The uploads without a handle since the last call.
+    pub fn take_aborted(&self) -> Vec<(UploadId, Option<Chunk>)> {
+        std::mem::take(&mut *lock(&self.aborted))
+    }
+
+    /// True if there is no upload that the thread has something to do with. Of one that is begun or ends just now the thread
+    /// knows already: `aborted` is emptied before the gauge is looked at.
+    pub fn is_settled(&self) -> bool {
+        let none_ends = lock(&self.aborted).is_empty();
+        none_ends && self.stats.uploads_open.value() == 0
+    }
+
+    /// Ends a wait of the thread.
+    pub fn wake(&self) {
+        (self.waker)();
+    }
+}

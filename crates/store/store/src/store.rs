@@ -1,0 +1,477 @@
+//! The store: one handle for all roots and disks.
+//!
+//! Promise: the roots are one namespace, the first root that has a name wins; a disk that hangs is waited for no longer than the
+//! configured patience, and contents on the others stay reachable.
+//! Not here: the work on a disk (crates `folder` and `volumes`).
+
+mod walk;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use device::Device;
+use storage::grant::WrittenDisks;
+use units::DiskId;
+
+use crate::common::{DiskGroup, StoreCommon};
+use crate::disk::DiskHandle;
+use crate::event::EventListener;
+use crate::home::UploadRoots;
+use crate::index::IndexWriter;
+use crate::operation::{self, FolderHandle, Operation};
+use crate::path::is_hidden;
+use crate::shared::DiskUsable;
+use crate::stats::DiskStats;
+use crate::{
+    ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Upload, UploadClass, UploadPlace, UploadRequest,
+    Want,
+};
+
+/// Names that one listing has at most: 160 bytes of memory each. A longer folder is listed in parts, or walked through.
+const LISTED_MAX: usize = 250_000;
+
+pub use walk::{StoreWalk, StoredItem};
+
+/// A disk as the store knows it.
+#[derive(Debug, Clone)]
+pub struct DiskInfo {
+    /// Its identifier.
+    pub id: DiskId,
+    /// The block device.
+    pub device: Device,
+    /// The folders on it.
+    pub roots: Vec<PathBuf>,
+    /// Bytes free for uploads, a second ago at most.
+    pub free_bytes: u64,
+    /// True while it does not answer.
+    pub failing: bool,
+    /// Lookups, listings and the like that it could not answer since the start.
+    pub errors: u64,
+}
+
+/// All folders as one namespace. A cheap handle: clone it.
+#[derive(Debug, Clone)]
+pub struct Store(Arc<StoreParts>);
+
+/// The parts of a store.
+pub(crate) struct StoreParts {
+    pub(crate) common: StoreCommon,
+    pub(crate) disks: Vec<DiskHandle>,
+    /// Of each root the position of its disk, and its number there.
+    pub(crate) roots: Vec<(usize, usize)>,
+    pub(crate) groups: Vec<Arc<dyn DiskGroup>>,
+    pub(crate) homes: UploadRoots,
+    /// Saves the index once more when it is dropped.
+    pub(crate) _saver: Option<IndexWriter>,
+}
+
+impl Store {
+    pub(crate) fn of(parts: StoreParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// True if no upload is under way: each upload that was finished or broken off is durable under its name, or gone. A disk that does
+    /// not answer settles nothing, and is not counted.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.0.disks.iter().map(|disk| &disk.shared).all(|disk| disk.is_settled() || disk.is_stuck())
+    }
+
+    /// Counts `bytes` of a content read from `disk` and sent: volumes keep count of the contents read most.
+    pub fn note_read(&self, disk: DiskId, name: &str, bytes: u64) {
+        let has_disk = |group: &&Arc<dyn DiskGroup>| group.disks().iter().any(|(id, ..)| *id == disk);
+        if let Some(group) = self.0.groups.iter().find(has_disk) {
+            group.note_read(name, bytes);
+        }
+    }
+
+    /// From now on the store consults `reliance` before it gives a disk an upload: the data plane, which reads from the disks, knows more
+    /// of their errors than their threads do. The first given `reliance` stays.
+    pub fn rely_on(&self, reliance: DiskUsable) {
+        let _ = self.0.common.reliance.set(reliance);
+    }
+
+    /// Sends `listener` all events from now on, and those since the start. One listener at a time.
+    pub fn listen(&self, listener: EventListener) {
+        self.0.common.events.listen(listener);
+    }
+
+    /// The entry that `path` names.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] and errors of the system.
+    pub async fn lookup(&self, path: &ContentPath) -> Result<Entry, StoreError> {
+        self.check_served(path)?;
+        let (number, mut entry) = self.locate(path).await?;
+        if entry.kind == NameKind::Directory {
+            for (disk, root) in self.roots().skip(number + 1) {
+                if let Ok(other) = look_up(disk, root, path).await {
+                    entry.merge(&other);
+                }
+            }
+        }
+        Ok(entry)
+    }
+
+    /// Opens a content for the data plane. The same unchanged file gives the same [`Opened::content`] while it is open.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`] and errors of the system.
+    pub async fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+        self.check_served(path)?;
+        let mut failure = StoreError::NotFound;
+        for (disk, root) in self.roots() {
+            let path = path.clone();
+            match disk.call(|reply| Operation::Open { root, path, want, reply }).await {
+                Err(error) => failure = worse(failure, error)?,
+                opened => return opened,
+            }
+        }
+        Err(failure)
+    }
+
+    /// The entries of a directory, over all roots, sorted by name.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::NotADirectory`], [`StoreError::TooManyNames`] beyond 250 000, and errors of the system.
+    pub async fn list(&self, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
+        let mut listed = Vec::new();
+        self.each_page(path, |page| {
+            listed.extend(page);
+            if listed.len() > LISTED_MAX { Err(StoreError::TooManyNames(LISTED_MAX)) } else { Ok(()) }
+        })
+        .await?;
+        // The sort is stable: of the same name, that of the first root stays.
+        listed.sort_by(|one: &Entry, other| one.name.cmp(&other.name));
+        listed.dedup_by(|later, first| {
+            let is_same = later.name == first.name;
+            if is_same {
+                first.merge(later);
+            }
+            is_same
+        });
+        Ok(listed)
+    }
+
+    /// The first `count` names after `after` of the entries that [`Store::list`] gives, of a directory with any number of names.
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    pub async fn list_part(&self, path: &ContentPath, after: &str, count: usize) -> Result<Vec<Entry>, StoreError> {
+        let mut first: BTreeMap<String, Entry> = BTreeMap::new();
+        let count = count.min(LISTED_MAX);
+        self.each_page(path, |page| {
+            for entry in page.into_iter().filter(|entry| entry.name.as_str() > after) {
+                first.entry(entry.name.clone()).and_modify(|first| first.merge(&entry)).or_insert(entry);
+                if first.len() > count {
+                    first.pop_last();
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(first.into_values().collect())
+    }
+
+    /// Gives the entries of a directory as they are read, those of the first root first.
+    async fn each_page(
+        &self,
+        path: &ContentPath,
+        mut take: impl FnMut(Vec<Entry>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.check_served(path)?;
+        let mut failure = StoreError::NotFound;
+        let mut found = false;
+        for (disk, root) in self.roots() {
+            let mut folder = match open_folder(disk, root, path).await {
+                Ok(folder) => folder,
+                // A name that is a content in an earlier root hides a directory in a later one.
+                Err(StoreError::NotADirectory) if !found => return Err(StoreError::NotADirectory),
+                Err(error) => {
+                    failure = worse(failure, error)?;
+                    continue;
+                }
+            };
+            found = true;
+            loop {
+                let path = path.clone();
+                let page = disk.call(|reply| Operation::Entries { root, path, folder, reply }).await;
+                let (next, Some(mut entries)) = page? else { break };
+                entries.retain(|entry| self.0.common.settings.hidden_files || !is_hidden(&entry.name));
+                take(entries)?;
+                folder = next;
+            }
+        }
+        if found { Ok(()) } else { Err(failure) }
+    }
+
+    /// The disks an upload may go to, the best first: the disk of the content that it replaces, else those with its directory, or the
+    /// nearest above it, that answer and do not err: first the disk of an earlier upload that it continues, then by the space they have
+    /// left. At least one. An earlier root that does not answer may have the name, and would hide a content put behind it: only roots
+    /// before it are considered.
+    ///
+    /// # Errors
+    /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
+    pub async fn placements(&self, request: &UploadRequest) -> Result<Vec<WrittenDisks>, StoreError> {
+        let mut placements: Vec<WrittenDisks> = Vec::new();
+        for (disk, _) in self.places(&request.path, part_of(request)).await? {
+            let disk = disk.shared.id;
+            if placements.iter().all(|known| known.store != disk) {
+                let name = request.path.joined();
+                let of_group = self.0.groups.iter().find_map(|group| group.written_disks(disk, &name));
+                placements.push(of_group.unwrap_or(WrittenDisks::one(disk)));
+            }
+        }
+        Ok(placements)
+    }
+
+    /// Place where an upload to `path` comes to lie, in any root it may go to.
+    ///
+    /// # Errors
+    /// As [`Store::placements`].
+    pub async fn place_of(&self, path: &ContentPath) -> Result<UploadPlace, StoreError> {
+        let mut all: Option<UploadPlace> = None;
+        for (disk, root) in self.places(path, None).await? {
+            let path = path.clone();
+            let place = disk.call(|reply| Operation::PlaceOf { root, path, reply }).await?;
+            all = Some(match all {
+                Some(mut all) => {
+                    all.folders.extend(place.folders);
+                    UploadPlace { replaced_bytes: all.replaced_bytes.min(place.replaced_bytes), ..all }
+                }
+                None => place,
+            });
+        }
+        Ok(all.unwrap_or_default())
+    }
+
+    /// Begins an upload: a recording on the disk where its rate is reserved, and where another upload of this name is under way, in the
+    /// same root as that. It does not end at a root whose file system turns out to be read-only: the kernel makes one so when its disk
+    /// errs, and does not show it before a write.
+    ///
+    /// # Errors
+    /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`], [`StoreError::NoSpace`],
+    /// [`StoreError::ReadOnly`], [`StoreError::VolumeReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many run, a
+    /// recording's disk is none of [`Store::placements`] any more, or another upload of this name is under way where this one cannot go,
+    /// and errors of the system.
+    pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
+        let (buffers, bound) = match request.class {
+            UploadClass::BestEffort => (&self.0.common.uploads, None),
+            UploadClass::Recording { disk, .. } => (&self.0.common.recordings, Some(disk)),
+        };
+        let mut failure = StoreError::Busy;
+        let home = self.0.homes.of(&request.path);
+        let mut chosen = home.lock().await;
+        for (disk, root) in self.places(&request.path, part_of(&request)).await? {
+            let here = (disk.shared.id, root);
+            if bound.is_some_and(|bound| bound != here.0) || chosen.is_some_and(|chosen| chosen != here) {
+                continue;
+            }
+            match Upload::begin(disk, root, request.clone(), buffers, Arc::clone(&home)).await {
+                Err(error) if error.is_read_only() => failure = error,
+                Ok(upload) => {
+                    *chosen = Some(here);
+                    return Ok(upload);
+                }
+                failed => return failed,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Bytes that the buffers of recordings can still hold.
+    #[must_use]
+    pub fn recording_memory(&self) -> u64 {
+        let chunks = self.0.common.recordings.own_free();
+        u64::try_from(chunks).unwrap_or(u64::MAX).saturating_mul(units::limits::CHUNK_BYTES)
+    }
+
+    /// Removes a content or an empty folder, durably, from every root that has it. Every root must answer.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::NotEmpty`], [`StoreError::PreconditionFailed`], [`StoreError::DiskFailing`], and errors of
+    /// the system.
+    pub async fn delete(&self, path: &ContentPath, precondition: Precondition) -> Result<(), StoreError> {
+        self.check_served(path)?;
+        let (first, found) = self.locate_to_change(path).await?;
+        if !precondition.holds(Some(found.existing())) {
+            return Err(StoreError::PreconditionFailed);
+        }
+        self.remove_hidden(first, path, found.kind).await?;
+        self.remove_from(first, path, found.kind, &precondition).await
+    }
+
+    /// Removes the items that roots after the number `first` have under this name: they are hidden and must not become visible. This
+    /// comes first, so that the visible item stays as it is if that fails. A folder that a content hides stays, and so does a content
+    /// that a folder hides.
+    async fn remove_hidden(&self, first: usize, path: &ContentPath, kind: NameKind) -> Result<(), StoreError> {
+        for number in (first + 1..self.0.roots.len()).rev() {
+            match self.remove_from(number, path, kind, &Precondition::None).await {
+                Err(StoreError::IsDirectory) => {}
+                Err(error) if error.is_absence() => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a name from one root, by its number, durably.
+    async fn remove_from(
+        &self,
+        number: usize,
+        path: &ContentPath,
+        kind: NameKind,
+        precondition: &Precondition,
+    ) -> Result<(), StoreError> {
+        let (disk, root) = self.roots().nth(number).ok_or(StoreError::NotFound)?;
+        let (reply, answer) = operation::change();
+        let (path, precondition) = (path.clone(), precondition.clone());
+        disk.post(Operation::Delete { root, path, kind, precondition, reply })?;
+        disk.settle(answer).await
+    }
+
+    /// The disks.
+    #[must_use]
+    pub fn disks(&self) -> Vec<DiskInfo> {
+        let info = |(id, device, roots): (DiskId, Device, Vec<PathBuf>)| {
+            let shared = &self.0.disks[usize::from(id.0)].shared;
+            DiskInfo {
+                id,
+                device,
+                roots,
+                free_bytes: shared.stats.free_bytes.value(),
+                failing: shared.is_stuck(),
+                errors: shared.stats.errors.value(),
+            }
+        };
+        self.0.groups.iter().flat_map(|group| group.disks()).map(info).collect()
+    }
+
+    /// Counters of the disk's thread so far; none for an unknown disk.
+    #[must_use]
+    pub fn stats(&self, disk: DiskId) -> Option<&DiskStats> {
+        self.0.disks.get(usize::from(disk.0)).map(|disk| &disk.shared.stats)
+    }
+
+    /// Hidden names are not found, unless they are configured to be served.
+    fn check_served(&self, path: &ContentPath) -> Result<(), StoreError> {
+        if self.0.common.settings.hidden_files || !path.is_hidden() { Ok(()) } else { Err(StoreError::NotFound) }
+    }
+
+    /// The roots in order: each with its disk and its number there.
+    fn roots(&self) -> impl Iterator<Item = (&DiskHandle, usize)> {
+        self.0.roots.iter().map(|(disk, root)| (&self.0.disks[*disk], *root))
+    }
+
+    /// The first root that has `path`, for reading it: an earlier root that does not answer is passed over, even if it may have the name.
+    async fn locate(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
+        let mut failure = StoreError::NotFound;
+        for (number, (disk, root)) in self.roots().enumerate() {
+            match look_up(disk, root, path).await {
+                Ok(entry) => return Ok((number, entry)),
+                Err(error) => failure = worse(failure, error)?,
+            }
+        }
+        Err(failure)
+    }
+
+    /// The first root that has `path`, for changing it: each earlier root has answered that it does not have it.
+    async fn locate_to_change(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
+        let mut failure = StoreError::NotFound;
+        for (number, (disk, root)) in self.roots().enumerate() {
+            match look_up(disk, root, path).await {
+                Err(error) if error.is_absence() => failure = worse(failure, error)?,
+                outcome => return outcome.map(|entry| (number, entry)),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Places that an upload may go to, the best first: disks, each with the root's number there. Not empty.
+    async fn places(&self, path: &ContentPath, part: Option<String>) -> Result<Vec<(&DiskHandle, usize)>, StoreError> {
+        let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
+        self.check_served(path).map_err(|_| StoreError::Forbidden)?;
+        let mut able = Vec::new();
+        let mut failure = StoreError::ParentMissing;
+        for (disk, root) in self.roots() {
+            match look_up(disk, root, path).await {
+                Ok(entry) if entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
+                Ok(_) if disk.shared.is_relied_on() => return Ok(vec![(disk, root)]),
+                Ok(_) => return Err(failing(disk)),
+                Err(error) if error.is_absence() => {}
+                Err(error) if error.is_silence() => {
+                    failure = error;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            able.push((disk, root, false));
+        }
+        // The places of the folder. If no root has it, it will be made where the nearest folder above it is. A folder that
+        // only a failing disk has is not made elsewhere.
+        let mut places = Vec::new();
+        let mut nearest = Some(parent);
+        while let Some(folder) = nearest.filter(|_| places.is_empty()) {
+            for (disk, root, is_blocked) in &mut able {
+                let (root, path, part) = (*root, folder.clone(), part.clone());
+                match disk.call(|reply| Operation::Space { root, path, part, reply }).await {
+                    // Right below it lies a content that has the name of a folder on the path.
+                    Ok(_) if *is_blocked => return Err(StoreError::NotADirectory),
+                    Ok(space) if disk.shared.is_relied_on() => places.push((space, (*disk, root))),
+                    Ok(_) => failure = failing(disk),
+                    Err(StoreError::NotFound) => {}
+                    Err(StoreError::NotADirectory) => *is_blocked = true,
+                    Err(error) => failure = error,
+                }
+            }
+            nearest = folder.split().map(|(above, _)| above).filter(|_| matches!(failure, StoreError::ParentMissing));
+        }
+        // Among roots with the same space the order stays.
+        places.sort_by_key(|(space, _)| Reverse(*space));
+        if places.is_empty() { Err(failure) } else { Ok(places.into_iter().map(|(_, place)| place).collect()) }
+    }
+}
+
+impl std::fmt::Debug for StoreParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoreParts").field("disks", &self.disks).field("roots", &self.roots).finish_non_exhaustive()
+    }
+}
+
+/// The hidden name of the bytes that the upload continues.
+fn part_of(request: &UploadRequest) -> Option<String> {
+    request.path.split().and_then(|(_, name)| request.on_break.part_name(name))
+}
+
+fn failing(disk: &DiskHandle) -> StoreError {
+    StoreError::DiskFailing(disk.shared.id)
+}
+
+async fn look_up(disk: &DiskHandle, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
+    let path = path.clone();
+    disk.call(|reply| Operation::LookUp { root, path, reply }).await
+}
+
+async fn open_folder(disk: &DiskHandle, root: usize, path: &ContentPath) -> Result<FolderHandle, StoreError> {
+    let path = path.clone();
+    disk.call(|reply| Operation::Folder { root, path, reply }).await
+}
+
+/// The error to answer with if no root has the name: a root that did not answer matters more than another without the name. An error that
+/// no later root can make up for ends the search.
+fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError> {
+    match error {
+        StoreError::NotFound => Ok(so_far),
+        StoreError::NotADirectory | StoreError::DiskFailing(_) | StoreError::PartAway(_) | StoreError::RootAway(_) => {
+            Ok(error)
+        }
+        other => Err(other),
+    }
+}
+
+const _: fn() = || {
+    fn is_shareable<T: Send + Sync + Clone>() {}
+    is_shareable::<Store>();
+};

@@ -1,0 +1,160 @@
+//! States of a volume's disks as they change, and disks that come back.
+//!
+//! Promise: each change of a disk's state becomes one event (`volume_disk`); a disk that was taken out and answers again is filled with
+//! the changes it missed, after pauses that grow while it fails again. Not here: taking a disk out (`core`), filling it (`upkeep`).
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use units::Nanos;
+use volume::{MemberId, MemberState, StoredContent, Upkeep};
+
+use super::core::Core;
+use super::health::DiskReturn;
+use super::info::{ServedVolume, UpkeepError};
+use super::open_disk::{GivenDisks, VolumeDiskError, open_disk};
+use store::event::{DiskNotice, StoreEvent};
+use store::lock::lock;
+
+/// Time from taking a disk out to the first attempt to fill it; also between looks whether one that is away is back.
+const RETURN_PAUSE: Nanos = Nanos::from_secs(30);
+/// A disk that is taken out again waits four times as long each time, up to this: each fill reads a whole disk.
+const RETURN_PAUSE_MAX: Nanos = Nanos::from_secs(6 * 3600);
+
+impl Core {
+    /// The state of a disk in one word.
+    pub(super) fn disk_state(&self, member: MemberId) -> &'static str {
+        let is_there = self.members[member.index()].is_some();
+        match self.volume.superblock().members[member.index()].state {
+            MemberState::Active | MemberState::Filling if !is_there => "missing",
+            MemberState::Active if self.is_filled_undurably(member) => MemberState::Filling.name(),
+            MemberState::Active if !self.volume.is_writable(member) => "read only",
+            state => state.name(),
+        }
+    }
+
+    /// The state as it is shown: a disk that is out without a failure, and with nothing on it, has left. Looks through all parts for that.
+    pub(super) fn shown_state(&self, member: MemberId) -> &'static str {
+        match self.disk_state(member) {
+            "out" if self.health.failure(member).is_none() && self.volume.has_left(member) => "left",
+            state => state,
+        }
+    }
+
+    /// Contents that were found damaged and are there still.
+    pub(super) fn damaged_count(&self) -> usize {
+        let is_there = |(name, (content, _)): &(&String, &(Weak<StoredContent>, u32))| {
+            self.volume.find(name).is_some_and(|now| Weak::ptr_eq(content, &Arc::downgrade(now)))
+        };
+        self.health.damaged.iter().filter(is_there).count()
+    }
+
+    /// Reports the changes of disks' states since the last call; the first call notes the states of the start, which were reported.
+    pub(super) fn tell_states(&mut self, now: Nanos) {
+        let members = (0u8..).map(MemberId).take(self.members.len());
+        let states: Vec<_> = members.map(|member| self.disk_state(member)).collect();
+        let is_start = self.health.told.is_empty();
+        let before = std::mem::replace(&mut self.health.told, states.clone());
+        for (member, state) in (0u8..).map(MemberId).zip(states) {
+            let old = before.get(member.index()).copied();
+            if old == Some(state) {
+                continue;
+            }
+            if state == "active" {
+                self.health.failures.remove(&member);
+            }
+            if state == "out" {
+                let first = DiskReturn { next: now.saturating_add(RETURN_PAUSE), pause: RETURN_PAUSE };
+                let again = self.health.returns.entry(member).or_insert(first);
+                again.next = now.saturating_add(again.pause);
+            }
+            if !is_start {
+                self.tell_state(member, old);
+            }
+        }
+    }
+
+    fn tell_state(&self, member: MemberId, old: Option<&str>) {
+        let path = self.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
+        let why = self.health.failure(member).map_or_else(String::new, |error| format!(": {error}"));
+        let state = self.shown_state(member);
+        let effect = match (old, state) {
+            (_, "left") => "has left: leave it out where the server is told its disks".to_owned(),
+            (_, "out") => format!(
+                "is out{why}; everything is read from the other copies; it is filled again when it answers, or `isocast volume replace` it"
+            ),
+            (_, "read only") => format!(
+                "takes no writes{why}; what is written goes to the others, what lies on it is read as far as it is right: \
+                 `isocast volume remove` moves that to the others, and the next start writes to it again"
+            ),
+            (_, "filling") => "is being filled with what it missed".to_owned(),
+            (Some(_), "active") => "has everything again".to_owned(),
+            (None, "active") => "was added".to_owned(),
+            (_, state) => format!("is {state}"),
+        };
+        let message = format!("disk {} of the volume {effect}", member.0);
+        let volume = self.volume.superblock().name.clone();
+        self.front.events.tell(StoreEvent::VolumeDisk(DiskNotice { volume, path, state, message }));
+    }
+
+    /// A disk that is out and due for an attempt to fill it, with its path; none while another attempt is under way.
+    fn next_return(&mut self, now: Nanos) -> Option<(MemberId, PathBuf)> {
+        if self.closed || self.health.is_returning || self.is_looked_after() {
+            return None;
+        }
+        let due = self.health.returns.iter().filter(|(_, again)| again.next <= now).map(|(member, _)| *member);
+        let due: Vec<_> = due.collect();
+        due.into_iter().find_map(|member| {
+            let again = self.health.returns.get_mut(&member)?;
+            again.next = now.saturating_add(RETURN_PAUSE);
+            let is_out = self.volume.taken_out().any(|out| out == member) && self.vacant.contains_key(&member);
+            if !is_out || self.volume.has_left(member) {
+                return None;
+            }
+            Some((member, self.named[member.index()].as_ref()?.path.clone()))
+        })
+    }
+}
+
+impl ServedVolume {
+    /// Begins to fill a disk that was taken out, if one is due; the disk is opened on a thread of its own, for it may hang.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(super) fn fill_returned(&self, now: Nanos) -> io::Result<()> {
+        let due = {
+            let mut core = lock(&self.core);
+            let due = core.next_return(now);
+            core.health.is_returning |= due.is_some();
+            due
+        };
+        let Some((member, path)) = due else { return Ok(()) };
+        let volume = self.clone();
+        let started = self.common.spawn("volume-return".to_owned(), move || {
+            // A disk that is not back yet is no event: its absence was reported.
+            let _ = volume.take_back(member, path);
+            lock(&volume.core).health.is_returning = false;
+        });
+        if started.is_err() {
+            lock(&self.core).health.is_returning = false;
+        }
+        started.map(drop)
+    }
+
+    fn take_back(&self, member: MemberId, path: PathBuf) -> Result<(), UpkeepError> {
+        let disk = open_disk(&path)?;
+        let (sizes, mut given) = ([disk.size], GivenDisks(vec![disk]));
+        let identified = volume::identify(&sizes, &mut given)
+            .map_err(|source| VolumeDiskError::Volume { disks: path.display().to_string(), source })?;
+        let found = &identified.superblock;
+        let is_the_disk = found.member == member && volume::may_return(lock(&self.core).volume.superblock(), found);
+        let disk = given.0.pop().filter(|_| is_the_disk).ok_or(UpkeepError::NotBlank)?;
+        self.occupy(member, disk, Core::put_in)?;
+        let mut core = lock(&self.core);
+        if let Some(again) = core.health.returns.get_mut(&member) {
+            again.pause = Nanos(again.pause.0.saturating_mul(4)).min(RETURN_PAUSE_MAX);
+        }
+        core.begin_upkeep(Upkeep::Fill(member))
+    }
+}

@@ -1,0 +1,234 @@
+//! Search for the volume's disks among those that were named, and a start without those that are not there.
+//!
+//! Promise: a start gives the volume the state that a running server would have given it: of a mirror, a disk that is away is out, and
+//! one that is back is filled anew; a volume with one copy of the data on a disk that is away takes no changes, and nothing is written to
+//! it. A disk that was not named at all, is in use, or is of another volume is no reason to continue without it, but a mistake.
+//! Not here: opening a disk (`open_disk`), the meaning of the superblocks (crate `volume`).
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use kernel::aligned::AlignedBlock;
+use rustix::io::Errno;
+use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenError};
+
+use super::open_disk::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
+use store::event::DiskNotice;
+
+/// Consequence of a disk's absence.
+const READ_ELSEWHERE: &str =
+    "everything is read from the other copies; put it back, and it is filled, or `isocast volume replace` it";
+const NO_OTHER_COPY: &str =
+    "there is no other copy of what lies on it: the rest is served, and nothing is written until it is back";
+
+/// A disk that was named and cannot be used, and why.
+#[derive(Debug)]
+struct UnusableDisk {
+    path: PathBuf,
+    why: String,
+}
+
+/// Result of the search among the named disks.
+pub(super) struct FoundDisks {
+    pub(super) given: GivenDisks,
+    pub(super) identified: Identified,
+    unusable: Vec<UnusableDisk>,
+    /// Of the volume, and out of date.
+    stale: Vec<(OpenDisk, MemberId)>,
+}
+
+/// True if two paths are one disk.
+#[must_use]
+pub fn is_same_disk(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// True if the system reports no such disk, or a disk that gives nothing: a disk that may not be opened is another matter.
+fn is_away(error: &VolumeDiskError) -> bool {
+    let VolumeDiskError::Open { source, .. } = error else { return false };
+    let away = [Errno::NOENT, Errno::NXIO, Errno::NODEV, Errno::IO, Errno::NOMEDIUM];
+    away.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+impl FoundDisks {
+    /// Opens them, and finds out which volume they are.
+    ///
+    /// # Errors
+    /// None of them is a volume's, or they are not of one; a disk is in use; one was not named.
+    pub(super) fn of(paths: &[PathBuf]) -> Result<Self, VolumeDiskError> {
+        let (mut given, mut unusable, mut stale) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, path) in paths.iter().enumerate() {
+            if paths[..number].iter().any(|other| is_same_disk(other, path)) {
+                return Err(VolumeDiskError::Twice(path.clone()));
+            }
+            match open_disk(path) {
+                Ok(disk) => given.push(disk),
+                Err(error) if is_away(&error) && paths.len() > 1 => {
+                    let VolumeDiskError::Open { source, .. } = &error else { return Err(error) };
+                    unusable.push(UnusableDisk { path: path.clone(), why: source.to_string() });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if given.is_empty() {
+            let reasons: Vec<String> =
+                unusable.iter().map(|disk| format!("{}: {}", disk.path.display(), disk.why)).collect();
+            return Err(VolumeDiskError::NoneThere(reasons.join("; ")));
+        }
+        let mut given = GivenDisks(given);
+        let identified = loop {
+            let sizes: Vec<u64> = given.0.iter().map(|disk| disk.size).collect();
+            let error = match volume::identify(&sizes, &mut given) {
+                Ok(identified) => break identified,
+                Err(error) => error,
+            };
+            let (disk, member) = match (&error, error.unusable_disk()) {
+                (VolumeOpenError::Stale { disk, member }, _) => (*disk, Some(MemberId(*member))),
+                (_, Some(disk)) => (disk, None),
+                _ => return Err(failed(&given, error)),
+            };
+            if given.0.len() < 2 {
+                return Err(failed(&given, error));
+            }
+            let disk = given.0.remove(disk);
+            match member {
+                Some(member) => stale.push((disk, member)),
+                None => unusable.push(UnusableDisk { path: disk.path, why: reason(&error) }),
+            }
+        };
+        let missing = identified.missing();
+        if missing.len() > unusable.len() {
+            return Err(VolumeDiskError::Missing(missing.into_iter().map(|member| member.0).collect()));
+        }
+        Ok(Self { given, identified, unusable, stale })
+    }
+
+    /// Gives the volume its state without the disks that are away, durably, and takes in again the disks that are back. Gives the disks
+    /// by their numbers, the paths of those that are away, and the notices about them.
+    pub(super) fn settle(self, volume: &mut Volume) -> Result<SettledDisks, VolumeDiskError> {
+        let Self { given, identified, unusable, stale } = self;
+        let mut given: Vec<Option<OpenDisk>> = given.0.into_iter().map(Some).collect();
+        let disks = identified.disks.iter().map(|disk| disk.and_then(|disk| given[disk].take())).collect();
+        let mut settled = SettledDisks { disks, away: Vec::new(), notices: Vec::new() };
+        settled.write(&volume.even_superblocks(&identified))?;
+        let is_stale = |member: &MemberId| stale.iter().any(|(_, other)| other == member);
+        let out = volume.taken_out().filter(|member| !is_stale(member)).collect::<Vec<_>>();
+        let mut absent = identified.missing().into_iter().chain(out);
+        for UnusableDisk { path, why } in unusable {
+            let (state, message) = match absent.next() {
+                Some(member) => {
+                    settled.away.push((member, path.clone()));
+                    let (state, effect) = settled.without(volume, member)?;
+                    (state, format!("disk {} of the volume is not served: {why}; {effect}", member.0))
+                }
+                None => ("left", format!("it is not used: {why}; no disk of the volume is missing: leave it out")),
+            };
+            settled.tell(volume, path, state, message);
+        }
+        for (disk, member) in stale {
+            let path = disk.path.clone();
+            let (state, message) = settled.take_in(volume, disk, member)?;
+            settled.tell(volume, path, state, message);
+        }
+        Ok(settled)
+    }
+}
+
+/// The disks as they are served.
+pub(super) struct SettledDisks {
+    /// By their numbers.
+    pub(super) disks: Vec<Option<OpenDisk>>,
+    pub(super) away: Vec<(MemberId, PathBuf)>,
+    pub(super) notices: Vec<DiskNotice>,
+}
+
+impl SettledDisks {
+    fn tell(&mut self, volume: &Volume, path: PathBuf, state: &'static str, message: String) {
+        self.notices.push(DiskNotice { volume: volume.superblock().name.clone(), path, state, message });
+    }
+
+    /// The state of a disk that is away, and the effect.
+    fn without(&self, volume: &mut Volume, member: MemberId) -> Result<(&'static str, &'static str), VolumeDiskError> {
+        if volume.taken_out().any(|out| out == member) {
+            return Ok(("out", READ_ELSEWHERE));
+        }
+        match volume.take_out(member) {
+            Ok(steps) => {
+                self.write(&steps)?;
+                Ok(("out", READ_ELSEWHERE))
+            }
+            Err(_) => Ok(("missing", NO_OTHER_COPY)),
+        }
+    }
+
+    /// Fills a disk that was out with the changes it missed, unless it has left the volume.
+    fn take_in(
+        &mut self,
+        volume: &mut Volume,
+        disk: OpenDisk,
+        member: MemberId,
+    ) -> Result<(&'static str, String), VolumeDiskError> {
+        if volume.has_left(member) {
+            return Ok(("left", "it has left the volume: leave it out where the server is told its disks".to_owned()));
+        }
+        match volume.put_in(member, disk.size) {
+            Ok(steps) => {
+                self.disks[member.index()] = Some(disk);
+                self.write(&steps)?;
+                let message =
+                    format!("disk {} of the volume was out of date, and is filled with what it missed", member.0);
+                Ok(("filling", message))
+            }
+            Err(VolumeError::ReadOnly) => {
+                Ok(("out", "it is out of date, and cannot be filled while another disk is away".to_owned()))
+            }
+            Err(error) => Ok(("out", format!("it is out of date, and cannot be filled: {error}"))),
+        }
+    }
+
+    /// Writes each step and makes it durable before the next one is begun.
+    pub(super) fn write(&self, steps: &[Vec<DiskWrite>]) -> Result<(), VolumeDiskError> {
+        for step in steps {
+            for write in step {
+                let disk = self.disk(write.member);
+                let written = disk.file.write_all_at(AlignedBlock::new(&write.bytes).bytes(), write.position);
+                written.map_err(|source| unwritable(&disk.path, source))?;
+            }
+            let members: std::collections::BTreeSet<_> = step.iter().map(|write| write.member).collect();
+            members.into_iter().try_for_each(|member| self.flush(member))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&self, member: MemberId) -> Result<(), VolumeDiskError> {
+        let disk = self.disk(member);
+        disk.file.sync_data().map_err(|source| unwritable(&disk.path, source))
+    }
+
+    fn disk(&self, member: MemberId) -> &OpenDisk {
+        self.disks[member.index()].as_ref().expect("only disks that are there are written to")
+    }
+}
+
+fn unwritable(path: &Path, source: io::Error) -> VolumeDiskError {
+    VolumeDiskError::Journal { path: path.to_owned(), source }
+}
+
+/// Reason for which one disk is not the volume's, without its number among those given: it is named beside.
+fn reason(error: &VolumeOpenError) -> String {
+    match error {
+        VolumeOpenError::Superblock { source, .. } => source.to_string(),
+        VolumeOpenError::Truncated { size, needed, .. } => {
+            format!("it has {size} bytes and had {needed}: it is truncated")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The disks as they are counted in the error.
+pub(super) fn failed(given: &GivenDisks, source: VolumeOpenError) -> VolumeDiskError {
+    let name = |(number, disk): (usize, &OpenDisk)| format!("disk {number}: {}", disk.path.display());
+    let disks: Vec<String> = given.0.iter().enumerate().map(name).collect();
+    VolumeDiskError::Volume { disks: disks.join(", "), source }
+}

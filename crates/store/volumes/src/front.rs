@@ -1,0 +1,259 @@
+//! The thread of a volume that knows the names.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use kernel::clock::monotonic;
+use tokio::sync::mpsc;
+use units::limits;
+use volume::ListedName;
+
+use super::SharedCore;
+use super::content::{entry_of, folder_of, stamp_of};
+use super::health::ScrubFile;
+use super::info::ServedVolume;
+use super::opener::OpenQueue;
+use super::seen::SeenGeneration;
+use store::buffers::count;
+use store::disk_thread::answer;
+use store::entry::Stamp;
+use store::lock::lock;
+use store::operation::{Begun, ChangeReply, FolderHandle, Operation};
+use store::shared::DiskShared;
+use store::walk::{FolderItem, ItemKind};
+use store::{ContentPath, Entry, Precondition, StoreCommon, StoreError, UploadPlace};
+
+/// Names of a folder that are given at once.
+const PAGE_NAMES: usize = 256;
+
+/// The thread's longest sleep: operations wake it; this is for units that no reader holds any more.
+const NAP: Duration = Duration::from_secs(1);
+
+/// A folder of a volume as it is read: its name, and the first name of the next page.
+#[derive(Debug)]
+struct ListedFolder {
+    /// With a slash at its end, but for the volume itself.
+    prefix: String,
+    /// With the prefix.
+    next: String,
+}
+
+impl ListedFolder {
+    fn name_of(&self, below: &str) -> String {
+        format!("{}{below}", self.prefix)
+    }
+
+    /// The same folder, read up to `next`.
+    fn at(&self, next: String) -> FolderHandle {
+        Self { prefix: self.prefix.clone(), next }.handle()
+    }
+
+    fn handle(self) -> FolderHandle {
+        // No other name leads to a folder of a volume.
+        FolderHandle::new(None, self)
+    }
+}
+
+/// See the module.
+pub(crate) struct Front {
+    core: SharedCore,
+    common: StoreCommon,
+    shared: Arc<DiskShared>,
+    operations: mpsc::Receiver<Operation>,
+    opens: OpenQueue,
+    seen: Option<SeenGeneration>,
+    scrub: Option<ScrubFile>,
+    /// The volume, if disks that come back are filled.
+    filled: Option<ServedVolume>,
+}
+
+impl Front {
+    pub(crate) fn new(
+        volume: &ServedVolume,
+        shared: Arc<DiskShared>,
+        operations: mpsc::Receiver<Operation>,
+        opens: OpenQueue,
+        seen: Option<SeenGeneration>,
+    ) -> Self {
+        let (core, common) = (Arc::clone(&volume.core), volume.common.clone());
+        let scrub = seen.as_ref().map(|seen| ScrubFile::beside(seen.file()));
+        let filled = common.settings.refill_disks.then(|| volume.clone());
+        Self { core, common, shared, operations, opens, seen, scrub, filled }
+    }
+
+    /// The thread's life: ends when no caller is left. The sender of an operation unparks it.
+    pub(crate) fn run(mut self) {
+        {
+            let mut core = lock(&self.core);
+            core.fill_disks();
+            if let Some(last) = self.scrub.as_ref().and_then(ScrubFile::kept) {
+                core.health.resume(last.clone());
+            }
+        }
+        loop {
+            match self.operations.try_recv() {
+                Ok(operation) => self.perform(operation),
+                Err(mpsc::error::TryRecvError::Disconnected) => {
+                    self.keep_seen();
+                    return lock(&self.core).give_up();
+                }
+                Err(mpsc::error::TryRecvError::Empty) => {
+                    self.end_aborted();
+                    let mut core = lock(&self.core);
+                    for member in core.stuck() {
+                        core.take_out(member, &StoreError::DiskFailing(self.shared.id));
+                    }
+                    core.upkeep_turn();
+                    core.open.let_go();
+                    core.tell_states(monotonic());
+                    self.shared.stats.free_bytes.set(core.volume.free_bytes());
+                    self.shared.stats.uploads_open.set(count(core.upload_count()));
+                    drop(core);
+                    self.keep_seen();
+                    if let Some(volume) = &self.filled {
+                        // Without a thread for it, the next turn tries again.
+                        let _ = volume.fill_returned(monotonic());
+                    }
+                    thread::park_timeout(NAP);
+                }
+            }
+        }
+    }
+
+    fn keep_seen(&mut self) {
+        let durable = lock(&self.core).durable_generation();
+        if let Some(seen) = &mut self.seen {
+            seen.keep(durable, monotonic());
+        }
+        if let Some(scrub) = &mut self.scrub {
+            let last = lock(&self.core).health.last_scrub();
+            scrub.keep(last);
+        }
+    }
+
+    /// Breaks off uploads of clients that are gone. Chunks that these had handed over before are in the queue, and come first.
+    fn end_aborted(&mut self) {
+        let aborted = self.shared.take_aborted();
+        let before = if aborted.is_empty() { 0 } else { self.operations.len() };
+        for _ in 0..before {
+            if let Ok(operation) = self.operations.try_recv() {
+                self.perform(operation);
+            }
+        }
+        for (upload, rest) in aborted {
+            lock(&self.core).break_off(upload, rest);
+        }
+    }
+
+    fn perform(&mut self, operation: Operation) {
+        match operation {
+            Operation::LookUp { path, reply, .. } => answer(reply, || self.look_up(&path)),
+            Operation::Open { path, want, reply, .. } => self.opens.put(path, want, reply),
+            Operation::Folder { path, reply, .. } => answer(reply, || self.open_folder(&path.joined())),
+            Operation::Enter { folder, name, reply } => answer(reply, || {
+                let (within, name) = (folder.state::<ListedFolder>()?, name.to_str().ok_or(StoreError::NotFound)?);
+                self.open_folder(&within.name_of(name))
+            }),
+            Operation::Items { folder, reply } => answer(reply, || self.items(folder.state()?)),
+            Operation::Entries { folder, reply, .. } => answer(reply, || self.entries(folder.state()?)),
+            Operation::PlaceOf { path, reply, .. } => answer(reply, || {
+                let replaced_bytes = self.look_up(&path).map_or(0, |entry| entry.size);
+                // No other name leads to a folder of a volume.
+                Ok(UploadPlace { folders: Vec::new(), replaced_bytes })
+            }),
+            Operation::Remove { folder, path, stamp, reply } => self.remove(&folder, &path, &stamp, reply),
+            // Folders need not exist before contents are put into them.
+            Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).volume.free_bytes())),
+            Operation::Delete { path, precondition, reply, .. } => lock(&self.core).remove(&path, &precondition, reply),
+            Operation::Begin { path, terms, reply, .. } => answer(reply, || {
+                let mut core = lock(&self.core);
+                if core.upload_count() >= limits::UPLOADS_MAX {
+                    return Err(StoreError::Busy);
+                }
+                let (id, begun_with) = core.begin(&path, terms)?;
+                Ok(Begun::new(Arc::clone(&self.shared), id, begun_with))
+            }),
+            Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),
+            Operation::Finish { upload, last, reply } => lock(&self.core).finish(upload, last, Some(reply)),
+        }
+    }
+
+    fn look_up(&self, path: &ContentPath) -> Result<Entry, StoreError> {
+        let core = lock(&self.core);
+        let name = path.joined();
+        if let Some(content) = core.volume.find(&name) {
+            let rate = self.common.index.rate(&stamp_of(&core.volume, content)).flatten();
+            return Ok(entry_of(&name, content, self.shared.id, rate));
+        }
+        if core.volume.is_folder(&name) {
+            return Ok(folder_of(&name, core.names_changed, self.shared.id));
+        }
+        let above = path.split().is_some_and(|(parent, _)| core.volume.find(&parent.joined()).is_some());
+        Err(if above { StoreError::NotADirectory } else { StoreError::NotFound })
+    }
+
+    fn open_folder(&self, folder: &str) -> Result<FolderHandle, StoreError> {
+        let core = lock(&self.core);
+        if core.volume.find(folder).is_some() {
+            return Err(StoreError::NotADirectory);
+        }
+        if !core.volume.is_folder(folder) {
+            return Err(StoreError::NotFound);
+        }
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        Ok(ListedFolder { next: prefix.clone(), prefix }.handle())
+    }
+
+    /// The next page of a folder.
+    fn items(&self, folder: &ListedFolder) -> Result<(FolderHandle, Vec<FolderItem>), StoreError> {
+        let core = lock(&self.core);
+        let (listed, next) = core.volume.page(&folder.prefix, &folder.next, PAGE_NAMES);
+        let item = |one: &ListedName<'_>| match one {
+            ListedName::Folder(name) => FolderItem { name: name.into(), kind: Ok(ItemKind::Folder(None)) },
+            ListedName::Content(name, content) => {
+                let stamp = stamp_of(&core.volume, content);
+                FolderItem { name: name.into(), kind: Ok(ItemKind::File(stamp, 0)) }
+            }
+        };
+        let items = listed.iter().map(item).collect();
+        Ok((folder.at(next), items))
+    }
+
+    /// The next page of a folder, as it is listed; none at the end.
+    fn entries(&self, folder: &ListedFolder) -> Result<(FolderHandle, Option<Vec<Entry>>), StoreError> {
+        let core = lock(&self.core);
+        let (listed, next) = core.volume.page(&folder.prefix, &folder.next, PAGE_NAMES);
+        let entry = |one: &ListedName<'_>| match one {
+            ListedName::Folder(name) => folder_of(name, core.names_changed, self.shared.id),
+            ListedName::Content(name, content) => {
+                let rate = self.common.index.rate(&stamp_of(&core.volume, content)).flatten();
+                entry_of(name, content, self.shared.id, rate)
+            }
+        };
+        let entries: Vec<_> = listed.iter().map(entry).collect();
+        Ok((folder.at(next), (!entries.is_empty()).then_some(entries)))
+    }
+
+    /// Removes the content that was met in a walk, unless another one has its name by now.
+    fn remove(&self, folder: &FolderHandle, path: &Path, stamp: &Stamp, reply: ChangeReply<()>) {
+        let mut core = lock(&self.core);
+        let name = match (folder.state::<ListedFolder>(), path.to_str()) {
+            (Ok(folder), Some(path)) => folder.name_of(path),
+            _ => return reply.send(Err(StoreError::NotFound)),
+        };
+        let found = core
+            .volume
+            .find(&name)
+            .map(|content| (stamp_of(&core.volume, content), entry_of(&name, content, self.shared.id, None).etag));
+        let path = name.split('/').try_fold(ContentPath::root(), |path, name| path.child(name));
+        match (found, path) {
+            (Some((now, etag)), Ok(path)) if now == *stamp => {
+                core.remove(&path, &Precondition::MustMatch(vec![etag]), reply);
+            }
+            (Some(_), _) => reply.send(Err(StoreError::PreconditionFailed)),
+            (None, _) => reply.send(Err(StoreError::NotFound)),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The thread of one disk of a volume: writes and flushes on grants.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use kernel::clock::monotonic;
+use kernel::direct::DirectWriter;
+use rustix::fs::fdatasync;
+use storage::grant::Grant;
+use storage::uploads::{CommitPart, Granted, Uploads};
+use units::{Nanos, UploadId};
+use volume::MemberId;
+
+use super::SharedCore;
+use super::core::{Task, VacantDisk};
+use super::part::UploadPart;
+use super::small_read::SmallRead;
+use super::unit_read::UnitRead;
+use super::upkeep_run::CopyStep;
+use store::disk_thread::nap;
+use store::grants::GrantPort;
+use store::lock::lock;
+use store::shared::DiskShared;
+use store::{OnBreak, StoreError};
+
+/// A set of writes waits for this disk: a commit of its schedule like a removed name.
+#[derive(Debug)]
+struct WriteSetTurn;
+
+/// See the module.
+pub(crate) struct MemberWorker {
+    member: MemberId,
+    core: SharedCore,
+    shared: Arc<DiskShared>,
+    port: Box<dyn GrantPort>,
+    file: OwnedFd,
+    uploads: Uploads<UploadPart, WriteSetTurn>,
+    /// The volume's number of an upload to this disk's.
+    numbers: HashMap<UploadId, UploadId>,
+    /// An open waits for these: they come before those of whole units.
+    small_reads: VecDeque<SmallRead>,
+    unit_reads: VecDeque<Box<UnitRead>>,
+    writer: DirectWriter,
+}
+
+impl MemberWorker {
+    pub(crate) fn new(
+        member: MemberId,
+        core: SharedCore,
+        shared: Arc<DiskShared>,
+        port: Box<dyn GrantPort>,
+        file: OwnedFd,
+    ) -> Self {
+        let uploads = Uploads::new(shared.id);
+        let (numbers, writer) = (HashMap::new(), DirectWriter::new());
+        let (small_reads, unit_reads) = (VecDeque::new(), VecDeque::new());
+        Self { member, core, shared, port, file, uploads, numbers, small_reads, unit_reads, writer }
+    }
+
+    /// The thread's life: ends when the front's does, when the disk is taken out, or no grant will come any more.
+    pub(crate) fn run(mut self) {
+        while !lock(&self.core).is_out(self.member) {
+            self.shared.set_busy(true);
+            let more = self.turn();
+            self.shared.set_busy(false);
+            if self.port.is_closed() {
+                return lock(&self.core).give_up();
+            }
+            if !more {
+                self.port.wait(nap(&self.uploads));
+            }
+        }
+        self.uploads.send_messages(|message| self.port.send(message));
+        let left = VacantDisk { shared: self.shared, port: self.port };
+        lock(&self.core).vacant.insert(self.member, left);
+    }
+
+    /// Does all pending work once. True if there may be more at once.
+    fn turn(&mut self) -> bool {
+        self.take_tasks();
+        self.uploads.begin_blocks(monotonic());
+        self.uploads.send_messages(|message| self.port.send(message));
+        let granted = self.port.grant();
+        if let Some(grant) = granted {
+            self.shared.set_busy(true); // a new thing begins: patience is counted from here
+            self.use_grant(grant);
+            self.take_tasks();
+            self.uploads.send_messages(|message| self.port.send(message));
+        }
+        self.shared.stats.dirty_bytes.set(self.uploads.dirty_bytes());
+        granted.is_some()
+    }
+
+    fn take_tasks(&mut self) {
+        loop {
+            let task = lock(&self.core).members[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
+            let Some(task) = task else { break };
+            match task {
+                Task::Begin(upload, on_break, recording) => {
+                    let keeps = on_break == OnBreak::Keep;
+                    let number = self.uploads.begin(UploadPart::new(upload), recording, keeps, 0);
+                    self.numbers.insert(upload, number);
+                }
+                Task::Write(upload, block) => {
+                    let Some(number) = self.numbers.get(&upload).copied() else { continue };
+                    let Some(part) = self.uploads.receiving(number) else { continue };
+                    let bytes = block.len();
+                    part.push(block);
+                    self.uploads.received(number, bytes);
+                }
+                Task::Finish(upload) => {
+                    if let Some(number) = self.numbers.get(&upload) {
+                        self.uploads.finish(*number);
+                    }
+                }
+                Task::Forget(upload) => {
+                    if let Some(number) = self.numbers.remove(&upload) {
+                        drop(self.uploads.forget(number));
+                    }
+                    lock(&self.core).member_done(upload, self.member);
+                }
+                Task::Share if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(WriteSetTurn, None),
+                // It was written in the grant that published.
+                Task::Share => {}
+                Task::Read(unit) => self.unit_reads.push_back(unit),
+                Task::Small(read) => self.small_reads.push_back(read),
+            }
+        }
+        if let Some(read) = self.small_reads.front() {
+            self.uploads.offer_chore(1, read.bytes());
+        } else if let Some(unit) = self.unit_reads.front() {
+            let (places, bytes) = unit.next_run();
+            self.uploads.offer_chore(places, bytes);
+        }
+    }
+
+    fn use_grant(&mut self, grant: Grant) {
+        match self.uploads.granted(grant, monotonic()) {
+            Granted::Late => {}
+            Granted::Unused => self.shared.stats.grants_unused.add(1),
+            Granted::Write { upload, bytes, .. } => self.write(upload, bytes, grant.until),
+            Granted::Commit => self.commit(),
+            Granted::Chore => {
+                match self.small_reads.pop_front() {
+                    Some(read) => read.run(),
+                    None => self.read_unit(grant.until),
+                }
+                self.uploads.chore_done(monotonic());
+            }
+        }
+    }
+
+    fn write(&mut self, number: UploadId, bytes: u64, until: Nanos) {
+        let Some(part) = self.uploads.file_mut(number) else { return };
+        let upload = part.upload;
+        let (written, error) = part.write(bytes, self.file.as_fd(), &mut self.writer, || monotonic() < until);
+        self.shared.stats.written_bytes.add(written);
+        let over = self.uploads.wrote(number, written, error.as_ref().map(StoreError::trouble), monotonic());
+        if let Some(error) = error.filter(|_| over.is_some()) {
+            self.numbers.remove(&upload);
+            if !lock(&self.core).could_not_mend(upload) {
+                self.failed(&error);
+            }
+        }
+    }
+
+    /// Reads on, and reports to the upkeep once the unit is read, or found wrong.
+    fn read_unit(&mut self, until: Nanos) {
+        let Some(mut unit) = self.unit_reads.pop_front() else { return };
+        let read = unit.read(self.file.as_fd(), || monotonic() < until);
+        if read.is_ok() && unit.may_go_on(&lock(&self.core).volume) && !unit.is_complete() {
+            return self.unit_reads.push_front(unit);
+        }
+        // A place that cannot be read is mended; that does not make it a disk that fails.
+        lock(&self.core).copy_step(unit.copy, CopyStep::Read(unit.into_bytes()));
+    }
+
+    /// The disk erred: writes that it took before its last flush may be lost, so that nothing on it counts any more.
+    fn failed(&self, error: &StoreError) {
+        lock(&self.core).take_out(self.member, &error.clone().of_disk(self.shared.id));
+    }
+
+    /// Uses a grant for a commit: one flush for all units that are waited for and the growth of recordings, then this disk's share of a
+    /// set of writes.
+    fn commit(&mut self) {
+        self.shared.stats.commits.add(1);
+        let mut flushed: Option<Result<(), StoreError>> = None;
+        let (mut done, mut grown) = (Vec::new(), Vec::new());
+        while let Some(part) = self.uploads.next_part() {
+            let (upload, is_flush) = match &part {
+                CommitPart::SyncName(number) | CommitPart::Settled(number) => (Some(*number), true),
+                CommitPart::Grown(number) => {
+                    grown.push(*number);
+                    (None, true)
+                }
+                CommitPart::Flush { .. } => (None, true),
+                CommitPart::Secure { .. } | CommitPart::Publish(_) => (None, false),
+                CommitPart::Withhold(number) => (Some(*number), false),
+                CommitPart::SyncRemoval(_) | CommitPart::CheckRemoval(_) => (None, false),
+            };
+            let outcome = match part {
+                CommitPart::SyncRemoval(_) => self.write_share(),
+                CommitPart::Withhold(_) => flushed.clone().unwrap_or(Err(StoreError::DiskFailing(self.shared.id))),
+                _ if is_flush => flushed.get_or_insert_with(|| flush(&self.file)).clone(),
+                _ => Ok(()),
+            };
+            if let Some(number) = upload
+                && let Some(part) = self.uploads.file_mut(number)
+            {
+                done.push((part.upload, outcome.clone()));
+            }
+            self.uploads.part_done(outcome.map_err(|error| error.trouble()), monotonic());
+        }
+        for (upload, outcome) in done {
+            self.numbers.remove(&upload);
+            match outcome {
+                Ok(()) => lock(&self.core).member_done(upload, self.member),
+                Err(error) => self.failed(&error),
+            }
+        }
+        match &flushed {
+            // A later flush that succeeds does not prove that the writes of this one survived, for any waiting upload.
+            Some(Err(error)) => self.failed(error),
+            Some(Ok(())) => self.tell_grown(&grown),
+            None => {}
+        }
+        // The commit of a unit just published or grown may continue in this grant: on a volume of one disk it is answered a turn earlier.
+        if flushed.is_some() {
+            let _ = self.write_share();
+        }
+    }
+
+    /// The written bytes of these uploads are durable.
+    fn tell_grown(&mut self, grown: &[UploadId]) {
+        let written = |number: &UploadId| self.uploads.file_mut(*number).map(|part| (part.upload, part.written()));
+        let grown: Vec<_> = grown.iter().filter_map(written).collect();
+        if !grown.is_empty() {
+            lock(&self.core).made_durable(self.member, &grown);
+        }
+    }
+
+    /// Writes and flushes this disk's share of the set under way, if it has one.
+    fn write_share(&mut self) -> Result<(), StoreError> {
+        let Some((number, writes)) = lock(&self.core).share(self.member) else { return Ok(()) };
+        let written = writes.iter().try_for_each(|(position, block)| {
+            let run = self.writer.write_run(self.file.as_fd(), *position, &[block.bytes()], || true);
+            run.error.map_or(Ok(()), |error| Err(StoreError::from(error)))
+        });
+        let outcome = written.and_then(|()| flush(&self.file));
+        match &outcome {
+            Ok(()) => lock(&self.core).share_done(self.member, number),
+            Err(error) => self.failed(error),
+        }
+        outcome
+    }
+}
+
+fn flush(file: &OwnedFd) -> Result<(), StoreError> {
+    fdatasync(file).map_err(StoreError::from)
+}

@@ -1,0 +1,128 @@
+//! The threads of a volume that open contents: a container's rate, and the checksums of a content, are read from a disk, which may be busy
+//! or hang. As many as there are disks, so that streams begin on each while the others are waited for.
+//!
+//! Promise: neither the names nor another content wait for such a read, unless all threads are at one. Not here: the plane's reads.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
+
+use content::Content;
+use content::layout::ContentLayout;
+use media::{ProbeBudget, ProbeError, probe};
+
+use volume::{ChecksumTable, StoredContent};
+
+use super::content::{entry_of, stamp_of};
+use super::{SharedCore, granted_reads};
+use store::buffers::{count, index};
+use store::disk::OPERATIONS_MAX;
+use store::disk_thread::answer;
+use store::lock::lock;
+use store::operation::ReplyTo;
+use store::shared::DiskShared;
+use store::{ContentPath, Opened, StoreCommon, StoreError, Want};
+
+type Wanted = (ContentPath, Want, ReplyTo<Opened>);
+
+/// Contents that are to be opened.
+pub(crate) struct OpenQueue(SyncSender<Wanted>);
+
+impl OpenQueue {
+    /// Leaves it to the threads; the answer is [`StoreError::Busy`] if too many wait.
+    pub(super) fn put(&self, path: ContentPath, want: Want, reply: ReplyTo<Opened>) {
+        if let Err(mpsc::TrySendError::Full((_, _, reply)) | mpsc::TrySendError::Disconnected((_, _, reply))) =
+            self.0.try_send((path, want, reply))
+        {
+            drop(reply.send(Err(StoreError::Busy)));
+        }
+    }
+}
+
+/// State of each of the threads.
+#[derive(Clone)]
+pub(super) struct Opener {
+    pub(super) core: SharedCore,
+    pub(super) shared: Arc<DiskShared>,
+    pub(super) common: StoreCommon,
+}
+
+impl Opener {
+    /// Starts `threads` of them, which end when no caller can send operations any more.
+    pub(super) fn start(self, threads: usize) -> io::Result<OpenQueue> {
+        let (sender, receiver) = mpsc::sync_channel(OPERATIONS_MAX);
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..threads {
+            let (opener, receiver) = (self.clone(), Arc::clone(&receiver));
+            self.common.spawn("volume-open".to_owned(), move || opener.run(&receiver))?;
+        }
+        Ok(OpenQueue(sender))
+    }
+
+    fn run(&self, wanted: &Mutex<Receiver<Wanted>>) {
+        loop {
+            let next = lock(wanted).recv();
+            let Ok((path, want, reply)) = next else { return };
+            answer(reply, || self.open(&path, want));
+        }
+    }
+
+    fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+        let name = path.joined();
+        let core = lock(&self.core);
+        let Some(stored) = core.volume.find(&name).cloned() else {
+            let is_folder = core.volume.is_folder(&name);
+            return Err(if is_folder { StoreError::IsDirectory } else { StoreError::NotFound });
+        };
+        let stamp = stamp_of(&core.volume, &stored);
+        drop(core);
+        let content = self.content(&name, &stored)?;
+        let media = match (self.common.index.rate(&stamp), want) {
+            (Some(known), _) => known,
+            (None, Want::File) => None,
+            (None, Want::FileAndRate) => {
+                self.shared.stats.probes.add(1);
+                let mut reader = granted_reads::reader(&self.core, &content.layout, content.size);
+                let found = probe(&mut reader, ProbeBudget::default());
+                if !matches!(found, Err(ProbeError::Io(_))) {
+                    self.common.index.insert(&stamp, found.as_ref().ok().cloned());
+                }
+                found.ok()
+            }
+        };
+        Ok(Opened { entry: entry_of(&name, &stored, self.shared.id, media), content, media })
+    }
+
+    /// The content as the data plane reads it. Its checksums are read first, unless they are known; not under the lock, so that another
+    /// thread may have opened it meanwhile.
+    fn content(&self, name: &str, stored: &Arc<StoredContent>) -> Result<Arc<Content>, StoreError> {
+        let core = lock(&self.core);
+        if let Some(content) = core.open_content(stored) {
+            return Ok(content);
+        }
+        let (layout, known) = (core.layout(name, stored)?, core.known_checksums(stored));
+        let (disks, disk) = (core.disks_read(), core.disk_of_tail(stored));
+        drop(core);
+        let table = known.or_else(|| read_checksums(&self.core, &layout, stored).map(Arc::new));
+        let table = table.ok_or(StoreError::DiskFailing(disk))?;
+        let mut core = lock(&self.core);
+        Ok(core.open_content(stored).unwrap_or_else(|| core.add_content(name, stored, (layout, disks), table)))
+    }
+}
+
+/// The checksums of a content, from the first copy of its tail that is whole.
+fn read_checksums(core: &SharedCore, layout: &ContentLayout, stored: &StoredContent) -> Option<ChecksumTable> {
+    let (start, length) = stored.tail();
+    (0..layout.copies()).find_map(|copy| {
+        let mut reader = granted_reads::reader(core, layout, start + length);
+        let mut tail = vec![0; index(length)];
+        let mut done = 0;
+        while done < tail.len() {
+            match reader.read_copy(copy, start + count(done), &mut tail[done..]) {
+                Ok(got @ 1..) => done += got,
+                _ => return None,
+            }
+        }
+        stored.checksums_in(&tail)
+    })
+}

@@ -1,0 +1,99 @@
+//! Recordings that a crash left: read, ended and named while the volume is served.
+//!
+//! Promise: all durable bytes of a recording get its name, or one beside it; it replaces nothing. A recording that cannot be read since
+//! its disk is gone stays in the journal for the next start. Not here: the extent of the durable bytes (`volume::Restore`), the reads'
+//! grants (`small_read`).
+
+use std::io;
+use std::sync::Arc;
+
+use storage::leftover::names_beside;
+use units::UploadId;
+use volume::{Draft, Restored};
+
+use super::Core;
+use super::granted_reads::GrantedReads;
+use super::info::ServedVolume;
+use super::upload::VolumeUpload;
+use store::event::StoreEvent;
+use store::lock::lock;
+use store::{ContentPath, NameTaken, OnBreak, Precondition, StoreError};
+
+/// Starts a thread that ends when all of them have their names, if there are any.
+pub(super) fn start(volume: &ServedVolume) -> io::Result<()> {
+    let left = lock(&volume.core).take_up_recordings();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let core = Arc::clone(&volume.core);
+    let recover = move || {
+        for (id, modified) in left {
+            let locked = lock(&core);
+            let Some(reader) = locked.drafts.draft(id.0).map(|draft| locked.volume.reader_of(draft)) else { continue };
+            drop(locked);
+            let mut disks = GrantedReads::new(&core);
+            let restored = reader.read(&mut disks);
+            if disks.is_any_gone() {
+                continue;
+            }
+            lock(&core).end_recording(id, restored, modified);
+        }
+    };
+    volume.common.spawn("volume-recover".to_owned(), recover).map(drop)
+}
+
+impl Core {
+    /// Gives them with the time at which each was written last.
+    fn take_up_recordings(&mut self) -> Vec<(UploadId, u64)> {
+        let mut left = Vec::new();
+        let modified: Vec<u64> = self.volume.recordings().map(|(_, content)| content.modified).collect();
+        for (draft, modified) in self.volume.take_up_recordings().into_iter().zip(modified) {
+            let path = draft.name().split('/').try_fold(ContentPath::root(), |path, name| path.child(name));
+            // A name that another program gave, and no path has: it stays where it is.
+            let Ok(path) = path else { continue };
+            let upload = VolumeUpload {
+                path,
+                precondition: Precondition::None,
+                on_break: OnBreak::Keep,
+                recording: None,
+                progress: Arc::default(),
+                reply: None,
+                name_taken: NameTaken::Beside,
+                is_recovered: true,
+            };
+            left.push((UploadId(self.drafts.begin_again(draft, upload)), modified));
+        }
+        left
+    }
+
+    /// Ends a recording that was read: its remaining bytes are a content now.
+    fn end_recording(&mut self, id: UploadId, restored: Restored, modified: u64) {
+        if self.closed {
+            return;
+        }
+        let lost = self.drafts.restore(id.0, restored, &self.volume);
+        let Some(left) = self.drafts.receiving(id.0) else { return };
+        let path = self.drafts.upload_mut(id.0).map(|upload| upload.path.clone()).unwrap_or_default();
+        if left == 0 {
+            let why = StoreError::DiskFailing(self.front.id);
+            self.fail(id, &why);
+            return self.front.events.tell(StoreEvent::RecordingLost { path, why });
+        }
+        if lost > 0 {
+            self.front.events.tell(StoreEvent::RecordingDamaged { path, bytes: lost });
+        }
+        self.finish_at(id, modified);
+    }
+
+    /// Gives an upload its name, or the first free one beside it.
+    pub(super) fn name_beside(&self, upload: &mut VolumeUpload, draft: &mut Draft) {
+        let Some((folder, own)) = upload.path.split() else { return };
+        let mut paths = names_beside(own).filter_map(|name| folder.child(&name).ok());
+        let free = paths.find(|path| self.volume.is_free_name(&path.joined()));
+        drop(paths);
+        if let Some(path) = free {
+            draft.rename(&path.joined());
+            upload.path = path;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Upkeep by the core's decisions, with disks that have idle threads.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use content::layout::FileAccess;
+use units::DiskId;
+use volume::{Checksums, NewVolume, Placement, Volume};
+
+use super::*;
+use crate::core::Member;
+use crate::open_contents::OpenContents;
+use store::operation::UploadTerms;
+use store::shared::DiskShared;
+
+const DISK_BYTES: u64 = 64 << 20;
+
+fn shared(id: u8) -> Arc<DiskShared> {
+    let patience = Duration::from_secs(1);
+    Arc::new(DiskShared::new(DiskId(id.into()), patience, Arc::new(|| {}), Arc::default(), Arc::default()))
+}
+
+/// A disk with an idle thread.
+fn disk(number: u8) -> Option<Member> {
+    let file = OwnedFd::from(tempfile::tempfile().expect("a file"));
+    let (shared, inbox) = (shared(number), VecDeque::new());
+    let (member, disk, access) = (MemberId(number), shared.id, FileAccess::Buffered);
+    Some(Member { member, disk, file, access, start_bytes: 0, shared, inbox })
+}
+
+/// An empty mirror of two disks, of which the second one was replaced; that it is filled is not durable yet.
+fn with_filled_disk() -> Core {
+    let placement = Placement::Mirror;
+    let sizes = vec![DISK_BYTES; 2];
+    let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
+    let volume = Volume::create(new).expect("it is as it should be");
+    let places = (vec![disk(0), disk(1)], vec![None, None], BTreeMap::new());
+    let mut core = Core::new(volume, places, OpenContents::new(Arc::default()), shared(0));
+    core.begin_write_set();
+    write_sets(&mut core);
+    core.take_out(MemberId(1), &StoreError::Closed);
+    write_sets(&mut core);
+    let steps = core.volume.put_in(MemberId(1), DISK_BYTES).expect("it is large enough");
+    core.members[1] = disk(1);
+    core.write_superblocks(steps);
+    write_sets(&mut core);
+    core.fill_disks();
+    for _ in 0..100 {
+        core.upkeep_turn();
+        if core.upkeep.is_none() {
+            break;
+        }
+        write_sets(&mut core);
+    }
+    core
+}
+
+/// A volume of one disk with eight contents of five parts, the last of which was read.
+fn with_contents() -> Core {
+    let (placement, sizes) = (Placement::Span, vec![DISK_BYTES]);
+    let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
+    let volume = Volume::create(new).expect("it is as it should be");
+    let places = (vec![disk(0)], vec![None], BTreeMap::new());
+    let mut core = Core::new(volume, places, OpenContents::new(Arc::default()), shared(0));
+    core.begin_write_set();
+    write_sets(&mut core);
+    for number in 0..8 {
+        let volume = &mut core.volume;
+        let mut draft = volume.begin(&number.to_string(), None).expect("there is room");
+        for share in [1, 1, 1, 1, 2] {
+            let (_, room) = volume.room(&mut draft).expect("there is room");
+            volume.add(&mut draft, &vec![7; index(room) / share]);
+        }
+        let tail = volume.tail(&mut draft);
+        volume.add(&mut draft, &tail);
+        volume.end(&mut draft, 0);
+        volume.publish(draft, 0).expect("it is whole");
+    }
+    core.begin_write_set();
+    write_sets(&mut core);
+    core.note_read("7", 5 << 20);
+    core
+}
+
+#[test]
+fn an_upload_has_the_room_of_what_is_moved_while_nobody_needs_it() {
+    let mut core = with_contents();
+    for moved in 0..4 {
+        core.upkeep_turn();
+        let id = core.copying.as_ref().expect("it moves").id;
+        let bytes = UnitBytes { payload: AlignedBlock::zeroed(1 << 20), table: Checksums::default().finish() };
+        core.copy_step(id, CopyStep::Read(Some(bytes)));
+        core.copy_step(id, CopyStep::Written);
+        assert_eq!(core.upkeep.as_ref().expect("it goes on").report.written, moved + 1);
+    }
+    core.upkeep_turn();
+    // The unit that is being written is another matter.
+    let room = u64::from(core.volume.unit_count(MemberId(0))) - 8 * 5 - 1;
+    let mut begin = |parts: u64| {
+        let path = store::ContentPath::parse_encoded("/new").expect("a name");
+        let (length, on_break) = (Some((parts << 20) - (64 << 10)), store::OnBreak::Discard);
+        let (precondition, progress) = (store::Precondition::default(), Arc::default());
+        let (recording, name_taken, durable) = (None, store::NameTaken::Replace, None);
+        let terms = UploadTerms { length, precondition, recording, on_break, name_taken, durable, progress };
+        core.begin(&path, terms).map(|_| ())
+    };
+    assert!(matches!(begin(room + 1), Err(StoreError::NoSpace)));
+    assert!(begin(room).is_ok());
+    assert!(core.upkeep.is_none() && core.moved_copies == 0);
+}
+
+fn write_sets(core: &mut Core) {
+    while core.has_write_set() {
+        for member in [MemberId(0), MemberId(1)] {
+            if let Some((number, _)) = core.share(member) {
+                core.share_done(member, number);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_disk_counts_as_filled_when_that_is_durable() {
+    let mut core = with_filled_disk();
+    assert!(core.last_upkeep.is_none(), "superblocks are to be written");
+    write_sets(&mut core);
+    assert!(matches!(core.last_upkeep, Some(("fill", _, None))));
+}
+
+#[test]
+fn a_fill_that_does_not_become_durable_has_failed() {
+    for member in [MemberId(0), MemberId(1)] {
+        let mut core = with_filled_disk();
+        core.take_out(member, &StoreError::Closed);
+        write_sets(&mut core);
+        assert!(matches!(core.last_upkeep, Some(("fill", _, Some(_)))), "{:?}", core.last_upkeep);
+    }
+}

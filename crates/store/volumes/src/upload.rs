@@ -1,0 +1,31 @@
+//! An upload to a volume, as its client sees it.
+
+use std::sync::Arc;
+
+use storage::uploads::RecordingTerms;
+
+use store::operation::{ChangeReply, UploadProgress};
+use store::{ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError};
+
+/// An upload.
+pub(super) struct VolumeUpload {
+    pub(super) path: ContentPath,
+    pub(super) precondition: Precondition,
+    pub(super) on_break: OnBreak,
+    pub(super) recording: Option<RecordingTerms>,
+    pub(super) progress: Arc<UploadProgress>,
+    pub(super) reply: Option<ChangeReply<Published>>,
+    pub(super) name_taken: NameTaken,
+    /// A crash left it.
+    pub(super) is_recovered: bool,
+}
+
+impl VolumeUpload {
+    /// Answers the client with the error.
+    pub(super) fn tell_failure(&mut self, error: &StoreError) {
+        self.progress.fail(error.clone());
+        if let Some(reply) = self.reply.take() {
+            reply.send(Err(error.clone()));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A volume's uploads as its clients see them: the bytes from them, the answers to them, and the names of the contents.
+//!
+//! Promise: an upload that is answered has its units and its record on the disks. Not here: the life of an upload (`volume::Drafts`,
+//! which is carried out here), the disks' writing (`member`), the sets of writes that make records durable (`core`).
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use kernel::aligned::AlignedBlock;
+use units::UploadId;
+use volume::{DraftBytes, DraftStep, MemberId, VolumeError};
+
+use super::content::entry_of;
+use super::core::{Core, Task};
+use super::part::{Block, BlockBytes};
+use super::upkeep_run::CopyStep;
+use super::upload::VolumeUpload;
+use super::waiter::Waiter;
+use store::buffers::{Chunk, index};
+use store::event::StoreEvent;
+use store::operation::{ChangeReply, UploadTerms};
+use store::{ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError};
+
+impl Core {
+    /// Uploads that are not over. Those that wait for the journal count.
+    pub(super) fn upload_count(&self) -> usize {
+        let waiting = self.write_sets.waiting().filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
+        self.drafts.numbers().len() + waiting.count()
+    }
+
+    /// Begins an upload, and says how much an earlier one has left of it.
+    pub(super) fn begin(&mut self, path: &ContentPath, terms: UploadTerms) -> Result<(UploadId, u64), StoreError> {
+        self.open.let_go();
+        let name = path.joined();
+        self.check_precondition(&name, &terms.precondition)?;
+        let draft = match self.resting.take(&mut self.volume, &name, terms.on_break) {
+            Some(draft) => draft,
+            None => self.with_room(|core| core.volume.begin(&name, terms.length))?,
+        };
+        let begun_with = draft.length();
+        let UploadTerms { precondition, on_break, name_taken, recording, progress, .. } = terms;
+        let (path, reply, is_recovered) = (path.clone(), None, false);
+        let upload =
+            VolumeUpload { path, precondition, on_break, recording, progress, reply, name_taken, is_recovered };
+        let number = self.drafts.begin(draft, on_break == OnBreak::Keep, upload);
+        Ok((UploadId(number), begun_with))
+    }
+
+    /// Does work that needs room; where there is none, once more without the units that no client waits for.
+    fn with_room<T>(&mut self, mut work: impl FnMut(&mut Self) -> Result<T, VolumeError>) -> Result<T, StoreError> {
+        let done = match work(self) {
+            Err(VolumeError::Full) if self.let_go() => work(self),
+            done => done,
+        };
+        done.map_err(|error| self.error(error))
+    }
+
+    /// Gives back the units that no client waits for: those of uploads that rest, and of contents that are moved. False if there were none.
+    fn let_go(&mut self) -> bool {
+        let moves = self.end_moves();
+        self.resting.let_go(&mut self.volume) || moves
+    }
+
+    fn check_precondition(&self, name: &str, precondition: &Precondition) -> Result<(), StoreError> {
+        let existing = self.volume.find(name).map(|content| entry_of(name, content, self.front.id, None));
+        let holds = precondition.holds(existing.as_ref().map(store::Entry::existing));
+        if holds { Ok(()) } else { Err(StoreError::PreconditionFailed) }
+    }
+
+    /// A chunk has come; it is full unless it is the upload's last.
+    pub(super) fn take_chunk(&mut self, id: UploadId, mut chunk: Chunk) {
+        let padded = chunk.filled.next_multiple_of(index(volume::BLOCK_BYTES));
+        chunk.lease[chunk.filled..padded].fill(0);
+        let chunk = Arc::new(chunk);
+        // A unit is a whole number of chunks, and all but the last are full.
+        let bytes = &chunk.lease[..chunk.filled];
+        let received = self.with_room(|core| core.drafts.receive(id.0, &chunk, bytes, &mut core.volume));
+        self.go_on(id, received);
+    }
+
+    pub(super) fn finish(&mut self, id: UploadId, last: Option<Chunk>, reply: Option<ChangeReply<Published>>) {
+        if let Some(chunk) = last {
+            self.take_chunk(id, chunk);
+        }
+        if self.drafts.receiving(id.0).is_none() {
+            return;
+        }
+        self.drafts.upload_mut(id.0).expect("it receives").reply = reply;
+        self.finish_at(id, now_nanos());
+    }
+
+    /// All of it has come.
+    pub(super) fn finish_at(&mut self, id: UploadId, modified: u64) {
+        let finished = self.with_room(|core| core.drafts.finish(id.0, modified, &mut core.volume));
+        self.go_on(id, finished);
+    }
+
+    /// The client is gone; `rest` had come last.
+    pub(super) fn break_off(&mut self, id: UploadId, rest: Option<Chunk>) {
+        let Some(came) = self.drafts.receiving(id.0) else { return };
+        match self.drafts.upload_mut(id.0).expect("it receives").on_break {
+            OnBreak::Keep if came > 0 || rest.is_some() => return self.finish(id, rest, None),
+            // Another upload may continue the bytes received in whole chunks, when they are on the disks.
+            OnBreak::Resume(_) if came > 0 => self.drafts.rest(id.0, &mut self.volume),
+            OnBreak::Discard | OnBreak::Keep | OnBreak::Resume(_) => self.drafts.end(id.0, &mut self.volume),
+        }
+        self.carry_out();
+    }
+
+    /// Carries out the effects of an upload's next bytes. Without room for them it cannot continue.
+    fn go_on(&mut self, id: UploadId, outcome: Result<(), StoreError>) {
+        match outcome {
+            Ok(()) => self.carry_out(),
+            Err(error) => self.fail(id, &error),
+        }
+    }
+
+    /// It cannot continue: its client gets the error, and its units are free when no disk writes to them any more, unless its received
+    /// bytes are kept.
+    pub(super) fn fail(&mut self, id: UploadId, error: &StoreError) {
+        let Some(upload) = self.drafts.upload_mut(id.0) else { return };
+        upload.tell_failure(error);
+        let keeps = upload.on_break == OnBreak::Keep && matches!(error, StoreError::NoSpace);
+        // On a full volume a recording ends as far as it came: there is room for that.
+        let is_kept = keeps
+            && self.drafts.receiving(id.0).is_some_and(|came| came > 0)
+            && self.drafts.finish(id.0, now_nanos(), &mut self.volume).is_ok();
+        if !is_kept {
+            self.front.stats.uploads_failed.add(1);
+            self.drafts.end(id.0, &mut self.volume);
+        }
+        self.carry_out();
+    }
+
+    /// A disk is through with an upload, or with a copy: it made all of it durable, or forgot it.
+    pub(super) fn member_done(&mut self, id: UploadId, member: MemberId) {
+        if self.drafts.disk_done(id.0, member, &mut self.volume) {
+            self.carry_out();
+        } else {
+            self.copy_step(id, CopyStep::Written);
+        }
+    }
+
+    /// Does all pending steps of the uploads.
+    pub(super) fn carry_out(&mut self) {
+        while let Some((number, step)) = self.drafts.next_step() {
+            let id = UploadId(number);
+            match step {
+                DraftStep::Begin(member) => {
+                    let Some(upload) = self.drafts.upload_mut(number) else { continue };
+                    let (recording, on_break) = (upload.recording, upload.on_break);
+                    self.tell(member, Task::Begin(id, on_break, recording));
+                }
+                DraftStep::Write(member, position, bytes) => {
+                    let bytes = match bytes {
+                        DraftBytes::Payload(chunk) => BlockBytes::Payload(chunk),
+                        DraftBytes::Made(bytes) => BlockBytes::Made(Arc::new(AlignedBlock::new(&bytes))),
+                    };
+                    self.tell(member, Task::Write(id, Block { position, bytes }));
+                }
+                DraftStep::Finish(member) => self.tell(member, Task::Finish(id)),
+                DraftStep::Forget(member) => self.tell(member, Task::Forget(id)),
+                DraftStep::Doubtful(_, bytes) => {
+                    let path = self.drafts.upload_mut(number).map(|upload| upload.path.clone()).unwrap_or_default();
+                    self.front.events.tell(StoreEvent::RecordingDamaged { path, bytes });
+                }
+                DraftStep::Publish => self.publish(id),
+                DraftStep::Rest => {
+                    if let Some((upload, draft, _)) = self.drafts.take(number) {
+                        self.resting.keep(&mut self.volume, upload.path.joined(), upload.on_break, draft);
+                    }
+                }
+            }
+        }
+        // The journal may have named the uploads that ended.
+        self.begin_write_set();
+    }
+
+    /// A disk has made the given number of bytes durable of each of these uploads.
+    pub(super) fn made_durable(&mut self, member: MemberId, grown: &[(UploadId, u64)]) {
+        let now = now_nanos();
+        for (id, bytes) in grown {
+            if let Err(error) = self.drafts.made_durable(id.0, (member, *bytes), now, &mut self.volume) {
+                let error = self.error(error);
+                self.fail(*id, &error);
+            }
+        }
+        self.begin_write_set();
+    }
+
+    /// Gives an upload its name; it is answered when that is durable.
+    fn publish(&mut self, id: UploadId) {
+        let Some(upload) = self.drafts.upload_mut(id.0) else { return };
+        let (name, precondition) = (upload.path.joined(), upload.precondition.clone());
+        let given_up = !upload.reply.as_ref().is_some_and(ChangeReply::begin);
+        let is_beside = given_up || upload.name_taken == NameTaken::Beside;
+        let checked = match upload.on_break {
+            OnBreak::Discard | OnBreak::Resume(_) if given_up => Err(StoreError::Closed),
+            _ if is_beside => Ok(()),
+            OnBreak::Discard | OnBreak::Resume(_) | OnBreak::Keep => self.check_precondition(&name, &precondition),
+        };
+        if let Err(error) = checked {
+            return self.fail(id, &error);
+        }
+        let Some((mut upload, mut draft, modified)) = self.drafts.take(id.0) else { return };
+        if is_beside {
+            self.name_beside(&mut upload, &mut draft);
+        }
+        let name = upload.path.joined();
+        let created = self.volume.find(&name).is_none();
+        match self.volume.publish(draft, modified) {
+            Ok(content) => {
+                self.names_changed = SystemTime::now();
+                let etag = entry_of(&name, &content, self.front.id, None).etag;
+                let VolumeUpload { path, reply, is_recovered, .. } = upload;
+                let (size, durable, stored) = (content.length, None, None);
+                let published = Published { path: path.clone(), created, etag, size, durable, stored };
+                self.write_sets.wait(match is_recovered {
+                    true => Waiter::Recovered { path, bytes: content.length },
+                    false => Waiter::Upload { path, published, reply },
+                });
+                self.begin_write_set();
+            }
+            Err(error) => {
+                self.front.stats.uploads_failed.add(1);
+                upload.tell_failure(&self.error(error));
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, path: &ContentPath, precondition: &Precondition, reply: ChangeReply<()>) {
+        if !reply.begin() {
+            return;
+        }
+        let name = path.joined();
+        let removed = self.check_precondition(&name, precondition).and_then(|()| {
+            if self.volume.find(&name).is_none() && self.volume.is_folder(&name) {
+                // A folder of a volume is a common part of its contents' names.
+                return Err(StoreError::NotEmpty);
+            }
+            self.volume.remove(&name).map_err(|error| self.error(error))
+        });
+        match removed {
+            Ok(()) => {
+                self.names_changed = SystemTime::now();
+                self.write_sets.wait(Waiter::Removal(reply));
+                self.begin_write_set();
+            }
+            Err(error) => reply.send(Err(error)),
+        }
+    }
+}
+
+fn now_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
