@@ -409,9 +409,11 @@ fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
         until_said(&server, &["recording_damaged", "recording.bin"], 1);
         let lost = unreadable(&server, target, recording, 1 << 20);
         println!("{layout}: disk {erring} errs at {errs_at}, {} MiB from {:?} on are lost", lost.len(), lost.first());
-        // Chunks that were on their way, and the bytes of the unit that was begun on the disk.
-        assert!((1..=24).contains(&lost.len()), "{layout}: {lost:?}");
-        assert!(lost.iter().all(|start| (recording.bytes / 4..recording.bytes).contains(start)), "{layout}: {lost:?}");
+        // Chunks that were on their way, and the bytes of the unit that was begun on the disk: on a slow machine the client is further
+        // ahead of the disk.
+        let way = 24 << 20;
+        assert!((1..=way >> 20).contains(&(lost.len() as u64)), "{layout}: {lost:?}");
+        assert!(lost.iter().all(|start| (errs_at - way..recording.bytes).contains(start)), "{layout}: {lost:?}");
         assert_eq!(put(server.address, "/media/after.bin", before), 201, "{layout}");
         for whole in ["/media/before.bin", "/media/after.bin"] {
             assert!(unreadable(&server, whole, before, 17 << 20).is_empty(), "{layout}: {whole}");
