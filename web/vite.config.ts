@@ -7,6 +7,7 @@ const server = process.env["ISOCAST_URL"] ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
   base: "./",
+  esbuild: { jsx: "automatic", jsxImportSource: "preact" },
   build: { outDir: "dist", assetsDir: "assets", target: "es2022", sourcemap: false, chunkSizeWarningLimit: 600 },
-  server: { proxy: { "/media": server, "/api": server, "/ready": server } },
+  server: { proxy: { "/media": server, "/api": server, "/ready": server, "/upload": server } },
 });

@@ -36,11 +36,15 @@ before(async () => {
   ffmpeg(...film, ...coded, "-muxrate", "1100000", "-f", "mpegts", LONG);
   ffmpeg("-i", LONG, "-c", "copy", "-movflags", "+faststart", "film.mp4");
   ffmpeg("-i", LONG, "-c", "copy", "-f", "hls", "-hls_time", "2", "-hls_list_size", "0", "list/index.m3u8");
+  writeFileSync(join(media, "film.srt"), "1\n00:00:00,000 --> 00:00:15,000\nsubtitles beside it\n");
+  for (const number of [1, 2, 10]) writeFileSync(join(media, "list", `episode ${number}.txt`), "x".repeat(100 - number));
+  mkdirSync(join(media, "long"));
+  for (let number = 0; number < 3000; number += 1) writeFileSync(join(media, "long", `name ${number}.txt`), "");
   writeFileSync(join(media, "broken.mp4"), "this is no film");
   writeFileSync(join(media, "old.avi"), "RIFF");
   // Every variable ISOCAST_… is a setting of the server, and the one that names it is none.
   const { ISOCAST_BIN, ...env } = process.env;
-  server = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(folder, "state"), "--set", "plane.memory=256MiB"], { env });
+  server = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(folder, "state"), "--local-writes", "--set", "plane.memory=256MiB"], { env });
   const said = [];
   address = await new Promise((found, failed) => {
     const look = (bytes) => {
@@ -121,14 +125,14 @@ test("the keys play, skip and close, and the focus returns to the list", async (
   await page.keyboard.press("f");
   await until("its end", () => page.evaluate(() => document.fullscreenElement === null));
   await page.keyboard.press("Escape");
-  await until("the list", () => page.$eval("#player", (player) => player.hidden));
+  await until("the list", async () => (await page.$("#player")) === null);
   await until("the focus", () => page.evaluate(() => document.activeElement?.textContent === "film.mp4"));
 });
 
 for (const [path, words] of [["broken.mp4", /cannot be played here: this browser/], ["old.avi", /cannot be played here: browsers do not play \.avi/], ["gone.mp4", /no such content/]]) {
   test(`${path} is told of in words, without a black box`, async () => {
     await open(path);
-    const said = await until("the words", () => page.evaluate(() => document.querySelector("#player .notice:not([hidden])")?.textContent));
+    const said = await until("the words", () => page.evaluate(() => document.querySelector("#player .notice")?.textContent));
     assert.match(said, words);
     assert.equal(await video((v) => v.hidden), true);
   });
@@ -141,7 +145,7 @@ test("on a phone names break between words, and what is touched is large enough"
   await runsBeyond(0.5);
   await picture("phone");
   const small = await page.evaluate(() => {
-    const touched = [...document.querySelectorAll("a, button")].filter((e) => e.checkVisibility());
+    const touched = [...document.querySelectorAll("a, button, select, input")].filter((e) => e.checkVisibility() && !e.classList.contains("skip"));
     return touched.map((e) => [e.textContent, e.getBoundingClientRect().height, e.getBoundingClientRect().width]).filter(([, height, width]) => height < 40 || width < 40);
   });
   assert.deepEqual(small, []);
@@ -149,7 +153,7 @@ test("on a phone names break between words, and what is touched is large enough"
   // Each word of the long name is on one line.
   const broken = await page.evaluate((name) => {
     const link = [...document.querySelectorAll("#library a")].find((link) => link.textContent === name);
-    return [...link.childNodes].filter((node) => {
+    return [...link.lastElementChild.childNodes].filter((node) => {
       const range = document.createRange();
       range.selectNodeContents(node);
       return node.nodeType === Node.TEXT_NODE && range.getClientRects().length > 1;
@@ -159,13 +163,140 @@ test("on a phone names break between words, and what is touched is large enough"
   await page.setViewport(DESKTOP);
 });
 
-test("the live figures have an axis, and a server that has gone is told of", async () => {
+/** Names that the list shows, in order. */
+const shown = () => page.$$eval("#library td.name", (cells) => cells.map((cell) => cell.textContent));
+/** Presses the button with these words, within `place`. */
+const press = (words, place = "body") =>
+  page.evaluate((words, place) => {
+    const button = [...document.querySelectorAll(`${place} button`)].find((button) => button.textContent.trim() === words);
+    if (button === undefined) throw new Error(`no button ${words}`);
+    button.click();
+  }, words, place);
+
+test("folders have addresses of their own, and their names are sorted and searched", async () => {
+  await open("list/");
+  await until("the list", async () => (await shown()).length > 0);
+  await page.type("#library input[type=search]", "EPISODE");
+  await until("what was searched for", async () => (await shown()).length === 3);
+  assert.deepEqual(await shown(), ["episode 1.txt", "episode 2.txt", "episode 10.txt"]);
+  await page.$$eval("#library th button", (heads) => heads.find((head) => head.textContent.startsWith("Size")).click());
+  await until("the order", async () => (await shown())[0] === "episode 10.txt");
+  assert.equal(await page.$eval("#library [role=status]", (line) => line.textContent.split(" ")[0]), "3");
+  await page.click(".crumbs a");
+  await until("the folder above", async () => (await shown()).includes("film.mp4"));
+  await page.goBack();
+  await until("the folder", async () => (await shown()).includes("episode 2.txt"));
+});
+
+test("a long folder is drawn in part, and scrolls to its end", async () => {
+  await open("long/");
+  await until("all names", () => page.evaluate(() => document.querySelector("#library [role=status]")?.textContent.startsWith("3000 ")));
+  assert.ok((await shown()).length < 500);
+  await page.evaluate(() => window.scrollTo(0, document.documentElement.scrollHeight));
+  await until("the last name", async () => (await shown()).includes("name 2999.txt"));
+  assert.ok((await shown()).length < 500);
+});
+
+test("files are uploaded, asked about where one exists, and deleted", async () => {
+  await open("list/");
+  await until("the list", () => page.$("#library td.name"));
+  const file = join(folder, "sent.txt");
+  writeFileSync(file, "first");
+  const input = await page.$("#library input[type=file]");
+  await input.uploadFile(file);
+  await until("the upload", async () => (await shown()).includes("sent.txt"));
+  assert.equal(await (await fetch(`${address}/media/list/sent.txt`)).text(), "first");
+  writeFileSync(file, "second");
+  await input.uploadFile(file);
+  await until("the question", () => page.evaluate(() => document.querySelector(".uploads")?.textContent.includes("exists")));
+  assert.equal(await (await fetch(`${address}/media/list/sent.txt`)).text(), "first");
+  await press("Replace", ".uploads");
+  await until("its end", () => page.evaluate(() => !document.querySelector(".uploads").textContent.includes("exists")));
+  await until("the new bytes", async () => (await (await fetch(`${address}/media/list/sent.txt`)).text()) === "second");
+  await picture("desktop-upload");
+  await page.click('[aria-label="Details of sent.txt"]');
+  await press("Delete", "dialog");
+  await until("the question", () => page.evaluate(() => document.querySelector("dialog[open]")?.textContent.includes("cannot be undone")));
+  await press("Delete", "dialog[open]");
+  await until("the list without it", async () => !(await shown()).includes("sent.txt"));
+  assert.equal((await fetch(`${address}/media/list/sent.txt`)).status, 404);
+});
+
+test("subtitles beside a film are shown, and details have an address for players", async () => {
+  await open("film.mp4");
+  await runsBeyond(0.5);
+  await until("the words", () => page.evaluate(() => document.querySelector("video").textTracks[0]?.activeCues?.[0]?.text === "subtitles beside it"));
+  await page.click('[aria-label="Details of film.mp4"]');
+  await until("its reader", () => page.evaluate(() => /Readers\s*127\.0\.0\.1/.test(document.querySelector("dialog[open]")?.textContent)));
+  const field = await page.$eval("dialog input", (field) => field.value);
+  assert.equal(field, `${address}/media/film.mp4`);
+  await press("QR code of the address", "dialog");
+  await until("the code", () => page.$eval("dialog img", (image) => image.naturalWidth > 0).catch(() => false));
+  await picture("desktop-details");
+});
+
+test("a refused stream is told of once, with a way on", async () => {
+  await page.goto("about:blank");
+  let asked = 0;
+  const refuse = (request) => {
+    if (!request.url().includes("/media/") || request.url().includes("format=json") || request.url().includes("rate=max")) return void request.continue();
+    asked += 1;
+    const body = JSON.stringify({ status: 503, resource: "disk 0", grantable_bps: 500_000 });
+    void request.respond({ status: 503, contentType: "application/problem+json", headers: { "Retry-After": "9" }, body });
+  };
+  await page.setRequestInterception(true);
+  page.on("request", refuse);
+  for (const path of [LONG, "film.mp4", "list/index.m3u8"]) {
+    asked = 0;
+    await open(path);
+    const said = await until("the refusal", () => page.evaluate(() => document.querySelector("#player .notice")?.textContent));
+    assert.match(said, /refused this stream.*the disk has no time left.*500 kbit\/s.*9 s.*Try again.*Play at 500 kbit\/s.*Play without a guarantee/, path);
+    await new Promise((done) => setTimeout(done, 1000));
+    assert.ok(asked < 8, `${path} was asked for ${asked} times`);
+  }
+  page.off("request", refuse);
+  await page.setRequestInterception(false);
+  await press("Play without a guarantee", "#player");
+  await runsBeyond(0.5);
+});
+
+test("the language is the browser's or the chosen one, and stays", async () => {
   await open("");
-  const text = await until("the figures", () => page.evaluate(() => document.querySelector("#live figure")?.textContent));
-  assert.match(text, /bit\/s.*2 min ago/);
-  assert.match(await page.$eval("#live", (live) => live.textContent), /about \d+ more viewers of 8\.8 Mbit\/s, or \d+ recordings/, "also while nothing runs");
+  await until("the list", () => page.$("#library td.name"));
+  await page.select("header select", "ja");
+  await until("Japanese", () => page.evaluate(() => document.documentElement.lang === "ja" && document.querySelector(".views").textContent.includes("コンテンツ")));
+  await open("");
+  await until("Japanese again", () => page.evaluate(() => document.querySelector(".views")?.textContent.includes("稼働状況")));
+  await page.select("header select", "en");
+});
+
+test("no view has an error, or is wider than a phone", async () => {
+  const errors = [];
+  const note = (message) => message.type() === "error" && errors.push(message.text());
+  page.on("console", note);
+  page.on("pageerror", (error) => errors.push(error.message));
+  for (const size of [PHONE, DESKTOP]) {
+    await page.setViewport(size);
+    for (const view of ["#/", "#live", "#health", "#log"]) {
+      await page.goto("about:blank");
+      await page.goto(`${address}/${view}`);
+      await until(view, () => page.$("main .card:not([aria-busy=true])"));
+      await new Promise((done) => setTimeout(done, 500));
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${view} is wider than ${size.width}`);
+      await picture(`${view.slice(1).replace("/", "list")}-${size.width}`);
+    }
+  }
+  page.off("console", note);
+  assert.deepEqual(errors, []);
+});
+
+test("the live figures tell the room and the rates, and a server that has gone is told of", async () => {
+  await page.goto("about:blank");
+  await page.goto(`${address}/#live`);
+  const text = await until("the figures", () => page.evaluate(() => document.querySelector(".graph canvas") && document.querySelector("main").textContent));
+  assert.match(text, /Room for \d+ more viewers of 8\.8 Mbit\/s, or for \d+ recordings/, "also while nothing runs");
   await picture("desktop");
   server.kill();
-  await until("the banner", () => page.$eval("#offline", (banner) => !banner.hidden));
+  await until("the banner", () => page.$("#offline"));
   await picture("desktop-offline");
 });

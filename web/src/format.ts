@@ -12,7 +12,7 @@ export function size(bytes: number): string {
 
 /** 0.423 → "42 %" */
 export function percent(share: number): string {
-  return `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`;
+  return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
 
 /** 3725 → "1:02:05" */
@@ -23,18 +23,6 @@ export function time(seconds: number): string {
     .slice(parts[0] === 0 ? 1 : 0)
     .map((part, index) => (index === 0 ? String(part) : String(part).padStart(2, "0")))
     .join(":");
-}
-
-/** 8801308 → 10000000: the next 1, 2 or 5 with noughts */
-export function roundAbove(value: number): number {
-  const unit = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
-  return ([1, 2, 5].find((step) => step * unit >= value) ?? 10) * unit;
-}
-
-/** A name that a line may end in, but in a word only where it does not fit on a line: "a_b.mp4" → "a_", <wbr>, "b.mp4" */
-export function breakable(name: string): (string | HTMLElement)[] {
-  const parts = name.split(/(?<=[-_,;+/]|\.(?=.*\.))(?=[^-_.,;+/])/);
-  return parts.flatMap((part, index) => (index === 0 ? [part] : [document.createElement("wbr"), part]));
 }
 
 function scaled(value: number, step: number, units: string[]): string {

@@ -1,4 +1,16 @@
-// What the server is asked, and what it answers: the listing, a refusal, the live figures.
+// Requests to the server and its answers: listings, refusals, figures, changes. The types of its API come from its description.
+
+import type { components } from "#api";
+
+type Schemas = components["schemas"];
+export type System = Schemas["System"];
+export type Stream = Schemas["Stream"];
+export type Disk = Schemas["Disk"];
+export type Alarm = Schemas["Alarm"];
+export type VolumeStatus = Schemas["VolumeStatus"];
+export type JobStatus = Schemas["JobStatus"];
+export type QuotaStatus = Schemas["QuotaStatus"];
+export type WebhookStatus = Schemas["WebhookStatus"];
 
 /** One line of a folder's listing. */
 export interface Entry {
@@ -7,10 +19,11 @@ export interface Entry {
   size: number;
   modified: string;
   rate_bps: number | null;
+  rate_source?: string;
   mean_bps?: number;
 }
 
-/** application/problem+json, with the members that a refusal has. */
+/** application/problem+json, with the members that a refusal has. Status 0: no answer. */
 export interface Problem {
   status: number;
   title?: string;
@@ -20,6 +33,9 @@ export interface Problem {
   retryAfterSeconds?: number;
 }
 
+/** Names of a folder that are read in one request: the first are shown while the others come. */
+const PART = 2000;
+
 /** The address of a content or, with a closing slash, of a folder. Path components are encoded one by one. */
 export function mediaUrl(path: string, query: Record<string, string> = {}): string {
   const encoded = path.split("/").map(encodeURIComponent).join("/");
@@ -27,38 +43,44 @@ export function mediaUrl(path: string, query: Record<string, string> = {}): stri
   return `media/${encoded}${parameters === "" ? "" : `?${parameters}`}`;
 }
 
-/** The contents of a folder, folders first. Throws a Problem. */
-export async function list(folder: string): Promise<Entry[]> {
-  const answer = await fetch(mediaUrl(folder, { format: "json" }));
-  if (!answer.ok) throw await problem(answer);
-  const entries = (await answer.json()) as Entry[];
-  return entries.sort((a, b) => (a.kind === b.kind ? a.name.localeCompare(b.name) : a.kind === "directory" ? -1 : 1));
+/** Reads the names of a folder part by part; `came` gets all of them so far, and whether these are all. Throws a Problem. */
+export async function list(folder: string, signal: AbortSignal, came: (entries: Entry[], whole: boolean) => void): Promise<void> {
+  const entries: Entry[] = [];
+  let after: Record<string, string> = {};
+  for (;;) {
+    const answer = await ask(mediaUrl(folder, { format: "json", limit: String(PART * (entries.length === 0 ? 1 : 10)), ...after }), { signal });
+    entries.push(...((await answer.json()) as Entry[]));
+    const last = entries.at(-1);
+    const whole = !(answer.headers.get("Link") ?? "").includes('rel="next"') || last === undefined;
+    came(entries.slice(), whole);
+    if (whole) return;
+    after = { after: last.name };
+  }
 }
 
 /** Asks why a stream did not start: the refusal, or null if it would start now. */
 export async function whyNot(url: string): Promise<Problem | null> {
   const stop = new AbortController();
   try {
-    const answer = await fetch(url, { headers: { Range: "bytes=0-" }, signal: stop.signal, cache: "no-store" });
-    return answer.ok ? null : await problem(answer);
-  } catch {
-    return { status: 0, title: "The server does not answer." };
+    await ask(url, { headers: { Range: "bytes=0-" }, signal: stop.signal });
+    return null;
+  } catch (problem) {
+    return problem as Problem;
   } finally {
     stop.abort();
   }
 }
 
-/** Live figures; null if they cannot be had. */
+/** A document of the API; null if it cannot be had. */
 export async function figures<T>(name: string, signal: AbortSignal): Promise<T | null> {
   try {
-    const answer = await fetch(`api/v1/${name}`, { signal, cache: "no-store" });
-    return answer.ok ? ((await answer.json()) as T) : null;
+    return (await (await ask(`api/v1/${name}`, { signal })).json()) as T;
   } catch {
     return null;
   }
 }
 
-/** Whether streams are admitted; null if the server does not answer. */
+/** True if streams are admitted; null if the server does not answer. */
 export async function ready(signal: AbortSignal): Promise<boolean | null> {
   try {
     return (await fetch("ready", { signal, cache: "no-store" })).ok;
@@ -67,13 +89,38 @@ export async function ready(signal: AbortSignal): Promise<boolean | null> {
   }
 }
 
+/** A change. Throws a Problem. */
+export async function change(method: "POST" | "DELETE", url: string): Promise<void> {
+  await ask(url, { method });
+}
+
+async function ask(url: string, options: RequestInit): Promise<Response> {
+  const answer = await fetch(url, { cache: "no-store", ...options }).catch((error: unknown) => {
+    if (options.signal?.aborted === true) throw error;
+    return null;
+  });
+  if (answer === null) throw { status: 0 } satisfies Problem;
+  if (!answer.ok) throw await problem(answer);
+  return answer;
+}
+
 async function problem(answer: Response): Promise<Problem> {
   const retry = Number(answer.headers.get("Retry-After"));
   const base: Problem = { status: answer.status, title: answer.statusText };
   if (retry > 0) base.retryAfterSeconds = retry;
+  return { ...base, ...parsed(await answer.text().catch(() => "")) };
+}
+
+/** The members of a problem's document; none of another text. */
+export function parsed(text: string): Partial<Problem> {
   try {
-    return { ...base, ...((await answer.json()) as Partial<Problem>) };
+    return JSON.parse(text) as Partial<Problem>;
   } catch {
-    return base;
+    return {};
   }
+}
+
+/** A problem in words. */
+export function words(problem: Problem, noAnswer: string): string {
+  return problem.status === 0 ? noAnswer : (problem.detail ?? problem.title ?? `${problem.status}`);
 }

@@ -2,11 +2,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as format from "../src/format";
-import { isMedia, pageAddress, playableAs } from "../src/library";
-import { ReadError, Segments } from "../src/segments";
-import { mediaUrl } from "../src/server";
-import { Stalls } from "../src/stalls";
-import * as ts from "../src/ts";
+import { arranged, isMedia, kindOf, playedAs } from "../src/contents/kinds";
+import { beside, Uploads, type Item } from "../src/contents/uploads";
+import { actionOf } from "../src/player/keys";
+import { keepPlace, placeOf } from "../src/player/places";
+import { ReadError, Segments } from "../src/player/segments";
+import { Stalls } from "../src/player/stalls";
+import * as subtitles from "../src/player/subtitles";
+import * as ts from "../src/player/ts";
+import { addressOf, parse } from "../src/route";
+import { list, mediaUrl, type Entry, type Problem } from "../src/server";
+import { en } from "../src/texts/en";
+import { ja } from "../src/texts/ja";
 
 const PICTURES_PER_S = 25;
 const PACKETS_PER_PICTURE = 40;
@@ -133,12 +140,126 @@ test("an interruption is a picture that stands, not a start, a seek or a pause",
 test("figures are written as people read them", () => {
   assert.deepEqual([format.rate(8_801_308), format.size(70_410_464), format.percent(0.423)], ["8.80 Mbit/s", "67.1 MiB", "42 %"]);
   assert.deepEqual([59.9, 3725].map(format.time), ["0:59", "1:02:05"]);
-  assert.deepEqual([0, 1, 8_801_308, 2e7].map(format.roundAbove), [1, 1, 1e7, 2e7]);
 });
 
 test("names say how a content is played, and are encoded in addresses", () => {
-  assert.deepEqual(["a.TS", "b.mp4", "c.m3u8", "d.avi", "e.txt"].map(playableAs), ["mpegts", "video", "playlist", null, null]);
+  assert.deepEqual(["a.TS", "b.mp4", "c.m3u8", "d.avi", "e.txt", "f.flac"].map(playedAs), ["mpegts", "media", "playlist", null, null, "media"]);
   assert.deepEqual(["d.AVI", "e.txt", "avi"].map(isMedia), [true, false, false]);
+  assert.deepEqual(["a.mp3", "b.JPG", "c.srt", "d"].map((name) => kindOf({ name, kind: "file" })), ["sound", "picture", "subtitles", "other"]);
   assert.equal(mediaUrl("a b/c#d?.ts", { rate: "max" }), "media/a%20b/c%23d%3F.ts?rate=max");
-  assert.equal(pageAddress("a b/ü.ts"), "#/a%20b/%C3%BC.ts");
+  assert.equal(addressOf("a b/ü.ts"), "#/a%20b/%C3%BC.ts");
+});
+
+test("an address leads to its folder and content, and a broken one to the top", () => {
+  assert.deepEqual(parse("#/a%20b/%C3%BC.ts"), { view: "contents", folder: "a b/", content: "a b/ü.ts" });
+  assert.deepEqual(parse("#/a/b/"), { view: "contents", folder: "a/b/", content: null });
+  assert.deepEqual(parse("#live"), { view: "live", folder: "", content: null });
+  for (const broken of ["", "#", "#/%zz"]) assert.deepEqual(parse(broken), { view: "contents", folder: "", content: null });
+});
+
+const entry = (name: string, more: Partial<Entry> = {}): Entry => ({ name, kind: "file", size: 1, modified: "2026-11-28T12:00:00Z", rate_bps: null, ...more });
+
+test("a list has folders first, numbers in order, and the names that were searched for", () => {
+  const entries = [entry("episode 10.mp4", { size: 5 }), entry("episode 2.mp4", { size: 9 }), entry("Episode 1.txt"), entry("zoo", { kind: "directory" })];
+  const names = (...more: [string, Parameters<typeof arranged>[2], Parameters<typeof arranged>[3]]) => arranged(entries, ...more).map(({ name }) => name);
+  assert.deepEqual(names("", null, { column: "name", down: false }), ["zoo", "Episode 1.txt", "episode 2.mp4", "episode 10.mp4"]);
+  assert.deepEqual(names("", null, { column: "size", down: true }), ["zoo", "episode 2.mp4", "episode 10.mp4", "Episode 1.txt"]);
+  assert.deepEqual(names("EPISODE 1", "video", { column: "name", down: false }), ["episode 10.mp4"]);
+});
+
+test("a long folder is read part by part, and a refusal is thrown", async () => {
+  const names = Array.from({ length: 50_000 }, (_, n) => entry(`n${String(n).padStart(6, "0")}`));
+  globalThis.fetch = (async (url: string) => {
+    const query = new URL(url, "http://x/").searchParams;
+    const first = names.findIndex(({ name }) => name > (query.get("after") ?? ""));
+    const part = names.slice(first, first + Number(query.get("limit")));
+    const more = names[first + part.length] !== undefined;
+    return new Response(JSON.stringify(part), { headers: more ? { Link: '<x>; rel="next"' } : {} });
+  }) as typeof fetch;
+  const came: [number, boolean][] = [];
+  await list("a/", signal, (entries, whole) => came.push([entries.length, whole]));
+  assert.deepEqual(came.at(-1), [50_000, true]);
+  assert.ok(came[0]![0] <= 2000 && !came[0]![1]);
+  globalThis.fetch = (async () => new Response('{"detail":"no"}', { status: 503, headers: { "Retry-After": "7" } })) as typeof fetch;
+  await assert.rejects(list("a/", signal, () => {}), (problem: Problem) => problem.status === 503 && problem.retryAfterSeconds === 7 && problem.detail === "no");
+});
+
+/** Uploads whose server is played by the test: `sent` holds those under way. */
+function uploads() {
+  const sent: { item: Item; replace: boolean; end: (problem: Problem | null) => void; stopped: boolean }[] = [];
+  const stored: string[] = [];
+  const all = new Uploads(() => {}, (path) => stored.push(path), (item, replace, end) => {
+    const one = { item, replace, end, stopped: false };
+    sent.push(one);
+    return () => void (one.stopped = true);
+  }, () => 0);
+  const file = new Blob(["12345"]);
+  all.add(["a.mp4", "b.mp4", "c.mp4"].map((path) => ({ path, file })));
+  return { all, sent, stored };
+}
+
+test("uploads go two at a time, and end stored, failed or canceled", () => {
+  const { all, sent, stored } = uploads();
+  assert.deepEqual(sent.map(({ item }) => item.path), ["a.mp4", "b.mp4"]);
+  sent[0]!.end(null);
+  assert.equal(sent[2]!.item.path, "c.mp4");
+  sent[1]!.end({ status: 507, detail: "the disk is full" });
+  assert.deepEqual(all.items.map(({ state }) => state), ["done", "failed", "sending"]);
+  all.cancel(all.items[2]!);
+  assert.ok(sent[2]!.stopped);
+  all.retry(all.items[1]!);
+  sent[3]!.end(null);
+  assert.deepEqual(stored, ["a.mp4", "b.mp4"]);
+  all.clear();
+  assert.equal(all.items.length, 0);
+});
+
+test("a content that exists is replaced only on request, and an answer for all is kept", () => {
+  const { all, sent } = uploads();
+  assert.ok(sent.every(({ replace }) => !replace));
+  sent[0]!.end({ status: 412 });
+  sent[1]!.end({ status: 412 });
+  assert.deepEqual(all.items.map(({ state }) => state), ["exists", "exists", "sending"]);
+  all.answer(all.items[0]!, "replace", false);
+  assert.ok(sent[3]!.item.path === "a.mp4" && sent[3]!.replace);
+  all.answer(all.items[1]!, "both", true);
+  sent[2]!.end({ status: 412 });
+  assert.deepEqual(all.items.map(({ path }) => path), ["a.mp4", "b (2).mp4", "c (2).mp4"]);
+  assert.deepEqual(["a", "x (2).tar", "d.e/f"].map(beside), ["a (2)", "x (3).tar", "d.e/f (2)"]);
+});
+
+test("subtitles beside a film are found by its name, and SubRip becomes WebVTT", () => {
+  const found = subtitles.beside("s/", "film.mp4", ["film.mp4", "film.ja.srt", "film.vtt", "filmed.srt", "other.srt"]);
+  assert.deepEqual(found, [{ path: "s/film.vtt", label: "" }, { path: "s/film.ja.srt", label: "ja" }]);
+  assert.equal(subtitles.webVtt("\uFEFF1\r\n00:00:01,500 --> 00:00:02,000\r\n1,5 litres\r\n"), "WEBVTT\n\n1\n00:00:01.500 --> 00:00:02.000\n1,5 litres\n");
+});
+
+test("keys act unless the focus takes them, and digits lead to tenths", () => {
+  const key = (key: string, more = {}) => actionOf({ key, ctrlKey: false, altKey: false, metaKey: false, target: null, ...more });
+  assert.deepEqual(["f", "F", "n", "Escape", "x"].map((name) => key(name)), ["fullScreen", "fullScreen", "next", "close", null]);
+  assert.equal(key("f", { ctrlKey: true }), null);
+  const video = { duration: 200, currentTime: 0 } as HTMLVideoElement;
+  (key("3") as (video: HTMLVideoElement) => void)(video);
+  assert.equal(video.currentTime, 60);
+});
+
+test("places of contents are kept up to a number, and not near the ends", () => {
+  const kept = new Map<string, string>();
+  globalThis.localStorage = { getItem: (name: string) => kept.get(name) ?? null, setItem: (name: string, value: string) => void kept.set(name, value) } as Storage;
+  for (let n = 0; n < 250; n += 1) keepPlace(`film ${n}`, 100 + n, 5000);
+  assert.deepEqual([placeOf("film 249"), placeOf("film 0")], [349, 0]);
+  keepPlace("film 249", 4990, 5000);
+  assert.equal(placeOf("film 249"), 0);
+  globalThis.localStorage = { getItem: () => { throw new Error("forbidden"); }, setItem: () => { throw new Error("full"); } } as unknown as Storage;
+  keepPlace("film", 100, 5000);
+  assert.equal(placeOf("film"), 0);
+});
+
+test("each text stands in both languages, and takes the same figures", () => {
+  const texts = (catalogue: object) => Object.entries(catalogue).map(([name, text]) => `${name} ${typeof text} ${typeof text === "function" ? text.length : ""}`);
+  assert.deepEqual(texts(ja), texts(en));
+  assert.deepEqual(Object.keys(ja.short), Object.keys(en.short));
+  const english = Object.entries(ja).filter(([name, text]) => typeof text === "string" && text === en[name as keyof typeof en] && !["j", "webhooks"].includes(name));
+  // A name of a technique stays; anything else would be forgotten.
+  assert.deepEqual(english.filter(([, text]) => !["Webhook"].includes(text as string)), []);
 });

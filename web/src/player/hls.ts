@@ -7,8 +7,13 @@ import { ReadError, Segments } from "./segments";
 /** Media kept behind and read ahead, seconds. */
 const BEHIND_S = 60;
 const AHEAD_S = 30;
+/** Status of a refusal: asking again at once changes nothing. */
+const REFUSED = 503;
 
-/** What is being played; `failed` is told the address that failed, and what the library says. */
+/** An address that failed, the words of the library, and the status of the answer (0: none). */
+export type Failed = (url: string, detail: string, status: number) => void;
+
+/** Playback of a playlist; `failed` is called once, when it cannot continue. */
 export class HlsPlayback {
   private hls: HlsType | null = null;
   private segments: Segments | null = null;
@@ -16,7 +21,7 @@ export class HlsPlayback {
 
   constructor(
     private readonly video: HTMLVideoElement,
-    private readonly failed: (url: string, detail: string) => void,
+    private readonly failed: Failed,
   ) {}
 
   /** A playlist that the server has. */
@@ -34,19 +39,23 @@ export class HlsPlayback {
       this.segments = segments;
       this.load(Hls, { loader: loaderOf(segments) }, address, url);
     } catch (error) {
-      if (!this.stopped) this.failed(url, (error as Error).message);
+      if (!this.stopped) this.failed(url, (error as Error).message, error instanceof ReadError ? error.status : 0);
     }
   }
 
   private load(Hls: typeof HlsType, more: Partial<HlsType["config"]>, source: string, url: string): void {
-    if (!Hls.isSupported()) return this.failed(url, "it lacks Media Source Extensions");
+    if (!Hls.isSupported()) return this.failed(url, "Media Source Extensions", 0);
     const hls = new Hls({ enableWorker: false, backBufferLength: BEHIND_S, maxBufferLength: AHEAD_S, ...more });
+    for (const policy of [hls.config.manifestLoadPolicy, hls.config.playlistLoadPolicy, hls.config.fragLoadPolicy]) {
+      const { errorRetry } = policy.default;
+      if (errorRetry !== null) errorRetry.shouldRetry = (_config, _count, _late, answer, retry) => retry && answer?.code !== REFUSED;
+    }
     this.hls = hls;
     hls.on(Hls.Events.ERROR, (_event, data) => {
       if (!data.fatal) return;
       // A playlist's own part is asked for again, to learn why; a cut segment is a part of the file.
       const part = this.segments === null ? (data.frag?.url ?? data.url ?? url) : url;
-      this.failed(part, data.details);
+      this.failed(part, data.details, data.response?.code ?? 0);
     });
     hls.attachMedia(this.video);
     hls.loadSource(source);

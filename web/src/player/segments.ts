@@ -184,7 +184,8 @@ export class Segments {
 }
 
 async function asked(url: string, range: string): Promise<Response> {
-  const answer = await fetch(url, { headers: { Range: range } }).catch(() => null);
+  // A refusal that the browser had kept would be read for ever.
+  const answer = await fetch(url, { headers: { Range: range }, cache: "no-store" }).catch(() => null);
   if (answer === null) throw new ReadError(0);
   if (answer.status !== 206) {
     answer.body?.cancel().catch(() => {});

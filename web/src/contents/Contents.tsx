@@ -1,0 +1,244 @@
+// A folder: its way up, what to find in it, its names, and what can be done with them.
+
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLatest } from "../hooks";
+import { recall, store } from "../kept";
+import { addressOf } from "../route";
+import { change, list, mediaUrl, words, type Entry, type Problem } from "../server";
+import { t } from "../texts";
+import { Details } from "./Details";
+import { arranged, type Kind, type Order } from "./kinds";
+import { Names } from "./Names";
+import { UploadPanel } from "./UploadPanel";
+import { chosen, dropped, Uploads } from "./uploads";
+
+/** A folder that others write into is read again so often, milliseconds, if it is short. */
+const RENEW_MS = 15_000;
+const RENEWED_MAX = 2000;
+
+interface Listing {
+  folder: string;
+  entries: Entry[];
+  whole: boolean;
+  problem: Problem | null;
+}
+
+/** The names of `folder`, read again when `stamp` changes, after changes made here, and while the page is looked at. */
+function useListing(folder: string, stamp: number): [Listing | null, () => void] {
+  const [listing, set] = useState<Listing | null>(null);
+  const [again, setAgain] = useState(0);
+  const length = useLatest(listing?.entries.length ?? 0);
+  const renew = useCallback(() => setAgain((count) => count + 1), []);
+  useEffect(() => {
+    const stop = new AbortController();
+    let parts = 0;
+    list(folder, stop.signal, (entries, whole) => {
+      parts += 1;
+      // A list that is read again keeps its length until all of it has come.
+      if (whole || parts === 1) set((old) => (!whole && old?.folder === folder ? old : { folder, entries, whole, problem: null }));
+    }).catch((problem: unknown) => {
+      if (!stop.signal.aborted) set({ folder, entries: [], whole: true, problem: problem as Problem });
+    });
+    return () => stop.abort();
+  }, [folder, again, stamp]);
+  useEffect(() => {
+    const look = () => {
+      if (document.visibilityState === "visible" && length.current <= RENEWED_MAX) renew();
+    };
+    const timer = window.setInterval(look, RENEW_MS);
+    window.addEventListener("focus", look);
+    return () => {
+      window.clearInterval(timer);
+      window.removeEventListener("focus", look);
+    };
+  }, []);
+  return [listing?.folder === folder ? listing : null, renew];
+}
+
+/** `stamp` changes when the server is back after it was gone. */
+export function Contents({ folder, playing, stamp, onEntries }: { folder: string; playing: string | null; stamp: number; onEntries: (entries: Entry[]) => void }) {
+  const [listing, renew] = useListing(folder, stamp);
+  const [search, setSearch] = useState("");
+  const [kind, setKind] = useState<Kind | null>(null);
+  const [order, setOrder] = useState<Order>({ column: "name", down: false });
+  const [grid, setGrid] = useState(recall("grid") === "yes");
+  const [marked, setMarked] = useState<ReadonlySet<string>>(new Set());
+  const [shown, setShown] = useState<Entry | null>(null);
+  const [removing, setRemoving] = useState<string[]>([]);
+  const [failed, setFailed] = useState("");
+  const [over, setOver] = useState(false);
+  const [, draw] = useState(0);
+  const renewed = useLatest(renew);
+  const uploads = useMemo(() => new Uploads(() => draw((count) => count + 1), () => renewed.current()), []);
+  useEffect(() => {
+    setMarked(new Set());
+    setSearch("");
+    setFailed("");
+  }, [folder]);
+  const entries = listing?.entries ?? [];
+  const names = useMemo(() => arranged(entries, search, kind, order), [listing, search, kind, order]);
+  useEffect(() => onEntries(names), [names]);
+
+  const drop = async (event: DragEvent) => {
+    event.preventDefault();
+    setOver(false);
+    if (event.dataTransfer !== null) uploads.add(await dropped(event.dataTransfer, folder));
+  };
+  const remove = async () => {
+    const left = new Set(marked);
+    setFailed("");
+    for (const name of removing) {
+      try {
+        await change("DELETE", mediaUrl(folder + name));
+        left.delete(name);
+      } catch (problem) {
+        setFailed(t.notRemoved(name, words(problem as Problem, t.noAnswer)));
+      }
+    }
+    setMarked(left);
+    setRemoving([]);
+    renew();
+  };
+  const view = (grid: boolean) => {
+    setGrid(grid);
+    store("grid", grid ? "yes" : "no");
+  };
+
+  return (
+    <section
+      id="library"
+      class={over ? "card over" : "card"}
+      aria-label={t.contents}
+      aria-busy={listing === null}
+      onDragOver={(event) => {
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(event) => void drop(event)}
+    >
+      <div class="bar wrap">
+        <Crumbs folder={folder} />
+        <UploadButtons folder={folder} uploads={uploads} />
+      </div>
+      <div class="bar wrap tools">
+        <input type="search" value={search} placeholder={t.search} aria-label={t.search} onInput={(event) => setSearch(event.currentTarget.value)} />
+        <KindChoice kind={kind} set={setKind} />
+        <span role="group" class="joined">
+          <button aria-pressed={!grid} onClick={() => view(false)}>
+            {t.list}
+          </button>
+          <button aria-pressed={grid} onClick={() => view(true)}>
+            {t.grid}
+          </button>
+        </span>
+        <span class="quiet" role="status">
+          {listing === null || !listing.whole ? t.reading : t.counted(names.length, entries.length)}
+        </span>
+      </div>
+      {marked.size > 0 && (
+        <div class="bar wrap tools">
+          <span>{t.selected(marked.size)}</span>
+          <button onClick={() => setRemoving([...marked])}>{t.remove}</button>
+          <button onClick={() => setMarked(new Set())}>{t.cancel}</button>
+        </div>
+      )}
+      {failed !== "" && (
+        <p class="notice" role="alert">
+          {failed}
+        </p>
+      )}
+      <UploadPanel uploads={uploads} />
+      {listing?.problem ? (
+        <p class="notice" role="alert">
+          {t.notListed(listing.problem.status === 404 ? t.noFolder : words(listing.problem, t.noAnswer))}
+        </p>
+      ) : listing !== null && entries.length === 0 ? (
+        <p class="quiet">
+          {t.nothingHere} <code>{`curl -T film.mp4 ${new URL(mediaUrl(`${folder}film.mp4`), location.href).href}`}</code>
+        </p>
+      ) : listing !== null && names.length === 0 ? (
+        <p class="quiet">{t.nothingFound}</p>
+      ) : (
+        <Names folder={folder} names={names} grid={grid} playing={playing} order={order} setOrder={setOrder} marked={marked} setMarked={setMarked} show={setShown} />
+      )}
+      {shown !== null && <Details path={folder + shown.name} entry={shown} close={() => setShown(null)} remove={() => (setShown(null), setRemoving([shown.name]))} />}
+      {removing.length > 0 && <Ask text={t.removeAsk(removing.length, removing[0] ?? "")} yes={t.remove} no={() => setRemoving([])} act={() => void remove()} />}
+    </section>
+  );
+}
+
+function Crumbs({ folder }: { folder: string }) {
+  const parts = folder.split("/").filter((part) => part !== "");
+  return (
+    <nav aria-label={t.folder}>
+      <ol class="crumbs">
+        <li>
+          <a href="#/">{t.contents}</a>
+        </li>
+        {parts.map((part, index) => (
+          <li key={index}>
+            <a href={addressOf(`${parts.slice(0, index + 1).join("/")}/`)}>{part}</a>
+          </li>
+        ))}
+      </ol>
+    </nav>
+  );
+}
+
+function UploadButtons({ folder, uploads }: { folder: string; uploads: Uploads }) {
+  const files = useRef<HTMLInputElement>(null);
+  const folders = useRef<HTMLInputElement>(null);
+  const take = (input: HTMLInputElement) => {
+    if (input.files !== null) uploads.add(chosen(input.files, folder));
+    input.value = "";
+  };
+  useEffect(() => folders.current?.setAttribute("webkitdirectory", ""), []);
+  return (
+    <span class="bar">
+      <input ref={files} type="file" multiple hidden onChange={(event) => take(event.currentTarget)} />
+      <input ref={folders} type="file" multiple hidden onChange={(event) => take(event.currentTarget)} />
+      <button class="primary" title={t.dropHere} onClick={() => files.current?.click()}>
+        {t.upload}
+      </button>
+      <button onClick={() => folders.current?.click()}>{t.uploadFolder}</button>
+    </span>
+  );
+}
+
+function KindChoice({ kind, set }: { kind: Kind | null; set: (kind: Kind | null) => void }) {
+  const kinds: [string, string][] = [
+    ["", t.all],
+    ["folder", t.folders],
+    ["video", t.videos],
+    ["sound", t.sounds],
+    ["picture", t.pictures],
+    ["other", t.others],
+  ];
+  return (
+    <select aria-label={t.kind} value={kind ?? ""} onChange={(event) => set((event.currentTarget.value || null) as Kind | null)}>
+      {kinds.map(([value, text]) => (
+        <option key={value} value={value}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** A question before something that cannot be undone. */
+export function Ask({ text, yes, act, no }: { text: string; yes: string; act: () => void; no: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} onClose={no}>
+      <p>{text}</p>
+      <div class="bar">
+        <button onClick={() => dialog.current?.close()}>{t.cancel}</button>
+        <button class="danger" onClick={act}>
+          {yes}
+        </button>
+      </div>
+    </dialog>
+  );
+}

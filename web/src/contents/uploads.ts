@@ -1,0 +1,178 @@
+// Uploads one after the other, two at a time. A content that exists is replaced only when the user says so.
+
+import { mediaUrl, parsed, type Problem } from "../server";
+
+/** Uploads under way at once: one fills the link while the other waits for its disk. */
+const AT_ONCE = 2;
+/** Weight of the last second in the shown rate. */
+const RATE_WEIGHT = 0.3;
+
+/** Treatment of a content that exists. */
+export type Existing = "replace" | "both" | "skip";
+
+export interface Item {
+  readonly id: number;
+  /** Path of the content. */
+  path: string;
+  readonly file: Blob;
+  /** `exists`: the user is asked. */
+  state: "waiting" | "sending" | "exists" | "done" | "skipped" | "failed";
+  sent: number;
+  /** Bytes per second. */
+  rate: number;
+  problem: Problem | null;
+}
+
+/** Sends `file` to `path`; returns a function that ends it. */
+export type Send = (item: Item, replace: boolean, ended: (problem: Problem | null) => void, progress: (bytes: number) => void) => () => void;
+
+export class Uploads {
+  items: Item[] = [];
+  private readonly under = new Map<number, () => void>();
+  private always: Existing | null = null;
+  private number = 0;
+
+  constructor(
+    private readonly changed: () => void,
+    private readonly stored: (path: string) => void,
+    private readonly send: Send = put,
+    private readonly now: () => number = () => performance.now() / 1000,
+  ) {}
+
+  add(files: { path: string; file: Blob }[]): void {
+    for (const { path, file } of files) {
+      this.items.push({ id: ++this.number, path, file, state: "waiting", sent: 0, rate: 0, problem: null });
+    }
+    this.next();
+  }
+
+  /** Answers for a content that exists; `all`: for those that follow too. */
+  answer(item: Item, existing: Existing, all: boolean): void {
+    if (all) this.always = existing;
+    const asked = this.items.filter((other) => other.state === "exists" && (all || other === item));
+    asked.forEach((other) => this.settle(other, existing));
+    this.next();
+  }
+
+  /** Ends an upload: nothing of it is stored. */
+  cancel(item: Item): void {
+    this.under.get(item.id)?.();
+    this.under.delete(item.id);
+    if (item.state !== "done") item.state = "skipped";
+    this.next();
+  }
+
+  retry(item: Item): void {
+    item.state = "waiting";
+    item.problem = null;
+    this.next();
+  }
+
+  clear(): void {
+    this.items = this.items.filter(({ state }) => state !== "done" && state !== "skipped");
+    this.always = this.items.length === 0 ? null : this.always;
+    this.changed();
+  }
+
+  private next(): void {
+    for (const item of this.items) {
+      if (this.under.size >= AT_ONCE) break;
+      if (item.state === "waiting") this.begin(item, this.always === "replace");
+    }
+    this.changed();
+  }
+
+  private begin(item: Item, replace: boolean): void {
+    item.state = "sending";
+    item.sent = 0;
+    let looked = this.now();
+    const end = this.send(
+      item,
+      replace,
+      (problem) => this.ended(item, problem),
+      (bytes) => {
+        const passed = this.now() - looked;
+        if (passed < 0.5 && item.rate > 0) return;
+        const rate = (bytes - item.sent) / Math.max(passed, 0.001);
+        item.rate = item.rate === 0 ? rate : (1 - RATE_WEIGHT) * item.rate + RATE_WEIGHT * rate;
+        item.sent = bytes;
+        looked = this.now();
+        this.changed();
+      },
+    );
+    this.under.set(item.id, end);
+  }
+
+  private ended(item: Item, problem: Problem | null): void {
+    this.under.delete(item.id);
+    item.problem = problem;
+    if (problem === null) {
+      item.state = "done";
+      item.sent = item.file.size;
+      this.stored(item.path);
+    } else if (problem.status !== 412) {
+      item.state = "failed";
+    } else if (this.always === null) {
+      item.state = "exists";
+    } else {
+      this.settle(item, this.always);
+    }
+    this.next();
+  }
+
+  private settle(item: Item, existing: Existing): void {
+    item.problem = null;
+    if (existing === "skip") item.state = "skipped";
+    else if (existing === "replace") this.begin(item, true);
+    else {
+      item.path = beside(item.path);
+      item.state = "waiting";
+    }
+  }
+}
+
+/** The next name beside `path`: "a.mp4" → "a (2).mp4" → "a (3).mp4" */
+export function beside(path: string): string {
+  const [, stem = path, number, end = ""] = /^(.*?)(?: \((\d+)\))?(\.[^./]+)?$/s.exec(path) ?? [];
+  return `${stem} (${Number(number ?? 1) + 1})${end}`;
+}
+
+/** The files of a drop, folders walked, with their paths below `folder`. */
+export async function dropped(transfer: DataTransfer, folder: string): Promise<{ path: string; file: Blob }[]> {
+  const roots = [...transfer.items].map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
+  const files: { path: string; file: Blob }[] = [];
+  const walk = async (entry: FileSystemEntry): Promise<void> => {
+    if (entry.isFile) {
+      const file = await new Promise<File>((found, failed) => (entry as FileSystemFileEntry).file(found, failed));
+      files.push({ path: folder + entry.fullPath.replace(/^\//, ""), file });
+      return;
+    }
+    const reader = (entry as FileSystemDirectoryEntry).createReader();
+    for (;;) {
+      const part = await new Promise<FileSystemEntry[]>((found, failed) => reader.readEntries(found, failed));
+      if (part.length === 0) return;
+      for (const child of part) await walk(child);
+    }
+  };
+  for (const root of roots) await walk(root);
+  return files;
+}
+
+/** The chosen files of an input, with their paths below `folder`. */
+export function chosen(files: FileList, folder: string): { path: string; file: Blob }[] {
+  return [...files].map((file) => ({ path: folder + (file.webkitRelativePath || file.name), file }));
+}
+
+function put(item: Item, replace: boolean, ended: (problem: Problem | null) => void, progress: (bytes: number) => void): () => void {
+  const request = new XMLHttpRequest();
+  request.open("PUT", mediaUrl(item.path));
+  if (!replace) request.setRequestHeader("If-None-Match", "*");
+  request.upload.onprogress = (event) => progress(event.loaded);
+  request.onload = () => {
+    const { status, statusText } = request;
+    ended(status >= 200 && status < 300 ? null : { status, title: statusText, ...parsed(request.responseText) });
+  };
+  request.onerror = () => ended({ status: 0 });
+  request.send(item.file);
+  return () => request.abort();
+}

@@ -1,0 +1,43 @@
+// State that follows the server.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+
+/** An answer that takes longer counts as none, milliseconds. */
+const PATIENCE_MS = 5000;
+
+/** Asks again and again while the page is visible, each time `period` milliseconds after the last answer. */
+export function usePolled<T>(ask: (signal: AbortSignal) => Promise<T>, period: number, follows: unknown[] = []): T | undefined {
+  const [answer, set] = useState<T>();
+  useEffect(() => {
+    const stop = new AbortController();
+    let timer = 0;
+    const look = async () => {
+      if (document.visibilityState === "visible") {
+        const got = await ask(AbortSignal.any([stop.signal, AbortSignal.timeout(PATIENCE_MS)]));
+        if (stop.signal.aborted) return;
+        set(() => got);
+      }
+      timer = window.setTimeout(() => void look(), period);
+    };
+    const atOnce = () => {
+      if (document.visibilityState !== "visible") return;
+      window.clearTimeout(timer);
+      void look();
+    };
+    document.addEventListener("visibilitychange", atOnce);
+    void look();
+    return () => {
+      stop.abort();
+      window.clearTimeout(timer);
+      document.removeEventListener("visibilitychange", atOnce);
+    };
+  }, follows);
+  return answer;
+}
+
+/** The latest value, for callbacks that outlive a drawing. */
+export function useLatest<T>(value: T): { readonly current: T } {
+  const latest = useRef(value);
+  latest.current = value;
+  return latest;
+}

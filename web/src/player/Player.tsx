@@ -1,0 +1,327 @@
+// Plays one content: media that the browser plays by itself in <video>, MPEG-TS and playlists through hls.js. Failures are said in words.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ending, playedAs } from "../contents/kinds";
+import { Address } from "../contents/Details";
+import * as format from "../format";
+import { useLatest, usePolled } from "../hooks";
+import { figures, mediaUrl, whyNot, words, type Problem, type Stream } from "../server";
+import { t } from "../texts";
+import { HlsPlayback } from "./hls";
+import { actionOf, SPEEDS, type Action } from "./keys";
+import { keepPlace, placeOf } from "./places";
+import { Stalls } from "./stalls";
+import { load, type Subtitles } from "./subtitles";
+
+/** Periods of looks at the picture, of the line below it, and of the server's figures, milliseconds. */
+const LOOK_MS = 100;
+const STATUS_MS = 500;
+const FIGURES_MS = 2000;
+/** Played for so long without a decoded byte of sound, a content has none that the browser knows, seconds. */
+const SILENT_S = 3;
+
+type Query = Record<string, string>;
+
+/** Words in the place of the picture, and the ways on. */
+interface Notice {
+  text: string;
+  detail?: string;
+  again?: Query;
+  lower?: number;
+  bestEffort?: boolean;
+  elsewhere?: boolean;
+}
+
+interface Props {
+  path: string;
+  subtitles: Subtitles[];
+  /** The next content of the folder. */
+  next: (() => void) | null;
+  close: () => void;
+}
+
+export function Player({ path, subtitles, next, close }: Props) {
+  const name = path.split("/").pop() ?? path;
+  const video = useRef<HTMLVideoElement>(null);
+  const heading = useRef<HTMLHeadingElement>(null);
+  const [query, setQuery] = useState<Query>({});
+  const [attempt, setAttempt] = useState(0);
+  const [notice, setNotice] = useState<Notice | null>(null);
+  const [status, setStatus] = useState("");
+  const [resumed, setResumed] = useState(0);
+  const [speed, setSpeed] = useState(1);
+  const [keys, setKeys] = useState(false);
+  const [chosen, setChosen] = useState("");
+  // Names this viewer to the server: all requests of this playback hold one stream.
+  const [session] = useState(() => crypto.getRandomValues(new Uint32Array(2)).join("-"));
+  const streams = usePolled((signal) => figures<Stream[]>("streams", signal), FIGURES_MS);
+  const stalls = useRef(new Stalls());
+  const served = useLatest(servedLine(streams ?? [], path));
+
+  useEffect(() => heading.current?.focus({ preventScroll: true }), []);
+
+  // Playback: begins with the query, ends with the component.
+  useEffect(() => {
+    const element = video.current;
+    if (element === null) return;
+    const url = mediaUrl(path, { ...query, session });
+    let playback: HlsPlayback | null = null;
+    let over = false;
+    stalls.current = new Stalls();
+    setNotice(null);
+    const drop = () => {
+      playback?.stop();
+      playback = null;
+      element.removeAttribute("src");
+      element.load();
+    };
+    const explain = async (failedUrl: string, detail: string, status: number) => {
+      if (over) return;
+      const { code } = element.error ?? {};
+      const refusal = (await whyNot(failedUrl)) ?? (status === 503 ? { status } : null);
+      if (over) return;
+      over = true;
+      drop();
+      setNotice(failure(refusal, query, code, detail));
+    };
+    const onError = () => {
+      if (element.hasAttribute("src")) void explain(url, element.error?.message ?? "", 0);
+    };
+    element.addEventListener("error", onError);
+    switch (playedAs(name)) {
+      case "media":
+        element.src = url;
+        break;
+      case null:
+        setNotice({ text: t.playsNot(t.playsNotEnding(`.${ending(name)}`)), elsewhere: true });
+        break;
+      case "mpegts":
+        playback = new HlsPlayback(element, (...failed) => void explain(...failed));
+        void playback.transportStream(url);
+        break;
+      case "playlist":
+        playback = new HlsPlayback(element, (...failed) => void explain(...failed));
+        void playback.playlist(url);
+    }
+    // A browser may want a click first; the controls are there for it.
+    element.play().catch(() => {});
+    return () => {
+      over = true;
+      element.removeEventListener("error", onError);
+      keepPlace(path, element.currentTime, element.duration);
+      drop();
+    };
+  }, [query, attempt]);
+
+  // Looks at the picture.
+  useEffect(() => {
+    const element = video.current;
+    if (element === null) return;
+    const look = window.setInterval(() => {
+      const { paused, seeking, ended, currentTime } = element;
+      stalls.current.look({ now: performance.now() / 1000, time: currentTime, shouldRun: !paused && !seeking && !ended });
+    }, LOOK_MS);
+    const report = window.setInterval(() => setStatus([statusLine(element, stalls.current), served.current].filter((part) => part !== "").join(" · ")), STATUS_MS);
+    const leave = () => keepPlace(path, element.currentTime, element.duration);
+    window.addEventListener("pagehide", leave);
+    return () => {
+      window.clearInterval(look);
+      window.clearInterval(report);
+      window.removeEventListener("pagehide", leave);
+    };
+  }, []);
+
+  // The chosen subtitles.
+  useEffect(() => {
+    const element = video.current;
+    const wanted = subtitles.find((each) => each.path === chosen);
+    if (element === null || wanted === undefined) return;
+    const track = document.createElement("track");
+    let url: string | null = null;
+    let over = false;
+    void load(wanted).then((loaded) => {
+      url = loaded;
+      if (over || loaded === null) return;
+      track.kind = "subtitles";
+      track.label = wanted.label;
+      track.src = loaded;
+      element.append(track);
+      track.track.mode = "showing";
+    });
+    return () => {
+      over = true;
+      track.remove();
+      if (url !== null) URL.revokeObjectURL(url);
+    };
+  }, [chosen]);
+  useEffect(() => {
+    if (chosen === "" && subtitles.length > 0) setChosen(subtitles[0]?.path ?? "");
+  }, [subtitles.length]);
+
+  const act = useLatest((action: Action) => {
+    if (action === "close") return close();
+    const element = video.current;
+    if (element === null || notice !== null) return;
+    if (action === "next") next?.();
+    else if (action === "fullScreen") void (document.fullscreenElement === null ? element.requestFullscreen() : document.exitFullscreen());
+    else if (action === "pictureInPicture") void pictureInPicture(element);
+    else if (action === "faster" || action === "slower") faster(action === "faster" ? 1 : -1);
+    else action(element);
+  });
+  const faster = (steps: number) => setSpeed((now) => SPEEDS[Math.max(0, Math.min(SPEEDS.length - 1, SPEEDS.indexOf(now) + steps))] ?? 1);
+  useEffect(() => {
+    if (video.current !== null) video.current.playbackRate = speed;
+  }, [speed, attempt]);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      const action = document.querySelector("dialog[open]") === null ? actionOf(event) : null;
+      if (action === null || (action === "close" && document.fullscreenElement !== null)) return;
+      act.current(action);
+      event.preventDefault();
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+
+  const again = (to: Query) => {
+    setQuery(to);
+    setAttempt((count) => count + 1);
+  };
+  const loaded = () => {
+    const element = video.current;
+    const place = placeOf(path);
+    if (element === null || place === 0 || element.currentTime > 1) return;
+    element.currentTime = place;
+    setResumed(place);
+  };
+  const fromStart = () => {
+    if (video.current !== null) video.current.currentTime = 0;
+    setResumed(0);
+  };
+
+  return (
+    <section id="player" class="card" aria-label={t.player}>
+      <div class="bar">
+        <h2 ref={heading} tabIndex={-1}>
+          {name}
+        </h2>
+        <button onClick={close} title="Esc">
+          {t.close}
+        </button>
+      </div>
+      <video ref={video} controls playsInline preload="auto" hidden={notice !== null} onLoadedMetadata={loaded} onEnded={() => next?.()} />
+      {notice !== null && <NoticeCard path={path} name={name} notice={notice} again={again} />}
+      {notice === null && (
+        <>
+          <p class="quiet" role="status">
+            {status === "" ? t.starting : status}
+          </p>
+          {resumed > 0 && (
+            <p class="bar wrap">
+              <span class="quiet">{t.resumedAt(format.time(resumed))}</span>
+              <button onClick={fromStart}>{t.fromStart}</button>
+            </p>
+          )}
+          <div class="bar wrap tools">
+            <label>
+              {t.speed}{" "}
+              <select value={String(speed)} onChange={(event) => setSpeed(Number(event.currentTarget.value))}>
+                {SPEEDS.map((each) => (
+                  <option key={each} value={String(each)}>{`${each} ×`}</option>
+                ))}
+              </select>
+            </label>
+            {subtitles.length > 0 && (
+              <label>
+                {t.subtitles}{" "}
+                <select value={chosen} onChange={(event) => setChosen(event.currentTarget.value)}>
+                  <option value="none">{t.off}</option>
+                  {subtitles.map(({ path, label }) => (
+                    <option key={path} value={path}>
+                      {label === "" ? t.subtitles : label}
+                    </option>
+                  ))}
+                </select>
+              </label>
+            )}
+            {document.pictureInPictureEnabled && <button onClick={() => act.current("pictureInPicture")}>{t.pictureInPicture}</button>}
+            {next !== null && <button onClick={next}>{t.next}</button>}
+            <button aria-expanded={keys} onClick={() => setKeys(!keys)}>
+              {t.keys}
+            </button>
+          </div>
+          {keys && <p class="quiet">{t.keysText}</p>}
+        </>
+      )}
+    </section>
+  );
+}
+
+function NoticeCard({ path, name, notice, again }: { path: string; name: string; notice: Notice; again: (query: Query) => void }) {
+  const { lower } = notice;
+  return (
+    <div class="notice" role="alert">
+      <p>{notice.text}</p>
+      {notice.detail !== undefined && notice.detail !== "" && <p class="quiet detail">{notice.detail}</p>}
+      <div class="bar wrap">
+        {notice.again !== undefined && <button onClick={() => again(notice.again ?? {})}>{t.tryAgain}</button>}
+        {lower !== undefined && <button onClick={() => again({ rate: `${lower}bit/s` })}>{t.playLower(format.rate(lower))}</button>}
+        {notice.bestEffort === true && <button onClick={() => again({ rate: "max" })}>{t.playBestEffort}</button>}
+        {notice.elsewhere === true && (
+          <a class="button" href={mediaUrl(path, { rate: "max" })} download={name}>
+            {t.download}
+          </a>
+        )}
+      </div>
+      {notice.elsewhere === true && <Address path={path} media />}
+    </div>
+  );
+}
+
+/** The notice for a failure: the server's refusal or error, else the error `code` of the picture's element. */
+function failure(problem: Problem | null, query: Query, code: number | undefined, detail: string): Notice {
+  if (problem?.status === 503) {
+    const reason = t.short[(problem.resource ?? "").replace(/ \d+/, "")] ?? problem.detail ?? t.serverFull;
+    const grantable = problem.grantable_bps ?? 0;
+    const parts = [t.refused(reason)];
+    if (grantable > 0) parts.push(t.refusedWould(format.rate(grantable)));
+    if (problem.retryAfterSeconds !== undefined) parts.push(t.refusedAgain(problem.retryAfterSeconds));
+    return { text: parts.join(" "), again: {}, bestEffort: true, ...(grantable > 0 ? { lower: grantable } : {}) };
+  }
+  if (problem?.status === 404) return { text: t.gone };
+  if (problem?.status === 416) return { text: t.playsNot(t.emptyContent) };
+  if (problem !== null) return { text: words(problem, t.noAnswer), again: query };
+  if (code === MediaError.MEDIA_ERR_NETWORK) return { text: t.brokeOff, detail, again: query };
+  return { text: t.playsNot(t.playsNotKnown), detail, elsewhere: true };
+}
+
+/** What the server says of the only stream of this content. */
+function servedLine(streams: Stream[], path: string): string {
+  const own = streams.filter((stream) => stream.path === path && stream.direction === "out");
+  const [stream] = own;
+  if (own.length !== 1 || stream === undefined) return "";
+  const parts = [stream.class === "constant" ? t.guaranteed(format.rate(stream.rate_bps)) : t.bestEffort];
+  if (stream.j_percent !== null) parts.push(`J ${stream.j_percent.toFixed(2)} %`);
+  if (stream.misses > 0) parts.push(`${t.misses} ${stream.misses}`);
+  if (stream.held_up_by) parts.push(`${t.heldUpBy}: ${stream.held_up_by}`);
+  return parts.join(" · ");
+}
+
+function statusLine(video: HTMLVideoElement, stalls: Stalls): string {
+  if (video.readyState === 0) return t.starting;
+  let ahead = 0;
+  for (let i = 0; i < video.buffered.length; i += 1) {
+    if (video.buffered.start(i) <= video.currentTime + 0.1) ahead = Math.max(ahead, video.buffered.end(i) - video.currentTime);
+  }
+  const of = Number.isFinite(video.duration) ? format.time(video.duration) : "";
+  const parts = [t.position(format.time(video.currentTime), of), t.ahead(ahead.toFixed(1))];
+  parts.push(stalls.count === 0 ? t.noInterruption : t.interruptions(stalls.count, stalls.seconds.toFixed(1)));
+  const decoded = (video as { webkitAudioDecodedByteCount?: number }).webkitAudioDecodedByteCount;
+  if (decoded === 0 && video.currentTime > SILENT_S) parts.push(t.noSound);
+  return parts.join(" · ");
+}
+
+async function pictureInPicture(video: HTMLVideoElement): Promise<void> {
+  if (document.pictureInPictureElement !== null) await document.exitPictureInPicture();
+  else await video.requestPictureInPicture().catch(() => {});
+}
