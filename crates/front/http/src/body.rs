@@ -8,10 +8,9 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
+use crate::client_stream::{ClientStream, write_all};
 use crate::memory::ConnectionBuffer;
 use crate::message::chunked::{ChunkError, ChunkedDecoder, Decoded};
 use crate::message::head::{BodyFraming, RequestHead};
@@ -43,7 +42,7 @@ enum BodyLeft {
 
 /// The body of one request.
 pub(crate) struct RequestBody<'a> {
-    stream: &'a mut TcpStream,
+    stream: &'a mut ClientStream,
     buffer: &'a mut ConnectionBuffer,
     left: BodyLeft,
     /// The client waits for `100 Continue`.
@@ -58,7 +57,7 @@ impl<'a> RequestBody<'a> {
     /// The body of `head`, of which the beginning may be in `buffer`.
     pub(crate) fn new(
         head: &RequestHead,
-        stream: &'a mut TcpStream,
+        stream: &'a mut ClientStream,
         buffer: &'a mut ConnectionBuffer,
         idle_max: Duration,
     ) -> Self {
@@ -89,7 +88,7 @@ impl<'a> RequestBody<'a> {
                 },
             }
             if std::mem::take(&mut self.expects) {
-                let told = self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await;
+                let told = write_all(self.stream, b"HTTP/1.1 100 Continue\r\n\r\n".as_slice()).await;
                 told.map_err(|_| BodyError::BrokenOff)?;
             }
             self.read_more().await?;

@@ -20,6 +20,10 @@ pub struct HttpConfig {
     pub cors_origins: Vec<String>,
     /// Names of this server, in lower case, besides addresses and names that no other host can have; `*` is every one.
     pub hosts: Vec<String>,
+    /// Port with TLS that requests without it are sent to.
+    pub redirect_to: Option<u16>,
+    /// Time for which browsers are told to use TLS only; zero: they are not told.
+    pub hsts: Duration,
 }
 
 impl Default for HttpConfig {
@@ -32,6 +36,8 @@ impl Default for HttpConfig {
             stall_max: Duration::from_secs(30),
             cors_origins: Vec::new(),
             hosts: Vec::new(),
+            redirect_to: None,
+            hsts: Duration::ZERO,
         }
     }
 }

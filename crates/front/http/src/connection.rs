@@ -14,13 +14,13 @@ use bytes::Buf;
 use http_types::{Method, StatusCode};
 use service::connections::{Arrival, ConnectionPlace};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::access_log::AccessRecord;
 use crate::body::RequestBody;
+use crate::client_stream::{ClientStream, write_all};
 use crate::content::{self, PREFIX};
-use crate::exchange::{Exchange, write_all};
+use crate::exchange::Exchange;
 use crate::guard::guarded;
 use crate::memory::{ConnectionBuffer, drop_some};
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head};
@@ -30,7 +30,7 @@ use crate::shared::Shared;
 use crate::{follow, hosts, management, problem};
 
 /// A connection of the reserve must have sent its request within this time.
-const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
+pub(crate) const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Limits of time and bytes for reads from a refused client that still sends; they also end when it was silent for
 /// [`LINGER_SILENCE`]. The reads let it read the refusal: closing at once would reset the connection. A proxy sends all of an
 /// upload before it looks for the answer.
@@ -41,10 +41,10 @@ const LINGER_SILENCE: Duration = Duration::from_secs(2);
 const SKIPPED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, place: &ConnectionPlace) {
+pub(crate) async fn serve(shared: Arc<Shared>, stream: ClientStream, peer: SocketAddr, place: &ConnectionPlace) {
     let arrival = place.arrival();
     let Ok(local) = stream.local_addr() else { return };
-    let _ = stream.set_nodelay(true);
+    let _ = stream.set_nodelay();
     let mut buffer = ConnectionBuffer::new(shared.memory.clone());
     let mut wait_max = shared.config().head_time_max;
     if arrival == Arrival::Reserve {
@@ -66,7 +66,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
         let Some(_held) = shared.memory.reserve(head.bytes) else {
             return refuse(&shared, stream, peer, &problem::busy()).await;
         };
-        let exchange = Exchange::new(Arc::clone(&shared), head, peer, local);
+        let exchange = Exchange::new(Arc::clone(&shared), head, (peer, local), stream.is_sealed());
         if arrival == Arrival::Reserve {
             if management::is_health(&exchange.head.path) {
                 answer(exchange, &mut buffer, stream).await;
@@ -89,7 +89,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, peer: SocketAd
 /// # Errors
 /// The refusal of the head.
 pub(crate) async fn next_head(
-    stream: &mut TcpStream,
+    stream: &mut ClientStream,
     buffer: &mut ConnectionBuffer,
     (wait_max, head_time_max): (Duration, impl Fn() -> Duration),
     ends: impl Future<Output = ()>,
@@ -131,7 +131,11 @@ pub(crate) async fn next_head(
 }
 
 /// Answers a request. Only an upload has use for a body; that of any other is skipped (RFC 9110 §9.3.1).
-async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut stream: TcpStream) -> Option<TcpStream> {
+async fn answer(
+    mut exchange: Exchange,
+    buffer: &mut ConnectionBuffer,
+    mut stream: ClientStream,
+) -> Option<ClientStream> {
     let idle_max = exchange.shared.config().upload_idle_max;
     let mut body = RequestBody::new(&exchange.head, &mut stream, buffer, idle_max);
     if exchange.head.method != Method::PUT
@@ -143,7 +147,8 @@ async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut strea
         refuse(&exchange.shared, stream, exchange.peer, &reply).await;
         return None;
     }
-    let misdirected = hosts::refusal(&exchange.shared.config(), &exchange.head);
+    let config = exchange.shared.config();
+    let misdirected = hosts::refusal(&config, &exchange.head).or_else(|| hosts::to_tls(&config, &exchange));
     if misdirected.is_none() && content::is_content_read(&exchange.head) {
         // A stream may last for hours: it keeps no buffer here meanwhile.
         buffer.let_go();
@@ -166,11 +171,11 @@ async fn answer(mut exchange: Exchange, buffer: &mut ConnectionBuffer, mut strea
         linger(stream, drains(&exchange.shared)).await;
         return None;
     }
-    exchange.head.keep_alive.then_some(stream)
+    stream.kept(exchange.head.keep_alive).await
 }
 
 /// Answers an unacceptable request, and closes.
-async fn refuse(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, reply: &Reply) {
+async fn refuse(shared: &Shared, mut stream: ClientStream, peer: SocketAddr, reply: &Reply) {
     let bytes = render(reply, After::Close, SystemTime::now());
     let written = write_all(&mut stream, bytes.as_slice()).await;
     shared.note_request(reply.status, reply.body.len() as u64, || {
@@ -183,13 +188,13 @@ async fn refuse(shared: &Shared, mut stream: TcpStream, peer: SocketAddr, reply:
 }
 
 /// Is ready once the server drains.
-async fn drains(shared: &Shared) {
+pub(crate) async fn drains(shared: &Shared) {
     let _ = shared.draining.clone().wait_for(|draining| *draining).await;
 }
 
 /// Closes our side and listens for a moment, at most until `ends` is ready: closing at once would reset the connection, and
 /// the client would lose the answer while it still sends (RFC 9112 §9.6).
-pub(crate) async fn linger(mut stream: TcpStream, ends: impl Future<Output = ()>) {
+pub(crate) async fn linger(mut stream: ClientStream, ends: impl Future<Output = ()>) {
     if stream.shutdown().await.is_err() {
         return;
     }

@@ -1,9 +1,8 @@
 //! GET and HEAD of contents: from the request head to the service and back.
 //!
 //! Promise: only a complete response keeps the connection open. Not here: the plan of the answer (`plan`), its rate and
-//! source (`service::reads`).
+//! source (`service::reads`), and whether bytes are sealed (`client_stream`).
 
-use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
 use bytes::{Buf, Bytes};
@@ -19,12 +18,11 @@ use service::rate::AskedRate;
 use service::reads::{self, ContentRead, PacedRead, ReadPurpose};
 use service::session::{ContentPart, Viewer};
 use service::shares::{NETWORK_BITS, network};
-use tokio::net::TcpStream;
 use units::BitRate;
 
 use crate::asked::asked;
-use crate::cors;
-use crate::exchange::{Exchange, write_all};
+use crate::client_stream::{ClientStream, write_all};
+use crate::exchange::Exchange;
 use crate::guard::guarded;
 use crate::message::cmcd::{Cmcd, ObjectType};
 use crate::message::head::RequestHead;
@@ -58,7 +56,7 @@ pub(crate) fn pattern(head: &RequestHead) -> Result<ContentPath, PathError> {
 }
 
 /// Answers a read of a content. Returns the socket if the connection stays open.
-pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
+pub(crate) async fn serve(exchange: &Exchange, stream: ClientStream) -> Option<ClientStream> {
     let prepared = guarded(&exchange.shared.stats, prepare(exchange)).await;
     let (plan, read) = match prepared.flatten() {
         Ok(prepared) => prepared,
@@ -70,25 +68,27 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpS
         let keep_alive = keeps_alive(&exchange.head, &plan);
         return exchange.send_head(stream, head(read.rate(service)), plan.status, keep_alive).await;
     }
+    let is_plain = !stream.is_sealed();
     let mut stream = Some(stream);
-    match reads::open(service, read, || detach(stream.take()?), &head).await {
+    let take_socket = is_plain.then_some(|| stream.take()?.detach());
+    match reads::open(service, read, take_socket, &head).await {
         Ok(PacedRead::Kept { bytes, rate }) => send_kept(exchange, stream?, &plan, (head(rate), bytes)).await,
         Ok(PacedRead::Socket(paced)) => {
             let Finished { socket, end, body_bytes } = paced.finished().await;
             let end = match end {
                 Ok(end) => end,
-                Err(error) => return exchange.answer(attach(socket?)?, problem::of_open(&error)).await,
+                Err(error) => return exchange.answer(ClientStream::attach(socket?)?, problem::of_open(&error)).await,
             };
             exchange.log(plan.status, body_bytes);
             let whole = end.outcome == Outcome::Complete && exchange.head.keep_alive;
-            if whole { attach(socket?) } else { None }
+            if whole { ClientStream::attach(socket?) } else { None }
         }
         // In a box: a delivery without a stage would carry the space for it for hours.
         Ok(PacedRead::Pipe(pipe)) => Box::pin(send_piped(exchange, stream?, &plan, *pipe)).await,
         Err((socket, error)) => {
             let stream = match stream {
                 Some(stream) => stream,
-                None => attach(socket?)?,
+                None => ClientStream::attach(socket?)?,
             };
             exchange.answer(stream, problem::of_open(&error)).await
         }
@@ -185,19 +185,25 @@ fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
 /// Head and content are in memory, and leave at once.
 async fn send_kept(
     exchange: &Exchange,
-    mut stream: TcpStream,
+    mut stream: ClientStream,
     plan: &StreamPlan,
     (head, body): (Vec<u8>, Bytes),
-) -> Option<TcpStream> {
+) -> Option<ClientStream> {
     let length = body.len() as u64;
     let written = write_all(&mut stream, Bytes::from(head).chain(body)).await;
     exchange.log(plan.status, if written.is_ok() { length } else { 0 });
-    (written.is_ok() && exchange.head.keep_alive).then_some(stream)
+    written.ok()?;
+    stream.kept(exchange.head.keep_alive).await
 }
 
 /// Writes the bytes of a pipe. A failure before the first byte is out is answered with a problem; a later one breaks the
 /// response off.
-async fn send_piped(exchange: &Exchange, stream: TcpStream, plan: &StreamPlan, mut pipe: Pipe) -> Option<TcpStream> {
+async fn send_piped(
+    exchange: &Exchange,
+    stream: ClientStream,
+    plan: &StreamPlan,
+    mut pipe: Pipe,
+) -> Option<ClientStream> {
     let framing = Framing::of(plan.length, exchange.head.version);
     let mut next = match pipe.next().await {
         Ok(first) => first,
@@ -214,7 +220,8 @@ async fn send_piped(exchange: &Exchange, stream: TcpStream, plan: &StreamPlan, m
     };
     let finished = finished.await;
     exchange.log(plan.status, response.body_bytes());
-    finished.filter(|()| keeps_alive(&exchange.head, plan)).map(|()| response.into_socket())
+    finished?;
+    response.into_socket().kept(keeps_alive(&exchange.head, plan)).await
 }
 
 /// True if the connection stays open after the planned response.
@@ -225,7 +232,7 @@ fn keeps_alive(head: &RequestHead, plan: &StreamPlan) -> bool {
 fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
     let head = &exchange.head;
     let mut fields = plan.fields.clone();
-    fields.extend(cors::fields(&exchange.shared.config(), head));
+    fields.extend(exchange.fields());
     if let Some(rate) = rate {
         fields.push((RATE_FIELD, rate.0.to_string()));
     }
@@ -241,14 +248,4 @@ fn session_cookie(head: &RequestHead) -> Option<String> {
         let (name, value) = pair.trim().split_once('=')?;
         (name == "session").then(|| value.to_owned())
     })
-}
-
-/// Takes the socket out of the runtime, for the data plane.
-fn detach(stream: TcpStream) -> Option<OwnedFd> {
-    stream.into_std().ok().map(OwnedFd::from)
-}
-
-/// Puts a socket back into the runtime; one that cannot be is closed.
-fn attach(socket: OwnedFd) -> Option<TcpStream> {
-    TcpStream::from_std(socket.into()).ok()
 }

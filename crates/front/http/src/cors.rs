@@ -34,16 +34,6 @@ pub(crate) fn preflight(config: &HttpConfig, head: &RequestHead) -> Option<Reply
     (asks && allowed(config, head).is_some()).then(|| reply.field(ACCESS_CONTROL_MAX_AGE, "86400"))
 }
 
-/// Adds the fields that [`fields`] gives to a reply.
-pub(crate) fn add(config: &HttpConfig, head: &RequestHead, reply: &mut Reply) {
-    for (name, value) in fields(config, head) {
-        match reply.fields.iter_mut().find(|(known, _)| *known == name && name == VARY) {
-            Some((_, vary)) => *vary = format!("{vary}, {value}"),
-            None => reply.fields.push((name, value)),
-        }
-    }
-}
-
 /// The fields that let the page which sent this request read its answer.
 pub(crate) fn fields(config: &HttpConfig, head: &RequestHead) -> Vec<(HeaderName, String)> {
     if config.cors_origins.is_empty() {

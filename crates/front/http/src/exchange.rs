@@ -2,24 +2,20 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::{Buf, Bytes};
+use http_types::header::{HeaderName, STRICT_TRANSPORT_SECURITY, VARY};
 use http_types::{Method, StatusCode};
 use service::delivery::Client;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::access_log::AccessRecord;
+use crate::client_stream::{ClientStream, write_all};
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
 use crate::streamed::{Framing, Streamed};
 use crate::{cors, problem};
-
-/// For a client to take a small response.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// One request.
 pub(crate) struct Exchange {
@@ -27,13 +23,40 @@ pub(crate) struct Exchange {
     pub(crate) head: RequestHead,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
+    /// It came by TLS.
+    pub(crate) is_sealed: bool,
     /// The account that the request logged in as.
     user: OnceLock<String>,
 }
 
 impl Exchange {
-    pub(crate) fn new(shared: Arc<Shared>, head: RequestHead, peer: SocketAddr, local: SocketAddr) -> Self {
-        Self { shared, head, peer, local, user: OnceLock::new() }
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        head: RequestHead,
+        (peer, local): (SocketAddr, SocketAddr),
+        is_sealed: bool,
+    ) -> Self {
+        Self { shared, head, peer, local, is_sealed, user: OnceLock::new() }
+    }
+
+    /// The fields that every answer has: for pages of other origins, and for browsers that are to use TLS only (RFC 6797 §7).
+    pub(crate) fn fields(&self) -> Vec<(HeaderName, String)> {
+        let config = self.shared.config();
+        let mut fields = cors::fields(&config, &self.head);
+        if self.is_sealed && !config.hsts.is_zero() {
+            fields.push((STRICT_TRANSPORT_SECURITY, format!("max-age={}", config.hsts.as_secs())));
+        }
+        fields
+    }
+
+    /// Adds them to a reply.
+    pub(crate) fn add_fields(&self, reply: &mut Reply) {
+        for (name, value) in self.fields() {
+            match reply.fields.iter_mut().find(|(known, _)| *known == name && name == VARY) {
+                Some((_, vary)) => *vary = format!("{vary}, {value}"),
+                None => reply.fields.push((name, value)),
+            }
+        }
     }
 
     /// Notes the account for the access log.
@@ -52,17 +75,17 @@ impl Exchange {
     }
 
     /// Writes a complete reply and logs it. Returns the socket if the connection stays open.
-    pub(crate) async fn answer(&self, stream: TcpStream, reply: Reply) -> Option<TcpStream> {
-        self.answer_whole(stream, reply).await.filter(|_| self.head.keep_alive)
+    pub(crate) async fn answer(&self, stream: ClientStream, reply: Reply) -> Option<ClientStream> {
+        self.answer_whole(stream, reply).await?.kept(self.head.keep_alive).await
     }
 
     /// Writes a complete reply and logs it. Returns the socket if all of it was written.
-    pub(crate) async fn answer_whole(&self, mut stream: TcpStream, mut reply: Reply) -> Option<TcpStream> {
+    pub(crate) async fn answer_whole(&self, mut stream: ClientStream, mut reply: Reply) -> Option<ClientStream> {
         let reserved = self.shared.memory.reserve(reply.body.len());
         if reserved.is_none() {
             reply = problem::busy();
         }
-        cors::add(&self.shared.config(), &self.head, &mut reply);
+        self.add_fields(&mut reply);
         let (status, mut sent) = (reply.status, reply.body_bytes(&self.head.method));
         let back = if reply.rest.is_some() {
             let written = self.answer_in_pieces(stream, reply).await;
@@ -79,7 +102,7 @@ impl Exchange {
     }
 
     /// Writes a reply and makes its body piece by piece as the client takes it. Returns how many bytes of the body it took.
-    async fn answer_in_pieces(&self, mut stream: TcpStream, mut reply: Reply) -> (Option<TcpStream>, u64) {
+    async fn answer_in_pieces(&self, mut stream: ClientStream, mut reply: Reply) -> (Option<ClientStream>, u64) {
         let framing = Framing::of(None, self.head.version);
         let after = framing.after(&self.head);
         reply.fields.extend(framing.field());
@@ -98,31 +121,29 @@ impl Exchange {
         };
         let written = written.await;
         let sent = response.body_bytes();
-        (written.filter(|()| after != After::Close).map(|()| response.into_socket()), sent)
+        let back = match written {
+            Some(()) => response.into_socket().kept(after != After::Close).await,
+            None => None,
+        };
+        (back, sent)
     }
 
     /// Writes a head that is followed by nothing.
     pub(crate) async fn send_head(
         &self,
-        mut stream: TcpStream,
+        mut stream: ClientStream,
         head: Vec<u8>,
         status: StatusCode,
         keep_alive: bool,
-    ) -> Option<TcpStream> {
+    ) -> Option<ClientStream> {
         let written = write_all(&mut stream, Bytes::from(head)).await;
         self.log(status, 0);
-        (written.is_ok() && keep_alive).then_some(stream)
+        written.ok()?;
+        stream.kept(keep_alive).await
     }
 
     /// Counts the request and logs it; `bytes` are those of the body.
     pub(crate) fn log(&self, status: StatusCode, bytes: u64) {
         self.shared.note_request(status, bytes, || self.record());
     }
-}
-
-/// Writes all of a small response, within [`WRITE_TIME_MAX`].
-pub(crate) async fn write_all(stream: &mut TcpStream, mut bytes: impl Buf + Send) -> std::io::Result<()> {
-    timeout(WRITE_TIME_MAX, stream.write_all_buf(&mut bytes))
-        .await
-        .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
 }

@@ -11,16 +11,16 @@ use http_types::header::{ACCEPT, CACHE_CONTROL};
 use http_types::{HeaderName, Method, StatusCode};
 use service::access::{Permit, ToObserve};
 use service::latest::RecentEvents;
-use tokio::net::TcpStream;
 use tokio::time::sleep;
 
+use crate::client_stream::ClientStream;
 use crate::exchange::Exchange;
 use crate::listing::quality;
+use crate::login;
 use crate::message::conditional::joined;
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head};
 use crate::streamed::{Framing, Streamed};
-use crate::{cors, login};
 
 const PATH: &str = "/api/v1/events";
 const MEDIA_TYPE: &str = "text/event-stream";
@@ -44,7 +44,7 @@ pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
 }
 
 /// Sends events until the client is gone or the server drains. Returns the socket of a client that has no right to them.
-pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpStream> {
+pub(crate) async fn serve(exchange: &Exchange, stream: ClientStream) -> Option<ClientStream> {
     let permit = match login::permit_server(exchange).await {
         Ok(permit) => permit,
         Err(reply) => return exchange.answer(stream, reply).await,
@@ -52,14 +52,14 @@ pub(crate) async fn serve(exchange: &Exchange, stream: TcpStream) -> Option<TcpS
     let framing = Framing::of(None, exchange.head.version);
     let mut reply = Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store");
     reply.fields.extend(framing.field());
-    cors::add(&exchange.shared.config(), &exchange.head, &mut reply);
+    exchange.add_fields(&mut reply);
     let head = render_head(reply.status, &reply.fields, None, After::Close, SystemTime::now());
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
     if follow(exchange, &permit, &mut response).await.is_some() {
         response.finish().await;
     }
     exchange.log(reply.status, response.body_bytes());
-    None
+    response.into_socket().kept(false).await
 }
 
 /// Sends events as they come; none if the client is gone, else the server drains.

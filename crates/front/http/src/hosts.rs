@@ -4,13 +4,18 @@
 //! host can have is no name of this server unless the settings say so. Not here: the rights of a program on this machine
 //! (`login`), pages of other origins that use a right name (`cors`).
 
+use std::net::IpAddr;
+
 use http_types::StatusCode;
-use http_types::header::HOST;
+use http_types::header::{HOST, LOCATION};
 
 use crate::config::HttpConfig;
+use crate::exchange::Exchange;
+use crate::login::is_loopback_name;
+use crate::management::is_health;
 use crate::message::authority::{RequestHost, host};
 use crate::message::head::RequestHead;
-use crate::message::reply::Reply;
+use crate::message::reply::{Reply, location};
 
 /// Top domains in which names cannot be registered: RFC 6761, RFC 6762, RFC 8375, ICANN's resolution of 2024-07-29, and the one that
 /// OpenWrt gives to its clients.
@@ -24,6 +29,25 @@ pub(crate) fn refusal(config: &HttpConfig, head: &RequestHead) -> Option<Reply> 
         let detail = format!("this server does not go by the name `{name}`; add it to `access.hosts` if it does");
         Reply::problem(StatusCode::MISDIRECTED_REQUEST, &detail)
     })
+}
+
+/// 308 to the same target by TLS where the settings want that. Programs on this machine that name it `localhost` and clients that ask for
+/// its health are answered: their bytes pass no network, and monitors follow no redirect.
+pub(crate) fn to_tls(config: &HttpConfig, exchange: &Exchange) -> Option<Reply> {
+    let (port, head) = (config.redirect_to.filter(|_| !exchange.is_sealed)?, &exchange.head);
+    let authority = head.headers.get(HOST)?.to_str().ok()?;
+    if is_loopback_name(authority) || is_health(&head.path) {
+        return None;
+    }
+    let host = match host(authority)? {
+        RequestHost::Address(IpAddr::V6(address)) => format!("[{address}]"),
+        RequestHost::Address(address) => address.to_string(),
+        RequestHost::Name(name) => name.to_owned(),
+    };
+    let port = if port == 443 { String::new() } else { format!(":{port}") };
+    let query = head.query.as_deref().map_or_else(String::new, |query| format!("?{query}"));
+    let target = location(&format!("{}{query}", head.path));
+    Some(Reply::empty(StatusCode::PERMANENT_REDIRECT).field(LOCATION, format!("https://{host}{port}{target}")))
 }
 
 /// True for names of the settings, and for those that cannot be registered: without a dot, or in a private domain.

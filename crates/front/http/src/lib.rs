@@ -8,6 +8,7 @@ mod access_log;
 mod actions;
 mod asked;
 mod body;
+mod client_stream;
 mod connection;
 mod content;
 mod cors;
@@ -34,5 +35,8 @@ mod upload;
 pub mod config;
 pub mod message;
 
-pub use server::{Server, ServerParts, listen};
+/// Protocols that a client can choose within TLS (ALPN), the preferred one first.
+pub const PROTOCOLS: &[&str] = &["http/1.1"];
+
+pub use server::{HttpListener, ListenAddress, Server, ServerParts};
 pub use starting::Starting;

@@ -107,7 +107,7 @@ fn is_loopback(address: IpAddr) -> bool {
 }
 
 /// `localhost`, `127.x.y.z` or `[::1]`, with or without a port.
-fn is_loopback_name(authority: &str) -> bool {
+pub(crate) fn is_loopback_name(authority: &str) -> bool {
     match host(authority) {
         Some(RequestHost::Name(name)) => name.eq_ignore_ascii_case("localhost"),
         Some(RequestHost::Address(address)) => is_loopback(address),

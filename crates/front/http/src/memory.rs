@@ -12,8 +12,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::client_stream::ClientStream;
 
 /// Bytes a connection may hold outside the budget: the number of connections bounds them.
 pub(crate) const FREE_BYTES: usize = 4 * 1024;
@@ -65,11 +66,11 @@ impl ConnectionBuffer {
     ///
     /// # Errors
     /// The connection's; [`io::ErrorKind::OutOfMemory`] if the budget is used up and the bytes here cannot be taken without more.
-    pub(crate) async fn read_from(&mut self, stream: &mut TcpStream) -> io::Result<usize> {
+    pub(crate) async fn read_from(&mut self, stream: &mut ClientStream) -> io::Result<usize> {
         poll_fn(|context| self.poll_read(stream, context)).await
     }
 
-    fn poll_read(&mut self, stream: &mut TcpStream, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, stream: &mut ClientStream, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.make_room()?;
         let room = self.bytes.capacity() - self.bytes.len();
         let polled = pin!(stream.read_buf(&mut self.bytes)).poll(context);
@@ -106,7 +107,7 @@ impl ConnectionBuffer {
 }
 
 /// Reads the bytes that are there and drops them; zero at the end of the connection. Between two calls it holds no memory.
-pub(crate) async fn drop_some(stream: &mut TcpStream) -> io::Result<usize> {
+pub(crate) async fn drop_some(stream: &mut ClientStream) -> io::Result<usize> {
     poll_fn(|context| {
         let mut scratch = [0; DROPPED_BYTES];
         let mut sink = ReadBuf::new(&mut scratch);
@@ -119,14 +120,14 @@ pub(crate) async fn drop_some(stream: &mut TcpStream) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
-    async fn pair() -> (TcpStream, TcpStream) {
+    async fn pair() -> (TcpStream, ClientStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
-        (client, listener.accept().await.expect("accepted").0)
+        (client, listener.accept().await.expect("accepted").0.into())
     }
 
     fn left(memory: &ConnectionMemory) -> usize {

@@ -61,6 +61,8 @@ fn server_metrics(page: &mut Exposition, shared: &Shared) {
     page.single("connections_total", "counter", "Connections accepted.", read(&stats.connections));
     let help = "Connections turned away because too many were open.";
     page.single("connections_refused_total", "counter", help, read(&stats.connections_refused));
+    let help = "Connections that ended before they were sealed by TLS.";
+    page.single("tls_handshakes_failed_total", "counter", help, read(&stats.handshakes_failed));
     page.family("http_requests_total", "counter", "Requests finished, by class of status.");
     for (class, counter) in (1..).zip(&stats.requests) {
         page.sample("http_requests_total", &format!("status=\"{class}xx\""), read(counter));

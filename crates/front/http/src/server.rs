@@ -10,12 +10,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use service::MediaService;
-use service::connections::{ConnectionPlace, ConnectionRefusal};
+use service::connections::{Arrival, ConnectionPlace, ConnectionRefusal};
 use service::log::{Log, LogWriter};
+use tls::{Acceptor, HANDSHAKE_TIME_MAX, Handshake};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::client_stream::ClientStream;
 use crate::config::HttpConfig;
-use crate::connection;
+use crate::connection::{self, RESERVE_TIME_MAX, drains};
 use crate::guard::guarded;
 use crate::message::reply::{After, Reply, render};
 use crate::problem;
@@ -30,8 +32,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct ServerParts {
     /// Settings.
     pub config: HttpConfig,
-    /// Bound and listening (see [`listen`]).
-    pub listeners: Vec<StdListener>,
+    /// Bound and listening.
+    pub listeners: Vec<HttpListener>,
     /// The service behind it.
     pub service: Arc<MediaService>,
     /// Access log, combined format.
@@ -41,20 +43,54 @@ pub struct ServerParts {
 /// The running front end.
 pub struct Server {
     shared: Arc<Shared>,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<ListenAddress>,
 }
 
-/// Binds a listening socket, with `SO_REUSEADDR` and a long backlog.
-///
-/// # Errors
-/// The address cannot be bound.
-pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
-    let domain = socket2::Domain::for_address(address);
-    let socket = socket2::Socket::new(domain, socket2::Type::STREAM.nonblocking(), Some(socket2::Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(4096)?;
-    Ok(socket.into())
+/// An address that is listened on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenAddress {
+    /// `http` or `https`.
+    pub scheme: &'static str,
+    /// The address.
+    pub address: SocketAddr,
+}
+
+/// A bound address, and whether its connections are sealed.
+#[derive(Debug)]
+pub struct HttpListener {
+    socket: StdListener,
+    tls: Option<Acceptor>,
+}
+
+impl HttpListener {
+    /// Binds a listening socket, with `SO_REUSEADDR` and a long backlog.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub fn bind(address: SocketAddr, tls: Option<Acceptor>) -> io::Result<Self> {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM.nonblocking(), Some(socket2::Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(4096)?;
+        Ok(Self { socket: socket.into(), tls })
+    }
+
+    /// Its address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    pub(crate) fn accepting(self) -> io::Result<(TcpListener, Option<Acceptor>)> {
+        Ok((TcpListener::from_std(self.socket)?, self.tls))
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, tls: self.tls.clone() })
+    }
 }
 
 impl Server {
@@ -66,19 +102,19 @@ impl Server {
         let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access));
         let mut addresses = Vec::with_capacity(parts.listeners.len());
         for listener in parts.listeners {
-            listener.set_nonblocking(true)?;
-            addresses.push(listener.local_addr()?);
-            let listener = TcpListener::from_std(listener)?;
-            tokio::spawn(accept(Arc::clone(&shared), listener));
+            let scheme = if listener.tls.is_some() { "https" } else { "http" };
+            addresses.push(ListenAddress { scheme, address: listener.address()? });
+            let (listener, tls) = listener.accepting()?;
+            tokio::spawn(accept(Arc::clone(&shared), listener, tls));
         }
         tokio::spawn(tell_left_out(Arc::clone(&shared)));
-        shared.service.listening(&addresses);
+        shared.service.listening(&addresses.iter().map(|each| each.address).collect::<Vec<_>>());
         Ok(Arc::new(Self { shared, addresses }))
     }
 
     /// The addresses it listens on.
     #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
@@ -90,7 +126,7 @@ impl Server {
     }
 }
 
-async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Option<Acceptor>) {
     loop {
         let accepted = listener.accept().await;
         let Ok((stream, peer)) = accepted else {
@@ -105,17 +141,48 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             Ok(place) => place,
             Err(reply) => {
                 shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
-                turn_away(&stream, &reply);
+                // A client of TLS could not read it.
+                if tls.is_none() {
+                    turn_away(&stream, &reply);
+                }
                 continue;
             }
         };
-        let shared = Arc::clone(&shared);
+        // In the order of their arrival, so that the oldest is the oldest.
+        let (shared, handshake) = (Arc::clone(&shared), tls.as_ref().map(Acceptor::begin));
         tokio::spawn(async move {
             let stats = Arc::clone(&shared);
+            let served = async {
+                let Some(stream) = sealed(&shared, stream, handshake, &place).await else { return };
+                connection::serve(shared, stream, peer, &place).await;
+            };
             // A panic while a delivery is under way closes the connection, and is counted.
-            let _ = guarded(&stats.stats, connection::serve(shared, stream, peer, &place)).await;
+            let _ = guarded(&stats.stats, served).await;
         });
     }
+}
+
+/// The connection after its handshake, if it is to have one; none if that fails, or a drain begins meanwhile.
+async fn sealed(
+    shared: &Shared,
+    stream: TcpStream,
+    handshake: Option<Handshake>,
+    place: &ConnectionPlace,
+) -> Option<ClientStream> {
+    let Some(handshake) = handshake else { return Some(stream.into()) };
+    let (time_max, ends) = match place.arrival() {
+        Arrival::Reserve => (RESERVE_TIME_MAX, true),
+        arrival => (HANDSHAKE_TIME_MAX, arrival == Arrival::Serving),
+    };
+    let handshake = async { handshake.seal(stream, time_max).await.ok() };
+    let sealed = tokio::select! {
+        sealed = handshake => sealed,
+        () = drains(shared), if ends => None,
+    };
+    if sealed.is_none() {
+        shared.stats.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+    }
+    sealed.map(|stream| ClientStream::Sealed(Box::new(stream)))
 }
 
 /// The place of a connection that came: where all are taken, one of the reserve.

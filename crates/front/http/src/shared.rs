@@ -30,6 +30,8 @@ pub(crate) struct Shared {
 pub(crate) struct ConnectionStats {
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    /// Connections that ended before they were sealed by TLS.
+    pub(crate) handshakes_failed: AtomicU64,
     /// By the class of their status.
     pub(crate) requests: [AtomicU64; 5],
     /// Requests that ended in a panic.

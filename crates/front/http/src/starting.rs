@@ -5,53 +5,58 @@
 
 use std::future::pending;
 use std::io;
-use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http_types::{Method, StatusCode};
-use tokio::net::{TcpListener, TcpStream};
+use tls::Acceptor;
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::client_stream::{ClientStream, write_all};
 use crate::connection::{linger, next_head};
-use crate::exchange::write_all;
 use crate::memory::{BUFFER_BYTES_MAX, ConnectionBuffer, ConnectionMemory};
 use crate::message::reply::{After, Reply, render_reply_head};
 use crate::problem;
+use crate::server::HttpListener;
 
 /// Connections answered at a time; more wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 64;
 /// For a whole exchange.
 const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Answers on a listener until it is ended; the listener itself stays usable, connections in its queue are not lost.
+/// Answers on listeners until it is ended; the listeners themselves stay usable, connections in their queues are not lost.
 #[derive(Debug)]
 pub struct Starting {
-    task: JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Starting {
     /// Begins to answer on the current tokio runtime. `step` names the step of the start under way.
     ///
     /// # Errors
-    /// The listener cannot be used.
-    pub fn answer(listener: &StdListener, step: watch::Receiver<String>) -> io::Result<Self> {
-        let listener = listener.try_clone()?;
-        listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(listener)?;
-        Ok(Self { task: tokio::spawn(accept(listener, step)) })
+    /// A listener cannot be used.
+    pub fn answer(listeners: &[HttpListener], step: &watch::Receiver<String>) -> io::Result<Self> {
+        let mut tasks = Vec::with_capacity(listeners.len());
+        for listener in listeners {
+            let (listener, tls) = listener.try_clone()?.accepting()?;
+            tasks.push(tokio::spawn(accept(listener, tls, step.clone())));
+        }
+        Ok(Self { tasks })
     }
 
     /// Takes no more connections; those that were taken are still answered.
     pub async fn end(self) {
-        self.task.abort();
-        let _cancelled = self.task.await;
+        for task in self.tasks {
+            task.abort();
+            let _cancelled = task.await;
+        }
     }
 }
 
-async fn accept(listener: TcpListener, step: watch::Receiver<String>) {
+async fn accept(listener: TcpListener, tls: Option<Acceptor>, step: watch::Receiver<String>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let memory = ConnectionMemory::new(CONNECTIONS_MAX * BUFFER_BYTES_MAX);
     loop {
@@ -61,16 +66,26 @@ async fn accept(listener: TcpListener, step: watch::Receiver<String>) {
             continue;
         };
         let step = step.borrow().clone();
-        let buffer = ConnectionBuffer::new(memory.clone());
+        let (buffer, tls) = (ConnectionBuffer::new(memory.clone()), tls.clone());
         tokio::spawn(async move {
             let _permit = permit;
+            let answered = async {
+                let stream = match tls {
+                    None => stream.into(),
+                    Some(tls) => {
+                        ClientStream::Sealed(Box::new(tls.begin().seal(stream, EXCHANGE_TIME_MAX).await.ok()?))
+                    }
+                };
+                exchange(stream, buffer, &step).await;
+                Some(())
+            };
             // No wait for a client that is too slow or has gone.
-            let _ = timeout(EXCHANGE_TIME_MAX, exchange(stream, buffer, &step)).await;
+            let _ = timeout(EXCHANGE_TIME_MAX, answered).await;
         });
     }
 }
 
-async fn exchange(mut stream: TcpStream, mut buffer: ConnectionBuffer, step: &str) {
+async fn exchange(mut stream: ClientStream, mut buffer: ConnectionBuffer, step: &str) {
     let times = (EXCHANGE_TIME_MAX, || EXCHANGE_TIME_MAX);
     let (reply, bodiless) = match next_head(&mut stream, &mut buffer, times, pending()).await {
         Ok(Some(head)) => (reply(&head.path, step), head.method == Method::HEAD),
@@ -96,6 +111,7 @@ fn reply(path: &str, step: &str) -> Reply {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     use super::*;
 
@@ -109,10 +125,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_start_is_told_and_the_listener_stays() {
-        let listener = StdListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
+        let listener = HttpListener::bind("127.0.0.1:0".parse().expect("an address"), None).expect("a port");
+        let address = listener.address().expect("an address");
         let (step, steps) = watch::channel("opening the folders".to_owned());
-        let starting = Starting::answer(&listener, steps).expect("it answers");
+        let starting = Starting::answer(std::slice::from_ref(&listener), &steps).expect("it answers");
         let health = ask(address, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert!(health.starts_with("HTTP/1.1 200 ") && health.ends_with("ok\n"), "{health}");
         step.send_replace("measuring disks (sda 40 %)".to_owned());
@@ -125,7 +141,7 @@ mod tests {
         starting.end().await;
         // A connection that comes between the two is answered by the next one.
         let late = tokio::spawn(async move { ask(address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await });
-        let next = TcpListener::from_std(listener).expect("still good");
+        let (next, _) = listener.accepting().expect("still good");
         let (mut stream, _) = next.accept().await.expect("somebody");
         stream.write_all(b"next").await.expect("sent");
         let _ = stream.read(&mut [0; 99]).await;

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http_types::header::{HeaderName, TRANSFER_ENCODING};
-use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::client_stream::ClientStream;
 use crate::message::head::{HttpVersion, RequestHead};
 use crate::message::reply::After;
 
@@ -49,7 +48,7 @@ impl Framing {
 }
 
 pub(crate) struct Streamed {
-    socket: TcpStream,
+    socket: ClientStream,
     /// Empty once it is on its way.
     head: Bytes,
     framing: Framing,
@@ -60,10 +59,10 @@ pub(crate) struct Streamed {
 
 impl Streamed {
     /// A response of which nothing went out yet. `head` is all of it up to the empty line.
-    pub(crate) fn new(socket: TcpStream, head: Vec<u8>, framing: Framing, stall_max: Duration) -> Self {
+    pub(crate) fn new(socket: ClientStream, head: Vec<u8>, framing: Framing, stall_max: Duration) -> Self {
         if framing == Framing::UntilClose {
             // Until it is whole: only a reset differs from the proper end, also where it is dropped.
-            let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+            let _ = socket.reset_on_drop(true);
         }
         Self { socket, head: head.into(), framing, stall_max, body_bytes: 0 }
     }
@@ -74,7 +73,7 @@ impl Streamed {
     }
 
     /// The socket after a whole response, for the next request.
-    pub(crate) fn into_socket(self) -> TcpStream {
+    pub(crate) fn into_socket(self) -> ClientStream {
         self.socket
     }
 
@@ -98,7 +97,7 @@ impl Streamed {
         }
         let last = if self.framing == Framing::Chunked { b"0\r\n\r\n".as_slice() } else { &[] };
         self.send(last).await?;
-        SockRef::from(&self.socket).set_linger(None).ok()
+        self.socket.reset_on_drop(false).ok()
     }
 
     /// Writes the rest of the head, then `bytes`.
@@ -110,6 +109,6 @@ impl Streamed {
                 return None;
             }
         }
-        Some(())
+        timeout(self.stall_max, self.socket.flush()).await.ok()?.ok()
     }
 }

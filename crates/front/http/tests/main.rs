@@ -6,6 +6,7 @@ mod management;
 mod metrics;
 mod reload;
 mod rights;
+mod sealed;
 mod support;
 mod viewing;
 mod writing;

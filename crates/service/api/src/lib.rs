@@ -3,9 +3,13 @@
 //! Promise: plain values in base units (bits per second, bytes, seconds, shares of one); a field is added, never changed. Not here:
 //! where the values come from (`http` and, of jobs and webhooks, `isocast`), requests for them (`client`).
 
+mod certificate;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use certificate::CertificateStatus;
 
 /// One line of a directory's listing (`GET /media/<dir>/?format=json`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,16 +4,22 @@
 //! alarm names the thing, its state, and the next step. Not here: the moment at which each of them began (`events`).
 
 use api::{
-    Alarm, AlarmSeverity, Disk, DiskFailure, FolderStatus, JobOutcome, JobStatus, QuotaStatus, VolumeStatus,
-    WebhookStatus,
+    Alarm, AlarmSeverity, CertificateStatus, Disk, DiskFailure, FolderStatus, JobOutcome, JobStatus, QuotaStatus,
+    VolumeStatus, WebhookStatus,
 };
 
+use std::time::SystemTime;
+
 use crate::access::{Permit, ToObserve};
+use crate::events::unix_seconds;
 use crate::figures;
 use crate::media_service::MediaService;
 
 /// A quota that refuses uploads is an alarm from this many percent on.
 const QUOTA_PERCENT: u64 = 95;
+
+/// A certificate that has not been renewed by so long before its end is an alarm.
+const EXPIRES_SOON_SECONDS: f64 = 14.0 * 86_400.0;
 
 /// The figures that alarms are judged by, read once for a page that shows them as well.
 pub struct AlarmSources {
@@ -29,6 +35,8 @@ pub struct AlarmSources {
     pub jobs: Vec<JobStatus>,
     /// Webhooks.
     pub webhooks: Vec<WebhookStatus>,
+    /// Certificates, and the time that their ends are compared with, in seconds since 1970.
+    pub certificates: (Vec<CertificateStatus>, f64),
 }
 
 impl AlarmSources {
@@ -42,6 +50,7 @@ impl AlarmSources {
             quotas: quotas(service, permit),
             jobs: service.jobs(permit),
             webhooks: service.webhooks(permit),
+            certificates: (service.certificates(permit), unix_seconds(SystemTime::now())),
         }
     }
 
@@ -54,6 +63,8 @@ impl AlarmSources {
         all.extend(self.quotas.iter().filter_map(of_quota));
         all.extend(self.jobs.iter().filter_map(of_job));
         all.extend(self.webhooks.iter().filter_map(of_webhook));
+        let (certificates, now) = &self.certificates;
+        all.extend(certificates.iter().flat_map(|certificate| of_certificate(certificate, *now)));
         all.sort_by_key(|alarm| alarm.severity);
         all
     }
@@ -163,4 +174,24 @@ fn of_webhook(webhook: &WebhookStatus) -> Option<Alarm> {
         (false, _) => format!("{waiting} events wait for delivery: {error}"),
     };
     Some(serious("webhook_waiting", &webhook.name, text))
+}
+
+fn of_certificate(certificate: &CertificateStatus, now: f64) -> Vec<Alarm> {
+    let left = certificate.expires - now;
+    let end = match () {
+        () if left <= 0.0 => {
+            let text = "it has expired, clients refuse it: put a new one and its key in place of the files";
+            Some(serious("certificate_expired", &certificate.file, text.to_owned()))
+        }
+        () if left < EXPIRES_SOON_SECONDS => {
+            let text =
+                format!("it expires in {:.0} days: put a new one and its key in place of the files", left / 86_400.0);
+            Some(advice("certificate_expires", &certificate.file, text))
+        }
+        () => None,
+    };
+    let refused = certificate.problem.as_ref().map(|problem| {
+        serious("certificate_refused", &certificate.file, format!("{problem}; the one before stays in force"))
+    });
+    end.into_iter().chain(refused).collect()
 }

@@ -1,6 +1,7 @@
 //! Events as JSON lines: the data plane's, those of requests, of the settings and of the server itself.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use api::DiskFailure;
@@ -14,7 +15,7 @@ use crate::log::{KindLimit, Log, LogWriter};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 33] = [
+pub const KINDS: [&str; 35] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -43,6 +44,8 @@ pub const KINDS: [&str; 33] = [
     "disk_overloaded",
     "disk_failing",
     "disk_recovered",
+    "certificate_loaded",
+    "certificate_refused",
     "job_started",
     "job_ended",
     "job_failed",
@@ -51,7 +54,7 @@ pub const KINDS: [&str; 33] = [
 ];
 
 /// Events that name a loss, or a part that fails: webhooks pass them on before all others.
-const URGENT: [&str; 13] = [
+const URGENT: [&str; 14] = [
     "volume_disk",
     "disk_failing",
     "disk_overloaded",
@@ -65,6 +68,7 @@ const URGENT: [&str; 13] = [
     "session_behind",
     "job_failed",
     "configuration_refused",
+    "certificate_refused",
 ];
 
 /// Tells whether webhooks pass events of this kind on before others.
@@ -351,6 +355,22 @@ pub fn reloaded(changed: &[String], restart: &[String], now: SystemTime) -> Even
 /// Settings were read anew and are wrong; those in force stay.
 pub fn reload_refused(reason: &str, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "configuration_refused", "reason": reason }), now)
+}
+
+/// A certificate that changed is in force for connections that come from now on.
+#[must_use]
+pub fn certificate_loaded(file: &Path, names: &[String], expires: SystemTime, now: SystemTime) -> EventLine {
+    let object = json!({
+        "event": "certificate_loaded", "file": file.display().to_string(), "names": names,
+        "expires": unix_seconds(expires),
+    });
+    stamped(object, now)
+}
+
+/// A certificate that changed cannot be used; the one before stays in force.
+#[must_use]
+pub fn certificate_refused(file: &Path, reason: &str, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "certificate_refused", "file": file.display().to_string(), "reason": reason }), now)
 }
 
 /// A delivery ended; `outcome` is the plane's word, or the failure beside the plane.

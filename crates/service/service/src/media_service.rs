@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use api::{DiskFailure, FolderStatus, JobStatus, WebhookStatus};
+use api::{CertificateStatus, DiskFailure, FolderStatus, JobStatus, WebhookStatus};
 use dataplane::control::{Command, Report};
 use dataplane::gauges::Gauges;
 use tokio::runtime::Handle;
@@ -301,6 +301,12 @@ impl MediaService {
     #[must_use]
     pub fn webhooks(&self, _permit: &Permit<ToObserve>) -> Vec<WebhookStatus> {
         self.operations().map_or_else(Vec::new, |operations| operations.webhooks())
+    }
+
+    /// The certificates that serve TLS.
+    #[must_use]
+    pub fn certificates(&self, _permit: &Permit<ToObserve>) -> Vec<CertificateStatus> {
+        self.operations().map_or_else(Vec::new, |operations| operations.certificates())
     }
 
     /// Begins a job now. The event log gets the client and the permit's user.

@@ -1,10 +1,10 @@
-//! Jobs and webhooks, as front ends show and steer them.
+//! Jobs, webhooks and certificates, as front ends show and steer them.
 //!
 //! Not here: running them (crate `automation`; the server passes an object that does).
 
 use std::net::IpAddr;
 
-use api::{JobStatus, WebhookStatus};
+use api::{CertificateStatus, JobStatus, WebhookStatus};
 
 /// The client that steers a job, for the event log.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub enum JobError {
     Stopping,
 }
 
-/// Jobs and webhooks. Called on the threads of connections: nothing here waits.
+/// Jobs, webhooks and certificates. Called on the threads of connections: nothing here waits.
 pub trait Operations: Send + Sync + 'static {
     /// All jobs.
     fn jobs(&self) -> Vec<JobStatus>;
@@ -51,4 +51,7 @@ pub trait Operations: Send + Sync + 'static {
 
     /// All webhooks.
     fn webhooks(&self) -> Vec<WebhookStatus>;
+
+    /// The certificates that serve TLS.
+    fn certificates(&self) -> Vec<CertificateStatus>;
 }

@@ -148,14 +148,14 @@ pub async fn open_pipe(service: &Arc<MediaService>, read: ContentRead) -> Result
 }
 
 /// Starts a read. The client's socket is taken only where the data plane sends to it; then the head that `prefix` renders goes
-/// before the content.
+/// before the content. Without one to take, the bytes come out of a pipe.
 ///
 /// # Errors
 /// The reason why it was not started, with the socket as it was if it was taken.
 pub async fn open(
     service: &Arc<MediaService>,
     read: ContentRead,
-    take_socket: impl FnOnce() -> Option<OwnedFd> + Send,
+    take_socket: Option<impl FnOnce() -> Option<OwnedFd> + Send>,
     prefix: HeadRenderer<'_>,
 ) -> Result<PacedRead, (Option<OwnedFd>, DeliveryError)> {
     let (request, mut stages) = read.into_request(service);
@@ -167,7 +167,9 @@ pub async fn open(
     {
         return Ok(PacedRead::Kept { bytes, rate: None });
     }
-    if stages.0.is_empty() {
+    if stages.0.is_empty()
+        && let Some(take_socket) = take_socket
+    {
         let socket = take_socket().ok_or((None, DeliveryError::Busy))?;
         return delivery::open(service, request, socket, prefix).await.map(|paced| PacedRead::Socket(Box::new(paced)));
     }

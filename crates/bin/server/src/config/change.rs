@@ -7,11 +7,21 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
-use super::Config;
+use super::{Config, TlsConfig};
 
 /// Settings that need a restart: these, or all below them.
-const RESTART: [&str; 9] =
-    ["listen", "roots", "volumes", "require_mount", "hidden_files", "refill_disks", "state", "schedule", "plane"];
+const RESTART: [&str; 10] = [
+    "listen",
+    "tls.listen",
+    "roots",
+    "volumes",
+    "require_mount",
+    "hidden_files",
+    "refill_disks",
+    "state",
+    "schedule",
+    "plane",
+];
 
 /// A configuration read anew, set against the one in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +41,7 @@ impl Change {
         let (restart, changed) = keys.partition(|key| needs_restart(key));
         let config = Config {
             listen: running.listen,
+            tls: TlsConfig { listen: running.tls.listen, ..new.tls },
             roots: running.roots.clone(),
             volumes: running.volumes.clone(),
             require_mount: running.require_mount.clone(),

@@ -49,6 +49,9 @@ impl Config {
                 add(key, message);
             }
         }
+        if let Some(message) = self.tls.problem() {
+            add("tls", message);
+        }
         for job in &self.jobs {
             if let Some(message) = super::jobs::problem(job) {
                 add("job", format!("{}: {message}", job.name));

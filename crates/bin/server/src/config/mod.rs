@@ -11,6 +11,7 @@ mod jobs;
 mod quotas;
 mod render;
 mod settings;
+mod tls;
 mod toml_text;
 mod values;
 mod webhooks;
@@ -30,6 +31,7 @@ pub(crate) use change::Change;
 pub use command::{ConfigArgs, ServeArgs};
 use http::message::authority::{RequestHost, host};
 use settings::{Problem, Settings};
+pub(crate) use tls::TlsConfig;
 use values::{
     default_round, default_tick, parse_address, parse_choice, parse_cycle, parse_memory, parse_number, parse_path,
     parse_percent, parse_rate, parse_size, parse_span, span_between, span_up_to, time_up_to, volume_disks,
@@ -53,6 +55,8 @@ const JOBS_MAX: usize = 64;
 pub(crate) struct Config {
     /// Address at which HTTP is served.
     pub(crate) listen: SocketAddr,
+    /// HTTP over TLS, beside that.
+    pub(crate) tls: TlsConfig,
     /// Folders to serve files from, merged into one namespace. May be empty here; `serve` needs one, or a volume.
     pub(crate) roots: Vec<PathBuf>,
     /// Volumes that are served beside them, each as its disks.
@@ -254,6 +258,7 @@ impl Config {
         let durable_min = schedule.recording_durable_min();
         let config = Self {
             listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
+            tls: TlsConfig::take(settings_ref),
             roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
             volumes: settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect(),
             require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
@@ -456,6 +461,8 @@ mod tests {
         assert_eq!(config.users.len(), 1);
         assert_eq!(config.agentx, Some(AgentxAddress::Unix("/var/agentx/master".into())));
         config.agentx = None;
+        assert!(config.tls.listen.is_some() && config.tls.pairs.len() == 1);
+        config.tls = defaults.tls.clone();
         let kinds: Vec<&str> = config.jobs.iter().map(|job| job.work.kind()).collect();
         assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "scrub", "measure", "command"], 2));
         assert_eq!(config.quotas.len(), 2);
@@ -488,6 +495,7 @@ mod tests {
     fn keys() -> Vec<String> {
         let sources = [
             ("", include_str!("mod.rs")),
+            ("", include_str!("tls.rs")),
             ("quota.", include_str!("quotas.rs")),
             ("job.", include_str!("jobs.rs")),
             ("webhook.", include_str!("webhooks.rs")),

@@ -250,6 +250,18 @@ impl Settings {
         }
     }
 
+    /// As [`Settings::take_list`], where a file may write a single item without brackets.
+    pub(crate) fn take_one_or_more(&mut self, key: &'static str) -> Vec<String> {
+        if let Some(Setting { value, origin }) = self.settings.get_mut(key)
+            && !matches!(origin, Origin::Environment(_))
+            && let Value::Text(text) = value
+            && !text.starts_with('[')
+        {
+            *value = Value::List(vec![std::mem::take(text)]);
+        }
+        self.take_list(key)
+    }
+
     /// All keys below `table` (`links.eth0` for `links`), for tables with names as keys.
     pub(crate) fn take_table<T>(
         &mut self,

@@ -6,6 +6,7 @@ use capacity::{EXAMPLE_CAMERA_RATE, EXAMPLE_RATE, PlannedCameras, recordings_car
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
+use http::ListenAddress;
 use kernel::permissions::{PermissionSubject, Permissions};
 use units::{ByteCount, limits};
 
@@ -23,7 +24,7 @@ const ADDRESSES_MAX: usize = 4;
 /// Everything the lines are made of.
 pub(super) struct Greeting<'a> {
     pub(super) config: &'a Config,
-    pub(super) addresses: &'a [SocketAddr],
+    pub(super) addresses: &'a [ListenAddress],
     pub(super) disks: &'a [KnownDisk],
     pub(super) links: &'a Links,
     pub(super) permissions: &'a Permissions,
@@ -43,8 +44,13 @@ impl Greeting<'_> {
         let roots: Vec<_> = served.map(|path| path.display().to_string()).collect();
         let roots =
             if roots.len() > DISKS_NAMED { format!("{} folders and disks", roots.len()) } else { roots.join(", ") };
-        let addresses = self.addresses.iter().flat_map(|address| usable(*address, self.links));
-        let urls: Vec<_> = addresses.take(ADDRESSES_MAX).map(|address| format!("http://{address}/")).collect();
+        let urls = self.addresses.iter().flat_map(|ListenAddress { scheme, address }| {
+            usable(*address, self.links)
+                .into_iter()
+                .take(ADDRESSES_MAX)
+                .map(move |address| format!("{scheme}://{address}/"))
+        });
+        let urls: Vec<_> = urls.collect();
         format!("serving {roots} on {}", urls.join(" and "))
     }
 
@@ -77,7 +83,8 @@ impl Greeting<'_> {
     }
 
     fn writing(&self) -> String {
-        let (users, open) = (self.config.users.len(), self.addresses.iter().any(|address| !address.ip().is_loopback()));
+        let (users, open) =
+            (self.config.users.len(), self.addresses.iter().any(|each| !each.address.ip().is_loopback()));
         let writers = match (users, self.config.local_writes) {
             (1.., _) => format!("{users} user(s), with a password"),
             (0, true) => "programs on this machine".to_owned(),
@@ -182,7 +189,7 @@ mod tests {
             .collect();
         let greeting = Greeting {
             config: &config,
-            addresses: &[config.listen],
+            addresses: &[ListenAddress { scheme: "http", address: config.listen }],
             disks: &disks,
             links: &links(),
             permissions: &Permissions::default(),

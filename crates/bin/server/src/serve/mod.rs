@@ -11,6 +11,7 @@ mod disks;
 mod greeting;
 mod layout;
 mod links;
+mod listening;
 mod logs;
 mod operations;
 mod resources;
@@ -51,6 +52,7 @@ use disks::KnownDisk;
 use greeting::Greeting;
 use layout::{ServedStore, StoreLayout};
 use links::Links;
+use listening::{Listening, certificate_source};
 use logs::log_writers;
 use operations::ServerOperations;
 use state::StateFolder;
@@ -141,12 +143,9 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
         something,
         "nothing to serve: name a folder with `--root DIR` or a volume with `--volume DEV[,DEV…]`"
     );
-    let listener = http::listen(config.listen).map_err(|error| {
-        let advice = advice::on_listening(config.listen, &error);
-        anyhow::Error::from(error).context(format!("cannot listen on {}: {advice}", config.listen))
-    })?;
+    let listening = Listening::begin(&config)?;
     let (step, steps) = watch::channel("opening the folders".to_owned());
-    let starting = Starting::answer(&listener, steps)?;
+    let starting = Starting::answer(&listening.listeners, &steps)?;
     let preparing = {
         let config = config.clone();
         tokio::task::spawn_blocking(move || prepare(&config, console, &step))
@@ -157,7 +156,7 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
         () = signals.end() => return Ok(ServerEnded::Told),
     };
     starting.end().await;
-    serve(args, config, listener, signals, prepared).await
+    serve(args, config, listening, signals, prepared).await
 }
 
 /// Everything that is started before anything is served. Dropping it frees the state folder.
@@ -242,7 +241,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
 async fn serve(
     args: &ServeArgs,
     mut config: Config,
-    listener: std::net::TcpListener,
+    listening: Listening,
     mut signals: Signals,
     prepared: PreparedServer,
 ) -> anyhow::Result<ServerEnded> {
@@ -283,15 +282,19 @@ async fn serve(
     let operations = Arc::new(ServerOperations {
         webhooks: Webhooks::start(&config.webhooks, &service, &config.state)?,
         jobs: Jobs::start(&config.jobs, around),
+        certificates: listening.certificates.clone(),
         snmp: Snmp::start(config.agentx.as_ref(), &service, Permit::of_server(), |text| say(format_args!("{text}"))),
     });
     service.operate(&(Arc::clone(&operations) as Arc<dyn Operations>));
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
     let is_busy = move || streaming.is_busy() || at_work.jobs.is_running();
     let mut known_better = Box::pin(unknown.known_better(config.state.clone(), is_busy));
+    if let Some(certificates) = &listening.certificates {
+        listening::watch(certificates, &service);
+    }
     let server = Server::start(http::ServerParts {
         config: http,
-        listeners: vec![listener],
+        listeners: listening.listeners,
         service: Arc::clone(&service),
         access: Log::start("access-log", access)?,
     })?;
@@ -345,6 +348,9 @@ impl StartedServer {
         let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
         let (access, events) = log_writers(&config)?;
         self.operations.webhooks.configure(&config.webhooks)?;
+        if let Some((certificates, source)) = self.operations.certificates.as_ref().zip(certificate_source(&config)) {
+            certificates.configure(&source)?;
+        }
         let tell = |command| {
             let sent = self.plane.send(command);
             sent.map_err(|_| anyhow::anyhow!("the data plane takes no more commands now; reload once more"))

@@ -1,17 +1,19 @@
-//! Jobs, webhooks and the SNMP subagent; the first two as front ends show and steer them.
+//! Jobs, webhooks, certificates and the SNMP subagent; the first three as front ends show and steer them.
 
 use std::sync::Arc;
 
-use api::{JobStatus, WebhookStatus};
+use api::{CertificateStatus, JobStatus, WebhookStatus};
 use automation::{Jobs, Webhooks};
+use service::events::unix_seconds;
 use service::operations::{AskedBy, JobError, Operations};
-
 use snmp::Snmp;
+use tls::{CertificateState, Certificates};
 
 /// Work that the server does by itself.
 pub(super) struct ServerOperations {
     pub(super) jobs: Arc<Jobs>,
     pub(super) webhooks: Arc<Webhooks>,
+    pub(super) certificates: Option<Arc<Certificates>>,
     pub(super) snmp: Snmp,
 }
 
@@ -30,5 +32,16 @@ impl Operations for ServerOperations {
 
     fn webhooks(&self) -> Vec<WebhookStatus> {
         self.webhooks.statuses()
+    }
+
+    fn certificates(&self) -> Vec<CertificateStatus> {
+        let states = self.certificates.as_ref().map_or_else(Vec::new, |certificates| certificates.states());
+        let status = |CertificateState { file, names, expires, problem }| CertificateStatus {
+            file: file.display().to_string(),
+            names,
+            expires: unix_seconds(expires),
+            problem,
+        };
+        states.into_iter().map(status).collect()
     }
 }

@@ -10,6 +10,7 @@ use store::StoreSettings;
 use units::{ByteCount, Nanos, limits};
 
 use super::links::Links;
+use super::resources;
 use crate::config::Config;
 
 pub(super) fn plane_config(config: &Config) -> PlaneConfig {
@@ -59,6 +60,8 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         stall_max: duration(config.streams.stall),
         cors_origins: config.cors_origins.clone(),
         hosts: config.hosts.iter().cloned().chain(own_name()).collect(),
+        redirect_to: config.tls.listen.filter(|_| config.tls.redirect).map(|address| address.port()),
+        hsts: duration(config.tls.hsts),
     };
     (service, http)
 }
@@ -77,8 +80,13 @@ pub(super) fn upload_memory(allowed: ByteCount) -> StoreSettings {
     }
 }
 
+/// Handshakes under way at once: of the connections, this part may be without a request for want of one.
+pub(super) fn handshakes_max(config: &Config) -> usize {
+    (connection_memory(resources::memory(), config.limits.connections).1 / 4).max(1)
+}
+
 /// The name of this machine.
-fn own_name() -> Option<String> {
+pub(super) fn own_name() -> Option<String> {
     rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
 }
 

@@ -26,7 +26,7 @@ use dataplane::control::{
 };
 use dataplane::gauges::Gauges;
 use http::config::HttpConfig;
-use http::{Server, ServerParts, listen};
+use http::{HttpListener, Server, ServerParts};
 use service::accounts::{Accounts, ConfiguredAccounts};
 use service::config::ServiceConfig;
 use service::contents::{
@@ -685,6 +685,8 @@ impl Write for Lines {
 pub struct Settings {
     pub service: ServiceConfig,
     pub http: HttpConfig,
+    /// For a second address, with TLS.
+    pub tls: Option<tls::Acceptor>,
 }
 
 impl From<ServiceConfig> for Settings {
@@ -709,6 +711,8 @@ pub struct Harness {
     pub access: Lines,
     pub events: Lines,
     pub address: SocketAddr,
+    /// The address with TLS, where the settings have one.
+    pub sealed: SocketAddr,
 }
 
 /// 100 Mbit/s of room.
@@ -724,11 +728,12 @@ impl Harness {
 
     /// With these settings and accounts.
     pub fn with_accounts(settings: impl Into<Settings>, accounts: Arc<dyn Accounts>) -> Self {
-        let Settings { service, http } = settings.into();
+        let Settings { service, http, tls } = settings.into();
         let plane = FakePlane::new(CAPACITY_BPS);
         let store = FakeStore::default();
         let (access, events) = (Lines::default(), Lines::default());
-        let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let bind = |tls| HttpListener::bind("127.0.0.1:0".parse().expect("an address"), tls).expect("a port");
+        let listeners = std::iter::once(bind(None)).chain(tls.map(|tls| bind(Some(tls)))).collect();
         let service = MediaService::start(service::ServiceParts {
             config: service,
             contents: Arc::new(store.clone()),
@@ -745,13 +750,14 @@ impl Harness {
         assert!(plane.service.set(Arc::clone(&service)).is_ok());
         let server = Server::start(ServerParts {
             config: http,
-            listeners: vec![listener],
+            listeners,
             service: Arc::clone(&service),
             access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
         })
         .expect("started");
-        let address = server.addresses()[0];
-        Self { server, service, operations, plane, store, access, events, address }
+        let address = server.addresses()[0].address;
+        let sealed = server.addresses().last().expect("an address").address;
+        Self { server, service, operations, plane, store, access, events, address, sealed }
     }
 
     pub fn connect(&self) -> Client {

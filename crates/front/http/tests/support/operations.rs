@@ -40,6 +40,10 @@ impl Operations for FakeOperations {
         if name == "copy" { Ok(()) } else { Err(JobError::Unknown) }
     }
 
+    fn certificates(&self) -> Vec<api::CertificateStatus> {
+        Vec::new()
+    }
+
     fn webhooks(&self) -> Vec<WebhookStatus> {
         vec![WebhookStatus {
             name: "chat".to_owned(),

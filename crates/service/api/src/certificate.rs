@@ -1,0 +1,16 @@
+//! A certificate that serves TLS, as it is shown.
+
+use serde::{Deserialize, Serialize};
+
+/// A certificate that serves TLS.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CertificateStatus {
+    /// Its file.
+    pub file: String,
+    /// Names of hosts that it is for.
+    pub names: Vec<String>,
+    /// Its end, in seconds since 1970.
+    pub expires: f64,
+    /// Why the file as it is now is not in force; none: it is.
+    pub problem: Option<String>,
+}
