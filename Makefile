@@ -29,7 +29,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/$(PROFILE)/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab install install-lab uninstall test test-players test-page check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install install-lab uninstall deb test-deb test test-players test-page check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -71,6 +71,13 @@ uninstall: ## remove what `make install` and `make install-lab` put there; setti
 		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(EXAMPLES)/prometheus-rules.yml $(EXAMPLES)/grafana-dashboard.json $(LOGROTATE)/isocast $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
 	@rmdir --ignore-fail-on-non-empty $(EXAMPLES) 2>/dev/null || true
 	@$(RELOAD_UNITS)
+
+deb: build ## make a Debian package of the built programs: target/deb/isocast_….deb
+	@scripts/deb $(PROFILE)
+
+test-deb: build ## install, upgrade, remove and purge that package in a fresh Debian 12, as root
+	@scripts/setup --bare
+	@scripts/test-deb $(PROFILE)
 
 test: page ## run every test; what this machine or user cannot run is named as skipped
 	@cd web && ../scripts/npm run --silent test
