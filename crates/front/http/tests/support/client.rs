@@ -115,14 +115,39 @@ impl Client {
 
     /// Reads the body of an answer, whole.
     pub fn try_body(&mut self, answer: &mut Answer) -> Result<()> {
-        let length = answer.length();
-        while self.buffer.len() < length {
-            if self.try_more()? == 0 {
-                return Err(Error::new(ErrorKind::UnexpectedEof, "the connection ended inside a body"));
+        if answer.field("transfer-encoding") != Some("chunked") {
+            answer.body = self.try_take(answer.length())?;
+            return Ok(());
+        }
+        loop {
+            let end = loop {
+                match self.buffer.windows(2).position(|window| window == b"\r\n") {
+                    Some(end) => break end,
+                    None => self.try_more_of_body()?,
+                }
+            };
+            let line = self.try_take(end + 2)?;
+            let size = usize::from_str_radix(String::from_utf8_lossy(&line).trim_end(), 16).map_err(Error::other)?;
+            let chunk = self.try_take(size + 2)?;
+            answer.body.extend_from_slice(&chunk[..size]);
+            if size == 0 {
+                return Ok(());
             }
         }
-        answer.body = self.buffer.drain(..length).collect();
-        Ok(())
+    }
+
+    fn try_take(&mut self, length: usize) -> Result<Vec<u8>> {
+        while self.buffer.len() < length {
+            self.try_more_of_body()?;
+        }
+        Ok(self.buffer.drain(..length).collect())
+    }
+
+    fn try_more_of_body(&mut self) -> Result<()> {
+        match self.try_more()? {
+            0 => Err(Error::new(ErrorKind::UnexpectedEof, "the connection ended inside a body")),
+            _ => Ok(()),
+        }
     }
 
     /// Some more of a body.
