@@ -204,6 +204,14 @@ pub struct Restored {
     last: Option<Checksums>,
 }
 
+impl Restored {
+    /// True if of each part a copy is right.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.last.is_some() && self.tables.iter().all(Option::is_some)
+    }
+}
+
 impl Restore {
     /// Reads it. `disks` counts the disks as the volume does. The headers of full units give their checksums; for the last one, and where a
     /// crash came before the header, the payload gives them.

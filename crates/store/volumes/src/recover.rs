@@ -1,23 +1,29 @@
 //! Recordings that a crash left: read, ended and named while the volume is served.
 //!
 //! Promise: all durable bytes of a recording get its name, or one beside it; it replaces nothing. A recording that cannot be read since
-//! its disk is gone stays in the journal for the next start. Not here: the extent of the durable bytes (`volume::Restore`), the reads'
+//! its disk is gone is tried again until that answers, and stays in the journal for the next start. Not here: the extent of the durable bytes (`volume::Restore`), the reads'
 //! grants (`small_read`).
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use storage::leftover::names_beside;
 use units::UploadId;
 use volume::{Draft, Restored};
 
-use super::Core;
 use super::granted_reads::GrantedReads;
 use super::info::ServedVolume;
 use super::upload::VolumeUpload;
+use super::{Core, SharedCore};
 use store::event::StoreEvent;
 use store::lock::lock;
 use store::{ContentPath, NameTaken, OnBreak, Precondition, StoreError};
+
+/// Pause after a recording that could not be read. Chosen: its disk answers again within seconds, or not soon.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts a thread that ends when all of them have their names, if there are any.
 pub(super) fn start(volume: &ServedVolume) -> io::Result<()> {
@@ -27,19 +33,30 @@ pub(super) fn start(volume: &ServedVolume) -> io::Result<()> {
     }
     let core = Arc::clone(&volume.core);
     let recover = move || {
-        for (id, modified) in left {
-            let locked = lock(&core);
-            let Some(reader) = locked.drafts.draft(id.0).map(|draft| locked.volume.reader_of(draft)) else { continue };
-            drop(locked);
-            let mut disks = GrantedReads::new(&core);
-            let restored = reader.read(&mut disks);
-            if disks.is_any_gone() {
-                continue;
+        let mut left = VecDeque::from(left);
+        while let Some((id, modified)) = left.pop_front() {
+            if !recover(&core, id, modified) {
+                left.push_back((id, modified));
+                thread::sleep(PAUSE);
             }
-            lock(&core).end_recording(id, restored, modified);
         }
     };
     volume.common.spawn("volume-recover".to_owned(), recover).map(drop)
+}
+
+/// Reads and ends a recording. False if bytes of it could not be read and are on a disk that is not relied on now.
+fn recover(core: &SharedCore, id: UploadId, modified: u64) -> bool {
+    let locked = lock(core);
+    let draft = locked.drafts.draft(id.0).filter(|_| !locked.closed);
+    let Some(reader) = draft.map(|draft| locked.volume.reader_of(draft)) else { return true };
+    drop(locked);
+    let mut disks = GrantedReads::new(core);
+    let restored = reader.read(&mut disks);
+    if disks.is_any_gone() && !restored.is_whole() {
+        return false;
+    }
+    lock(core).end_recording(id, restored, modified);
+    true
 }
 
 impl Core {

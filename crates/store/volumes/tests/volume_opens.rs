@@ -4,21 +4,22 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::common::{folder, path, pattern, put, settings};
 use storage::grant::{Grant, Offer, StoreMessage, StoreWork};
-use store::{GrantPort, Store, StoreBuilder, StoreError, Ungoverned, WakeFn, Want};
-use volume::{NewVolume, Placement, Volume};
+use store::{GrantPort, Store, StoreBuilder, StoreError, StoreSettings, Ungoverned, WakeFn, Want};
+use volume::{DraftBytes, DraftStep, Drafts, MemberId, NewVolume, Placement, Volume};
 use volumes::{OpenVolume, ServedVolume, VolumeWish};
 
 const DISK_BYTES: u64 = 64 << 20;
 
-/// Grants everything, and counts the small reads.
+/// Grants everything, from a time on, and counts the small reads.
 struct Counting {
     port: Ungoverned,
     small_reads: Arc<AtomicU64>,
+    grants: Arc<AtomicBool>,
 }
 
 impl GrantPort for Counting {
@@ -30,11 +31,11 @@ impl GrantPort for Counting {
     }
 
     fn grant(&mut self) -> Option<Grant> {
-        self.port.grant()
+        self.grants.load(Relaxed).then(|| self.port.grant()).flatten()
     }
 
     fn wait(&mut self, timeout: Duration) {
-        self.port.wait(timeout);
+        self.port.wait(timeout.min(Duration::from_millis(10)));
     }
 
     fn waker(&self) -> WakeFn {
@@ -52,7 +53,7 @@ fn blank_disk(path: &Path) -> File {
     file
 }
 
-fn new_volume(disks: &[PathBuf], placement: Placement) {
+fn new_volume(disks: &[PathBuf], placement: Placement) -> (Volume, Vec<File>) {
     let sizes = vec![DISK_BYTES; disks.len()];
     let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
     let mut volume = Volume::create(new).unwrap();
@@ -61,15 +62,26 @@ fn new_volume(disks: &[PathBuf], placement: Placement) {
     for write in commit.into_iter().chain(volume.superblock_writes().into_iter().flatten()) {
         files[usize::from(write.member.0)].write_all_at(&write.bytes, write.position).unwrap();
     }
+    volume.committed(Ok(()));
+    (volume, files)
 }
 
 /// A store on the volume, and the number of small reads requested.
 fn served(disks: &[PathBuf]) -> (Store, ServedVolume, Arc<AtomicU64>) {
+    served_with(disks, &settings(), &Arc::new(true.into()))
+}
+
+fn served_with(
+    disks: &[PathBuf],
+    settings: &StoreSettings,
+    grants: &Arc<AtomicBool>,
+) -> (Store, ServedVolume, Arc<AtomicU64>) {
     let small_reads = Arc::new(AtomicU64::new(0));
     let mut serve = |_| -> Box<dyn GrantPort> {
-        Box::new(Counting { port: Ungoverned::default(), small_reads: Arc::clone(&small_reads) })
+        let (small_reads, grants) = (Arc::clone(&small_reads), Arc::clone(grants));
+        Box::new(Counting { port: Ungoverned::default(), small_reads, grants })
     };
-    let mut store = StoreBuilder::new(&settings()).unwrap();
+    let mut store = StoreBuilder::new(settings).unwrap();
     let mut volume = OpenVolume::open(disks, None).unwrap();
     volume.keep_spare_place();
     let volume = volume.join(&mut store, &mut serve).unwrap();
@@ -128,6 +140,38 @@ async fn what_is_opened_when_a_disk_was_filled_has_both_copies() {
     });
     assert!(readers.iter().any(|content| content.layout.copies() == 1), "it was filled meanwhile");
     assert_eq!(store.open(&path("/a"), Want::File).await.unwrap().content.layout.copies(), 2);
+}
+
+/// Regression: it was left for the next start, though the disk answered again seconds later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_that_a_crash_left_is_read_when_its_disk_is_relied_on_again() {
+    let folder = folder();
+    let disk = [folder.path().join("disk")];
+    let (mut volume, files) = new_volume(&disk, Placement::Span);
+    let bytes = pattern(300 << 10, 1);
+    let mut drafts: Drafts<(), ()> = Drafts::default();
+    let recording = drafts.begin(volume.begin("cam.ts", None).unwrap(), true, ());
+    drafts.receive(recording, &(), &bytes, &mut volume).unwrap();
+    while let Some((_, step)) = drafts.next_step() {
+        if let DraftStep::Write(_, position, DraftBytes::Payload(())) = step {
+            files[0].write_all_at(&bytes, position).unwrap();
+        }
+    }
+    assert!(drafts.made_durable(recording, (MemberId(0), 300 << 10), 1, &mut volume).unwrap());
+    for write in volume.commit().unwrap().writes {
+        files[0].write_all_at(&write.bytes, write.position).unwrap();
+    }
+
+    let (grants, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let settings = StoreSettings { patience: Duration::from_millis(10), ..settings() };
+    let (store, ..) = served_with(&disk, &settings, &grants);
+    let doubts = Arc::clone(&asked);
+    store.rely_on(Box::new(move |_| doubts.fetch_add(1, Relaxed) > 0));
+    crate::common::until("its first read was given up", || asked.load(Relaxed) > 0);
+    grants.store(true, Relaxed);
+    let there = || tokio::runtime::Handle::current().block_on(store.lookup(&path("/cam.ts")));
+    tokio::task::block_in_place(|| crate::common::until("it has its name", || there().is_ok()));
+    assert_eq!(store.lookup(&path("/cam.ts")).await.unwrap().size, 300 << 10);
 }
 
 #[test]
