@@ -80,12 +80,13 @@ fn is_refusal(stream: &TcpStream) -> bool {
     String::from_utf8_lossy(&answer[..count]).contains("grantable_bps")
 }
 
-/// Waits until each has sent enough for most of it to be durable, or was refused.
+/// Waits until each has sent enough for most of it to be durable, since the end that was noted if one was, or was refused.
 pub(super) fn when_sent(recorders: &[Recorder]) {
     until("recordings", || {
         let still: Vec<_> = recorders
             .iter()
-            .filter(|one| !one.refused.load(Relaxed) && one.sent.load(Relaxed) < SENT_MIN)
+            .filter(|one| !one.refused.load(Relaxed))
+            .filter(|one| one.sent.load(Relaxed) < one.sent_by_end.load(Relaxed) + SENT_MIN)
             .map(|one| (&one.path, one.sent.load(Relaxed)))
             .collect();
         if still.is_empty() { Ok(()) } else { Err(format!("{still:?}")) }
