@@ -134,7 +134,7 @@ impl HttpClient {
         // The answer is read whole first: parsing it byte by byte took most of the processor time of `top`.
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let body = body.with_context(|| url.to_owned())?;
-        serde_json::from_slice(&body).with_context(|| format!("{url}: not what Isocast answers"))
+        serde_json::from_slice(&body).with_context(|| format!("{url}: not an answer of Isocast"))
     }
 }
 
@@ -147,7 +147,7 @@ const ENDED: [ErrorKind; 4] =
 pub fn explained(error: ureq::Error) -> anyhow::Error {
     match error {
         ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            NoAnswer("nobody listens there: is the server started, and the port right?").into()
+            NoAnswer("no program listens there: is the server started, and the port right?").into()
         }
         ureq::Error::Io(error) if ENDED.contains(&error.kind()) => {
             NoAnswer("the server ended the connection: was it stopped?").into()

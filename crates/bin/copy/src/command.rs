@@ -68,7 +68,7 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
         "max" => Ok(Rate(None)),
         text => units::parse_rate(text)
             .map(|rate| Rate(Some(rate)))
-            .map_err(|error| format!("{error}; `max` takes what is left")),
+            .map_err(|error| format!("{error}; `max` takes the rate that is left")),
     }
 }
 
@@ -91,7 +91,7 @@ impl CopyArgs {
             let whole_destination = end(&self.destination, true)?;
             let name = self.name_within(&whole_destination, (text, &source), &tree)?;
             let destination = placed(whole_destination, name.as_deref());
-            anyhow::ensure!(!destination.is_within(&source), "{} lies in what is copied", self.destination);
+            anyhow::ensure!(!destination.is_within(&source), "{} lies in the source of the copy", self.destination);
             let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
             let keeps = "keeps nothing to compare with";
             anyhow::ensure!(!is_sink || !(self.verify || self.delete), "{} {keeps}", self.destination);

@@ -177,7 +177,7 @@ impl Endpoint {
     fn put(&self, name: &Path, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
         let name = utf8(name)?;
         match self {
-            Self::Here(_) | Self::Served(_) => unreachable!("what is gone on with is written part by part"),
+            Self::Here(_) | Self::Served(_) => unreachable!("a continued file is written part by part"),
             Self::Shared(shared) => shared.put(name, bytes, rate, reader),
             Self::There(remote) => remote.put(name, bytes, rate, reader),
             Self::Rclone(rclone) => rclone.put(name, bytes, reader),

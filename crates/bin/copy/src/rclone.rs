@@ -51,7 +51,7 @@ impl Rclone {
         if !output.status.success() {
             bail!("rclone cannot list {remote}: {}", last_line(&output.stderr));
         }
-        let listed: Vec<RcloneEntry> = serde_json::from_slice(&output.stdout).context("what rclone lists")?;
+        let listed: Vec<RcloneEntry> = serde_json::from_slice(&output.stdout).context("reading rclone's list")?;
         let lengths = listed.into_iter().filter_map(|file| Some((file.path, u64::try_from(file.size).ok()?))).collect();
         Ok(Self { remote: remote.to_owned(), lengths })
     }

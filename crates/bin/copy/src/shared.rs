@@ -81,7 +81,7 @@ impl SharedFolder {
     ) -> anyhow::Result<()> {
         self.remote.put(name, bytes, rate, reader).with_context(|| {
             format!(
-                "{} serves this folder (`--login FILE` says who writes, `--alone` writes past it)",
+                "{} serves this folder (`--login FILE` names the user that writes, `--alone` writes past it)",
                 self.remote.at("")
             )
         })

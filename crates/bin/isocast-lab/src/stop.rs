@@ -41,7 +41,7 @@ impl Stop {
     /// Stopped.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if self.is_set() {
-            bail!("interrupted; what was started is stopped and removed");
+            bail!("interrupted; all that was started is stopped and removed");
         }
         Ok(())
     }

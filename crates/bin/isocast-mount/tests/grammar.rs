@@ -18,7 +18,7 @@ fn it_helps_and_refuses_what_cannot_be_mounted() {
         (&[], 2, "<URL> <DIR>"),
         (&["--rate", "fast", "http://127.0.0.1:1/media/", "/tmp"], 2, "fast"),
         (&["http://127.0.0.1:1/films", "/tmp"], 1, "http://HOST:PORT/media/FILE"),
-        (&["http://127.0.0.1:1/media/", "/tmp"], 1, "nobody listens there"),
+        (&["http://127.0.0.1:1/media/", "/tmp"], 1, "no program listens there"),
         (&["--login", "/nowhere", "http://127.0.0.1:1/media/", "/tmp"], 1, "/nowhere"),
     ];
     for (arguments, code, why) in cases {

@@ -45,7 +45,7 @@ enum IsocastSubcommand {
     Net(LabArgs),
     /// Make emulated disks, and reports of measurements (a program of its own, `isocast-lab`).
     Lab(LabArgs),
-    /// Print what completes this program's words in a shell.
+    /// Print the completions of this program for a shell.
     Completions {
         /// The shell.
         shell: Shell,
@@ -58,7 +58,7 @@ enum IsocastSubcommand {
     },
 }
 
-/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 3 a volume that could not be looked at, 141 whoever read the output has gone.
+/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 3 a volume that could not be looked at, 141 the reader of the output has gone.
 fn main() -> ExitCode {
     // A write beyond the limit of file sizes (`ulimit -f`) fails instead of ending the program. Programs that it starts do not
     // inherit that.

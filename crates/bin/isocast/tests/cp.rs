@@ -65,11 +65,11 @@ fn local_files_and_folders_are_copied_whole() {
     assert_eq!(figures(&[text(&from.join("small.ts")), text(scratch.path())])["bytes"], 5);
     assert!(scratch.path().join("small.ts").is_file());
     assert_eq!(figures(&[text(&from), "/dev/null"])["bytes"], 3_000_006);
-    assert!(refused(&[text(&from), text(&from.join("series/copy"))]).contains("lies in what is copied"));
+    assert!(refused(&[text(&from), text(&from.join("series/copy"))]).contains("lies in the source of the copy"));
     assert!(refused(&["/nowhere/at/all", text(&to)]).contains("/nowhere/at/all"));
     let small = from.join("small.ts");
     assert!(refused(&[text(&small), "/nowhere/at/all"]).contains("cannot write in /nowhere/at"));
-    assert!(refused(&["http://127.0.0.1:9/media/small.ts", "/dev/null"]).contains("nobody listens there"));
+    assert!(refused(&["http://127.0.0.1:9/media/small.ts", "/dev/null"]).contains("no program listens there"));
     assert!(refused(&["--verify", text(&from), "/dev/null"]).contains("keeps nothing"));
     let usage = cp(&["--rate", "15", text(&from), text(&to)]);
     assert_eq!(usage.status.code(), Some(2));
@@ -110,10 +110,10 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
         assert_eq!(fs::read(copy).expect("there"), b"54321");
     }
     let within = refused(&[&url("up"), &url("up/backup")]);
-    assert!(within.contains("lies in what is copied"), "{within}");
+    assert!(within.contains("lies in the source of the copy"), "{within}");
     let within =
         refused(&["--url", &url("")[..url("").len() - "media/".len()], text(&root.join("up")), &url("up/backup")]);
-    assert!(within.contains("lies in what is copied"), "{within}");
+    assert!(within.contains("lies in the source of the copy"), "{within}");
 }
 
 #[test]

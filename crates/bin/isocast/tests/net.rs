@@ -189,8 +189,8 @@ fn what_cannot_be_sent_is_refused_before_anything_is() {
 #[test]
 fn who_is_not_there_or_not_one_of_us_is_told_apart() {
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
-    assert!(complaint(&["--to", &closed.to_string()]).contains("nobody listens there"));
-    assert!(complaint(&["--to", "unix:/no/such/socket"]).contains("nobody listens there"));
+    assert!(complaint(&["--to", &closed.to_string()]).contains("no program listens there"));
+    assert!(complaint(&["--to", "unix:/no/such/socket"]).contains("no program listens there"));
     for (greeting, reason) in [
         (&b"isocast<\xff\xff"[..], "speaks version 65535"),
         (b"HTTP/1.1 400 Bad", "does not speak"),

@@ -237,7 +237,7 @@ fn a_copy_whose_target_is_gone_in_the_middle_says_so() {
     drop(other);
     server.wait_for("its end", |server| job(server, "push")["running"].is_null());
     let last = job(&server, "push")["last"].clone();
-    assert!(last["reason"].as_str().is_some_and(|reason| reason.contains("nobody listens there")), "{last}");
+    assert!(last["reason"].as_str().is_some_and(|reason| reason.contains("no program listens there")), "{last}");
     assert_eq!(last["files"], 1, "{last}");
 }
 

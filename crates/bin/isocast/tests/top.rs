@@ -64,7 +64,7 @@ fn what_a_server_does_is_shown_and_looked_at() {
     assert!(String::from_utf8_lossy(&nobody.stderr).contains("no server answers"), "{nobody:?}");
     let nobody = run(&["doctor", "--json", "--url", "http://127.0.0.1:1"]);
     assert_eq!(nobody.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&nobody.stderr).contains("nobody listens there"), "{nobody:?}");
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("no program listens there"), "{nobody:?}");
     let missing = run(&["doctor", "/nowhere/at/all"]);
     assert!(missing.status.code() == Some(1) && String::from_utf8_lossy(&missing.stderr).contains("/nowhere/at/all"));
 }

@@ -102,7 +102,7 @@ pub enum GreetingError {
     #[error("no greeting came")]
     Io(#[from] io::Error),
     /// Something else answers there.
-    #[error("who answers there does not speak this protocol: is it `isocast net serve`?")]
+    #[error("the program there does not speak this protocol: is it `isocast net serve`?")]
     Stranger,
     /// Another version.
     #[error(
@@ -120,7 +120,7 @@ pub enum GreetingError {
     TokenWrong,
     /// The listener knows no token, and the caller wants it to.
     #[error(
-        "the other side has no token, so it cannot show who it is: start it with --token-file FILE, or leave yours out"
+        "the other side has no token, so it cannot prove itself: start it with --token-file FILE, or leave yours out"
     )]
     TokenUnknown,
 }

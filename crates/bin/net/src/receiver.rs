@@ -24,7 +24,7 @@ pub enum ReceiveError {
     #[error("nothing was heard for {} s: the other side, or the way to it, has gone", SILENCE_MAX.as_secs())]
     Silent,
     /// The bytes received are no message.
-    #[error("what came is no message")]
+    #[error("the received bytes are no message")]
     Frame(#[from] FrameError),
 }
 

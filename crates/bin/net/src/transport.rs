@@ -325,7 +325,7 @@ mod tests {
     fn a_unix_socket_is_taken_over_from_the_dead_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = parse_address(&format!("unix:{}/s", folder.path().display())).expect("an address");
-        let first = place.listen(None).expect("nobody listens there");
+        let first = place.listen(None).expect("no program listens there");
         assert_eq!(place.listen(None).expect_err("taken").kind(), io::ErrorKind::AddrInUse);
         drop(first);
         place.listen(None).expect("the file is left, nobody listens");

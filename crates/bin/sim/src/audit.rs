@@ -137,7 +137,7 @@ impl World {
         let world_delays = self.reports_closed || self.plane_delay > Nanos::ZERO;
         let asked = record.stopped_at.map(|at| self.now.saturating_sub(at));
         if !world_delays && asked.is_some_and(|waited| waited > END_MAX) {
-            self.laws.broke(Law::EveryEndHasAReason, self.now, format!("stream {stream} was told to stop and did not"));
+            self.laws.broke(Law::EveryEndHasAReason, self.now, format!("stream {stream} did not stop on request"));
         }
     }
 

@@ -137,7 +137,7 @@ impl SimDisk {
         self.drive.complete(now, &mut self.completions);
         for completion in self.completions.drain(..) {
             let place = self.in_flight.iter().position(|r| r.tag == completion.tag);
-            let request = self.in_flight.swap_remove(place.expect("a drive ends only what it was given"));
+            let request = self.in_flight.swap_remove(place.expect("a drive ends only requests it was given"));
             served.push(ServedRequest { request, ok: completion.outcome == CommandOutcome::Ok });
         }
         self.due = self.drive.next_wakeup();

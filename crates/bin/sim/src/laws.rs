@@ -70,7 +70,7 @@ impl fmt::Display for Law {
             Self::StartsInTime => "a stream starts in time or is refused",
             Self::SessionKeepsRate => "a session keeps its rate from one content to the next",
             Self::RecordingInTime => "a recording is written in time",
-            Self::DurableInTime => "what came of a recording is soon durable",
+            Self::DurableInTime => "the bytes of a recording are soon durable",
             Self::YoungestFirst => "a disk that became too slow ends its youngest streams",
             Self::NoPanic => "no assertion fails",
         })

@@ -299,7 +299,7 @@ impl LedgerEntry {
             Outcome::Complete if !self.complete() => fail("complete, but bytes are missing"),
             Outcome::ClientGone if !e.reset => fail("its client is not gone"),
             Outcome::ClientStalled if !self.client_is_excused(now) => fail("its client reads"),
-            Outcome::Stopped if !e.stopped => fail("nobody stopped it"),
+            Outcome::Stopped if !e.stopped => fail("no client stopped it"),
             Outcome::DiskError if !self.may_meet_a_failed_read(now) => fail("its disk works"),
             Outcome::StartTooLate if end.sent_bytes > 0 => fail("it had begun"),
             Outcome::DiskOverloaded if !self.disk_is_excused(now) => fail("its disk is not slow"),

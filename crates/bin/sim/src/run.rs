@@ -136,7 +136,7 @@ fn goes_on(world: &RefCell<World>, scenario: &Scenario) -> bool {
     let end = scenario.safety.saturating_add(scenario.liveness).saturating_add(longest).saturating_add(GRACE);
     if world.now > end {
         let now = world.now;
-        world.laws.broke(Law::EveryEndHasAReason, now, "the plane does not end after it was told to");
+        world.laws.broke(Law::EveryEndHasAReason, now, "the plane does not end after its drain");
     }
     if world.steps_without_time() > STEPS_AT_ONE_TIME_MAX {
         let now = world.now;
@@ -153,7 +153,7 @@ fn finish(world: &mut World) {
         return;
     }
     if !world.control.ended {
-        world.laws.broke(Law::EveryEndHasAReason, now, "the plane ended without being told to");
+        world.laws.broke(Law::EveryEndHasAReason, now, "the plane ended without a drain");
     }
     if let Some(stream) = world.streams.values().next() {
         let what = format!(

@@ -36,11 +36,7 @@ impl Nanos {
 
     /// The nearest span to `seconds`; negative and not-a-number become zero, too large becomes [`Nanos::MAX`].
     #[must_use]
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "float casts saturate, which is what is promised"
-    )]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "float casts saturate, as promised")]
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self((seconds * 1e9).round() as u64)
     }

@@ -77,7 +77,7 @@ pub enum VolumeOpenError {
     },
     /// A disk is shorter than when the volume was made.
     #[error(
-        "disk {disk} has {size} bytes and had {needed} when the volume was made: it is truncated; what lay behind is lost on it. Replace it, or make it as long as it was to read the rest"
+        "disk {disk} has {size} bytes and had {needed} when the volume was made: it is truncated; the bytes behind are lost on it. Replace it, or make it as long as it was to read the rest"
     )]
     Truncated {
         /// The number among the disks given, from 0.
@@ -110,8 +110,8 @@ pub enum VolumeOpenError {
     },
     /// Two disks were each used without the other.
     #[error(
-        "disks {first} and {second} were each used while the other one was away, and what was written then is on one of them only: \
-         decide which to keep and put the other one in anew with `isocast volume replace --force`; what only that one has, export first"
+        "disks {first} and {second} were each used while the other one was away, and each has changes that the other has not: \
+         decide which to keep and put the other one in anew with `isocast volume replace --force`; export the contents that only that one has first"
     )]
     Diverged {
         /// The first, from 0.

@@ -68,7 +68,7 @@ impl AgentxHeader {
         let mut to = WireWriter(Vec::with_capacity(HEADER_BYTES + payload.0.len()));
         [VERSION, self.kind, self.flags, 0].into_iter().for_each(|byte| to.byte(byte));
         [self.session, self.transaction, self.packet].into_iter().for_each(|number| to.u32(number));
-        to.u32(u32::try_from(payload.0.len()).expect("what we write is short"));
+        to.u32(u32::try_from(payload.0.len()).expect("our names are short"));
         to.0.extend(&payload.0);
         to.0
     }

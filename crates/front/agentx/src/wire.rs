@@ -19,7 +19,7 @@ pub enum MasterMalformed {
     #[error("the master sends a message of type {0}, which is not for a subagent")]
     Type(u8),
     /// Not the answer that is waited for.
-    #[error("the master answers what was not asked")]
+    #[error("the master answers without a request")]
     Unasked,
 }
 

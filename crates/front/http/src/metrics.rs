@@ -99,7 +99,7 @@ fn service_metrics(page: &mut Exposition, system: &System) {
     page.single("recordings_over_rate_total", "counter", help, counts.recordings_over_rate);
     page.single("streams_started_total", "counter", "Deliveries started.", counts.streams_started);
     page.single("streams_refused_total", "counter", "Deliveries and recordings refused.", system.refused);
-    page.family("refusals_total", "counter", "Deliveries and recordings refused, by what was short.");
+    page.family("refusals_total", "counter", "Deliveries and recordings refused, by the resource that was short.");
     for (resource, count) in &counts.refused {
         page.sample("refusals_total", &format!("resource=\"{resource}\""), count);
     }
@@ -127,7 +127,7 @@ fn plane_metrics(page: &mut Exposition, system: &System) {
     page.single("sent_bytes_total", "counter", "Bytes sent by streams.", plane.sent_bytes);
     page.single("sends_total", "counter", "Sends by streams.", plane.sends);
     page.single("lent_bytes_total", "counter", "Bytes lent to sockets instead of copied.", plane.lent_bytes);
-    page.single("misses_total", "counter", "Ticks whose bytes were not ready when due.", system.misses);
+    page.single("misses_total", "counter", "Ticks without their bytes ready when due.", system.misses);
     page.single("plane_cpu_seconds_total", "counter", "Processor time of the data plane.", plane.cpu_seconds);
     page.family("buffer_bytes", "gauge", "The data plane's buffers.");
     page.sample("buffer_bytes", "state=\"used\"", buffers.used_bytes);
@@ -141,7 +141,7 @@ fn plane_metrics(page: &mut Exposition, system: &System) {
 
 /// Links and folders.
 fn place_metrics(page: &mut Exposition, system: &System) {
-    page.family("link_capacity_bytes_per_second", "gauge", "What a network interface carries.");
+    page.family("link_capacity_bytes_per_second", "gauge", "Rate that a network interface carries.");
     for link in &system.links {
         page.sample("link_capacity_bytes_per_second", &label("link", &link.name), link.capacity_bps / 8);
     }
@@ -149,7 +149,7 @@ fn place_metrics(page: &mut Exposition, system: &System) {
     for link in &system.links {
         page.sample("link_promised_bytes_per_second", &label("link", &link.name), link.promised_bps / 8);
     }
-    page.family("folder_away", "gauge", "1 while a folder is not what it was at the start, and not served.");
+    page.family("folder_away", "gauge", "1 while a folder differs from the one at the start, and is not served.");
     for folder in &system.folders {
         page.sample("folder_away", &label("folder", &folder.path), u8::from(folder.away));
     }
@@ -293,7 +293,7 @@ fn operation_metrics(page: &mut Exposition, jobs: &[JobStatus], webhooks: &[Webh
     for webhook in webhooks {
         page.sample("webhook_waiting", &label("webhook", &webhook.name), webhook.waiting);
     }
-    page.family("webhook_events_total", "counter", "Events by what became of them.");
+    page.family("webhook_events_total", "counter", "Events by outcome.");
     for webhook in webhooks {
         let outcomes = [("delivered", webhook.delivered), ("failed", webhook.failed), ("dropped", webhook.dropped)];
         for (outcome, count) in outcomes {

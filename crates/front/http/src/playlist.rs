@@ -107,7 +107,7 @@ impl Playlist {
         passed.extend_from_slice(&text.as_bytes()[start.len() + uri.len()..]);
         self.excess = (self.excess + text.len() + carried.len()).saturating_sub(GROWTH_MAX * text.len());
         if self.excess > GROWTH_BYTES {
-            return Err(refused("its lines are too short for what they would carry"));
+            return Err(refused("its lines are too short for the parameters of the request"));
         }
         Ok(())
     }

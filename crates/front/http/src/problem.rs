@@ -252,17 +252,17 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             "the directory that it was to be put into was removed or replaced meanwhile; send it again".to_owned(),
         ),
         StoreError::NotEmpty => {
-            (StatusCode::CONFLICT, "this folder is not empty (hidden files count): remove what is in it first".to_owned())
+            (StatusCode::CONFLICT, "this folder is not empty (hidden files count): remove its contents first".to_owned())
         }
         StoreError::IsDirectory => (StatusCode::CONFLICT, "this is a directory; name a content in it".to_owned()),
         StoreError::NotADirectory => {
             (StatusCode::CONFLICT, "a part of the path is a content, not a directory".to_owned())
         }
         StoreError::Exists | StoreError::PreconditionFailed => {
-            (StatusCode::PRECONDITION_FAILED, "what is there is not what the request's condition asks for".to_owned())
+            (StatusCode::PRECONDITION_FAILED, "the present content does not meet the request's condition".to_owned())
         }
         StoreError::NoSpace => {
-            let detail = "the disk is full (what replaces a content needs room beside it until it is stored), or no file may be so large there";
+            let detail = "the disk is full (a content that replaces another needs room beside it until it is stored), or no file may be so large there";
             (StatusCode::INSUFFICIENT_STORAGE, detail.to_owned())
         }
         // Not the client's fault, and not for it to mend: 507, as for a disk that is full (RFC 4918 §11.5).

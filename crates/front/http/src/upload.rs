@@ -86,7 +86,7 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
     };
     let precondition = precondition(exchange);
     if every.is_some() && precondition != Precondition::None {
-        let detail = "files of a recording replace nothing: conditions on what is there have no meaning";
+        let detail = "files of a recording replace nothing: conditions on present contents have no meaning";
         return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
     }
     let client = exchange.client();

@@ -188,7 +188,7 @@ impl AgentConnection<'_> {
                 AgentxEffect::None => {}
                 AgentxEffect::Send(bytes) => self.send(&bytes).await?,
                 AgentxEffect::Registered => *registered = true,
-                AgentxEffect::NotTaken(why) => bail!("it does not take what it is told: {why}"),
+                AgentxEffect::NotTaken(why) => bail!("it does not take a notification: {why}"),
             }
         }
         Ok(())

@@ -137,6 +137,6 @@ impl Drop for Mapping {
         // SAFETY: mapped by `new` with this address and length; no holder keeps a pointer past the owner's life
         // (`arena` and `pool` hand out memory only together with a share of the mapping).
         let unmapped = unsafe { libc::munmap(self.raw.as_ptr().cast(), self.raw_bytes) };
-        debug_assert_eq!(unmapped, 0, "unmapping what was mapped cannot fail");
+        debug_assert_eq!(unmapped, 0, "unmapping a mapped range cannot fail");
     }
 }

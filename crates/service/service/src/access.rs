@@ -39,7 +39,7 @@ pub enum Denied {
     #[error("{0} need a user's name and password")]
     UserNeeded(RightUses),
     /// There is no account, and programs on this machine do not have the right either.
-    #[error("nobody may do that here: configure a user, or start the server with --local-writes")]
+    #[error("no client may do that here: configure a user, or start the server with --local-writes")]
     NobodyMay,
     /// There is no account, and only programs on this machine have the right; with the reason why this is none.
     #[error("without configured users, {0} {1}; configure a user")]

@@ -107,12 +107,12 @@ fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
             "missing" => Some(serious(
                 "volume_disk",
                 name,
-                text("is missing: the volume takes no changes, and what lies on it is not served; put it back and start again"),
+                text("is missing: the volume takes no changes, and its contents are not served; put it back and start again"),
             )),
             "read only" => Some(serious(
                 "volume_disk",
                 name,
-                text("takes no writes: `isocast volume remove` moves what lies on it to the others"),
+                text("takes no writes: `isocast volume remove` moves its contents to the others"),
             )),
             _ => None,
         });
@@ -148,7 +148,8 @@ fn of_disk(disk: &Disk) -> Vec<Alarm> {
 }
 
 fn of_folder(folder: &FolderStatus) -> Option<Alarm> {
-    let text = "it is not what it was at the start (unmounted, renamed or removed): its contents are answered with 503";
+    let text =
+        "it differs from the folder at the start (unmounted, renamed or removed): its contents are answered with 503";
     folder.away.then(|| serious("folder_away", &folder.path, text.to_owned()))
 }
 

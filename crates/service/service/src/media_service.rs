@@ -153,7 +153,7 @@ pub enum StopError {
     #[error("no stream of this number runs")]
     Unknown,
     /// Only the sending client ends a recording: the bytes received are kept or dropped as it requested.
-    #[error("this is a recording: whoever sends it ends it")]
+    #[error("this is a recording: its own client ends it")]
     Recording,
     /// The data plane's queue is full.
     #[error("too many requests are under way; try again later")]

@@ -29,7 +29,7 @@ const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 pub enum QuotaRefusal {
     /// There is no room.
     #[error(
-        "the quota of `{folder}` has no room: {used} of {bytes_max} are used, with what is coming, and {wanted} more do not fit{rest}"
+        "the quota of `{folder}` has no room: {used} of {bytes_max} are used, uploads under way included, and {wanted} more do not fit{rest}"
     )]
     Full {
         /// Folder of the quota.

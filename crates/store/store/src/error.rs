@@ -43,7 +43,7 @@ pub enum StoreError {
     #[error("not permitted")]
     Forbidden,
     /// A disk of a volume is not there, or was taken out, and no other disk has the bytes to be read.
-    #[error("{0}, and what it holds has no copy elsewhere")]
+    #[error("{0}, and its contents have no copy elsewhere")]
     PartAway(Arc<AwayDisk>),
     /// A disk of a volume is not there, or was taken out, and the volume takes no changes without it.
     #[error("{0}, and the volume takes no changes without it")]
@@ -75,7 +75,7 @@ pub enum StoreError {
     #[error("more than {0} names: name a folder with fewer, or read this one in parts")]
     TooManyNames(usize),
     /// Folders lie in each other more deeply than a path can name.
-    #[error("folders lie in each other more than {COMPONENTS_MAX} deep: what is below is passed over")]
+    #[error("folders lie in each other more than {COMPONENTS_MAX} deep: those below are passed over")]
     TooDeep,
     /// A name on the path is longer than the file system allows.
     #[error("a name is too long")]

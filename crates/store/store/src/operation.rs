@@ -177,7 +177,7 @@ impl FolderHandle {
 
 /// One thing to do. `root` is the number of a folder among those on the disk.
 #[derive(Debug)]
-#[allow(missing_docs, reason = "the fields of a message are named by what they carry")]
+#[allow(missing_docs, reason = "the fields of a message are named by their contents")]
 pub enum Operation {
     /// Look up the entry that a path names.
     LookUp { root: usize, path: ContentPath, reply: ReplyTo<Entry> },

@@ -80,15 +80,15 @@ impl Core {
         let why = self.health.failure(member).map_or_else(String::new, |error| format!(": {error}"));
         let state = self.shown_state(member);
         let effect = match (old, state) {
-            (_, "left") => "has left: leave it out where the server is told its disks".to_owned(),
+            (_, "left") => "has left: leave it out of the server's list of disks".to_owned(),
             (_, "out") => format!(
                 "is out{why}; everything is read from the other copies; it is filled again when it answers, or `isocast volume replace` it"
             ),
             (_, "read only") => format!(
-                "takes no writes{why}; what is written goes to the others, what lies on it is read as far as it is right: \
-                 `isocast volume remove` moves that to the others, and the next start writes to it again"
+                "takes no writes{why}; writes go to the others, its contents are read as far as they are right: \
+                 `isocast volume remove` moves them to the others, and the next start writes to it again"
             ),
-            (_, "filling") => "is being filled with what it missed".to_owned(),
+            (_, "filling") => "is being filled with the copies it missed".to_owned(),
             (Some(_), "active") => "has everything again".to_owned(),
             (None, "active") => "was added".to_owned(),
             (_, state) => format!("is {state}"),

@@ -20,7 +20,7 @@ use store::event::DiskNotice;
 const READ_ELSEWHERE: &str =
     "everything is read from the other copies; put it back, and it is filled, or `isocast volume replace` it";
 const NO_OTHER_COPY: &str =
-    "there is no other copy of what lies on it: the rest is served, and nothing is written until it is back";
+    "there is no other copy of its contents: the rest is served, and nothing is written until it is back";
 
 /// A disk that was named and cannot be used, and why.
 #[derive(Debug)]
@@ -170,14 +170,16 @@ impl SettledDisks {
         member: MemberId,
     ) -> Result<(&'static str, String), VolumeDiskError> {
         if volume.has_left(member) {
-            return Ok(("left", "it has left the volume: leave it out where the server is told its disks".to_owned()));
+            return Ok(("left", "it has left the volume: leave it out of the server's list of disks".to_owned()));
         }
         match volume.put_in(member, disk.size) {
             Ok(steps) => {
                 self.disks[member.index()] = Some(disk);
                 self.write(&steps)?;
-                let message =
-                    format!("disk {} of the volume was out of date, and is filled with what it missed", member.0);
+                let message = format!(
+                    "disk {} of the volume was out of date, and is filled with the changes it missed",
+                    member.0
+                );
                 Ok(("filling", message))
             }
             Err(VolumeError::ReadOnly) => {

@@ -97,16 +97,16 @@ pub enum UpkeepError {
     #[error("without this disk too few are left for the volume's layout: add one first")]
     TooFew,
     /// The units on the disk have no copy elsewhere.
-    #[error("the volume has one copy of what is on this disk: it can be emptied (`remove`), but not replaced")]
+    #[error("the volume has one copy of this disk's contents: it can be emptied (`remove`), but not replaced")]
     Needed,
     /// The new disk holds something, or did.
-    #[error("the new disk is not blank: `isocast volume replace` checks what it holds, and clears it")]
+    #[error("the new disk is not blank: `isocast volume replace` checks its contents, and clears it")]
     NotBlank,
     /// The new disk has too few bytes.
     #[error("the new disk is smaller than the {0} bytes of the one it stands in for: choose a larger one")]
     TooSmall(u64),
     /// A server schedules both as one.
-    #[error("the new disk is a part of {0}, as another one of the volume: what is on one drive fails together")]
+    #[error("the new disk is a part of {0}, as another one of the volume: all parts of one drive fail together")]
     SameDisk(String),
     /// Disks that come get places at the start.
     #[error(

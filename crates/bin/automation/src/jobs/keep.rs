@@ -68,7 +68,7 @@ pub(super) async fn keep(
     moved: &MoveProgress,
     stop: &watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let mut protected = Protected::find(service, protected).await.context("looking what is protected")?;
+    let mut protected = Protected::find(service, protected).await.context("looking up protected contents")?;
     let look = look(service, folder, &mut protected, stop).await?;
     look.check()?;
     protected.check()?;

@@ -30,7 +30,7 @@ impl MeasureState {
 /// # Errors
 /// Something is streamed or uploaded, or a disk cannot be measured.
 pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-    ensure!(!around.disks.is_empty(), "no folder is served whose disk could be measured");
+    ensure!(!around.disks.is_empty(), "no served folder has a disk that could be measured");
     let (service, state) = (Arc::clone(&around.service), around.state.clone());
     let (disks, measured) = (around.disks.clone(), Arc::clone(&around.measured));
     let measuring = tokio::task::spawn_blocking(move || {

@@ -58,7 +58,7 @@ impl Transfer {
         };
         tokio::select! {
             done = copying => done.context("copying")?,
-            () = waits_no_longer => anyhow::bail!("the other end did not answer when it was told to stop"),
+            () = waits_no_longer => anyhow::bail!("the other end did not answer the order to stop"),
         }
     }
 }

@@ -82,7 +82,7 @@ fn is_authority(error: &rustls::OtherError) -> bool {
 fn advice(error: &rustls::Error) -> Option<&'static str> {
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "who signed its certificate is not trusted here: put that authority's certificate into \
+            "the authority of its certificate is not trusted here: put that authority's certificate into \
              /usr/local/share/ca-certificates (NAME.crt) and run update-ca-certificates"
         }
         rustls::Error::InvalidCertificate(
@@ -97,7 +97,7 @@ fn advice(error: &rustls::Error) -> Option<&'static str> {
         rustls::Error::InvalidCertificate(CertificateError::Other(other)) if is_authority(other) => {
             "its certificate is an authority's: sign one for the server with it (`CA:FALSE`), and let the server show that"
         }
-        rustls::Error::InvalidMessage(_) => "what answers there does not speak TLS: write http://, or another port",
+        rustls::Error::InvalidMessage(_) => "the program there does not speak TLS: write http://, or another port",
         rustls::Error::General(_) => "no authorities are known here: apt-get install ca-certificates",
         _ => return None,
     })

@@ -142,7 +142,7 @@ fn usb(host: &Examined, name: &str, place: &str) -> Vec<Finding> {
         found.push(advice(("uas", name), [
             "it is driven by usb-storage, not by UAS".to_owned(),
             "one command at a time: a turn of the disk is lost between two reads (91 streams of 8.8 Mbit/s become 46)".to_owned(),
-            "a case whose bridge speaks UAS; or take its number out of usb-storage.quirks on the kernel's command line".to_owned(),
+            "a case with a bridge that speaks UAS; or take its number out of usb-storage.quirks on the kernel's command line".to_owned(),
         ]));
     }
     found
@@ -182,7 +182,7 @@ fn smart(host: &Examined, name: &str) -> Vec<Finding> {
             ("smart", name),
             [
                 "the drive says that it is about to fail".to_owned(),
-                "what it holds may be lost within a day".to_owned(),
+                "its contents may be lost within a day".to_owned(),
                 format!("copy it elsewhere now: isocast cp; then replace it (smartctl -a {device})"),
             ],
         ));

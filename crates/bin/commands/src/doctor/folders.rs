@@ -108,8 +108,7 @@ fn mounted(mount: &Mount, name: &str) -> Vec<Finding> {
             ("mount-options", name),
             [
                 "it is mounted without barriers".to_owned(),
-                "a power cut loses uploads that were acknowledged: what is in the drive's cache (up to 256 MiB)"
-                    .to_owned(),
+                "a power cut loses acknowledged uploads: those in the drive's cache (up to 256 MiB)".to_owned(),
                 remount("barrier"),
             ],
         ));
@@ -176,7 +175,7 @@ fn full(host: &Examined, name: &str) -> Option<Finding> {
     };
     Some(finding(severity, ("nearly-full", name), [
         format!("it is {percent} % full, {} free", units::ByteCount(free)),
-        "what is written into the last tenth lies in many fragments, each a seek of 12 ms; the rest is refused with 507".to_owned(),
+        "contents written into the last tenth lie in many fragments, each a seek of 12 ms; the rest is refused with 507".to_owned(),
         format!("delete or move contents: du -a {name} | sort -n | tail"),
     ]))
 }

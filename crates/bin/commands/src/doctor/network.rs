@@ -168,7 +168,7 @@ fn losses(host: &Examined, name: &str, at: &dyn Fn(&str) -> String) -> Vec<Findi
             ("drops", name),
             [
                 format!("{dropped} packets were dropped before they were sent"),
-                "the queue of the interface was full: a burst, or a link slower than what is sent".to_owned(),
+                "the queue of the interface was full: a burst, or a link slower than the streams".to_owned(),
                 format!("ip link set {name} txqueuelen 1000; tc qdisc replace dev {name} root fq"),
             ],
         ));

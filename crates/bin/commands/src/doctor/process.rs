@@ -89,7 +89,7 @@ fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
     }
     if let Some(mode) = host.number("/proc/sys/kernel/io_uring_disabled").filter(|mode| *mode > 0) {
         found.push(advice(("io-uring", "kernel.io_uring_disabled"), [
-            format!("it is {mode}: {}", if mode == 1 { "only privileged programs may use io_uring" } else { "nobody may use io_uring" }),
+            format!("it is {mode}: {}", if mode == 1 { "only privileged programs may use io_uring" } else { "no program may use io_uring" }),
             "each send and read is then a system call of its own, and an upload has one write under way instead of two".to_owned(),
             "sysctl -w kernel.io_uring_disabled=0".to_owned(),
         ]));
@@ -112,7 +112,7 @@ fn group_limits(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
         if let Some((quota, period)) = quota.filter(|(quota, period)| quota < &(2 * period)) {
             found.push(serious(("cgroup", about), [
                 format!("its control group {path} may use {quota} µs of processors in {period} µs"),
-                format!("what is used up early is waited for, {} ms at most; a tick is 50 ms", period.saturating_sub(quota / 2) / 1000),
+                format!("once it is used up the server stands still, {} ms at most; a tick is 50 ms", period.saturating_sub(quota / 2) / 1000),
                 "systemd: CPUQuota= (none); docker: without --cpus; kubernetes: no cpu limit, whole processors requested".to_owned(),
             ]));
         }
@@ -180,7 +180,7 @@ fn machine(host: &Examined) -> Vec<Finding> {
         if used > total / 10 && used > 64 * 1024 {
             found.push(advice(("swap", "memory"), [
                 format!("{} are swapped out", units::ByteCount(used * 1024)),
-                "what is needed of it is read back from a disk, 12 ms for a page, on the disk of the streams perhaps".to_owned(),
+                "pages are read back from a disk when they are used, 12 ms each, on the disk of the streams perhaps".to_owned(),
                 "sysctl -w vm.swappiness=1; less memory for others, or plane.memory smaller".to_owned(),
             ]));
         }

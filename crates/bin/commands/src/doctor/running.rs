@@ -69,7 +69,7 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
             ("misses", "server"),
             [
                 format!("{} ticks of streams were not fed in time in {:.0} s", system.misses, system.uptime_seconds),
-                "a viewer whose player holds less than the lateness stood still".to_owned(),
+                "a viewer with less than the lateness in its player stood still".to_owned(),
                 "isocast top   (which disk was late); the event log has each `miss`".to_owned(),
             ],
         ));
@@ -83,7 +83,7 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
                     "each would have needed more than was left beside {:.1} Mbit/s now",
                     real(system.promised_bps) / 1e6
                 ),
-                "isocast plan   (what another disk or more memory would bring); the event log names what was short"
+                "isocast plan   (the gain of another disk or more memory); the event log names the resource that was short"
                     .to_owned(),
             ],
         ));
@@ -144,7 +144,7 @@ fn disk_findings(disk: &Disk, look: &ServerLook) -> Vec<Finding> {
         let words = [
             format!("it takes {:.2} times as long as its profile says", disk.slowdown),
             format!("it is promised to {:.0} % of the streams it was measured for", 100.0 / disk.slowdown),
-            "stop what else uses it; if nothing does, measure it anew: isocast disk calibrate --state DIR ROOT"
+            "stop the programs that use it; if none does, measure it anew: isocast disk calibrate --state DIR ROOT"
                 .to_owned(),
         ];
         let what = ("slower", disk.name.as_str());
@@ -156,8 +156,8 @@ fn disk_findings(disk: &Disk, look: &ServerLook) -> Vec<Finding> {
             ("late-blocks", &disk.name),
             [
                 format!("{late} blocks were read after their deadline since the start"),
-                "most are caught up from what was read ahead; those that are not are misses".to_owned(),
-                "isocast top   (column LATE); iostat -x 1 shows who else uses the disk".to_owned(),
+                "most are caught up from the bytes read ahead; the others are misses".to_owned(),
+                "isocast top   (column LATE); iostat -x 1 shows other use of the disk".to_owned(),
             ],
         ));
     }

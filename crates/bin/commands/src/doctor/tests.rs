@@ -152,7 +152,7 @@ const CASES: &[MachineCase] = {
         ("proc/self/limits", "Max realtime priority 0 0", Serious, "real-time", "LimitRTPRIO"),
         ("proc/self/limits", "Max locked memory 8388608 8388608 bytes", Advice, "locked-memory", "8.0 MiB"),
         ("proc/sys/kernel/io_uring_disabled", "1", Advice, "io-uring", "only privileged"),
-        ("proc/sys/kernel/io_uring_disabled", "2", Advice, "io-uring", "nobody may use"),
+        ("proc/sys/kernel/io_uring_disabled", "2", Advice, "io-uring", "no program may use"),
         ("sys/fs/cgroup/system.slice/isocast.service/cpu.max", "50000 100000", Serious, "cgroup", "75 ms"),
         ("sys/fs/cgroup/system.slice/cpu.max", "50000 100000", Serious, "cgroup", "/system.slice may use"),
         ("sys/fs/cgroup/system.slice/isocast.service/memory.high", "1073741824", Advice, "cgroup", "1.00 GiB"),

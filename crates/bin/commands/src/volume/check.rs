@@ -39,7 +39,7 @@ pub(crate) struct VolumeCheck {
     names: DiskNames,
 }
 
-/// Read and verify every byte; what another copy has is written anew. Exit code 1 if damage was found, 3 if that is not known.
+/// Read and verify every byte; damaged copies are written anew from another one. Exit code 1 if damage was found, 3 if that is not known.
 #[derive(Debug, Args)]
 pub(crate) struct Scrub {
     /// Only report damage, and write nothing.
@@ -104,7 +104,7 @@ impl Scrub {
 
     fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         if self.no_repair {
-            let why = "a server that has the volume mends what it finds: leave --no-repair out";
+            let why = "a server that has the volume mends the damage it finds: leave --no-repair out";
             return Err(anyhow::anyhow!(why).context(NotLookedAt));
         }
         let done = served.ask("scrub", true, "scrub").context(NotLookedAt)?.context("it was waited for")?;
@@ -185,7 +185,7 @@ fn words(damage: Damage) -> String {
         Damage::Unreadable => "the disk cannot read it".to_owned(),
         Damage::NoHeader => "its header is torn or was never written".to_owned(),
         Damage::WrongUnit => "another unit lies there: a write was lost, or went elsewhere".to_owned(),
-        Damage::Payload(offset) => format!("bytes {offset} and on of it are not what was written"),
+        Damage::Payload(offset) => format!("its bytes from {offset} on differ from those written"),
     }
 }
 

@@ -56,7 +56,7 @@ impl DiskFile {
         let opened = held::open_disk(path, purpose);
         let (mut file, _) = opened.map_err(|error| match error.kind() {
             _ if held::is_in_use(&error) => {
-                anyhow!("{} is in use: unmount it, or stop what uses it", path.display())
+                anyhow!("{} is in use: unmount it, or stop the program that uses it", path.display())
             }
             io::ErrorKind::ReadOnlyFilesystem => {
                 anyhow!("{} can only be read: the volume needs to write to it", path.display())

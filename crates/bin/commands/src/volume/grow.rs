@@ -77,13 +77,13 @@ impl AddDisk {
         let volume = served.now()?;
         let number = volume.number_of(new)?;
         self.report(out, number, volume.status.free_bytes)?;
-        writeln!(std::io::stderr(), "name {} too where the server is told its disks", new.display())?;
+        writeln!(std::io::stderr(), "name {} too in the server's list of disks", new.display())?;
         Ok(())
     }
 
     fn confirm(&self) -> anyhow::Result<()> {
         let new = self.coming.new.display();
-        ensure!(self.coming.yes, "this loses what is on {new}: say --yes to do it");
+        ensure!(self.coming.yes, "this loses all data on {new}: say --yes to do it");
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl RemoveDisk {
         } else {
             writeln!(out, "{} is out of the volume: {} parts moved", self.old.display(), moved.copies_written)?;
         }
-        writeln!(std::io::stderr(), "leave {} out where the server is told its disks", self.old.display())?;
+        writeln!(std::io::stderr(), "leave {} out of the server's list of disks", self.old.display())?;
         Ok(())
     }
 

@@ -54,7 +54,7 @@ impl MountFolder {
         let served = self.server.serving(&disks.0)?;
         let served = served.with_context(|| {
             format!(
-                "no server serves {}: start one (`isocast serve --volume {0}`), what it serves is mounted",
+                "no server serves {}: start one (`isocast serve --volume {0}`), and its contents are mounted",
                 self.what
             )
         })?;

@@ -69,7 +69,7 @@ impl Replace {
         let (old, coming) = (self.old.display(), self.coming.new.display());
         ensure!(
             self.coming.yes,
-            "this takes {old} out of the volume and loses what is on {coming}: say --yes to do it"
+            "this takes {old} out of the volume and loses all data on {coming}: say --yes to do it"
         );
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Replace {
         }
         writeln!(
             std::io::stderr(),
-            "name {} instead of {} where the server is told its disks",
+            "name {} instead of {} in the server's list of disks",
             self.coming.new.display(),
             self.old.display()
         )?;

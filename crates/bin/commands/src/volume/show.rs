@@ -116,7 +116,7 @@ impl Status {
         if left > 0 {
             writeln!(
                 out,
-                "left      {left} recordings that a crash broke off: who serves the volume makes contents of them"
+                "left      {left} recordings that a crash broke off: the next server of the volume makes contents of them"
             )?;
         }
         writeln!(out, "free      {} in units of {}", ByteCount(*free_bytes), ByteCount(*unit_bytes))?;

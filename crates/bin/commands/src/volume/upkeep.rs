@@ -45,7 +45,7 @@ pub(super) fn look_after(
             seen += volume.part_bytes(&content, part);
             let tasks = match volume.copies_to_look_after(upkeep, &name, &content, part) {
                 Err(VolumeError::Full) => bail!(
-                    "there is no room for a copy of part {part} of `{name}`: what was copied so far stays; make room, or add a \
+                    "there is no room for a copy of part {part} of `{name}`: the copies made so far stay; make room, or add a \
                      disk, then repeat"
                 ),
                 tasks => tasks?,

@@ -77,7 +77,7 @@ impl AdmittedStreams {
     /// Remarks that a reader of the figures needs.
     pub(super) fn notes(&self) -> Vec<String> {
         let limit = match (self.short.as_deref(), self.refused_after) {
-            (None, _) => "nobody was refused, since there were no more contents that are long enough".to_owned(),
+            (None, _) => "no stream was refused, since there were no more contents that are long enough".to_owned(),
             (Some(short), _) if !short.starts_with("disk") => format!("not a disk was short, but: {short}"),
             (Some(short), Some(after)) if after > AT_ONCE_SECONDS => {
                 format!("{short}: a start was refused after {after:.1} s without a byte")

@@ -72,11 +72,11 @@ impl AllCommand {
         let out = self.out.clone().unwrap_or_else(default_folder);
         let parts = self.chosen(&out)?;
         if parts.iter().any(|part| part.ground != PartGround::Memory) && !rustix::process::geteuid().is_root() {
-            bail!("emulated disks need root: run it with sudo, or give --without-lab for what needs none");
+            bail!("emulated disks need root: run it with sudo, or give --without-lab for the parts that need none");
         }
         let mut table = self.timetable(&parts, &out)?;
         show.line(&format!(
-            "{} parts, about {}; repeats of disturbed runs may add what is missing to {}",
+            "{} parts, about {}; repeats of disturbed runs may add the rest up to {}",
             parts.len(),
             about(table.left()),
             about(self.limit()),

@@ -260,7 +260,7 @@ impl ExperimentArgs {
             choices.push(Choice::Nginx { threads });
         }
         if choices.is_empty() {
-            bail!("name what to measure: --url URL, --server isocast, --peer nginx, or several of them");
+            bail!("name a server to measure: --url URL, --server isocast, --peer nginx, or several of them");
         }
         if self.root.is_empty() && choices.iter().any(|c| !matches!(c, Choice::Url(_))) {
             bail!("a server that is started needs contents: give --root DIR");

@@ -102,7 +102,7 @@ impl DisksCommand {
             TableFigure::new("times_one", "times one disk's", 2),
             TableFigure::new("stalled", "of these stalled", 0),
         ];
-        let mut table = FigureTable::new("disks", "What several disks bring", "disks", &figures, None);
+        let mut table = FigureTable::new("disks", "Gain of several disks", "disks", &figures, None);
         let show = Show::on_stderr();
         for part in self.part.clone() {
             match part {

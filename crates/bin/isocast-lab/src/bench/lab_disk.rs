@@ -125,7 +125,7 @@ pub(crate) fn slow(name: &str, factor: f64) -> anyhow::Result<()> {
 /// There is no such disk.
 pub(crate) fn statistics(name: &str) -> anyhow::Result<KeptStatistics> {
     let text = command(&["stat", name, "--json"])?;
-    serde_json::from_str(&text).context("reading what `lab disk stat` printed")
+    serde_json::from_str(&text).context("reading the output of `lab disk stat`")
 }
 
 /// A disk that is taken down when this is dropped.
@@ -152,7 +152,7 @@ impl LabDisk {
         let text = command(&[&["up", name, "--owner", &owner, "--json"], arguments].concat())?;
         // From here on it is taken down again.
         let mut disk = Self { name: name.to_owned(), device: PathBuf::new(), mount: None };
-        let state: ListedDisk = serde_json::from_str(&text).context("reading what `lab disk up` printed")?;
+        let state: ListedDisk = serde_json::from_str(&text).context("reading the output of `lab disk up`")?;
         (disk.device, disk.mount) = (state.device, state.mount);
         Ok(disk)
     }

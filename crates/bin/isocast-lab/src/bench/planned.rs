@@ -69,7 +69,7 @@ pub(crate) fn count(rate_bps: u64, memory: u64, more: &[&str]) -> anyhow::Result
         bail!("`isocast plan`: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let rows: Vec<PlannedRow> =
-        serde_json::from_slice(&output.stdout).context("reading what `isocast plan` printed")?;
+        serde_json::from_slice(&output.stdout).context("reading the output of `isocast plan`")?;
     let row = rows.into_iter().next().context("`isocast plan` printed nothing")?;
     Ok(Planned {
         streams: row.streams,

@@ -26,11 +26,11 @@ const HERD: [PartPromise; 4] = [
     NO_STALL,
     PartPromise { words: "half of the first bytes come within 100 ms", kept: |run| run.first_byte_ms.p50 <= 100.0 },
     PartPromise {
-        words: "whoever is not refused has its first byte within 15 s",
+        words: "viewers that are not refused have their first byte within 15 s",
         kept: |run| run.failed == 0 && run.first_byte_ms.max <= 15_000.0,
     },
     PartPromise {
-        words: "whoever is refused is told within a second",
+        words: "refused viewers have their answer within a second",
         kept: |run| run.refusal_seconds_max.unwrap_or_default() <= 1.0,
     },
 ];

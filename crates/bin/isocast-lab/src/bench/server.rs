@@ -302,7 +302,7 @@ fn from_url(url: &str, ground: &ServerGround) -> anyhow::Result<RunningServer> {
     let mut addresses = with_port.to_socket_addrs().with_context(|| format!("looking up `{authority}`"))?;
     let address = addresses.next().with_context(|| format!("`{authority}` has no address"))?;
     TcpStream::connect_timeout(&address, CONNECT_MAX)
-        .with_context(|| format!("nobody answers at {address}: is the server running?"))?;
+        .with_context(|| format!("no program answers at {address}: is the server running?"))?;
     let local = address.ip().is_loopback();
     let pid = ground.pid.or_else(|| if local { account::listener_of(address.port()) } else { None });
     let configuration = format!("already running at {url}");

@@ -70,7 +70,7 @@ pub(crate) fn run(name: &str) -> anyhow::Result<()> {
         Err(error) => bail!("cannot mount the FUSE file on {}: {error}", at.display()),
     };
     let mut out = io::stdout();
-    writeln!(out, "ready").and_then(|()| out.flush()).context("nobody waits for `ready`")?;
+    writeln!(out, "ready").and_then(|()| out.flush()).context("no process waits for `ready`")?;
     let result = session.run();
     engine.stop();
     clock.join().map_err(|_| anyhow::anyhow!("the clock thread panicked"))?;

@@ -83,7 +83,7 @@ pub(crate) fn reap() {
             && daemon.is_none_or(|id| !id.is_running())
             && let Err(error) = take_down(&places)
         {
-            say(format_args!("warning: what is left of disk `{}`: {error:#}", places.name));
+            say(format_args!("warning: remains of disk `{}`: {error:#}", places.name));
         }
     }
 }

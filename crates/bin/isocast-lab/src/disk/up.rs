@@ -128,7 +128,7 @@ impl DiskUp {
         if down::is_alive(&places) {
             bail!("disk `{0}` is already up; `isocast lab disk down {0}` first, or choose another name", self.name);
         }
-        down::take_down(&places).context("cannot clean up what an earlier disk of this name left")?;
+        down::take_down(&places).context("cannot remove the remains of an earlier disk of this name")?;
         match self.build(&places, &parameters, owner) {
             Ok(made) => Ok(made),
             Err(error) => {

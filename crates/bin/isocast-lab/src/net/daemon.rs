@@ -58,7 +58,7 @@ fn serve(home: &NetworkFolder, nodes: usize, rate_bps: Option<u64>, cables: Cabl
     })?;
     guests.wait_ready()?;
     let mut out = io::stdout();
-    writeln!(out, "ready").and_then(|()| out.flush()).context("nobody waits for `ready`")?;
+    writeln!(out, "ready").and_then(|()| out.flush()).context("no process waits for `ready`")?;
     while !stop.is_set() {
         match listener.accept() {
             Ok((stream, _)) => {
@@ -137,7 +137,7 @@ fn attend(node: usize, id: &str, stream: &UnixStream, guests: &Guests) -> anyhow
                 // An end, where nothing more can come.
                 if matches!(io::Read::read(&mut &*stream, &mut [0_u8]), Ok(0)) {
                     guests.end(node, id);
-                    bail!("who asked has gone");
+                    bail!("the caller has gone");
                 }
             }
         }

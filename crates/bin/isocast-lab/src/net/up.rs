@@ -65,7 +65,7 @@ impl NetUp {
             bail!("network `{0}` is already up; `isocast lab net down {0}` first, or choose another name", self.name);
         }
         if home.folder.exists() {
-            home.remove().context("what a network that was killed has left")?;
+            home.remove().context("removing the remains of a network that was killed")?;
         }
         home.make().with_context(|| format!("making {}", home.folder.display()))?;
         // The daemon removes it with the folder at its end; the open file keeps the log readable here.
@@ -99,7 +99,7 @@ pub(super) fn down(home: &NetworkFolder) -> anyhow::Result<()> {
     }
     if home.ask("end").is_err() {
         say(format_args!("network `{}` was killed; its guests ended with it", home.name));
-        return home.remove().context("removing what it left");
+        return home.remove().context("removing its remains");
     }
     let end = std::time::Instant::now() + END_MAX;
     while home.folder.exists() {

@@ -162,7 +162,7 @@ impl PlanCommand {
         );
         ensure!(
             self.popularity.is_none() || self.simulate > 0,
-            "what viewers share is only counted by simulating them: leave out --simulate 0, or --popularity"
+            "shared reads are only counted by simulating the viewers: leave out --simulate 0, or --popularity"
         );
         let machine = PlannedMachine {
             layout: self.layout,
@@ -270,7 +270,7 @@ impl PlanCommand {
         // Every content and every stream of the simulation is a descriptor, as in the server.
         let per_disk = u64::from(scenario.load.contents_per_disk) + self.simulated_uploads(machine);
         permissions::allow_open_files(disks.len() as u64 * per_disk + u64::from(streams) * 2)
-            .context("simulating what was counted (`--simulate 0` leaves it out)")?;
+            .context("simulating the counted streams (`--simulate 0` leaves it out)")?;
         let report = sim::run(&scenario, Trace::Off);
         let tally = report.tally;
         let mean =

@@ -149,7 +149,7 @@ impl RecorderOptions {
         scenario.load.viewing = (scenario.safety, scenario.safety);
         let contents = u64::from(scenario.load.contents_per_disk + scenario.load.recorded);
         permissions::allow_open_files(u64::from(count) * contents + u64::from(recorded.beside.streams) * 2)
-            .context("simulating what was counted (`--simulate 0` leaves it out)")?;
+            .context("simulating the counted streams (`--simulate 0` leaves it out)")?;
         let report = sim::run(&scenario, Trace::Off);
         Ok(SimulatedRecorder {
             seconds,

@@ -67,7 +67,7 @@ fn differing(a: &Config, b: &Config) -> BTreeSet<String> {
 }
 
 fn entries(config: &Config) -> BTreeSet<(String, String)> {
-    let table: Table = config.to_string().parse().expect("what is shown can be read (tested)");
+    let table: Table = config.to_string().parse().expect("a shown configuration can be read (tested)");
     let mut entries = BTreeSet::new();
     for (name, value) in table {
         match value {

@@ -149,7 +149,7 @@ impl ConfigArgs {
             ConfigCommand::Show { serve, json } => {
                 let shown = Config::load(&serve.with_file())?.to_string();
                 if *json {
-                    let table: toml::Table = shown.parse().context("what is shown is TOML")?;
+                    let table: toml::Table = shown.parse().context("a shown configuration is TOML")?;
                     writeln!(out, "{}", serde_json::to_string_pretty(&table)?)?;
                 } else {
                     write!(out, "{shown}")?;

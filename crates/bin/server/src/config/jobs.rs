@@ -153,9 +153,7 @@ fn zone(name: Option<&str>) -> Result<TimeZone, String> {
 /// A folder that is served, as it is below `/media/`.
 pub(super) fn parse_served(text: &str) -> Result<ContentPath, String> {
     if text.starts_with('/') {
-        return Err(format!(
-            "`{text}` is a folder of the machine; write what is served as it is below /media/: `recordings`"
-        ));
+        return Err(format!("`{text}` is a folder of the machine; write the served path below /media/: `recordings`"));
     }
     let mut names = text.trim_end_matches('/').split('/').filter(|_| !text.trim_end_matches('/').is_empty());
     names.try_fold(ContentPath::root(), |path, name| path.child(name).map_err(|error| format!("`{text}`: {error}")))
@@ -197,7 +195,7 @@ fn parse_end(text: &str) -> Result<CopyEnd, String> {
 }
 
 fn take_keep(entry: &mut Settings) -> Option<JobWork> {
-    let folder = needed(entry, "folder", "is what is kept small, as it is below /media/", parse_served);
+    let folder = needed(entry, "folder", "is the folder that is kept small, as it is below /media/", parse_served);
     let max_age = entry.take_optional("max_age", parse_span);
     let max_size = entry.take_optional("max_size", parse_size);
     let min_age = entry.take("min_age", Nanos::from_secs(3600), parse_span);
@@ -224,7 +222,7 @@ fn take_copy(entry: &mut Settings) -> Option<JobWork> {
     let rate = entry.take_optional("rate", parse_rate);
     let (from, to) = (from?, to?);
     match (&from, &to) {
-        (CopyEnd::Rclone(_), _) => entry.contradiction("from", "what rclone knows can only be copied to".to_owned()),
+        (CopyEnd::Rclone(_), _) => entry.contradiction("from", "a target of rclone can only be copied to".to_owned()),
         (CopyEnd::Served(_), CopyEnd::Served(_)) => {
             entry.contradiction("to", "both ends are this server; one has to be another".to_owned());
         }

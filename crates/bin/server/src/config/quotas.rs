@@ -15,7 +15,7 @@ use super::{parse_size, parse_span};
 
 /// Reads one `[[quota]]`.
 pub(super) fn take(entry: &mut Settings) -> Option<QuotaConfig> {
-    let folder = needed(entry, "folder", "is what has the quota, as it is below /media/", parse_served);
+    let folder = needed(entry, "folder", "is the folder of the quota, as it is below /media/", parse_served);
     let max_size = needed(entry, "max_size", "is how much may lie in the folder: `500GB`", parse_size);
     let when_full = entry.take("when_full", WhenQuotaFull::Refuse, |text| match text {
         "refuse" => Ok(WhenQuotaFull::Refuse),
@@ -25,7 +25,8 @@ pub(super) fn take(entry: &mut Settings) -> Option<QuotaConfig> {
     let min_age = entry.take("min_age", Nanos::ZERO, parse_span);
     let protected = take_protected(entry);
     if when_full == WhenQuotaFull::Refuse && (min_age > Nanos::ZERO || !protected.is_empty()) {
-        let message = "`min_age` and `protected` say what `overwrite_oldest` spares; `refuse` removes nothing";
+        let message =
+            "`min_age` and `protected` name the contents that `overwrite_oldest` spares; `refuse` removes nothing";
         entry.contradiction("when_full", message.to_owned());
     }
     Some(QuotaConfig { folder: folder?, bytes_max: max_size?.0, when_full, min_age, protected })

@@ -30,7 +30,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<WebhookConfig> {
         if !matches!(url.split_once("://"), Some(("http" | "https", rest)) if !rest.is_empty()) {
             entry.contradiction("url", format!("`{url}`: write http:// or https:// and the rest of an address"));
         }
-        let what = "is a file with what signs: `openssl rand -base64 32` makes it";
+        let what = "is a file with the secret that signs: `openssl rand -base64 32` makes it";
         let secret = needed(entry, "secret", what, parse_path)?;
         WebhookTarget::Url { url, secret }
     } else {

@@ -88,14 +88,14 @@ impl Greeting<'_> {
         let writers = match (users, self.config.local_writes) {
             (1.., _) => format!("{users} user(s), with a password"),
             (0, true) => "programs on this machine".to_owned(),
-            (0, false) => "nobody (`--local-writes`: this machine)".to_owned(),
+            (0, false) => "no client (`--local-writes`: this machine)".to_owned(),
         };
         match (users, open) {
             (0, true) => format!(
-                "WARNING: whoever reaches this address can read everything; writing: {writers}, until there is a user \
+                "WARNING: every client that reaches this address can read everything; writing: {writers}, until there is a user \
                  (`isocast user add NAME`)"
             ),
-            (_, true) => format!("reading: whoever reaches this address; writing: {writers}"),
+            (_, true) => format!("reading: every client that reaches this address; writing: {writers}"),
             (_, false) => format!("reading: programs on this machine; writing: {writers}"),
         }
     }
@@ -106,7 +106,7 @@ impl Greeting<'_> {
         if let Some(quota) = resources::cpu_quota().filter(|quota| *quota < 1.0) {
             missing.push(format!("a whole processor (the control group allows {quota:.2})"));
         }
-        let advice = "`--verbose` says what each costs and how to permit it";
+        let advice = "`--verbose` gives the effect of each and the setting that permits it";
         (!missing.is_empty()).then(|| format!("missing: {}: {advice}", missing.join(", ")))
     }
 }

@@ -378,7 +378,7 @@ impl StartedServer {
         match ended {
             ServerEnded::Told => {
                 tell_supervisor(&[NotifyState::Stopping]);
-                say(format_args!("stopping: no new streams; what runs may finish (again: at once)"));
+                say(format_args!("stopping: no new streams; running ones may finish (again: at once)"));
             }
             ServerEnded::ToStartAgain => {
                 tell_reloading();
@@ -403,7 +403,7 @@ impl StartedServer {
             joined
         };
         let joined = tokio::task::spawn_blocking(end).await?;
-        anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report what stands above");
+        anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report the lines above");
         Ok(ended)
     }
 }

@@ -459,7 +459,7 @@ pub(crate) fn float_of(value: u64) -> f64 {
 }
 
 /// The nearest whole number, zero for negative ones.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, which is what is wanted")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as intended")]
 pub(crate) fn whole_of(value: f64) -> u64 {
     value.round() as u64
 }

@@ -341,7 +341,7 @@ impl World {
                 Report::ReserveRefused { stream, .. } => {
                     self.control.tally.recordings_refused += 1;
                     if self.control.reserving.remove(&stream.0).is_none() {
-                        self.laws.broke(Law::EveryEndHasAReason, self.now, format!("nobody asked: {stream:?}"));
+                        self.laws.broke(Law::EveryEndHasAReason, self.now, format!("no request: {stream:?}"));
                     }
                 }
                 Report::Unused(content) => drop(content),
@@ -360,7 +360,7 @@ impl World {
                 self.laws.broke(
                     Law::EveryEndHasAReason,
                     self.now,
-                    format!("it is said that {disk:?} {what}, and it works"),
+                    format!("{disk:?} is reported, it {what}, and it works"),
                 );
             }
             _ => {}

@@ -52,7 +52,7 @@ impl World {
     pub(super) fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId, place: RecordingPlace) {
         let asked = self.control.reserving.remove(&stream.0);
         let Some(AskedRecording { disk, rate, camera, lasts }) = asked else {
-            self.laws.broke(Law::EveryEndHasAReason, self.now, format!("nobody asked for {reservation:?}"));
+            self.laws.broke(Law::EveryEndHasAReason, self.now, format!("no request for {reservation:?}"));
             return;
         };
         self.control.tally.recordings += 1;

@@ -307,7 +307,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         if let Some(upload) = batch.to_secure.front().copied() {
             let length = match self.uploads.get(&upload).map(|upload| upload.life) {
                 Some(UploadLife::Written(length)) => length,
-                other => unreachable!("what waits for a commit is written, not {other:?}"),
+                other => unreachable!("an upload that waits for a commit is written, not {other:?}"),
             };
             return Some(CommitPart::Secure { upload, length });
         }

@@ -333,7 +333,7 @@ impl Cache {
     /// One read for this page brought nothing. The streams that waited for it have let go of it, and a stream that wants
     /// its bytes reads them into another one. It is used again when its last read is answered.
     pub fn read_failed(&mut self, page: Page) {
-        assert_eq!(self.entries[page.0 as usize].refs, 0, "nobody holds what cannot be read");
+        assert_eq!(self.entries[page.0 as usize].refs, 0, "no stream holds an unreadable page");
         self.forget_key(page.0);
         self.read_done(page, 0);
     }

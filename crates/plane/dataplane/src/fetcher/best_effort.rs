@@ -178,7 +178,7 @@ impl Fetcher {
         let mut cursor = stream.fetch;
         while !self.streams[slot as usize].ahead_pages.is_empty() {
             let segment_list = self.streams[slot as usize].segment_list();
-            let (key, _, left) = cursor.next_content(segment_list).expect("they lie behind what it has fetched");
+            let (key, _, left) = cursor.next_content(segment_list).expect("they lie behind the pages it has fetched");
             if self.streams[slot as usize].ahead_pages.remove(key.index) {
                 self.give_back(slot, key);
             }

@@ -185,7 +185,7 @@ pub fn load_or_calibrate(
     if fresh.disturbed {
         let (state, target) = (state.display(), target.display());
         fresh.notes.push(format!(
-            "it is measured again at the next start; if the disk is never quiet then, measure it when it is, and what is found is kept: `isocast disk calibrate --state {state} {target}`"
+            "it is measured again at the next start; if the disk is never quiet then, measure it when it is, and its profile is kept: `isocast disk calibrate --state {state} {target}`"
         ));
     } else {
         match save(state, &fresh) {

@@ -128,7 +128,7 @@ impl StoreWalk {
     }
 
     async fn item(&self, walked: Walked) -> Result<StoredItem, WalkError> {
-        let (root, base) = self.at.clone().expect("what is met lies in a root");
+        let (root, base) = self.at.clone().expect("each entry of a walk lies in a root");
         let is_hidden = !self.store.0.common.settings.hidden_files && has_hidden_name(&walked.path);
         let is_shown = !is_hidden && !self.is_shadowed(root, &walked.path).await?;
         Ok(StoredItem { walked, is_shown, root, base })

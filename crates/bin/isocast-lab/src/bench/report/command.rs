@@ -50,7 +50,7 @@ impl ReportCommand {
             if !self.check {
                 fs::write(&path, text).with_context(|| format!("writing {shown}"))?;
             } else if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
-                bail!("{shown} does not show what {folder} holds; run `isocast-lab report {folder}`");
+                bail!("{shown} does not show the results in {folder}; run `isocast-lab report {folder}`");
             }
         }
         if !self.check {

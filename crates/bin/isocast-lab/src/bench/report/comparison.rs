@@ -29,7 +29,7 @@ pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String
     }
     text.push_str(
         "\nJ is how far the bytes of each second are from the rate, in the mean: 0 % is a constant stream. *Stalled* are the \
-         streams whose player ran dry; CPU is the server's, seconds per 10⁹ bits.\n",
+         streams with a player that ran dry; CPU is the server's, seconds per 10⁹ bits.\n",
     );
     text.push_str(&ticks(all));
     Ok(text)

@@ -100,6 +100,6 @@ fn over_time(results: &Results) -> Vec<Plot<'_>> {
         .collect();
     let all = |of: fn(&Second) -> Option<f64>| firsts.iter().map(|run| line(&run.server, run, of)).collect();
     plots.push(Plot { title: "J over 1 s windows, mean of the streams", x, y: "J, %", lines: all(|s| Some(s.j_mean)) });
-    plots.push(Plot { title: "What the worst stream got", x, y: "Mbit/s", lines: all(|s| Some(s.least_mbps)) });
+    plots.push(Plot { title: "Rate of the worst stream", x, y: "Mbit/s", lines: all(|s| Some(s.least_mbps)) });
     plots
 }

@@ -17,17 +17,17 @@ pub(super) fn connecting(transport: &str, error: &std::io::Error) -> Option<&'st
     Some(match error.kind() {
         _ if transport == "tipc" && known(Errno::AFNOSUPPORT) => NO_TIPC,
         ErrorKind::HostUnreachable if transport == "tipc" => {
-            "nobody in the cluster offers this service: start `isocast net serve --listen tipc:…` there, and see that \
+            "no node of the cluster offers this service: start `isocast net serve --listen tipc:…` there, and see that \
              `tipc link list` says `up`"
         }
         ErrorKind::ConnectionRefused | ErrorKind::NotFound if transport == "unix" => {
-            "nobody listens there: start `isocast net serve --listen unix:PATH` first, on this machine"
+            "no program listens there: start `isocast net serve --listen unix:PATH` first, on this machine"
         }
         ErrorKind::PermissionDenied if transport == "unix" => {
             "the socket is its owner's alone: run both as the same user"
         }
         ErrorKind::ConnectionRefused => {
-            "nobody listens there: start `isocast net serve --listen ADDR` on that machine first"
+            "no program listens there: start `isocast net serve --listen ADDR` on that machine first"
         }
         ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
             "no answer: the machine is off, the address is wrong, or a firewall is in between"
@@ -53,7 +53,7 @@ pub(super) fn advised(transport: &str, error: ConnectError) -> anyhow::Error {
 pub(super) fn listening(transport: &str, error: &std::io::Error) -> &'static str {
     match error.kind() {
         _ if transport == "tipc" && error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => NO_TIPC,
-        ErrorKind::AddrInUse => "somebody listens there already: choose another, or end that one",
+        ErrorKind::AddrInUse => "another program listens there already: choose another address, or end it",
         ErrorKind::PermissionDenied => "not permitted: choose a port of 1024 or more, or a folder you may write to",
         ErrorKind::AddrNotAvailable => "this machine has no such address: see `ip address`",
         _ => "choose another address",

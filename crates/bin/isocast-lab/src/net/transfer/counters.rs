@@ -62,7 +62,7 @@ const MEANINGS: [(&str, &str); 19] = [
         "the receiving program was too slow for its buffer: a larger --window and net.core.rmem_max, or a slower sender (--every)",
     ),
     ("Udp SndbufErrors", "the sender's buffer was full: a larger --window, or slower (--every)"),
-    ("Udp NoPorts", "datagrams came for a port where nobody listens any more"),
+    ("Udp NoPorts", "datagrams came for a port where no program listens any more"),
 ];
 
 /// Traffic of one interface during a test.

@@ -146,7 +146,7 @@ impl Receiving {
         let numbered = match net::greeting::answer(&socket, self.token.as_ref()) {
             Ok(numbered) => numbered,
             Err(error) => {
-                return say(format_args!("somebody who called is not served: {:#}", anyhow::Error::from(error)));
+                return say(format_args!("a caller is not served: {:#}", anyhow::Error::from(error)));
             }
         };
         let waiting = self.awaited.lock().unwrap_or_else(PoisonError::into_inner).remove(&numbered.session);
@@ -266,7 +266,7 @@ impl Awaited<'_> {
                 let socket = listener.accept_within(DATA_WITHIN)?.ok_or_else(late)?;
                 let numbered = net::greeting::answer(&socket, self.receiving.token.as_ref())?;
                 if numbered.session != self.cookie {
-                    bail!("somebody else connected where the bytes were awaited");
+                    bail!("another program connected where the bytes were awaited");
                 }
                 socket
             }

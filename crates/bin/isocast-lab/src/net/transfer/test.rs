@@ -173,7 +173,7 @@ impl TestCommand {
         let (cookie, place) = match hear(&mut control)? {
             Some(FromReceiver::Ready { cookie, place }) => (cookie, place),
             Some(FromReceiver::Refused(why)) => bail!("the receiver refuses: {why}"),
-            _ => bail!("the receiver ended instead of beginning: see what it says"),
+            _ => bail!("the receiver ended instead of beginning: see its output"),
         };
         let socket = connect(plan, &**to, place.as_deref(), token, cookie)?;
         let buffer_bytes = report::buffer_bytes(&socket);
@@ -184,7 +184,7 @@ impl TestCommand {
         let moved = moving::send(socket, plan, pace, watch).with_context(|| format!("after {}", watch.count()))?;
         tell(&control, &FromSender::Sent { messages: moved.messages, bytes: moved.bytes })?;
         let Some(FromReceiver::Received(received)) = hear(&mut control)? else {
-            bail!("the receiver ended before it said what it received: see what it says")
+            bail!("the receiver ended before it reported its bytes: see its output")
         };
         let sent = report::side(&moved, buffer_bytes, &before, &NetCounters::read());
         check_received(plan, &sent, &received)?;
