@@ -60,6 +60,28 @@ fn a_recording_that_does_not_fit_is_refused_like_a_stream() {
     assert_eq!(server.put(&target, "", &pattern(1000)).status, 201);
 }
 
+/// Ethernet carries both directions at once; Wi-Fi, for example, does not.
+#[test]
+fn a_recording_needs_no_room_of_the_direction_that_streams_leave_by() {
+    for (link, apart) in
+        [("20M", true), ("{ out = \"20M\", in = \"20M\" }", true), ("{ out = \"20M\", shared = true }", false)]
+    {
+        let server = Setup::default().set(&format!("links.lo={link}")).start();
+        server.file("film.ts", &pattern(5_000_000));
+        let mut stream = server.connect();
+        stream.get("/media/film.ts?rate=15M");
+        assert_eq!(stream.head().status, 200, "{link}");
+        assert_eq!(server.get("/media/film.ts?rate=8M").status, 503, "{link}: the way out is full");
+        let recording = server.put("/media/cam.ts?rate=8M", "", &pattern(1000)).status;
+        assert_eq!(recording, if apart { 201 } else { 503 }, "{link}");
+        assert_eq!(
+            server.put("/media/cam2.ts?rate=30M", "", &pattern(1000)).status,
+            503,
+            "{link}: more than the way in"
+        );
+    }
+}
+
 #[test]
 fn a_path_may_be_served_with_what_is_left_instead() {
     let server = Setup::default().set("links.lo=20M").set("path_when_full.previews/=best-effort").start();

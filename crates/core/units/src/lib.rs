@@ -23,7 +23,7 @@ pub struct ContentVersion(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct DiskId(pub u16);
 
-/// Names one network link: an index into the table of links, `0..limits::LINKS_MAX`.
+/// Names one network link, a direction of an interface: an index into the table of links, `0..limits::LINKS_MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct LinkId(pub u16);
 

@@ -6,8 +6,8 @@ use crate::Nanos;
 pub const STREAMS_MAX: usize = 8192;
 /// Disks that one data plane can schedule.
 pub const DISKS_MAX: usize = 32;
-/// Network links that admission distinguishes.
-pub const LINKS_MAX: usize = 32;
+/// Network links that admission distinguishes: two for each network interface.
+pub const LINKS_MAX: usize = 64;
 /// Contents open in the data plane at once: each stream reads one, and a replaced one stays open for its readers.
 pub const FILES_MAX: usize = STREAMS_MAX;
 /// Segments of one response: head, and (part head, part) for each of 16 ranges, and the closing boundary.

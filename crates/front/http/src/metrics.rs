@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use api::{
-    Alarm, AlarmSeverity, Disk, DiskFailure, JobStatus, Phases, QuotaStatus, System, VOLUME_DISK_STATES, VolumeStatus,
-    WebhookStatus,
+    Alarm, AlarmSeverity, Disk, DiskFailure, JobStatus, LinkDirection, LinkStatus, Phases, QuotaStatus, System,
+    VOLUME_DISK_STATES, VolumeStatus, WebhookStatus,
 };
 use service::access::{Permit, ToObserve};
 use service::alarms::AlarmSources;
@@ -141,18 +141,27 @@ fn plane_metrics(page: &mut Exposition, system: &System) {
 
 /// Links and folders.
 fn place_metrics(page: &mut Exposition, system: &System) {
-    page.family("link_capacity_bytes_per_second", "gauge", "Rate that a network interface carries.");
+    page.family("link_capacity_bytes_per_second", "gauge", "Rate that a network interface carries in a direction.");
     for link in &system.links {
-        page.sample("link_capacity_bytes_per_second", &label("link", &link.name), link.capacity_bps / 8);
+        page.sample("link_capacity_bytes_per_second", &link_labels(link), link.capacity_bps / 8);
     }
-    page.family("link_promised_bytes_per_second", "gauge", "Rate promised to streams that leave by it.");
+    page.family(
+        "link_promised_bytes_per_second",
+        "gauge",
+        "Rate promised to streams that leave, or recordings that arrive, by it.",
+    );
     for link in &system.links {
-        page.sample("link_promised_bytes_per_second", &label("link", &link.name), link.promised_bps / 8);
+        page.sample("link_promised_bytes_per_second", &link_labels(link), link.promised_bps / 8);
     }
     page.family("folder_away", "gauge", "1 while a folder differs from the one at the start, and is not served.");
     for folder in &system.folders {
         page.sample("folder_away", &label("folder", &folder.path), u8::from(folder.away));
     }
+}
+
+fn link_labels(link: &LinkStatus) -> String {
+    let direction = if link.direction == LinkDirection::In { ",direction=\"in\"" } else { "" };
+    format!("{}{direction}", label("link", &link.name))
 }
 
 fn disk_metrics(page: &mut Exposition, disks: &[Disk]) {

@@ -1,7 +1,10 @@
 //! The objects of packaging/ISOCAST-MIB.txt, from the figures of the service.
 
 use agentx::{MibObjects, MibValue, Oid};
-use api::{Alarm, AlarmSeverity, Disk, DiskFailure, Phases, ServiceCounts, System, VOLUME_DISK_STATES, VolumeStatus};
+use api::{
+    Alarm, AlarmSeverity, Disk, DiskFailure, LinkDirection, Phases, ServiceCounts, System, VOLUME_DISK_STATES,
+    VolumeStatus,
+};
 use service::access::{Permit, ToObserve};
 use service::alarms::AlarmSources;
 use service::refusals::RESOURCES;
@@ -104,7 +107,8 @@ fn places(objects: &mut MibObjects, system: System) {
     for (row, link) in (1..).zip(system.links) {
         let rates = [link.capacity_bps, link.promised_bps].map(|rate| MibValue::Counter(rate / 8));
         let [capacity, promised] = rates;
-        add_row(objects, LINKS, row, [MibValue::Text(link.name), capacity, promised]);
+        let name = if link.direction == LinkDirection::In { format!("{} in", link.name) } else { link.name };
+        add_row(objects, LINKS, row, [MibValue::Text(name), capacity, promised]);
     }
     for (row, folder) in (1..).zip(system.folders) {
         let disk = MibValue::Gauge(disk_index(folder.disk));

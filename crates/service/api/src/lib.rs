@@ -4,12 +4,14 @@
 //! where the values come from (`http` and, of jobs and webhooks, `isocast`), requests for them (`client`).
 
 mod certificate;
+mod link;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub use certificate::CertificateStatus;
+pub use link::{LinkDirection, LinkStatus};
 
 /// One line of a directory's listing (`GET /media/<dir>/?format=json`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -303,17 +305,6 @@ pub struct RunningClasses {
     pub best_effort: u64,
     /// Recordings.
     pub recordings: u64,
-}
-
-/// A network interface by which streams leave.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkStatus {
-    /// Its name.
-    pub name: String,
-    /// Its capacity.
-    pub capacity_bps: u64,
-    /// The part of it that is promised.
-    pub promised_bps: u64,
 }
 
 /// A folder that is served, or a disk of a volume.

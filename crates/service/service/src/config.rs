@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use api::LinkDirection;
 use units::limits::{STREAMS_MAX, UPLOADS_MAX};
 use units::{BitRate, LinkId, Nanos};
 
@@ -34,12 +35,34 @@ pub struct ServiceConfig {
     pub path_rates: Vec<(String, BitRate)>,
     /// Treatment of a stream for which there is no room, by path prefix likewise.
     pub path_when_full: Vec<(String, WhenFull)>,
-    /// Links by local address; streams from addresses not listed leave by link 0.
-    pub links: Vec<(IpAddr, LinkId)>,
-    /// Each link's name and its rate, in the order of their numbers.
-    pub link_capacities: Vec<(String, BitRate)>,
+    /// Links by local address; an address that is not listed has those of the first.
+    pub links: Vec<(IpAddr, LinkPair)>,
+    /// Links as they are shown.
+    pub link_figures: Vec<LinkFigure>,
     /// Limits on the contents of folders.
     pub quotas: Vec<QuotaConfig>,
+}
+
+/// The links of an interface; both are one where the directions share its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkPair {
+    /// Streams leave by it.
+    pub out: LinkId,
+    /// Recordings arrive by it.
+    pub into: LinkId,
+}
+
+/// A link as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkFigure {
+    /// Name of the interface.
+    pub name: String,
+    /// Its number.
+    pub id: LinkId,
+    /// Its direction.
+    pub direction: LinkDirection,
+    /// Its rate.
+    pub capacity: BitRate,
 }
 
 /// Treatment of a stream for which there is no room.
@@ -67,7 +90,7 @@ impl Default for ServiceConfig {
             path_rates: Vec::new(),
             path_when_full: Vec::new(),
             links: Vec::new(),
-            link_capacities: Vec::new(),
+            link_figures: Vec::new(),
             quotas: Vec::new(),
         }
     }
@@ -80,11 +103,12 @@ pub(crate) fn by_prefix<T: Copy>(table: &[(String, T)], path: &str) -> Option<T>
 }
 
 impl ServiceConfig {
-    /// The link that a local address belongs to.
+    /// The links that a local address belongs to.
     #[must_use]
-    pub fn link(&self, local: IpAddr) -> LinkId {
+    pub fn links_of(&self, local: IpAddr) -> LinkPair {
         // An IPv4 client of an IPv6 listener has a mapped address.
         let local = local.to_canonical();
-        self.links.iter().find(|(address, _)| *address == local).map_or(LinkId(0), |(_, link)| *link)
+        let known = self.links.iter().find(|(address, _)| *address == local).or(self.links.first());
+        known.map_or_else(LinkPair::default, |(_, links)| *links)
     }
 }

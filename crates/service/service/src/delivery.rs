@@ -199,7 +199,7 @@ async fn start(
         segments.push(Segment::Bytes(head.into()));
     }
     segments.extend(request.body.iter().cloned());
-    let link = service.link(request.client.local);
+    let link = service.link_out(request.client.local);
     let (class, viewer) = enter(service, &mut request, pending.stream, link, no_room).await;
     let mut session =
         SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: StreamRelease::Refused };

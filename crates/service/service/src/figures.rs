@@ -15,6 +15,7 @@ use units::Nanos;
 use units::limits::CACHE_PAGE_BYTES;
 
 use crate::access::{Permit, ToObserve};
+use crate::config::LinkFigure;
 use crate::contents::{DiskInfo, errors_of, failure};
 use crate::counts::AllCounts;
 use crate::events::unix_seconds;
@@ -266,13 +267,13 @@ fn plane_figures(plane: &PlaneGauges) -> PlaneFigures {
 }
 
 fn links(service: &MediaService) -> Vec<LinkStatus> {
-    let links = service.config().link_capacities.clone().into_iter().zip(&service.gauges.links);
-    links
-        .map(|((name, capacity), gauges)| {
-            let promised_bps = capacity.0.saturating_sub(gauges.left_bps.get());
-            LinkStatus { name, capacity_bps: capacity.0, promised_bps }
-        })
-        .collect()
+    let figures = service.config().link_figures.clone();
+    let status = |LinkFigure { name, id, direction, capacity }| {
+        let gauges = service.gauges.links.get(usize::from(id.0))?;
+        let promised_bps = capacity.0.saturating_sub(gauges.left_bps.get());
+        Some(LinkStatus { name, direction, capacity_bps: capacity.0, promised_bps })
+    };
+    figures.into_iter().filter_map(status).collect()
 }
 
 /// For shares and rates that people read, not for deadlines.

@@ -148,7 +148,7 @@ async fn go_on_in_place(
     let durable = request.durable.unwrap_or(service.config().recording_durable);
     // A place that does not suit is given back when it is dropped.
     let recording = RunningRecording::with(service, held?);
-    if !recording.is(rate, durable, service.link(client.local)) {
+    if !recording.is(rate, durable, service.link_in(client.local)) {
         return None;
     }
     let request = UploadRequest { class: recording.class(), ..request.clone() };
@@ -182,7 +182,7 @@ async fn begin_recording(
     client: Client,
     progress: &Arc<RecordingProgress>,
 ) -> Result<BegunUpload, IngestError> {
-    let link = service.link(client.local);
+    let link = service.link_in(client.local);
     let durable = request.durable.unwrap_or(service.config().recording_durable);
     let least = service.config().recording_durable_min;
     if durable < least {

@@ -441,9 +441,14 @@ impl MediaService {
         .collect()
     }
 
-    /// The link by which `local` is reached.
-    pub(crate) fn link(&self, local: IpAddr) -> LinkId {
-        self.config().link(local)
+    /// The link by which streams from `local` leave.
+    pub(crate) fn link_out(&self, local: IpAddr) -> LinkId {
+        self.config().links_of(local).out
+    }
+
+    /// The link by which recordings to `local` arrive.
+    pub(crate) fn link_in(&self, local: IpAddr) -> LinkId {
+        self.config().links_of(local).into
     }
 
     /// One step of the clock: expires reservations, snapshots and contents held for too long, and logs disks that fail and lines that

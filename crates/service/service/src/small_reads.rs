@@ -30,7 +30,7 @@ pub(crate) fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stag
     if service.is_draining() {
         return None;
     }
-    match service.small_reads.look(piece, service.link(request.client.local), Instant::now()) {
+    match service.small_reads.look(piece, service.link_out(request.client.local), Instant::now()) {
         PieceState::Kept(bytes) => {
             service.stats.small_reads.fetch_add(1, Ordering::Relaxed);
             service.small_reads.keep_open(&request.content);

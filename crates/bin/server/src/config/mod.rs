@@ -8,6 +8,7 @@ mod change;
 mod command;
 mod here;
 mod jobs;
+mod links;
 mod quotas;
 mod render;
 mod settings;
@@ -30,6 +31,7 @@ use units::{BitRate, ByteCount, Nanos};
 pub(crate) use change::Change;
 pub use command::{ConfigArgs, ServeArgs};
 use http::message::authority::{RequestHost, host};
+pub(crate) use links::LinkSetting;
 use settings::{Problem, Settings};
 pub(crate) use tls::TlsConfig;
 use values::{
@@ -80,8 +82,8 @@ pub(crate) struct Config {
     pub(crate) recording_durable: Nanos,
     /// Bounds on clients.
     pub(crate) limits: LimitsConfig,
-    /// Rate of a network interface, by name, where its own report is wrong or missing.
-    pub(crate) links: Vec<(String, BitRate)>,
+    /// Rates of network interfaces, where their own reports are wrong or missing.
+    pub(crate) links: Vec<LinkSetting>,
     /// The rate of a stream where neither the request nor the content says one, by path prefix below `/media/`.
     pub(crate) path_rates: Vec<(String, BitRate)>,
     /// Treatment of a stream for which there is no room, by path prefix below `/media/`.
@@ -278,14 +280,14 @@ impl Config {
                 span_between(durable_min, Nanos::from_secs(3600)),
             ),
             limits: LimitsConfig::take(settings_ref),
-            links: settings_ref.take_table("links", parse_rate),
-            path_rates: settings_ref.take_table("path_rates", parse_rate),
-            path_when_full: settings_ref.take_table("path_when_full", |text| match text {
+            links: links::take(settings_ref),
+            path_rates: settings_ref.take_table("path_rates", |_, text| parse_rate(text)),
+            path_when_full: settings_ref.take_table("path_when_full", |_, text| match text {
                 "refuse" => Ok(WhenFull::Refuse),
                 "best-effort" => Ok(WhenFull::BestEffort),
                 _ => Err(format!("`{text}` is neither `refuse` nor `best-effort`")),
             }),
-            users: settings_ref.take_table("users", |text| match text.starts_with("$argon2") {
+            users: settings_ref.take_table("users", |_, text| match text.starts_with("$argon2") {
                 true => Ok(text.to_owned()),
                 false => Err("an argon2 hash is needed, not a password: `isocast user add NAME` makes it".to_owned()),
             }),
@@ -449,7 +451,7 @@ mod tests {
         let mut config = load(&text).unwrap();
         let defaults = load("").unwrap();
         assert_eq!(config.roots, [PathBuf::from("/srv/media")]);
-        assert_eq!(config.links, [("eth0".to_owned(), BitRate(1_000_000_000))]);
+        assert_eq!((config.links.len(), config.links[0].into), (1, Some(BitRate(1_000_000_000))));
         assert!(config.log.access.is_some() && config.log.events.is_some());
         assert_eq!(config.require_mount, config.roots);
         config.roots.clear();
@@ -495,6 +497,7 @@ mod tests {
     fn keys() -> Vec<String> {
         let sources = [
             ("", include_str!("mod.rs")),
+            ("", include_str!("links.rs")),
             ("", include_str!("tls.rs")),
             ("quota.", include_str!("quotas.rs")),
             ("job.", include_str!("jobs.rs")),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kernel::EngineChoice;
 
 use super::toml_text::{quoted, span};
-use super::{Config, MemorySetting, WhenFull, jobs, quotas, webhooks};
+use super::{Config, MemorySetting, WhenFull, jobs, links, quotas, webhooks};
 
 /// The disks of a volume, as they are written.
 fn joined(disks: &[PathBuf]) -> String {
@@ -53,10 +53,7 @@ impl fmt::Display for Config {
         writeln!(f, "upload_idle = {}", span(self.limits.upload_idle))?;
         writeln!(f, "upload_size = \"{}B\"", self.limits.upload_size.0)?;
         writeln!(f, "drain = {}", span(self.limits.drain))?;
-        writeln!(f, "\n[links]")?;
-        for (name, rate) in &self.links {
-            writeln!(f, "{} = \"{}bit/s\"", quoted(name), rate.0)?;
-        }
+        links::render(&self.links, f)?;
         writeln!(f, "\n[path_rates]")?;
         for (prefix, rate) in &self.path_rates {
             writeln!(f, "{} = \"{}bit/s\"", quoted(prefix), rate.0)?;

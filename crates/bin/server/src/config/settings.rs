@@ -262,11 +262,11 @@ impl Settings {
         self.take_list(key)
     }
 
-    /// All keys below `table` (`links.eth0` for `links`), for tables with names as keys.
+    /// All keys below `table` (`links.eth0` for `links`), for tables with names as keys; `parse` gets such a name and its text.
     pub(crate) fn take_table<T>(
         &mut self,
         table: &'static str,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&str, &str) -> Result<T, String>,
     ) -> Vec<(String, T)> {
         self.known.push(table);
         let prefix = format!("{table}.");
@@ -275,7 +275,7 @@ impl Settings {
         for key in keys {
             let Some(setting) = self.settings.remove(&key) else { continue };
             let parsed = match &setting.value {
-                Value::Text(text) => parse(text),
+                Value::Text(text) => parse(&key[prefix.len()..], text),
                 Value::List(_) => Err("a list is not understood here; write one value".to_owned()),
             };
             match parsed {
@@ -463,7 +463,7 @@ mod tests {
         let mut settings = Settings::default();
         settings.add_file_and_parts(&file);
         settings.take("a", 0, number);
-        settings.take_table("t", number);
+        settings.take_table("t", |_, text| number(text));
         let problems: Vec<String> = settings.finish().iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 1);
         assert!(problems[0].ends_with("conf.d/40.toml:2: a: `x` is not a number"), "{problems:?}");

@@ -75,7 +75,14 @@ impl Greeting<'_> {
     fn network(&self) -> String {
         let links = self.links.0.iter().filter(|link| link.name != "lo").map(|link| {
             let origin = if link.assumed { " assumed" } else { "" };
-            format!("{} {}{origin}", link.name, link.capacity)
+            let into = if link.shared {
+                " both ways together".to_owned()
+            } else if link.into == link.out {
+                String::new()
+            } else {
+                format!(" out, {} in", link.into)
+            };
+            format!("{} {}{into}{origin}", link.name, link.out)
         });
         let text = links.collect::<Vec<_>>().join(", ");
         let advice = if text.contains("assumed") { "; `--set links.NAME=RATE` corrects it" } else { "" };
@@ -157,6 +164,7 @@ const fn name(subject: PermissionSubject) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use service::config::LinkPair;
     use units::{BitRate, LinkId};
 
     use super::*;
@@ -165,7 +173,9 @@ mod tests {
     fn links() -> Links {
         let link = |name: &str, addresses: &[&str]| NetworkLink {
             name: name.to_owned(),
-            capacity: BitRate(1_000_000_000),
+            out: BitRate(1_000_000_000),
+            into: BitRate(1_000_000_000),
+            shared: false,
             assumed: name != "lo",
             addresses: addresses.iter().map(|address| address.parse().expect("an address")).collect(),
         };
@@ -204,7 +214,8 @@ mod tests {
         assert_eq!(lines[0], "serving /srv/video on http://192.0.2.7:80/ and http://127.0.0.1:80/");
         assert!(lines[3].starts_with("WARNING") && lines[3].contains("isocast user add"), "{}", lines[3]);
         assert_eq!(lines.len(), 4, "nothing is missing: {lines:?}");
-        assert!(links().by_address().contains(&("192.0.2.7".parse().expect("an address"), LinkId(1))));
+        let pair = LinkPair { out: LinkId(1), into: LinkId(3) };
+        assert!(links().by_address().contains(&("192.0.2.7".parse().expect("an address"), pair)));
     }
 
     #[test]

@@ -356,8 +356,9 @@ impl StartedServer {
             sent.map_err(|_| anyhow::anyhow!("the data plane takes no more commands now; reload once more"))
         };
         tell(Command::SetStall(config.streams.stall))?;
-        for (link, id) in links.reconfigured(&config.links).0.into_iter().zip(0u16..) {
-            tell(Command::SetLink { link: units::LinkId(id), capacity: link.capacity })?;
+        let links = links.reconfigured(&config.links);
+        for (capacity, id) in links.capacities().into_iter().zip(0u16..) {
+            tell(Command::SetLink { link: units::LinkId(id), capacity })?;
         }
         if restart.is_empty() {
             say(format_args!("configuration read again, {} setting(s) changed", changed.len()));
@@ -366,7 +367,7 @@ impl StartedServer {
         }
         self.operations.jobs.configure(&config.jobs);
         self.operations.snmp.configure(config.agentx.as_ref());
-        let (settings, http) = served(&config, links, resources::memory());
+        let (settings, http) = served(&config, &links, resources::memory());
         self.accounts.configure(&config.users, config.local_writes);
         self.server.reload(http, access);
         self.service.reload(settings, events, (&changed, &restart));

@@ -49,7 +49,7 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         path_rates: config.path_rates.clone(),
         path_when_full: config.path_when_full.clone(),
         links: links.by_address(),
-        link_capacities: links.0.iter().map(|link| (link.name.clone(), link.capacity)).collect(),
+        link_figures: links.figures(),
         quotas: config.quotas.clone(),
     };
     let http = HttpConfig {

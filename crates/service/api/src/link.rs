@@ -1,0 +1,30 @@
+//! A network link, as it is shown.
+
+use serde::{Deserialize, Serialize};
+
+/// One direction of a network interface, or both where they share its rate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// Name of the interface.
+    pub name: String,
+    /// Its direction.
+    #[serde(default)]
+    pub direction: LinkDirection,
+    /// Its capacity.
+    pub capacity_bps: u64,
+    /// The part of it that is promised.
+    pub promised_bps: u64,
+}
+
+/// Direction of a network link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkDirection {
+    /// Streams leave by it.
+    #[default]
+    Out,
+    /// Recordings arrive by it.
+    In,
+    /// Both directions share one rate.
+    Both,
+}
