@@ -101,7 +101,7 @@ export const en = {
   brokeOff: "The connection broke off.",
   playsNot: (reason: string) => `This content cannot be played here: ${reason}. A player such as VLC or mpv can, from its address or from a copy.`,
   playsNotEnding: (ending: string) => `browsers do not play ${ending}`,
-  playsNotKnown: "this browser does not know its container, or what is in it",
+  playsNotKnown: "this browser does not know its container, or the formats in it",
   emptyContent: "it is empty",
   refused: (reason: string) => `The server refused this stream, because it keeps the rates that it has promised: ${reason}.`,
   refusedWould: (rate: string) => `It could guarantee ${rate} now.`,
