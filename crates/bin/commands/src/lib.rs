@@ -3,8 +3,13 @@
 // These macros panic once the reader has closed its end.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod accounts;
 pub mod disk;
 pub mod doctor;
+mod password;
+pub mod share;
+pub mod state;
+pub mod token;
 pub mod top;
 pub mod user;
 pub mod volume;

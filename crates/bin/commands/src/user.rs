@@ -1,26 +1,23 @@
-//! `isocast user`: the users that may write, without another program to make hashes.
+//! `isocast user`: accounts, groups, and their rights over folders.
 //!
-//! Promise: a password is never shown, kept or taken from the command line; the file is replaced whole, readable by its owner
-//! and the group of its folder only. Not here: checking passwords (the control plane).
+//! Not here: passwords (`password`), tokens (`token`), links (`share`).
 
-use std::fs;
-use std::io::{self, BufRead, IsTerminal as _, Read as _, Write};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::io::Write;
 
-use anyhow::{Context as _, bail, ensure};
-use argon2::Argon2;
-use argon2::password_hash::{PasswordHasher, SaltString};
+use api::{AccountEntry, GrantEntry};
 use clap::{Args, Subcommand};
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use toml::{Table, Value};
+use serde_json::json;
+use service::account_changes::{AccountChange, Grantee};
+use service::accounts::{FolderRights, Rights};
+use service::contents::ContentPath;
 
-/// The part of the configuration that this program writes, beside the file that people write.
-const PART: &str = "conf.d/users.toml";
-/// No password is longer.
-const PASSWORD_BYTES_MAX: u64 = 1024;
+use crate::accounts::StateOfServer;
+use crate::password::{hashed, password};
 
-/// Name the users that may upload and delete.
+/// Before the name of a group, where an account could stand as well.
+const GROUP: &str = "group:";
+
+/// Name the users of a server, and their rights over folders.
 #[derive(Debug, Args)]
 pub struct UserCommand {
     #[command(subcommand)]
@@ -29,114 +26,198 @@ pub struct UserCommand {
 
 #[derive(Debug, Subcommand)]
 enum UserSubcommand {
-    /// Add a user, or change a password, which is asked for (or read from standard input).
+    /// Add a user, with a password that is asked for (or read from standard input), and without rights of its own.
     Add {
         /// The user's name.
-        #[arg(value_parser = user_name)]
+        #[arg(value_parser = name)]
+        name: String,
+        /// Give all rights over everything.
+        #[arg(long)]
+        admin: bool,
+        #[command(flatten)]
+        password: PasswordSource,
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+    /// List the users with their rights.
+    List(CommonArgs),
+    /// Set another password.
+    Passwd {
+        /// The user's name.
         name: String,
         #[command(flatten)]
-        place: UsersFile,
+        password: PasswordSource,
+        #[command(flatten)]
+        common: CommonArgs,
     },
-    /// Remove a user that was added.
+    /// Remove a user, with its tokens and the links that it made.
     Remove {
         /// The user's name.
         name: String,
         #[command(flatten)]
-        place: UsersFile,
+        common: CommonArgs,
     },
-    /// List the users that were added.
-    List {
-        #[command(flatten)]
-        place: UsersFile,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    /// Give a user or a group rights over a folder and everything below it.
+    Grant(RightsArgs),
+    /// Take rights over a folder back.
+    Revoke(RightsArgs),
+    /// Put a user into a group.
+    Join(MemberArgs),
+    /// Take a user out of a group.
+    Leave(MemberArgs),
+    /// List the groups with their members and rights.
+    Groups(CommonArgs),
 }
 
 #[derive(Debug, Args)]
-struct UsersFile {
-    /// Configuration file of the server; users are kept in `conf.d/users.toml` beside it.
-    #[arg(long, value_name = "FILE", default_value = "/etc/isocast/isocast.toml")]
-    config: PathBuf,
+struct CommonArgs {
+    #[command(flatten)]
+    state: StateOfServer,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct PasswordSource {
+    /// Read the password from standard input, also where that is a terminal.
+    #[arg(long)]
+    password_stdin: bool,
+}
+
+#[derive(Debug, Args)]
+struct RightsArgs {
+    /// The user's name, or `group:NAME`.
+    #[arg(value_parser = grantee)]
+    name: Grantee,
+    /// The rights, separated by commas: read, write, delete, share, admin.
+    rights: Rights,
+    /// The folder, below `/media/`.
+    #[arg(default_value = "/", value_parser = content_path)]
+    folder: ContentPath,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(Debug, Args)]
+struct MemberArgs {
+    /// The user's name.
+    name: String,
+    /// The group's name.
+    #[arg(value_parser = name)]
+    group: String,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
 impl UserCommand {
     /// Runs the subcommand, and prints to `out`.
     ///
     /// # Errors
-    /// The file cannot be read or written, or there is no password.
+    /// The accounts cannot be read or changed, or there is no password.
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match &self.command {
-            UserSubcommand::Add { name, place } => {
-                let mut users = place.read()?;
-                let hash = hashed(&password(name)?)?;
-                users.insert(name.clone(), Value::String(hash));
-                place.write(users)?;
-                writeln!(out, "{name} may write once the server has read it (`systemctl reload isocast`, or SIGHUP)")?;
+            UserSubcommand::Add { name, admin, password: source, common } => {
+                let rights = if *admin { Rights::ALL } else { Rights::default() };
+                let password_hash = hashed(&password(name, source.password_stdin)?)?;
+                common.state.change(AccountChange::AddAccount { name: name.clone(), password_hash, rights })?;
+                let next = match admin {
+                    true => format!("{name} has all rights"),
+                    false => format!(
+                        "{name} has no rights of its own: `isocast user grant {name} read,write FOLDER` gives some"
+                    ),
+                };
+                common.say(out, name, &next)
             }
-            UserSubcommand::Remove { name, place } => {
-                let mut users = place.read()?;
-                ensure!(users.remove(name).is_some(), "{} has no user {name}", place.part().display());
-                place.write(users)?;
-                writeln!(
-                    out,
-                    "{name} may not write once the server has read it (`systemctl reload isocast`, or SIGHUP)"
-                )?;
+            UserSubcommand::Passwd { name, password: source, common } => {
+                let password_hash = hashed(&password(name, source.password_stdin)?)?;
+                common.state.change(AccountChange::SetPassword { name: name.clone(), password_hash })?;
+                common.say(out, name, &format!("{name} has another password"))
             }
-            UserSubcommand::List { place, json } => {
-                let users = place.read()?;
-                let names: Vec<&String> = users.keys().collect();
-                if *json {
-                    writeln!(out, "{}", serde_json::to_string(&names)?)?;
-                } else {
-                    names.iter().try_for_each(|name| writeln!(out, "{name}"))?;
+            UserSubcommand::Remove { name, common } => {
+                common.state.change(AccountChange::RemoveAccount { name: name.clone() })?;
+                common.say(out, name, &format!("{name} is no user any more"))
+            }
+            UserSubcommand::Grant(args) => {
+                let (to, given) = args.parts();
+                args.common.state.change(AccountChange::Grant { to, given })?;
+                args.say(out, "may now")
+            }
+            UserSubcommand::Revoke(args) => {
+                let (of, taken) = args.parts();
+                args.common.state.change(AccountChange::Revoke { of, taken })?;
+                args.say(out, "may no longer")
+            }
+            UserSubcommand::Join(args) => args.change(out, true),
+            UserSubcommand::Leave(args) => args.change(out, false),
+            UserSubcommand::List(common) => list(out, common),
+            UserSubcommand::Groups(common) => {
+                let groups = common.state.database()?.groups()?;
+                if common.json {
+                    return Ok(writeln!(out, "{}", serde_json::to_string(&groups)?)?);
                 }
+                for group in groups {
+                    writeln!(out, "{}: {}", group.name, group.members.join(", "))?;
+                    group.rights.iter().try_for_each(|grant| writeln!(out, "    {}", grant_line(grant)))?;
+                }
+                Ok(())
             }
         }
-        Ok(())
     }
 }
 
-impl UsersFile {
-    fn part(&self) -> PathBuf {
-        self.config.parent().unwrap_or(Path::new("")).join(PART)
-    }
-
-    fn read(&self) -> anyhow::Result<Table> {
-        let part = self.part();
-        let text = match fs::read_to_string(&part) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Table::new()),
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", part.display())),
-        };
-        let mut table: Table = text.parse().with_context(|| format!("{} is no TOML", part.display()))?;
-        match table.remove("users") {
-            Some(Value::Table(users)) if table.is_empty() => Ok(users),
-            None if table.is_empty() => Ok(Table::new()),
-            _ => bail!("{} holds more than users: move the rest into a file of its own", part.display()),
+impl CommonArgs {
+    /// One line about a user that changed.
+    fn say(&self, out: &mut dyn Write, name: &str, line: &str) -> anyhow::Result<()> {
+        if self.json {
+            return Ok(writeln!(out, "{}", json!({ "name": name }))?);
         }
-    }
-
-    /// Writes the file beside and puts it in its place: a reader meanwhile gets the old file or the new one.
-    fn write(&self, users: Table) -> anyhow::Result<()> {
-        let part = self.part();
-        let folder = part.parent().context("the configuration has no folder")?;
-        let text = format!("# Written by `isocast user`.\n{}", Table::from_iter([("users".to_owned(), users.into())]));
-        let write = || -> io::Result<()> {
-            fs::create_dir_all(folder)?;
-            device::state_file::replace_with(&part, 0o640, |file| {
-                // The server reads the file as a member of the folder's group. A user without the right to change the
-                // group is the server's own anyway.
-                let _ = std::os::unix::fs::fchown(&*file, None, Some(fs::metadata(folder)?.gid()));
-                file.write_all(text.as_bytes())
-            })
-        };
-        write().with_context(|| format!("cannot write {}", part.display()))
+        Ok(writeln!(out, "{line}")?)
     }
 }
 
-fn user_name(text: &str) -> Result<String, String> {
+impl RightsArgs {
+    fn parts(&self) -> (Grantee, FolderRights) {
+        (self.name.clone(), FolderRights { folder: self.folder.clone(), rights: self.rights })
+    }
+
+    fn say(&self, out: &mut dyn Write, may: &str) -> anyhow::Result<()> {
+        let name = match &self.name {
+            Grantee::Account(name) => name.clone(),
+            Grantee::Group(name) => format!("{GROUP}{name}"),
+        };
+        let line = format!("{name} {may}: {} in {} and below", self.rights, self.folder);
+        self.common.say(out, &name, &line)
+    }
+}
+
+impl MemberArgs {
+    fn change(&self, out: &mut dyn Write, joins: bool) -> anyhow::Result<()> {
+        let (name, group) = (self.name.clone(), self.group.clone());
+        let line = format!("{name} is {} the group {group}", if joins { "in" } else { "no longer in" });
+        self.common.state.change(AccountChange::Membership { name, group, joins })?;
+        self.common.say(out, &self.name, &line)
+    }
+}
+
+fn list(out: &mut dyn Write, common: &CommonArgs) -> anyhow::Result<()> {
+    let accounts = common.state.database()?.accounts()?;
+    if common.json {
+        return Ok(writeln!(out, "{}", serde_json::to_string(&accounts)?)?);
+    }
+    for AccountEntry { name, groups, rights, .. } in accounts {
+        let groups = if groups.is_empty() { String::new() } else { format!(" (groups: {})", groups.join(", ")) };
+        writeln!(out, "{name}{groups}")?;
+        rights.iter().try_for_each(|grant| writeln!(out, "    {}", grant_line(grant)))?;
+    }
+    Ok(())
+}
+
+fn grant_line(grant: &GrantEntry) -> String {
+    format!("{}: {}", grant.folder, grant.rights.join(","))
+}
+
+fn name(text: &str) -> Result<String, String> {
     let plain = !text.is_empty() && text.len() <= 64 && text.chars().all(|c| !c.is_control() && c != ':');
     if plain {
         Ok(text.to_owned())
@@ -145,96 +226,44 @@ fn user_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// From the terminal, twice and unseen; or the first line of standard input.
-fn password(name: &str) -> anyhow::Result<String> {
-    let password = if io::stdin().is_terminal() {
-        let first = unseen(&format!("password of {name}: "))?;
-        ensure!(unseen("once more: ")? == first, "the two are not the same; nothing was changed");
-        first
-    } else {
-        line()?
-    };
-    ensure!(!password.is_empty(), "an empty password is none; nothing was changed");
-    Ok(password)
+fn grantee(text: &str) -> Result<Grantee, String> {
+    match text.strip_prefix(GROUP) {
+        Some(group) => name(group).map(Grantee::Group),
+        None => Ok(Grantee::Account(text.to_owned())),
+    }
 }
 
-fn line() -> anyhow::Result<String> {
-    read_password(&mut io::stdin().lock())
-}
-
-fn read_password(input: &mut dyn BufRead) -> anyhow::Result<String> {
-    let mut text = String::new();
-    // Beyond the longest: a line's end, or the byte that is too much.
-    input.take(PASSWORD_BYTES_MAX + 2).read_line(&mut text).context("cannot read the password")?;
-    let password = text.trim_end_matches(['\r', '\n']);
-    let fits = u64::try_from(password.len()).is_ok_and(|bytes| bytes <= PASSWORD_BYTES_MAX);
-    ensure!(fits, "the password is longer than {PASSWORD_BYTES_MAX} bytes; nothing was changed");
-    Ok(password.to_owned())
-}
-
-/// A line that the terminal does not show.
-fn unseen(prompt: &str) -> anyhow::Result<String> {
-    let terminal = io::stdin();
-    let shown = tcgetattr(&terminal)?;
-    let mut hidden = shown.clone();
-    hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&terminal, OptionalActions::Flush, &hidden)?;
-    let mut screen = io::stderr();
-    let asked = write!(screen, "{prompt}").map_err(anyhow::Error::from).and_then(|()| line());
-    tcsetattr(&terminal, OptionalActions::Flush, &shown)?;
-    writeln!(screen)?;
-    asked
-}
-
-fn hashed(password: &str) -> anyhow::Result<String> {
-    let mut salt = [0; 16];
-    rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty())?;
-    let salt = SaltString::encode_b64(&salt).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let hash =
-        Argon2::default().hash_password(password.as_bytes(), &salt).map_err(|error| anyhow::anyhow!("{error}"))?;
-    Ok(hash.to_string())
+/// A path of contents, as `/media/` has it; that may stand before it.
+pub(crate) fn content_path(text: &str) -> Result<ContentPath, String> {
+    let below = if text == "/media" { "/" } else { text };
+    let below = below.strip_prefix("/media/").unwrap_or(below);
+    ContentPath::parse(below).map_err(|error| format!("{error}; write for example `films/new`"))
 }
 
 #[cfg(test)]
 mod tests {
-    use argon2::{PasswordHash, PasswordVerifier};
-
     use super::*;
 
     #[test]
-    fn a_hash_fits_its_password_and_no_other() {
-        let hash = hashed("correct horse").expect("hashed");
-        let hash = PasswordHash::new(&hash).expect("a PHC string");
-        assert!(Argon2::default().verify_password(b"correct horse", &hash).is_ok());
-        assert!(Argon2::default().verify_password(b"wrong", &hash).is_err());
+    fn names_can_be_sent_by_basic_authentication() {
+        assert!(name("alice").is_ok() && name("a:b").is_err() && name("").is_err());
+        assert_eq!(grantee("group:cut"), Ok(Grantee::Group("cut".to_owned())));
+        assert_eq!(grantee("cut"), Ok(Grantee::Account("cut".to_owned())));
+        assert!(grantee("group:").is_err());
     }
 
     #[test]
-    fn a_password_is_taken_whole_or_refused() {
-        let read = |length: usize, end: &str| read_password(&mut format!("{}{end}", "p".repeat(length)).as_bytes());
-        for end in ["", "\n", "\r\n"] {
-            assert_eq!(read(1024, end).expect("the longest").len(), 1024, "{end:?}");
-            let error = read(1025, end).expect_err("too long").to_string();
-            assert!(error.contains("longer than 1024 bytes"), "{error}");
+    fn folders_are_those_below_media() {
+        for (text, path) in [
+            ("a/b", "/a/b"),
+            ("/a/b/", "/a/b"),
+            ("/media/a", "/a"),
+            ("/media", "/"),
+            ("/", "/"),
+            ("media/a", "/media/a"),
+        ] {
+            assert_eq!(content_path(text).map(|path| path.to_string()), Ok(path.to_owned()), "{text}");
         }
-        assert!(read(1_000_000, "\n").is_err());
-    }
-
-    #[test]
-    fn users_are_kept_and_others_files_are_left_alone() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let place = UsersFile { config: folder.path().join("isocast.toml") };
-        let mut users = place.read().expect("none yet");
-        users.insert("a \"b\"".to_owned(), Value::String("$argon2id$x".to_owned()));
-        place.write(users.clone()).expect("written");
-        assert_eq!(place.read().expect("read"), users);
-        assert_eq!(fs::metadata(place.part()).expect("there").mode() & 0o777, 0o640);
-        fs::write(place.part(), "listen = \"127.0.0.1:1\"\n[users]\n").expect("written");
-        assert!(place.read().is_err(), "what people wrote there is not lost");
-    }
-
-    #[test]
-    fn a_name_can_be_sent_by_basic_authentication() {
-        assert!(user_name("alice").is_ok() && user_name("a:b").is_err() && user_name("").is_err());
+        assert!(content_path("a/../b").is_err() && content_path("a//b").is_err());
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-use commands::{disk, doctor, top, user, volume};
+use commands::{disk, doctor, share, state, token, top, user, volume};
 use copy::CopyArgs;
 use program::beside::LabArgs;
 use program::output::{self, Output, say};
@@ -31,6 +31,9 @@ enum IsocastSubcommand {
     Serve(ServeArgs),
     Config(ConfigArgs),
     User(user::UserCommand),
+    Token(token::TokenCommand),
+    Share(share::ShareCommand),
+    State(state::StateCommand),
     Disk(disk::DiskCommand),
     Volume(volume::VolumeCommand),
     /// Count how many streams a machine will carry before it is bought (a part of the program `isocast-lab`).
@@ -87,6 +90,9 @@ fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
         IsocastSubcommand::Serve(args) => server::run(&args),
         IsocastSubcommand::Config(args) => args.run(out),
         IsocastSubcommand::User(command) => command.run(out),
+        IsocastSubcommand::Token(command) => command.run(out),
+        IsocastSubcommand::Share(command) => command.run(out),
+        IsocastSubcommand::State(command) => command.run(out),
         IsocastSubcommand::Disk(command) => command.run(out),
         IsocastSubcommand::Volume(command) => command.run(out),
         IsocastSubcommand::Plan(arguments) => arguments.become_lab(&["plan"]),

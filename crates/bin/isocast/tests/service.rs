@@ -99,7 +99,7 @@ fn the_guides_commands_make_a_service_that_starts() {
          as_isocast() {{ setpriv --reuid isocast --regid isocast --clear-groups env STATE_DIRECTORY=/var/lib/isocast \"$@\"; }}
          as_isocast /usr/local/bin/isocast config check /etc/isocast/isocast.toml
          echo secret | isocast user add alice
-         as_isocast /usr/local/bin/isocast config show --config /etc/isocast/isocast.toml | grep -q 'alice.*argon2id'
+         as_isocast /usr/local/bin/isocast user list --state /var/lib/isocast | grep -q alice
          as_isocast /usr/local/bin/isocast serve --config /etc/isocast/isocast.toml --measure-only
          echo '# edited' >>/etc/isocast/isocast.toml
          echo old >/usr/local/bin/isocast
@@ -109,7 +109,7 @@ fn the_guides_commands_make_a_service_that_starts() {
          {removal}
          test ! -e /etc/systemd/system/multi-user.target.wants/isocast.service
          test ! -e /usr/local/bin/isocast && test ! -e /usr/local/lib/systemd/system/isocast.service
-         test -e /etc/isocast/conf.d/users.toml && test -d /var/lib/isocast && test -d /srv/video
+         test -e /var/lib/isocast/state.db && test -d /srv/video
          {rest}
          left=$(find /etc /usr/local /var/lib /var/log -name '*isocast*')
          test -z \"$left\" || {{ echo \"left: $left\"; exit 1; }}

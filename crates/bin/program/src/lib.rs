@@ -8,4 +8,4 @@ pub mod output;
 pub mod process;
 mod state;
 
-pub use state::default_state;
+pub use state::{default_state, state_of_service};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 /// Settings of the HTTP front end.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
@@ -24,6 +26,10 @@ pub struct HttpConfig {
     pub redirect_to: Option<u16>,
     /// Time for which browsers are told to use TLS only; zero: they are not told.
     pub hsts: Duration,
+    /// Networks of proxies that say for which client they speak.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Passwords are taken from other machines without encryption, too.
+    pub plain_passwords: bool,
 }
 
 impl Default for HttpConfig {
@@ -38,6 +44,8 @@ impl Default for HttpConfig {
             hosts: Vec::new(),
             redirect_to: None,
             hsts: Duration::ZERO,
+            trusted_proxies: Vec::new(),
+            plain_passwords: false,
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::message::query::Query;
 use crate::message::reply::{After, Reply, location, render_head};
 use crate::plan::{StreamPlan, plan};
 use crate::streamed::{Framing, Streamed};
-use crate::{login, playlist, problem};
+use crate::{login, playlist, problem, share};
 
 /// The field with the granted rate, in bits per second.
 const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
@@ -103,6 +103,7 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let asked = asked(&query, &cmcd).map_err(problem::bad_request)?;
     let path = content_path(head).map_err(problem::bad_request)?;
     let permit = login::permit(exchange, &path).await?;
+    let asked = share::bounded(asked, &permit);
     // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
     let finds_rate = head.method == Method::GET && asked.rate == AskedRate::Unsaid;
     let want = if finds_rate { Want::FileAndRate } else { Want::File };
@@ -133,6 +134,9 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         client: exchange.client(),
         stages,
     };
+    if plan.status.is_success() {
+        share::count_use(exchange, &permit, &read.viewer, plan.status == StatusCode::OK).await?;
+    }
     Ok((plan, read))
 }
 

@@ -1,6 +1,6 @@
 //! One request and the inputs of its answer: its head, the two addresses, the state that all connections share.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -11,6 +11,7 @@ use service::delivery::Client;
 
 use crate::access_log::AccessRecord;
 use crate::client_stream::{ClientStream, write_all};
+use crate::forwarded::{RequestSender, sender};
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
@@ -21,11 +22,14 @@ use crate::{cors, problem};
 pub(crate) struct Exchange {
     pub(crate) shared: Arc<Shared>,
     pub(crate) head: RequestHead,
+    /// The client: the other end of the connection, or the one for which a trusted proxy there speaks.
     pub(crate) peer: SocketAddr,
+    /// The other end of the connection.
+    pub(crate) socket_peer: IpAddr,
     pub(crate) local: SocketAddr,
-    /// It came by TLS.
+    /// It came by TLS, if only to a trusted proxy.
     pub(crate) is_sealed: bool,
-    /// The account that the request logged in as.
+    /// The account or link that the request logged in by.
     user: OnceLock<String>,
 }
 
@@ -33,10 +37,13 @@ impl Exchange {
     pub(crate) fn new(
         shared: Arc<Shared>,
         head: RequestHead,
-        (peer, local): (SocketAddr, SocketAddr),
+        (socket, local): (SocketAddr, SocketAddr),
         is_sealed: bool,
     ) -> Self {
-        Self { shared, head, peer, local, is_sealed, user: OnceLock::new() }
+        let RequestSender { address, encrypted } = sender(&head.headers, socket.ip(), &shared.config().trusted_proxies);
+        let peer = SocketAddr::new(address, socket.port());
+        let is_sealed = is_sealed || encrypted;
+        Self { shared, head, peer, socket_peer: socket.ip(), local, is_sealed, user: OnceLock::new() }
     }
 
     /// The fields that every answer has: for pages of other origins, and for browsers that are to use TLS only (RFC 6797 §7).

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use api::{EntryKind, ListingEntry};
 use bytes::Bytes;
 use http_types::StatusCode;
-use http_types::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, LINK, VARY};
+use http_types::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, LINK, REFERRER_POLICY, VARY};
 use percent_encoding::utf8_percent_encode;
 use service::listing::Listing;
 use units::ByteCount;
@@ -28,7 +28,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Answers a GET or HEAD of `/media/<dir>/`.
 pub(crate) async fn answer(exchange: &Exchange) -> Reply {
     match listing(exchange).await {
-        Ok((format, listing, page)) => reply(&exchange.head.path, format, listing, &page),
+        Ok((format, listing, page)) => reply(&exchange.head.path, format, listing, page),
         Err(reply) => reply,
     }
 }
@@ -38,6 +38,8 @@ struct ListingPage {
     first: usize,
     end: usize,
     limit: Option<usize>,
+    /// The signed link of the request, as its links carry it in the query; empty without one.
+    share: String,
 }
 
 async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, ListingPage), Reply> {
@@ -70,8 +72,9 @@ async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, ListingPa
     })?;
     let first = listing.position_after(after);
     let end = limit.map_or(listing.entries.len(), |limit| first.saturating_add(limit).min(listing.entries.len()));
+    let share = query.share.as_deref().map(|share| format!("share={}", utf8_percent_encode(share, COMPONENT)));
     let format = if json { Format::Json } else { Format::Html(path) };
-    Ok((format, listing, ListingPage { first, end, limit }))
+    Ok((format, listing, ListingPage { first, end, limit, share: share.unwrap_or_default() }))
 }
 
 /// Format of a listing.
@@ -85,7 +88,7 @@ impl Format {
     fn part(&self, page: &ListingPage, entries: &[Entry], first: usize, end: usize) -> String {
         let mut text = String::with_capacity(PIECE_BYTES + 1024);
         if first == page.first {
-            text.push_str(&self.beginning());
+            text.push_str(&self.beginning(&page.share));
         }
         for (at, entry) in (first..).zip(&entries[first..end]) {
             match self {
@@ -93,7 +96,7 @@ impl Format {
                     text.push_str(if at == page.first { "" } else { "," });
                     text.push_str(&serde_json::to_string(&listed(entry)).unwrap_or_default());
                 }
-                Self::Html(_) => row(&mut text, entry),
+                Self::Html(_) => row(&mut text, entry, &page.share),
             }
         }
         if end == page.end {
@@ -102,10 +105,14 @@ impl Format {
         text
     }
 
-    fn beginning(&self) -> String {
+    fn beginning(&self, share: &str) -> String {
         let Self::Html(path) = self else { return "[".to_owned() };
         let title = escaped(&path.to_string());
-        let up = if path.components().is_empty() { "" } else { "<tr><td><a href=\"../\">../</a><td><td>\n" };
+        let up = match path.components() {
+            [] => String::new(),
+            _ if share.is_empty() => "<tr><td><a href=\"../\">../</a><td><td>\n".to_owned(),
+            _ => format!("<tr><td><a href=\"../?{share}\">../</a><td><td>\n"),
+        };
         format!(
             "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
              <meta name=\"viewport\" content=\"width=device-width\"><h1>{title}</h1><table>\n{up}"
@@ -138,21 +145,21 @@ impl Iterator for ListingParts {
     }
 }
 
-fn reply(target: &str, format: Format, listing: Arc<Listing>, page: &ListingPage) -> Reply {
+fn reply(target: &str, format: Format, listing: Arc<Listing>, page: ListingPage) -> Reply {
     let media_type = if matches!(format, Format::Json) { "application/json" } else { "text/html; charset=utf-8" };
-    let is_page = matches!(format, Format::Html(_));
+    let is_page = matches!(format, Format::Html(..));
     let link = page.limit.filter(|_| page.end < listing.entries.len() && page.end > page.first).map(|limit| {
         let after = utf8_percent_encode(&listing.entries[page.end - 1].name, COMPONENT);
         let format = if is_page { "html" } else { "json" };
-        format!("<{}?format={format}&limit={limit}&after={after}>; rel=\"next\"", location(target))
+        let share = if page.share.is_empty() { String::new() } else { format!("&{}", page.share) };
+        format!("<{}?format={format}&limit={limit}&after={after}{share}>; rel=\"next\"", location(target))
     });
-    let page = ListingPage { ..*page };
     let mut parts = ListingParts { next: Some(page.first), format, listing, page };
     let first = parts.next().expect("there is at least one part");
     let mut reply =
         Reply::with_body(StatusCode::OK, media_type, first).field(CACHE_CONTROL, "no-cache").field(VARY, "Accept");
     if is_page {
-        reply = reply.field(CONTENT_SECURITY_POLICY, "default-src 'none'");
+        reply = reply.field(CONTENT_SECURITY_POLICY, "default-src 'none'").field(REFERRER_POLICY, "no-referrer");
     }
     if let Some(link) = link {
         reply = reply.field(LINK, link);
@@ -212,14 +219,15 @@ fn listed(entry: &Entry) -> ListingEntry {
 }
 
 /// One line of the page.
-fn row(page: &mut String, entry: &Entry) {
+fn row(page: &mut String, entry: &Entry, share: &str) {
     let slash = if entry.kind == NameKind::Directory { "/" } else { "" };
     let link = utf8_percent_encode(&entry.name, COMPONENT);
     let name = escaped(&entry.name);
     let size = if entry.kind == NameKind::Directory { String::new() } else { ByteCount(entry.size).to_string() };
     let rate = entry.rate.map_or_else(String::new, |media| media.mean(entry.size).to_string());
+    let mark = if share.is_empty() { "" } else { "?" };
     // Relative with a dot before: a name with a colon is not taken for a scheme.
-    let _ = writeln!(page, "<tr><td><a href=\"./{link}{slash}\">{name}{slash}</a><td>{size}<td>{rate}");
+    let _ = writeln!(page, "<tr><td><a href=\"./{link}{slash}{mark}{share}\">{name}{slash}</a><td>{size}<td>{rate}");
 }
 
 fn escaped(text: &str) -> String {
@@ -277,8 +285,10 @@ mod tests {
             disk: DiskId(0),
             rate: None,
         };
-        let all = ListingPage { first: 0, end: 1, limit: None };
-        let page = Format::Html(ContentPath::root()).part(&all, std::slice::from_ref(&entry), 0, 1);
+        let all = |share: &str| ListingPage { first: 0, end: 1, limit: None, share: share.to_owned() };
+        let render = |share| Format::Html(ContentPath::root()).part(&all(share), std::slice::from_ref(&entry), 0, 1);
+        assert!(render("share=7-ab").contains("%23.mp4?share=7-ab\">a&lt;"), "{}", render("share=7-ab"));
+        let page = render("");
         assert!(
             page.contains("href=\"./a%3Cb%3E%26%22%C3%BC%3A%3F%23.mp4\">a&lt;b&gt;&amp;&quot;ü:?#.mp4</a>"),
             "{page}"

@@ -1,6 +1,6 @@
-//! The principal of a request, and its permit.
+//! The principal of a request, and its permit: a signed link, no login, a password (Basic), a token (Bearer).
 //!
-//! Promise: a program on this machine is one that no proxy speaks for, and that names this machine; a browser's page of
+//! Promise: a password is taken over an encrypted connection or from this machine only, unless the settings say otherwise; a program on this machine is one that no proxy speaks for, and that names this machine; a browser's page of
 //! another origin never writes (CSRF). Not here: judging (`service::access`).
 
 use std::net::IpAddr;
@@ -12,11 +12,12 @@ use http_types::{HeaderMap, Method, StatusCode};
 use service::access::{Denied, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister};
 use service::accounts::Right;
 use service::contents::ContentPath;
+use service::logins::TOKEN_PREFIX;
 
 use crate::exchange::Exchange;
 use crate::message::authority::{RequestHost, host};
 use crate::message::reply::Reply;
-use crate::problem;
+use crate::{problem, share};
 
 /// A permit for the right `R` over `path`.
 ///
@@ -44,8 +45,8 @@ pub(crate) async fn permit_post(exchange: &Exchange) -> Result<Permit<ToAdminist
     permit_server(exchange).await
 }
 
-/// The permit that `judge` gives: without a login if that is enough, else after the login that the request carries. The name of the
-/// account goes to the access log.
+/// The permit that `judge` gives: by the signed link in the query, else without a login if that is enough, else after the login that the
+/// request carries. The name of the account goes to the access log.
 async fn judged<R: RightKind>(
     exchange: &Exchange,
     right: Right,
@@ -57,33 +58,86 @@ async fn judged<R: RightKind>(
         return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
     }
     let peer = exchange.peer.ip();
-    let denied = match judge(&without_login(headers, peer, exchange.local.ip())) {
-        Ok(permit) => return Ok(permit),
+    let first = match share::text(&exchange.head)? {
+        Some(text) => service.login_by_link(&text, peer).map_err(|error| problem::of_link(&error))?,
+        None => without_login(headers, exchange.socket_peer, exchange.local.ip()),
+    };
+    let denied = match judge(&first) {
+        Ok(permit) => {
+            if let Some(link) = permit.link() {
+                exchange.note_user(Some(&format!("link:{}", link.id)));
+            }
+            return Ok(permit);
+        }
         Err(denied) => denied,
     };
-    let (Denied::UserNeeded(_), Some((name, password))) = (denied, basic_credentials(headers)) else {
-        return Err(problem::of_denied(denied));
+    let credentials = match denied {
+        Denied::UserNeeded(_) | Denied::NotByLink(_) => credentials(headers),
+        Denied::NobodyMay | Denied::LocalOnly(..) | Denied::NoRight(_) => None,
     };
-    match service.login(&name, &password, peer).await {
-        Ok(principal) => {
-            let permit = judge(&principal).map_err(problem::of_denied)?;
-            exchange.note_user(permit.user());
-            Ok(permit)
+    let principal = match credentials {
+        None => return Err(refused(exchange, denied)),
+        Some(Credentials::Token(text)) => {
+            let login = service.login_by_token(&text);
+            login.map_err(|error| problem::of_token(&error))?
         }
-        Err(error) => Err(problem::of_login(error).unwrap_or_else(|| problem::of_denied(denied))),
+        Some(Credentials::Password(..)) if !takes_passwords(exchange) => {
+            let detail = "passwords are taken over TLS, or from this machine; `access.plain_passwords = true` permits \
+                          them without (tokens need no such permission)";
+            return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
+        }
+        Some(Credentials::Password(name, password)) => match service.login(&name, &password, peer).await {
+            Ok(principal) => principal,
+            Err(error) => return Err(problem::of_login(error).unwrap_or_else(|| refused(exchange, denied))),
+        },
+    };
+    if let Principal::Account(account) = &principal {
+        exchange.note_user(Some(account.name()));
     }
+    judge(&principal).map_err(|denied| refused(exchange, denied))
 }
 
-/// `Authorization: Basic …`, decoded.
-fn basic_credentials(headers: &HeaderMap) -> Option<(String, String)> {
+/// The answer to a client that may not do that, with the logins that it may try.
+fn refused(exchange: &Exchange, denied: Denied) -> Reply {
+    problem::of_denied(denied, takes_passwords(exchange))
+}
+
+/// True if nobody on the way can read a password.
+fn takes_passwords(exchange: &Exchange) -> bool {
+    let headers = &exchange.head.headers;
+    exchange.is_sealed
+        || exchange.shared.config().plain_passwords
+        || (is_loopback(exchange.socket_peer) && !is_proxied(headers))
+}
+
+/// Proof of an account.
+#[derive(Debug, PartialEq, Eq)]
+enum Credentials {
+    Password(String, String),
+    Token(String),
+}
+
+/// `Authorization`: `Basic` with a name and a password, or `Bearer` with a token. A token may also be the password of its account's name:
+/// programs that know Basic alone use it so.
+fn credentials(headers: &HeaderMap) -> Option<Credentials> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(Credentials::Token(encoded.trim().to_owned()));
+    }
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
     let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
     let (name, password) = decoded.split_once(':')?;
-    Some((name.to_owned(), password.to_owned()))
+    if password.starts_with(TOKEN_PREFIX) {
+        return Some(Credentials::Token(password.to_owned()));
+    }
+    Some(Credentials::Password(name.to_owned(), password.to_owned()))
+}
+
+fn is_proxied(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| *name == FORWARDED || *name == VIA || name.as_str().starts_with("x-forwarded-"))
 }
 
 /// The principal of a request without login: this machine, if the request is from there to there, under its loopback name,
@@ -92,9 +146,7 @@ fn without_login(headers: &HeaderMap, peer: IpAddr, local: IpAddr) -> Principal 
     if !is_loopback(peer) || !is_loopback(local) {
         return Principal::Remote("are accepted from this machine only");
     }
-    let proxied =
-        headers.keys().any(|name| *name == FORWARDED || *name == VIA || name.as_str().starts_with("x-forwarded-"));
-    if proxied {
+    if is_proxied(headers) {
         return Principal::Remote("through a proxy are refused");
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -170,11 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn basic_credentials_are_decoded() {
-        let read = |value| basic_credentials(&headers(&[("authorization", value)]));
-        assert_eq!(read("Basic YWRhOnA6cQ=="), Some(("ada".to_owned(), "p:q".to_owned())));
-        assert_eq!(read("basic YWRhOnA6cQ=="), Some(("ada".to_owned(), "p:q".to_owned())));
-        for value in ["Bearer x", "Basic", "Basic ???", "Basic YWRh", "Basic /w=="] {
+    fn credentials_are_decoded() {
+        let read = |value| credentials(&headers(&[("authorization", value)]));
+        let ada = Credentials::Password("ada".to_owned(), "p:q".to_owned());
+        assert_eq!(read("Basic YWRhOnA6cQ=="), Some(ada));
+        assert_eq!(read("bearer  x"), Some(Credentials::Token("x".to_owned())));
+        let token = format!("Basic {}", STANDARD.encode(format!("ada:{TOKEN_PREFIX}x")));
+        let map = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(&token).expect("ASCII"))]);
+        assert_eq!(credentials(&map), Some(Credentials::Token(format!("{TOKEN_PREFIX}x"))));
+        for value in ["Bearer", "Basic", "Basic ???", "Basic YWRh", "Basic /w==", "Digest x"] {
             assert_eq!(read(value), None, "{value}");
         }
     }

@@ -1,7 +1,7 @@
-//! Stage: an HLS playlist (RFC 8216) passes the session and the rate of its request on to the addresses it names, so that
-//! all requests of its player hold one stream.
+//! Stage: an HLS playlist (RFC 8216) passes the session, the rate and the signed link of its request on to the addresses it names, so that
+//! all requests of its player hold one stream, and have the link's right.
 //!
-//! Promise: only addresses on this server, however a player reads them, get the two, and never twice; everything else of
+//! Promise: only addresses on this server, however a player reads them, get the three, and never twice; everything else of
 //! the playlist stays as it is. Holds one line; no run of lines becomes longer than [`GROWTH_MAX`] times its old length
 //! and [`GROWTH_BYTES`].
 
@@ -14,7 +14,7 @@ use crate::message::reply::UNFIT;
 
 /// Longest line.
 const LINE_BYTES_MAX: usize = 16 * 1024;
-/// Longest `session=…&rate=…`.
+/// Longest `session=…&rate=…&share=…`.
 const CARRIED_BYTES_MAX: usize = 192;
 /// Factor by which lines may grow …
 const GROWTH_MAX: usize = 8;
@@ -36,6 +36,7 @@ const INTERSTITIAL_ATTRIBUTES: [&str; 2] = ["X-ASSET-URI", "X-ASSET-LIST"];
 struct Playlist {
     session: Option<String>,
     rate: Option<String>,
+    share: Option<String>,
     /// The line that has begun.
     held: BytesMut,
     /// Bytes beyond [`GROWTH_MAX`] times the lines they came of.
@@ -51,10 +52,10 @@ pub(crate) fn stage(path: &str, query: Option<&str>) -> Option<Box<dyn Stage>> {
         let pair = pairs.find(|pair| pair.split('=').next() == Some(name))?;
         Some(utf8_percent_encode(pair, NOT_IN_QUERY).to_string())
     };
-    let (session, rate) = (pair("session"), pair("rate"));
-    let length = session.iter().chain(&rate).map(String::len).sum();
+    let (session, rate, share) = (pair("session"), pair("rate"), pair("share"));
+    let length = session.iter().chain(&rate).chain(&share).map(String::len).sum();
     let applies = media_type(path) == PLAYLIST && (1..=CARRIED_BYTES_MAX).contains(&length);
-    let playlist = Playlist { session, rate, held: BytesMut::new(), excess: 0, begun: false };
+    let playlist = Playlist { session, rate, share, held: BytesMut::new(), excess: 0, begun: false };
     applies.then(|| Box::new(playlist) as Box<dyn Stage>)
 }
 
@@ -97,7 +98,7 @@ impl Playlist {
         let content = content.strip_suffix('\r').unwrap_or(content);
         let uri = if content.starts_with('#') { attribute(content) } else { content };
         let rate = self.rate.as_deref().filter(|_| !PLAYLIST_TAGS.iter().any(|tag| content.starts_with(tag)));
-        let carried = carried(uri, [self.session.as_deref(), rate]);
+        let carried = carried(uri, [self.session.as_deref(), rate, self.share.as_deref()]);
         let (start, _) = content.split_at(uri.as_ptr().addr() - content.as_ptr().addr());
         passed.extend_from_slice(start.as_bytes());
         let (before, fragment) = uri.split_at(uri.find('#').unwrap_or(uri.len()));
@@ -129,7 +130,7 @@ fn attribute(tag: &str) -> &str {
 }
 
 /// The query to add to `uri`: nothing if it lies elsewhere, and no key that it has already.
-fn carried(uri: &str, pairs: [Option<&str>; 2]) -> String {
+fn carried(uri: &str, pairs: [Option<&str>; 3]) -> String {
     if uri.is_empty() || is_foreign(uri) {
         return String::new();
     }
@@ -156,7 +157,7 @@ fn is_foreign(uri: &str) -> bool {
 }
 
 fn refused(why: &str) -> StageError {
-    let detail = format!("this is no HLS playlist: {why}; without session= and rate= it is sent as it is");
+    let detail = format!("this is no HLS playlist: {why}; without session=, rate= and share= it is sent as it is");
     StageError(detail)
 }
 
@@ -192,6 +193,13 @@ mod tests {
             assert_eq!(passed("rate=8M&x=y&session=s", MEDIA, piece_bytes).expect("a playlist"), expected);
         }
         assert!(passed("rate=8M", MEDIA, 1000).expect("a playlist").contains("\na.ts?rate=8M\r"));
+    }
+
+    #[test]
+    fn all_addresses_on_this_server_get_the_link() {
+        let list = "#EXTM3U\n#EXT-X-MEDIA:URI=\"b.m3u8\"\na.ts\nhttps://other/c.ts\n";
+        let expected = "#EXTM3U\n#EXT-X-MEDIA:URI=\"b.m3u8?share=7-ab\"\na.ts?rate=8M&share=7-ab\nhttps://other/c.ts\n";
+        assert_eq!(passed("share=7-ab&rate=8M", list, 1000).expect("a playlist"), expected);
     }
 
     #[test]

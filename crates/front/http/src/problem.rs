@@ -5,10 +5,11 @@ use http_types::StatusCode;
 use http_types::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use service::StopError;
 use service::access::Denied;
+use service::account_changes::ChangeError;
 use service::contents::{StoreError, UpkeepError};
 use service::delivery::{DeliveryError, resource_name};
 use service::ingest::IngestError;
-use service::logins::LoginError;
+use service::logins::{CredentialError, LoginError};
 use service::operations::JobError;
 use service::pipeline::{PipeError, StageError};
 
@@ -208,15 +209,45 @@ pub(crate) fn of_upkeep(error: &UpkeepError) -> Reply {
     }
 }
 
-/// The answer to a client that may not do that.
-pub(crate) fn of_denied(denied: Denied) -> Reply {
+/// The answer to a client that may not do that; `passwords`: one that has an account may send its password.
+pub(crate) fn of_denied(denied: Denied, passwords: bool) -> Reply {
     match denied {
-        Denied::UserNeeded(_) => Reply::problem(StatusCode::UNAUTHORIZED, &format!("{denied} (Basic)"))
-            .field(WWW_AUTHENTICATE, "Basic realm=\"isocast\", charset=\"UTF-8\""),
-        Denied::LocalOnly(..) | Denied::NobodyMay | Denied::NoRight(_) => {
+        Denied::UserNeeded(_) => {
+            let reply = Reply::problem(StatusCode::UNAUTHORIZED, &denied.to_string());
+            let basic = || "Basic realm=\"isocast\", charset=\"UTF-8\"";
+            if passwords {
+                reply.field(WWW_AUTHENTICATE, basic())
+            } else {
+                reply.field(WWW_AUTHENTICATE, "Bearer realm=\"isocast\"")
+            }
+        }
+        Denied::LocalOnly(..) | Denied::NobodyMay | Denied::NoRight(_) | Denied::NotByLink(_) => {
             Reply::problem(StatusCode::FORBIDDEN, &denied.to_string())
         }
     }
+}
+
+/// The answer to a token that is not valid (RFC 6750 §3.1).
+pub(crate) fn of_token(error: &CredentialError) -> Reply {
+    let challenge = "Bearer realm=\"isocast\", error=\"invalid_token\"";
+    Reply::problem(StatusCode::UNAUTHORIZED, &error.to_string()).field(WWW_AUTHENTICATE, challenge)
+}
+
+/// The answer to a link that is not valid: another one is needed, and no login.
+pub(crate) fn of_link(error: &CredentialError) -> Reply {
+    Reply::problem(StatusCode::FORBIDDEN, &error.to_string())
+}
+
+/// Answer where accounts, tokens or links are not changed, or a link is used up.
+pub(crate) fn of_change(error: &ChangeError) -> Reply {
+    let status = match error {
+        ChangeError::NoAccount(_) | ChangeError::NoToken(_) | ChangeError::NoLink(_) => StatusCode::NOT_FOUND,
+        ChangeError::AccountExists(_) | ChangeError::NotHeld(..) => StatusCode::CONFLICT,
+        ChangeError::UsedUp(_) => StatusCode::FORBIDDEN,
+        ChangeError::StoredFull { .. } | ChangeError::TooMany(..) => StatusCode::INSUFFICIENT_STORAGE,
+        ChangeError::Unavailable(_) => return not_now(&error.to_string()),
+    };
+    Reply::problem(status, &error.to_string())
 }
 
 /// The answer to a login that was not verified; none if it was verified and was wrong.

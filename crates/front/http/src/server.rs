@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::client_stream::ClientStream;
 use crate::config::HttpConfig;
 use crate::connection::{self, RESERVE_TIME_MAX, drains};
+use crate::forwarded::is_trusted;
 use crate::guard::guarded;
 use crate::message::reply::{After, Reply, render};
 use crate::problem;
@@ -190,7 +191,10 @@ async fn sealed(
 /// # Errors
 /// The refusal to send.
 fn place_for(shared: &Shared, peer: SocketAddr) -> Result<ConnectionPlace, Reply> {
-    match shared.service.connect(peer.ip()) {
+    // Behind a proxy there are many clients.
+    let is_proxy = is_trusted(peer.ip(), &shared.config().trusted_proxies);
+    let client = (!is_proxy).then(|| peer.ip());
+    match shared.service.connect(client) {
         Err(ConnectionRefusal::Full) => shared.service.connections.reserve().map_err(|_| problem::busy()),
         Err(refusal @ ConnectionRefusal::ClientFull(_)) => Err(problem::client_busy(&refusal.to_string())),
         Ok(place) => Ok(place),

@@ -10,6 +10,7 @@ use http_types::header::{
 };
 use http_types::{HeaderName, StatusCode};
 use percent_encoding::utf8_percent_encode;
+use service::access::{Permit, ToWrite};
 use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published};
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::Stages;
@@ -84,17 +85,50 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         BodyFraming::Length(length) => Some(length),
         BodyFraming::Chunked => None,
     };
-    let precondition = precondition(exchange);
+    let precondition = match permit.link() {
+        // What a link was given for stays as it is.
+        Some(_) => Precondition::All(vec![Precondition::MustNotExist, precondition(exchange)]),
+        None => precondition(exchange),
+    };
+    if permit.link().is_some() && rate.is_some() {
+        return Err(Reply::problem(
+            StatusCode::FORBIDDEN,
+            "a link is for uploads, not for recordings: leave rate= out",
+        ));
+    }
     if every.is_some() && precondition != Precondition::None {
         let detail = "files of a recording replace nothing: conditions on present contents have no meaning";
         return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
     }
     let client = exchange.client();
     let request = IngestRequest { length, precondition, rate, durable, on_break, every, client };
-    let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
-    let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
-    take_body(body, &mut writer).await?;
-    writer.finish().await.map_err(|error| problem::of_ingest(&error))
+    let claimed = claim(exchange, &permit, length).await?;
+    let stored = async {
+        let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
+        let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
+        take_body(body, &mut writer).await?;
+        writer.finish().await.map_err(|error| problem::of_ingest(&error))
+    };
+    let stored = stored.await;
+    if stored.is_err() && claimed != 0 {
+        // Where it cannot be given back now, the link stores that much less.
+        let _ = exchange.shared.service.store_by_link(&permit, -claimed).await;
+    }
+    stored
+}
+
+/// Takes the room of an upload by a link with limited room, before its first byte. Gives the bytes taken.
+async fn claim(exchange: &Exchange, permit: &Permit<ToWrite>, length: Option<u64>) -> Result<i64, Reply> {
+    if permit.link().is_none_or(|link| link.stored.is_none()) {
+        return Ok(0);
+    }
+    let Some(length) = length else {
+        let detail = "this link has room for so many bytes: an upload by it needs Content-Length";
+        return Err(Reply::problem(StatusCode::LENGTH_REQUIRED, detail));
+    };
+    let bytes = i64::try_from(length).unwrap_or(i64::MAX);
+    let taken = exchange.shared.service.store_by_link(permit, bytes).await;
+    taken.map(|()| bytes).map_err(|error| problem::of_change(&error))
 }
 
 /// Carries all of the body to the store. A failure of the store is seen while nothing comes, too.

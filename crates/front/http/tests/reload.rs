@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Harness, Lines, Told, password_hash, pattern};
+use crate::support::{Harness, Lines, Told, pattern, users};
 use http::config::HttpConfig;
-use service::accounts::ConfiguredAccounts;
+use service::accounts::{Accounts, FolderRights, OpenRights};
 use service::config::ServiceConfig;
 use service::connections::ConnectionLimits;
 use units::BitRate;
@@ -28,17 +28,16 @@ fn get(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_begins_later_is_served_by_the_new_settings() {
-    let accounts = Arc::<ConfiguredAccounts>::default();
-    accounts.configure(&[], true);
-    let harness = Harness::with_accounts(HttpConfig::default(), Arc::clone(&accounts) as _);
+    let accounts = Arc::<Accounts>::default();
+    accounts.open(OpenRights { all_read: true, local_writes: true });
+    let harness = Harness::with_accounts(HttpConfig::default(), Arc::clone(&accounts));
     harness.store.put("film.ts", &pattern(1000));
     let put = "PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx";
     assert_eq!(harness.one(put).status, 201);
     assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), None);
 
     let path_rates = vec![(String::new(), BitRate(3_000_000))];
-    let users = vec![("ada".to_owned(), password_hash("secret"))];
-    accounts.configure(&users, true);
+    accounts.put(users(&[("ada", "secret", FolderRights::all())]));
     reload(&harness, service::config::ServiceConfig { path_rates, upload_bytes_max: 0, ..Default::default() });
     assert_eq!(harness.one(put).status, 401);
     assert_eq!(harness.one(&get("film.ts")).field("x-isocast-rate"), Some("3000000"));

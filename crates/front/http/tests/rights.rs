@@ -2,108 +2,251 @@
 
 use std::sync::Arc;
 
-use crate::support::{Harness, password_hash, pattern};
+use accounts::{Database, Keeper, announce};
 use http::config::HttpConfig;
-use service::accounts::{Account, Accounts, FolderRights, Holder, Right, Rights};
+use service::account_changes::{AccountChange, AccountStore, Changed, LinkWish};
+use service::accounts::{Accounts, FolderRights, OpenRights, Rights};
 use service::contents::ContentPath;
+use tempfile::TempDir;
 
-/// `ada` has all rights; `bob` reads and writes below `/films`; no other account has any. Both have the password `p`.
-struct Closed(String);
+use crate::support::{Harness, password_hash, pattern};
 
-impl Accounts for Closed {
-    fn account(&self, name: &str) -> Option<Account> {
-        let known = ["ada", "bob"].contains(&name);
-        known.then(|| Account { name: name.to_owned(), password_hash: self.0.clone() })
+fn given(folder: &str, rights: &str) -> FolderRights {
+    FolderRights { folder: ContentPath::parse(folder).expect("a path"), rights: rights.parse().expect("rights") }
+}
+
+/// A server at which only accounts read: `ada` has all rights; `bob` reads and writes below `/films`; `eve` reads everything. All have the
+/// password `p`.
+struct Closed {
+    harness: Harness,
+    state: TempDir,
+}
+
+impl Closed {
+    fn start() -> Self {
+        let state = tempfile::tempdir().expect("a folder");
+        let accounts = Arc::<Accounts>::default();
+        accounts.open(OpenRights { all_read: false, local_writes: true });
+        let keeper = Keeper::start(state.path(), &[], &accounts).expect("started");
+        let harness = Harness::with_account_store(HttpConfig::default(), accounts, keeper as Arc<dyn AccountStore>);
+        let closed = Self { harness, state };
+        for (name, held) in
+            [("ada", FolderRights::all()), ("bob", given("/films", "read,write")), ("eve", given("/", "read"))]
+        {
+            let (name, password_hash) = (name.to_owned(), password_hash("p"));
+            closed.change(AccountChange::AddAccount { name: name.clone(), password_hash, rights: Rights::default() });
+            let to = service::account_changes::Grantee::Account(name);
+            closed.change(AccountChange::Grant { to, given: held });
+        }
+        for name in ["films/a.ts", "other/b.ts"] {
+            closed.harness.store.put(name, &pattern(1000));
+        }
+        closed
     }
 
-    fn any(&self) -> Option<Account> {
-        self.account("ada")
+    /// Makes a change, as a command does. Gives the text of what is new.
+    fn change(&self, change: AccountChange) -> String {
+        let mut database = Database::open(self.state.path()).expect("a database");
+        let changed = database.apply(&[change], 1_800_000_000).expect("applied").remove(0).expect("changed");
+        assert!(announce(self.state.path()));
+        match changed {
+            Changed::New { text, .. } => text,
+            Changed::Done => String::new(),
+        }
     }
 
-    fn rights(&self, holder: Holder<'_>) -> Arc<[FolderRights]> {
-        let films = ContentPath::parse_encoded("/films").expect("a path");
-        let (folder, rights) = match holder {
-            Holder::Account("ada") => (ContentPath::root(), Rights::ALL),
-            Holder::Account("bob") => (films, Rights::of(&[Right::Read, Right::Write])),
-            _ => return Arc::from([]),
-        };
-        Arc::from([FolderRights { folder, rights }])
+    fn token(&self, account: &str, within: FolderRights) -> String {
+        let (account, label) = (account.to_owned(), String::new());
+        let token = self.change(AccountChange::AddToken { account, label, within, expires: None });
+        format!("Authorization: Bearer {token}\r\n")
+    }
+
+    fn status(&self, request: &str, credentials: &str) -> u16 {
+        self.harness.one(&format!("{request} HTTP/1.1\r\nHost: localhost\r\n{credentials}\r\n")).status
+    }
+}
+
+fn wish(folder: &str, rights: &str) -> LinkWish {
+    LinkWish {
+        given: given(folder, rights),
+        expires: u64::MAX >> 1,
+        rate: None,
+        uses: None,
+        from: Vec::new(),
+        stored: None,
+        by: None,
     }
 }
 
 const ADA: &str = "Authorization: Basic YWRhOnA=\r\n";
 const BOB: &str = "Authorization: Basic Ym9iOnA=\r\n";
+const EVE: &str = "Authorization: Basic ZXZlOnA=\r\n";
 /// The right name with another password.
 const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 
-/// A request, and the status that it has without login, after a wrong one, and of `bob` and `ada`.
-const TABLE: [(&str, [u16; 4]); 30] = [
-    ("GET /health", [200, 200, 200, 200]),
-    ("GET /ready", [200, 200, 200, 200]),
-    ("GET /api/v1/openapi.json", [200, 200, 200, 200]),
-    ("GET /nothing", [404, 404, 404, 404]),
-    ("GET /metrics", [401, 401, 403, 200]),
-    ("GET /api/v1/streams", [401, 401, 403, 200]),
-    ("GET /api/v1/disks", [401, 401, 403, 200]),
-    ("GET /api/v1/system", [401, 401, 403, 200]),
-    ("GET /api/v1/jobs", [401, 401, 403, 200]),
-    ("GET /api/v1/volumes", [401, 401, 403, 200]),
-    ("GET /api/v1/webhooks", [401, 401, 403, 200]),
-    ("GET /api/v1/events", [401, 401, 403, 200]),
-    ("POST /api/v1/streams/7/stop", [401, 401, 403, 404]),
-    ("POST /api/v1/jobs/copy/stop", [401, 401, 403, 202]),
-    ("POST /api/v1/jobs/copy/run", [401, 401, 403, 409]),
-    ("POST /api/v1/volumes/none/scrub", [401, 401, 403, 404]),
-    ("GET /media", [401, 401, 403, 301]),
-    ("GET /media/", [401, 401, 403, 200]),
-    ("GET /media/films/", [401, 401, 200, 200]),
-    ("GET /media/films", [401, 401, 301, 301]),
-    ("GET /media/films/a.ts", [401, 401, 200, 200]),
-    ("HEAD /media/films/a.ts", [401, 401, 200, 200]),
-    ("GET /media/films/../other/b.ts", [400, 400, 400, 400]),
-    ("GET /media/films/%2e%2e/other/b.ts", [400, 400, 400, 400]),
-    ("GET /media/other/b.ts", [401, 401, 403, 200]),
-    ("GET /media/other/none.ts", [401, 401, 403, 404]),
-    ("PUT /media/films/c.ts", [401, 401, 201, 204]),
-    ("PUT /media/other/c.ts", [401, 401, 403, 201]),
-    ("DELETE /media/films/c.ts", [401, 401, 403, 204]),
-    ("DELETE /media/other/c.ts", [401, 401, 403, 204]),
+/// Kinds of principals: no login, a wrong password, `bob`, a token of `ada` that reads `/films`, a link to read `/films`, one to store
+/// there, `eve`, `ada`.
+const KINDS: usize = 8;
+
+/// A request, and the status that it has for each kind of principal.
+const TABLE: [(&str, [u16; KINDS]); 35] = [
+    ("GET /health", [200; KINDS]),
+    ("GET /ready", [200; KINDS]),
+    ("GET /api/v1/openapi.json", [200; KINDS]),
+    ("GET /nothing", [404; KINDS]),
+    ("GET /", [200; KINDS]),
+    ("OPTIONS /media/films/", [204; KINDS]),
+    ("GET /metrics", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/streams", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/disks", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/system", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/jobs", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/volumes", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/alarms", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/quotas", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/webhooks", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/events", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("POST /api/v1/streams/7/stop", [401, 401, 403, 403, 403, 403, 403, 404]),
+    ("POST /api/v1/jobs/copy/stop", [401, 401, 403, 403, 403, 403, 403, 202]),
+    ("POST /api/v1/jobs/copy/run", [401, 401, 403, 403, 403, 403, 403, 409]),
+    ("POST /api/v1/volumes/none/scrub", [401, 401, 403, 403, 403, 403, 403, 404]),
+    ("GET /media", [401, 401, 403, 403, 403, 403, 301, 301]),
+    ("GET /media/", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /media/films/", [401, 401, 200, 200, 200, 403, 200, 200]),
+    ("GET /media/films", [401, 401, 301, 301, 301, 403, 301, 301]),
+    ("GET /media/films/a.ts", [401, 401, 200, 200, 200, 403, 200, 200]),
+    ("HEAD /media/films/a.ts", [401, 401, 200, 200, 200, 403, 200, 200]),
+    ("GET /media/films/../other/b.ts", [400; KINDS]),
+    ("GET /media/films/%2e%2e/other/b.ts", [400; KINDS]),
+    ("GET /media/other/b.ts", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /media/other/none.ts", [401, 401, 403, 403, 403, 403, 404, 404]),
+    ("PUT /media/films/c.ts", [401, 401, 201, 403, 403, 412, 403, 204]),
+    ("PUT /media/other/c.ts", [401, 401, 403, 403, 403, 403, 403, 201]),
+    ("POST /media/films/c.ts", [405; KINDS]),
+    ("DELETE /media/films/c.ts", [401, 401, 403, 403, 403, 403, 403, 204]),
+    ("DELETE /media/other/c.ts", [401, 401, 403, 403, 403, 403, 403, 204]),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_route_asks_for_its_right() {
-    let harness = Harness::with_accounts(HttpConfig::default(), Arc::new(Closed(password_hash("p"))));
-    for name in ["films/a.ts", "other/b.ts"] {
-        harness.store.put(name, &pattern(1000));
-    }
+    let closed = Closed::start();
+    let token = closed.token("ada", given("/films", "read"));
+    let [reads, stores] = ["read", "write"].map(|rights| closed.change(AccountChange::AddLink(wish("/films", rights))));
+    let kinds: [(&str, &str); KINDS] =
+        [("", ""), ("", GUESS), ("", BOB), ("", &token), (&reads, ""), (&stores, ""), ("", EVE), ("", ADA)];
     let mut wrong = Vec::new();
     for (request, expected) in TABLE {
-        for (client, status) in ["", GUESS, BOB, ADA].into_iter().zip(expected) {
+        for ((link, credentials), status) in kinds.into_iter().zip(expected) {
             let length = if request.starts_with("PUT") { "Content-Length: 0\r\n" } else { "" };
-            let answer = harness.one(&format!("{request} HTTP/1.1\r\nHost: localhost\r\n{client}{length}\r\n"));
+            let target = if link.is_empty() { request.to_owned() } else { format!("{request}?share={link}") };
+            let head = format!("{target} HTTP/1.1\r\nHost: localhost\r\n{credentials}{length}\r\n");
+            let answer = closed.harness.one(&head);
             if answer.status != status {
-                wrong.push(format!("{request} {client:?}: {} for {status}: {}", answer.status, answer.text()));
+                wrong.push(format!("{target} {credentials:?}: {} for {status}: {}", answer.status, answer.text()));
             }
-            assert_eq!(answer.status == 401, answer.field("www-authenticate").is_some(), "{request} {client}");
+            assert_eq!(answer.status == 401, answer.field("www-authenticate").is_some(), "{target} {credentials}");
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert_eq!(harness.store.bytes("films/a.ts").map(|bytes| bytes.len()), Some(1000), "nothing else was changed");
-    harness
-        .access
-        .wait_until(|text| text.contains(" - bob [") && text.contains("GET /media/films/a.ts HTTP/1.1\" 200"));
-    harness.access.wait_until(|text| !text.contains("GET /media/films/a.ts HTTP/1.1\" 200 0"));
+    let store = &closed.harness.store;
+    assert_eq!(store.bytes("films/a.ts").map(|bytes| bytes.len()), Some(1000), "nothing else was changed");
+    let access = &closed.harness.access;
+    access.wait_until(|text| text.contains(" - bob [") && text.contains("GET /media/films/a.ts HTTP/1.1\" 200"));
+    access.wait_until(|text| !text.contains("GET /media/films/a.ts HTTP/1.1\" 200 0"));
+    access.wait_until(|text| text.contains(" - link:1 [") && !text.contains(&reads));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_as_they_happen_need_the_right_to_see_them() {
-    let harness = Harness::with_accounts(HttpConfig::default(), Arc::new(Closed(password_hash("p"))));
+    let closed = Closed::start();
     let follow = |login: &str| {
         format!("GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{login}\r\n")
     };
-    assert_eq!(harness.one(&follow("")).status, 401);
-    assert_eq!(harness.one(&follow(BOB)).status, 403);
-    let mut follower = harness.connect();
+    assert_eq!(closed.harness.one(&follow("")).status, 401);
+    assert_eq!(closed.harness.one(&follow(BOB)).status, 403);
+    let mut follower = closed.harness.connect();
     follower.send(follow(ADA));
     assert_eq!(follower.head().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_is_used_as_often_as_it_may_and_at_its_rate() {
+    let closed = Closed::start();
+    let limited = LinkWish { uses: Some(2), rate: Some(units::BitRate(3_000_000)), ..wish("/films/a.ts", "read") };
+    let link = closed.change(AccountChange::AddLink(limited));
+    let get = |fields: &str| {
+        let target = format!("GET /media/films/a.ts?rate=9M&share={link}");
+        closed.harness.one(&format!("{target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"))
+    };
+    assert_eq!(get("Range: bytes=5-9\r\n").status, 206);
+    assert_eq!(get("Range: bytes=7-\r\n").status, 206, "the same use");
+    let whole = get("");
+    assert_eq!((whole.status, whole.field("x-isocast-rate")), (200, Some("3000000")));
+    assert_eq!(get("").status, 403);
+    assert_eq!(get("Range: bytes=7-\r\n").status, 206, "of a use that began");
+    assert_eq!(get("Range: bytes=7-\r\nUser-Agent: other\r\n").status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_stores_new_contents_up_to_its_room() {
+    let closed = Closed::start();
+    let link = closed.change(AccountChange::AddLink(LinkWish { stored: Some(10), ..wish("/in", "write") }));
+    let put = |target: &str, head: &str, body: &str| {
+        let target = format!("PUT /media/{target}share={link}");
+        closed.harness.one(&format!("{target} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{body}")).status
+    };
+    assert_eq!(put("in/a.ts?", "Content-Length: 6\r\n", "abcdef"), 201);
+    assert_eq!(put("in/a.ts?", "Content-Length: 1\r\n", "x"), 412, "it overwrites nothing");
+    assert_eq!(put("in/b.ts?", "Content-Length: 6\r\n", "abcdef"), 507);
+    assert_eq!(put("in/b.ts?", "Transfer-Encoding: chunked\r\n", "0\r\n\r\n"), 411);
+    assert_eq!(put("in/b.ts?", "Content-Length: 4\r\n", "abcd"), 201, "the one that was refused took no room");
+    assert_eq!(put("in/c.ts?rate=1M&", "Content-Length: 0\r\n", ""), 403);
+    assert_eq!(put("films/a.ts?", "Content-Length: 0\r\n", ""), 403);
+    assert_eq!(closed.harness.store.bytes("films/a.ts").map(|bytes| bytes.len()), Some(1000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_was_altered_is_refused_with_a_login_too() {
+    let closed = Closed::start();
+    let link = closed.change(AccountChange::AddLink(wish("/films", "read")));
+    let of_others = LinkWish { from: vec!["192.0.2.0/24".parse().expect("a network")], ..wish("/films", "read") };
+    let elsewhere = closed.change(AccountChange::AddLink(of_others));
+    let get = |link: &str, credentials| closed.status(&format!("GET /media/films/a.ts?share={link}"), credentials);
+    assert_eq!(get(&link, ""), 200);
+    assert_eq!(get(&elsewhere, ""), 403);
+    for altered in [link[..link.len() - 1].to_owned(), format!("{link}0"), link.replacen('1', "2", 1), String::new()] {
+        assert_eq!((get(&altered, ""), get(&altered, ADA)), (403, 403), "{altered}");
+    }
+    assert_eq!(closed.status(&format!("GET /media/films/a.ts?share={link}&share={link}"), ""), 400);
+    assert_eq!(
+        closed.status(&format!("GET /media/other/b.ts?share={link}"), ADA),
+        200,
+        "a login gives what it does not"
+    );
+    closed.change(AccountChange::RotateKeys);
+    assert_eq!(get(&link, ""), 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_from_afar_are_taken_encrypted_only() {
+    let trusted = || vec!["127.0.0.0/8".parse().expect("a network")];
+    let status = |config: HttpConfig, fields: &str| {
+        let accounts = Arc::<Accounts>::default();
+        accounts.put(crate::support::users(&[("ada", "p", FolderRights::all())]));
+        accounts.open(OpenRights { all_read: false, local_writes: false });
+        let harness = Harness::with_accounts(config, accounts);
+        harness.store.put("a.ts", &pattern(10));
+        let answer = harness.one(&format!("GET /media/a.ts HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        let challenge = answer.field("www-authenticate").map(|challenge| challenge.split(' ').next() == Some("Basic"));
+        (answer.status, challenge)
+    };
+    let proxied = || HttpConfig { trusted_proxies: trusted(), ..HttpConfig::default() };
+    let far = "X-Forwarded-For: 192.0.2.1\r\n";
+    assert_eq!(status(HttpConfig::default(), ADA), (200, None), "from this machine");
+    assert_eq!(status(proxied(), &format!("{far}{ADA}")), (403, None));
+    assert_eq!(status(proxied(), far), (401, Some(false)), "it is not asked for");
+    assert_eq!(status(proxied(), &format!("{far}X-Forwarded-Proto: https\r\n{ADA}")), (200, None));
+    assert_eq!(status(proxied(), &format!("{far}X-Forwarded-Proto: https\r\n")), (401, Some(true)));
+    let plain = HttpConfig { plain_passwords: true, ..proxied() };
+    assert_eq!(status(plain, &format!("{far}{ADA}")), (200, None));
 }

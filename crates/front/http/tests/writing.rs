@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{Harness, PATIENCE, Told, password_hash};
+use crate::support::{Harness, PATIENCE, Told, users};
 use http::config::HttpConfig;
-use service::accounts::ConfiguredAccounts;
+use service::accounts::{Accounts, FolderRights};
 use service::config::ServiceConfig;
 use service::contents::UploadClass;
 use units::{BitRate, DiskId, Nanos};
@@ -370,9 +370,8 @@ async fn without_users_foreign_names_origins_and_proxies_do_not_write() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_users_writes_need_a_login_and_reads_do_not() {
-    let users = vec![("ada".to_owned(), password_hash("p:q"))];
-    let accounts = Arc::<ConfiguredAccounts>::default();
-    accounts.configure(&users, false);
+    let accounts = Arc::<Accounts>::default();
+    accounts.put(users(&[("ada", "p:q", FolderRights::all())]));
     let harness = Harness::with_accounts(HttpConfig::default(), accounts);
     let anonymous = harness.one(&put("a", "", "x"));
     assert_eq!(anonymous.status, 401);

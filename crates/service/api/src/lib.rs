@@ -586,3 +586,88 @@ pub struct UpkeepStatus {
     /// Why it ended before it was done; none if it was done, or is under way.
     pub error: Option<String>,
 }
+
+/// Rights over a folder, of an account or group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantEntry {
+    /// The folder, from the root on.
+    pub folder: String,
+    /// `read`, `write`, `delete`, `share`, `admin`.
+    pub rights: Vec<String>,
+}
+
+/// An account (`isocast user list --json`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountEntry {
+    /// Its name.
+    pub name: String,
+    /// The groups it is a member of.
+    pub groups: Vec<String>,
+    /// Its own rights, without those of its groups.
+    pub rights: Vec<GrantEntry>,
+    /// When it was made, seconds since 1970.
+    pub created: u64,
+}
+
+/// A group (`isocast user list --json`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupEntry {
+    /// Its name.
+    pub name: String,
+    /// Its members.
+    pub members: Vec<String>,
+    /// Its rights.
+    pub rights: Vec<GrantEntry>,
+}
+
+/// A token, without its text (`isocast token list --json`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenEntry {
+    /// Its number.
+    pub id: i64,
+    /// The account that it belongs to.
+    pub user: String,
+    /// Its purpose.
+    pub label: String,
+    /// Its bounds.
+    pub folder: String,
+    /// The rights that it may use there, as far as its account has them.
+    pub rights: Vec<String>,
+    /// When it was made, seconds since 1970.
+    pub created: u64,
+    /// The time from which it is no longer valid, seconds since 1970.
+    pub expires: Option<u64>,
+    /// When it was used last, to the minute, seconds since 1970.
+    pub last_used: Option<u64>,
+}
+
+/// A signed link (`isocast share list --json`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkEntry {
+    /// Its number.
+    pub id: i64,
+    /// The content or folder.
+    pub path: String,
+    /// The rights that it gives there.
+    pub rights: Vec<String>,
+    /// The value of `share=`; none once it has expired.
+    pub share: Option<String>,
+    /// When it was made, seconds since 1970.
+    pub created: u64,
+    /// The time from which it is no longer valid, seconds since 1970.
+    pub expires: u64,
+    /// The rate of its streams, and the most that they may have.
+    pub rate_bps: Option<u64>,
+    /// How often it may be used.
+    pub uses: Option<u64>,
+    /// How often it was, where that is limited.
+    pub used: u64,
+    /// Networks from which it is valid; empty: from all.
+    pub from: Vec<String>,
+    /// Bytes that may be stored by it.
+    pub stored_max: Option<u64>,
+    /// Bytes that were, where that is limited.
+    pub stored: u64,
+    /// The account that made it; none: the operator.
+    pub by: Option<String>,
+}

@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::accounts::{Accounts, Holder, Right};
+use crate::accounts::{AccountToken, Accounts, FolderRights, Holder, Right, SignedLink};
 use crate::contents::ContentPath;
 
 /// The source of a request.
@@ -20,15 +20,40 @@ pub enum Principal {
     Remote(&'static str),
     /// A client that proved to be this account.
     Account(AccountName),
+    /// A client that has a signed link.
+    Link(ProvenLink),
 }
 
-/// The name of an account with a right login.
+/// The name of an account with a right login, and the bounds of the token that it logged in by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccountName(Arc<str>);
+pub struct AccountName {
+    name: Arc<str>,
+    within: Option<FolderRights>,
+}
 
 impl AccountName {
     pub(crate) fn proven(name: &str) -> Self {
-        Self(name.into())
+        Self { name: name.into(), within: None }
+    }
+
+    pub(crate) fn of_token(token: &AccountToken) -> Self {
+        Self { name: Arc::clone(&token.account), within: Some(token.within.clone()) }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// A link with a right signature that is valid now, and where it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProvenLink(Arc<SignedLink>);
+
+impl ProvenLink {
+    pub(crate) const fn proven(link: Arc<SignedLink>) -> Self {
+        Self(link)
     }
 }
 
@@ -36,17 +61,22 @@ impl AccountName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// An account may have the right.
-    #[error("{0} need a user's name and password")]
+    #[error("{0} need a user's name and password, or a token")]
     UserNeeded(RightUses),
     /// There is no account, and programs on this machine do not have the right either.
-    #[error("no client may do that here: configure a user, or start the server with --local-writes")]
+    #[error(
+        "no client may do that here: add a user (`isocast user add NAME`), or start the server with --local-writes"
+    )]
     NobodyMay,
     /// There is no account, and only programs on this machine have the right; with the reason why this is none.
-    #[error("without configured users, {0} {1}; configure a user")]
+    #[error("without users, {0} {1}; add a user (`isocast user add NAME`)")]
     LocalOnly(RightUses, &'static str),
     /// The account does not have the right.
     #[error("this user has no right to such {0} here")]
     NoRight(RightUses),
+    /// The signed link does not give the right.
+    #[error("this link gives no right to such {0} here")]
+    NotByLink(RightUses),
 }
 
 /// Uses of a right, as texts name them.
@@ -116,13 +146,24 @@ impl ServerRight for ToAdminister {}
 #[derive(Debug, Clone)]
 pub struct Permit<R> {
     path: ContentPath,
-    account: Option<AccountName>,
+    by: PermitHolder,
     right: PhantomData<R>,
 }
 
+/// The holder of a permit.
+#[derive(Debug, Clone)]
+enum PermitHolder {
+    /// No login was needed, or the server itself.
+    Anybody,
+    /// An account; true: it administers the server.
+    Account(AccountName, bool),
+    /// A client with a link.
+    Link(Arc<SignedLink>),
+}
+
 impl<R: RightKind> Permit<R> {
-    const fn new(path: ContentPath, account: Option<AccountName>) -> Self {
-        Self { path, account, right: PhantomData }
+    const fn new(path: ContentPath, by: PermitHolder) -> Self {
+        Self { path, by, right: PhantomData }
     }
 
     /// The path.
@@ -134,7 +175,26 @@ impl<R: RightKind> Permit<R> {
     /// The account that has the right; none: no login was needed.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
-        self.account.as_ref().map(|name| &*name.0)
+        match &self.by {
+            PermitHolder::Account(account, _) => Some(account.name()),
+            PermitHolder::Anybody | PermitHolder::Link(_) => None,
+        }
+    }
+
+    /// The signed link that gives the right.
+    #[must_use]
+    pub const fn link(&self) -> Option<&Arc<SignedLink>> {
+        match &self.by {
+            PermitHolder::Link(link) => Some(link),
+            PermitHolder::Anybody | PermitHolder::Account(..) => None,
+        }
+    }
+
+    /// True if it may see the names, addresses and paths of other clients: every client where all may read, else those that administer
+    /// the server.
+    #[must_use]
+    pub const fn sees_others(&self) -> bool {
+        matches!(self.by, PermitHolder::Anybody | PermitHolder::Account(_, true))
     }
 }
 
@@ -142,7 +202,7 @@ impl<R: PathRight> Permit<R> {
     /// For work that the configuration has the server do by itself, over `path`.
     #[must_use]
     pub const fn of_configuration(path: ContentPath) -> Self {
-        Self::new(path, None)
+        Self::new(path, PermitHolder::Anybody)
     }
 }
 
@@ -150,7 +210,7 @@ impl<R: ServerRight> Permit<R> {
     /// For work that the configuration has the server do by itself.
     #[must_use]
     pub fn of_server() -> Self {
-        Self::new(ContentPath::root(), None)
+        Self::new(ContentPath::root(), PermitHolder::Anybody)
     }
 }
 
@@ -159,28 +219,45 @@ impl<R: ServerRight> Permit<R> {
 /// # Errors
 /// Why not.
 pub(crate) fn permit<R: RightKind>(
-    accounts: &dyn Accounts,
+    accounts: &Accounts,
     principal: &Principal,
     path: &ContentPath,
 ) -> Result<Permit<R>, Denied> {
-    let may = |holder| accounts.rights(holder).iter().any(|given| given.covers(R::RIGHT, path));
+    if let Principal::Link(ProvenLink(link)) = principal
+        && link.given.covers(R::RIGHT, path)
+    {
+        return Ok(Permit::new(path.clone(), PermitHolder::Link(Arc::clone(link))));
+    }
+    let may = |holder| accounts.may(holder, R::RIGHT, path);
     if may(Holder::Anybody) || (*principal == Principal::Local && may(Holder::ThisMachine)) {
-        return Ok(Permit::new(path.clone(), None));
+        return Ok(Permit::new(path.clone(), PermitHolder::Anybody));
     }
     let uses = RightUses(R::RIGHT);
     match principal {
-        Principal::Account(name) if may(Holder::Account(&name.0)) => Ok(Permit::new(path.clone(), Some(name.clone()))),
+        Principal::Account(account) if account.may(accounts, R::RIGHT, path) => {
+            let administers = account.may(accounts, Right::Administer, &ContentPath::root());
+            Ok(Permit::new(path.clone(), PermitHolder::Account(account.clone(), administers)))
+        }
         Principal::Account(_) => Err(Denied::NoRight(uses)),
-        _ if accounts.any().is_some() => Err(Denied::UserNeeded(uses)),
+        Principal::Link(_) => Err(Denied::NotByLink(uses)),
+        _ if !accounts.facts().accounts.is_empty() => Err(Denied::UserNeeded(uses)),
         Principal::Remote(why) if may(Holder::ThisMachine) => Err(Denied::LocalOnly(uses, why)),
         Principal::Remote(_) | Principal::Local => Err(Denied::NobodyMay),
+    }
+}
+
+impl AccountName {
+    /// True if it has the right, within the bounds of its token.
+    fn may(&self, accounts: &Accounts, right: Right, path: &ContentPath) -> bool {
+        self.within.as_ref().is_none_or(|within| within.covers(right, path))
+            && accounts.may(Holder::Account(&self.name), right, path)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::{Account, ConfiguredAccounts, FolderRights, Rights};
+    use crate::accounts::{Account, AccountFacts, OpenRights, Rights};
 
     const FAR: Principal = Principal::Remote("from afar");
 
@@ -192,69 +269,110 @@ mod tests {
         Principal::Account(AccountName::proven(name))
     }
 
+    fn given(folder: &str, rights: &[Right]) -> FolderRights {
+        FolderRights { folder: path(folder), rights: Rights::of(rights) }
+    }
+
+    /// Accounts with these rights.
+    fn accounts(all_read: bool, held: &[(&str, FolderRights)]) -> Accounts {
+        let account = |given: &FolderRights| Account { password_hash: None, rights: Arc::from([given.clone()]) };
+        let accounts = held.iter().map(|(name, given)| ((*name).to_owned(), account(given))).collect();
+        let known = Accounts::default();
+        known.put(AccountFacts { accounts, ..AccountFacts::default() });
+        known.open(OpenRights { all_read, local_writes: true });
+        known
+    }
+
     /// Whether the right is permitted, or the reason why not.
-    fn judged<R: RightKind>(
-        accounts: &dyn Accounts,
-        principal: &Principal,
-        over: &str,
-    ) -> Result<Option<String>, Denied> {
+    fn judged<R: RightKind>(accounts: &Accounts, principal: &Principal, over: &str) -> Result<Option<String>, Denied> {
         let permit = permit::<R>(accounts, principal, &path(over))?;
         assert_eq!(permit.path(), &path(over));
         Ok(permit.user().map(str::to_owned))
     }
 
     #[test]
-    fn configured_accounts_have_all_rights_and_the_others_read() {
-        let accounts = ConfiguredAccounts::default();
+    fn all_clients_read_until_that_is_changed() {
+        let nobody = Accounts::default();
         for principal in [Principal::Local, FAR, user("ada")] {
-            assert_eq!(judged::<ToRead>(&accounts, &principal, "/a"), Ok(None));
-            assert_eq!(judged::<ToObserve>(&accounts, &principal, "/"), Ok(None));
+            assert_eq!(judged::<ToRead>(&nobody, &principal, "/a"), Ok(None));
+            assert_eq!(judged::<ToObserve>(&nobody, &principal, "/"), Ok(None));
         }
         let writes = RightUses(Right::Write);
-        assert_eq!(judged::<ToWrite>(&accounts, &Principal::Local, "/a"), Err(Denied::NobodyMay));
-        assert_eq!(judged::<ToWrite>(&accounts, &FAR, "/a"), Err(Denied::NobodyMay));
-        accounts.configure(&[], true);
-        assert_eq!(judged::<ToWrite>(&accounts, &Principal::Local, "/a"), Ok(None));
-        assert_eq!(judged::<ToAdminister>(&accounts, &Principal::Local, "/"), Ok(None));
-        assert_eq!(judged::<ToWrite>(&accounts, &FAR, "/a"), Err(Denied::LocalOnly(writes, "from afar")));
-        accounts.configure(&[("ada".to_owned(), String::new())], true);
+        assert_eq!(judged::<ToWrite>(&nobody, &Principal::Local, "/a"), Err(Denied::NobodyMay));
+        assert_eq!(judged::<ToWrite>(&nobody, &FAR, "/a"), Err(Denied::NobodyMay));
+        let local = accounts(true, &[]);
+        assert_eq!(judged::<ToWrite>(&local, &Principal::Local, "/a"), Ok(None));
+        assert_eq!(judged::<ToAdminister>(&local, &Principal::Local, "/"), Ok(None));
+        assert_eq!(judged::<ToWrite>(&local, &FAR, "/a"), Err(Denied::LocalOnly(writes, "from afar")));
+        let ada = accounts(true, &[("ada", FolderRights::all())]);
         for principal in [Principal::Local, FAR] {
-            assert_eq!(judged::<ToWrite>(&accounts, &principal, "/a"), Err(Denied::UserNeeded(writes)));
+            assert_eq!(judged::<ToWrite>(&ada, &principal, "/a"), Err(Denied::UserNeeded(writes)));
         }
-        assert_eq!(judged::<ToWrite>(&accounts, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
-        assert_eq!(judged::<ToDelete>(&accounts, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
-        assert_eq!(judged::<ToWrite>(&accounts, &user("eve"), "/a"), Err(Denied::NoRight(writes)), "she was removed");
-    }
-
-    /// `ada` reads and writes below `/a`; no other account has a right.
-    struct OneFolder;
-
-    impl Accounts for OneFolder {
-        fn account(&self, _name: &str) -> Option<Account> {
-            self.any()
-        }
-
-        fn any(&self) -> Option<Account> {
-            Some(Account { name: "ada".to_owned(), password_hash: String::new() })
-        }
-
-        fn rights(&self, holder: Holder<'_>) -> Arc<[FolderRights]> {
-            let rights = Rights::of(&[Right::Read, Right::Write]);
-            let given = FolderRights { folder: path("/a"), rights };
-            if holder == Holder::Account("ada") { Arc::from([given]) } else { Arc::from([]) }
-        }
+        assert_eq!(judged::<ToWrite>(&ada, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
+        assert_eq!(judged::<ToDelete>(&ada, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
+        assert_eq!(judged::<ToWrite>(&ada, &user("eve"), "/a"), Err(Denied::NoRight(writes)), "she was removed");
     }
 
     #[test]
     fn rights_over_a_folder_end_there() {
+        let known = accounts(false, &[("ada", given("/a", &[Right::Read, Right::Write]))]);
         let ada = user("ada");
         let permitted = Ok(Some("ada".to_owned()));
-        assert_eq!(judged::<ToRead>(&OneFolder, &ada, "/a/film.ts"), permitted);
-        assert_eq!(judged::<ToWrite>(&OneFolder, &ada, "/a"), permitted);
-        assert!(judged::<ToDelete>(&OneFolder, &ada, "/a/film.ts").is_err(), "she may not remove");
-        assert!(judged::<ToRead>(&OneFolder, &ada, "/b").is_err(), "nor read elsewhere");
-        assert!(judged::<ToObserve>(&OneFolder, &ada, "/").is_err(), "nor see the others' streams");
+        assert_eq!(judged::<ToRead>(&known, &ada, "/a/film.ts"), permitted);
+        assert_eq!(judged::<ToWrite>(&known, &ada, "/a"), permitted);
+        assert!(judged::<ToDelete>(&known, &ada, "/a/film.ts").is_err(), "she may not remove");
+        assert!(judged::<ToRead>(&known, &ada, "/b").is_err(), "nor read elsewhere");
+        assert!(judged::<ToObserve>(&known, &ada, "/").is_err(), "nor see the others' streams");
         let reads = RightUses(Right::Read);
-        assert_eq!(judged::<ToRead>(&OneFolder, &Principal::Local, "/a"), Err(Denied::UserNeeded(reads)));
+        assert_eq!(judged::<ToRead>(&known, &Principal::Local, "/a"), Err(Denied::UserNeeded(reads)));
+    }
+
+    #[test]
+    fn a_token_has_rights_of_its_account_within_its_bounds() {
+        let known = accounts(false, &[("ada", given("/a", &[Right::Read, Right::Write]))]);
+        let token = |within| {
+            let token = AccountToken { id: 1, account: "ada".into(), within, expires: None };
+            Principal::Account(AccountName::of_token(&token))
+        };
+        let reader = token(given("/a/b", &[Right::Read]));
+        assert!(judged::<ToRead>(&known, &reader, "/a/b/c").is_ok());
+        assert!(judged::<ToRead>(&known, &reader, "/a").is_err(), "above its folder");
+        assert!(judged::<ToWrite>(&known, &reader, "/a/b/c").is_err(), "another right");
+        let wide = token(FolderRights::all());
+        assert!(judged::<ToWrite>(&known, &wide, "/a").is_ok());
+        assert!(judged::<ToRead>(&known, &wide, "/b").is_err(), "its account has no right there");
+        assert!(judged::<ToAdminister>(&known, &wide, "/").is_err());
+    }
+
+    #[test]
+    fn a_link_gives_its_right_over_its_path_and_no_other() {
+        let known = accounts(false, &[]);
+        let link = SignedLink {
+            id: 1,
+            signature: [0; 16],
+            given: given("/a", &[Right::Read]),
+            expires: u64::MAX,
+            rate: None,
+            uses: None,
+            from: Vec::new(),
+            stored: None,
+            by: None,
+        };
+        let link = Principal::Link(ProvenLink::proven(Arc::new(link)));
+        assert_eq!(judged::<ToRead>(&known, &link, "/a/b"), Ok(None));
+        let reads = RightUses(Right::Read);
+        assert_eq!(judged::<ToRead>(&known, &link, "/b"), Err(Denied::NotByLink(reads)));
+        assert!(judged::<ToWrite>(&known, &link, "/a/b").is_err() && judged::<ToObserve>(&known, &link, "/").is_err());
+        known.open(OpenRights { all_read: true, local_writes: false });
+        assert_eq!(judged::<ToRead>(&known, &link, "/b"), Ok(None), "as anybody");
+    }
+
+    #[test]
+    fn only_administrators_see_others_where_not_all_may_read() {
+        let known = accounts(false, &[("ada", FolderRights::all()), ("bob", given("/", &[Right::Read]))]);
+        let sees = |principal| permit::<ToObserve>(&known, &principal, &ContentPath::root()).map(|p| p.sees_others());
+        assert_eq!((sees(user("ada")), sees(user("bob"))), (Ok(true), Ok(false)));
+        known.open(OpenRights { all_read: true, local_writes: false });
+        assert_eq!(sees(FAR), Ok(true));
     }
 }

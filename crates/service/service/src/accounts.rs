@@ -1,9 +1,17 @@
-//! Accounts, and the rights that they and other clients have over folders.
+//! Accounts, tokens and signed links as facts in memory, and the rights of clients over folders.
 //!
-//! Promise: facts only; no answer depends on a request. Not here: verifying a password (`logins`), judging a request
-//! (`access`).
+//! Promise: answers come from memory and depend on no request; another set of facts is in force from the next request on. Not here:
+//! where facts are kept (the crate `accounts`), verifying a password (`logins`), judging a request (`access`).
 
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use ipnet::IpNet;
+use units::BitRate;
 
 use crate::contents::ContentPath;
 
@@ -49,26 +57,183 @@ pub enum Holder<'a> {
 /// An account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its name.
-    pub name: String,
-    /// PHC string of an argon2 hash of its password.
-    pub password_hash: String,
+    /// PHC string of an argon2 hash of its password; none: no password is right.
+    pub password_hash: Option<Arc<str>>,
+    /// Its own rights, and those of its groups.
+    pub rights: Arc<[FolderRights]>,
 }
 
-/// The store of accounts and rights. Called for each request that needs them: an implementation answers from memory.
-pub trait Accounts: Send + Sync + 'static {
-    /// The account of this name.
-    fn account(&self, name: &str) -> Option<Account>;
+/// A token: a credential of an account for a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountToken {
+    /// Its number, for lists.
+    pub id: i64,
+    /// The account that it belongs to.
+    pub account: Arc<str>,
+    /// The bounds: it has no right of the account beyond these.
+    pub within: FolderRights,
+    /// The time from which it is no longer valid, seconds since 1970.
+    pub expires: Option<u64>,
+}
 
-    /// One of the accounts, whichever; none: there is no account. A login under an unknown name is verified against it, so that it takes
-    /// as long.
-    fn any(&self) -> Option<Account>;
+/// A signed link: rights over a path for all clients that have its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedLink {
+    /// Its number, for lists.
+    pub id: i64,
+    /// The signature over all that follows.
+    pub signature: [u8; 16],
+    /// Path and rights.
+    pub given: FolderRights,
+    /// The time from which it is no longer valid, seconds since 1970.
+    pub expires: u64,
+    /// The rate of its streams, and the most that they may have.
+    pub rate: Option<BitRate>,
+    /// How often it may be used.
+    pub uses: Option<u64>,
+    /// Networks from which it is valid; empty: from all.
+    pub from: Vec<IpNet>,
+    /// Bytes that may be stored by it.
+    pub stored: Option<u64>,
+    /// The account that made it; none: the operator.
+    pub by: Option<Arc<str>>,
+}
 
-    /// The rights of a holder.
-    fn rights(&self, holder: Holder<'_>) -> Arc<[FolderRights]>;
+/// All accounts, tokens and links.
+#[derive(Debug, Default)]
+pub struct AccountFacts {
+    /// By name.
+    pub accounts: HashMap<String, Account>,
+    /// By the SHA-256 of their text.
+    pub tokens: HashMap<[u8; 32], Arc<AccountToken>>,
+    /// By number.
+    pub links: HashMap<i64, Arc<SignedLink>>,
+}
+
+/// Rights without an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenRights {
+    /// All clients read everything.
+    pub all_read: bool,
+    /// While there is no account, programs on this machine have all rights.
+    pub local_writes: bool,
+}
+
+impl Default for OpenRights {
+    fn default() -> Self {
+        Self { all_read: true, local_writes: false }
+    }
+}
+
+/// The facts in force.
+#[derive(Debug)]
+pub struct Accounts {
+    facts: RwLock<Arc<AccountFacts>>,
+    open: RwLock<OpenRights>,
+    clock: SteadyClock,
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self { facts: RwLock::default(), open: RwLock::default(), clock: SteadyClock::start() }
+    }
+}
+
+impl Accounts {
+    /// Puts other facts in force.
+    pub fn put(&self, facts: AccountFacts) {
+        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
+    }
+
+    /// Puts other rights without an account in force.
+    pub fn open(&self, open: OpenRights) {
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = open;
+    }
+
+    /// The facts in force.
+    #[must_use]
+    pub fn facts(&self) -> Arc<AccountFacts> {
+        Arc::clone(&self.facts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// True if `holder` has `right` over `path`.
+    #[must_use]
+    pub fn may(&self, holder: Holder<'_>, right: Right, path: &ContentPath) -> bool {
+        let open = *self.open.read().unwrap_or_else(PoisonError::into_inner);
+        match holder {
+            Holder::Anybody => open.all_read && right == Right::Read,
+            Holder::ThisMachine => open.local_writes && self.facts().accounts.is_empty(),
+            Holder::Account(name) => {
+                let rights = self.facts().accounts.get(name).map(|account| Arc::clone(&account.rights));
+                rights.is_some_and(|rights| rights.iter().any(|given| given.covers(right, path)))
+            }
+        }
+    }
+
+    /// Seconds since 1970 by a clock that is never set back.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+}
+
+/// A clock that shows the system's time, but is not set back while the server runs: what has expired stays so.
+#[derive(Debug)]
+struct SteadyClock {
+    started: Instant,
+    at_start: Duration,
+}
+
+impl SteadyClock {
+    fn start() -> Self {
+        Self { started: Instant::now(), at_start: wall() }
+    }
+
+    fn now(&self) -> u64 {
+        wall().max(self.at_start + self.started.elapsed()).as_secs()
+    }
+}
+
+fn wall() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+impl SignedLink {
+    /// True if it may be used from `address`.
+    #[must_use]
+    pub fn admits(&self, address: IpAddr) -> bool {
+        self.from.is_empty() || self.from.iter().any(|network| network.contains(&address.to_canonical()))
+    }
+}
+
+/// A text that is no network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no network; write for example `10.0.0.0/8`, `192.0.2.7` or `2001:db8::/32`")]
+pub struct NetworkError(String);
+
+/// Reads a network, `10.0.0.0/8`, or an address as the network of itself.
+///
+/// # Errors
+/// It is neither.
+pub fn parse_network(text: &str) -> Result<IpNet, NetworkError> {
+    let address = || text.parse::<IpAddr>().ok().map(|address| IpNet::from(address.to_canonical()));
+    text.parse::<IpNet>()
+        .ok()
+        .map(|network| network.trunc())
+        .or_else(address)
+        .ok_or_else(|| NetworkError(text.to_owned()))
 }
 
 impl Right {
+    /// All of them, with the words that settings and commands have for them.
+    const WORDS: [(Self, &'static str); 5] = [
+        (Self::Read, "read"),
+        (Self::Write, "write"),
+        (Self::Delete, "delete"),
+        (Self::Share, "share"),
+        (Self::Administer, "admin"),
+    ];
+
     const fn bit(self) -> u8 {
         match self {
             Self::Read => 1,
@@ -95,81 +260,73 @@ impl Rights {
     pub const fn has(self, right: Right) -> bool {
         self.0 & right.bit() != 0
     }
+
+    /// As a database keeps the set.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set that is kept so; bits that mean nothing are left out.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
+    /// Those of this set that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Those of both sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = Right::WORDS.iter().filter(|(right, _)| self.has(*right));
+        let words: Vec<&str> = held.map(|(_, word)| *word).collect();
+        if words.is_empty() { f.write_str("none") } else { f.write_str(&words.join(",")) }
+    }
+}
+
+/// A word that names no right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no right; write for example `read,write`, of read, write, delete, share, admin")]
+pub struct UnknownRight(String);
+
+impl FromStr for Rights {
+    type Err = UnknownRight;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRight> {
+        text.split(',').try_fold(Self::default(), |rights, word| {
+            let known = Right::WORDS.iter().find(|(_, known)| *known == word.trim());
+            known.map(|(right, _)| rights.with(Self::of(&[*right]))).ok_or_else(|| UnknownRight(word.to_owned()))
+        })
+    }
 }
 
 impl FolderRights {
+    /// All rights over everything.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { folder: ContentPath::root(), rights: Rights::ALL }
+    }
+
     /// True if `right` over `path` is among them.
     #[must_use]
     pub fn covers(&self, right: Right, path: &ContentPath) -> bool {
         self.rights.has(right) && path.lies_in(&self.folder)
-    }
-}
-
-/// The accounts of a configuration file: everybody reads everything, and each account has all rights. While there is no account, programs
-/// on this machine have all rights if the settings say so.
-#[derive(Debug)]
-pub struct ConfiguredAccounts {
-    table: RwLock<AccountTable>,
-    none: Arc<[FolderRights]>,
-    read_all: Arc<[FolderRights]>,
-    all: Arc<[FolderRights]>,
-}
-
-#[derive(Debug, Default)]
-struct AccountTable {
-    accounts: Vec<Account>,
-    local_writes: bool,
-}
-
-impl Default for ConfiguredAccounts {
-    fn default() -> Self {
-        let over_all = |rights| Arc::from([FolderRights { folder: ContentPath::root(), rights }]);
-        Self {
-            table: RwLock::default(),
-            none: Arc::from([]),
-            read_all: over_all(Rights::of(&[Right::Read])),
-            all: over_all(Rights::ALL),
-        }
-    }
-}
-
-impl ConfiguredAccounts {
-    /// Puts other accounts in force, from the next request on: their names, and hashes of their passwords.
-    pub fn configure(&self, users: &[(String, String)], local_writes: bool) {
-        let account = |(name, password_hash): &(String, String)| Account {
-            name: name.clone(),
-            password_hash: password_hash.clone(),
-        };
-        let table = AccountTable { accounts: users.iter().map(account).collect(), local_writes };
-        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
-    }
-
-    fn read<T>(&self, read: impl FnOnce(&AccountTable) -> T) -> T {
-        read(&self.table.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Accounts for ConfiguredAccounts {
-    fn account(&self, name: &str) -> Option<Account> {
-        self.read(|table| table.accounts.iter().find(|account| account.name == name).cloned())
-    }
-
-    fn any(&self) -> Option<Account> {
-        self.read(|table| table.accounts.first().cloned())
-    }
-
-    fn rights(&self, holder: Holder<'_>) -> Arc<[FolderRights]> {
-        let has_all = |table: &AccountTable| match holder {
-            Holder::Anybody => false,
-            Holder::ThisMachine => table.accounts.is_empty() && table.local_writes,
-            Holder::Account(name) => table.accounts.iter().any(|account| account.name == name),
-        };
-        let rights = match holder {
-            Holder::Anybody => &self.read_all,
-            _ if self.read(has_all) => &self.all,
-            _ => &self.none,
-        };
-        Arc::clone(rights)
     }
 }
 
@@ -195,7 +352,19 @@ mod tests {
         ] {
             assert_eq!(given.covers(right, &path(below)), covered, "{right:?} {below}");
         }
-        let all = FolderRights { folder: ContentPath::root(), rights: Rights::ALL };
+        let all = FolderRights::all();
         assert!(all.covers(Right::Administer, &ContentPath::root()) && all.covers(Right::Delete, &path("/x")));
+    }
+
+    #[test]
+    fn rights_are_read_as_they_are_written() {
+        for bits in 1..=Rights::ALL.bits() {
+            let rights = Rights::from_bits(bits);
+            assert_eq!(rights.to_string().parse(), Ok(rights));
+        }
+        assert_eq!(Rights::default().to_string(), "none");
+        for text in ["", "none", "read;write", "reads", "read,"] {
+            assert!(text.parse::<Rights>().is_err(), "{text}");
+        }
     }
 }

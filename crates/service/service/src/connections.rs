@@ -68,19 +68,21 @@ pub struct ConnectionPlace {
 }
 
 impl Connections {
-    /// A place for one more connection of `client`.
+    /// A place for one more connection of `client`; none: of a proxy, which has no share of its own.
     ///
     /// # Errors
     /// The limit that is reached.
     pub(crate) fn take(
         self: &Arc<Self>,
         arrival: Arrival,
-        client: IpAddr,
+        client: Option<IpAddr>,
         limits: ConnectionLimits,
     ) -> Result<ConnectionPlace, ConnectionRefusal> {
         let mut place = self.place(arrival, limits.all)?;
-        let share = self.of_clients.take(ClientIdentity::of(None, client), limits.per_client);
-        place._share = Some(share.ok_or(ConnectionRefusal::ClientFull(limits.per_client))?);
+        if let Some(client) = client {
+            let share = self.of_clients.take(ClientIdentity::of(None, client), limits.per_client);
+            place._share = Some(share.ok_or(ConnectionRefusal::ClientFull(limits.per_client))?);
+        }
         Ok(place)
     }
 
@@ -149,7 +151,7 @@ impl Drop for ConnectionPlace {
 mod tests {
     use super::*;
 
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const HERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
 
     fn limits(all: usize) -> ConnectionLimits {
         ConnectionLimits { all, per_client: 2 }

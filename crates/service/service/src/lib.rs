@@ -10,6 +10,7 @@
 //! stages follow; [`ingest::begin`] takes an upload or a recording.
 
 pub mod access;
+pub mod account_changes;
 pub mod accounts;
 pub mod alarms;
 pub mod config;
@@ -41,6 +42,7 @@ pub mod shares;
 mod content_writer;
 mod counts;
 mod ingest_error;
+mod link_uses;
 mod login_queue;
 mod media_service;
 mod open_ahead;

@@ -1,9 +1,9 @@
-//! Logins: a name and a password that are a user's.
+//! Logins: a name and a password that are a user's, the text of a token, that of a signed link.
 //!
 //! Promise: argon2 is slow on purpose, so a right login is remembered for a while by a keyed hash, and is not verified again
 //! meanwhile; a storm of wrong ones takes one processor at most, and keeps no other network waiting (`login_queue`); those of one
 //! address are verified in the order they came, so that a right one behind the same proxy has its turn as well; the time of an
-//! answer does not show whether the name is a user's; and a login that cannot be verified within seconds is answered with a request
+//! answer does not show whether the name is a user's (others are verified against a hash that no password has); and a login that cannot be verified within seconds is answered with a request
 //! to try again. No password is kept.
 
 use std::collections::HashMap;
@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
 
-use crate::access::{AccountName, Principal};
-use crate::accounts::Accounts;
+use sha2::{Digest as _, Sha256};
+
+use crate::access::{AccountName, Principal, ProvenLink};
+use crate::accounts::{AccountToken, Accounts, SignedLink};
 use crate::lock::lock;
 use crate::login_queue::LoginQueue;
 
@@ -25,6 +27,11 @@ const REMEMBERED_TIME: Duration = Duration::from_secs(600);
 const REMEMBERED_MAX: usize = 1024;
 /// Longest wait for a verification to begin: 512 of 10 ms each, and sooner than clients give up.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The hash against which an unknown name is verified, of the same cost as others. Its password is random and was not kept.
+const NO_ACCOUNT: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$nHqI2YoaI7ANSJCu66bf/g$sJYIZpTxPLb3BmnRY2aAprhRPdL5HMMwq+6ecZqm8HM";
+/// Before the text of a token, so that programs that look for secrets find it.
+pub const TOKEN_PREFIX: &str = "isocast_";
 
 /// Reason of a failed login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +42,79 @@ pub enum LoginError {
     /// Too many passwords are being verified.
     #[error("too many passwords are being verified; try again in a second")]
     Busy,
+}
+
+/// The reason why a token or a link is not valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialError {
+    /// There is none of this text, or it was revoked.
+    #[error("this {0} is not known: it is not whole, was altered or revoked")]
+    Unknown(&'static str),
+    /// Its time is over.
+    #[error("this {0} has expired")]
+    Expired(&'static str),
+    /// It is for other networks.
+    #[error("this link is not for clients of your network")]
+    Elsewhere,
+}
+
+/// The account of the token with this text.
+///
+/// # Errors
+/// It is not valid.
+pub fn of_token(accounts: &Accounts, text: &str) -> Result<(Arc<AccountToken>, Principal), CredentialError> {
+    let token = accounts.facts().tokens.get(&token_digest(text)).map(Arc::clone);
+    let token = token.ok_or(CredentialError::Unknown("token"))?;
+    if token.expires.is_some_and(|expires| expires <= accounts.now()) {
+        return Err(CredentialError::Expired("token"));
+    }
+    let principal = Principal::Account(AccountName::of_token(&token));
+    Ok((token, principal))
+}
+
+/// The key by which a token is kept: its text cannot be found from it.
+#[must_use]
+pub fn token_digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+/// The link with this text, if it is valid now, for a client at `from`.
+///
+/// # Errors
+/// It is not.
+pub fn of_link(accounts: &Accounts, text: &str, from: IpAddr) -> Result<Principal, CredentialError> {
+    let unknown = CredentialError::Unknown("link");
+    let (id, signature) = link_parts(text).ok_or(unknown)?;
+    let link = accounts.facts().links.get(&id).map(Arc::clone).ok_or(unknown)?;
+    // All bytes are compared, so that the time shows nothing.
+    let differs = link.signature.iter().zip(signature).fold(0, |differs, (ours, theirs)| differs | (ours ^ theirs));
+    if differs != 0 {
+        return Err(unknown);
+    }
+    if link.expires <= accounts.now() {
+        return Err(CredentialError::Expired("link"));
+    }
+    if !link.admits(from) {
+        return Err(CredentialError::Elsewhere);
+    }
+    Ok(Principal::Link(ProvenLink::proven(link)))
+}
+
+/// The text of a link, which stands in the query as `share=`: its number and its signature.
+#[must_use]
+pub fn link_text(link: &SignedLink) -> String {
+    let signature = link.signature.iter().map(|byte| format!("{byte:02x}"));
+    format!("{}-{}", link.id, signature.collect::<String>())
+}
+
+fn link_parts(text: &str) -> Option<(i64, [u8; 16])> {
+    let (id, digits) = text.split_once('-')?;
+    if digits.len() != 32 || !digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        return None;
+    }
+    let signature = u128::from_str_radix(digits, 16).ok()?.to_be_bytes();
+    id.bytes().all(|digit| digit.is_ascii_digit()).then_some(())?;
+    Some((id.parse().ok()?, signature))
 }
 
 /// Logins that were verified, and those that are.
@@ -54,15 +134,15 @@ impl Logins {
     /// They are not, or that cannot be found out now.
     pub async fn login(
         &self,
-        accounts: &dyn Accounts,
+        accounts: &Accounts,
         name: &str,
         password: &str,
         from: IpAddr,
     ) -> Result<Principal, LoginError> {
-        let account = accounts.account(name);
-        let is_known = account.is_some();
-        // A login under an unknown name takes as long as any other: it is verified against another account's hash.
-        let hash = account.or_else(|| accounts.any()).ok_or(LoginError::Wrong)?.password_hash;
+        let known = accounts.facts().accounts.get(name).and_then(|account| account.password_hash.clone());
+        let is_known = known.is_some();
+        // A login under an unknown name takes as long as any other.
+        let hash = known.unwrap_or_else(|| Arc::from(NO_ACCOUNT));
         let secret = (name, &hash, password);
         let key = (self.keys.0.hash_one(secret), self.keys.1.hash_one(secret));
         let now = Instant::now();
@@ -96,20 +176,25 @@ mod tests {
     use argon2::{Algorithm, Params, Version};
 
     use super::*;
-    use crate::accounts::ConfiguredAccounts;
+    use crate::accounts::{Account, AccountFacts};
+    use crate::accounts::{FolderRights, Rights};
+    use crate::contents::ContentPath;
     use crate::login_queue::WAITING_MAX;
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
     }
 
-    fn accounts() -> ConfiguredAccounts {
+    fn accounts() -> Accounts {
         let salt = SaltString::encode_b64(b"0123456789abcdef").expect("a salt");
         let quick = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8, 1, 1, None).expect("parameters"));
-        let hash = |password: &[u8]| quick.hash_password(password, &salt).expect("a hash").to_string();
-        let user = |name: &str, password| (name.to_owned(), hash(password));
-        let accounts = ConfiguredAccounts::default();
-        accounts.configure(&[user("ada", b"secret"), user("eve", b"other")], false);
+        let user = |name: &str, password: &[u8]| {
+            let hash = quick.hash_password(password, &salt).expect("a hash").to_string();
+            (name.to_owned(), Account { password_hash: Some(hash.into()), rights: Arc::from([]) })
+        };
+        let accounts = Accounts::default();
+        let both = [user("ada", b"secret"), user("eve", b"other")].into();
+        accounts.put(AccountFacts { accounts: both, ..AccountFacts::default() });
         accounts
     }
 
@@ -117,9 +202,9 @@ mod tests {
     async fn a_storm_of_wrong_passwords_keeps_nobody_out() {
         let (logins, accounts) = (Arc::new(Logins::default()), Arc::new(accounts()));
         let user = Ok(Principal::Account(AccountName::proven("ada")));
-        assert_eq!(logins.login(&*accounts, "ada", "secret", address(1)).await, user);
+        assert_eq!(logins.login(&accounts, "ada", "secret", address(1)).await, user);
         assert_eq!(
-            logins.login(&*accounts, "bob", "secret", address(1)).await,
+            logins.login(&accounts, "bob", "secret", address(1)).await,
             Err(LoginError::Wrong),
             "ada's password"
         );
@@ -127,15 +212,15 @@ mod tests {
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |name: &'static str, password: String, from| {
             let (logins, accounts) = (Arc::clone(&logins), Arc::clone(&accounts));
-            tokio::spawn(async move { logins.login(&*accounts, name, &password, from).await })
+            tokio::spawn(async move { logins.login(&accounts, name, &password, from).await })
         };
         let storm: Vec<_> = (0..WAITING_MAX).map(|guess| ask("ada", guess.to_string(), address(1))).collect();
         while logins.queue.waiting() < WAITING_MAX {
             tokio::task::yield_now().await;
         }
-        assert_eq!(logins.login(&*accounts, "ada", "secret", address(1)).await, user, "it is remembered");
+        assert_eq!(logins.login(&accounts, "ada", "secret", address(1)).await, user, "it is remembered");
         assert_eq!(
-            logins.login(&*accounts, "eve", "other", address(1)).await,
+            logins.login(&accounts, "eve", "other", address(1)).await,
             Err(LoginError::Busy),
             "no place is left"
         );
@@ -177,7 +262,7 @@ mod tests {
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |password: String| {
             let (logins, accounts) = (Arc::clone(&logins), Arc::clone(&accounts));
-            tokio::spawn(async move { logins.login(&*accounts, "ada", &password, address(1)).await })
+            tokio::spawn(async move { logins.login(&accounts, "ada", &password, address(1)).await })
         };
         let waiting = |count| logins.queue.waiting() == count;
         let before: Vec<_> = (0..50).map(|guess| ask(guess.to_string())).collect();
@@ -193,5 +278,67 @@ mod tests {
         assert_eq!(right.await.expect("no panic"), Ok(Principal::Account(AccountName::proven("ada"))));
         assert!(before.iter().all(tokio::task::JoinHandle::is_finished), "it came after those before it");
         assert!(after.iter().any(|guess| !guess.is_finished()), "and before those behind it");
+    }
+
+    #[test]
+    fn an_unknown_name_costs_as_much_as_a_known_one() {
+        let hash = PasswordHash::new(NO_ACCOUNT).expect("a PHC string");
+        let salt = SaltString::encode_b64(&[0; 16]).expect("a salt");
+        let ours = Argon2::default().hash_password(b"x", &salt);
+        assert_eq!(hash.params, ours.expect("hashed").params);
+        assert!(Argon2::default().verify_password(b"", &hash).is_err());
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_whole_text_until_it_expires() {
+        let accounts = accounts();
+        let token =
+            |expires| Arc::new(AccountToken { id: 1, account: "ada".into(), within: FolderRights::all(), expires });
+        let tokens = [("a", None), ("b", Some(1)), ("c", Some(u64::MAX))];
+        let tokens = tokens.map(|(text, expires)| (token_digest(text), token(expires))).into();
+        accounts.put(AccountFacts { tokens, ..AccountFacts::default() });
+        assert!(of_token(&accounts, "a").is_ok() && of_token(&accounts, "c").is_ok());
+        assert_eq!(of_token(&accounts, "b").err(), Some(CredentialError::Expired("token")));
+        for text in ["", "A", "ab", "a "] {
+            assert_eq!(of_token(&accounts, text).err(), Some(CredentialError::Unknown("token")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_valid_unaltered_until_it_expires_and_from_its_networks() {
+        let accounts = accounts();
+        let link = SignedLink {
+            id: 7,
+            signature: [0xa5; 16],
+            given: FolderRights { folder: ContentPath::root(), rights: Rights::ALL },
+            expires: u64::MAX,
+            rate: None,
+            uses: None,
+            from: vec!["192.0.2.0/28".parse().expect("a network")],
+            stored: None,
+            by: None,
+        };
+        let old = SignedLink { id: 8, expires: 1, ..link.clone() };
+        let texts = [link_text(&link), link_text(&old)];
+        let links = [(7, Arc::new(link)), (8, Arc::new(old))].into();
+        accounts.put(AccountFacts { links, ..AccountFacts::default() });
+        let check = |text: &str, from| of_link(&accounts, text, from).err();
+        assert_eq!(check(&texts[0], address(1)), None);
+        assert_eq!(check(&texts[0], address(99)), Some(CredentialError::Elsewhere));
+        assert_eq!(check(&texts[1], address(1)), Some(CredentialError::Expired("link")));
+        let digits = &texts[0][2..];
+        let altered = [
+            format!("8-{}", digits.replacen('a', "b", 1)),
+            format!("7-{}", &digits[..30]),
+            format!("+7-{digits}"),
+            format!("7-+{}", &digits[1..]),
+            format!("7-{}", digits.to_uppercase()),
+            "9223372036854775808-".to_owned() + digits,
+            String::new(),
+            "-".to_owned(),
+        ];
+        for text in altered {
+            assert_eq!(check(&text, address(1)), Some(CredentialError::Unknown("link")), "{text}");
+        }
     }
 }

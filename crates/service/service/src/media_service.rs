@@ -20,8 +20,9 @@ use tokio::time::{interval, timeout};
 use units::{DiskId, LinkId, Nanos, StreamId};
 
 use crate::access::{
-    self, Denied, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister, ToObserve, ToRead,
+    self, Denied, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister, ToObserve, ToRead, ToWrite,
 };
+use crate::account_changes::{AccountChange, AccountStore, ChangeError};
 use crate::accounts::Accounts;
 use crate::config::ServiceConfig;
 use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, Connections};
@@ -32,10 +33,11 @@ use crate::contents::{
 use crate::counts::{AllCounts, Readings};
 use crate::events::{self, Events};
 use crate::latest::RecentEvents;
+use crate::link_uses::LinkUses;
 use crate::listing::{Listing, Listings};
 use crate::lock::lock;
 use crate::log::{Log, LogWriter};
-use crate::logins::{LoginError, Logins};
+use crate::logins::{self, CredentialError, LoginError, Logins};
 use crate::machine::{MachineReader, MachineSample};
 use crate::open_ahead::OpensAhead;
 use crate::operations::{AskedBy, JobError, Operations};
@@ -45,6 +47,7 @@ use crate::quota::Quotas;
 use crate::recording_names::RecordingNames;
 use crate::refusals::RefusalCounts;
 use crate::running::RunningStreams;
+use crate::session::Viewer;
 use crate::session_account::SessionAccount;
 use crate::session_table::SessionTable;
 use crate::shares::{ClientIdentity, Shares};
@@ -68,7 +71,9 @@ pub struct ServiceParts {
     /// Its disks and volumes.
     pub admin: Arc<dyn StoreAdmin>,
     /// Accounts and their rights.
-    pub accounts: Arc<dyn Accounts>,
+    pub accounts: Arc<Accounts>,
+    /// Keeps them.
+    pub account_store: Arc<dyn AccountStore>,
     /// The data plane's command queue. Its reports go to [`MediaService::on_report`].
     pub plane: Arc<dyn PlaneQueue>,
     /// The figures that the data plane publishes.
@@ -102,7 +107,9 @@ pub struct MediaService {
     /// Names of recordings, and places that are held for them.
     pub(crate) recording_names: Arc<RecordingNames>,
     pub(crate) readings: Readings,
-    accounts: Arc<dyn Accounts>,
+    pub(crate) accounts: Arc<Accounts>,
+    account_store: Arc<dyn AccountStore>,
+    link_uses: LinkUses,
     logins: Logins,
     pub(crate) disk_doubts: BTreeMap<DiskId, String>,
     /// The uploads of each client.
@@ -184,6 +191,8 @@ impl MediaService {
             events: Events::new(parts.events),
             stats: ServiceStats::default(),
             accounts: parts.accounts,
+            account_store: parts.account_store,
+            link_uses: LinkUses::default(),
             logins: Logins::default(),
             quotas,
             uploads: Arc::default(),
@@ -327,11 +336,11 @@ impl MediaService {
         operations.stop_job(name, AskedBy { address, user: permit.user() })
     }
 
-    /// A place for one more connection of a client; while the server drains, its one request is answered.
+    /// A place for one more connection of a client, or of a trusted proxy for many; while the server drains, its one request is answered.
     ///
     /// # Errors
     /// The limit that is reached.
-    pub fn connect(&self, client: IpAddr) -> Result<ConnectionPlace, ConnectionRefusal> {
+    pub fn connect(&self, client: Option<IpAddr>) -> Result<ConnectionPlace, ConnectionRefusal> {
         let arrival = if self.is_draining() { Arrival::Draining } else { Arrival::Serving };
         self.connections.take(arrival, client, self.config().connections)
     }
@@ -356,7 +365,7 @@ impl MediaService {
     /// # Errors
     /// Why not.
     pub fn permit<R: PathRight>(&self, principal: &Principal, path: &ContentPath) -> Result<Permit<R>, Denied> {
-        access::permit(&*self.accounts, principal, path)
+        access::permit(&self.accounts, principal, path)
     }
 
     /// Whether `principal` has the right `R` over the whole server.
@@ -364,7 +373,7 @@ impl MediaService {
     /// # Errors
     /// Why not.
     pub fn permit_server<R: ServerRight>(&self, principal: &Principal) -> Result<Permit<R>, Denied> {
-        access::permit(&*self.accounts, principal, &ContentPath::root())
+        access::permit(&self.accounts, principal, &ContentPath::root())
     }
 
     /// The principal, if `name` and `password` are those of an account. `from` is where they were sent from.
@@ -372,7 +381,52 @@ impl MediaService {
     /// # Errors
     /// They are not, or that cannot be found out now.
     pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Result<Principal, LoginError> {
-        self.logins.login(&*self.accounts, name, password, from).await
+        self.logins.login(&self.accounts, name, password, from).await
+    }
+
+    /// The principal of the token with this text.
+    ///
+    /// # Errors
+    /// It is not valid.
+    pub fn login_by_token(&self, text: &str) -> Result<Principal, CredentialError> {
+        let (token, principal) = logins::of_token(&self.accounts, text)?;
+        self.account_store.token_used(token.id);
+        Ok(principal)
+    }
+
+    /// The principal of the signed link with this text, for a client at `from`.
+    ///
+    /// # Errors
+    /// It is not valid, or not there.
+    pub fn login_by_link(&self, text: &str, from: IpAddr) -> Result<Principal, CredentialError> {
+        logins::of_link(&self.accounts, text, from)
+    }
+
+    /// Counts a use of the permit's link, if its uses are limited and this read of `viewer` begins one: a read of a whole content that was
+    /// shared itself does, any other one unless its viewer has begun one before.
+    ///
+    /// # Errors
+    /// The link is used up, or that cannot be found out now.
+    pub async fn use_link(&self, permit: &Permit<ToRead>, viewer: &Viewer, is_whole: bool) -> Result<(), ChangeError> {
+        let Some(link) = permit.link().filter(|link| link.uses.is_some()) else { return Ok(()) };
+        let (viewer, now) = (self.hash(viewer), Instant::now());
+        let begins = is_whole && link.given.folder == *permit.path();
+        if !begins && self.link_uses.lasts(link.id, viewer, now) {
+            return Ok(());
+        }
+        self.account_store.change(AccountChange::UseLink { id: link.id, uses: 1, stored: 0 }).await?;
+        self.link_uses.begin(link.id, viewer, now);
+        Ok(())
+    }
+
+    /// Takes room for `bytes` more of what may be stored by the permit's link, if that is limited; negative: gives it back.
+    ///
+    /// # Errors
+    /// As much does not fit, or that cannot be found out now.
+    pub async fn store_by_link(&self, permit: &Permit<ToWrite>, bytes: i64) -> Result<(), ChangeError> {
+        let Some(link) = permit.link().filter(|link| link.stored.is_some()) else { return Ok(()) };
+        let change = AccountChange::UseLink { id: link.id, uses: 0, stored: bytes };
+        self.account_store.change(change).await.map(|_| ())
     }
 
     /// The entry of the permit's path.

@@ -3,6 +3,7 @@
 //! Promise: a [`ContentPath`] has no empty component, `.`, `..`, NUL or `/` inside a component, is bounded, and names no
 //! temporary of the store. Not here: symbolic links (`beneath` keeps them inside the root).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
@@ -68,17 +69,27 @@ impl ContentPath {
     /// # Errors
     /// The fault of the path.
     pub fn parse_pattern(encoded: &str) -> Result<Self, PathError> {
-        let trimmed = encoded.strip_prefix('/').unwrap_or(encoded);
+        Self::of_names(encoded, |part| percent_decode_str(part).decode_utf8().map_err(|_| PathError::NotUtf8))
+    }
+
+    /// The same for names as they are, not encoded: as commands and settings have them.
+    ///
+    /// # Errors
+    /// The fault of the path.
+    pub fn parse(plain: &str) -> Result<Self, PathError> {
+        Self::of_names(plain, |part| Ok(Cow::Borrowed(part)))
+    }
+
+    fn of_names<'a>(
+        text: &'a str,
+        decode: impl Fn(&'a str) -> Result<Cow<'a, str>, PathError>,
+    ) -> Result<Self, PathError> {
+        let trimmed = text.strip_prefix('/').unwrap_or(text);
         let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
         if trimmed.is_empty() {
-            return if encoded.len() > 1 { Err(PathError::Empty) } else { Ok(Self::root()) };
+            return if text.len() > 1 { Err(PathError::Empty) } else { Ok(Self::root()) };
         }
-        let mut path = Self::root();
-        for part in trimmed.split('/') {
-            let name = percent_decode_str(part).decode_utf8().map_err(|_| PathError::NotUtf8)?;
-            path = path.child(&name)?;
-        }
-        Ok(path)
+        trimmed.split('/').try_fold(Self::root(), |path, part| path.child(&decode(part)?))
     }
 
     /// The path of `name` in this directory. `name` is taken as it is, not decoded.

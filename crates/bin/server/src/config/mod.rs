@@ -22,6 +22,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use kernel::EngineChoice;
 use service::config::WhenFull;
 use service::quota::QuotaConfig;
@@ -88,10 +89,16 @@ pub(crate) struct Config {
     pub(crate) path_rates: Vec<(String, BitRate)>,
     /// Treatment of a stream for which there is no room, by path prefix below `/media/`.
     pub(crate) path_when_full: Vec<(String, WhenFull)>,
-    /// Users that may write: name and argon2 hash (PHC string).
+    /// Users that are taken over into the accounts: name and argon2 hash (PHC string).
     pub(crate) users: Vec<(String, String)>,
     /// Without users, programs on this machine may write.
     pub(crate) local_writes: bool,
+    /// Clients without a login read everything.
+    pub(crate) anonymous_reads: bool,
+    /// Networks of proxies that say for which client they speak.
+    pub(crate) trusted_proxies: Vec<IpNet>,
+    /// Passwords are taken from other machines without encryption, too.
+    pub(crate) plain_passwords: bool,
     /// Origins with pages that may read answers.
     pub(crate) cors_origins: Vec<String>,
     /// Names that the server goes by, besides addresses and names that no other machine can have.
@@ -292,6 +299,13 @@ impl Config {
                 false => Err("an argon2 hash is needed, not a password: `isocast user add NAME` makes it".to_owned()),
             }),
             local_writes: settings_ref.take("access.local_writes", false, parse_choice),
+            anonymous_reads: settings_ref.take("access.anonymous", true, |text| match text {
+                "read" => Ok(true),
+                "none" => Ok(false),
+                _ => Err(format!("`{text}` is neither `read` nor `none`")),
+            }),
+            trusted_proxies: take_networks(settings_ref),
+            plain_passwords: settings_ref.take("access.plain_passwords", false, parse_choice),
             cors_origins: take_origins(settings_ref),
             hosts: take_hosts(settings_ref),
             log: LogConfig {
@@ -321,6 +335,18 @@ fn twice<'a>(settings: &mut Settings, key: &str, names: impl Iterator<Item = &'a
     for name in names.filter(|name| !seen.insert(*name)) {
         settings.contradiction(key, format!("`{name}` is the name of two"));
     }
+}
+
+fn take_networks(settings: &mut Settings) -> Vec<IpNet> {
+    let key = "access.trusted_proxies";
+    let mut networks = Vec::new();
+    for text in settings.take_list(key) {
+        match service::accounts::parse_network(&text) {
+            Ok(network) => networks.push(network),
+            Err(error) => settings.contradiction(key, error.to_string()),
+        }
+    }
+    networks
 }
 
 fn take_hosts(settings: &mut Settings) -> Vec<String> {

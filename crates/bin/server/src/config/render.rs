@@ -73,7 +73,9 @@ impl fmt::Display for Config {
         let origins = self.cors_origins.iter().map(|origin| quoted(origin)).collect::<Vec<_>>().join(", ");
         writeln!(f, "\n[access]\nlocal_writes = {}\ncors_origins = [{origins}]", self.local_writes)?;
         let hosts = self.hosts.iter().map(|host| quoted(host)).collect::<Vec<_>>().join(", ");
-        writeln!(f, "hosts = [{hosts}]")?;
+        writeln!(f, "hosts = [{hosts}]\nanonymous = {}", quoted(if self.anonymous_reads { &"read" } else { &"none" }))?;
+        let proxies = self.trusted_proxies.iter().map(|network| quoted(network)).collect::<Vec<_>>().join(", ");
+        writeln!(f, "trusted_proxies = [{proxies}]\nplain_passwords = {}", self.plain_passwords)?;
         writeln!(f, "\n[log]")?;
         for (name, file) in [("access", &self.log.access), ("events", &self.log.events)] {
             if let Some(file) = file {

@@ -24,6 +24,8 @@ const ADDRESSES_MAX: usize = 4;
 /// Everything the lines are made of.
 pub(super) struct Greeting<'a> {
     pub(super) config: &'a Config,
+    /// Accounts that there are.
+    pub(super) users: usize,
     pub(super) addresses: &'a [ListenAddress],
     pub(super) disks: &'a [KnownDisk],
     pub(super) links: &'a Links,
@@ -90,20 +92,23 @@ impl Greeting<'_> {
     }
 
     fn writing(&self) -> String {
-        let (users, open) =
-            (self.config.users.len(), self.addresses.iter().any(|each| !each.address.ip().is_loopback()));
+        let (users, open) = (self.users, self.addresses.iter().any(|each| !each.address.ip().is_loopback()));
         let writers = match (users, self.config.local_writes) {
             (1.., _) => format!("{users} user(s), with a password"),
             (0, true) => "programs on this machine".to_owned(),
             (0, false) => "no client (`--local-writes`: this machine)".to_owned(),
         };
-        match (users, open) {
-            (0, true) => format!(
+        match (self.config.anonymous_reads, users, open) {
+            (false, 0, _) => {
+                "reading and writing: no client, until there is a user (`isocast user add NAME`)".to_owned()
+            }
+            (false, ..) => format!("reading and writing: {users} user(s), as far as they have the right"),
+            (true, 0, true) => format!(
                 "WARNING: every client that reaches this address can read everything; writing: {writers}, until there is a user \
                  (`isocast user add NAME`)"
             ),
-            (_, true) => format!("reading: every client that reaches this address; writing: {writers}"),
-            (_, false) => format!("reading: programs on this machine; writing: {writers}"),
+            (true, _, true) => format!("reading: every client that reaches this address; writing: {writers}"),
+            (true, _, false) => format!("reading: programs on this machine; writing: {writers}"),
         }
     }
 
@@ -184,8 +189,7 @@ mod tests {
 
     fn lines(listen: &str, users: usize, disks: u16) -> Vec<String> {
         let text = format!("listen = \"{listen}\"\nroots = [\"/srv/video\"]\n");
-        let mut config = Config::load_file("f.toml".as_ref(), &text).expect("good");
-        config.users = vec![("a".to_owned(), "$argon2".to_owned()); users];
+        let config = Config::load_file("f.toml".as_ref(), &text).expect("good");
         let profile = schedule::profile::DiskProfile::spindle_default();
         let disks: Vec<_> = (0..disks)
             .map(|number| KnownDisk {
@@ -199,6 +203,7 @@ mod tests {
             .collect();
         let greeting = Greeting {
             config: &config,
+            users,
             addresses: &[ListenAddress { scheme: "http", address: config.listen }],
             disks: &disks,
             links: &links(),

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use accounts::Keeper;
 use anyhow::Context as _;
 use automation::{Jobs, Webhooks};
 use channel::{PlaneHandle, ReportReceiver};
@@ -36,7 +37,7 @@ use program::output::{Console, say};
 use sd_notify::NotifyState;
 use service::MediaService;
 use service::access::Permit;
-use service::accounts::{Accounts, ConfiguredAccounts};
+use service::accounts::Accounts;
 use service::contents::StoreAdmin;
 use service::log::Log;
 use service::operations::Operations;
@@ -56,7 +57,7 @@ use listening::{Listening, certificate_source};
 use logs::log_writers;
 use operations::ServerOperations;
 use state::StateFolder;
-use wiring::{plane_config, served};
+use wiring::{open_rights, plane_config, served};
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
 const CPUS_FOR_OWN: usize = 3;
@@ -169,6 +170,8 @@ struct PreparedServer {
     plane: PlaneHandle,
     reports: ReportReceiver,
     store: ServedStore,
+    accounts: Arc<Accounts>,
+    keeper: Arc<Keeper>,
     _state: StateFolder,
 }
 
@@ -176,6 +179,9 @@ struct PreparedServer {
 fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> anyhow::Result<PreparedServer> {
     let layout = discover(config)?;
     let state = StateFolder::take(&config.state)?;
+    let accounts = Arc::<Accounts>::default();
+    accounts.open(open_rights(config));
+    let keeper = Keeper::start(&config.state, &config.users, &accounts)?;
     // Faults that keep the data plane from starting at all are reported now, not when disks were measured for seconds.
     kernel::thread::check(kernel::thread::ThreadConfig {
         chunk_count: 1,
@@ -234,6 +240,8 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
         plane: queues.handle,
         reports: queues.reports,
         store,
+        accounts,
+        keeper,
         _state: state,
     })
 }
@@ -245,18 +253,18 @@ async fn serve(
     mut signals: Signals,
     prepared: PreparedServer,
 ) -> anyhow::Result<ServerEnded> {
-    let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, _state } = prepared;
+    let PreparedServer { disks, links, gauges, memory, thread, plane, reports, store, accounts, keeper, _state } =
+        prepared;
     let (access, events) = log_writers(&config)?;
     let events = Log::start("event-log", Some(events))?;
     let (settings, http) = served(&config, &links, resources::memory());
-    let accounts = Arc::<ConfiguredAccounts>::default();
-    accounts.configure(&config.users, config.local_writes);
     let store = Arc::new(store);
     let service = MediaService::start(service::ServiceParts {
         config: settings,
         contents: Arc::new(store.store.clone()),
         admin: Arc::clone(&store) as Arc<dyn StoreAdmin>,
-        accounts: Arc::clone(&accounts) as Arc<dyn Accounts>,
+        accounts: Arc::clone(&accounts),
+        account_store: keeper,
         plane: Arc::new(PlaneCommands(plane.clone())),
         gauges,
         disk_doubts: disks.iter().filter_map(|disk| Some((disk.id, disk.doubt.clone()?))).collect(),
@@ -299,7 +307,8 @@ async fn serve(
         access: Log::start("access-log", access)?,
     })?;
     let (addresses, permissions) = (server.addresses(), &thread.permissions);
-    let greeting = Greeting { config: &config, addresses, disks: &disks, links: &links, permissions, memory };
+    let users = accounts.facts().accounts.len();
+    let greeting = Greeting { config: &config, users, addresses, disks: &disks, links: &links, permissions, memory };
     for line in greeting.lines() {
         say(format_args!("{line}"));
     }
@@ -320,7 +329,7 @@ async fn serve(
 
 /// A server that admits streams.
 struct StartedServer {
-    accounts: Arc<ConfiguredAccounts>,
+    accounts: Arc<Accounts>,
     service: Arc<MediaService>,
     server: Arc<Server>,
     operations: Arc<ServerOperations>,
@@ -347,6 +356,7 @@ impl StartedServer {
     fn reload_checked(&self, args: &ServeArgs, running: &Config, links: &Links) -> anyhow::Result<Config> {
         let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
         let (access, events) = log_writers(&config)?;
+        Keeper::take_over(&config.state, &config.users, &self.accounts)?;
         self.operations.webhooks.configure(&config.webhooks)?;
         if let Some((certificates, source)) = self.operations.certificates.as_ref().zip(certificate_source(&config)) {
             certificates.configure(&source)?;
@@ -368,7 +378,7 @@ impl StartedServer {
         self.operations.jobs.configure(&config.jobs);
         self.operations.snmp.configure(config.agentx.as_ref());
         let (settings, http) = served(&config, &links, resources::memory());
-        self.accounts.configure(&config.users, config.local_writes);
+        self.accounts.open(open_rights(&config));
         self.server.reload(http, access);
         self.service.reload(settings, events, (&changed, &restart));
         Ok(config)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dataplane::PlaneConfig;
 use http::config::HttpConfig;
+use service::accounts::OpenRights;
 use service::config::ServiceConfig;
 use service::connections::ConnectionLimits;
 use store::StoreSettings;
@@ -62,8 +63,15 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         hosts: config.hosts.iter().cloned().chain(own_name()).collect(),
         redirect_to: config.tls.listen.filter(|_| config.tls.redirect).map(|address| address.port()),
         hsts: duration(config.tls.hsts),
+        trusted_proxies: config.trusted_proxies.clone(),
+        plain_passwords: config.plain_passwords,
     };
     (service, http)
+}
+
+/// Rights without an account.
+pub(super) const fn open_rights(config: &Config) -> OpenRights {
+    OpenRights { all_read: config.anonymous_reads, local_writes: config.local_writes }
 }
 
 /// Memory for uploads and recordings: as much as ever helps, but at most a quarter of the memory allowed.

@@ -1,5 +1,5 @@
 //! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `durable=`, `every=`, `CMCD=`,
-//! `device=`.
+//! `device=`, `share=`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -31,6 +31,8 @@ pub struct Query {
     pub cmcd: Option<String>,
     /// `device=`: a disk that comes into a volume.
     pub device: Option<String>,
+    /// `share=`: a signed link.
+    pub share: Option<String>,
 }
 
 /// A key was given twice.
@@ -59,6 +61,7 @@ impl Query {
                 "after" => ("after", &mut query.after),
                 "CMCD" => ("CMCD", &mut query.cmcd),
                 "device" => ("device", &mut query.device),
+                "share" => ("share", &mut query.share),
                 _ => continue,
             };
             let decoded = value.replace('+', " ");

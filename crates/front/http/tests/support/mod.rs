@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+mod accounts;
 mod client;
 mod operations;
 
@@ -14,7 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use argon2::password_hash::{PasswordHasher, SaltString};
+use accounts::NoStore;
+#[allow(unused_imports, reason = "each test file uses its part")]
+pub use accounts::{password_hash, users};
 #[allow(unused_imports, reason = "each test file uses its part")]
 pub use client::{Answer, Client, PATIENCE, pattern};
 use content::layout::{ContentLayout, FileAccess};
@@ -27,7 +30,8 @@ use dataplane::control::{
 use dataplane::gauges::Gauges;
 use http::config::HttpConfig;
 use http::{HttpListener, Server, ServerParts};
-use service::accounts::{Accounts, ConfiguredAccounts};
+use service::account_changes::AccountStore;
+use service::accounts::{Accounts, OpenRights};
 use service::config::ServiceConfig;
 use service::contents::{
     ContentPath, Contents, Device, DiskInfo, Entry, LastScrub, NameKind, Opened, Pending, Precondition, Published,
@@ -721,13 +725,22 @@ pub const CAPACITY_BPS: u64 = 100_000_000;
 impl Harness {
     /// With these settings, but that programs on this machine may write.
     pub fn start(settings: impl Into<Settings>) -> Self {
-        let accounts = Arc::<ConfiguredAccounts>::default();
-        accounts.configure(&[], true);
+        let accounts = Arc::<Accounts>::default();
+        accounts.open(OpenRights { all_read: true, local_writes: true });
         Self::with_accounts(settings, accounts)
     }
 
     /// With these settings and accounts.
-    pub fn with_accounts(settings: impl Into<Settings>, accounts: Arc<dyn Accounts>) -> Self {
+    pub fn with_accounts(settings: impl Into<Settings>, accounts: Arc<Accounts>) -> Self {
+        Self::with_account_store(settings, accounts, Arc::new(NoStore))
+    }
+
+    /// With these settings and accounts, which `account_store` changes.
+    pub fn with_account_store(
+        settings: impl Into<Settings>,
+        accounts: Arc<Accounts>,
+        account_store: Arc<dyn AccountStore>,
+    ) -> Self {
         let Settings { service, http, tls } = settings.into();
         let plane = FakePlane::new(CAPACITY_BPS);
         let store = FakeStore::default();
@@ -739,6 +752,7 @@ impl Harness {
             contents: Arc::new(store.clone()),
             admin: Arc::new(store.clone()),
             accounts,
+            account_store,
             plane: Arc::clone(&plane) as Arc<dyn PlaneQueue>,
             disk_doubts: [(DiskId(0), "no block device".to_owned())].into(),
             gauges: Arc::new(Gauges::new(16, 1)),
@@ -775,14 +789,6 @@ impl Harness {
         client.send(request);
         client.answer(!request.starts_with("HEAD"))
     }
-}
-
-/// A hash of a password that costs next to nothing.
-pub fn password_hash(password: &str) -> String {
-    let salt = SaltString::encode_b64(b"eightbytes").expect("a salt");
-    let params = argon2::Params::new(argon2::Params::MIN_M_COST, 1, 1, None).expect("parameters");
-    let hasher = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
-    hasher.hash_password(password.as_bytes(), &salt).expect("a hash").to_string()
 }
 
 /// The head of a GET.

@@ -1,0 +1,64 @@
+//! The accounts of a server, as commands find and change them: in its state folder, whether it runs or not.
+//!
+//! Promise: a change is in force on a running server when the command ends. Not here: the database (the crate `accounts`).
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::accounts::{Database, announce};
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use service::account_changes::{AccountChange, Changed};
+use units::Nanos;
+
+/// The state folder of a server.
+#[derive(Debug, Args)]
+pub(crate) struct StateOfServer {
+    /// State folder of the server
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+impl StateOfServer {
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.state.clone().unwrap_or_else(program::state_of_service)
+    }
+
+    pub(crate) fn database(&self) -> anyhow::Result<Database> {
+        Ok(Database::open(&self.folder())?)
+    }
+
+    /// Makes a change, and waits until it is in force.
+    pub(crate) fn change(&self, change: AccountChange) -> anyhow::Result<Changed> {
+        let mut results = self.database()?.apply(&[change], now())?;
+        let changed = results.pop().context("a change has a result")??;
+        announce(&self.folder());
+        Ok(changed)
+    }
+
+    /// Makes a change that has a new credential as its result.
+    pub(crate) fn make(&self, change: AccountChange) -> anyhow::Result<(i64, String)> {
+        match self.change(change)? {
+            Changed::New { id, text } => Ok((id, text)),
+            Changed::Done => anyhow::bail!("the change has no new credential"),
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// The time so long from now, seconds since 1970.
+pub(crate) fn ends_after(span: Nanos) -> anyhow::Result<u64> {
+    let seconds = span.0.div_ceil(1_000_000_000);
+    ensure!(seconds > 0, "a credential that expires at once is of no use");
+    Ok(now().saturating_add(seconds))
+}
+
+/// A time as people read it.
+pub(crate) fn shown(time: u64) -> String {
+    // Formatting panics beyond the year 9999.
+    httpdate::fmt_http_date(UNIX_EPOCH + std::time::Duration::from_secs(time.min(253_402_300_799)))
+}

@@ -1,0 +1,50 @@
+//! `isocast state`: the database of the state folder.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::accounts::StateOfServer;
+
+/// Back up the accounts, tokens and links of a server.
+#[derive(Debug, Args)]
+pub struct StateCommand {
+    #[command(subcommand)]
+    command: StateSubcommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum StateSubcommand {
+    /// Write a copy of the database as it is now, whether the server runs or not.
+    Backup {
+        /// The file to write, which must not be there yet.
+        file: PathBuf,
+        #[command(flatten)]
+        state: StateOfServer,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl StateCommand {
+    /// Runs the subcommand, and prints to `out`.
+    ///
+    /// # Errors
+    /// The database cannot be read, or the copy not be written.
+    pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let StateSubcommand::Backup { file, state, json } = &self.command;
+        state.database()?.copy_to(file)?;
+        match json {
+            true => writeln!(out, "{}", serde_json::json!({ "file": file }))?,
+            false => writeln!(
+                out,
+                "{} is a copy; to restore it, stop the server and put it in the place of {}",
+                file.display(),
+                state.folder().join(::accounts::FILE).display()
+            )?,
+        }
+        Ok(())
+    }
+}

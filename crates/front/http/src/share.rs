@@ -1,0 +1,57 @@
+//! Signed links in requests: the value of `share=` in the query.
+//!
+//! Promise: a link is counted once for each use before any byte is sent, and durably; its streams have its rate. A whole GET of a content
+//! is a use. Requests of ranges, and of all contents below a folder that was shared, belong to the use that their viewer began within the
+//! last hour. Not here: the signature (`service::logins`), the counts (the store of accounts).
+
+use http_types::Method;
+use service::access::{Permit, ToRead};
+use service::rate::{AskedRate, RateAsked};
+use service::session::Viewer;
+
+use crate::exchange::Exchange;
+use crate::message::head::RequestHead;
+use crate::message::query::Query;
+use crate::message::reply::Reply;
+use crate::problem;
+
+/// The text of the link in the query.
+///
+/// # Errors
+/// A key is given twice.
+pub(crate) fn text(head: &RequestHead) -> Result<Option<String>, Reply> {
+    match head.query.as_deref() {
+        Some(query) if query.contains("share=") => Ok(Query::parse(Some(query)).map_err(problem::bad_request)?.share),
+        _ => Ok(None),
+    }
+}
+
+/// The requested rate, within that of the permit's link.
+pub(crate) fn bounded(asked: RateAsked, permit: &Permit<ToRead>) -> RateAsked {
+    let Some(most) = permit.link().and_then(|link| link.rate) else { return asked };
+    let rate = match asked.rate {
+        AskedRate::Rate(rate) => rate.min(most),
+        AskedRate::Bulk | AskedRate::Unsaid => most,
+    };
+    RateAsked {
+        rate: AskedRate::Rate(rate),
+        burst: asked.burst,
+        ceiling: asked.ceiling.map(|ceiling| ceiling.min(most)),
+    }
+}
+
+/// Counts a use of the permit's link, if its uses are limited and this read begins one; `is_whole`: it reads a whole content.
+///
+/// # Errors
+/// The answer where the link is used up.
+pub(crate) async fn count_use(
+    exchange: &Exchange,
+    permit: &Permit<ToRead>,
+    viewer: &Viewer,
+    is_whole: bool,
+) -> Result<(), Reply> {
+    if exchange.head.method != Method::GET {
+        return Ok(());
+    }
+    exchange.shared.service.use_link(permit, viewer, is_whole).await.map_err(|error| problem::of_change(&error))
+}

@@ -1,0 +1,295 @@
+//! Changes of the database.
+//!
+//! Promise: each change of a set is made whole or not at all; those that are made become durable together. Every table has a limit.
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use service::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish};
+use service::accounts::{FolderRights, Rights};
+use service::logins::{link_text, token_digest};
+
+use crate::database::{Database, DatabaseError};
+use crate::entries::{link_of, stored_bits};
+use crate::secrets::{KEY_BYTES, random, token_text};
+
+/// Limits on entries.
+const ACCOUNTS_MAX: u64 = 10_000;
+const TOKENS_MAX: u64 = 100_000;
+const LINKS_MAX: u64 = 100_000;
+const RIGHTS_MAX: u64 = 100_000;
+const MEMBERS_MAX: u64 = 100_000;
+/// An expired link is listed, and its use is answered as one of an expired link, for so long, s.
+const ENDED_KEPT: i64 = 30 * 24 * 3600;
+
+/// The error of a step: of the change, or of the database.
+enum StepError {
+    Change(ChangeError),
+    Database(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for StepError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<ChangeError> for StepError {
+    fn from(error: ChangeError) -> Self {
+        Self::Change(error)
+    }
+}
+
+type ChangeStep = Result<Changed, StepError>;
+
+impl Database {
+    /// Makes changes, which become durable together; `now` is in seconds since 1970. Gives the result of each.
+    ///
+    /// # Errors
+    /// None was made.
+    pub fn apply(
+        &mut self,
+        changes: &[AccountChange],
+        now: u64,
+    ) -> Result<Vec<Result<Changed, ChangeError>>, DatabaseError> {
+        let now = signed(now);
+        self.with(|connection| {
+            let mut all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut results = Vec::with_capacity(changes.len());
+            for change in changes {
+                let one = all.savepoint()?;
+                match apply(&one, change, now) {
+                    Ok(changed) => {
+                        one.commit()?;
+                        results.push(Ok(changed));
+                    }
+                    Err(StepError::Change(error)) => results.push(Err(error)),
+                    Err(StepError::Database(error)) => return Err(error),
+                }
+            }
+            all.commit()?;
+            Ok(results)
+        })
+    }
+
+    /// Makes accounts of `users`, names and hashes, with all rights; none that was taken over before, or has an account. Gives the names
+    /// of those that were made.
+    ///
+    /// # Errors
+    /// None was made.
+    pub fn take_over(&mut self, users: &[(String, String)], now: u64) -> Result<Vec<String>, DatabaseError> {
+        self.with(|connection| {
+            let all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut made = Vec::new();
+            for (name, hash) in users {
+                let is_new = all.execute("INSERT OR IGNORE INTO taken_over VALUES (?1)", [name])? == 1;
+                let insert = "INSERT OR IGNORE INTO account VALUES (?1, ?2, ?3)";
+                if is_new && all.execute(insert, params![name, hash, signed(now)])? == 1 {
+                    all.execute("INSERT INTO account_right VALUES (?1, '/', ?2)", params![name, Rights::ALL.bits()])?;
+                    made.push(name.clone());
+                }
+            }
+            all.commit()?;
+            Ok(made)
+        })
+    }
+
+    /// Notes that tokens were used, and ends what has expired: a clock that is set back brings nothing back.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn look_after(&mut self, used: &[(i64, u64)], now: u64) -> Result<(), DatabaseError> {
+        let now = signed(now);
+        self.with(|connection| {
+            let all = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            for (id, at) in used {
+                all.execute("UPDATE token SET last_used = ?2 WHERE id = ?1", params![id, signed(*at)])?;
+            }
+            for table in ["link", "token"] {
+                all.execute(&format!("UPDATE {table} SET ended = 1 WHERE expires <= ?1 AND ended = 0"), [now])?;
+            }
+            all.execute("DELETE FROM link WHERE ended = 1 AND expires <= ?1", [now.saturating_sub(ENDED_KEPT)])?;
+            all.execute("DELETE FROM token WHERE expires <= ?1", [now.saturating_sub(ENDED_KEPT)])?;
+            all.execute(
+                "DELETE FROM link_key WHERE id NOT IN (SELECT key FROM link) AND id < (SELECT max(id) FROM link_key)",
+                [],
+            )?;
+            all.commit()
+        })
+    }
+}
+
+fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
+    match change {
+        AccountChange::AddAccount { name, password_hash, rights } => {
+            if exists(tables, name)? {
+                return Err(ChangeError::AccountExists(name.clone()).into());
+            }
+            has_room(tables, "account", ACCOUNTS_MAX, "users")?;
+            tables.execute("INSERT INTO account VALUES (?1, ?2, ?3)", params![name, password_hash, now])?;
+            if !rights.is_empty() {
+                tables.execute("INSERT INTO account_right VALUES (?1, '/', ?2)", params![name, rights.bits()])?;
+            }
+        }
+        AccountChange::SetPassword { name, password_hash } => {
+            let set = tables.execute("UPDATE account SET password_hash = ?2 WHERE name = ?1", [name, password_hash])?;
+            one_of(set, || ChangeError::NoAccount(name.clone()))?;
+        }
+        AccountChange::RemoveAccount { name } => {
+            let removed = tables.execute("DELETE FROM account WHERE name = ?1", [name])?;
+            one_of(removed, || ChangeError::NoAccount(name.clone()))?;
+        }
+        AccountChange::Grant { to, given } => grant(tables, to, given)?,
+        AccountChange::Revoke { of, taken } => revoke(tables, of, taken)?,
+        AccountChange::Membership { name, group, joins } => {
+            check_account(tables, name)?;
+            if *joins {
+                has_room(tables, "member", MEMBERS_MAX, "members of groups")?;
+                tables.execute("INSERT OR IGNORE INTO member VALUES (?1, ?2)", [group, name])?;
+            } else {
+                tables.execute("DELETE FROM member WHERE team = ?1 AND account = ?2", [group, name])?;
+            }
+        }
+        AccountChange::AddToken { account, label, within, expires } => {
+            check_account(tables, account)?;
+            has_room(tables, "token", TOKENS_MAX, "tokens")?;
+            let text = token_text().map_err(|error| ChangeError::Unavailable(error.to_string()))?;
+            let (folder, rights) = (within.folder.to_string(), within.rights.bits());
+            tables.execute(
+                "INSERT INTO token (digest, account, label, folder, rights, created, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![token_digest(&text), account, label, folder, rights, now, expires.map(signed)],
+            )?;
+            return Ok(Changed::New { id: tables.last_insert_rowid(), text });
+        }
+        AccountChange::RevokeToken { id, of } => {
+            let sql = "DELETE FROM token WHERE id = ?1 AND (?2 IS NULL OR account = ?2)";
+            one_of(tables.execute(sql, params![id, of])?, || ChangeError::NoToken(*id))?;
+        }
+        AccountChange::AddLink(wish) => return add_link(tables, wish, now),
+        AccountChange::RevokeLink { id, of } => {
+            let sql = "DELETE FROM link WHERE id = ?1 AND (?2 IS NULL OR account = ?2)";
+            one_of(tables.execute(sql, params![id, of])?, || ChangeError::NoLink(*id))?;
+        }
+        AccountChange::UseLink { id, uses, stored } => use_link(tables, *id, *uses, *stored)?,
+        AccountChange::RotateKeys => {
+            tables.execute("DELETE FROM link", [])?;
+            tables.execute("DELETE FROM link_key", [])?;
+        }
+    }
+    Ok(Changed::Done)
+}
+
+fn grant(tables: &Connection, to: &Grantee, given: &FolderRights) -> Result<(), StepError> {
+    let (table, holder, name) = holder_of(to);
+    if let Grantee::Account(name) = to {
+        check_account(tables, name)?;
+    }
+    has_room(tables, table, RIGHTS_MAX, "rights over folders")?;
+    let sql = format!(
+        "INSERT INTO {table} VALUES (?1, ?2, ?3) ON CONFLICT ({holder}, folder) DO UPDATE SET rights = rights | excluded.rights"
+    );
+    tables.execute(&sql, params![name, given.folder.to_string(), given.rights.bits()])?;
+    Ok(())
+}
+
+fn revoke(tables: &Connection, of: &Grantee, taken: &FolderRights) -> Result<(), StepError> {
+    let (table, holder, name) = holder_of(of);
+    if let Grantee::Account(name) = of {
+        check_account(tables, name)?;
+    }
+    let (folder, place) = (taken.folder.to_string(), format!("WHERE {holder} = ?1 AND folder = ?2"));
+    let held = tables
+        .query_row(&format!("SELECT rights FROM {table} {place}"), [name, &folder], |row| row.get(0))
+        .optional()?;
+    let held = stored_bits(held.unwrap_or_default());
+    let left = held.without(taken.rights);
+    if left == held {
+        return Err(ChangeError::NotHeld(name.to_owned(), taken.folder.clone()).into());
+    }
+    if left.is_empty() {
+        tables.execute(&format!("DELETE FROM {table} {place}"), [name, &folder])?;
+    } else {
+        tables.execute(&format!("UPDATE {table} SET rights = ?3 {place}"), params![name, folder, left.bits()])?;
+    }
+    Ok(())
+}
+
+fn add_link(tables: &Connection, wish: &LinkWish, now: i64) -> ChangeStep {
+    if let Some(by) = &wish.by {
+        check_account(tables, by)?;
+    }
+    has_room(tables, "link", LINKS_MAX, "links")?;
+    let key = tables.query_row("SELECT max(id) FROM link_key", [], |row| row.get::<_, Option<i64>>(0))?;
+    if key.is_none() {
+        let secret = random::<KEY_BYTES>().map_err(|error| ChangeError::Unavailable(error.to_string()))?;
+        tables.execute("INSERT INTO link_key (secret, created) VALUES (?1, ?2)", params![secret, now])?;
+    }
+    let networks: Vec<String> = wish.from.iter().map(ToString::to_string).collect();
+    tables.execute(
+        "INSERT INTO link (key, folder, rights, created, expires, rate, uses, networks, stored_max, account)
+         VALUES ((SELECT max(id) FROM link_key), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            wish.given.folder.to_string(),
+            wish.given.rights.bits(),
+            now,
+            signed(wish.expires),
+            wish.rate.map(|rate| signed(rate.0)),
+            wish.uses.map(signed),
+            networks.join(","),
+            wish.stored.map(signed),
+            wish.by,
+        ],
+    )?;
+    let id = tables.last_insert_rowid();
+    // The text is made of the row as it will be read.
+    let link = link_of(tables, id)?.ok_or(ChangeError::NoLink(id))?;
+    Ok(Changed::New { id, text: link_text(&link) })
+}
+
+fn use_link(tables: &Connection, id: i64, uses: u64, stored: i64) -> Result<(), StepError> {
+    let read = |row: &rusqlite::Row<'_>| {
+        Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?, row.get::<_, i64>(3)?))
+    };
+    let sql = "SELECT uses, used, stored_max, stored FROM link WHERE id = ?1";
+    let found = tables.query_row(sql, [id], read).optional()?;
+    let (uses_max, used, stored_max, stored_so_far) = found.ok_or(ChangeError::NoLink(id))?;
+    let used_then = used.saturating_add(signed(uses));
+    if let Some(most) = uses_max.filter(|most| uses > 0 && used_then > *most) {
+        return Err(ChangeError::UsedUp(most.unsigned_abs()).into());
+    }
+    let stored_then = stored_so_far.saturating_add(stored).max(0);
+    if let Some(most) = stored_max.filter(|most| stored > 0 && stored_then > *most) {
+        let [limit, used, more] = [most, stored_so_far, stored].map(i64::unsigned_abs);
+        return Err(ChangeError::StoredFull { limit, used, more }.into());
+    }
+    tables.execute("UPDATE link SET used = ?2, stored = ?3 WHERE id = ?1", [id, used_then, stored_then])?;
+    Ok(())
+}
+
+/// The table of a holder's rights, its column of holders, and the holder's name.
+fn holder_of(holder: &Grantee) -> (&'static str, &'static str, &str) {
+    match holder {
+        Grantee::Account(name) => ("account_right", "account", name),
+        Grantee::Group(name) => ("team_right", "team", name),
+    }
+}
+
+fn exists(tables: &Connection, account: &str) -> rusqlite::Result<bool> {
+    tables.query_row("SELECT count(*) FROM account WHERE name = ?1", [account], |row| Ok(row.get::<_, i64>(0)? > 0))
+}
+
+fn check_account(tables: &Connection, name: &str) -> Result<(), StepError> {
+    if exists(tables, name)? { Ok(()) } else { Err(ChangeError::NoAccount(name.to_owned()).into()) }
+}
+
+fn has_room(tables: &Connection, table: &str, most: u64, entries: &'static str) -> Result<(), StepError> {
+    let count: i64 = tables.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))?;
+    if count.unsigned_abs() < most { Ok(()) } else { Err(ChangeError::TooMany(most, entries).into()) }
+}
+
+fn one_of(changed: usize, missing: impl FnOnce() -> ChangeError) -> Result<(), StepError> {
+    if changed == 1 { Ok(()) } else { Err(missing().into()) }
+}
+
+/// As SQLite keeps it; nothing is as large as where the two differ.
+pub(crate) fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

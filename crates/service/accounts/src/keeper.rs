@@ -1,0 +1,233 @@
+//! The thread of a server that has the database, and the socket by which commands announce their changes.
+//!
+//! Promise: no caller waits for the database on its own thread; changes that wait become durable together; a change by a command is in
+//! force when [`announce`] returns, and one that was not announced within [`LOOK_PERIOD`]. Not here: the changes (`apply`).
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use service::account_changes::{AccountChange, AccountStore, ChangeError, Changed, PendingChange};
+use service::accounts::Accounts;
+use tokio::sync::oneshot;
+
+use crate::database::{Database, DatabaseError};
+
+/// The socket in the state folder.
+const SOCKET: &str = "accounts.sock";
+/// Changes that wait at once.
+const WAITING_MAX: usize = 1024;
+/// Changes that become durable together at most.
+const TOGETHER_MAX: usize = 256;
+/// Period of the look for changes that were not announced.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// Period in which uses of tokens are written, and what expired is ended.
+const CARE_PERIOD: Duration = Duration::from_secs(60);
+/// Longest wait of a command for the server, and of the server for a command.
+const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// An order to the thread.
+enum KeeperOrder {
+    Change(AccountChange, oneshot::Sender<Result<Changed, ChangeError>>),
+    /// Another program changed the database; the sender is dropped when that is in force.
+    Look(SyncSender<()>),
+}
+
+/// The accounts of a server: facts in memory, and the thread that keeps them.
+#[derive(Debug)]
+pub struct Keeper {
+    orders: SyncSender<KeeperOrder>,
+    /// Tokens that were used since the thread wrote them last, with the time.
+    used: Arc<Mutex<HashMap<i64, u64>>>,
+    accounts: Arc<Accounts>,
+    socket: PathBuf,
+}
+
+/// The reason why accounts cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperError {
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// The thread or the socket.
+    #[error("cannot keep accounts: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Keeper {
+    /// Opens the database of the state folder, takes `users` of the configuration over, and puts the accounts in force in `accounts`. The
+    /// thread ends with the last reference.
+    ///
+    /// # Errors
+    /// The database or the socket cannot be used.
+    pub fn start(state: &Path, users: &[(String, String)], accounts: &Arc<Accounts>) -> Result<Arc<Self>, KeeperError> {
+        let mut database = Database::open(state)?;
+        database.take_over(users, accounts.now())?;
+        accounts.put(database.facts()?);
+        let (orders, waiting) = sync_channel(WAITING_MAX);
+        let used = Arc::<Mutex<HashMap<i64, u64>>>::default();
+        let work = KeeperThread {
+            seen: database.version()?,
+            database,
+            accounts: Arc::clone(accounts),
+            used: Arc::clone(&used),
+            cared: Instant::now(),
+        };
+        std::thread::Builder::new().name("accounts".to_owned()).spawn(move || work.run(&waiting))?;
+        let socket = state.join(SOCKET);
+        listen(&socket, orders.clone());
+        Ok(Arc::new(Self { orders, used, accounts: Arc::clone(accounts), socket }))
+    }
+
+    /// Takes over users that came into the configuration.
+    ///
+    /// # Errors
+    /// None was taken over.
+    pub fn take_over(state: &Path, users: &[(String, String)], accounts: &Accounts) -> Result<(), KeeperError> {
+        let made = Database::open(state)?.take_over(users, accounts.now())?;
+        if !made.is_empty() {
+            announce(state);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+impl AccountStore for Keeper {
+    fn change(&self, change: AccountChange) -> PendingChange<'_> {
+        let (reply, waits) = oneshot::channel();
+        let sent = self.orders.try_send(KeeperOrder::Change(change, reply));
+        Box::pin(async move {
+            let busy = || ChangeError::Unavailable("too many changes wait; try again later".to_owned());
+            sent.map_err(|_| busy())?;
+            waits.await.unwrap_or_else(|_| Err(busy()))
+        })
+    }
+
+    fn token_used(&self, id: i64) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(id, self.accounts.now());
+    }
+}
+
+struct KeeperThread {
+    database: Database,
+    accounts: Arc<Accounts>,
+    used: Arc<Mutex<HashMap<i64, u64>>>,
+    /// `PRAGMA data_version` of the facts in force.
+    seen: i64,
+    cared: Instant,
+}
+
+impl KeeperThread {
+    fn run(mut self, waiting: &Receiver<KeeperOrder>) {
+        loop {
+            match waiting.recv_timeout(LOOK_PERIOD) {
+                Ok(first) => self.obey(first, waiting),
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.look();
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.cared.elapsed() >= CARE_PERIOD {
+                self.care();
+            }
+        }
+    }
+
+    /// Makes all changes that wait, up to a limit, as one set.
+    fn obey(&mut self, first: KeeperOrder, waiting: &Receiver<KeeperOrder>) {
+        let (mut changes, mut replies, mut looks) = (Vec::new(), Vec::new(), Vec::new());
+        for order in std::iter::once(first).chain(waiting.try_iter().take(TOGETHER_MAX)) {
+            match order {
+                KeeperOrder::Change(change, reply) => {
+                    changes.push(change);
+                    replies.push(reply);
+                }
+                KeeperOrder::Look(look) => looks.push(look),
+            }
+        }
+        if !looks.is_empty() {
+            let _ = self.look();
+            drop(looks);
+        }
+        if changes.is_empty() {
+            return;
+        }
+        let counts_only = changes.iter().all(|change| matches!(change, AccountChange::UseLink { .. }));
+        let made = self.database.apply(&changes, self.accounts.now()).and_then(|results| {
+            // Counts of uses are facts of no request.
+            if !counts_only {
+                self.accounts.put(self.database.facts()?);
+            }
+            Ok(results)
+        });
+        let results = made.unwrap_or_else(|error| {
+            let reason = ChangeError::Unavailable(error.to_string());
+            changes.iter().map(|_| Err(reason.clone())).collect()
+        });
+        for (reply, result) in replies.into_iter().zip(results) {
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Puts changes of other programs in force.
+    fn look(&mut self) -> Result<(), DatabaseError> {
+        let version = self.database.version()?;
+        if version != self.seen {
+            self.accounts.put(self.database.facts()?);
+            self.seen = version;
+        }
+        Ok(())
+    }
+
+    fn care(&mut self) {
+        self.cared = Instant::now();
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        let used: Vec<(i64, u64)> = used.into_iter().collect();
+        // If the database is locked or its disk is full, the next time is soon enough; times of tokens' uses are lost.
+        let _ = self.database.look_after(&used, self.accounts.now());
+    }
+}
+
+impl Database {
+    /// A number that changes with each change by another program.
+    fn version(&self) -> Result<i64, DatabaseError> {
+        self.with_shared(|connection| connection.query_row("PRAGMA data_version", [], |row| row.get(0)))
+    }
+}
+
+/// Takes announcements at the socket. Without it (its path may be too long for one) changes are in force within [`LOOK_PERIOD`].
+fn listen(socket: &Path, orders: SyncSender<KeeperOrder>) {
+    let _ = fs::remove_file(socket);
+    let Ok(listener) = UnixListener::bind(socket) else { return };
+    let take = move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let (look, seen) = sync_channel(0);
+            if orders.send(KeeperOrder::Look(look)).is_err() {
+                return;
+            }
+            let _ = seen.recv();
+            let _ = stream.set_write_timeout(Some(ANNOUNCE_TIME_MAX)).and_then(|()| stream.write_all(b"\n"));
+        }
+    };
+    let _ = std::thread::Builder::new().name("accounts-socket".to_owned()).spawn(take);
+}
+
+/// Waits until a server that has this state folder has put the changes of this program in force. False: no server runs, or it does not
+/// answer within 5 s.
+pub fn announce(state: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(state.join(SOCKET)) else { return false };
+    let mut answer = [0];
+    stream.set_read_timeout(Some(ANNOUNCE_TIME_MAX)).is_ok() && stream.read_exact(&mut answer).is_ok()
+}

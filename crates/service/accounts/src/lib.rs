@@ -1,0 +1,19 @@
+//! Accounts, groups, tokens and signed links, kept in an SQLite database in the state folder.
+//!
+//! Promise: a change is durable before it is answered (write-ahead log, `synchronous=FULL`), and in force at once on a running server,
+//! whichever program made it; a database that is locked, full, damaged or of a newer version is an error that names the remedy, and
+//! changes nothing. One thread of a server has the database: requests are judged by facts in memory. Not here: judging
+//! (`service::access`), hashing passwords. See decision 0066.
+
+mod apply;
+mod database;
+mod entries;
+mod keeper;
+mod secrets;
+
+pub use database::{Database, DatabaseError, FILE};
+
+#[cfg(test)]
+mod tests;
+
+pub use keeper::{Keeper, KeeperError, announce};

@@ -1,0 +1,228 @@
+//! Changes and their effects, on a real database.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use service::access::Principal;
+use service::account_changes::{AccountChange, AccountStore as _, ChangeError, Changed, Grantee, LinkWish};
+use service::accounts::{Accounts, FolderRights, Holder, Right, Rights};
+use service::contents::ContentPath;
+use service::logins::{of_link, of_token};
+
+use crate::{Database, Keeper, announce};
+
+const NOW: u64 = 1_800_000_000;
+
+fn path(text: &str) -> ContentPath {
+    ContentPath::parse(text).expect("a path")
+}
+
+fn given(folder: &str, rights: &str) -> FolderRights {
+    FolderRights { folder: path(folder), rights: rights.parse().expect("rights") }
+}
+
+fn add(name: &str) -> AccountChange {
+    AccountChange::AddAccount {
+        name: name.to_owned(),
+        password_hash: "$argon2id$".to_owned(),
+        rights: Rights::default(),
+    }
+}
+
+fn wish(folder: &str, rights: &str) -> LinkWish {
+    LinkWish {
+        given: given(folder, rights),
+        expires: u64::MAX >> 1,
+        rate: None,
+        uses: None,
+        from: Vec::new(),
+        stored: None,
+        by: None,
+    }
+}
+
+fn to(name: &str) -> Grantee {
+    Grantee::Account(name.to_owned())
+}
+
+fn apply(database: &mut Database, change: AccountChange) -> Result<Changed, ChangeError> {
+    database.apply(&[change], NOW).expect("the database works").pop().expect("one result")
+}
+
+/// The facts of a database in force.
+fn in_force(database: &Database) -> Accounts {
+    let accounts = Accounts::default();
+    accounts.put(database.facts().expect("facts"));
+    accounts
+}
+
+fn new(changed: Result<Changed, ChangeError>) -> (i64, String) {
+    match changed.expect("made") {
+        Changed::New { id, text } => (id, text),
+        Changed::Done => panic!("nothing new"),
+    }
+}
+
+fn database(state: &Path) -> Database {
+    Database::open(state).expect("a database")
+}
+
+#[test]
+fn rights_are_granted_and_revoked_folder_by_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    assert_eq!(apply(&mut database, add("ada")), Ok(Changed::Done));
+    assert_eq!(apply(&mut database, add("ada")), Err(ChangeError::AccountExists("ada".to_owned())));
+    let grant = |folder, rights| AccountChange::Grant { to: to("ada"), given: given(folder, rights) };
+    let revoke = |folder, rights| AccountChange::Revoke { of: to("ada"), taken: given(folder, rights) };
+    apply(&mut database, grant("/a", "read,write")).expect("granted");
+    apply(&mut database, grant("/a", "delete")).expect("granted");
+    let may = |database: &Database, right, over| in_force(database).may(Holder::Account("ada"), right, &path(over));
+    assert!(may(&database, Right::Write, "/a/b") && may(&database, Right::Delete, "/a"));
+    assert!(!may(&database, Right::Read, "/b") && !may(&database, Right::Administer, "/a"));
+    apply(&mut database, revoke("/a", "write")).expect("revoked");
+    assert!(!may(&database, Right::Write, "/a/b") && may(&database, Right::Delete, "/a"));
+    let missed = apply(&mut database, revoke("/a/b", "read"));
+    assert_eq!(missed, Err(ChangeError::NotHeld("ada".to_owned(), path("/a/b"))));
+    let unknown = AccountChange::Grant { to: to("eve"), given: given("/", "read") };
+    assert_eq!(apply(&mut database, unknown), Err(ChangeError::NoAccount("eve".to_owned())));
+    apply(&mut database, AccountChange::RemoveAccount { name: "ada".to_owned() }).expect("removed");
+    apply(&mut database, add("ada")).expect("added again");
+    assert!(!may(&database, Right::Delete, "/a"), "its rights went with it");
+}
+
+#[test]
+fn members_have_the_rights_of_their_group() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    apply(&mut database, add("ada")).expect("added");
+    let member = |joins| AccountChange::Membership { name: "ada".to_owned(), group: "cut".to_owned(), joins };
+    let grant = AccountChange::Grant { to: Grantee::Group("cut".to_owned()), given: given("/raw", "read") };
+    apply(&mut database, grant).expect("granted");
+    let may = |database: &Database| in_force(database).may(Holder::Account("ada"), Right::Read, &path("/raw/x"));
+    assert!(!may(&database));
+    apply(&mut database, member(true)).expect("joined");
+    assert!(may(&database));
+    assert_eq!(database.accounts().expect("a list")[0].groups, ["cut"]);
+    apply(&mut database, member(false)).expect("left");
+    assert!(!may(&database));
+    assert_eq!(database.groups().expect("a list").len(), 1, "it has a right");
+}
+
+#[test]
+fn a_set_of_changes_keeps_those_that_can_be_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    let results = database.apply(&[add("ada"), add("ada"), add("bob")], NOW).expect("applied");
+    assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(database.accounts().expect("a list").len(), 2);
+}
+
+#[test]
+fn users_of_the_configuration_are_taken_over_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    let users = [("ada".to_owned(), "$argon2id$a".to_owned())];
+    assert_eq!(database.take_over(&users, NOW).expect("taken over"), ["ada"]);
+    assert!(in_force(&database).may(Holder::Account("ada"), Right::Administer, &path("/")));
+    apply(&mut database, AccountChange::RemoveAccount { name: "ada".to_owned() }).expect("removed");
+    assert!(database.take_over(&users, NOW).expect("taken over").is_empty(), "it was removed since");
+}
+
+#[test]
+fn tokens_are_kept_as_hashes_and_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    apply(&mut database, add("ada")).expect("added");
+    let token = |expires| AccountChange::AddToken {
+        account: "ada".to_owned(),
+        label: "player".to_owned(),
+        within: given("/a", "read"),
+        expires,
+    };
+    let (id, text) = new(apply(&mut database, token(None)));
+    let (_, short) = new(apply(&mut database, token(Some(NOW + 10))));
+    let valid = |database: &Database, text: &str| of_token(&in_force(database), text).is_ok();
+    assert!(valid(&database, &text));
+    let raw = std::fs::read(folder.path().join(crate::FILE)).expect("the file");
+    assert!(!raw.windows(text.len()).any(|window| window == text.as_bytes()), "its text is not kept");
+    database.look_after(&[(id, NOW + 20)], NOW + 20).expect("looked after");
+    assert_eq!(database.tokens(Some("ada")).expect("a list")[0].last_used, Some(NOW + 20));
+    assert!(!valid(&database, &short), "it ended, whatever the clock says now");
+    let of_bob = AccountChange::RevokeToken { id, of: Some("bob".to_owned()) };
+    assert_eq!(apply(&mut database, of_bob), Err(ChangeError::NoToken(id)));
+    apply(&mut database, AccountChange::RevokeToken { id, of: None }).expect("revoked");
+    assert!(!valid(&database, &text));
+}
+
+#[test]
+fn links_are_valid_until_they_are_revoked_or_their_key_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    let from = "192.0.2.1".parse().expect("an address");
+    let valid = |database: &Database, text: &str| match of_link(&in_force(database), text, from) {
+        Ok(principal) => matches!(principal, Principal::Link(_)),
+        Err(_) => false,
+    };
+    let (id, text) = new(apply(&mut database, AccountChange::AddLink(wish("/a", "read"))));
+    let (_, other) = new(apply(&mut database, AccountChange::AddLink(wish("/a", "read"))));
+    assert!(valid(&database, &text) && valid(&database, &other) && text != other);
+    assert_eq!(database.links(None).expect("a list")[0].share.as_deref(), Some(text.as_str()), "it is shown again");
+    apply(&mut database, AccountChange::RevokeLink { id, of: None }).expect("revoked");
+    assert!(!valid(&database, &text) && valid(&database, &other));
+    apply(&mut database, AccountChange::RotateKeys).expect("rotated");
+    assert!(!valid(&database, &other));
+    let (_, text) =
+        new(apply(&mut database, AccountChange::AddLink(LinkWish { expires: NOW + 1, ..wish("/a", "read") })));
+    database.look_after(&[], NOW + 2).expect("looked after");
+    assert!(!valid(&database, &text));
+    assert_eq!(database.links(None).expect("a list").last().expect("it is listed").share, None);
+}
+
+#[test]
+fn uses_and_bytes_of_a_link_are_counted_up_to_their_limits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    let limited = LinkWish { uses: Some(2), stored: Some(100), ..wish("/a", "write") };
+    let (id, _) = new(apply(&mut database, AccountChange::AddLink(limited)));
+    let mut count = |uses, stored| apply(&mut database, AccountChange::UseLink { id, uses, stored });
+    assert!(count(1, 0).is_ok() && count(1, 60).is_ok());
+    assert_eq!(count(1, 0), Err(ChangeError::UsedUp(2)));
+    assert_eq!(count(0, 60), Err(ChangeError::StoredFull { limit: 100, used: 60, more: 60 }));
+    assert!(count(0, -20).is_ok() && count(0, 60).is_ok());
+    let entry = &database.links(None).expect("a list")[0];
+    assert_eq!((entry.used, entry.stored), (2, 100));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_of_a_server_and_of_commands_are_in_force_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let accounts = Arc::<Accounts>::default();
+    let keeper = Keeper::start(folder.path(), &[], &accounts).expect("started");
+    let knows = |name: &str| accounts.facts().accounts.contains_key(name);
+    assert_eq!(keeper.change(add("ada")).await, Ok(Changed::Done));
+    assert!(knows("ada"));
+    assert_eq!(keeper.change(add("ada")).await, Err(ChangeError::AccountExists("ada".to_owned())));
+    let state = folder.path().to_owned();
+    let command = move || {
+        apply(&mut database(&state), add("bob")).expect("added");
+        announce(&state)
+    };
+    assert!(tokio::task::spawn_blocking(command).await.expect("no panic"), "a server answers");
+    assert!(knows("bob"));
+    drop(keeper);
+    assert!(!announce(folder.path()), "there is no server any more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_cannot_be_written_keeps_the_facts_in_force() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let accounts = Arc::<Accounts>::default();
+    let keeper = Keeper::start(folder.path(), &[], &accounts).expect("started");
+    keeper.change(add("ada")).await.expect("added");
+    let other = rusqlite::Connection::open(folder.path().join(crate::FILE)).expect("opened");
+    other.execute_batch("DROP TABLE link_key; CREATE TABLE link_key (x)").expect("broken");
+    let refused = keeper.change(AccountChange::AddLink(wish("/", "read"))).await;
+    assert!(matches!(refused, Err(ChangeError::Unavailable(_))), "{refused:?}");
+    assert!(accounts.facts().accounts.contains_key("ada"));
+}

@@ -1,0 +1,192 @@
+//! Changes of accounts, tokens and links: of commands and of front ends, made by a store of accounts.
+//!
+//! Promise: a change is made whole and kept, or not at all, with the reason. Not here: keeping them (the crate `accounts`).
+
+use std::future::Future;
+use std::pin::Pin;
+
+use ipnet::IpNet;
+use units::BitRate;
+
+use crate::accounts::{FolderRights, Rights};
+use crate::contents::ContentPath;
+
+/// A holder of granted rights.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grantee {
+    /// An account.
+    Account(String),
+    /// All members of a group.
+    Group(String),
+}
+
+/// A link to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkWish {
+    /// Path and rights.
+    pub given: FolderRights,
+    /// The time from which it is no longer valid, seconds since 1970.
+    pub expires: u64,
+    /// The rate of its streams, and the most that they may have.
+    pub rate: Option<BitRate>,
+    /// How often it may be used.
+    pub uses: Option<u64>,
+    /// Networks from which it is valid; empty: from all.
+    pub from: Vec<IpNet>,
+    /// Bytes that may be stored by it.
+    pub stored: Option<u64>,
+    /// The account that makes it; none: the operator.
+    pub by: Option<String>,
+}
+
+/// A change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccountChange {
+    /// A new account, with these rights over everything.
+    AddAccount {
+        /// Its name.
+        name: String,
+        /// PHC string of an argon2 hash of its password.
+        password_hash: String,
+        /// Its rights.
+        rights: Rights,
+    },
+    /// Another password.
+    SetPassword {
+        /// The account.
+        name: String,
+        /// As of a new account.
+        password_hash: String,
+    },
+    /// Removes an account with its tokens and links.
+    RemoveAccount {
+        /// The account.
+        name: String,
+    },
+    /// Gives rights besides those that there are.
+    Grant {
+        /// Their holder.
+        to: Grantee,
+        /// The rights.
+        given: FolderRights,
+    },
+    /// Takes rights over this very folder back.
+    Revoke {
+        /// Their holder.
+        of: Grantee,
+        /// The rights.
+        taken: FolderRights,
+    },
+    /// Puts an account into a group, or takes it out.
+    Membership {
+        /// The account.
+        name: String,
+        /// The group.
+        group: String,
+        /// True: it is a member from now on.
+        joins: bool,
+    },
+    /// A new token.
+    AddToken {
+        /// The account that it belongs to.
+        account: String,
+        /// Its purpose, for lists.
+        label: String,
+        /// Its bounds.
+        within: FolderRights,
+        /// The time from which it is no longer valid, seconds since 1970.
+        expires: Option<u64>,
+    },
+    /// Removes a token.
+    RevokeToken {
+        /// Its number.
+        id: i64,
+        /// Only if it is of this account.
+        of: Option<String>,
+    },
+    /// A new link.
+    AddLink(LinkWish),
+    /// Ends a link.
+    RevokeLink {
+        /// Its number.
+        id: i64,
+        /// Only if this account made it.
+        of: Option<String>,
+    },
+    /// Counts one use of a link, or bytes that are stored by it, as far as it may.
+    UseLink {
+        /// Its number.
+        id: i64,
+        /// Uses begun.
+        uses: u64,
+        /// Bytes to be stored; negative: given back.
+        stored: i64,
+    },
+    /// Signs links with another key from now on, and ends those that were made before.
+    RotateKeys,
+}
+
+/// The result of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// It was made.
+    Done,
+    /// The number and text of a new token or link, which is shown this once.
+    New {
+        /// For lists.
+        id: i64,
+        /// The credential.
+        text: String,
+    },
+}
+
+/// The reason why a change was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// There is no such account.
+    #[error("there is no user {0}")]
+    NoAccount(String),
+    /// There is such an account already.
+    #[error("there is a user {0} already; `isocast user passwd {0}` sets another password")]
+    AccountExists(String),
+    /// There is no such token.
+    #[error("there is no token {0}")]
+    NoToken(i64),
+    /// There is no such link.
+    #[error("there is no link {0}")]
+    NoLink(i64),
+    /// These rights are not held over this very folder.
+    #[error("{0} has none of these rights over {1} itself; `isocast user list` shows which it has")]
+    NotHeld(String, ContentPath),
+    /// The link was used as often as it may be.
+    #[error("this link was used as often as it may be, {0} times")]
+    UsedUp(u64),
+    /// As many bytes were stored by the link as may be.
+    #[error("by this link {limit} bytes may be stored; {used} are, and {more} do not fit")]
+    StoredFull {
+        /// The most.
+        limit: u64,
+        /// Those that are.
+        used: u64,
+        /// Those of this upload.
+        more: u64,
+    },
+    /// A limit on the number of entries.
+    #[error("there are {0} {1} already, the most that there may be")]
+    TooMany(u64, &'static str),
+    /// Nothing is kept now; with the reason.
+    #[error("the accounts cannot be changed now: {0}")]
+    Unavailable(String),
+}
+
+/// A change under way.
+pub type PendingChange<'a> = Pin<Box<dyn Future<Output = Result<Changed, ChangeError>> + Send + 'a>>;
+
+/// A store of accounts that makes changes. The facts of [`crate::accounts::Accounts`] are changed before it answers.
+pub trait AccountStore: Send + Sync + 'static {
+    /// Makes a change. It waits for a disk, and blocks no thread of the caller.
+    fn change(&self, change: AccountChange) -> PendingChange<'_>;
+
+    /// Notes that a token was used now. Never waits.
+    fn token_used(&self, id: i64);
+}
