@@ -9,6 +9,7 @@ use std::sync::Arc;
 use device::Device;
 use rustix::io::Errno;
 use store::disk::DiskHandle;
+use store::disk_thread::DiskThread;
 use store::{DiskGroup, GrantPort, StoreBuilder};
 use units::DiskId;
 
@@ -84,8 +85,8 @@ impl FolderDisks {
             let port = serve(id);
             let shared = common.shared(id, port.waker());
             let (handle, operations) = DiskHandle::new(Arc::clone(&shared));
-            let worker = Worker::new((shared, common.clone()), (device, roots), port, operations);
-            common.spawn(format!("store-{}", id.0), move || worker.run())?;
+            let worker = Worker::new((Arc::clone(&shared), common.clone()), (device, roots), operations);
+            common.spawn(format!("store-{}", id.0), move || DiskThread::new(shared, port, worker).run())?;
             handles.push(handle);
         }
         store.join(handles, &self.roots, Arc::new(ServedFolders(served)));

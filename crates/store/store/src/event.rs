@@ -118,6 +118,12 @@ pub struct UpkeepReport {
     pub total: ByteCount,
     /// Copies that were written.
     pub written: u64,
+    /// Their bytes.
+    pub written_bytes: ByteCount,
+    /// Copies that were right where they lay.
+    pub right: u64,
+    /// Copies that were written into units they were not in before.
+    pub moved: u64,
     /// Copies that could not be made right.
     pub lost: u64,
 }

@@ -18,6 +18,7 @@ mod open;
 mod open_contents;
 mod open_disk;
 mod opener;
+mod own;
 mod part;
 mod recover;
 mod replace;
@@ -40,6 +41,7 @@ pub use health::LastScrub;
 pub use info::{ServedVolume, UpkeepError, VolumeInfo, VolumeMemberInfo, VolumeWish};
 pub use open::OpenVolume;
 pub use open_disk::VolumeDiskError;
+pub use own::{OwnVolume, UpkeepOutcome};
 
 /// State that all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
 type SharedCore = Arc<Mutex<Core>>;

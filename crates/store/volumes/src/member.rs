@@ -7,8 +7,7 @@ use std::sync::Arc;
 use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
 use rustix::fs::fdatasync;
-use storage::grant::Grant;
-use storage::uploads::{CommitPart, Granted, Uploads};
+use storage::uploads::{CommitPart, Uploads};
 use units::{Nanos, UploadId};
 use volume::MemberId;
 
@@ -18,7 +17,7 @@ use super::part::UploadPart;
 use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
 use super::upkeep_run::CopyStep;
-use store::disk_thread::nap;
+use store::disk_thread::{Backend, Requests};
 use store::grants::GrantPort;
 use store::lock::lock;
 use store::shared::DiskShared;
@@ -26,14 +25,13 @@ use store::{OnBreak, StoreError};
 
 /// A set of writes waits for this disk: a commit of its schedule like a removed name.
 #[derive(Debug)]
-struct WriteSetTurn;
+pub(crate) struct WriteSetTurn;
 
 /// See the module.
 pub(crate) struct MemberWorker {
     member: MemberId,
     core: SharedCore,
     shared: Arc<DiskShared>,
-    port: Box<dyn GrantPort>,
     file: OwnedFd,
     uploads: Uploads<UploadPart, WriteSetTurn>,
     /// The volume's number of an upload to this disk's.
@@ -44,114 +42,25 @@ pub(crate) struct MemberWorker {
     writer: DirectWriter,
 }
 
-impl MemberWorker {
-    pub(crate) fn new(
-        member: MemberId,
-        core: SharedCore,
-        shared: Arc<DiskShared>,
-        port: Box<dyn GrantPort>,
-        file: OwnedFd,
-    ) -> Self {
-        let uploads = Uploads::new(shared.id);
-        let (numbers, writer) = (HashMap::new(), DirectWriter::new());
-        let (small_reads, unit_reads) = (VecDeque::new(), VecDeque::new());
-        Self { member, core, shared, port, file, uploads, numbers, small_reads, unit_reads, writer }
+impl Backend for MemberWorker {
+    type File = UploadPart;
+    type Removal = WriteSetTurn;
+
+    fn uploads(&mut self) -> &mut Uploads<UploadPart, WriteSetTurn> {
+        &mut self.uploads
     }
 
-    /// The thread's life: ends when the front's does, when the disk is taken out, or no grant will come any more.
-    pub(crate) fn run(mut self) {
-        while !lock(&self.core).is_out(self.member) {
-            self.shared.set_busy(true);
-            let more = self.turn();
-            self.shared.set_busy(false);
-            if self.port.is_closed() {
-                return lock(&self.core).give_up();
-            }
-            if !more {
-                self.port.wait(nap(&self.uploads));
-            }
-        }
-        self.uploads.send_messages(|message| self.port.send(message));
-        let left = VacantDisk { shared: self.shared, port: self.port };
-        lock(&self.core).vacant.insert(self.member, left);
+    /// The thread ends when the front's does, when the disk is taken out, or no grant will come any more.
+    fn take_requests(&mut self) -> Requests {
+        if lock(&self.core).is_out(self.member) { Requests::Over } else { Requests::Taken }
     }
 
-    /// Does all pending work once. True if there may be more at once.
-    fn turn(&mut self) -> bool {
+    /// Takes the tasks, of which the reads are no upload's.
+    fn offer(&mut self) {
         self.take_tasks();
-        self.uploads.begin_blocks(monotonic());
-        self.uploads.send_messages(|message| self.port.send(message));
-        let granted = self.port.grant();
-        if let Some(grant) = granted {
-            self.shared.set_busy(true); // a new thing begins: patience is counted from here
-            self.use_grant(grant);
-            self.take_tasks();
-            self.uploads.send_messages(|message| self.port.send(message));
-        }
-        self.shared.stats.dirty_bytes.set(self.uploads.dirty_bytes());
-        granted.is_some()
     }
 
-    fn take_tasks(&mut self) {
-        loop {
-            let task = lock(&self.core).members[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
-            let Some(task) = task else { break };
-            match task {
-                Task::Begin(upload, on_break, recording) => {
-                    let keeps = on_break == OnBreak::Keep;
-                    let number = self.uploads.begin(UploadPart::new(upload), recording, keeps, 0);
-                    self.numbers.insert(upload, number);
-                }
-                Task::Write(upload, block) => {
-                    let Some(number) = self.numbers.get(&upload).copied() else { continue };
-                    let Some(part) = self.uploads.receiving(number) else { continue };
-                    let bytes = block.len();
-                    part.push(block);
-                    self.uploads.received(number, bytes);
-                }
-                Task::Finish(upload) => {
-                    if let Some(number) = self.numbers.get(&upload) {
-                        self.uploads.finish(*number);
-                    }
-                }
-                Task::Forget(upload) => {
-                    if let Some(number) = self.numbers.remove(&upload) {
-                        drop(self.uploads.forget(number));
-                    }
-                    lock(&self.core).member_done(upload, self.member);
-                }
-                Task::Share if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(WriteSetTurn, None),
-                // It was written in the grant that published.
-                Task::Share => {}
-                Task::Read(unit) => self.unit_reads.push_back(unit),
-                Task::Small(read) => self.small_reads.push_back(read),
-            }
-        }
-        if let Some(read) = self.small_reads.front() {
-            self.uploads.offer_chore(1, read.bytes());
-        } else if let Some(unit) = self.unit_reads.front() {
-            let (places, bytes) = unit.next_run();
-            self.uploads.offer_chore(places, bytes);
-        }
-    }
-
-    fn use_grant(&mut self, grant: Grant) {
-        match self.uploads.granted(grant, monotonic()) {
-            Granted::Late => {}
-            Granted::Unused => self.shared.stats.grants_unused.add(1),
-            Granted::Write { upload, bytes, .. } => self.write(upload, bytes, grant.until),
-            Granted::Commit => self.commit(),
-            Granted::Chore => {
-                match self.small_reads.pop_front() {
-                    Some(read) => read.run(),
-                    None => self.read_unit(grant.until),
-                }
-                self.uploads.chore_done(monotonic());
-            }
-        }
-    }
-
-    fn write(&mut self, number: UploadId, bytes: u64, until: Nanos) {
+    fn write(&mut self, number: UploadId, _offset: u64, bytes: u64, until: Nanos) {
         let Some(part) = self.uploads.file_mut(number) else { return };
         let upload = part.upload;
         let (written, error) = part.write(bytes, self.file.as_fd(), &mut self.writer, || monotonic() < until);
@@ -165,26 +74,9 @@ impl MemberWorker {
         }
     }
 
-    /// Reads on, and reports to the upkeep once the unit is read, or found wrong.
-    fn read_unit(&mut self, until: Nanos) {
-        let Some(mut unit) = self.unit_reads.pop_front() else { return };
-        let read = unit.read(self.file.as_fd(), || monotonic() < until);
-        if read.is_ok() && unit.may_go_on(&lock(&self.core).volume) && !unit.is_complete() {
-            return self.unit_reads.push_front(unit);
-        }
-        // A place that cannot be read is mended; that does not make it a disk that fails.
-        lock(&self.core).copy_step(unit.copy, CopyStep::Read(unit.into_bytes()));
-    }
-
-    /// The disk erred: writes that it took before its last flush may be lost, so that nothing on it counts any more.
-    fn failed(&self, error: &StoreError) {
-        lock(&self.core).take_out(self.member, &error.clone().of_disk(self.shared.id));
-    }
-
     /// Uses a grant for a commit: one flush for all units that are waited for and the growth of recordings, then this disk's share of a
     /// set of writes.
     fn commit(&mut self) {
-        self.shared.stats.commits.add(1);
         let mut flushed: Option<Result<(), StoreError>> = None;
         let (mut done, mut grown) = (Vec::new(), Vec::new());
         while let Some(part) = self.uploads.next_part() {
@@ -231,6 +123,89 @@ impl MemberWorker {
         }
     }
 
+    fn step(&mut self, until: Nanos) {
+        match self.small_reads.pop_front() {
+            Some(read) => read.run(),
+            None => self.read_unit(until),
+        }
+    }
+
+    fn give_up(&mut self) {
+        lock(&self.core).give_up();
+    }
+
+    fn leave(self, port: Box<dyn GrantPort>) {
+        let left = VacantDisk { shared: self.shared, port };
+        lock(&self.core).vacant.insert(self.member, left);
+    }
+}
+
+impl MemberWorker {
+    pub(crate) fn new(member: MemberId, core: SharedCore, shared: Arc<DiskShared>, file: OwnedFd) -> Self {
+        let uploads = Uploads::new(shared.id);
+        let (numbers, writer) = (HashMap::new(), DirectWriter::new());
+        let (small_reads, unit_reads) = (VecDeque::new(), VecDeque::new());
+        Self { member, core, shared, file, uploads, numbers, small_reads, unit_reads, writer }
+    }
+
+    fn take_tasks(&mut self) {
+        loop {
+            let task = lock(&self.core).members[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
+            let Some(task) = task else { break };
+            match task {
+                Task::Begin(upload, on_break, recording) => {
+                    let keeps = on_break == OnBreak::Keep;
+                    let number = self.uploads.begin(UploadPart::new(upload), recording, keeps, 0);
+                    self.numbers.insert(upload, number);
+                }
+                Task::Write(upload, block) => {
+                    let Some(number) = self.numbers.get(&upload).copied() else { continue };
+                    let Some(part) = self.uploads.receiving(number) else { continue };
+                    let bytes = block.len();
+                    part.push(block);
+                    self.uploads.received(number, bytes);
+                }
+                Task::Finish(upload) => {
+                    if let Some(number) = self.numbers.get(&upload) {
+                        self.uploads.finish(*number);
+                    }
+                }
+                Task::Forget(upload) => {
+                    if let Some(number) = self.numbers.remove(&upload) {
+                        drop(self.uploads.forget(number));
+                    }
+                    lock(&self.core).member_done(upload, self.member);
+                }
+                Task::Share if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(WriteSetTurn, None),
+                // It was written in the grant that published.
+                Task::Share => {}
+                Task::Read(unit) => self.unit_reads.push_back(unit),
+                Task::Small(read) => self.small_reads.push_back(read),
+            }
+        }
+        if let Some(read) = self.small_reads.front() {
+            self.uploads.offer_chore(1, read.bytes());
+        } else if let Some(unit) = self.unit_reads.front() {
+            let (places, bytes) = unit.next_run();
+            self.uploads.offer_chore(places, bytes);
+        }
+    }
+
+    /// Reads on, and reports to the upkeep once the unit is read, or found wrong.
+    fn read_unit(&mut self, until: Nanos) {
+        let Some(mut unit) = self.unit_reads.pop_front() else { return };
+        let read = unit.read(self.file.as_fd(), || monotonic() < until);
+        if read.is_ok() && unit.may_go_on(&lock(&self.core).volume) && !unit.is_complete() {
+            return self.unit_reads.push_front(unit);
+        }
+        // A place that cannot be read is mended; that does not make it a disk that fails.
+        lock(&self.core).copy_step(unit.copy, CopyStep::Read(unit.into_bytes()));
+    }
+
+    /// The disk erred: writes that it took before its last flush may be lost, so that nothing on it counts any more.
+    fn failed(&self, error: &StoreError) {
+        lock(&self.core).take_out(self.member, &error.clone().of_disk(self.shared.id));
+    }
     /// The written bytes of these uploads are durable.
     fn tell_grown(&mut self, grown: &[UploadId]) {
         let written = |number: &UploadId| self.uploads.file_mut(*number).map(|part| (part.upload, part.written()));

@@ -39,6 +39,15 @@ impl OpenVolume {
     /// A disk is in use, belongs to another volume or was not named; none is there, or only such as `state` says are out of date; the
     /// catalogue is damaged.
     pub fn open(paths: &[PathBuf], state: Option<&Path>) -> Result<Self, VolumeDiskError> {
+        let opened = Self::open_on(paths, state)?;
+        match opened.volume.unit_bytes() {
+            UNIT_BYTES_MIN.. => Ok(opened),
+            bytes => Err(VolumeDiskError::UnitSize(bytes)),
+        }
+    }
+
+    /// The same, of a volume with units of any size, to which nothing is uploaded.
+    pub(crate) fn open_on(paths: &[PathBuf], state: Option<&Path>) -> Result<Self, VolumeDiskError> {
         let mut found = FoundDisks::of(paths)?;
         let superblock = &found.identified.superblock;
         let mut seen = state.map(|state| SeenGeneration::kept_in(seen::file_of(state, &superblock.volume)));
@@ -49,9 +58,6 @@ impl OpenVolume {
         }
         let mut volume =
             volume::open(&found.identified, &mut found.given).map_err(|error| failed(&found.given, error))?;
-        if volume.unit_bytes() < UNIT_BYTES_MIN {
-            return Err(VolumeDiskError::UnitSize(volume.unit_bytes()));
-        }
         let settled = found.settle(&mut volume)?;
         commit(&mut volume, &settled)?;
         if let Some(seen) = &mut seen {

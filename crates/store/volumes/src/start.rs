@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use store::disk::DiskHandle;
+use store::disk_thread::DiskThread;
 use store::{GrantPort, StoreBuilder, StoreEvent};
 use units::DiskId;
 use volume::MemberId;
@@ -97,7 +98,8 @@ impl ServedVolume {
         let core = Arc::clone(&self.core);
         let VacantDisk { shared, port } = place;
         let name = format!("volume-{}", shared.id.0);
-        self.common.spawn(name, move || MemberWorker::new(member, core, shared, port, file).run())?;
+        let worker = MemberWorker::new(member, core, Arc::clone(&shared), file);
+        self.common.spawn(name, move || DiskThread::new(shared, port, worker).run())?;
         Ok(())
     }
 }

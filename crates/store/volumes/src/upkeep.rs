@@ -257,7 +257,12 @@ impl Core {
         match (end, task.new_copy, run) {
             (CopyVerdict::Right, new_copy, Some(run)) => {
                 run.copies.extend(new_copy);
-                run.report.written += u64::from(was_written);
+                run.report.moved += u64::from(new_copy.is_some());
+                run.report.right += u64::from(!was_written);
+                if was_written {
+                    run.report.written += 1;
+                    run.report.written_bytes.0 += self.volume.part_bytes(&content, task.part);
+                }
             }
             (_, new_copy, run) => {
                 new_copy.iter().for_each(|copy| self.volume.give_back(copy.to));
@@ -296,6 +301,21 @@ impl Core {
             let Some((name, content, task)) = self.mending.pop_front() else { continue };
             self.begin_copy(CopyOwner::Mending, name, content, task);
         }
+    }
+
+    /// Begins to read all copies of these parts, and to write the wrong ones anew.
+    pub(super) fn mend_parts(&mut self, parts: &[(String, u32)]) {
+        for (name, part) in parts {
+            let Some(content) = self.volume.find(name).cloned() else { continue };
+            let tasks = self.volume.copies_to_look_after(Upkeep::Scrub, name, &content, *part).unwrap_or_default();
+            self.mending.extend(tasks.into_iter().map(|task| (name.clone(), Arc::clone(&content), task)));
+        }
+        self.front.wake();
+    }
+
+    /// True if copies are being mended, or wait for that.
+    pub(super) fn is_mending(&self) -> bool {
+        !self.mending.is_empty() || self.copying.is_some()
     }
 
     /// The disk was taken out, or is only read: copies to be written to it are given up, copies that cannot be read from it are read
@@ -359,6 +379,7 @@ impl Core {
         let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.new_copy.as_ref()));
         unused.for_each(|copy| self.volume.give_back(copy.to));
         run.report.written -= count(run.copies.len());
+        run.report.moved -= count(run.copies.len());
         let failed = outcome.err().map(|error| self.error(error));
         if run.gives_way() {
             self.moved_copies += run.report.written;

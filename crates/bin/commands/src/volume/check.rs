@@ -2,18 +2,18 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
-use volume::{Damage, DamagedCopy, Depth, StoredContent, Volume};
+use volume::{Damage, DamagedCopy, Depth, Volume};
+use volumes::OwnVolume;
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks, stays_held};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
-use super::transfer::{read_unit, refuse_missing, write_copy};
+use super::transfer::refuse_missing;
 
 /// What this program exits with when it does not know whether a volume is damaged.
 pub const NOT_LOOKED_AT: u8 = 3;
@@ -62,6 +62,13 @@ struct DamagedPart {
     repaired: bool,
 }
 
+impl DamagedPart {
+    /// The content, and its part.
+    fn part(&self) -> (String, u32) {
+        (self.finding.name.clone(), self.finding.part)
+    }
+}
+
 impl VolumeCheck {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let (volume, found) = self.examine().context(NotLookedAt)?;
@@ -76,7 +83,7 @@ impl VolumeCheck {
             );
         }
         let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
-        let found = examine(&volume, &mut disks, Depth::Headers, OnDamage::Tell)?;
+        let found = examine(&volume, &mut disks, Depth::Headers);
         Ok((volume, found))
     }
 }
@@ -91,14 +98,19 @@ impl Scrub {
     }
 
     fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
-        let (purpose, on_damage) =
-            if self.no_repair { (Purpose::Read, OnDamage::Tell) } else { (Purpose::Write, OnDamage::Repair) };
-        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;
+        let purpose = if self.no_repair { Purpose::Read } else { Purpose::Write };
+        let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;
         if !self.no_repair {
             refuse_missing(&volume)?;
-            disks.commit(&mut volume)?;
         }
-        let found = examine(&volume, &mut disks, Depth::Payload, on_damage)?;
+        let mut found = examine(&volume, &mut disks, Depth::Payload);
+        let can_be = |one: &&DamagedPart| one.elsewhere && !self.no_repair;
+        let parts: Vec<_> = found.iter().filter(can_be).map(DamagedPart::part).collect();
+        if !parts.is_empty() {
+            drop(disks);
+            let mended = OwnVolume::open(&self.names.disks.0)?.mend(&parts);
+            found.iter_mut().for_each(|one| one.repaired = mended.contains(&one.part()));
+        }
         Ok((volume, found))
     }
 
@@ -129,19 +141,8 @@ impl Scrub {
     }
 }
 
-/// Action on a damaged copy while the other copy is right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnDamage {
-    Tell,
-    Repair,
-}
-
-fn examine(
-    volume: &Volume,
-    disks: &mut VolumeDisks,
-    depth: Depth,
-    on_damage: OnDamage,
-) -> anyhow::Result<Vec<DamagedPart>> {
+/// The damaged copies of all contents.
+fn examine(volume: &Volume, disks: &mut VolumeDisks, depth: Depth) -> Vec<DamagedPart> {
     let what = if depth == Depth::Headers { "check" } else { "scrub" };
     let mut progress = ProgressLine::new(what);
     let total = volume.contents().map(|(_, content)| content.length).sum();
@@ -152,31 +153,10 @@ fn examine(
             done += volume.part_bytes(content, number);
             let findings = volume.examine(name, content, number, depth, disks);
             let elsewhere = findings.len() < part.places().count();
-            for finding in findings {
-                let repaired = elsewhere
-                    && on_damage == OnDamage::Repair
-                    && repair(volume, disks, content, &finding).unwrap_or(false);
-                found.push(DamagedPart { finding, elsewhere, repaired });
-            }
+            found.extend(findings.into_iter().map(|finding| DamagedPart { finding, elsewhere, repaired: false }));
         }
     }
-    Ok(found)
-}
-
-/// Writes a damaged copy anew from another one, and reads it back.
-fn repair(
-    volume: &Volume,
-    disks: &mut VolumeDisks,
-    content: &Arc<StoredContent>,
-    finding: &DamagedCopy,
-) -> anyhow::Result<bool> {
-    let part = &content.parts[usize::try_from(finding.part)?];
-    let others: Vec<_> = part.places().filter(|place| *place != finding.place).collect();
-    let good = others.into_iter().find_map(|place| read_unit(volume, content, finding.part, place, disks));
-    let Some(bytes) = good else { return Ok(false) };
-    write_copy(volume, disks, (&finding.name, content, finding.part), finding.place, bytes)?;
-    disks.flush(finding.place.member)?;
-    Ok(read_unit(volume, content, finding.part, finding.place, disks).is_some())
+    found
 }
 
 fn words(damage: Damage) -> String {

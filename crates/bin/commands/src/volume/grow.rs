@@ -11,7 +11,8 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde_json::json;
 use units::ByteCount;
-use volume::{MemberId, Placement, Upkeep, Volume};
+use volume::{MemberId, Placement, Volume};
+use volumes::VolumeWish;
 
 use super::disks::{DiskFile, Purpose, VolumeDisks, check_apart};
 use super::occupied::open_to_overwrite;
@@ -130,28 +131,23 @@ impl RemoveDisk {
             return self.ask(out, &served);
         }
         let all: Vec<PathBuf> = self.names.disks.without(&self.old).into_iter().chain([self.old.clone()]).collect();
-        let (mut disks, mut volume) = VolumeDisks::open(&all, Purpose::Write)?;
+        let (disks, volume) = VolumeDisks::open(&all, Purpose::Write)?;
         refuse_missing(&volume)?;
         let member = disks.number_of(&self.old)?;
         if !volume.may_leave(member) {
             bail!("without {} too few disks are left for this layout: add one first", self.old.display());
         }
         self.confirm()?;
-        let moved = look_after(&mut volume, &mut disks, Upkeep::Drain(member), "remove")?;
-        if let [name, ..] = &moved.lost[..] {
-            bail!("`{name}` is damaged in every copy: put it in anew or remove it, then repeat");
-        }
-        let steps = volume.leave(member)?;
-        disks.write_steps(&steps)?;
-        disks.commit(&mut volume)?;
+        drop((disks, volume));
+        let (done, free) = look_after(&all, Some(&VolumeWish::Remove(member.0)), "remove")?;
+        let (moved, bytes) = (done.report.written, done.report.written_bytes);
         if self.json {
             let done = json!({
-                "disk": member.0, "device": self.old, "moved_parts": moved.written, "moved_bytes": moved.bytes,
-                "free_bytes": volume.free_bytes(),
+                "disk": member.0, "device": self.old, "moved_parts": moved, "moved_bytes": bytes.0, "free_bytes": free,
             });
             writeln!(out, "{done:#}")?;
         } else {
-            let (free, bytes) = (ByteCount(volume.free_bytes()), ByteCount(moved.bytes));
+            let free = ByteCount(free);
             writeln!(out, "{} is out of the volume: {bytes} moved, {free} free", self.old.display())?;
         }
         Ok(())
@@ -211,12 +207,9 @@ impl Rebalance {
                 (done.copies_written, done.copies_lost)
             }
             None => {
-                let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Write)?;
-                refuse_missing(&volume)?;
-                disks.commit(&mut volume)?;
-                volume.begin_balance()?;
-                let done = look_after(&mut volume, &mut disks, Upkeep::Balance, "rebalance")?;
-                (done.written, u64::try_from(done.lost.len())?)
+                refuse_missing(&VolumeDisks::open(&self.names.disks.0, Purpose::Write)?.1)?;
+                let (done, _) = look_after(&self.names.disks.0, Some(&VolumeWish::Rebalance), "rebalance")?;
+                (done.report.written, done.report.lost)
             }
         };
         match self.json {

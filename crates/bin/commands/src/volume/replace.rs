@@ -9,13 +9,15 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde_json::json;
-use volume::{MemberId, MemberState, Placement, Upkeep, Volume};
+use store::UpkeepReport;
+use volume::{MemberId, MemberState, Placement};
+use volumes::UpkeepOutcome;
 use volumes::is_same_disk;
 
 use super::disks::{Purpose, VolumeDisks, check_apart};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
-use super::upkeep::{UpkeepDone, look_after};
+use super::upkeep::look_after;
 use super::{DiskNames, NewDisk};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
@@ -47,20 +49,16 @@ impl Replace {
         if let Some(served) = self.server.serving(&others)? {
             return self.ask(out, &served);
         }
-        let (mut disks, mut volume, member) = match self.going_on(&others) {
+        let all: Vec<PathBuf> = others.iter().chain([&self.coming.new]).cloned().collect();
+        let member = match self.going_on(&all) {
             Some(resumed) => resumed,
             None => self.put_in(&others)?,
         };
         if self.fill_later {
             return self.report_put_in(out, member);
         }
-        let filled = look_after(&mut volume, &mut disks, Upkeep::Fill(member), "replace")?;
-        disks.flush(member)?;
-        disks.commit(&mut volume)?;
-        let steps = volume.filled(member);
-        disks.write_steps(&steps)?;
-        volume.superblocks_durable();
-        disks.commit(&mut volume)?;
+        // A disk that is in and not filled is filled as soon as the volume is open.
+        let (filled, _) = look_after(&all, None, "replace")?;
         self.report(out, member, &filled)
     }
 
@@ -104,21 +102,18 @@ impl Replace {
     }
 
     /// The volume, if its new disk is being filled already.
-    fn going_on(&self, others: &[PathBuf]) -> Option<(VolumeDisks, Volume, MemberId)> {
-        let all: Vec<PathBuf> = others.iter().chain([&self.coming.new]).cloned().collect();
+    fn going_on(&self, all: &[PathBuf]) -> Option<MemberId> {
         if !self.coming.yes {
             return None;
         }
-        let (given, identified) = VolumeDisks::identify(&all, Purpose::Write).ok()?;
-        let member = identified.disks.iter().position(|disk| *disk == Some(others.len()))?;
+        let (_given, identified) = VolumeDisks::identify(all, Purpose::Write).ok()?;
+        let member = identified.disks.iter().position(|disk| *disk == Some(all.len() - 1))?;
         let filling = identified.superblock.members[member].state == MemberState::Filling;
-        drop(given);
-        let (disks, volume) = VolumeDisks::open(&all, Purpose::Write).ok().filter(|_| filling)?;
-        Some((disks, volume, MemberId(u8::try_from(member).ok()?)))
+        u8::try_from(member).ok().map(MemberId).filter(|_| filling)
     }
 
     /// Takes the old disk out, if it is not, and puts the new one in.
-    fn put_in(&self, others: &[PathBuf]) -> anyhow::Result<(VolumeDisks, Volume, MemberId)> {
+    fn put_in(&self, others: &[PathBuf]) -> anyhow::Result<MemberId> {
         let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
         let (mut disks, mut volume) = VolumeDisks::open(others, Purpose::Write)?;
         if volume.placement() != Placement::Mirror {
@@ -156,7 +151,7 @@ impl Replace {
         disks.tell_drives(&mut volume);
         disks.write_steps(&steps)?;
         disks.commit(&mut volume)?;
-        Ok((disks, volume, member))
+        Ok(member)
     }
 
     fn report_put_in(&self, out: &mut dyn Write, member: MemberId) -> anyhow::Result<()> {
@@ -169,11 +164,12 @@ impl Replace {
         Ok(())
     }
 
-    fn report(&self, out: &mut dyn Write, member: MemberId, filled: &UpkeepDone) -> anyhow::Result<()> {
-        let UpkeepDone { bytes, found, written, moved: doubled, lost } = filled;
+    fn report(&self, out: &mut dyn Write, member: MemberId, filled: &UpkeepOutcome) -> anyhow::Result<()> {
+        let UpkeepOutcome { report, lost, .. } = filled;
+        let UpkeepReport { written_bytes: bytes, right: found, written, moved: doubled, .. } = report;
         if self.coming.json {
             let done = json!({
-                "disk": member.0, "device": self.coming.new, "written_bytes": bytes, "written_parts": written,
+                "disk": member.0, "device": self.coming.new, "written_bytes": bytes.0, "written_parts": written,
                 "found_parts": found, "doubled_parts": doubled, "lost": lost,
             });
             writeln!(out, "{done:#}")?;

@@ -12,7 +12,7 @@ use copy::{self, Endpoint};
 use folder::LocalWalk;
 use serde_json::json;
 use store::{Walked, WalkedKind};
-use volume::{BLOCK_BYTES, Checksums, Draft, StoredContent, UnitPlace, Volume};
+use volume::{BLOCK_BYTES, Draft, StoredContent, UnitPlace, Volume};
 
 use super::DiskNames;
 use super::disks::{Purpose, VolumeDisks};
@@ -320,7 +320,7 @@ fn read_content(
 }
 
 /// The payload of a unit, if it agrees with the catalogue.
-pub(super) fn read_unit(
+fn read_unit(
     volume: &Volume,
     content: &StoredContent,
     part: u32,
@@ -332,20 +332,4 @@ pub(super) fn read_unit(
     let length = volume.part_bytes(content, part);
     volume.read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece)).ok()?;
     Some(bytes)
-}
-
-/// Writes a copy of a part anew, from bytes that were read from another copy and verified.
-pub(super) fn write_copy(
-    volume: &Volume,
-    disks: &mut VolumeDisks,
-    (name, content, part): (&str, &StoredContent, u32),
-    place: UnitPlace,
-    mut bytes: Vec<u8>,
-) -> anyhow::Result<()> {
-    let mut checksums = Checksums::default();
-    checksums.add(&bytes);
-    let mend = volume.mend(name, content, part, place, checksums.finish());
-    bytes.resize(bytes.len().next_multiple_of(usize::try_from(BLOCK_BYTES)?), 0);
-    disks.write_payload(mend.payload.0, mend.payload.1, &bytes)?;
-    disks.write(&mend.header)
 }

@@ -21,8 +21,8 @@ use store::ContentPath;
 use store::entry::Stamp;
 use store::event::StoreEvent;
 
-use super::Worker;
 use super::commit::sync_name;
+use super::folders::Folders;
 use super::temporary::{TemporaryFile, our_run};
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
@@ -39,7 +39,7 @@ const STEPS_MAX: usize = 50_000;
 const NAMES_PER_STEP: usize = 64;
 
 /// Small reads of a step, at a guess: a container's head, its tables, its end.
-const READS_PER_STEP: u32 = 6;
+pub(super) const READS_PER_STEP: u32 = 6;
 
 /// Time after a look through all folders at which the next one begins. (Each content is looked up on each request for it; this only finds
 /// files of other programs before their first viewer comes.)
@@ -109,58 +109,54 @@ impl Chores {
     }
 }
 
-impl Worker {
-    /// Offers the next step, if there is one.
-    pub(super) fn offer_chore(&mut self) {
+impl Chores {
+    /// True if there is a step to be done, which then reads [`READS_PER_STEP`] times at a guess.
+    pub(super) fn is_due(&mut self, folders: &Folders) -> bool {
         let now = monotonic();
-        if self.chores.steps.is_empty() && now >= self.chores.next_scan {
-            self.chores.next_scan = now.saturating_add(RESCAN);
-            for root in (0..self.roots.len()).rev() {
-                self.chores.add(ChoreStep::Directory { root, path: ContentPath::root() });
+        if self.steps.is_empty() && now >= self.next_scan {
+            self.next_scan = now.saturating_add(RESCAN);
+            for root in (0..folders.len()).rev() {
+                self.add(ChoreStep::Directory { root, path: ContentPath::root() });
             }
         }
-        let chores = &self.chores;
-        let frees = now >= chores.next_check
-            && chores.removed.iter().any(|file| !self.contents.is_read(file.device, file.inode));
-        if frees || !chores.steps.is_empty() {
-            self.uploads.offer_chore(READS_PER_STEP, 0);
-        }
+        let frees = now >= self.next_check && self.removed.iter().any(|file| !folders.is_read(file.device, file.inode));
+        frees || !self.steps.is_empty()
     }
 
     /// A new content is there: find its rate.
     pub(super) fn look_into(&mut self, root: usize, path: ContentPath) {
         if path.components().last().is_some_and(|name| is_media(name)) {
-            self.chores.add(ChoreStep::Content { root, path });
+            self.add(ChoreStep::Content { root, path });
         }
     }
 
-    /// Uses a grant for one step.
-    pub(super) fn chore(&mut self) {
-        if !self.free_some() {
-            self.look_on();
+    /// Does one step.
+    pub(super) fn step(&mut self, folders: &mut Folders) {
+        if !self.free_some(folders) {
+            self.look_on(folders);
         }
     }
 
     /// Looks through the folders for one more step.
-    fn look_on(&mut self) {
-        match self.chores.steps.pop() {
+    fn look_on(&mut self, folders: &mut Folders) {
+        match self.steps.pop() {
             None => {}
-            Some(ChoreStep::Directory { root, path }) => self.scan_directory(root, path),
-            Some(ChoreStep::Names { root, path, folder, names }) => self.scan_names(root, path, folder, names),
+            Some(ChoreStep::Directory { root, path }) => self.scan_directory(folders, root, path),
+            Some(ChoreStep::Names { root, path, folder, names }) => self.scan_names(folders, root, path, folder, names),
             // It may be gone or unreadable: the next look through finds the content that is there then.
-            Some(ChoreStep::Content { root, path }) => drop(self.find_rate(root, &path)),
+            Some(ChoreStep::Content { root, path }) => drop(folders.find_rate(root, &path)),
         }
     }
 
-    fn scan_directory(&mut self, root: usize, path: ContentPath) {
+    fn scan_directory(&mut self, folders: &mut Folders, root: usize, path: ContentPath) {
         // It may be gone or unreadable: the next look through finds the folder that is there then.
-        if let Ok(folder) = self.folder(root, &path) {
-            self.read_on(root, path, folder);
+        if let Ok(folder) = folders.folder(root, &path) {
+            self.read_on(folders, root, path, folder);
         }
     }
 
     /// Reads the next names in a directory, and removes the leftovers of a crash there.
-    fn read_on(&mut self, root: usize, path: ContentPath, folder: OpenFolder) {
+    fn read_on(&mut self, folders: &mut Folders, root: usize, path: ContentPath, folder: OpenFolder) {
         let Ok(mut names) = folder.names(Leftovers::Given) else { return };
         if names.is_empty() {
             return;
@@ -170,7 +166,7 @@ impl Worker {
             let Some(name) = name.to_str() else { return false };
             let directory = folder.fd();
             match leftover(name, our_run()) {
-                Some(Leftover::Keep(own)) => self.recover(directory, &path, name, own),
+                Some(Leftover::Keep(own)) => recover(folders, directory, &path, name, own),
                 // Only files: a directory of such a name belongs to another program, and unlinking it fails.
                 Some(Leftover::Discard) => drop(unlinkat(directory, name, AtFlags::empty())),
                 Some(Leftover::Part) if !is_older(directory, name, PART_KEPT) => {}
@@ -179,56 +175,33 @@ impl Worker {
             }
             false
         });
-        self.chores.add(ChoreStep::Names { root, path, folder, names });
+        self.add(ChoreStep::Names { root, path, folder, names });
     }
 
-    /// Gives its name to a recording during which an earlier run was killed, with the bytes that are there of it. It replaces nothing: if
-    /// the name is taken by now, the recording gets another one.
-    fn recover(&self, directory: BorrowedFd<'_>, parent: &ContentPath, hidden: &str, own: &str) {
-        let Ok(mut found) = directory
-            .try_clone_to_owned()
-            .map_err(|_| Errno::MFILE)
-            .and_then(|d| TemporaryFile::left_behind(d, hidden))
-        else {
-            return;
-        };
-        let bytes = fstat(&found.file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-        if bytes == 0 {
-            return found.forget();
-        }
-        // Gives the space back that was taken ahead.
-        let _ = ftruncate(&found.file, bytes);
-        for name in names_beside(own) {
-            let Ok(path) = parent.child(&name) else { return };
-            let named = found.publish_new(&name);
-            if named == Err(Errno::EXIST) {
-                continue;
-            }
-            let durable = named.and_then(|()| sync_name(found.file.as_fd(), directory));
-            return self.shared.events.tell(match durable {
-                Ok(()) => StoreEvent::RecordingKept { path, bytes, after_restart: true },
-                Err(error) => StoreEvent::RecordingLost { path, why: error.into() },
-            });
-        }
-    }
-
-    fn scan_names(&mut self, root: usize, path: ContentPath, folder: OpenFolder, mut names: Vec<OsString>) {
-        if self.root(root).is_err() {
+    fn scan_names(
+        &mut self,
+        folders: &mut Folders,
+        root: usize,
+        path: ContentPath,
+        folder: OpenFolder,
+        mut names: Vec<OsString>,
+    ) {
+        if folders.root(root).is_err() {
             return;
         }
         let some = names.split_off(names.len().saturating_sub(NAMES_PER_STEP));
         if names.is_empty() {
-            self.read_on(root, path.clone(), folder.clone());
+            self.read_on(folders, root, path.clone(), folder.clone());
         } else {
-            self.chores.add(ChoreStep::Names { root, path: path.clone(), folder: folder.clone(), names });
+            self.add(ChoreStep::Names { root, path: path.clone(), folder: folder.clone(), names });
         }
         for name in some {
             // Links are not followed: their targets are found under their own names, and rings have no end.
             let Ok(stat) = statat(folder.fd(), name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let Some(Ok(child)) = name.to_str().map(|name| path.child(name)) else { continue };
             match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => self.chores.add(ChoreStep::Directory { root, path: child }),
-                FileType::RegularFile if self.common.index.rate(&Stamp::of(&stat)).is_none() => {
+                FileType::Directory => self.add(ChoreStep::Directory { root, path: child }),
+                FileType::RegularFile if folders.common.index.rate(&Stamp::of(&stat)).is_none() => {
                     self.look_into(root, child)
                 }
                 _ => {}
@@ -240,7 +213,7 @@ impl Worker {
     pub(super) fn prepare_removal(&mut self, handle: BorrowedFd<'_>, stat: &Stat) -> Option<RemovedFile> {
         let stamp = Stamp::of(stat);
         let big = stamp.size > TRUNCATE_STEP_BYTES && stat.st_nlink == 1;
-        if !big || self.chores.removed.len() >= REMOVED_MAX {
+        if !big || self.removed.len() >= REMOVED_MAX {
             return None;
         }
         // A lease that another program holds on it (Samba) would be waited for.
@@ -251,26 +224,54 @@ impl Worker {
 
     /// Called after the name is gone.
     pub(super) fn free_later(&mut self, removed: Option<RemovedFile>) {
-        self.chores.removed.extend(removed);
+        self.removed.extend(removed);
     }
 
     /// Frees a step's worth of a removed file that is open nowhere else. False if there is none.
-    fn free_some(&mut self) -> bool {
+    fn free_some(&mut self, folders: &Folders) -> bool {
         let wait = u64::try_from(REMOVED_CHECK.as_nanos()).expect("a second");
-        self.chores.next_check = monotonic().saturating_add(Nanos(wait));
-        let unread = |file: &RemovedFile| !self.contents.is_read(file.device, file.inode);
+        self.next_check = monotonic().saturating_add(Nanos(wait));
+        let unread = |file: &RemovedFile| !folders.is_read(file.device, file.inode);
         let open_elsewhere = |file: &RemovedFile| is_open_elsewhere(file.file.as_fd());
-        let removed = &self.chores.removed;
+        let removed = &self.removed;
         let Some(place) = removed.iter().position(|file| unread(file) && !matches!(open_elsewhere(file), Ok(true)))
         else {
             return false;
         };
-        self.chores.next_check = Nanos::ZERO;
+        self.next_check = Nanos::ZERO;
         // The rest goes with the descriptor; so does all of it where the kernel cannot show whether others have it open.
         if !matches!(open_elsewhere(&removed[place]), Ok(false)) || !cut(&removed[place].file) {
-            self.chores.removed.swap_remove(place);
+            self.removed.swap_remove(place);
         }
         true
+    }
+}
+
+/// Gives its name to a recording during which an earlier run was killed, with the bytes that are there of it. It replaces nothing: if
+/// the name is taken by now, the recording gets another one.
+fn recover(folders: &Folders, directory: BorrowedFd<'_>, parent: &ContentPath, hidden: &str, own: &str) {
+    let Ok(mut found) =
+        directory.try_clone_to_owned().map_err(|_| Errno::MFILE).and_then(|d| TemporaryFile::left_behind(d, hidden))
+    else {
+        return;
+    };
+    let bytes = fstat(&found.file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    if bytes == 0 {
+        return found.forget();
+    }
+    // Gives the space back that was taken ahead.
+    let _ = ftruncate(&found.file, bytes);
+    for name in names_beside(own) {
+        let Ok(path) = parent.child(&name) else { return };
+        let named = found.publish_new(&name);
+        if named == Err(Errno::EXIST) {
+            continue;
+        }
+        let durable = named.and_then(|()| sync_name(found.file.as_fd(), directory));
+        return folders.shared.events.tell(match durable {
+            Ok(()) => StoreEvent::RecordingKept { path, bytes, after_restart: true },
+            Err(error) => StoreEvent::RecordingLost { path, why: error.into() },
+        });
     }
 }
 

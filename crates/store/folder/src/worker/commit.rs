@@ -18,7 +18,7 @@ use super::{Worker, content};
 
 /// A removed name with a removal that is not durable yet.
 #[derive(Debug)]
-pub(super) struct Removal {
+pub(crate) struct Removal {
     pub(super) directory: OwnedFd,
     pub(super) reply: Option<ChangeReply<()>>,
 }
@@ -33,8 +33,7 @@ impl Removal {
 
 impl Worker {
     /// Uses a grant for a commit. Each client gets its answer as soon as its part is done.
-    pub(super) fn commit(&mut self) {
-        self.shared.stats.commits.add(1);
+    pub(super) fn commit_all(&mut self) {
         // The error for which nothing more can be made durable.
         let mut broken = Errno::IO;
         while let Some(part) = self.uploads.next_part() {
@@ -102,26 +101,14 @@ impl Worker {
     fn flush(&mut self, upload: Option<UploadId>) -> Result<(), Errno> {
         let written = upload.and_then(|upload| self.uploads.file_mut(upload));
         let needs_its_own = written.as_ref().is_some_and(|target| !is_direct(target.file()));
-        let root = self.roots[0].directory.as_fd();
-        if !needs_its_own && let Some(unchanged) = unchanged(&mut self.unchanged, root) {
+        if !needs_its_own && let Some(unchanged) = self.folders.unchanged() {
             return fdatasync(unchanged);
         }
         match written {
             Some(target) => fdatasync(target.file()),
-            None => fsync(root),
+            None => fsync(&self.folders.opened(0).directory),
         }
     }
-}
-
-/// A file of no bytes and no name below `root`, made once; `None` where syncing it would not empty the drive's cache.
-/// ext4 and XFS do that if the file itself has nothing left to commit (Linux 6.18, `ext4_sync_file`,
-/// `xfs_file_fsync`); ext4 commits all there is for a directory.
-fn unchanged<'a>(known: &'a mut Option<OwnedFd>, root: BorrowedFd<'_>) -> Option<BorrowedFd<'a>> {
-    if known.is_none() && content::syncs_names_with_files(root) == Ok(true) {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        *known = openat(root, ".", flags, Mode::from_raw_mode(0o600)).ok();
-    }
-    known.as_ref().map(AsFd::as_fd)
 }
 
 /// Makes a file and its name durable. ext4 and XFS keep both in one journal, others need the directory, too.

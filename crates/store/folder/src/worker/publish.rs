@@ -95,7 +95,7 @@ impl Worker {
         parent: Identity,
         precondition: &Precondition,
     ) -> Result<Published, StoreError> {
-        let existing = match self.find(root, path) {
+        let existing = match self.folders.find(root, path) {
             Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found),
             Err(error) if error.is_absence() => None,
@@ -106,7 +106,8 @@ impl Worker {
         }
         self.is_still_there(root, path, parent)?;
         let name = path.components().last().map_or("", String::as_str);
-        let removed = existing.as_ref().and_then(|found| self.prepare_removal(found.handle.as_fd(), &found.stat));
+        let removed =
+            existing.as_ref().and_then(|found| self.chores.prepare_removal(found.handle.as_fd(), &found.stat));
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         if let Some(found) = &existing {
             target.temporary.take_permissions(found.handle.as_fd(), &found.stat)?;
@@ -117,7 +118,7 @@ impl Worker {
             Err(Errno::EXIST) => target.temporary.publish_over(name)?,
             Err(error) => return Err(error.into()),
         }
-        self.free_later(removed);
+        self.chores.free_later(removed);
         self.published(upload, path.clone(), existing.is_none())
     }
 
@@ -147,8 +148,8 @@ impl Worker {
 
     /// A content with all its bytes in memory: it has its version before it is opened, and its rate needs no read.
     fn stored(&mut self, stamp: &Stamp, bytes: Vec<u8>) -> FreshContent {
-        self.common.index.insert(stamp, probe(&mut StoredReader(&bytes), ProbeBudget::default()).ok());
-        FreshContent { version: self.contents.version(stamp), disk: self.disk(), bytes }
+        self.folders.common.index.insert(stamp, probe(&mut StoredReader(&bytes), ProbeBudget::default()).ok());
+        FreshContent { version: self.folders.version(stamp), disk: self.disk(), bytes }
     }
 
     /// Fails unless the directory that an upload was begun in is still the one of its path: a file system that was mounted over it
@@ -156,7 +157,7 @@ impl Worker {
     fn is_still_there(&mut self, root: usize, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
         let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let directory = self.root(root)?.open_path(&parent, flags);
+        let directory = self.folders.root(root)?.open_path(&parent, flags);
         match directory.and_then(|directory| Identity::of(&directory)) {
             Ok(identity) if identity == begun_in => Ok(()),
             Ok(_) | Err(Errno::NOENT) => Err(StoreError::ParentMissing),

@@ -11,9 +11,9 @@ use store::content_reader::ContentReader;
 use store::entry::Stamp;
 use store::{ContentPath, NameKind, StoreError};
 
-use super::Worker;
+use super::folders::Folders;
 
-impl Worker {
+impl Folders {
     /// Finds and remembers the rate of a content, if that was not done yet.
     pub(super) fn find_rate(&mut self, root: usize, path: &ContentPath) -> Result<(), StoreError> {
         let found = self.find(root, path)?;

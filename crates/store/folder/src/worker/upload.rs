@@ -23,15 +23,16 @@ use store::buffers::{Chunk, count, index};
 use store::operation::{ChangeReply, UploadProgress, UploadTerms};
 use store::{ContentPath, Entry, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError};
 
+use super::Worker;
 use super::content::{self, extents_of, is_buffered};
+use super::folders::free_bytes;
 use super::temporary::TemporaryFile;
-use super::{Worker, free_bytes};
 
 /// Space taken ahead of the received bytes, at most, unless as much has come of a length that was announced.
 const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The file of an upload in progress, and its treatment at the end.
-pub(super) struct UploadTarget {
+pub(crate) struct UploadTarget {
     pub(super) root: usize,
     pub(super) path: ContentPath,
     pub(super) precondition: Precondition,
@@ -235,7 +236,7 @@ impl Worker {
             return Err(StoreError::Busy);
         }
         let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let existing = match self.find(root_index, path) {
+        let existing = match self.folders.find(root_index, path) {
             Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found.entry),
             Err(_) => None, // its own reason, if it matters, comes when the directory is opened
@@ -243,7 +244,7 @@ impl Worker {
         if !terms.precondition.holds(existing.as_ref().map(Entry::existing)) {
             return Err(StoreError::PreconditionFailed);
         }
-        let root = self.root(root_index)?;
+        let root = self.folders.root(root_index)?;
         let directory = folder_for(root, &parent, terms.length.unwrap_or(0))?;
         let identity = Identity::of(&directory)?;
         let journal = content::journal_of(directory.as_fd())?;
@@ -286,7 +287,7 @@ impl Worker {
         };
         // A recording is charged by its zone: that must be known.
         if terms.recording.is_some() || terms.length.is_some_and(|length| length > written) {
-            target.allocate(&self.roots[root_index], written + limits::DIRECT_ALIGN)?;
+            target.allocate(self.folders.opened(root_index), written + limits::DIRECT_ALIGN)?;
         }
         let keeps = terms.on_break == OnBreak::Keep;
         let orders_names = target.journal.is_some() && direct;
@@ -303,7 +304,7 @@ impl Worker {
     pub(crate) fn take_chunk(&mut self, upload: UploadId, mut chunk: Chunk) {
         // The gathered bytes of all uploads take no more memory than their buffers.
         let gathered: usize = self.uploads.files().filter_map(|target| target.gathered.as_ref()).map(Vec::len).sum();
-        let room = self.common.uploads_bytes().saturating_sub(gathered);
+        let room = self.folders.common.uploads_bytes().saturating_sub(gathered);
         let Some(target) = self.uploads.receiving(upload) else { return };
         let end = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
         chunk.lease[chunk.filled..end].fill(0);
@@ -342,9 +343,9 @@ impl Worker {
     }
 
     /// Uses a grant to write, no piece after `until`.
-    pub(super) fn write(&mut self, upload: UploadId, offset: u64, bytes: u64, until: Nanos) {
+    pub(super) fn write_upload(&mut self, upload: UploadId, offset: u64, bytes: u64, until: Nanos) {
         let Some(target) = self.uploads.file_mut(upload) else { return };
-        let (written, error) = match target.allocate(&self.roots[target.root], offset + bytes) {
+        let (written, error) = match target.allocate(self.folders.opened(target.root), offset + bytes) {
             Err(error) => (0, Some(StoreError::from(error))),
             Ok(()) => {
                 let slices = target.slices(offset, bytes);

@@ -1,24 +1,25 @@
-//! Looking up, opening, listing and deleting in the folders of one disk.
+//! The folders of one disk as they are read: looking up, opening and listing.
 //!
 //! Promise: nothing is remembered of names: each lookup asks the file system, so changes by other programs are seen at once.
+//! Not here: changes (`upload`, `publish`, `removal`).
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::beneath;
-use crate::open_folder::{Leftovers, OpenFolder};
 use content::Content;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
+use device::Device;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatvfs, openat, statat};
 use rustix::io::Errno;
-use store::COMPONENTS_MAX;
 use store::entry::{FileId, Stamp};
-use store::operation::{ChangeReply, FolderHandle};
-use store::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, UploadPlace, Want};
+use store::event::StoreEvent;
+use store::shared::DiskShared;
+use store::{COMPONENTS_MAX, ContentPath, Entry, NameKind, Opened, StoreCommon, StoreError, UploadPlace, Want};
+use units::ContentVersion;
 
-use super::commit::Removal;
-use super::content::journal_of;
-use super::{Worker, free_bytes};
+use crate::open_folder::{Leftovers, OpenFolder};
+use crate::root::Root;
+
+use super::content::{KnownVersions, syncs_names_with_files};
 
 /// Folders that are looked at above one: twice as many as a path has names.
 const ABOVE_MAX: usize = 2 * COMPONENTS_MAX;
@@ -31,7 +32,97 @@ pub(super) struct FoundName {
     pub(super) entry: Entry,
 }
 
-impl Worker {
+/// See the module.
+pub(super) struct Folders {
+    pub(super) shared: Arc<DiskShared>,
+    pub(super) common: StoreCommon,
+    device: Device,
+    roots: Vec<Root>,
+    contents: KnownVersions,
+    /// A file of the first root that never changes, for its fsync alone.
+    unchanged: Option<OwnedFd>,
+    /// Roots that went or came since they were last taken.
+    changed: Vec<usize>,
+}
+
+impl Folders {
+    /// The folders on a disk.
+    pub(super) fn new(shared: Arc<DiskShared>, common: StoreCommon, device: Device, roots: Vec<Root>) -> Self {
+        let contents = KnownVersions::new(Arc::clone(&common.versions));
+        Self { shared, common, device, roots, contents, unchanged: None, changed: Vec::new() }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// The folder of this number, wherever its path leads by now.
+    pub(super) fn opened(&self, number: usize) -> &Root {
+        &self.roots[number]
+    }
+
+    /// The root of this number, if its path still leads to it: looked at for each operation, so that nothing is written below a mount
+    /// point.
+    pub(super) fn root(&mut self, number: usize) -> Result<&Root, StoreError> {
+        self.look_at(number);
+        let root = &self.roots[number];
+        root.away().map_or(Ok(root), |why| Err(StoreError::RootAway(why)))
+    }
+
+    fn look_at(&mut self, number: usize) {
+        let root = &mut self.roots[number];
+        if !root.refresh(&self.device) {
+            return;
+        }
+        // It may lie in the folder that was served before, and would keep the file system of that busy.
+        self.unchanged = None;
+        self.changed.push(number);
+        let path = root.path.clone();
+        self.shared.events.tell(match root.away() {
+            Some(why) => StoreEvent::RootAway { root: path, why },
+            None => StoreEvent::RootBack { root: path },
+        });
+    }
+
+    /// Looks at all of them; gives the bytes that are free in the first one's file system.
+    pub(super) fn look_at_all(&mut self) -> Option<u64> {
+        (0..self.roots.len()).for_each(|number| self.look_at(number));
+        free_bytes(self.roots.first()?.directory.as_fd()).ok()
+    }
+
+    /// A file of no bytes and no name in the first folder, made once; none where syncing it would not empty the drive's cache.
+    /// ext4 and XFS do that if the file itself has nothing left to commit (Linux 6.18, `ext4_sync_file`, `xfs_file_fsync`); ext4 commits
+    /// all there is for a directory.
+    pub(super) fn unchanged(&mut self) -> Option<BorrowedFd<'_>> {
+        let root = self.roots[0].directory.as_fd();
+        if self.unchanged.is_none() && syncs_names_with_files(root) == Ok(true) {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+            self.unchanged = openat(root, ".", flags, Mode::from_raw_mode(0o600)).ok();
+        }
+        self.unchanged.as_ref().map(AsFd::as_fd)
+    }
+
+    /// A file without a name keeps its file system from being remounted read-only: holds none any more.
+    pub(super) fn let_go(&mut self) {
+        self.unchanged = None;
+    }
+
+    /// The folders that went or came since the last call.
+    pub(super) fn take_changed(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// True if a reader still holds a version of this file.
+    pub(super) fn is_read(&self, device: u64, inode: u64) -> bool {
+        self.contents.is_read(device, inode)
+    }
+
+    /// A version for the file that was stored as `stamp`.
+    pub(super) fn version(&mut self, stamp: &Stamp) -> ContentVersion {
+        self.contents.version(stamp)
+    }
+
     /// The entry that `path` names below root number `root` of this disk.
     pub(super) fn look_up(&mut self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
         Ok(self.find(root, path)?.entry)
@@ -43,7 +134,7 @@ impl Worker {
         let stat = fstat(&handle)?;
         let name = path.components().last().map_or("", String::as_str);
         let rate = self.common.index.rate(&Stamp::of(&stat)).flatten();
-        let entry = Entry::of(name, &stat, self.disk(), rate).ok_or(StoreError::Forbidden)?;
+        let entry = Entry::of(name, &stat, self.shared.id, rate).ok_or(StoreError::Forbidden)?;
         Ok(FoundName { handle, stat, entry })
     }
 
@@ -70,7 +161,7 @@ impl Worker {
             Want::File => self.common.index.rate(&Stamp::of(&stat)).flatten(),
             Want::FileAndRate => self.rate_of(&content),
         };
-        let entry = Entry::of(&found.entry.name, &stat, self.disk(), media).ok_or(StoreError::Forbidden)?;
+        let entry = Entry::of(&found.entry.name, &stat, self.shared.id, media).ok_or(StoreError::Forbidden)?;
         Ok(Opened { entry, content, media })
     }
 
@@ -78,7 +169,7 @@ impl Worker {
         if let Some(content) = self.contents.open_already(&Stamp::of(&found.stat)) {
             return Ok(content);
         }
-        self.contents.open(self.disk(), &self.roots[root], found.handle.as_fd())
+        self.contents.open(self.shared.id, &self.roots[root], found.handle.as_fd())
     }
 
     /// Opens the folder that `path` leads to, to be read.
@@ -111,7 +202,7 @@ impl Worker {
                 }
             } else {
                 let rate = self.common.index.rate(&Stamp::of(&stat)).flatten();
-                entries.extend(Entry::of(name, &stat, self.disk(), rate));
+                entries.extend(Entry::of(name, &stat, self.shared.id, rate));
             }
         }
         Ok(Some(entries))
@@ -146,95 +237,9 @@ impl Worker {
         }
         Ok(UploadPlace { folders, replaced_bytes })
     }
+}
 
-    /// Removes a file below `folder`, reached through real folders only, if it is the one that was met and was not written to
-    /// since. `reply` is answered when that is durable, or at once if it cannot be.
-    pub(super) fn remove(&mut self, folder: &FolderHandle, path: &Path, stamp: &Stamp, reply: ChangeReply<()>) {
-        if !reply.begin() {
-            return;
-        }
-        match self.unlink_met(folder, path, stamp) {
-            Ok(directory) => self.removed(directory, reply),
-            Err(error) => reply.send(Err(error)),
-        }
-    }
-
-    fn removed(&mut self, directory: OwnedFd, reply: ChangeReply<()>) {
-        // Without an answer, it is synced alone.
-        let journal = journal_of(directory.as_fd()).ok().flatten();
-        self.uploads.removed(Removal { directory, reply: Some(reply) }, journal);
-    }
-
-    fn unlink_met(&mut self, folder: &FolderHandle, path: &Path, stamp: &Stamp) -> Result<OwnedFd, StoreError> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(StoreError::IsDirectory) };
-        let directory =
-            beneath::open_real(folder.state::<OpenFolder>()?.fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let handle = beneath::open_real(directory.as_fd(), name.as_ref(), OFlags::PATH)?;
-        let stat = fstat(&handle)?;
-        if !Stamp::of(&stat).is_as_written(stamp) {
-            return Err(StoreError::PreconditionFailed);
-        }
-        let removed = self.prepare_removal(handle.as_fd(), &stat);
-        unlinkat(&directory, name, AtFlags::empty())?;
-        self.free_later(removed);
-        Ok(directory)
-    }
-
-    /// Removes a content or an empty folder. `reply` is answered when that is durable, or at once if it cannot be.
-    pub(super) fn delete(
-        &mut self,
-        root: usize,
-        path: &ContentPath,
-        kind: NameKind,
-        precondition: &Precondition,
-        reply: ChangeReply<()>,
-    ) {
-        if !reply.begin() {
-            return;
-        }
-        match self.unlink(root, path, kind, precondition) {
-            Ok(directory) => self.removed(directory, reply),
-            Err(error) => reply.send(Err(error)),
-        }
-    }
-
-    /// Removes the name; returns the directory it was in.
-    fn unlink(
-        &mut self,
-        root: usize,
-        path: &ContentPath,
-        kind: NameKind,
-        precondition: &Precondition,
-    ) -> Result<OwnedFd, StoreError> {
-        let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let found = self.find(root, path);
-        let existing = match &found {
-            Ok(found) if found.entry.kind != kind => {
-                return Err(if kind == NameKind::File { StoreError::IsDirectory } else { StoreError::NotADirectory });
-            }
-            Ok(found) => Some(found.entry.existing()),
-            Err(error) if error.is_absence() => None,
-            Err(error) => return Err(error.clone()),
-        };
-        if !precondition.holds(existing) {
-            return Err(StoreError::PreconditionFailed);
-        }
-        let found = found?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = self.roots[root].open_path(&parent, flags)?;
-        // The name itself: of a link to a folder, the link goes and the folder stays.
-        let is_folder = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_folder) {
-            unlinkat(&directory, name, AtFlags::REMOVEDIR)?;
-            return Ok(directory);
-        }
-        let removed = self.prepare_removal(found.handle.as_fd(), &found.stat);
-        match unlinkat(&directory, name, AtFlags::empty()) {
-            Err(error) => Err(error.into()),
-            Ok(()) => {
-                self.free_later(removed);
-                Ok(directory)
-            }
-        }
-    }
+/// Bytes free for us in the file system of `file`.
+pub(super) fn free_bytes(file: impl AsFd) -> Result<u64, Errno> {
+    fstatvfs(file).map(|space| space.f_bavail.saturating_mul(space.f_frsize))
 }
