@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use jobs::{CronSchedule, Missed};
+use service::operations::RemovalLimits;
 use store::ContentPath;
-use units::{BitRate, ByteCount, Nanos};
+use units::{BitRate, Nanos};
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,18 +33,7 @@ pub struct JobConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobWork {
     /// Removes the oldest contents of a folder.
-    Keep {
-        /// Below `/media/`.
-        folder: ContentPath,
-        /// Contents that are older go.
-        max_age: Option<Nanos>,
-        /// The oldest go until no more than this is left.
-        max_size: Option<ByteCount>,
-        /// Contents that are younger stay in any case.
-        min_age: Nanos,
-        /// So do these, and all that lies below them.
-        protected: Vec<ContentPath>,
-    },
+    Keep(RemovalLimits),
     /// Copies a folder.
     Copy {
         /// The source.
@@ -93,7 +83,7 @@ impl JobWork {
     /// The name of the kind, as in `kind`.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::Keep { .. } => "keep",
+            Self::Keep(_) => "keep",
             Self::Copy { .. } => "copy",
             Self::Scrub { .. } => "scrub",
             Self::Measure => "measure",

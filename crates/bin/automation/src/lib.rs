@@ -5,12 +5,14 @@
 // They panic once their reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod forecast;
 mod job_config;
 mod jobs;
+mod room;
 mod webhook_config;
 mod webhooks;
 
 pub use self::job_config::{CopyEnd, JobConfig, JobWork};
-pub use self::jobs::{Jobs, MeasureState, Surroundings};
+pub use self::jobs::{Jobs, MeasureState, Surroundings, removal_limits};
 pub use self::webhook_config::{WebhookConfig, WebhookTarget};
 pub use self::webhooks::Webhooks;

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::client::pattern;
@@ -257,4 +258,90 @@ fn a_quota_holds_by_every_way_into_its_folder_and_counts_every_name() {
     assert_eq!(server.put("/media/sub/rec/a.ts", "", &pattern(3000)).status, 204);
     assert_eq!(server.put("/media/alias/rec/a.ts", "", &pattern(3900)).status, 204);
     assert_eq!(server.put("/media/sub/rec/a.ts", "", &pattern(5000)).status, 507);
+}
+
+#[test]
+fn a_dry_run_names_what_a_run_removes() {
+    let config = keep("week", "cams", "max_size = \"3500B\"\nprotected = [\"cams/1.ts\"]");
+    let server = Setup::default().config(&config).start();
+    let cams = server.root.join("cams");
+    fill(&cams, 6);
+    let removals = server.json("/api/v1/removals?job=week");
+    let paths = |removals: &Value| -> BTreeSet<String> {
+        let first = removals["first"].as_array().expect("a list");
+        first.iter().map(|one| one["path"].as_str().expect("a path").to_owned()).collect()
+    };
+    let named = paths(&removals);
+    assert_eq!((removals["contents"].as_u64(), removals["bytes"].as_u64()), (Some(3), Some(3000)), "{removals}");
+    assert_eq!(named, ["cams/0.ts", "cams/2.ts", "cams/3.ts"].map(str::to_owned).into());
+    assert_eq!(left(&cams).len(), 6, "nothing is removed");
+
+    // A rule that is not in force yet: by the command, from its file.
+    let file = server.folders.path().join("planned.toml");
+    let ring = "[[quota]]\nfolder = \"cams\"\nmax_size = \"3200B\"\nwhen_full = \"overwrite_oldest\"\n";
+    fs::write(&file, format!("{ring}{}", keep("lost", "cams", "max_age = \"1d\"\nprotected = [\"cams/none\"]")))
+        .expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isocast"));
+    command.args(["config", "removals", "--url", &format!("http://{}", server.address)]).arg(&file);
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("quota cams: would remove 3 contents with 2.9 KiB of the 5.9 KiB in `cams`"), "{said}");
+    assert!(said.contains("job lost: would remove 6 contents") && said.contains("it would fail: "), "{said}");
+    assert_eq!(
+        (output.status.code(), left(&cams).len()),
+        (Some(1), 6),
+        "a protected name that names nothing is a fault"
+    );
+    for (query, status) in [("job=none", 404), ("quota=cams", 404), ("folder=none&max_age=1d", 409), ("", 400)] {
+        assert_eq!(server.get(&format!("/api/v1/removals?{query}")).status, status, "{query}");
+    }
+
+    assert_eq!(run(&server, "week").0, "Succeeded");
+    let gone: BTreeSet<String> =
+        (0..6).map(|number| format!("cams/{number}.ts")).filter(|path| !server.root.join(path).exists()).collect();
+    assert_eq!(gone, named);
+}
+
+/// The looks of a day and of a week ago are kept in the state folder; the server joins them with its own.
+#[test]
+fn a_quota_that_fills_up_is_told_of_a_day_before() {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (root, state) = (scratch.path().join("media"), scratch.path().join("state"));
+    let quota = |folder: &str| format!("[[quota]]\nfolder = \"{folder}\"\nmax_size = \"10kB\"\n");
+    for folder in ["soon", "later", "still"] {
+        fill(&root.join(folder), 6);
+    }
+    fs::create_dir(&state).expect("made");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let look = |days: f64, free: u64| serde_json::json!({ "at": now - days * 86_400.0, "free": free });
+    let kept = serde_json::json!({
+        "quota soon of 10000": [look(6.0, 9500), look(1.1, 9500)],
+        "quota later of 10000": [look(6.0, 9500)],
+        "quota still of 10000": [look(6.0, 4000)],
+    });
+    fs::write(state.join("room.json"), kept.to_string()).expect("written");
+    let setup = Setup::on(&[&root], &state, &[]).config(&["soon", "later", "still"].map(quota).concat());
+    let server = setup.start();
+    server.wait_for("the event", |server| {
+        let events = server.json("/api/v1/events");
+        let mut events = events.as_array().expect("a list").iter();
+        events.any(|event| event["event"] == "full_soon" && event["name"] == "soon" && event["free_bytes"] == 4000)
+    });
+    let alarms = server.json("/api/v1/alarms");
+    let of = |folder: &str| {
+        let alarms = alarms.as_array().expect("a list").iter();
+        let found = alarms.filter(|alarm| alarm["kind"] == "full_soon").find(|alarm| alarm["about"] == folder);
+        found.map(|alarm| (alarm["severity"].clone(), alarm["text"].as_str().expect("a text").to_owned()))
+    };
+    let (severity, text) = of("soon").expect("an alarm");
+    assert_eq!(severity, "serious");
+    // 5,500 bytes in 1.1 days leave 0.8 days for 4,000.
+    assert!(text.starts_with("the quota is full in 19 h at the rate of the last 26 h"), "{text}");
+    let (severity, text) = of("later").expect("an alarm");
+    assert!(severity == "advice" && text.starts_with("the quota is full in 4 days"), "{text}");
+    assert!(of("still").is_none(), "{alarms}");
+    let left = server.metric("isocast_full_timestamp_seconds{kind=\"quota\",name=\"soon\"}") - now;
+    assert!((left / 86_400.0 - 0.8).abs() < 0.01, "{left}");
+    let forecasts = server.json("/api/v1/forecasts");
+    assert!(forecasts.as_array().is_some_and(|all| all.iter().any(|one| one["kind"] == "disk")), "{forecasts}");
 }

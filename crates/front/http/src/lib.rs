@@ -26,6 +26,7 @@ mod page;
 mod plan;
 mod playlist;
 mod problem;
+mod removals;
 mod router;
 mod server;
 mod share;

@@ -5,7 +5,6 @@
 use api::AlarmSeverity;
 use http_types::StatusCode;
 use http_types::header::CACHE_CONTROL;
-use serde::Serialize;
 use service::access::{Permit, ToObserve};
 use service::alarms::{alarms, quotas};
 use service::figures;
@@ -13,7 +12,7 @@ use service::figures;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
-use crate::{follow, login, problem};
+use crate::{follow, login, problem, removals};
 
 /// Description of the requests below `/api/v1` (OpenAPI 3.1). A test holds it to the real answers.
 const OPENAPI: &str = include_str!("openapi.json");
@@ -23,6 +22,7 @@ pub(crate) async fn answer(exchange: &Exchange, path: &str) -> Option<Reply> {
     let reply = match path {
         "/health" => Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
         "/ready" => ready(exchange).await,
+        "/api/v1/removals" => removals::answer(exchange).await,
         "/api/v1/openapi.json" => Reply::with_body(StatusCode::OK, "application/json", OPENAPI),
         _ => observed(exchange, path).await?,
     };
@@ -38,14 +38,15 @@ async fn observed(exchange: &Exchange, path: &str) -> Option<Reply> {
             let page = metrics(shared, permit);
             Reply::with_body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
         },
-        "/api/v1/streams" => &|permit| json(&figures::streams(service, permit)),
-        "/api/v1/disks" => &|permit| json(&figures::disks(service, permit)),
-        "/api/v1/system" => &|permit| json(&figures::system(service, permit)),
-        "/api/v1/jobs" => &|permit| json(&service.jobs(permit)),
-        "/api/v1/volumes" => &|permit| json(&figures::volumes(service, permit)),
-        "/api/v1/alarms" => &|permit| json(&alarms(service, permit)),
-        "/api/v1/quotas" => &|permit| json(&quotas(service, permit)),
-        "/api/v1/webhooks" => &|permit| json(&service.webhooks(permit)),
+        "/api/v1/streams" => &|permit| Reply::json(&figures::streams(service, permit)),
+        "/api/v1/disks" => &|permit| Reply::json(&figures::disks(service, permit)),
+        "/api/v1/system" => &|permit| Reply::json(&figures::system(service, permit)),
+        "/api/v1/jobs" => &|permit| Reply::json(&service.jobs(permit)),
+        "/api/v1/volumes" => &|permit| Reply::json(&figures::volumes(service, permit)),
+        "/api/v1/alarms" => &|permit| Reply::json(&alarms(service, permit)),
+        "/api/v1/quotas" => &|permit| Reply::json(&quotas(service, permit)),
+        "/api/v1/forecasts" => &|permit| Reply::json(&service.forecasts(permit)),
+        "/api/v1/webhooks" => &|permit| Reply::json(&service.webhooks(permit)),
         "/api/v1/events" => &|permit| follow::latest(service.latest_events(permit)),
         _ => return None,
     };
@@ -75,9 +76,4 @@ async fn ready(exchange: &Exchange) -> Reply {
         return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", body);
     };
     problem::not_ready(why_not)
-}
-
-fn json(value: &impl Serialize) -> Reply {
-    let body = serde_json::to_vec(value).expect("the keys of wire types are texts");
-    Reply::with_body(StatusCode::OK, "application/json", body)
 }

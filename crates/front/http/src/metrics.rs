@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use api::{
-    Alarm, AlarmSeverity, Disk, DiskFailure, JobStatus, LinkDirection, LinkStatus, Phases, QuotaStatus, System,
-    VOLUME_DISK_STATES, VolumeStatus, WebhookStatus,
+    Alarm, AlarmSeverity, Disk, DiskFailure, Forecast, JobStatus, LinkDirection, LinkStatus, Phases, QuotaStatus,
+    System, VOLUME_DISK_STATES, VolumeStatus, WebhookStatus,
 };
 use service::access::{Permit, ToObserve};
 use service::alarms::AlarmSources;
@@ -50,7 +50,7 @@ pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
     disk_metrics(&mut page, &sources.disks);
     operation_metrics(&mut page, &sources.jobs, &sources.webhooks);
     volume_metrics(&mut page, &sources.volumes);
-    alarm_metrics(&mut page, &sources.alarms(), &sources.quotas);
+    alarm_metrics(&mut page, &sources.alarms(), (&sources.quotas, &sources.forecasts));
     page.0
 }
 
@@ -262,7 +262,7 @@ fn volume_metrics(page: &mut Exposition, volumes: &[VolumeStatus]) {
     disks.iter().for_each(|(labels, disk)| page.sample("volume_wrong_copies_total", labels, disk.wrong_copies));
 }
 
-fn alarm_metrics(page: &mut Exposition, alarms: &[Alarm], quotas: &[QuotaStatus]) {
+fn alarm_metrics(page: &mut Exposition, alarms: &[Alarm], (quotas, forecasts): (&[QuotaStatus], &[Forecast])) {
     page.family("alarms", "gauge", "Things that are wrong now: /api/v1/alarms names them.");
     for (name, severity) in [("serious", AlarmSeverity::Serious), ("advice", AlarmSeverity::Advice)] {
         let count = alarms.iter().filter(|alarm| alarm.severity == severity).count();
@@ -272,6 +272,23 @@ fn alarm_metrics(page: &mut Exposition, alarms: &[Alarm], quotas: &[QuotaStatus]
     quotas.iter().for_each(|quota| page.sample("quota_bytes", &label("folder", &quota.folder), quota.used_bytes));
     page.family("quota_limit_bytes", "gauge", "Bytes that the folder may hold.");
     quotas.iter().for_each(|quota| page.sample("quota_limit_bytes", &label("folder", &quota.folder), quota.max_bytes));
+    let forecast = |forecast: &Forecast| format!("kind=\"{}\",{}", forecast.kind, label("name", &forecast.name));
+    page.family(
+        "full_timestamp_seconds",
+        "gauge",
+        "When a disk, volume or quota is full at its present rate, since 1970.",
+    );
+    for (labels, full) in forecasts.iter().filter_map(|one| Some((forecast(one), one.full?))) {
+        page.sample("full_timestamp_seconds", &labels, full);
+    }
+    page.family(
+        "growth_bytes_per_day",
+        "gauge",
+        "Bytes by which the room of a disk, volume or quota shrinks in a day.",
+    );
+    for (labels, rate) in forecasts.iter().filter_map(|one| Some((forecast(one), one.bytes_per_day?))) {
+        page.sample("growth_bytes_per_day", &labels, rate);
+    }
 }
 
 /// Jobs and webhooks.

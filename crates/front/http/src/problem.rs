@@ -194,8 +194,10 @@ pub(crate) fn of_stop(error: &StopError) -> Reply {
 /// Answer where a job is not begun or stopped.
 pub(crate) fn of_job(error: &JobError) -> Reply {
     match error {
-        JobError::Unknown => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
-        JobError::Runs | JobError::RunsNot => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        JobError::Unknown | JobError::NoRing => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
+        JobError::Runs | JobError::RunsNot | JobError::RemovesNot | JobError::LooksAlready => {
+            Reply::problem(StatusCode::CONFLICT, &error.to_string())
+        }
         JobError::Stopping => stopping(),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use api::Forecast;
+
 use crate::support::{Harness, get, pattern};
 use http::config::HttpConfig;
 use service::config::ServiceConfig;
@@ -219,6 +221,14 @@ async fn events_are_followed_as_they_happen() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_answered_is_what_the_openapi_document_says() {
     let (harness, _viewer) = watched();
+    harness.service.show_forecasts(vec![Forecast {
+        kind: "disk".to_owned(),
+        name: "/srv".to_owned(),
+        free_bytes: 5,
+        bytes_per_day: Some(5.0),
+        seen_seconds: 3600.0,
+        full: Some(1.0),
+    }]);
     let document = harness.one(&get("/api/v1/openapi.json")).json();
     let members = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
     for path in members(&document["paths"]) {
@@ -227,7 +237,8 @@ async fn what_is_answered_is_what_the_openapi_document_says() {
         else {
             continue;
         };
-        let answer = harness.one(&get(&path)).json();
+        let query = if path == "/api/v1/removals" { "?job=keep" } else { "" };
+        let answer = harness.one(&get(&format!("{path}{query}"))).json();
         let (schema, one) = match schema.get("items") {
             Some(items) => (items, &answer[0]),
             None => (schema, &answer),
@@ -258,6 +269,9 @@ async fn jobs_are_shown_begun_and_stopped() {
     assert_eq!(harness.one(&get("/api/v1/jobs/copy/run")).status, 405);
     let page = "POST /api/v1/jobs/copy/stop HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n";
     assert_eq!(harness.one(page).status, 403);
+    let removals = harness.one(&get("/api/v1/removals?job=keep")).json();
+    assert_eq!((&removals["contents"], &removals["first"][0]["path"]), (&1.into(), &"a/b.ts".into()));
+    assert_eq!(harness.one(&get("/api/v1/removals?folder=a")).status, 400);
     let metrics = harness.one(&get("/metrics")).text();
     for line in [
         "isocast_job_running{job=\"copy\"} 1",

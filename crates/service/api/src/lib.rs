@@ -3,6 +3,7 @@
 //! Promise: plain values in base units (bits per second, bytes, seconds, shares of one); a field is added, never changed. Not here:
 //! where the values come from (`http` and, of jobs and webhooks, `isocast`), requests for them (`client`).
 
+mod alarms;
 mod certificate;
 mod link;
 
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use alarms::{Alarm, AlarmSeverity, Forecast, QuotaStatus, RemovableContent, Removals};
 pub use certificate::CertificateStatus;
 pub use link::{LinkDirection, LinkStatus};
 
@@ -458,45 +460,6 @@ pub struct WebhookStatus {
     pub ended: bool,
     /// Why the last try failed; none: it did not.
     pub error: Option<String>,
-}
-
-/// A thing that is wrong now and lasts (`GET /api/v1/alarms`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alarm {
-    /// How much it matters.
-    pub severity: AlarmSeverity,
-    /// `volume_disk`, `volume_missing`, `volume_damaged`, `disk_failing`, `disk_assumed`, `folder_away`, `quota_full`, `job_failed` or
-    /// `webhook_waiting`.
-    pub kind: String,
-    /// The name of the volume, disk, folder, job or webhook.
-    pub about: String,
-    /// Its state, and the next step.
-    pub text: String,
-}
-
-/// How much an alarm matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AlarmSeverity {
-    /// Contents, copies or streams are lost, or a task is not done.
-    Serious,
-    /// It will be, or less is carried than could be.
-    Advice,
-}
-
-/// A quota and its use (`GET /api/v1/quotas`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QuotaStatus {
-    /// The folder that is limited.
-    pub folder: String,
-    /// Bytes that it may hold.
-    pub max_bytes: u64,
-    /// Bytes stored and coming.
-    pub used_bytes: u64,
-    /// Of these, bytes that the oldest contents free when room is needed.
-    pub removable_bytes: u64,
-    /// True if the oldest contents make room.
-    pub overwrites: bool,
 }
 
 /// A volume that is served (`GET /api/v1/volumes`).

@@ -3,12 +3,13 @@
 //! Promise: `/api/v1/alarms`, `/ready`, `/metrics`, `isocast top` and `isocast doctor` show this list and judge nothing themselves; an
 //! alarm names the thing, its state, and the next step. Not here: the moment at which each of them began (`events`).
 
-use api::{
-    Alarm, AlarmSeverity, CertificateStatus, Disk, DiskFailure, FolderStatus, JobOutcome, JobStatus, QuotaStatus,
-    VolumeStatus, WebhookStatus,
-};
-
 use std::time::SystemTime;
+
+use api::{
+    Alarm, AlarmSeverity, CertificateStatus, Disk, DiskFailure, FolderStatus, Forecast, JobOutcome, JobStatus,
+    QuotaStatus, VolumeStatus, WebhookStatus,
+};
+use units::ByteCount;
 
 use crate::access::{Permit, ToObserve};
 use crate::events::unix_seconds;
@@ -17,6 +18,7 @@ use crate::media_service::MediaService;
 
 /// A quota that refuses uploads is an alarm from this many percent on.
 const QUOTA_PERCENT: u64 = 95;
+const DAY_SECONDS: f64 = 86_400.0;
 
 /// A certificate that has not been renewed by so long before its end is an alarm.
 const EXPIRES_SOON_SECONDS: f64 = 14.0 * 86_400.0;
@@ -31,6 +33,8 @@ pub struct AlarmSources {
     pub folders: Vec<FolderStatus>,
     /// Quotas.
     pub quotas: Vec<QuotaStatus>,
+    /// When each of these is full.
+    pub forecasts: Vec<Forecast>,
     /// Jobs.
     pub jobs: Vec<JobStatus>,
     /// Webhooks.
@@ -48,6 +52,7 @@ impl AlarmSources {
             disks: figures::disks(service, permit),
             folders: service.folders(),
             quotas: quotas(service, permit),
+            forecasts: service.forecasts(permit),
             jobs: service.jobs(permit),
             webhooks: service.webhooks(permit),
             certificates: (service.certificates(permit), unix_seconds(SystemTime::now())),
@@ -61,6 +66,8 @@ impl AlarmSources {
         all.extend(self.disks.iter().flat_map(of_disk));
         all.extend(self.folders.iter().filter_map(of_folder));
         all.extend(self.quotas.iter().filter_map(of_quota));
+        let now = unix_seconds(SystemTime::now());
+        all.extend(self.forecasts.iter().filter_map(|forecast| of_forecast(forecast, now)));
         all.extend(self.jobs.iter().filter_map(of_job));
         all.extend(self.webhooks.iter().filter_map(of_webhook));
         let (certificates, now) = &self.certificates;
@@ -158,6 +165,31 @@ fn of_quota(quota: &QuotaStatus) -> Option<Alarm> {
     let is_full = if quota.overwrites { quota.used_bytes > quota.max_bytes } else { percent >= QUOTA_PERCENT };
     let text = format!("{percent} % of the quota are used; uploads that do not fit are answered with 507");
     is_full.then(|| advice("quota_full", &quota.folder, text))
+}
+
+/// Serious from a day before, as the event; advice from a week before.
+fn of_forecast(forecast: &Forecast, now: f64) -> Option<Alarm> {
+    let left = (forecast.full? - now).max(0.0);
+    let span = |seconds: f64| match seconds / 3600.0 {
+        hours if hours < 48.0 => format!("{hours:.0} h"),
+        hours => format!("{:.0} days", hours / 24.0),
+    };
+    let text = match forecast.bytes_per_day.filter(|_| forecast.free_bytes > 0) {
+        None => format!("the {} is full", forecast.kind),
+        Some(per_day) => format!(
+            "the {} is full in {} at the rate of the last {}, {:.1} GB a day: {} are left",
+            forecast.kind,
+            span(left),
+            span(forecast.seen_seconds),
+            per_day / 1e9,
+            ByteCount(forecast.free_bytes)
+        ),
+    };
+    match left / DAY_SECONDS {
+        ..=1.0 => Some(serious("full_soon", &forecast.name, text)),
+        ..=7.0 => Some(advice("full_soon", &forecast.name, text)),
+        _ => None,
+    }
 }
 
 fn of_job(job: &JobStatus) -> Option<Alarm> {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use api::DiskFailure;
+use api::{DiskFailure, Forecast};
 use dataplane::control::{Ending, Event};
 use serde_json::json;
 use units::{BitRate, DiskId, StreamId};
@@ -15,7 +15,7 @@ use crate::log::{KindLimit, Log, LogWriter};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 35] = [
+pub const KINDS: [&str; 36] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -37,6 +37,7 @@ pub const KINDS: [&str; 35] = [
     "copy_unwritten",
     "copy_lost",
     "content_deleted",
+    "full_soon",
     "miss",
     "session_behind",
     "disk_slower",
@@ -54,7 +55,7 @@ pub const KINDS: [&str; 35] = [
 ];
 
 /// Events that name a loss, or a part that fails: webhooks pass them on before all others.
-const URGENT: [&str; 14] = [
+const URGENT: [&str; 15] = [
     "volume_disk",
     "disk_failing",
     "disk_overloaded",
@@ -66,6 +67,7 @@ const URGENT: [&str; 14] = [
     "copy_unwritten",
     "copy_lost",
     "session_behind",
+    "full_soon",
     "job_failed",
     "configuration_refused",
     "certificate_refused",
@@ -268,6 +270,16 @@ pub fn content_deleted(path: &str, remover: Remover<'_>, now: SystemTime) -> Eve
         Remover::Job { name, reason } => json!({ "event": event, "path": path, "job": name, "reason": reason }),
         Remover::Quota { folder, reason } => json!({ "event": event, "path": path, "quota": folder, "reason": reason }),
     };
+    stamped(object, now)
+}
+
+/// A disk, volume or quota is full within a day at its present rate.
+#[must_use]
+pub fn full_soon(forecast: &Forecast, now: SystemTime) -> EventLine {
+    let object = json!({
+        "event": "full_soon", "kind": forecast.kind, "name": forecast.name, "free_bytes": forecast.free_bytes,
+        "bytes_per_day": forecast.bytes_per_day, "full": forecast.full,
+    });
     stamped(object, now)
 }
 

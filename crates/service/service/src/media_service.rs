@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use api::{CertificateStatus, DiskFailure, FolderStatus, JobStatus, WebhookStatus};
+use api::{CertificateStatus, DiskFailure, FolderStatus, Forecast, JobStatus, Removals, WebhookStatus};
 use dataplane::control::{Command, Report};
 use dataplane::gauges::Gauges;
 use tokio::runtime::Handle;
@@ -40,7 +40,7 @@ use crate::log::{Log, LogWriter};
 use crate::logins::{self, CredentialError, LoginError, Logins};
 use crate::machine::{MachineReader, MachineSample};
 use crate::open_ahead::OpensAhead;
-use crate::operations::{AskedBy, JobError, Operations};
+use crate::operations::{AskedBy, JobError, Operations, RemovalRule};
 use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
@@ -120,6 +120,8 @@ pub struct MediaService {
     pub(crate) sessions: SessionTable,
     pub(crate) small_reads: Arc<PieceCache>,
     pub(crate) runtime: Handle,
+    /// When disks, volumes and quotas are full, as of the last look.
+    forecasts: Mutex<Vec<Forecast>>,
     /// Folders that are away.
     away: Mutex<BTreeSet<PathBuf>>,
     /// Disks that were reported as failing, and how.
@@ -205,6 +207,7 @@ impl MediaService {
             recording_names: Arc::default(),
             disk_doubts: parts.disk_doubts,
             readings: Readings::default(),
+            forecasts: Mutex::default(),
             away: Mutex::default(),
             disk_failures: Mutex::default(),
             draining: watch::Sender::new(false),
@@ -306,6 +309,17 @@ impl MediaService {
         self.operations().map_or_else(Vec::new, |operations| operations.jobs())
     }
 
+    /// When each disk, volume and quota is full at its present rate, as of a minute ago at most.
+    #[must_use]
+    pub fn forecasts(&self, _permit: &Permit<ToObserve>) -> Vec<Forecast> {
+        lock(&self.forecasts).clone()
+    }
+
+    /// Shows these forecasts from now on.
+    pub fn show_forecasts(&self, forecasts: Vec<Forecast>) {
+        *lock(&self.forecasts) = forecasts;
+    }
+
     /// All webhooks.
     #[must_use]
     pub fn webhooks(&self, _permit: &Permit<ToObserve>) -> Vec<WebhookStatus> {
@@ -334,6 +348,19 @@ impl MediaService {
     pub fn stop_job(&self, name: &str, address: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), JobError> {
         let operations = self.operations().ok_or(JobError::Unknown)?;
         operations.stop_job(name, AskedBy { address, user: permit.user() })
+    }
+
+    /// The contents that a `keep` job or a ring would remove now; none of them is removed.
+    ///
+    /// # Errors
+    /// There is no such job or ring, or another look is under way; in words, the folder cannot be looked through.
+    pub async fn removals(
+        &self,
+        rule: RemovalRule,
+        _permit: &Permit<ToObserve>,
+    ) -> Result<Result<Removals, String>, JobError> {
+        let operations = self.operations().ok_or(JobError::Unknown)?;
+        operations.removals(rule)?.await.map_err(|_| JobError::Stopping)
     }
 
     /// A place for one more connection of a client, or of a trusted proxy for many; while the server drains, its one request is answered.

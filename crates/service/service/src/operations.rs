@@ -4,7 +4,11 @@
 
 use std::net::IpAddr;
 
-use api::{CertificateStatus, JobStatus, WebhookStatus};
+use api::{CertificateStatus, JobStatus, Removals, WebhookStatus};
+use tokio::sync::oneshot;
+use units::{ByteCount, Nanos};
+
+use crate::contents::ContentPath;
 
 /// The client that steers a job, for the event log.
 #[derive(Debug, Clone, Copy)]
@@ -27,9 +31,46 @@ pub enum JobError {
     /// It cannot be stopped.
     #[error("it does not run")]
     RunsNot,
+    /// Only `keep` jobs remove contents.
+    #[error("this job is no `keep` job, so it removes nothing")]
+    RemovesNot,
+    /// No quota of this folder removes contents.
+    #[error(
+        "there is no quota of this folder that overwrites the oldest contents; /api/v1/quotas lists those there are"
+    )]
+    NoRing,
+    /// Each dry run reads a folder: one at a time does.
+    #[error("another dry run is under way; try again when it is over")]
+    LooksAlready,
     /// Nothing is begun any more.
     #[error("the server is about to stop")]
     Stopping,
+}
+
+/// The rule by which a dry run looks for the contents that would go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemovalRule {
+    /// That of a `keep` job in force.
+    Job(String),
+    /// That of a ring in force: a quota, by its folder, that overwrites the oldest contents.
+    Quota(String),
+    /// This one, which needs not be in force.
+    Limits(RemovalLimits),
+}
+
+/// The limits of a folder, as a `keep` job has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovalLimits {
+    /// The folder.
+    pub folder: ContentPath,
+    /// Contents that are older go.
+    pub max_age: Option<Nanos>,
+    /// The oldest go until no more than this is left.
+    pub max_size: Option<ByteCount>,
+    /// Contents that are younger stay in any case.
+    pub min_age: Nanos,
+    /// So do these, and all that lies below them.
+    pub protected: Vec<ContentPath>,
 }
 
 /// Jobs, webhooks and certificates. Called on the threads of connections: nothing here waits.
@@ -48,6 +89,13 @@ pub trait Operations: Send + Sync + 'static {
     /// # Errors
     /// There is none of this name, or it does not run.
     fn stop_job(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError>;
+
+    /// Begins to look which contents would go now; nothing is removed. The answer is an error in words if the folder cannot be looked
+    /// through.
+    ///
+    /// # Errors
+    /// There is no such job or ring, or another look is under way.
+    fn removals(&self, rule: RemovalRule) -> Result<oneshot::Receiver<Result<Removals, String>>, JobError>;
 
     /// All webhooks.
     fn webhooks(&self) -> Vec<WebhookStatus>;

@@ -76,6 +76,14 @@ pub struct QuotaConfig {
     pub protected: Vec<ContentPath>,
 }
 
+impl QuotaConfig {
+    /// How many of the bytes that are there may stay while nothing comes, where the oldest contents are overwritten.
+    #[must_use]
+    pub const fn keep_bytes(&self) -> u64 {
+        self.bytes_max - self.bytes_max / SPARE
+    }
+}
+
 /// Action when a quota is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenQuotaFull {
@@ -126,6 +134,8 @@ struct QuotaCounts {
     is_changed: bool,
     /// Something was during the last look, or since: there may be more room than is counted.
     is_estimate: bool,
+    /// The folder was looked through.
+    is_counted: bool,
     /// Bytes of uploads under way: announced, or come where nothing was announced.
     coming: u64,
 }
@@ -207,6 +217,7 @@ impl Quota {
             used_bytes: counts.stored.saturating_add(counts.coming),
             removable_bytes: counts.removable,
             overwrites: self.config.when_full == WhenQuotaFull::OverwriteOldest,
+            counted: counts.is_counted,
         }
     }
 
@@ -222,6 +233,7 @@ impl Quota {
             counts.stored = look.stored.saturating_add(counts.stored_since_look);
             counts.removable = look.removable;
             counts.is_estimate = counts.is_changed;
+            counts.is_counted = true;
         });
     }
 
@@ -239,7 +251,7 @@ impl Quota {
     pub fn keep_bytes(&self) -> u64 {
         let counts = *self.counts.borrow();
         let coming = if self.may_fit(&counts) { counts.coming } else { 0 };
-        self.config.bytes_max.saturating_sub(self.config.bytes_max / SPARE).saturating_sub(coming)
+        self.config.keep_bytes().saturating_sub(coming)
     }
 
     /// Whether an upload to `path`, which comes to lie in `folders`, lies in this one.

@@ -9,9 +9,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, ensure};
+use api::{RemovableContent, Removals};
 use copy::{Failures, MoveProgress};
 use service::access::{Permit, ToDelete};
 use service::events::Remover;
+use service::operations::RemovalLimits;
 use service::{MediaService, ingest};
 use store::{ContentPath, FileId, StoreError, StoredItem, WalkedFile, WalkedKind};
 use tokio::sync::watch;
@@ -22,13 +24,8 @@ use super::protected::Protected;
 /// Contents of one folder that are looked at: 400 bytes of memory each.
 const CONTENTS_MAX: usize = 1_000_000;
 
-/// The limits of a folder.
-#[derive(Debug, Clone)]
-pub(super) struct Limits {
-    pub(super) max_age: Option<Nanos>,
-    pub(super) max_size: Option<ByteCount>,
-    pub(super) min_age: Nanos,
-}
+/// Contents that a dry run names.
+const REMOVALS_LISTED: usize = 1000;
 
 /// A file of the folder, under all names that it has there.
 #[derive(Debug)]
@@ -57,27 +54,40 @@ pub(super) struct Look {
     is_too_long: bool,
 }
 
-/// Removes the excess, the oldest first.
+/// Removes the excess, the oldest first, for the job `name`.
 ///
 /// # Errors
 /// The store's error; the contents that could not be looked at or removed.
 pub(super) async fn keep(
     service: &MediaService,
-    (name, folder): (&str, &ContentPath),
-    (limits, protected): (&Limits, &[ContentPath]),
+    name: &str,
+    limits: &RemovalLimits,
     moved: &MoveProgress,
     stop: &watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let mut protected = Protected::find(service, protected).await.context("looking up protected contents")?;
-    let look = look(service, folder, &mut protected, stop).await?;
+    let mut protected = Protected::find(service, &limits.protected).await.context("looking up protected contents")?;
+    let look = look(service, &limits.folder, &mut protected, stop).await?;
     look.check()?;
     protected.check()?;
     let done = |bytes| moved.file_is_done(bytes);
     let mut failures = Failures::default();
-    let left =
-        look.remove(service, folder, limits, (&mut failures, stop), done, |reason| Remover::Job { name, reason });
+    let left = look.remove(service, limits, (&mut failures, stop), done, |reason| Remover::Job { name, reason });
     left.await;
     failures.judge("contents or folders were passed over, the others were looked at")
+}
+
+/// The contents that would go now by these limits; nothing is removed.
+///
+/// # Errors
+/// The folder is not there, or the store's error.
+pub(super) async fn would_remove(service: &MediaService, limits: &RemovalLimits) -> anyhow::Result<Removals> {
+    let (_goes_on, stop) = watch::channel(false);
+    let mut protected = Protected::find(service, &limits.protected).await.context("looking up protected contents")?;
+    let mut look = look(service, &limits.folder, &mut protected, &stop).await?;
+    let failures = std::mem::take(&mut look.failures);
+    let judged = look.check().and_then(|()| protected.check());
+    let problem = judged.and_then(|()| failures.judge("contents or folders cannot be looked at"));
+    Ok(Removals { problem: problem.err().map(|error| format!("{error:#}")), ..look.would_remove(limits) })
 }
 
 /// Looks through a folder.
@@ -143,17 +153,15 @@ impl OldContent {
     }
 }
 
-impl Limits {
-    /// The reason that a content goes while so many bytes are left; none if it stays.
-    fn reason(&self, (age, bytes_left): (Duration, u64)) -> Option<&'static str> {
-        let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
-        if age < span(self.min_age) {
-            return None;
-        }
-        let is_old = self.max_age.is_some_and(|max_age| age > span(max_age));
-        let is_too_much = self.max_size.is_some_and(|size| bytes_left > size.0);
-        if is_old { Some("max_age") } else { is_too_much.then_some("max_size") }
+/// The reason that a content of this age goes while so many bytes are left; none if it stays.
+fn reason(limits: &RemovalLimits, age: Duration, bytes_left: u64) -> Option<&'static str> {
+    let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
+    if age < span(limits.min_age) {
+        return None;
     }
+    let is_old = limits.max_age.is_some_and(|max_age| age > span(max_age));
+    let is_too_much = limits.max_size.is_some_and(|size| bytes_left > size.0);
+    if is_old { Some("max_age") } else { is_too_much.then_some("max_size") }
 }
 
 impl Look {
@@ -184,25 +192,51 @@ impl Look {
         self.contents.iter().filter(may_go).map(|content| content.bytes).sum()
     }
 
+    /// The contents that [`Look::remove`] would remove if each removal succeeded.
+    pub(super) fn would_remove(mut self, limits: &RemovalLimits) -> Removals {
+        self.oldest_first();
+        let folder = limits.folder.joined();
+        let below = PathBuf::from(&folder);
+        let mut removals = Removals { folder, stored_bytes: self.stored, ..Removals::default() };
+        for content in &self.contents {
+            let left = self.stored - removals.bytes;
+            let Some(reason) = reason(limits, content.age, left).filter(|_| !content.stays) else { continue };
+            removals.contents += 1;
+            removals.bytes += content.bytes;
+            if removals.first.len() < REMOVALS_LISTED {
+                removals.first.push(RemovableContent {
+                    path: below.join(&content.path).display().to_string(),
+                    bytes: content.bytes,
+                    age_seconds: content.age.as_secs_f64(),
+                    reason: reason.to_owned(),
+                });
+            }
+        }
+        removals
+    }
+
+    fn oldest_first(&mut self) {
+        self.contents.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.path.cmp(&b.path)));
+    }
+
     /// Removes the excess, the oldest first; `done` gets the bytes of each.
     pub(super) async fn remove<'a>(
         mut self,
         service: &MediaService,
-        folder: &ContentPath,
-        limits: &Limits,
+        limits: &RemovalLimits,
         (failures, stop): (&mut Failures, &watch::Receiver<bool>),
         done: impl Fn(u64),
         remover: impl Fn(&'static str) -> Remover<'a>,
     ) {
-        let permit = Permit::<ToDelete>::of_configuration(folder.clone());
+        let permit = Permit::<ToDelete>::of_configuration(limits.folder.clone());
         *failures = std::mem::take(&mut self.failures);
-        self.contents.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.path.cmp(&b.path)));
+        self.oldest_first();
         let (mut left, mut ahead) = (self.stored, 0);
         for content in self.contents {
             if *stop.borrow() {
                 return;
             }
-            let Some(reason) = limits.reason((content.age, left)).filter(|_| !content.stays) else {
+            let Some(reason) = reason(limits, content.age, left).filter(|_| !content.stays) else {
                 ahead += u64::from(content.is_ahead);
                 continue;
             };
@@ -237,12 +271,23 @@ impl Look {
 mod tests {
     use super::*;
 
+    fn limits(max_age: Option<u64>, max_size: Option<u64>) -> RemovalLimits {
+        let hours = |hours: u64| Nanos::from_secs(3600 * hours);
+        RemovalLimits {
+            folder: ContentPath::root().child("cams").expect("a name"),
+            max_age: max_age.map(hours),
+            max_size: max_size.map(ByteCount),
+            min_age: hours(1),
+            protected: Vec::new(),
+        }
+    }
+
     /// Names of those of four contents that go, by their ages and sizes.
-    fn gone(limits: &Limits) -> Vec<&'static str> {
+    fn gone(limits: &RemovalLimits) -> Vec<&'static str> {
         let all = [("a", 30, 10), ("b", 30, 20), ("c", 5, 30), ("new", 0, 50)];
         let mut left: u64 = all.iter().map(|(_, _, bytes)| bytes).sum();
         let goes = |(name, hours, bytes): &(&'static str, u64, u64)| {
-            limits.reason((Duration::from_secs(3600 * hours), left))?;
+            reason(limits, Duration::from_secs(3600 * hours), left)?;
             left -= bytes;
             Some(*name)
         };
@@ -251,12 +296,6 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_the_youngest_never() {
-        let hours = |hours: u64| Nanos::from_secs(3600 * hours);
-        let limits = |max_age, max_size| Limits {
-            max_age: Option::map(max_age, hours),
-            max_size: Option::map(max_size, ByteCount),
-            min_age: hours(1),
-        };
         assert!(gone(&limits(None, None)).is_empty());
         assert!(gone(&limits(Some(30), None)).is_empty(), "just as old is not older");
         assert_eq!(gone(&limits(Some(29), None)), ["a", "b"]);
@@ -264,8 +303,37 @@ mod tests {
         assert_eq!(gone(&limits(None, Some(99))), ["a", "b"]);
         assert_eq!(gone(&limits(None, Some(1))), ["a", "b", "c"], "the newest is too young");
         assert_eq!(gone(&limits(Some(29), Some(80))), ["a", "b"], "what went by age counts");
-        assert!(gone(&Limits { min_age: hours(31), ..limits(Some(1), None) }).is_empty());
-        assert_eq!(limits(Some(29), Some(1)).reason((Duration::from_secs(3600 * 30), 5)), Some("max_age"));
-        assert_eq!(limits(None, Some(1)).reason((Duration::from_secs(3600), 2)), Some("max_size"));
+        let old = RemovalLimits { min_age: Nanos::from_secs(3600 * 31), ..limits(Some(1), None) };
+        assert!(gone(&old).is_empty());
+        assert_eq!(reason(&limits(Some(29), Some(1)), Duration::from_secs(3600 * 30), 5), Some("max_age"));
+        assert_eq!(reason(&limits(None, Some(1)), Duration::from_secs(3600), 2), Some("max_size"));
+    }
+
+    #[test]
+    fn a_dry_run_names_the_contents_that_a_run_removes() {
+        let content = |(name, hours, bytes): (&str, u64, u64), stays| OldContent {
+            names: Vec::new(),
+            path: name.into(),
+            age: Duration::from_secs(3600 * hours),
+            bytes,
+            stays,
+            is_ahead: false,
+        };
+        let look = || Look {
+            contents: vec![
+                content(("new", 0, 50), false),
+                content(("c", 5, 30), false),
+                content(("a", 30, 10), false),
+                content(("kept", 40, 5), true),
+                content(("b", 30, 20), false),
+            ],
+            stored: 115,
+            ..Look::default()
+        };
+        let removals = look().would_remove(&limits(Some(29), Some(60)));
+        let paths: Vec<_> = removals.first.iter().map(|one| (one.path.as_str(), one.reason.as_str())).collect();
+        assert_eq!(paths, [("cams/a", "max_age"), ("cams/b", "max_age"), ("cams/c", "max_size")]);
+        assert_eq!((removals.contents, removals.bytes, removals.stored_bytes), (3, 60, 115));
+        assert_eq!(look().would_remove(&limits(None, None)).contents, 0);
     }
 }

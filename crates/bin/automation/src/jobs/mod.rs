@@ -17,20 +17,22 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use api::{JobOutcome, JobProgress, JobRun, JobStatus};
+use api::{JobOutcome, JobProgress, JobRun, JobStatus, Removals};
 use copy::MoveProgress;
 use jiff::Timestamp;
 use jobs::Timetable;
 use program::process::{self, Exit};
 use service::MediaService;
 use service::events::{self, unix_seconds};
-use service::operations::{AskedBy, JobError};
+use service::operations::{AskedBy, JobError, RemovalLimits, RemovalRule};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::job_config::{JobConfig, JobWork};
+use crate::room;
 use kept::KeptJob;
 pub use measure::MeasureState;
+pub use quotas::removal_limits;
 
 /// The clock is read this often, also if no job is due, for it may be set.
 const CLOCK_CHECK_PERIOD: Duration = Duration::from_secs(30);
@@ -59,6 +61,8 @@ pub struct Jobs {
     ending: watch::Sender<bool>,
     /// Held while the file of jobs is written: runs may end at the same time.
     saving: Mutex<()>,
+    /// A permit for a dry run: each reads a folder.
+    dry_runs: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -101,9 +105,11 @@ impl Jobs {
             changed: Notify::new(),
             ending: watch::Sender::new(false),
             saving: Mutex::default(),
+            dry_runs: Arc::new(Semaphore::new(1)),
         });
         jobs.arrange(configs, kept);
         tokio::spawn(quotas::look_after(Arc::downgrade(&jobs.around.service)));
+        tokio::spawn(room::watch(Arc::downgrade(&jobs.around.service), jobs.around.state.clone()));
         tokio::spawn(Arc::clone(&jobs).keep_time());
         jobs
     }
@@ -167,6 +173,36 @@ impl Jobs {
         let told = events::job_stop_asked(name, (by.address, by.user), SystemTime::now());
         self.around.service.events.tell(told);
         Ok(())
+    }
+
+    /// Begins to look which contents would go now, one look at a time.
+    pub fn removals(&self, rule: RemovalRule) -> Result<oneshot::Receiver<Result<Removals, String>>, JobError> {
+        let service = Arc::clone(&self.around.service);
+        let rule = match rule {
+            RemovalRule::Limits(limits) => limits,
+            RemovalRule::Job(name) => self.rule_of_job(&name)?,
+            RemovalRule::Quota(folder) => {
+                quotas::rule(&service.quotas, folder.trim_matches('/')).ok_or(JobError::NoRing)?
+            }
+        };
+        let turn = Arc::clone(&self.dry_runs).try_acquire_owned().map_err(|_| JobError::LooksAlready)?;
+        let (answer, answered) = oneshot::channel();
+        self.runtime.spawn(async move {
+            let found = keep::would_remove(&service, &rule).await;
+            drop(turn);
+            // A client that has gone needs no answer.
+            let _ = answer.send(found.map_err(|error| format!("{error:#}")));
+        });
+        Ok(answered)
+    }
+
+    fn rule_of_job(&self, name: &str) -> Result<RemovalLimits, JobError> {
+        let table = self.table();
+        let at = table.number(name).ok_or(JobError::Unknown)?;
+        match &table.jobs[at].config.work {
+            JobWork::Keep(limits) => Ok(limits.clone()),
+            _ => Err(JobError::RemovesNot),
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, JobTable> {
@@ -271,11 +307,7 @@ impl Jobs {
         });
         let around = &self.around;
         let outcome = match &config.work {
-            JobWork::Keep { folder, max_age, max_size, min_age, protected } => {
-                let limits = keep::Limits { max_age: *max_age, max_size: *max_size, min_age: *min_age };
-                let what = (config.name.as_str(), folder);
-                keep::keep(&around.service, what, (&limits, protected), &running.moved, &end).await
-            }
+            JobWork::Keep(limits) => keep::keep(&around.service, &config.name, limits, &running.moved, &end).await,
             JobWork::Copy { from, to, login, rate } => {
                 let (ends, login) = ((from.clone(), to.clone()), login.clone());
                 let copy = transfer::Transfer { ends, login, rate: *rate, moved: Arc::clone(&running.moved) };

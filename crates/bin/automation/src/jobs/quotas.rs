@@ -11,12 +11,13 @@ use copy::Failures;
 use program::output::say;
 use service::MediaService;
 use service::events::Remover;
-use service::quota::{Quota, QuotaLook, WhenQuotaFull};
+use service::operations::RemovalLimits;
+use service::quota::{Quota, QuotaConfig, QuotaLook, Quotas, WhenQuotaFull};
 use store::StoreError;
 use tokio::sync::watch;
 use units::ByteCount;
 
-use super::keep::{self, Limits, Look};
+use super::keep::{self, Look};
 use super::protected::Protected;
 
 /// The period in which folders are counted: other programs than this server may have written there.
@@ -50,6 +51,27 @@ pub(crate) async fn look_after(service: Weak<MediaService>) {
     }
 }
 
+/// The rule by which the ring of `folder` removes contents now; none if no quota of that folder overwrites the oldest.
+pub(super) fn rule(quotas: &Quotas, folder: &str) -> Option<RemovalLimits> {
+    ring_limits(quotas.all().iter().find(|quota| quota.config.folder.joined() == folder)?)
+}
+
+/// As [`removal_limits`], with room for the bytes that come now.
+fn ring_limits(quota: &Quota) -> Option<RemovalLimits> {
+    Some(RemovalLimits { max_size: Some(ByteCount(quota.keep_bytes())), ..removal_limits(&quota.config)? })
+}
+
+/// The rule by which a ring removes contents while nothing comes; none of a quota that refuses uploads.
+pub fn removal_limits(quota: &QuotaConfig) -> Option<RemovalLimits> {
+    (quota.when_full == WhenQuotaFull::OverwriteOldest).then(|| RemovalLimits {
+        folder: quota.folder.clone(),
+        max_age: None,
+        max_size: Some(ByteCount(quota.keep_bytes())),
+        min_age: quota.min_age,
+        protected: quota.protected.clone(),
+    })
+}
+
 async fn count(
     service: &MediaService,
     folder: &str,
@@ -68,16 +90,15 @@ async fn count(
     let removable = if is_clear.is_ok() { look.removable(config.min_age) } else { 0 };
     let (stored, folders) = (look.stored, std::mem::take(&mut look.folders));
     quota.found(QuotaLook { stored, removable, folders });
-    let keep_bytes = quota.keep_bytes();
-    if config.when_full == WhenQuotaFull::Refuse || stored <= keep_bytes {
+    if config.when_full == WhenQuotaFull::Refuse || stored <= quota.keep_bytes() {
         return look.failures.judge("files or folders were not counted");
     }
     is_clear?;
     look.check()?;
-    let limits = Limits { max_age: None, max_size: Some(ByteCount(keep_bytes)), min_age: config.min_age };
+    let Some(limits) = ring_limits(quota) else { return Ok(()) };
     let mut failures = Failures::default();
     let remover = |reason| Remover::Quota { folder, reason };
     let made_room = |bytes| quota.made_room(bytes);
-    look.remove(service, &config.folder, &limits, (&mut failures, stop), made_room, remover).await;
+    look.remove(service, &limits, (&mut failures, stop), made_room, remover).await;
     failures.judge("files or folders were passed over, the others were looked at")
 }

@@ -92,7 +92,7 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
 }
 
 /// The reason for which an alarm matters, and the command that shows or mends it, by its kind.
-const ALARM_ADVICE: [(&str, &str, &str); 9] = [
+const ALARM_ADVICE: [(&str, &str, &str); 10] = [
     (
         "volume_disk",
         "another failure would lose contents, or keep them from being served",
@@ -116,6 +116,11 @@ const ALARM_ADVICE: [(&str, &str, &str); 9] = [
     ),
     ("folder_away", "its contents are answered with 503", "findmnt; the event log has `root_away` with the reason"),
     ("quota_full", "uploads into it are refused", "isocast config show   (the quota); remove contents, or raise it"),
+    (
+        "full_soon",
+        "uploads and recordings are refused from then on (507)",
+        "curl -s URL/api/v1/forecasts; remove contents, or have a `keep` job or a ring do so (docs/guide/jobs.md)",
+    ),
     (
         "job_failed",
         "its task is not done until a run succeeds",

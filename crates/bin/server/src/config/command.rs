@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::settings::{Problem, Settings};
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, removals};
 
 /// Serve folders of videos over HTTP, each stream at a guaranteed rate.
 #[derive(Debug, Clone, Default, Args)]
@@ -123,6 +123,20 @@ enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print which contents the `keep` jobs and rings of a configuration would remove now, in force or not; remove nothing.
+    Removals {
+        /// The file.
+        file: PathBuf,
+        /// The server of the folders.
+        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+        url: String,
+        /// A file that holds `name:password`, where reading needs a login.
+        #[arg(long, value_name = "FILE")]
+        login: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl ConfigArgs {
@@ -154,6 +168,10 @@ impl ConfigArgs {
                 } else {
                     write!(out, "{shown}")?;
                 }
+            }
+            ConfigCommand::Removals { file, url, login, json } => {
+                let login = login.as_deref().map(client::Login::read).transpose()?;
+                removals::show(&Config::load_with_parts(file)?, (url, login), *json, out)?;
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use automation::{CopyEnd, JobConfig, JobWork};
 use jiff::tz::TimeZone;
 use jobs::{CronSchedule, Missed};
 use program::process;
+use service::operations::RemovalLimits;
 use store::ContentPath;
 use units::{BitRate, Nanos};
 
@@ -67,7 +68,7 @@ pub(super) fn problem(job: &JobConfig) -> Option<String> {
             let read = login.as_deref().map(client::Login::read);
             read.and_then(Result::err).map(|error| format!("{error:#}"))
         }
-        JobWork::Keep { .. } | JobWork::Scrub { .. } | JobWork::Measure => None,
+        JobWork::Keep(_) | JobWork::Scrub { .. } | JobWork::Measure => None,
     }
 }
 
@@ -81,7 +82,7 @@ pub(super) fn render(job: &JobConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result
     let missed = if job.missed == Missed::Skip { "skip" } else { "once" };
     writeln!(f, "jitter = {}\nmissed = \"{missed}\"\ntime_limit = {}", span(job.jitter), span(job.time_limit))?;
     match &job.work {
-        JobWork::Keep { folder, max_age, max_size, min_age, protected } => {
+        JobWork::Keep(RemovalLimits { folder, max_age, max_size, min_age, protected }) => {
             writeln!(f, "folder = {}\nmin_age = {}", quoted(&folder.joined()), span(*min_age))?;
             max_age.map_or(Ok(()), |age| writeln!(f, "max_age = {}", span(age)))?;
             max_size.map_or(Ok(()), |size| writeln!(f, "max_size = \"{}B\"", size.0))?;
@@ -206,7 +207,7 @@ fn take_keep(entry: &mut Settings) -> Option<JobWork> {
             "one of `max_age` and `max_size` is needed, else nothing would ever go".to_owned(),
         );
     }
-    Some(JobWork::Keep { folder: folder?, max_age, max_size, min_age, protected })
+    Some(JobWork::Keep(RemovalLimits { folder: folder?, max_age, max_size, min_age, protected }))
 }
 
 fn take_scrub(entry: &mut Settings) -> JobWork {

@@ -10,6 +10,7 @@ mod here;
 mod jobs;
 mod links;
 mod quotas;
+mod removals;
 mod render;
 mod settings;
 mod tls;

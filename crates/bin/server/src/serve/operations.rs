@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use api::{CertificateStatus, JobStatus, WebhookStatus};
+use api::{CertificateStatus, JobStatus, Removals, WebhookStatus};
 use automation::{Jobs, Webhooks};
 use service::events::unix_seconds;
-use service::operations::{AskedBy, JobError, Operations};
+use service::operations::{AskedBy, JobError, Operations, RemovalRule};
 use snmp::Snmp;
 use tls::{CertificateState, Certificates};
+use tokio::sync::oneshot;
 
 /// Work that the server does by itself.
 pub(super) struct ServerOperations {
@@ -28,6 +29,10 @@ impl Operations for ServerOperations {
 
     fn stop_job(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
         self.jobs.stop(name, by)
+    }
+
+    fn removals(&self, rule: RemovalRule) -> Result<oneshot::Receiver<Result<Removals, String>>, JobError> {
+        self.jobs.removals(rule)
     }
 
     fn webhooks(&self) -> Vec<WebhookStatus> {

@@ -40,6 +40,15 @@ pub struct Query {
 #[error("`{0}=` is given twice in the query; give it once")]
 pub struct Repeated(pub &'static str);
 
+/// The keys, and the values decoded, in their order.
+pub(crate) fn pairs(text: Option<&str>) -> impl Iterator<Item = (&str, String)> {
+    text.unwrap_or_default().split('&').map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let spaced = value.replace('+', " ");
+        (key, percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+    })
+}
+
 impl Query {
     /// Reads the text after the `?`.
     ///
@@ -47,8 +56,7 @@ impl Query {
     /// A key that means something here is given twice.
     pub fn parse(text: Option<&str>) -> Result<Self, Repeated> {
         let mut query = Self::default();
-        for pair in text.unwrap_or_default().split('&') {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (key, value) in pairs(text) {
             let (name, field) = match key {
                 "rate" => ("rate", &mut query.rate),
                 "burst" => ("burst", &mut query.burst),
@@ -64,9 +72,7 @@ impl Query {
                 "share" => ("share", &mut query.share),
                 _ => continue,
             };
-            let decoded = value.replace('+', " ");
-            let decoded = percent_decode_str(&decoded).decode_utf8_lossy().into_owned();
-            if field.replace(decoded).is_some() {
+            if field.replace(value).is_some() {
                 return Err(Repeated(name));
             }
         }

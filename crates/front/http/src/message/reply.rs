@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_types::header::{self, HeaderName};
 use http_types::{Method, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
 use serde_json::json;
 
 use super::head::{HttpVersion, RequestHead};
@@ -56,6 +57,13 @@ impl Reply {
     #[must_use]
     pub const fn empty(status: StatusCode) -> Self {
         Self { status, fields: Vec::new(), body: Bytes::new(), rest: None }
+    }
+
+    /// 200 with a value of the API as JSON.
+    #[must_use]
+    pub fn json(value: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(value).expect("the keys of wire types are texts");
+        Self::with_body(StatusCode::OK, "application/json", body)
     }
 
     /// A reply with a body.

@@ -1,7 +1,8 @@
 //! One job that runs and one webhook.
 
-use api::{JobOutcome, JobProgress, JobRun, JobStatus, WebhookStatus};
-use service::operations::{AskedBy, JobError, Operations};
+use api::{JobOutcome, JobProgress, JobRun, JobStatus, RemovableContent, Removals, WebhookStatus};
+use service::operations::{AskedBy, JobError, Operations, RemovalRule};
+use tokio::sync::oneshot;
 
 /// `copy` runs, nothing else is there.
 pub struct FakeOperations;
@@ -42,6 +43,25 @@ impl Operations for FakeOperations {
 
     fn certificates(&self) -> Vec<api::CertificateStatus> {
         Vec::new()
+    }
+
+    fn removals(&self, rule: RemovalRule) -> Result<oneshot::Receiver<Result<Removals, String>>, JobError> {
+        if rule != RemovalRule::Job("keep".to_owned()) {
+            return Err(JobError::Unknown);
+        }
+        let (answer, answered) = oneshot::channel();
+        let removal =
+            RemovableContent { path: "a/b.ts".to_owned(), bytes: 4, age_seconds: 90.0, reason: "max_age".to_owned() };
+        let removals = Removals {
+            folder: "a".to_owned(),
+            stored_bytes: 9,
+            contents: 1,
+            bytes: 4,
+            first: vec![removal],
+            problem: None,
+        };
+        answer.send(Ok(removals)).map_err(|_| JobError::Stopping)?;
+        Ok(answered)
     }
 
     fn webhooks(&self) -> Vec<WebhookStatus> {
