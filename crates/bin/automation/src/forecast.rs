@@ -106,7 +106,7 @@ impl RoomHistory {
 pub(crate) struct RoomWatch {
     pub(crate) history: RoomHistory,
     /// Keys of the rooms that are full within a day, since they were told.
-    told: BTreeSet<String>,
+    pub(crate) told: BTreeSet<String>,
 }
 
 /// The result of a look.

@@ -13,6 +13,6 @@ mod webhook_config;
 mod webhooks;
 
 pub use self::job_config::{CopyEnd, JobConfig, JobWork};
-pub use self::jobs::{Jobs, MeasureState, Surroundings, removal_limits};
+pub use self::jobs::{Jobs, MeasuredDisks, Surroundings, removal_limits};
 pub use self::webhook_config::{WebhookConfig, WebhookTarget};
 pub use self::webhooks::Webhooks;

@@ -68,3 +68,55 @@ fn a_disk_that_is_mounted_later_is_served_once_nothing_runs() {
     wait_for(address, "/media/above.ts", 200);
     assert_eq!(status(address, "/media/below.ts"), Some(404), "what is below the mount point is not served");
 }
+
+#[test]
+fn a_disk_that_is_measured_anew_is_taken_up_without_a_new_start() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (root, state) = (folder.path().join("media"), folder.path().join("state"));
+    fs::create_dir(&root).expect("made");
+    let image = folder.path().join("image");
+    let made = "truncate -s 200M \"$0\" && mkfs.ext4 -q \"$0\"";
+    let made = Command::new("sh").args(["-ec", made]).arg(&image).output();
+    let mount = "mount -o loop \"$0\" \"$1\"";
+    let mounts = Command::new("unshare").args(["--mount", "sh", "-ec", mount]).args([&image, &root]).output();
+    if ![made, mounts].iter().all(|output| output.as_ref().is_ok_and(|output| output.status.success())) {
+        return skipped("it needs to mount a file, which takes root");
+    }
+    let config = folder.path().join("isocast.toml");
+    let job = "[[job]]\nname = \"measure\"\nkind = \"measure\"\nschedule = \"@yearly\"\n";
+    fs::write(&config, format!("access.local_writes = true\nplane.memory = \"64MiB\"\n{job}")).expect("written");
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let mut command = Command::new("unshare");
+    let serve = format!("{mount} && head -c 64000000 /dev/zero >\"$1/a.ts\" && shift 1 && exec \"$@\"");
+    command.args(["--mount", "sh", "-ec", &serve]).args([&image, &root]);
+    command.args([env!("CARGO_BIN_EXE_isocast"), "serve", "--config"]).arg(&config);
+    command.arg("--listen").arg(address.to_string()).arg("--state").arg(&state).arg("--root").arg(&root);
+    let _server = Confined(command.stderr(Stdio::null()).spawn().expect("the program starts"));
+    wait_for(address, "/ready", 200);
+    let events = || {
+        let mut client = Client::to(address);
+        client.get("/api/v1/events");
+        client
+            .answer(true)
+            .json()
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|event| event["event"].clone())
+            .collect::<Vec<_>>()
+    };
+    let mut follower = Client::to(address);
+    follower.get("/media/a.ts?rate=max");
+    assert_eq!(follower.head().status, 200);
+    assert_eq!(follower.take(64_000_000).len(), 64_000_000);
+    assert_eq!(Client::to(address).try_ask("POST", "/api/v1/jobs/measure/run").expect("an answer").status, 202);
+    let deadline = Instant::now() + PATIENCE;
+    while !events().iter().any(|event| event == "disk_measured") {
+        assert!(Instant::now() < deadline, "{:?}", events());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let all = events();
+    assert_eq!(all.iter().filter(|event| *event == "server_started").count(), 1, "{all:?}");
+    follower.get("/media/a.ts?rate=8M&burst=0");
+    assert_eq!(follower.head().status, 200, "a connection from before is served");
+}

@@ -263,7 +263,8 @@ mod tests {
                     | Command::Drain
                     | Command::Keep(_)
                     | Command::SetStall(_)
-                    | Command::SetLink { .. } => continue,
+                    | Command::SetLink { .. }
+                    | Command::SetProfile(_) => continue,
                 };
                 assert!(io.report(told).is_ok(), "there is room");
             }

@@ -22,6 +22,12 @@ impl Grid {
         Self { epoch, period }
     }
 
+    /// A grid from the same epoch on with another period.
+    #[must_use]
+    pub fn with_period(&self, period: Nanos) -> Self {
+        Self::new(self.epoch, period)
+    }
+
     /// When period `index` begins.
     #[must_use]
     pub fn start_of(&self, index: u64) -> Nanos {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use content::{Content, FreshContent, Segment};
 pub use schedule::admission::{Refusal, Resource};
+use schedule::profile::DiskProfile;
 pub use storage::grant::{RecordingPlace, WrittenDisks};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
@@ -37,6 +38,9 @@ pub enum Command {
         /// Payload bits per second on the wire.
         capacity: BitRate,
     },
+    /// The profile of a disk, in force as soon as nothing uses the disk and no reservation has time of it. Answered by
+    /// [`Report::Profiled`].
+    SetProfile(Box<NewProfile>),
     /// Stop admitting; running streams continue (drain).
     Drain,
     /// End the loop; streams that still run are dropped.
@@ -85,10 +89,34 @@ pub enum Report {
     },
     /// The content stored is in the buffers, or there was no room for it.
     Kept(Box<FreshContent>),
+    /// The profile that was replaced by a new one, to be dropped; or the new one, which another of the same disk replaced before it was
+    /// in force.
+    Profiled {
+        /// What is to be dropped.
+        profile: Box<NewProfile>,
+        /// The new profile is in force.
+        is_in_force: bool,
+    },
     /// The data plane reads this content no more: to be dropped where closing a file may take its time.
     Unused(Arc<Content>),
     /// Something happened that an operator should know (rate-limited by the data plane).
     Event(Event),
+}
+
+/// A profile for a disk, with a copy for each part of the plane that has one; on its way back, the profile that was replaced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewProfile {
+    /// The disk.
+    pub disk: DiskId,
+    pub(crate) copies: [Option<DiskProfile>; 3],
+}
+
+impl NewProfile {
+    /// A new profile of `disk`.
+    #[must_use]
+    pub fn new(disk: DiskId, profile: &DiskProfile) -> Self {
+        Self { disk, copies: std::array::from_fn(|_| Some(profile.clone())) }
+    }
 }
 
 /// One delivery: everything the data plane needs from start to end.

@@ -17,6 +17,7 @@ mod message;
 mod pacer;
 pub mod plane;
 pub mod port;
+mod profile;
 
 pub use config::{FLASH_ROUND_TICKS, PlaneConfig};
 pub use fetcher::BEST_EFFORT_PAGES_SHARE;

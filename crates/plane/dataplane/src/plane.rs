@@ -25,6 +25,7 @@ use crate::gauges::Gauges;
 use crate::message::PartMessage;
 use crate::pacer::Pacer;
 use crate::port::{COMPLETIONS_MAX, Completion, Io};
+use crate::profile::NewProfiles;
 
 /// Commands taken in between two looks at the clock. Each may be a refusal with its counter-offer, which takes 0.1 ms at most
 /// (`schedule`'s admission, for each disk of a content): a step of the wheel, 6 ms, does not wait for them. Follows from that.
@@ -41,6 +42,7 @@ pub struct Plane<I> {
     context: PlaneContext<I>,
     completions: Vec<Completion>,
     measure_at: Nanos,
+    new_profiles: NewProfiles,
     running: bool,
 }
 
@@ -61,6 +63,7 @@ impl<I: Io> Plane<I> {
         assert!(disks.len() <= limits::DISKS_MAX && links.len() <= limits::LINKS_MAX, "within limits");
         assert!(gauges.streams.len() >= config.streams_max && gauges.disks.len() >= disks.len(), "gauges fit");
         let begun = (io.now(), io.processor_time());
+        let new_profiles = NewProfiles::new(disks.len());
         let fetcher = Fetcher::new(&config, disks.clone(), io.chunk_count(), begun.0);
         gauges.plane.pages.set(u64::from(fetcher.pages().pages()));
         let admitter = Admitter::new(&config, disks, links, fetcher.pages_to_promise(), begun);
@@ -72,6 +75,7 @@ impl<I: Io> Plane<I> {
             context: PlaneContext::new(config, gauges, io),
             completions: Vec::with_capacity(COMPLETIONS_MAX),
             measure_at: begun.0,
+            new_profiles,
             running: true,
         }
     }
@@ -191,6 +195,7 @@ impl<I: Io> Plane<I> {
                 }
                 Some(Command::SetStall(span)) => context.config.stall_max = span,
                 Some(Command::SetLink { link, capacity }) => self.admitter.set_link(link, capacity, context),
+                Some(Command::SetProfile(new)) => self.new_profiles.add(new, context),
                 Some(Command::Drain) => self.admitter.drain(),
                 Some(Command::Shutdown) => self.running = false,
                 None => return false,
@@ -215,6 +220,7 @@ impl<I: Io> Plane<I> {
         self.admitter.measure(self.fetcher.pages_to_promise(), &mut self.context);
         self.context.gauges.plane.lent_bytes.set(self.context.io.lent_bytes());
         self.pacer.look_after_blocked(&mut self.context);
+        self.new_profiles.put_in_force((&mut self.admitter, &mut self.fetcher), &mut self.context);
         self.carry();
     }
 }

@@ -6,5 +6,6 @@ mod crowd;
 mod layout;
 mod links;
 mod little_memory;
+mod profiles;
 mod unreadable;
 mod waiting_starts;

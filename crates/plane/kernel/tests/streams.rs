@@ -48,7 +48,7 @@ impl Server {
     fn report(&self) -> Report {
         loop {
             match self.reports.recv_timeout(Duration::from_secs(60)).expect("a report in time") {
-                Report::Event(_) | Report::Unused(_) | Report::Kept(_) => {}
+                Report::Event(_) | Report::Unused(_) | Report::Kept(_) | Report::Profiled { .. } => {}
                 report => return report,
             }
         }

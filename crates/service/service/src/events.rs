@@ -15,7 +15,7 @@ use crate::log::{KindLimit, Log, LogWriter};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 36] = [
+pub const KINDS: [&str; 37] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -47,6 +47,7 @@ pub const KINDS: [&str; 36] = [
     "disk_recovered",
     "certificate_loaded",
     "certificate_refused",
+    "disk_measured",
     "job_started",
     "job_ended",
     "job_failed",
@@ -146,6 +147,11 @@ pub(crate) fn disk_failure(disk: DiskId, failure: Option<DiskFailure>, now: Syst
         None => json!({ "event": "disk_recovered", "disk": disk.0 }),
     };
     stamped(object, now)
+}
+
+/// The figures of a disk are measured ones from now on.
+pub(crate) fn disk_measured(disk: DiskId, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "disk_measured", "disk": disk.0 }), now)
 }
 
 /// One event of the data plane as a line of the event log; none for the events that [`disk_failure`] logs.

@@ -99,7 +99,7 @@ pub fn disks(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Disk> {
         .map(|disk| {
             let gauges = service.gauges.disks.get(usize::from(disk.id.0)).unwrap_or(&none);
             let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id.0)));
-            let doubt = service.disk_doubts.get(&disk.id).cloned();
+            let doubt = service.disk_doubt(disk.id);
             described_disk(disk, gauges, phases, doubt)
         })
         .collect()

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use api::{CertificateStatus, DiskFailure, FolderStatus, Forecast, JobStatus, Removals, WebhookStatus};
-use dataplane::control::{Command, Report};
+use dataplane::control::{Command, NewProfile, Report};
 use dataplane::gauges::Gauges;
+use schedule::profile::DiskProfile;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
@@ -111,7 +112,7 @@ pub struct MediaService {
     account_store: Arc<dyn AccountStore>,
     link_uses: LinkUses,
     logins: Logins,
-    pub(crate) disk_doubts: BTreeMap<DiskId, String>,
+    disk_doubts: Mutex<BTreeMap<DiskId, String>>,
     /// The uploads of each client.
     pub(crate) uploads: Arc<Shares<ClientIdentity>>,
     pub(crate) listings: Listings,
@@ -205,7 +206,7 @@ impl MediaService {
             connections: Arc::default(),
             running: RunningStreams::default(),
             recording_names: Arc::default(),
-            disk_doubts: parts.disk_doubts,
+            disk_doubts: Mutex::new(parts.disk_doubts),
             readings: Readings::default(),
             forecasts: Mutex::default(),
             away: Mutex::default(),
@@ -231,8 +232,30 @@ impl MediaService {
                     self.runtime.spawn_blocking(move || drop(content));
                 }
             }
+            Report::Profiled { profile, is_in_force: true } => {
+                self.events.tell(events::disk_measured(profile.disk, SystemTime::now()));
+            }
             report => self.plane.on_report(report),
         }
+    }
+
+    /// The disk's figures were measured: they are those of `profile`, but for this doubt.
+    ///
+    /// # Errors
+    /// The data plane's queue is full: try again later.
+    pub fn measured(&self, disk: DiskId, profile: &DiskProfile, doubt: Option<String>) -> Result<(), Command> {
+        self.plane.set_profile(NewProfile::new(disk, profile))?;
+        let mut doubts = lock(&self.disk_doubts);
+        match doubt {
+            Some(doubt) => drop(doubts.insert(disk, doubt)),
+            None => drop(doubts.remove(&disk)),
+        }
+        Ok(())
+    }
+
+    /// The reason for which a disk's figures are not measured.
+    pub(crate) fn disk_doubt(&self, disk: DiskId) -> Option<String> {
+        lock(&self.disk_doubts).get(&disk).cloned()
     }
 
     /// Tells which disks fail, or are used again, since it was asked last: as [`failure`] shows them, whether reads of the

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dataplane::control::{Command, Report};
+use dataplane::control::{Command, NewProfile, Report};
 use tokio::sync::mpsc;
 use units::limits::{STREAMS_MAX, UPLOADS_MAX};
 use units::{ReservationId, StreamId};
@@ -93,6 +93,14 @@ impl PlaneClient {
         }
     }
 
+    /// Gives a disk another profile.
+    ///
+    /// # Errors
+    /// The plane's queue is full.
+    pub(crate) fn set_profile(&self, profile: NewProfile) -> Result<(), Command> {
+        self.plane.send(Command::SetProfile(Box::new(profile)))
+    }
+
     /// Asks for the end of one stream; false if the plane's queue is full.
     pub(crate) fn stop(&self, stream: StreamId) -> bool {
         self.plane.send(Command::Stop(stream)).is_ok()
@@ -114,7 +122,7 @@ impl PlaneClient {
             | Report::Reserved { stream, .. }
             | Report::ReserveRefused { stream, .. } => *stream,
             Report::Refused { delivery, .. } | Report::Finished { delivery, .. } => delivery.stream,
-            Report::Event(_) | Report::Unused(_) | Report::Kept(_) => return,
+            Report::Event(_) | Report::Unused(_) | Report::Kept(_) | Report::Profiled { .. } => return,
         };
         let sender = lock(&self.waiting).get(&stream).cloned();
         let unclaimed = match sender {

@@ -1,12 +1,12 @@
 //! `measure`: measures all disks anew.
 //!
 //! Promise: only while nothing is streamed or uploaded, for measuring wants a disk for itself: a stream or upload that begins meanwhile
-//! ends it, and the old profile stays. The new one is in force after the server has started again in place, which it does in the next lull.
+//! ends it, and the old profile stays. The new one is in force as soon as nothing uses the disk.
 //! Not here: measuring (`device::calibrate`).
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use device::calibrate::{self, CalibrationProgress, Options};
@@ -14,14 +14,19 @@ use tokio::sync::watch;
 
 use super::Surroundings;
 
-/// True once disks were measured anew, and the profiles in force are older.
+/// Folders on the disks that were measured anew, until their profiles are taken up.
 #[derive(Debug, Default)]
-pub struct MeasureState(AtomicBool);
+pub struct MeasuredDisks(Mutex<Vec<PathBuf>>);
 
-impl MeasureState {
-    /// True once a start would find other profiles.
-    pub fn is_newer(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+impl MeasuredDisks {
+    /// Those since this was called last; their profiles are kept in the state folder.
+    pub fn take(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds a folder.
+    pub fn add(&self, root: PathBuf) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(root);
     }
 }
 
@@ -45,7 +50,7 @@ pub(super) async fn measure(around: &Surroundings, stop: watch::Receiver<bool>) 
                 .with_context(|| format!("the disk under {name} was not measured"))?;
             ensure!(!calibration.disturbed, "others used the disk under {name} while it was measured");
             calibrate::save(&state, &calibration).with_context(|| name.to_string())?;
-            measured.0.store(true, Ordering::Release);
+            measured.add(root.clone());
         }
         Ok(())
     });

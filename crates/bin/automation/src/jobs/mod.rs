@@ -31,7 +31,7 @@ use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use crate::job_config::{JobConfig, JobWork};
 use crate::room;
 use kept::KeptJob;
-pub use measure::MeasureState;
+pub use measure::MeasuredDisks;
 pub use quotas::removal_limits;
 
 /// The clock is read this often, also if no job is due, for it may be set.
@@ -48,7 +48,7 @@ pub struct Surroundings {
     /// The state folder.
     pub state: PathBuf,
     /// Takes note when disks were measured.
-    pub measured: Arc<MeasureState>,
+    pub measured: Arc<MeasuredDisks>,
 }
 
 /// All jobs.

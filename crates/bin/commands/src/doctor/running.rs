@@ -112,7 +112,7 @@ const ALARM_ADVICE: [(&str, &str, &str); 10] = [
     (
         "disk_assumed",
         "admission counts by figures of another disk",
-        "isocast disk calibrate --state DIR ROOT, then start again",
+        "it is measured as soon as nothing runs; at once: isocast disk calibrate --state DIR ROOT, then start again",
     ),
     ("folder_away", "its contents are answered with 503", "findmnt; the event log has `root_away` with the reason"),
     ("quota_full", "uploads into it are refused", "isocast config show   (the quota); remove contents, or raise it"),

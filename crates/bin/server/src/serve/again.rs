@@ -1,8 +1,10 @@
-//! Starting again in place, where a start would find more than this one did: a disk that could not be measured then and can
-//! now, one that was measured anew, or one that was mounted at a served folder since.
+//! News of disks while the server runs: one that could not be measured at the start and can now, one that was measured
+//! anew, and one that was mounted at a served folder since.
 //!
-//! Promise: nothing that runs is ended by it: it waits until nothing is streamed or uploaded; the process stays the same for its
-//! supervisor. Not here: noticing mounts (`folder`), measuring (`device::calibrate`).
+//! Promise: a measured profile is given to the data plane, which takes it up as soon as nothing uses the disk; streams, connections and
+//! webhooks notice nothing. A disk that is mounted over a folder belongs to another layout of the store: for that the server starts again
+//! in place, once nothing is streamed or uploaded; the process stays the same for its supervisor. Not here: noticing mounts (`folder`),
+//! measuring (`device::calibrate`).
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;
@@ -12,37 +14,52 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use automation::MeasureState;
+use automation::MeasuredDisks;
 use store::{RootAway, StoreEvent};
+use units::DiskId;
 
 use super::disks::{self, KnownDisk};
 
-/// How often it is looked whether anything runs, and whether there is a reason.
+/// How often it is looked whether anything runs, and whether there is something to do.
 const PERIOD: Duration = Duration::from_secs(5);
 /// Between two tries to measure a disk, at most: each that fails doubles the time, for a disk that hangs costs a thread each.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// Folders on disks that a new start would know better.
+/// A disk by a folder on it.
+#[derive(Debug, Clone)]
+struct DiskAt {
+    id: DiskId,
+    name: String,
+    root: PathBuf,
+}
+
+/// Disks that are not known yet, or are known better by now.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
-    /// On disks with an assumed profile.
-    assumed: Vec<PathBuf>,
-    /// With another disk than at the start.
+    /// All that can be measured.
+    measurable: Vec<DiskAt>,
+    /// Those of them with an assumed profile.
+    assumed: Vec<DiskAt>,
+    /// Folders with another disk than at the start.
     mounted_over: Mutex<Vec<PathBuf>>,
-    /// State that the job that measures sets.
-    pub(super) measured: Arc<MeasureState>,
+    /// Disks that the job that measures has measured.
+    pub(super) measured: Arc<MeasuredDisks>,
 }
 
 impl Unknown {
     /// After the start.
     pub(super) fn of(disks: &[KnownDisk]) -> Self {
-        let assumed = disks.iter().filter_map(|disk| disk.assumed_at.clone()).collect();
-        Self { assumed, ..Self::default() }
+        let at = |disk: &KnownDisk, root: &Option<PathBuf>| {
+            Some(DiskAt { id: disk.id, name: disk.name.clone(), root: root.clone()? })
+        };
+        let assumed = disks.iter().filter_map(|disk| at(disk, &disk.assumed_at)).collect();
+        let measurable = disks.iter().filter_map(|disk| at(disk, &disk.measurable_at)).collect();
+        Self { assumed, measurable, ..Self::default() }
     }
 
     /// Something happened to a folder.
     pub(super) fn note(&self, event: &StoreEvent) {
-        let mut mounted_over = self.mounted_over();
+        let mut mounted_over = lock(&self.mounted_over);
         match event {
             StoreEvent::RootAway { root, why } => {
                 mounted_over.retain(|known| known != root);
@@ -55,44 +72,55 @@ impl Unknown {
         }
     }
 
-    /// Ends when there is a reason to start again and nothing runs. The measurements for it are kept in `state`, if no
-    /// other program used the disk meanwhile; else the start measures again.
-    pub(super) async fn known_better(self: Arc<Self>, state: PathBuf, is_busy: impl Fn() -> bool) {
+    /// Gives `take_up` each disk that is known better from now on; one that it does not take comes again. Ends when a folder has another
+    /// disk and nothing runs, if the server may start again. Measurements are kept in `state`, if no other program used the disk meanwhile.
+    pub(super) async fn watch(
+        self: Arc<Self>,
+        state: PathBuf,
+        is_busy: impl Fn() -> bool,
+        take_up: impl Fn(&KnownDisk) -> bool,
+        may_start_again: bool,
+    ) {
         let (mut pause, mut next) = (PERIOD, Instant::now());
+        let (mut assumed, mut better) = (self.assumed.clone(), Vec::<KnownDisk>::new());
         loop {
             tokio::time::sleep(PERIOD).await;
-            // Measuring takes the disk for itself, so that waits for a lull, too.
-            let is_due = self.measured.is_newer() || !self.mounted_over().is_empty() || Instant::now() >= next;
-            if !is_due || is_busy() {
-                continue;
+            let measured = self.measured.take();
+            let again = self.measurable.iter().filter(|disk| measured.contains(&disk.root)).cloned().collect();
+            better.extend(look(again, &state).await);
+            // Measuring takes the disk for itself, so that waits for a lull.
+            if !assumed.is_empty() && Instant::now() >= next && !is_busy() {
+                better.extend(look(assumed.clone(), &state).await);
+                pause = (2 * pause).min(PAUSE_MAX);
+                next = Instant::now() + pause;
             }
-            if self.measured.is_newer() {
-                return;
+            assumed.retain(|at| !better.iter().any(|known| known.id == at.id));
+            better.retain(|disk| !take_up(disk));
+            let mounted_over = lock(&self.mounted_over).clone();
+            if may_start_again && !mounted_over.is_empty() && !is_busy() {
+                // A disk that was mounted is served whether it can be measured or not; its place in the layout is not known yet.
+                let at = |root| DiskAt { id: DiskId(0), name: String::new(), root };
+                let _ = look(mounted_over.into_iter().map(at).collect(), &state).await;
+                if !is_busy() {
+                    return;
+                }
             }
-            let (unknown, state) = (Arc::clone(&self), state.clone());
-            let better = tokio::task::spawn_blocking(move || unknown.find_out(&state)).await;
-            if better.unwrap_or(false) && !is_busy() {
-                return;
-            }
-            pause = (2 * pause).min(PAUSE_MAX);
-            next = Instant::now() + pause;
         }
     }
+}
 
-    fn mounted_over(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.mounted_over.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Those of the disks that can be measured, with their figures.
+async fn look(at: Vec<DiskAt>, state: &Path) -> Vec<KnownDisk> {
+    let state = state.to_owned();
+    let measure = move || {
+        let known = |disk: DiskAt| disks::measured_now(disk.id, &disk.name, &disk.root, &state);
+        at.into_iter().filter_map(known).collect()
+    };
+    tokio::task::spawn_blocking(measure).await.unwrap_or_default()
+}
 
-    fn find_out(&self, state: &Path) -> bool {
-        let measured = |root: &PathBuf| disks::is_measured(root, state);
-        let mounted_over = self.mounted_over().clone();
-        // A disk that was mounted is served whether it can be measured or not.
-        let assumed_no_more = self.assumed.iter().any(measured);
-        for root in &mounted_over {
-            let _ = measured(root);
-        }
-        assumed_no_more || !mounted_over.is_empty()
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Becomes the same program with the same arguments.

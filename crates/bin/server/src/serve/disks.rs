@@ -150,21 +150,28 @@ fn known_disk(
     for note in &calibration.notes {
         console.detail(format_args!("{name}: {note}"));
     }
-    let is_assumed = matches!(calibration.source, ProfileSource::Assumed { .. });
-    let doubt = if is_assumed {
-        Some("assumed, measured as soon as it can be".to_owned())
-    } else {
-        calibration.disturbed.then(|| "others used it while it was measured".to_owned())
-    };
-    let assumed_at = is_assumed.then(|| root.to_owned());
-    let measurable_at = calibration.disk.device.is_some().then(|| root.to_owned());
-    Ok(KnownDisk { id, name: name_owned, profile: calibration.profile, doubt, assumed_at, measurable_at })
+    Ok(KnownDisk::measured(id, name_owned, root, calibration))
 }
 
-/// True if the disk under `root` can be measured by now: the result is kept in `state` as at the start.
-pub(super) fn is_measured(root: &Path, state: &Path) -> bool {
-    let found = |calibration: Calibration| !matches!(calibration.source, ProfileSource::Assumed { .. });
-    measured(root, state, &mut drop).is_ok_and(|calibration| calibration.is_some_and(found))
+impl KnownDisk {
+    fn measured(id: DiskId, name: String, root: &Path, calibration: Calibration) -> Self {
+        let is_assumed = matches!(calibration.source, ProfileSource::Assumed { .. });
+        let doubt = if is_assumed {
+            Some("assumed, measured as soon as it can be".to_owned())
+        } else {
+            calibration.disturbed.then(|| "others used it while it was measured".to_owned())
+        };
+        let assumed_at = is_assumed.then(|| root.to_owned());
+        let measurable_at = calibration.disk.device.is_some().then(|| root.to_owned());
+        Self { id, name, profile: calibration.profile, doubt, assumed_at, measurable_at }
+    }
+}
+
+/// The disk with its own figures, if it can be measured by now or was: they are kept in `state` as at the start.
+pub(super) fn measured_now(id: DiskId, name: &str, root: &Path, state: &Path) -> Option<KnownDisk> {
+    let calibration = measured(root, state, &mut drop).ok()??;
+    let known = KnownDisk::measured(id, name.to_owned(), root, calibration);
+    known.assumed_at.is_none().then_some(known)
 }
 
 /// The disk's calibration; `None` if the disk answers nothing for [`SILENCE_MAX`]: then the thread that measures is

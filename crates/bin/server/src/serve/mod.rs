@@ -26,6 +26,7 @@ use std::time::Duration;
 use accounts::Keeper;
 use anyhow::Context as _;
 use automation::{Jobs, Webhooks};
+use capacity::EXAMPLE_RATE;
 use channel::{PlaneHandle, ReportReceiver};
 use dataplane::Plane;
 use dataplane::control::Command;
@@ -91,7 +92,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
 enum ServerEnded {
     /// A signal ended it.
     Told,
-    /// Another start would know more of its disks ([`again`]).
+    /// Another start would serve a disk that was mounted since ([`again`]).
     ToStartAgain,
 }
 
@@ -204,11 +205,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     let plane_cpu = config.plane.cpu.and_then(|cpu| usize::try_from(cpu).ok()).or(cpus.last().copied());
     let allowed = resources::memory();
     let memory = config.plane.memory.of(allowed);
-    for disk in &disks {
-        let gauges = &gauges.disks[usize::from(disk.id.0)];
-        gauges.carries_streams.set(greeting::carried_by(disk, config, memory).into());
-        gauges.carries_recordings.set(greeting::recorded_by(disk, config, allowed).into());
-    }
+    disks.iter().for_each(|disk| show_carried(disk, config, (memory, allowed), &gauges));
     step.send_replace(format!("taking {memory} of memory"));
     let thread = start_plane(config, memory, plane_cpu, queues.plane, &profiles, &links, Arc::clone(&gauges))?;
     say_permissions(&thread, console);
@@ -259,6 +256,7 @@ async fn serve(
     let events = Log::start("event-log", Some(events))?;
     let (settings, http) = served(&config, &links, resources::memory());
     let store = Arc::new(store);
+    let (figures, allowed) = (Arc::clone(&gauges), resources::memory());
     let service = MediaService::start(service::ServiceParts {
         config: settings,
         contents: Arc::new(store.store.clone()),
@@ -296,7 +294,21 @@ async fn serve(
     service.operate(&(Arc::clone(&operations) as Arc<dyn Operations>));
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
     let is_busy = move || streaming.is_busy() || at_work.jobs.is_running();
-    let mut known_better = Box::pin(unknown.known_better(config.state.clone(), is_busy));
+    let take_up = {
+        let (service, config) = (Arc::clone(&service), config.clone());
+        move |disk: &KnownDisk| {
+            if service.measured(disk.id, &disk.profile, disk.doubt.clone()).is_err() {
+                return false;
+            }
+            show_carried(disk, &config, (memory, allowed), &figures);
+            let streams = greeting::carried_by(disk, &config, memory);
+            say(format_args!("disk {} was measured: it can carry {streams} streams of {EXAMPLE_RATE}", disk.name));
+            true
+        }
+    };
+    // If the system chose the port, no client would find the server again.
+    let may_start_again = config.listen.port() != 0;
+    let mut other_disk = Box::pin(unknown.watch(config.state.clone(), is_busy, take_up, may_start_again));
     if let Some(certificates) = &listening.certificates {
         listening::watch(certificates, &service);
     }
@@ -318,12 +330,11 @@ async fn serve(
         tokio::select! {
             _ = signals.terminate.recv() => break ServerEnded::Told,
             _ = signals.interrupt.recv() => break ServerEnded::Told,
-            // If the system chose the port, no client would find the server again.
-            () = &mut known_better, if config.listen.port() != 0 => break ServerEnded::ToStartAgain,
+            () = &mut other_disk => break ServerEnded::ToStartAgain,
             _ = signals.hang_up.recv() => config = running.reload(args, config, &links),
         }
     };
-    drop(known_better);
+    drop(other_disk);
     running.end(ended, signals).await
 }
 
@@ -393,7 +404,7 @@ impl StartedServer {
             }
             ServerEnded::ToStartAgain => {
                 tell_reloading();
-                say(format_args!("starting again: a disk is known better by now"));
+                say(format_args!("starting again: a served folder has another disk now"));
             }
         }
         let draining = async { tokio::join!(self.service.drain(), self.operations.jobs.end()) };
@@ -417,6 +428,13 @@ impl StartedServer {
         anyhow::ensure!(joined.is_ok(), "the data plane ended by a fault of ours; please report the lines above");
         Ok(ended)
     }
+}
+
+/// Shows how much a disk carries, with so much memory for streams and allowed in all.
+fn show_carried(disk: &KnownDisk, config: &Config, (memory, allowed): (ByteCount, ByteCount), gauges: &Gauges) {
+    let gauges = &gauges.disks[usize::from(disk.id.0)];
+    gauges.carries_streams.set(greeting::carried_by(disk, config, memory).into());
+    gauges.carries_recordings.set(greeting::recorded_by(disk, config, allowed).into());
 }
 
 fn start_plane(

@@ -346,6 +346,7 @@ impl World {
                 }
                 Report::Unused(content) => drop(content),
                 Report::Kept(stored) => drop(stored),
+                Report::Profiled { profile, .. } => drop(profile),
                 Report::Event(event) => self.event(event),
             }
         }

@@ -208,6 +208,11 @@ impl DiskTable {
         Self { profile, slowdown: 1.0, round, budget, planned, unplaced, write_span }
     }
 
+    /// Begins anew with another profile, on a disk of which nothing is promised; gives the old one.
+    pub(super) fn replace_profile(&mut self, profile: DiskProfile, round: Nanos) -> DiskProfile {
+        std::mem::replace(self, Self::new(profile, round, self.budget)).profile
+    }
+
     /// The disk's profile.
     #[must_use]
     pub const fn profile(&self) -> &DiskProfile {

@@ -646,6 +646,22 @@ impl Admission {
         self.find(id).map(|reservation| reservation.demand.period)
     }
 
+    /// True if a reservation needs time of the disk, or shares the reads of one that does.
+    #[must_use]
+    pub fn is_reserved(&self, disk: DiskId) -> bool {
+        let mut reservations = self.entries.iter().filter_map(|(_, reservation)| reservation.as_ref());
+        reservations.any(|reservation| reservation.request.disk == disk)
+    }
+
+    /// Gives a disk another profile and its round; gives the old one.
+    ///
+    /// # Panics
+    /// If the disk is reserved: the demands are counted by the profile under which they were made.
+    pub fn replace_profile(&mut self, disk: DiskId, profile: DiskProfile, round: Nanos) -> DiskProfile {
+        assert!(!self.is_reserved(disk), "nothing is promised of a disk whose profile changes");
+        self.disk_mut(disk).table.replace_profile(profile, round)
+    }
+
     /// Sets the slowdown that the disk's cost model has learned.
     pub fn set_slowdown(&mut self, disk: DiskId, slowdown: f64) {
         self.disk_mut(disk).table.set_slowdown(slowdown);

@@ -95,6 +95,11 @@ impl CostModel {
         }
     }
 
+    /// Begins anew with another profile; gives the old one.
+    pub(super) fn replace_profile(&mut self, profile: DiskProfile, round: Nanos) -> DiskProfile {
+        std::mem::replace(self, Self::new(profile, round)).profile
+    }
+
     /// The profile it corrects.
     #[must_use]
     pub const fn profile(&self) -> &DiskProfile {

@@ -161,6 +161,22 @@ impl DiskSchedule {
         }
     }
 
+    /// True if nothing waits for the disk and nothing is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let waits = !self.rt.is_empty() || !self.writes.is_empty() || !self.be.is_empty();
+        !waits && self.reads_in_flight == 0 && self.grant.is_none()
+    }
+
+    /// Gives an idle disk another profile and its rounds; gives the old one. The counts continue.
+    pub fn replace_profile(&mut self, profile: DiskProfile, rounds: Grid) -> DiskProfile {
+        assert!(self.is_idle(), "work under way is counted by the profile under which it began");
+        self.settings.rounds = rounds;
+        self.rt.set_sweeps(profile.rotational);
+        (self.over, self.covered) = (Nanos::MAX, None);
+        self.cost.replace_profile(profile, rounds.period())
+    }
+
     /// A stream wants to read; replaces its earlier request.
     pub fn put_read(&mut self, request: RtRequest) {
         // A start was given room in the coming rounds, as any block is.

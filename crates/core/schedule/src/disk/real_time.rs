@@ -103,6 +103,12 @@ impl RtQueue {
         Self { waiting, places, block: None, sweeps }
     }
 
+    /// Whether the disk has a head; the queue is empty.
+    pub(super) fn set_sweeps(&mut self, sweeps: bool) {
+        debug_assert!(self.is_empty(), "requests are in the order of the disk's kind");
+        (self.sweeps, self.block) = (sweeps, None);
+    }
+
     /// Adds a stream's request, or replaces the one it had.
     pub fn put(&mut self, request: RtRequest) {
         let slot = request.slot;

@@ -635,6 +635,7 @@ impl PlaneQueue for FakePlane {
                 | Command::Keep(_)
                 | Command::SetStall(_)
                 | Command::SetLink { .. }
+                | Command::SetProfile(_)
                 | Command::Shutdown => {}
             }
             self.changed.notify_all();

@@ -143,6 +143,24 @@ impl Admitter {
         self.admission.link_payload(link)
     }
 
+    /// True if no stream has a reservation of the disk or waits for one, nor does a recording of any.
+    pub(crate) fn is_unused(&self, disk: DiskId) -> bool {
+        self.disk(disk).waiting.is_empty() && self.recordings.is_empty() && !self.admission.is_reserved(disk)
+    }
+
+    /// Gives the table of a disk that is not used another profile; gives the old one.
+    pub(crate) fn replace_promised(&mut self, disk: DiskId, profile: DiskProfile, round: Nanos) -> DiskProfile {
+        self.admission.replace_profile(disk, profile, round)
+    }
+
+    /// Counts the rounds and places of a disk that is not used by another profile; gives the old one.
+    pub(crate) fn replace_profile(&mut self, disk: DiskId, profile: DiskProfile, round: Nanos) -> DiskProfile {
+        let disk = self.disk_mut(disk);
+        disk.rounds = disk.rounds.with_period(round);
+        disk.forecast = None;
+        std::mem::replace(&mut disk.profile, profile)
+    }
+
     pub(crate) fn drain(&mut self) {
         self.draining = true;
     }

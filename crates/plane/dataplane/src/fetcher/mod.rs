@@ -250,6 +250,27 @@ impl Fetcher {
         &self.disk(disk).schedule
     }
 
+    /// True if nothing reads or writes a disk.
+    pub(crate) fn is_idle(&self, disk: DiskId) -> bool {
+        let disk = self.disk(disk);
+        let lists = [&disk.streams, &disk.starting, &disk.retries];
+        lists.iter().all(|list| list.is_empty()) && disk.schedule.is_idle()
+    }
+
+    /// Gives an idle disk another profile and its round; gives the old one.
+    pub(crate) fn replace_profile(
+        &mut self,
+        disk: DiskId,
+        profile: DiskProfile,
+        round: Nanos,
+        now: Nanos,
+    ) -> DiskProfile {
+        let disk = self.disk_mut(disk);
+        disk.rounds = disk.rounds.with_period(round);
+        (disk.round, disk.spins) = (disk.rounds.index_at(now), profile.rotational);
+        disk.schedule.replace_profile(profile, disk.rounds)
+    }
+
     pub(crate) fn receive<I: Io>(&mut self, message: ToFetcher, context: &mut PlaneContext<I>) {
         match message {
             ToFetcher::Find { delivery } => self.find_group(delivery, context),
