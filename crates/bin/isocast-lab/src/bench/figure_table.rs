@@ -74,6 +74,11 @@ impl TableFigure {
     pub(super) const fn new(name: &'static str, heading: &'static str, places: usize) -> Self {
         Self { name, heading, places }
     }
+
+    /// Name in the raw results.
+    pub(super) const fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 impl FigureTable {

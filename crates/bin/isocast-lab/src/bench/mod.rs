@@ -28,10 +28,13 @@ mod idle;
 mod jitter;
 mod lab_disk;
 mod live;
+mod load;
 mod network;
 mod nginx;
 mod own_words;
+mod papers;
 mod parts;
+mod plain;
 mod planned;
 mod progress;
 mod promises;
@@ -50,6 +53,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod timetable;
+mod windows;
 mod writer;
 mod yardstick;
 
@@ -75,8 +79,14 @@ pub(crate) struct BenchCommand {
 enum Experiment {
     /// Measure the number of streams and their cost: requested against delivered rate, J, stalls, processor, memory, disk, network.
     Streams(streams::StreamsCommand),
-    /// Measure the effect of uploads on the J of streams, with the disk schedule and without.
+    /// Measure the effect of uploads on the J of streams.
     Jitter(jitter::JitterCommand),
+    /// Measure streams and an upload through the page cache and the kernel's scheduler: the same load without a cyclic schedule.
+    Plain(plain::PlainCommand),
+    /// Measure the load of the server while streams come and go, from a folder and from a volume.
+    Load(load::LoadCommand),
+    /// Measure throughput by the size of messages and of the TCP window, from memory to memory.
+    Windows(windows::WindowsCommand),
     /// Measure a crowd of HLS viewers beside streams: segments in time, first bytes, refusals, and the streams' J.
     Hls(hls::HlsCommand),
     /// Measure viewers of HLS segments on a disk: smooth, stalled and refused ones, and how long segments take.
@@ -93,6 +103,8 @@ enum Experiment {
     Ageing(ageing::AgeingCommand),
     /// Measure the gain from several disks: files from one and two, a content of all disks, streams on 1 to 8.
     Disks(disks::DisksCommand),
+    /// Make every table and figure of the papers anew.
+    Papers(papers::PapersCommand),
     /// Measure the whole set: contents in memory, cold on an emulated disk, uploads beside, the papers' experiments; nginx in each.
     All(all::AllCommand),
 }
@@ -108,6 +120,10 @@ impl BenchCommand {
         match self.experiment {
             Experiment::Streams(command) => command.run(&stop, out),
             Experiment::Jitter(command) => command.run(&stop, out),
+            Experiment::Plain(command) => command.run(&stop, out),
+            Experiment::Load(command) => command.run(&stop, out),
+            Experiment::Windows(command) => command.run(&stop, out),
+            Experiment::Papers(command) => command.run(&stop, out),
             Experiment::Hls(command) => command.run(&stop, out),
             Experiment::Segments(command) => command.run(&stop, out),
             Experiment::Live(command) => command.run(&stop, out),
@@ -128,7 +144,11 @@ impl BenchCommand {
         match &self.experiment {
             Experiment::Streams(command) => command.estimate(),
             Experiment::Jitter(command) => command.estimate(),
-            Experiment::Hls(_)
+            Experiment::Plain(_)
+            | Experiment::Load(_)
+            | Experiment::Windows(_)
+            | Experiment::Papers(_)
+            | Experiment::Hls(_)
             | Experiment::Segments(_)
             | Experiment::Live(_)
             | Experiment::Recorder(_)
