@@ -14,7 +14,7 @@ const KNOWN_LARGE: [(&str, &str, usize); 7] = [
     ("sim", "World", 16),
     ("dataplane", "Fetcher", 15),
     ("volume", "Volume", 13),
-    ("volumes", "Core", 10),
+    ("volumes", "Core", 9),
     ("schedule", "Admission", 8),
     ("dataplane", "Pacer", 7),
     ("dataplane", "Admitter", 7),

@@ -11,7 +11,7 @@ use media::MediaRate;
 use units::DiskId;
 use volume::{ChecksumTable, MemberId, Placement, StoredContent, UnitPlace, Volume, stored_bytes};
 
-use super::core::Core;
+use super::core::{Core, Members};
 use super::open_contents::DisksRead;
 use store::AwayDisk;
 use store::entry::Stamp;
@@ -91,16 +91,23 @@ impl Core {
     ) -> Arc<Content> {
         self.open.add((name, stored), self.volume.unit_bytes(), (layout, disks), table)
     }
+}
 
+impl Members {
     /// A run for each unit: the copy to be read in normal times, and the others where every part has one.
-    pub(super) fn layout(&self, name: &str, content: &StoredContent) -> Result<ContentLayout, StoreError> {
+    pub(super) fn layout(
+        &self,
+        volume: &Volume,
+        name: &str,
+        content: &StoredContent,
+    ) -> Result<ContentLayout, StoreError> {
         let mut places: Vec<Vec<UnitPlace>> = Vec::with_capacity(content.parts.len());
         for part in &content.parts {
-            let there = part.places().filter(|place| self.volume.is_readable(place.member)).collect::<Vec<_>>();
+            let there = part.places().filter(|place| volume.is_readable(place.member)).collect::<Vec<_>>();
             if there.is_empty() {
-                let away = part.places().next().map(|place| self.away_disk(place.member));
+                let away = part.places().next().map(|place| self.away_disk(volume, place.member));
                 return Err(
-                    away.map_or(StoreError::DiskFailing(self.front.id), |away| StoreError::PartAway(Arc::new(away)))
+                    away.map_or(StoreError::DiskFailing(self.front), |away| StoreError::PartAway(Arc::new(away)))
                 );
             }
             places.push(there);
@@ -117,70 +124,66 @@ impl Core {
                     Some(file) => *file,
                     None => {
                         let file = u16::try_from(files.len()).expect("at most 32 disks");
-                        files.push(self.file_of(place)?);
+                        files.push(self.file_of(volume, place)?);
                         numbers.insert(place.member.index(), file);
                         file
                     }
                 };
-                let offset = self.volume.areas(place.member).payload(place.unit);
-                let length = self.volume.unit_bytes().min(stored_bytes(content.length) - logical);
+                let offset = volume.areas(place.member).payload(place.unit);
+                let length = volume.unit_bytes().min(stored_bytes(content.length) - logical);
                 runs.push(Unit { logical, length, file, offset });
                 logical += length;
             }
         }
         if files.is_empty() {
             // A content without bytes lies nowhere; it is on some disk all the same.
-            files.push(self.file_of(self.anywhere()?)?);
+            files.push(self.file_of(volume, self.anywhere(volume)?)?);
             runs = vec![vec![Unit { logical: 0, length: 0, file: 0, offset: 0 }]];
         }
         let runs = runs.into_iter().map(Vec::into_boxed_slice).collect();
         let layout = ContentLayout::new(files.into_boxed_slice(), runs);
-        Ok(match self.volume.placement_of(name) {
+        Ok(match volume.placement_of(name) {
             Placement::Span => layout,
-            Placement::Stripe | Placement::Mirror => layout.spread_over(self.readable_disks()),
+            Placement::Stripe | Placement::Mirror => layout.spread_over(self.readable_disks(volume)),
         })
     }
 
     /// The disk of a content's checksums: the first of those that have a copy.
     pub(super) fn disk_of_tail(&self, content: &StoredContent) -> DiskId {
         let places = content.parts.last().into_iter().flat_map(|part| part.places());
-        let mut disks = places.filter_map(|place| Some(self.members.get(place.member.index())?.as_ref()?.disk));
-        disks.next().unwrap_or(self.front.id)
+        let mut disks = places.filter_map(|place| Some(self.get(place.member)?.disk));
+        disks.next().unwrap_or(self.front)
     }
 
     /// A disk that the volume is without, as people name it.
-    pub(super) fn away_disk(&self, member: MemberId) -> AwayDisk {
+    pub(super) fn away_disk(&self, volume: &Volume, member: MemberId) -> AwayDisk {
         let named = self.named.get(member.index()).and_then(Option::as_ref);
         let disk = named.map_or_else(|| format!("number {}", member.0), |named| named.path.display().to_string());
         let is_missing = named.is_none_or(|named| named.found.is_none());
-        AwayDisk {
-            volume: self.volume.superblock().name.clone(),
-            disk,
-            state: if is_missing { "missing" } else { "out" },
-        }
+        AwayDisk { volume: volume.superblock().name.clone(), disk, state: if is_missing { "missing" } else { "out" } }
     }
 
-    fn readable_disks(&self) -> Box<[DiskId]> {
-        let numbered = (0u8..).map(volume::MemberId).zip(&self.members);
-        let readable = numbered.filter(|(number, _)| self.volume.is_readable(*number));
+    fn readable_disks(&self, volume: &Volume) -> Box<[DiskId]> {
+        let numbered = (0u8..).map(MemberId).zip(&self.there);
+        let readable = numbered.filter(|(number, _)| volume.is_readable(*number));
         readable.filter_map(|(_, member)| Some(member.as_ref()?.disk)).collect()
     }
 
-    fn anywhere(&self) -> Result<UnitPlace, StoreError> {
-        let member = self.volume.superblock().members.len();
-        let mut members = (0..member).filter_map(|number| u8::try_from(number).ok()).map(volume::MemberId);
-        let member = members.find(|member| self.volume.is_readable(*member));
-        member.map(|member| UnitPlace { member, unit: 0 }).ok_or(StoreError::DiskFailing(self.front.id))
+    fn anywhere(&self, volume: &Volume) -> Result<UnitPlace, StoreError> {
+        let member = volume.superblock().members.len();
+        let mut members = (0..member).filter_map(|number| u8::try_from(number).ok()).map(MemberId);
+        let member = members.find(|member| volume.is_readable(*member));
+        member.map(|member| UnitPlace { member, unit: 0 }).ok_or(StoreError::DiskFailing(self.front))
     }
 
-    fn file_of(&self, place: UnitPlace) -> Result<ContentFile, StoreError> {
-        let member = self.members.get(place.member.index()).and_then(Option::as_ref);
-        let member = member.ok_or(StoreError::DiskFailing(self.front.id))?;
+    fn file_of(&self, volume: &Volume, place: UnitPlace) -> Result<ContentFile, StoreError> {
+        let member = self.get(place.member);
+        let member = member.ok_or(StoreError::DiskFailing(self.front))?;
         let file: OwnedFd = member.file.try_clone()?;
         let positions = match member.start_bytes {
             0 => Positions::Device,
             start => {
-                let length = self.volume.areas(place.member).size;
+                let length = volume.areas(place.member).size;
                 Positions::Extents(Box::new([Extent { logical: 0, physical: start, length }]))
             }
         };

@@ -91,16 +91,42 @@ pub(super) struct VacantDisk {
     pub(super) port: Box<dyn GrantPort>,
 }
 
-/// By their numbers: the disks that are there, all that are known, and the places of those that are not.
-pub(super) type MemberPlaces = (Vec<Option<Member>>, Vec<Option<NamedDisk>>, BTreeMap<MemberId, VacantDisk>);
+/// The disks of the volume, by their numbers.
+pub(super) struct Members {
+    /// Those that are there.
+    pub(super) there: Vec<Option<Member>>,
+    /// All that are known, as they were named, also those that are gone.
+    pub(super) named: Vec<Option<NamedDisk>>,
+    /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
+    pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
+    /// The disk that stands for all of them: errors that are of none in particular are said of it.
+    pub(super) front: DiskId,
+}
+
+impl Members {
+    /// The disk of this number, if it is there.
+    pub(super) fn get(&self, member: MemberId) -> Option<&Member> {
+        self.there.get(member.index())?.as_ref()
+    }
+
+    /// Gives a task to a disk's thread.
+    pub(super) fn tell(&mut self, member: MemberId, task: Task) {
+        if let Some(member) = self.there.get_mut(member.index()).and_then(Option::as_mut) {
+            member.inbox.push_back(task);
+            member.shared.wake();
+        }
+    }
+
+    /// The disks with threads that have been at one step for longer than a caller should wait.
+    pub(super) fn stuck(&self) -> Vec<MemberId> {
+        self.there.iter().flatten().filter(|member| member.shared.is_stuck()).map(|member| member.member).collect()
+    }
+}
 
 /// See the module.
 pub(crate) struct Core {
     pub(super) volume: Volume,
-    /// By their numbers in the volume.
-    pub(super) members: Vec<Option<Member>>,
-    /// As their disks were named, also when they are gone.
-    pub(super) named: Vec<Option<NamedDisk>>,
+    pub(super) members: Members,
     pub(super) open: OpenContents,
     /// The front's: its disk is where a recording's rate is reserved.
     pub(super) front: Arc<DiskShared>,
@@ -123,24 +149,16 @@ pub(crate) struct Core {
     pub(super) undurable_upkeep: Option<UpkeepRun>,
     /// End of the last upkeep.
     pub(super) last_upkeep: Option<EndedUpkeep>,
-    /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
-    pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
     pub(super) health: VolumeHealth,
     pub(super) closed: bool,
 }
 
 impl Core {
-    pub(super) fn new(
-        volume: Volume,
-        (members, named, vacant): MemberPlaces,
-        open: OpenContents,
-        front: Arc<DiskShared>,
-    ) -> Self {
+    pub(super) fn new(volume: Volume, members: Members, open: OpenContents, front: Arc<DiskShared>) -> Self {
         let write_sets = WriteSets::new(volume.superblock().generation);
         Self {
             volume,
             members,
-            named,
             open,
             front,
             drafts: Drafts::default(),
@@ -155,16 +173,8 @@ impl Core {
             mending: VecDeque::new(),
             undurable_upkeep: None,
             last_upkeep: None,
-            vacant,
             health: VolumeHealth::default(),
             closed: false,
-        }
-    }
-
-    pub(super) fn tell(&mut self, member: MemberId, task: Task) {
-        if let Some(member) = self.members.get_mut(member.index()).and_then(Option::as_mut) {
-            member.inbox.push_back(task);
-            member.shared.wake();
         }
     }
 
@@ -174,7 +184,7 @@ impl Core {
             return;
         }
         for member in self.write_sets.begin(&mut self.volume) {
-            self.tell(member, Task::Share);
+            self.members.tell(member, Task::Share);
         }
         self.settle_upkeep();
     }
@@ -234,7 +244,7 @@ impl Core {
             return;
         }
         if !self.volume.is_readable(member) {
-            self.members[member.index()] = None;
+            self.members.there[member.index()] = None;
         }
         let lost = self.drafts.leave_out(member, &mut self.volume);
         self.carry_out();
@@ -249,19 +259,14 @@ impl Core {
         self.begin_write_set();
     }
 
-    /// The disks with threads that have been at one step for longer than a caller should wait.
-    pub(super) fn stuck(&self) -> Vec<MemberId> {
-        self.members.iter().flatten().filter(|member| member.shared.is_stuck()).map(|member| member.member).collect()
-    }
-
     /// True if a disk is there and written to.
     pub(super) fn takes_writes(&self, member: MemberId) -> bool {
-        self.members.get(member.index()).is_some_and(Option::is_some) && self.volume.is_writable(member)
+        self.members.get(member).is_some() && self.volume.is_writable(member)
     }
 
     /// True if the volume uses the disk no more.
     pub(super) fn is_out(&self, member: MemberId) -> bool {
-        self.closed || self.members[member.index()].is_none()
+        self.closed || self.members.there[member.index()].is_none()
     }
 
     /// No caller is left, or no grant will come any more.
@@ -270,7 +275,7 @@ impl Core {
         self.upkeep = None;
         self.undurable_upkeep = None;
         self.copying = None;
-        self.members.iter().flatten().for_each(|member| member.shared.wake());
+        self.members.there.iter().flatten().for_each(|member| member.shared.wake());
         self.drafts.numbers().into_iter().for_each(|number| self.fail(UploadId(number), &StoreError::Closed));
         for waiter in self.write_sets.give_up() {
             waiter.answer(Err(StoreError::Closed), &self.front);
@@ -287,7 +292,9 @@ impl Core {
             VolumeError::ReadOnly => {
                 let members = (0u8..).map(MemberId).take(self.volume.superblock().members.len());
                 let away = members.into_iter().find(|member| !self.takes_writes(*member));
-                away.map_or(StoreError::ReadOnly, |member| StoreError::VolumeReadOnly(Arc::new(self.away_disk(member))))
+                away.map_or(StoreError::ReadOnly, |member| {
+                    StoreError::VolumeReadOnly(Arc::new(self.members.away_disk(&self.volume, member)))
+                })
             }
             VolumeError::PartLost => StoreError::DiskFailing(self.front.id),
         }

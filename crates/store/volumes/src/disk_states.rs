@@ -25,7 +25,7 @@ const RETURN_PAUSE_MAX: Nanos = Nanos::from_secs(6 * 3600);
 impl Core {
     /// The state of a disk in one word.
     pub(super) fn disk_state(&self, member: MemberId) -> &'static str {
-        let is_there = self.members[member.index()].is_some();
+        let is_there = self.members.there[member.index()].is_some();
         match self.volume.superblock().members[member.index()].state {
             MemberState::Active | MemberState::Filling if !is_there => "missing",
             MemberState::Active if self.is_filled_undurably(member) => MemberState::Filling.name(),
@@ -52,7 +52,7 @@ impl Core {
 
     /// Reports the changes of disks' states since the last call; the first call notes the states of the start, which were reported.
     pub(super) fn tell_states(&mut self, now: Nanos) {
-        let members = (0u8..).map(MemberId).take(self.members.len());
+        let members = (0u8..).map(MemberId).take(self.members.there.len());
         let states: Vec<_> = members.map(|member| self.disk_state(member)).collect();
         let is_start = self.health.told.is_empty();
         let before = std::mem::replace(&mut self.health.told, states.clone());
@@ -76,7 +76,7 @@ impl Core {
     }
 
     fn tell_state(&self, member: MemberId, old: Option<&str>) {
-        let path = self.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
+        let path = self.members.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
         let why = self.health.failure(member).map_or_else(String::new, |error| format!(": {error}"));
         let state = self.shown_state(member);
         let effect = match (old, state) {
@@ -108,11 +108,11 @@ impl Core {
         due.into_iter().find_map(|member| {
             let again = self.health.returns.get_mut(&member)?;
             again.next = now.saturating_add(RETURN_PAUSE);
-            let is_out = self.volume.taken_out().any(|out| out == member) && self.vacant.contains_key(&member);
+            let is_out = self.volume.taken_out().any(|out| out == member) && self.members.vacant.contains_key(&member);
             if !is_out || self.volume.has_left(member) {
                 return None;
             }
-            Some((member, self.named[member.index()].as_ref()?.path.clone()))
+            Some((member, self.members.named[member.index()].as_ref()?.path.clone()))
         })
     }
 }

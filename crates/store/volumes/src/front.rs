@@ -102,7 +102,7 @@ impl Front {
                 Err(mpsc::error::TryRecvError::Empty) => {
                     self.end_aborted();
                     let mut core = lock(&self.core);
-                    for member in core.stuck() {
+                    for member in core.members.stuck() {
                         core.take_out(member, &StoreError::DiskFailing(self.shared.id));
                     }
                     core.upkeep_turn();

@@ -66,13 +66,13 @@ fn read_of(
 ) -> Option<io::Result<usize>> {
     let (reply, answer) = sync_channel(1);
     let mut locked = lock(core);
-    let member = locked.members.iter().flatten().find(is_asked)?;
+    let member = locked.members.there.iter().flatten().find(is_asked)?;
     let (number, shared) = (member.member, member.shared.clone());
     let file = match member.file.try_clone() {
         Ok(file) => file,
         Err(error) => return Some(Err(error)),
     };
-    locked.tell(number, Task::Small(SmallRead::new(file, position, buffer.len(), reply)));
+    locked.members.tell(number, Task::Small(SmallRead::new(file, position, buffer.len(), reply)));
     drop(locked);
     while shared.is_relied_on() {
         match answer.recv_timeout(shared.patience) {

@@ -143,14 +143,15 @@ impl fmt::Debug for ServedVolume {
 impl DiskGroup for ServedVolume {
     fn disks(&self) -> Vec<(DiskId, Device, Vec<PathBuf>)> {
         let core = lock(&self.core);
-        let found = core.named.iter().flatten().filter_map(|named| named.found.clone().zip(Some(named.path.clone())));
+        let found =
+            core.members.named.iter().flatten().filter_map(|named| named.found.clone().zip(Some(named.path.clone())));
         found.map(|((id, device), path)| (id, device, vec![path])).collect()
     }
 
     fn written_disks(&self, root: DiskId, name: &str) -> Option<WrittenDisks> {
         let core = lock(&self.core);
         let (members, copies) = core.volume.written_disks(name);
-        let disks = members.iter().filter_map(|member| Some(core.members[member.index()].as_ref()?.disk));
+        let disks = members.iter().filter_map(|member| Some(core.members.there[member.index()].as_ref()?.disk));
         (core.front.id == root).then(|| WrittenDisks::several(root, disks, copies))
     }
 
@@ -172,7 +173,7 @@ impl ServedVolume {
     pub fn info(&self) -> VolumeInfo {
         let core = lock(&self.core);
         let superblock = core.volume.superblock();
-        let members = superblock.members.iter().zip(&core.members).zip(&core.named);
+        let members = superblock.members.iter().zip(&core.members.there).zip(&core.members.named);
         let units = (0u8..).map(MemberId).zip(core.volume.free_counts());
         let disks = members.zip(units).map(|(((record, member), named), (number, free_units))| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
@@ -215,7 +216,7 @@ impl ServedVolume {
         }
         let mut core = lock(&self.core);
         let upkeep = match *wish {
-            VolumeWish::Remove(number) if core.members.get(usize::from(number)).is_some_and(Option::is_some) => {
+            VolumeWish::Remove(number) if core.members.there.get(usize::from(number)).is_some_and(Option::is_some) => {
                 Upkeep::Drain(MemberId(number))
             }
             VolumeWish::Remove(_) => return Err(UpkeepError::Unknown),

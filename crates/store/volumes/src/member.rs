@@ -136,7 +136,7 @@ impl Backend for MemberWorker {
 
     fn leave(self, port: Box<dyn GrantPort>) {
         let left = VacantDisk { shared: self.shared, port };
-        lock(&self.core).vacant.insert(self.member, left);
+        lock(&self.core).members.vacant.insert(self.member, left);
     }
 }
 
@@ -150,7 +150,8 @@ impl MemberWorker {
 
     fn take_tasks(&mut self) {
         loop {
-            let task = lock(&self.core).members[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
+            let task =
+                lock(&self.core).members.there[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
             let Some(task) = task else { break };
             match task {
                 Task::Begin(upload, on_break, recording) => {

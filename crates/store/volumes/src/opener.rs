@@ -100,8 +100,8 @@ impl Opener {
         if let Some(content) = core.open_content(stored) {
             return Ok(content);
         }
-        let (layout, known) = (core.layout(name, stored)?, core.known_checksums(stored));
-        let (disks, disk) = (core.disks_read(), core.disk_of_tail(stored));
+        let (layout, known) = (core.members.layout(&core.volume, name, stored)?, core.known_checksums(stored));
+        let (disks, disk) = (core.disks_read(), core.members.disk_of_tail(stored));
         drop(core);
         let table = known.or_else(|| read_checksums(&self.core, &layout, stored).map(Arc::new));
         let table = table.ok_or(StoreError::DiskFailing(disk))?;

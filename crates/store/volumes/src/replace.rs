@@ -55,7 +55,7 @@ impl ServedVolume {
             }
             let member = core.volume.next_member().ok_or(AddError::from(CreateError::DiskCount(MEMBERS_MAX + 1)))?;
             // The place of a disk that left is free when its thread has let go of it.
-            if member.index() >= core.members.len() && !core.vacant.contains_key(&member) {
+            if member.index() >= core.members.there.len() && !core.members.vacant.contains_key(&member) {
                 return Err(UpkeepError::NoPlace);
             }
             member
@@ -79,7 +79,7 @@ impl ServedVolume {
         let file = match taken {
             Ok(file) => file,
             Err(error) => {
-                lock(&self.core).vacant.insert(member, vacant);
+                lock(&self.core).members.vacant.insert(member, vacant);
                 return Err(error);
             }
         };
@@ -107,8 +107,8 @@ impl ServedVolume {
 
     fn check_replacement(&self, member: MemberId) -> Result<(), UpkeepError> {
         let core = lock(&self.core);
-        let is_served = core.members.get(member.index()).is_some_and(Option::is_some);
-        if !is_served && !core.vacant.contains_key(&member) {
+        let is_served = core.members.there.get(member.index()).is_some_and(Option::is_some);
+        if !is_served && !core.members.vacant.contains_key(&member) {
             return Err(UpkeepError::Unknown);
         }
         if core.is_looked_after() {
@@ -119,9 +119,14 @@ impl ServedVolume {
 
     fn check_apart(&self, new: &OpenDisk, instead_of: Option<MemberId>) -> Result<(), UpkeepError> {
         let core = lock(&self.core);
-        let stay =
-            core.members.iter().flatten().map(|member| member.member).filter(|member| instead_of != Some(*member));
-        let named = stay.filter_map(|member| core.named[member.index()].as_ref()?.found.as_ref());
+        let stay = core
+            .members
+            .there
+            .iter()
+            .flatten()
+            .map(|member| member.member)
+            .filter(|member| instead_of != Some(*member));
+        let named = stay.filter_map(|member| core.members.named[member.index()].as_ref()?.found.as_ref());
         let others: Vec<&Device> = named.map(|(_, device)| device).collect();
         check_apart(&new.device, &others, core.volume.placement())
     }
@@ -130,7 +135,7 @@ impl ServedVolume {
     fn vacant(&self, member: MemberId) -> Result<VacantDisk, UpkeepError> {
         let begun = Instant::now();
         while begun.elapsed() < LEAVE_MAX {
-            if let Some(vacant) = lock(&self.core).vacant.remove(&member) {
+            if let Some(vacant) = lock(&self.core).members.vacant.remove(&member) {
                 return Ok(vacant);
             }
             thread::sleep(Duration::from_millis(20));
@@ -169,12 +174,12 @@ impl Core {
         steps: impl IntoIterator<Item = Vec<DiskWrite>>,
     ) {
         let count = self.volume.superblock().members.len();
-        self.named.resize_with(count, || None);
-        self.members.resize_with(count, || None);
-        self.named[member.index()] = Some(NamedDisk::of(&new, shared.id));
-        self.members[member.index()] = Some(Member::new(member, new, Arc::clone(shared)));
+        self.members.named.resize_with(count, || None);
+        self.members.there.resize_with(count, || None);
+        self.members.named[member.index()] = Some(NamedDisk::of(&new, shared.id));
+        self.members.there[member.index()] = Some(Member::new(member, new, Arc::clone(shared)));
         let drive = |named: &Option<NamedDisk>| Some(named.as_ref()?.found.as_ref()?.1.drive.clone());
-        let drives: Vec<_> = self.named.iter().map(drive).collect();
+        let drives: Vec<_> = self.members.named.iter().map(drive).collect();
         self.volume.set_drives(&drives.iter().map(Option::as_deref).collect::<Vec<_>>());
         self.write_superblocks(steps);
     }

@@ -12,7 +12,7 @@ use store::{GrantPort, StoreBuilder, StoreEvent};
 use units::DiskId;
 use volume::MemberId;
 
-use crate::core::{Core, Member, NamedDisk, VacantDisk};
+use crate::core::{Core, Member, Members, NamedDisk, VacantDisk};
 use crate::front::Front;
 use crate::info::ServedVolume;
 use crate::member::MemberWorker;
@@ -74,7 +74,12 @@ impl OpenVolume {
             places.push(front_handle.take_if(|_| id == front_id).unwrap_or_else(|| DiskHandle::new(own).0));
         }
         let contents = OpenContents::new(Arc::clone(&common.versions));
-        let core = Core::new(self.volume, (members, named, vacant), contents, Arc::clone(&front));
+        let core = Core::new(
+            self.volume,
+            Members { there: members, named, vacant, front: front_id },
+            contents,
+            Arc::clone(&front),
+        );
         let volume = ServedVolume { core: Arc::new(Mutex::new(core)), common };
         for (member, own, port, file) in workers {
             volume.serve_disk(member, VacantDisk { shared: own, port }, file)?;

@@ -184,13 +184,13 @@ impl Core {
         };
         copying.source = Some(number);
         let (id, part) = (copying.id, copying.task.part);
-        if self.members.get(place.member.index()).is_none_or(Option::is_none) {
+        if self.members.there.get(place.member.index()).is_none_or(Option::is_none) {
             return self.read_source(number + 1);
         }
         let areas = self.volume.areas(place.member);
         let length = self.volume.part_bytes(&copying.content, part);
         let read = UnitRead::new(id, Arc::clone(&copying.content), part, (place, areas), length);
-        self.tell(place.member, Task::Read(Box::new(read)));
+        self.members.tell(place.member, Task::Read(Box::new(read)));
     }
 
     /// Takes the result of a copy's step from a disk's thread.
@@ -231,11 +231,12 @@ impl Core {
         let (id, part) = (copying.id, copying.task.part);
         let mend = self.volume.mend(&copying.name, &copying.content, part, target, bytes.table);
         let header = AlignedBlock::new(&mend.header.bytes);
-        self.tell(target.member, Task::Begin(id, OnBreak::Discard, None));
+        self.members.tell(target.member, Task::Begin(id, OnBreak::Discard, None));
         for (position, bytes) in [(mend.payload.1, bytes.payload), (mend.header.position, header)] {
-            self.tell(target.member, Task::Write(id, Block { position, bytes: BlockBytes::Made(Arc::new(bytes)) }));
+            self.members
+                .tell(target.member, Task::Write(id, Block { position, bytes: BlockBytes::Made(Arc::new(bytes)) }));
         }
-        self.tell(target.member, Task::Finish(id));
+        self.members.tell(target.member, Task::Finish(id));
     }
 
     /// A disk's thread could not write the copy of this number. True if it was a copy in its old place: that stays wrong, and the disk
@@ -364,7 +365,7 @@ impl Core {
         let outcome = left.map(|steps| self.write_sets.write_superblocks(steps.into_iter().flatten()));
         self.end_upkeep(outcome);
         if let (Upkeep::Drain(member), Ok(())) = (upkeep, outcome) {
-            self.members[member.index()] = None;
+            self.members.there[member.index()] = None;
         }
         self.begin_write_set();
         self.fill_disks();

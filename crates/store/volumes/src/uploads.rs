@@ -149,17 +149,17 @@ impl Core {
                 DraftStep::Begin(member) => {
                     let Some(upload) = self.drafts.upload_mut(number) else { continue };
                     let (recording, on_break) = (upload.recording, upload.on_break);
-                    self.tell(member, Task::Begin(id, on_break, recording));
+                    self.members.tell(member, Task::Begin(id, on_break, recording));
                 }
                 DraftStep::Write(member, position, bytes) => {
                     let bytes = match bytes {
                         DraftBytes::Payload(chunk) => BlockBytes::Payload(chunk),
                         DraftBytes::Made(bytes) => BlockBytes::Made(Arc::new(AlignedBlock::new(&bytes))),
                     };
-                    self.tell(member, Task::Write(id, Block { position, bytes }));
+                    self.members.tell(member, Task::Write(id, Block { position, bytes }));
                 }
-                DraftStep::Finish(member) => self.tell(member, Task::Finish(id)),
-                DraftStep::Forget(member) => self.tell(member, Task::Forget(id)),
+                DraftStep::Finish(member) => self.members.tell(member, Task::Finish(id)),
+                DraftStep::Forget(member) => self.members.tell(member, Task::Forget(id)),
                 DraftStep::Doubtful(_, bytes) => {
                     let path = self.drafts.upload_mut(number).map(|upload| upload.path.clone()).unwrap_or_default();
                     self.front.events.tell(StoreEvent::RecordingDamaged { path, bytes });

@@ -9,7 +9,7 @@ use units::DiskId;
 use volume::{Checksums, NewVolume, Placement, Volume};
 
 use super::*;
-use crate::core::Member;
+use crate::core::{Member, Members};
 use crate::open_contents::OpenContents;
 use store::operation::UploadTerms;
 use store::shared::DiskShared;
@@ -35,14 +35,15 @@ fn with_filled_disk() -> Core {
     let sizes = vec![DISK_BYTES; 2];
     let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
     let volume = Volume::create(new).expect("it is as it should be");
-    let places = (vec![disk(0), disk(1)], vec![None, None], BTreeMap::new());
-    let mut core = Core::new(volume, places, OpenContents::new(Arc::default()), shared(0));
+    let members =
+        Members { there: vec![disk(0), disk(1)], named: vec![None, None], vacant: BTreeMap::new(), front: DiskId(0) };
+    let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
     core.begin_write_set();
     write_sets(&mut core);
     core.take_out(MemberId(1), &StoreError::Closed);
     write_sets(&mut core);
     let steps = core.volume.put_in(MemberId(1), DISK_BYTES).expect("it is large enough");
-    core.members[1] = disk(1);
+    core.members.there[1] = disk(1);
     core.write_superblocks(steps);
     write_sets(&mut core);
     core.fill_disks();
@@ -61,8 +62,8 @@ fn with_contents() -> Core {
     let (placement, sizes) = (Placement::Span, vec![DISK_BYTES]);
     let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
     let volume = Volume::create(new).expect("it is as it should be");
-    let places = (vec![disk(0)], vec![None], BTreeMap::new());
-    let mut core = Core::new(volume, places, OpenContents::new(Arc::default()), shared(0));
+    let members = Members { there: vec![disk(0)], named: vec![None], vacant: BTreeMap::new(), front: DiskId(0) };
+    let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
     core.begin_write_set();
     write_sets(&mut core);
     for number in 0..8 {
