@@ -79,7 +79,9 @@ pub fn run(scenario: &Scenario, trace: Trace) -> RunReport {
             be_share: scenario.be_share,
             survive_disk_loss: scenario.survive_disk_loss,
             stall_max: scenario.stall_max,
-            streams_max: (scenario.load.deliveries_max() + scenario.load.recorded as usize + STREAMS_BESIDE)
+            streams_max: (scenario.load.deliveries_max()
+                + scenario.load.recorded as usize * machine.profiles.len()
+                + STREAMS_BESIDE)
                 .min(limits::STREAMS_MAX),
             ..PlaneConfig::default()
         };

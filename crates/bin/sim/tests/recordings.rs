@@ -51,9 +51,26 @@ fn spread(disks: usize, copies: u8, cameras: u32) -> u64 {
 }
 
 #[test]
-fn a_mirror_of_two_carries_the_cameras_of_one_disk_and_stripes_no_fewer() {
-    // Each disk's store begins as many. Where they lie is drawn for each disk: one carries 130 in its slowest zone.
+fn a_mirror_of_two_carries_the_cameras_of_one_disk_and_stripes_those_of_two() {
+    // Each disk's store begins as many. Where they lie is drawn for each disk.
     let (one, mirror, stripes) = (spread(1, 0, 125), spread(2, 2, 62), spread(2, 1, 125));
-    assert_eq!((one, mirror), (125, 124));
-    assert!(stripes >= one, "{stripes}");
+    assert_eq!((one, mirror, stripes), (125, 124, 250));
+}
+
+/// Both disks write each camera, and share the viewers: one has room for about 42.
+#[test]
+fn a_mirror_of_two_carries_the_cameras_of_one_disk_and_half_again_its_viewers() {
+    let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 6 << 30, BitRate(8_800_000), 63);
+    scenario.disks = vec![scenario.disks[0].clone(); 2];
+    (scenario.load.mirrored, scenario.survive_disk_loss) = (true, false);
+    scenario.load.contents_per_disk = 100;
+    // Each disk's store begins as many.
+    (scenario.load.recorded, scenario.load.recording_rates) = (48, vec![BitRate(4_000_000)]);
+    (scenario.load.recording_copies, scenario.load.side_by_side) = (2, true);
+    scenario.load.arrivals = Nanos::from_millis(200);
+    scenario.load.viewing = (SECS(60), SECS(70));
+    (scenario.safety, scenario.liveness) = (SECS(30), SECS(10));
+    let RunReport { broken, tally, .. } = sim::run(&scenario, Trace::Off);
+    assert_eq!(broken, None);
+    assert_eq!((tally.recordings, tally.recordings_refused, tally.running_max), (96, 0, 63), "{tally:?}");
 }

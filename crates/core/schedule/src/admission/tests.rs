@@ -422,3 +422,29 @@ fn a_recording_is_charged_by_its_zone_and_by_how_far_others_are_from_it() {
     ids.iter().for_each(|&id| admission.release(id));
     assert!(admission.promised_share(disk) < 1e-9);
 }
+
+#[test]
+fn a_recording_lies_at_the_same_place_of_all_its_disks_until_they_tell_another() {
+    let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
+    let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
+    let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
+    let zone_bytes_per_second = admission.disk(DiskId(0)).table.profile().rate_at(u64::MAX);
+    let on = |disk| AdmissionRequest {
+        disk: DiskId(disk),
+        length: 0,
+        written_every: Some(8),
+        zone_bytes_per_second,
+        ..request(4_000_000)
+    };
+    let id = admission.reserve(&[on(0), on(1)]).expect("there is room");
+    admission.place_writes(id, 100).expect("there is room");
+    admission.move_writes(id, DiskId(0), 0);
+    assert!(!admission.awaits_place(DiskId(1)));
+    let outer = admission.promised_share(DiskId(1));
+    let capacity = admission.disk(DiskId(1)).table.profile().capacity.0;
+    admission.move_writes(id, DiskId(1), capacity - (1 << 30));
+    let told = admission.promised_share(DiskId(1));
+    assert!(outer < told, "{outer} {told}");
+    admission.move_writes(id, DiskId(0), 1 << 40);
+    assert!(admission.promised_share(DiskId(1)) == told, "it is known there");
+}

@@ -24,22 +24,26 @@ impl Admission {
     }
 
     /// A recording is written in another zone of one of its disks from now on: it takes the time that its blocks need there, be it of best
-    /// effort's share, and new requests find that time taken.
+    /// effort's share, and new requests find that time taken. Where its place on its other disks is not known, it is taken for the same: a
+    /// stripe comes to its second disk when a unit of the first is full.
     pub fn move_writes(&mut self, id: ReservationId, disk: DiskId, position: u64) {
-        let zone_bytes_per_second = self.disk(disk).table.profile().rate_at(position);
         let mut next = Some(id);
         while let Some(part) = next {
-            let Some(&Reservation { request, demand, placed, further, stroke_seconds, .. }) = self.find(part) else {
+            let Some(&Reservation { request, demand, placed, further, stroke_seconds, written_at, .. }) =
+                self.find(part)
+            else {
                 return;
             };
-            if let (Some((_, first)), true) = (placed, request.disk == disk && demand.writes()) {
+            let is_moved = demand.writes() && (request.disk == disk || written_at.is_none());
+            if let (Some((_, first)), true) = (placed, is_moved) {
+                let zone_bytes_per_second = self.disk(request.disk).table.profile().rate_at(position);
                 let slower = f64_of(request.zone_bytes_per_second) / f64_of(zone_bytes_per_second);
                 let moved = DiskDemand { transfer: (demand.transfer - stroke_seconds) * slower, ..demand };
-                self.disk_mut(disk).table.replace(&demand, &moved, first);
+                self.disk_mut(request.disk).table.replace(&demand, &moved, first);
                 let reservation = self.find_mut(part).expect("found above");
                 (reservation.demand, reservation.request.zone_bytes_per_second) = (moved, zone_bytes_per_second);
                 (reservation.written_at, reservation.stroke_seconds) = (Some(position), 0.0);
-                self.follow_write_span(disk, &moved);
+                self.follow_write_span(request.disk, &moved);
             }
             next = further;
         }
