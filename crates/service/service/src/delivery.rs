@@ -357,7 +357,11 @@ async fn enter(
     let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, is_small, no_room };
     let SessionSlot { held, in_session: hold, goes_on } = service.sessions.enter(&entering).await;
     if goes_on {
-        service.opens_ahead.open_next(&service.contents, &request.path, request.want);
+        let (contents, want) = (Arc::clone(&service.contents), request.want);
+        service.opens_ahead.open_next(&request.path, |next| async move {
+            // A wrong guess names nothing.
+            let _ = contents.open(&next, want).await;
+        });
     } else {
         request.terms.next = request.terms.decision;
     }

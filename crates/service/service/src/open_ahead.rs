@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use crate::contents::{ContentPath, Contents, Want};
+use crate::contents::ContentPath;
 
 /// Opens ahead at once. Chosen: a disk seeks as often in a fifth of a second.
 const OPENS_MAX: usize = 16;
@@ -28,14 +28,16 @@ impl Default for OpensAhead {
 }
 
 impl OpensAhead {
-    /// Opens the content that follows `path`, as that was opened, and lets it go.
-    pub(crate) fn open_next(&self, contents: &Arc<dyn Contents>, path: &str, want: Want) {
+    /// Opens the content that follows `path`, and lets it go.
+    pub(crate) fn open_next<F>(&self, path: &str, open: impl FnOnce(ContentPath) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let Some(next) = next_content(path) else { return };
         let Ok(place) = Arc::clone(&self.0).try_acquire_owned() else { return };
-        let contents = Arc::clone(contents);
+        let open = open(next);
         tokio::spawn(async move {
-            // A wrong guess names nothing.
-            let _ = contents.open(&next, want).await;
+            open.await;
             drop(place);
         });
     }
@@ -64,7 +66,33 @@ fn next_content(path: &str) -> Option<ContentPath> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    /// A player may ask for any number of segments at once, and a disk may not answer.
+    #[tokio::test]
+    async fn no_more_opens_than_the_bound_are_under_way() {
+        let (ahead, begun, answers) =
+            (OpensAhead::default(), Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        for answered in 1..=3 {
+            for n in 0..1000 {
+                let (begun, answers) = (Arc::clone(&begun), Arc::clone(&answers));
+                ahead.open_next(&format!("film/s{n}.ts"), |_| async move {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    answers.acquire().await.expect("never closed").forget();
+                });
+            }
+            while begun.load(Ordering::Relaxed) < answered * OPENS_MAX {
+                tokio::task::yield_now().await;
+            }
+            answers.add_permits(OPENS_MAX);
+            while ahead.0.available_permits() < OPENS_MAX {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(begun.load(Ordering::Relaxed), answered * OPENS_MAX);
+        }
+    }
 
     #[test]
     fn the_next_content_has_the_next_number() {
