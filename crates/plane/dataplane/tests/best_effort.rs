@@ -3,7 +3,7 @@
 
 use crate::common::{MIB, Machine, RATE, delivery, viewer};
 use dataplane::control::{Command, Outcome, Report, Service};
-use units::{BitRate, Nanos, ReservationId};
+use units::{BitRate, Nanos, ReservationId, StreamId};
 
 const LINK: BitRate = BitRate(1_000_000_000);
 const SMALL: u64 = 16 << 10;
@@ -166,4 +166,28 @@ fn a_reservation_that_was_asked_back_is_the_one_that_a_seek_takes_over() {
     assert_eq!(machine.promised(), 0, "it pauses again");
     assert!(machine.told(viewer(3)).iter().any(|report| matches!(report, Report::Started { .. })), "another viewer");
     assert!(machine.told(seek(4)).iter().any(|report| matches!(report, Report::Refused { .. })), "has the room now");
+}
+
+/// The older read, which had given the reservation back for its pause, gave it back again at its end.
+#[test]
+fn a_reservation_that_passed_to_a_newer_read_stays_with_that() {
+    let mut machine = Machine::new(BitRate(RATE.0 * 3 / 2));
+    machine.disk_answers();
+    machine.told(Command::SetStall(Nanos::from_secs(2)));
+    let Some(Report::Started { reservation: Some(held), .. }) = machine.told(viewer(1)).pop() else {
+        panic!("there is room for one")
+    };
+    for _ in 0..100 {
+        machine.later(Nanos::from_millis(100));
+    }
+    assert_eq!(machine.promised(), 0, "it pauses");
+    let service = Service::Constant { rate: RATE, burst_bytes: 0, held: Some(held), hold: true };
+    machine.told(delivery(2, 2, 64 * MIB, service));
+    assert_eq!(machine.promised(), RATE.0);
+    machine.told(Command::Stop(StreamId(1)));
+    for _ in 0..20 {
+        machine.later(Nanos::from_millis(50));
+        machine.clients_read();
+    }
+    assert_eq!(machine.promised(), RATE.0, "the older one is over, and the newer one reads");
 }

@@ -192,7 +192,7 @@ pub enum StreamRelease {
 }
 
 /// A reservation of a viewer, or one that it asks for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct ViewerReservation {
     terms: ReservationTerms,
     content: u64,
@@ -209,23 +209,16 @@ struct ViewerReservation {
     /// The bytes that its reads got, against those that it promised.
     account: SessionAccount,
     state: ReservationState,
+    /// It as it was before the read that has taken it, until that is admitted.
+    before: Option<Box<Self>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum ReservationState {
-    /// A read has it (`None` until the data plane has reported which), or will have it in place of the `superseded` one.
-    Running { stream: StreamId, reservation: Option<ReservationId>, superseded: Option<SupersededRead> },
+    /// A read has it (`None` until the data plane has reported which), or will have it if it is admitted.
+    Running { stream: StreamId, reservation: Option<ReservationId> },
     /// It waits for the viewer's next read; from `firm_until` on others may have it.
     Held { reservation: ReservationId, firm_until: Nanos, until: Nanos },
-}
-
-/// A read that loses its reservation as soon as a newer one is admitted.
-#[derive(Debug, Clone, Copy)]
-struct SupersededRead {
-    stream: StreamId,
-    content: u64,
-    part: ContentPart,
-    has_start: bool,
 }
 
 /// All viewers that read or hold something.
@@ -343,8 +336,10 @@ impl Sessions {
 
     /// A request was refused for want of room, after a call of [`Sessions::end`] for it.
     pub fn refused(&mut self, viewer: &Viewer, content: u64, part: ContentPart, now: Nanos) -> Retry {
-        let loose = self
-            .take_out(|share| matches!(share.state, ReservationState::Held { firm_until, .. } if firm_until <= now));
+        // What a viewer that names itself holds counts for its next read, whether that needs more or less.
+        let is_own = |other: &Viewer| other == viewer && matches!(viewer, Viewer::Named { .. });
+        let is_loose = |share: &ViewerReservation| matches!(share.state, ReservationState::Held { firm_until, .. } if firm_until <= now);
+        let loose = self.take_out(|other, share| is_loose(share) && !is_own(other));
         if !loose.is_empty() {
             return Retry::Release(loose);
         }
@@ -359,7 +354,8 @@ impl Sessions {
     pub fn started(&mut self, viewer: &Viewer, stream: StreamId, granted: ReservationId) {
         let Some(shares) = self.table.get_mut(viewer) else { return };
         if let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) {
-            shares[nth].state = ReservationState::Running { stream, reservation: Some(granted), superseded: None };
+            shares[nth].state = ReservationState::Running { stream, reservation: Some(granted) };
+            shares[nth].before = None;
         }
     }
 
@@ -373,13 +369,13 @@ impl Sessions {
             return given_back.filter(|&id| !shares.iter().any(|share| share.reservation() == Some(id)));
         };
         let named = matches!(viewer, Viewer::Named { .. });
-        let release = match (left, shares[nth].state) {
+        let release = match (left, shares[nth].before.take()) {
             (StreamRelease::Held(reservation, left_off), _) => {
                 shares[nth].hold(reservation, left_off, named, self.hold, now);
                 None
             }
-            (StreamRelease::Refused, ReservationState::Running { reservation, superseded: Some(superseded), .. }) => {
-                shares[nth].give_back(reservation, superseded);
+            (StreamRelease::Refused, Some(before)) => {
+                shares[nth] = *before;
                 None
             }
             _ => shares.swap_remove(nth).reservation(),
@@ -413,12 +409,13 @@ impl Sessions {
 
     /// Takes out the reservations that were held long enough.
     pub fn expire(&mut self, now: Nanos) -> Vec<ReservationId> {
-        self.take_out(|share| matches!(share.state, ReservationState::Held { until, .. } if until <= now))
+        self.take_out(|_, share| matches!(share.state, ReservationState::Held { until, .. } if until <= now))
     }
 
-    fn take_out(&mut self, goes: impl Fn(&ViewerReservation) -> bool) -> Vec<ReservationId> {
+    fn take_out(&mut self, goes: impl Fn(&Viewer, &ViewerReservation) -> bool) -> Vec<ReservationId> {
         let mut released = Vec::new();
-        self.table.retain(|_, shares| {
+        self.table.retain(|viewer, shares| {
+            let goes = |share: &ViewerReservation| goes(viewer, share);
             released.extend(shares.iter().filter(|share| goes(share)).filter_map(ViewerReservation::reservation));
             shares.retain(|share| !goes(share));
             !shares.is_empty()
@@ -436,10 +433,11 @@ impl ViewerReservation {
     /// The reservation that a request asks for.
     fn new(request: &SessionRequest, now: Nanos) -> Self {
         let SessionRequest { stream, content, part, terms, .. } = *request;
-        let state = ReservationState::Running { stream, reservation: None, superseded: None };
+        let state = ReservationState::Running { stream, reservation: None };
         let has_start = part != ContentPart::Elsewhere;
         let (used, account) = (Nanos::ZERO, SessionAccount::default());
-        Self { terms, content, part, has_start, used, since: now, goes_on: false, is_left: false, account, state }
+        let (goes_on, is_left, before) = (false, false, None);
+        Self { terms, content, part, has_start, used, since: now, goes_on, is_left, account, state, before }
     }
 
     const fn is_held(&self) -> bool {
@@ -470,41 +468,32 @@ impl ViewerReservation {
 
     /// Gives it to a newer read.
     fn take(&mut self, request: &SessionRequest, now: Nanos) -> ReservationSource {
-        let (reservation, superseded) = match self.state {
-            ReservationState::Held { reservation, .. } => {
-                // The player was started again: it begins with a look.
-                if self.content == request.content && request.part == ContentPart::Whole {
-                    self.used = Nanos::ZERO;
-                }
-                self.since = now;
-                (reservation, None)
-            }
-            ReservationState::Running { stream, reservation: None, .. } => return ReservationSource::After(stream),
-            ReservationState::Running { stream, reservation: Some(reservation), .. } => {
-                let Self { content, part, has_start, .. } = *self;
-                (reservation, Some(SupersededRead { stream, content, part, has_start }))
+        let (reservation, was_begun) = match self.state {
+            ReservationState::Held { reservation, .. } => (reservation, false),
+            ReservationState::Running { stream, reservation: None } => return ReservationSource::After(stream),
+            ReservationState::Running { reservation: Some(reservation), .. } => {
+                (reservation, self.has_start && self.content == request.content)
             }
         };
-        let was_begun = superseded.is_some_and(|read| read.has_start && read.content == request.content);
+        self.before = Some(Box::new(Self { before: None, ..*self }));
+        if self.is_held() {
+            // The player was started again: it begins with a look.
+            if self.content == request.content && request.part == ContentPart::Whole {
+                self.used = Nanos::ZERO;
+            }
+            self.since = now;
+        }
         self.has_start = request.part != ContentPart::Elsewhere || was_begun;
         self.goes_on |= self.content != request.content;
         self.is_left = false;
         (self.content, self.part, self.terms) = (request.content, request.part, request.terms);
-        self.state = ReservationState::Running { stream: request.stream, reservation: Some(reservation), superseded };
+        self.state = ReservationState::Running { stream: request.stream, reservation: Some(reservation) };
         ReservationSource::Take(reservation)
-    }
-
-    /// The newer read was refused: the older one has kept it.
-    const fn give_back(&mut self, reservation: Option<ReservationId>, superseded: SupersededRead) {
-        (self.content, self.part, self.has_start) = (superseded.content, superseded.part, superseded.has_start);
-        self.state = ReservationState::Running { stream: superseded.stream, reservation, superseded: None };
     }
 
     /// The read it was taken from has ended.
     fn forget(&mut self, ended: StreamId) {
-        if let ReservationState::Running { superseded, .. } = &mut self.state {
-            *superseded = superseded.filter(|superseded| superseded.stream != ended);
-        }
+        self.before = self.before.take().filter(|before| before.stream() != Some(ended));
     }
 
     /// Its read ended: it is held for the viewer's next one.

@@ -275,6 +275,26 @@ fn another_rate_takes_the_place_of_what_is_held() {
     assert_eq!(sessions.begin(&dearer, Nanos::from_secs(20)), ReservationSource::Take(id(6)));
 }
 
+/// The data plane leaves it as it was: the player goes back to the quality before.
+#[test]
+fn a_dearer_quality_that_is_refused_leaves_the_session_what_it_held() {
+    let (viewer, mut sessions, now) = (named("a"), sessions(), Nanos::from_secs(20));
+    admitted(&mut sessions, &read(viewer.clone(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
+    assert_eq!(sessions.end(&viewer, StreamId(1), midway(5), now), None);
+    for no_room in [false, true] {
+        let dearer = SessionRequest { terms: OTHER, no_room, ..read(viewer.clone(), 2, 2, ContentPart::Whole) };
+        assert_eq!(sessions.begin(&dearer, now), ReservationSource::Take(id(5)));
+        assert_eq!(sessions.end(&viewer, StreamId(2), StreamRelease::Refused, now), None);
+        assert_eq!(sessions.refused(&viewer, 2, ContentPart::Whole, now + HOLD - Nanos(1)), Retry::TakeOwn);
+    }
+    assert_eq!(sessions.refused(&named("b"), 3, ContentPart::Whole, now), Retry::GiveUp, "nothing of another's");
+    let before = read(viewer.clone(), 3, 2, ContentPart::Whole);
+    assert_eq!(sessions.begin(&before, now), ReservationSource::Take(id(5)));
+    sessions.started(&viewer, StreamId(3), id(5));
+    assert_eq!(sessions.end(&viewer, StreamId(3), midway(5), now), None);
+    assert_eq!(sessions.expire(now + HOLD), [id(5)]);
+}
+
 /// Its player fetches both by turns; the pictures would have lost their reservation to each part of the sound.
 #[test]
 fn sound_in_files_of_its_own_takes_nothing_from_the_pictures() {

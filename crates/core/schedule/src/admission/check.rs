@@ -23,6 +23,26 @@ impl Admission {
         self.check_at(requests, requests[0].rate)
     }
 
+    /// The same, with the rate that would be granted.
+    pub(super) fn check_alone(&self, requests: &[AdmissionRequest]) -> Result<(DiskDemand, u64), Refusal> {
+        self.check(requests).map_err(|resource| self.refusal(resource, requests))
+    }
+
+    /// The same for a stream that another one of its content reads for.
+    pub(super) fn check_sharing(&self, requests: &[AdmissionRequest]) -> Result<(DiskDemand, u64), Refusal> {
+        let request = &requests[0];
+        self.check_sending(request, 1).map_err(|resource| self.refusal(resource, requests))?;
+        let demand = self.demand(request);
+        let pages = self.pages_of_sharer(request, &demand);
+        if !self.buffers.fits(request.content, 0, pages) {
+            return Err(self.refusal(Resource::Memory, requests));
+        }
+        if demand.is_spread() && !self.keeps_reserve(request, &demand) {
+            return Err(self.refusal(Resource::Disk(request.disk), requests));
+        }
+        Ok((demand, pages))
+    }
+
     /// The same at another rate.
     fn check_at(&self, requests: &[AdmissionRequest], rate: BitRate) -> Result<(DiskDemand, u64), Resource> {
         let at_rate = |request: &AdmissionRequest| AdmissionRequest { rate, ..*request };
@@ -123,7 +143,7 @@ impl Admission {
         }
     }
 
-    pub(super) fn refusal(&self, resource: Resource, requests: &[AdmissionRequest]) -> Refusal {
+    fn refusal(&self, resource: Resource, requests: &[AdmissionRequest]) -> Refusal {
         Refusal { resource, grantable: self.grantable(requests) }
     }
 

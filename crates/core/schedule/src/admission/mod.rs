@@ -10,6 +10,7 @@
 mod buffers;
 mod check;
 pub mod disk_table;
+mod exchange;
 mod session_clock;
 mod writes;
 
@@ -201,8 +202,7 @@ impl Admission {
     /// # Errors
     /// The resource that is short, and the rate that would be granted.
     pub fn reserve(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
-        let fits = self.check(requests);
-        let (demand, pages) = fits.map_err(|resource| self.refusal(resource, requests))?;
+        let (demand, pages) = self.check_alone(requests)?;
         let id = self.enter(requests[0], demand, pages);
         self.promise(id, requests);
         Ok(id)
@@ -214,19 +214,9 @@ impl Admission {
     /// # Errors
     /// The resource that is short, and the rate that would be granted to a stream that reads for itself.
     pub fn reserve_shared(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
-        let request = requests[0];
-        self.check_sending(&request, 1).map_err(|resource| self.refusal(resource, requests))?;
-        let demand = self.demand(&request);
-        let pages = self.pages_of_sharer(&request, &demand);
-        if !self.buffers.fits(request.content, 0, pages) {
-            return Err(self.refusal(Resource::Memory, requests));
-        }
-        if demand.is_spread() && !self.keeps_reserve(&request, &demand) {
-            return Err(self.refusal(Resource::Disk(request.disk), requests));
-        }
-        let id = self.enter(request, demand, pages);
-        self.find_mut(id).expect("just entered").shares = true;
-        self.disk_mut(request.disk).sharing += 1;
+        let (demand, pages) = self.check_sharing(requests)?;
+        let id = self.enter(requests[0], demand, pages);
+        self.begin_sharing(id);
         Ok(id)
     }
 
@@ -326,6 +316,14 @@ impl Admission {
         Ok(())
     }
 
+    /// A reservation that was entered takes no disk time.
+    fn begin_sharing(&mut self, id: ReservationId) {
+        let reservation = self.find_mut(id).expect("just entered");
+        reservation.shares = true;
+        let disk = reservation.request.disk;
+        self.disk_mut(disk).sharing += 1;
+    }
+
     /// A reservation gives its disk time and buffers up: another stream of its content reads for it from now on.
     pub fn share(&mut self, id: ReservationId) {
         self.unplace(id);
@@ -404,16 +402,8 @@ impl Admission {
     pub fn suspend(&mut self, id: ReservationId) {
         let Some(reservation) = self.find(id).copied() else { return };
         self.unplace(id);
+        self.withdraw(&reservation);
         self.entries[id.slot as usize].1 = None;
-        let disk = self.disk_mut(reservation.request.disk);
-        if reservation.shares {
-            disk.sharing -= 1;
-        } else {
-            disk.table.withdraw(&reservation.demand);
-        }
-        self.links[usize::from(reservation.request.link.0)].reserved -= reservation.request.rate.0;
-        self.buffers.withdraw(reservation.request.content, reservation.pages + reservation.held_pages);
-        self.promised -= reservation.request.rate.0;
         self.follow_write_span(reservation.request.disk, &reservation.demand);
         reservation.further.into_iter().for_each(|part| self.release(part));
     }

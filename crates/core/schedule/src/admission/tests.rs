@@ -237,6 +237,39 @@ fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
 }
 
 #[test]
+fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
+    let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
+    let settings = AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.0, sharing_reserve: 0.0 };
+    let mut admission = Admission::new(&settings, disks, &[BitRate(10_000_000_000)]);
+    let halves = |rate: u64| {
+        let segment = AdmissionRequest { rate: BitRate(rate), length: rate * 6 / 8, disk_share: 0.5, ..segment() };
+        [0, 1].map(|disk| AdmissionRequest { disk: DiskId(disk), ..segment })
+    };
+    let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&halves(8_800_000)).ok()).collect();
+    let held = |admission: &Admission| {
+        let shares = [0, 1].map(|disk| (admission.promised_share(DiskId(disk)) * 1e9).round());
+        (shares, admission.memory(), admission.link_left(LinkId(0)), admission.promised())
+    };
+    admission.share(ids[1]);
+    let (before, at) = (held(&admission), Nanos::from_secs(100));
+    admission.deadline(ids[0], SEGMENT, &IDLE, at);
+    for (id, shares) in [(ids[0], false), (ids[1], false), (ids[2], true)] {
+        let rate = if shares { 20_000_000_000 } else { 100_000_000 };
+        let refused = admission.exchange(id, &halves(rate), shares).expect_err("there is no such room");
+        assert!(refused.grantable.0 >= 8_800_000, "its own is among that: {}", refused.grantable);
+        assert_eq!(held(&admission), before);
+    }
+    assert!(admission.renew(ids[0], &halves(8_800_000)));
+    let next = admission.deadline(ids[0], SEGMENT, &IDLE, at).expect("it has its share");
+    assert!(!next.is_first && next.at.saturating_sub(at).0.abs_diff(Nanos::from_secs(6).0) < 1_000_000, "{next:?}");
+    admission.release(ids[3]);
+    assert_eq!(admission.exchange(ids[0], &halves(13_000_000), false), Ok(()), "under its name");
+    assert_eq!(admission.rate(ids[0]), Some(BitRate(13_000_000)));
+    ids.iter().for_each(|&id| admission.release(id));
+    assert!([0, 1].iter().all(|&disk| admission.promised_share(DiskId(disk)) < 1e-9) && admission.memory().0 == 0);
+}
+
+#[test]
 fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
     let mut admission = admission(4 << 30);
     let near = |request: AdmissionRequest, faster: u64| AdmissionRequest {

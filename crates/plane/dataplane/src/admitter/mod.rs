@@ -32,7 +32,7 @@ pub(crate) struct Admitter {
     asked: Vec<AdmissionRequest>,
     streams: Vec<AdmittedStream>,
     free: Vec<u32>,
-    /// The stream that uses each reservation, by its slot.
+    /// The stream that uses each reservation, or has given it back and may ask for it again, by its slot.
     holders: Vec<Option<u32>>,
     disks: Vec<AdmitterDisk>,
     /// Recordings for which there is no room while others that were admitted have no place yet, and since when they wait.
@@ -314,8 +314,9 @@ impl Admitter {
             rate = Some(self.read_rate(id, asked, burst_bytes));
         }
         let slot = self.free.pop().expect("looked at before");
-        if let Some(id) = admitted.reservation {
-            self.holders[id.slot as usize] = Some(slot);
+        if let Some(before) = admitted.reservation.and_then(|id| self.holders[id.slot as usize].replace(slot)) {
+            // It had given the reservation back, and can ask for it no more.
+            self.streams[before as usize].suspended = None;
         }
         self.streams[slot as usize] = admitted;
         if rate.is_none() {
@@ -484,8 +485,9 @@ impl Admitter {
         let entry = &mut self.streams[slot as usize];
         let is_taken_over = std::mem::take(&mut entry.is_taken_over);
         let Some(id) = entry.reservation.take() else { return };
-        self.holders[id.slot as usize] = None;
-        if !is_taken_over {
+        if is_taken_over {
+            self.holders[id.slot as usize] = None;
+        } else {
             entry.suspended = Some(id);
             self.admission.suspend(id);
         }
@@ -496,7 +498,6 @@ impl Admitter {
         let Some((id, first_round)) = self.reserve_again(slot, conditions) else {
             return context.tell_pacer(ToPacer::Wake { slot });
         };
-        self.holders[id.slot as usize] = Some(slot);
         let entry = &mut self.streams[slot as usize];
         (entry.reservation, entry.suspended) = (Some(id), None);
         let rate = entry.rate;
@@ -533,6 +534,7 @@ impl Admitter {
             self.take_back(slot);
         }
         if let Some(id) = std::mem::take(&mut self.streams[slot as usize]).suspended {
+            self.holders[id.slot as usize] = None;
             self.admission.release(id);
         }
         self.free.push(slot);

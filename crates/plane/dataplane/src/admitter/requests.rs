@@ -18,25 +18,20 @@ impl Admitter {
     /// another's reads, or not.
     pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
         let (admission, asked) = (&mut self.admission, &self.asked[..]);
-        if let Some(id) = held {
-            if admission.renew(id, asked) {
-                if shares {
-                    admission.share(id);
-                    return Ok(id);
-                }
-                if admission.unshare(id, asked).is_ok() {
-                    return Ok(id);
-                }
-            }
-            // The session wants something else now: its old reservation is given back first, so that its time can count
-            // for the new one.
-            admission.suspend(id);
-            if !shares && admission.reserve_again(id, asked).is_ok() {
+        let Some(id) = held.filter(|id| admission.knows(*id)) else {
+            return if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) };
+        };
+        if admission.renew(id, asked) {
+            if shares {
+                admission.share(id);
                 return Ok(id);
             }
-            admission.release(id);
+            if admission.unshare(id, asked).is_ok() {
+                return Ok(id);
+            }
         }
-        if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) }
+        // The session wants something else now.
+        admission.exchange(id, asked, shares).map(|()| id)
     }
 
     /// Asks for a delivery from `disk` on: its needs of each disk of its content (see [`Self::request`]).
