@@ -101,7 +101,7 @@ pub struct SegmentViewers {
     pub layout: SegmentLayout,
     /// Files of a film lie on one disk after the other, as in a striped volume; else on one.
     pub striped: bool,
-    /// Rate of the sound, if that is a track of its own.
+    /// Rate of the sound, if that is a track of its own: its requests name no rate, and are read beside the session of the pictures.
     pub sound: Option<BitRate>,
     /// A player sends no request while its buffer lasts this long beyond its place.
     pub ahead: Nanos,

@@ -14,7 +14,6 @@ use service::access::{Permit, ToRead};
 use service::contents::{ContentPath, PathError, StoreError, Want};
 use service::delivery::Finished;
 use service::pipeline::{Pipe, Stages};
-use service::rate::AskedRate;
 use service::reads::{self, ContentRead, PacedRead, ReadPurpose};
 use service::session::{ContentPart, Viewer};
 use service::shares::{NETWORK_BITS, network};
@@ -104,10 +103,13 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let path = content_path(head).map_err(problem::bad_request)?;
     let permit = login::permit(exchange, &path).await?;
     let asked = share::bounded(asked, &permit);
+    let (viewer, object) = (viewer(exchange, &query, &cmcd), cmcd.object);
     // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
-    let finds_rate = head.method == Method::GET && asked.rate == AskedRate::Unsaid;
-    let want = if finds_rate { Want::FileAndRate } else { Want::File };
-    let opened = match reads::open_content(service, &permit, want).await {
+    let opened = match head.method {
+        Method::GET => reads::open_for(service, &permit, asked.rate, &viewer).await,
+        _ => reads::open_content(service, &permit, Want::File).await,
+    };
+    let opened = match opened {
         Ok(opened) => opened,
         Err(StoreError::IsDirectory) => return Err(to_folder(exchange, &permit).await),
         // Below a content there is nothing to read; only for a write it is in the way.
@@ -121,7 +123,7 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let plan = plan(head, &opened.entry, stages.alteration().as_deref(), &boundary, now)?;
     let purpose = match () {
         () if plan.status == StatusCode::PARTIAL_CONTENT => ReadPurpose::Looks,
-        () if cmcd.object == ObjectType::Accompanying || media_type(name) == PLAYLIST => ReadPurpose::Accompanies,
+        () if object == ObjectType::Accompanying || media_type(name) == PLAYLIST => ReadPurpose::Accompanies,
         () => ReadPurpose::Plays,
     };
     let read = ContentRead {
@@ -130,7 +132,7 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         part: part_of(&plan, &query),
         purpose,
         asked,
-        viewer: viewer(exchange, &query, cmcd),
+        viewer,
         client: exchange.client(),
         stages,
     };
@@ -168,11 +170,11 @@ fn part_of(plan: &StreamPlan, query: &Query) -> ContentPart {
 }
 
 /// The viewer of a request: the session it names, else its address and program.
-fn viewer(exchange: &Exchange, query: &Query, cmcd: Cmcd) -> Viewer {
+fn viewer(exchange: &Exchange, query: &Query, cmcd: &Cmcd) -> Viewer {
     let head = &exchange.head;
     // Sound counts as a viewer of its own: a reservation for its rate is of no use to the picture.
     let track = if cmcd.object == ObjectType::Audio { " audio" } else { "" };
-    let session = cmcd.session.map(|session| format!("{session}{track}"));
+    let session = cmcd.session.as_ref().map(|session| format!("{session}{track}"));
     let named = session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));
     let service = &exchange.shared.service;
     match named {

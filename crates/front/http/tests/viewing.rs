@@ -1,5 +1,7 @@
 //! Sessions, rates and policies over the wire: the requests of one player hold one stream.
 
+use std::sync::atomic::Ordering;
+
 use crate::support::{Harness, Told, pattern};
 use dataplane::control::Outcome;
 use http::config::HttpConfig;
@@ -68,6 +70,50 @@ async fn the_next_segment_is_opened_before_it_is_asked_for() {
     }
     harness.store.wait_opened("s10.ts").await;
     assert_eq!(starts(&harness.plane.told()).len(), 2, "a guess reads nothing");
+}
+
+/// Each look into a container is a seek that no disk time is promised for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sound_without_a_rate_is_read_beside_the_pictures_of_its_session_and_not_looked_into() {
+    let harness = Harness::start(HttpConfig::default());
+    for (name, bytes) in [("s01.ts", 3 << 20), ("a01.ts", 96_000), ("a02.ts", 96_000), ("film.ts", 2 << 20)] {
+        harness.store.put(name, &pattern(bytes));
+    }
+    let looks = || harness.store.looks.load(Ordering::SeqCst);
+    let read = |target: &str| {
+        let ended = harness.events.text().matches("stream_ended").count() + 1;
+        assert_eq!(harness.one(&get(target, "")).status, 200, "{target}");
+        harness.events.wait_until(|text| text.matches("stream_ended").count() == ended);
+    };
+    ["s01.ts?rate=6M&session=a", "a01.ts?session=a", "a02.ts?session=a"].into_iter().for_each(read);
+    assert_eq!(looks(), 0);
+    read("film.ts?session=a");
+    assert_eq!(looks(), 1, "a film is played, whatever it is beside");
+    ["a01.ts?session=b", "a01.ts"].into_iter().for_each(read);
+    assert_eq!(looks(), 3, "of a viewer that plays nothing");
+    let bulk = Told::Start { rate: None, burst_bytes: 0, held: None, hold: false };
+    assert_eq!(harness.plane.told()[1..3], [Told::Beside(FIRST), Told::Beside(FIRST)]);
+    assert_eq!(harness.plane.told()[4..], [bulk.clone(), bulk]);
+}
+
+/// The player goes back to the quality before, for which there may be no room any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_player_that_is_refused_a_better_quality_keeps_the_one_it_has() {
+    let harness = Harness::start(HttpConfig::default());
+    harness.store.put("a.ts", &pattern(3 << 20));
+    let status = |target: &str| harness.one(&get(target, "")).status;
+    let read = |target: &str, ended: usize| {
+        assert_eq!(status(target), 200, "{target}");
+        harness.events.wait_until(|text| text.matches("stream_ended").count() == ended);
+    };
+    read("a.ts?rate=60M&session=a", 1);
+    let refused = harness.one(&get("a.ts?rate=101M&session=a", ""));
+    assert_eq!((refused.status, refused.json()["grantable_bps"].as_u64()), (503, Some(100_000_000)));
+    read("a.ts?rate=60M&session=a", 2);
+    read("a.ts?rate=90M&session=a", 3);
+    let told = harness.plane.told();
+    assert!(!told.iter().any(|told| matches!(told, Told::Release(_))), "{told:?}");
+    assert_eq!(harness.plane.reserved(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

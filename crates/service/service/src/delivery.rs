@@ -20,7 +20,7 @@ use crate::contents::{MediaRate, Want};
 use crate::events;
 use crate::media_service::MediaService;
 use crate::plane_client::PendingStream;
-use crate::rate::{Decision, RateAsked};
+use crate::rate::{AskedRate, Decision, RateAsked};
 use crate::running::RunningStream;
 use crate::session::{self, ContentPart, StopPoint, StreamRelease, Viewer};
 use crate::session_table::{RefusedStart, SessionSlot};
@@ -51,6 +51,8 @@ pub(crate) struct DeliveryTerms {
     next: Decision,
     /// Treatment of the read when there is no room.
     when_full: WhenFull,
+    /// The request names the rate.
+    is_named: bool,
     /// It may be read beside the media that its viewer plays, from the share of that.
     pub(crate) is_companion: bool,
 }
@@ -129,6 +131,7 @@ impl DeliveryTerms {
             decision,
             next,
             when_full: by_prefix(&config.path_when_full, path).unwrap_or_default(),
+            is_named: matches!(asked.rate, AskedRate::Rate(_)),
             is_companion: false,
         }
     }
@@ -351,7 +354,7 @@ async fn enter(
     };
     // On a volume the next content of a session lies on another of its disks.
     let disk = request.content.layout.spread().first().copied().unwrap_or_else(|| request.content.disk());
-    let terms = session::ReservationTerms { disk, link, rate, burst_bytes };
+    let terms = session::ReservationTerms { disk, link, rate, is_named: request.terms.is_named, burst_bytes };
     let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
     let is_small = request.terms.is_companion;
     let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, is_small, no_room };

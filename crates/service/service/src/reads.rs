@@ -97,19 +97,20 @@ impl ContentRead {
     }
 
     /// Gives the terms of the delivery. A look at the index of the media that the viewer plays uses its reservation, or else the
-    /// rate that is left over; so does a read that a player makes beside the parts it plays.
+    /// rate that is left over; so does a read that a player makes beside the parts it plays. So does one that names no rate, of a viewer
+    /// that names that of what it plays: sound in files of its own, in a playlist of HLS.
     fn terms(&self, service: &MediaService) -> DeliveryTerms {
         let ranges = self.body.iter().filter(|segment| matches!(segment, Segment::Range { .. }));
         let bytes = ranges.map(Segment::length).sum();
         let is_small = bytes <= SMALL_READ_BYTES_MAX;
         let mut asked = self.asked;
         match self.purpose {
-            ReadPurpose::Plays => {}
             _ if !is_small => {}
+            ReadPurpose::Plays if asked.rate != AskedRate::Unsaid || !service.sessions.names_rate(&self.viewer) => {}
             ReadPurpose::Looks if service.sessions.has(&self.viewer, service.hash(&self.opened.path)) => {
                 asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
             }
-            ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = AskedRate::Bulk,
+            ReadPurpose::Plays | ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = AskedRate::Bulk,
         }
         let mut terms = DeliveryTerms::decide(&service.config(), &self.opened.path, asked, self.opened.media, bytes);
         terms.is_companion = is_small && self.asked.rate != AskedRate::Bulk;
@@ -136,6 +137,30 @@ pub async fn open_content(
 ) -> Result<OpenedContent, StoreError> {
     let Opened { entry, content, media } = service.contents.open(permit.path(), want).await?;
     Ok(OpenedContent { path: permit.path().joined(), entry, content, media })
+}
+
+/// Opens the content at the permit's path for a read of `viewer` that asks for `rate`. Where that is not said, the container is looked into,
+/// but for a small content that is read beside what the viewer plays: each look is a seek, and 72 viewers with sound of its own made
+/// twelve of them in a second, which no disk time was promised for.
+///
+/// # Errors
+/// As the store reports.
+pub async fn open_for(
+    service: &MediaService,
+    permit: &Permit<ToRead>,
+    rate: AskedRate,
+    viewer: &Viewer,
+) -> Result<OpenedContent, StoreError> {
+    if rate != AskedRate::Unsaid {
+        return open_content(service, permit, Want::File).await;
+    }
+    if service.sessions.names_rate(viewer) {
+        let opened = open_content(service, permit, Want::File).await?;
+        if opened.content.size <= SMALL_READ_BYTES_MAX {
+            return Ok(opened);
+        }
+    }
+    open_content(service, permit, Want::FileAndRate).await
 }
 
 /// Starts a read for the server itself: its bytes come out of a pipe.

@@ -136,6 +136,8 @@ pub struct ReservationTerms {
     pub link: LinkId,
     /// The rate.
     pub rate: BitRate,
+    /// The request named the rate; else it is what the content needs.
+    pub is_named: bool,
     /// The start burst, which is buffers.
     pub burst_bytes: u64,
 }
@@ -266,7 +268,15 @@ impl Sessions {
         shares.filter(|share| share.reservation().is_some()).max_by_key(|share| share.terms.rate)?.reservation()
     }
 
-    /// True if such a reservation has been asked for and not been granted yet.
+    /// True if a viewer that names itself has named the rate of what it plays: a small read for which it names none is no more of that.
+    #[must_use]
+    pub fn names_rate(&self, viewer: &Viewer) -> bool {
+        let mut shares =
+            self.table.get(viewer).filter(|_| matches!(viewer, Viewer::Named { .. })).into_iter().flatten();
+        shares.any(|share| share.terms.is_named)
+    }
+
+    /// True if a reservation of a rate above `rate` has been asked for and not been granted yet.
     #[must_use]
     pub fn begins(&self, viewer: &Viewer, rate: BitRate) -> bool {
         let mut shares = self.table.get(viewer).into_iter().flatten();

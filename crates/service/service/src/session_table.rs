@@ -88,6 +88,11 @@ impl SessionTable {
         lock(&self.sessions).has(viewer, content)
     }
 
+    /// True if the viewer has named the rate of what it plays ([`Sessions::names_rate`]).
+    pub(crate) fn names_rate(&self, viewer: &Viewer) -> bool {
+        lock(&self.sessions).names_rate(viewer)
+    }
+
     /// The viewer's reservation beside which small reads of this rate are made.
     pub(crate) fn share_of(&self, viewer: &Viewer, rate: BitRate) -> Option<ReservationId> {
         lock(&self.sessions).share_of(viewer, rate)

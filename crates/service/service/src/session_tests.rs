@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 const TERMS: ReservationTerms =
-    ReservationTerms { disk: DiskId(0), link: LinkId(0), rate: BitRate(8_800_000), burst_bytes: 0 };
+    ReservationTerms { disk: DiskId(0), link: LinkId(0), rate: BitRate(8_800_000), is_named: false, burst_bytes: 0 };
 const OTHER: ReservationTerms = ReservationTerms { rate: BitRate(25_000_000), ..TERMS };
 const HOLD: Nanos = Nanos::from_secs(60);
 

@@ -377,7 +377,7 @@ impl World {
         record.life = DeliveryLife::Started;
         record.started_at = Some(now);
         record.reservation = reservation;
-        let guaranteed = record.asked.rate.is_some();
+        let (guaranteed, viewer) = (record.asked.rate.is_some(), watching(record));
         if guaranteed != reservation.is_some() {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} holds {reservation:?}"));
         }
@@ -386,6 +386,9 @@ impl World {
             control.guaranteed += 1;
             control.tally.started += 1;
             control.tally.running_max = control.tally.running_max.max(control.guaranteed);
+        }
+        if let Some(viewer) = viewer {
+            self.viewer_considers(viewer.viewer);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use dataplane::control::{Command, Ending, Outcome, Service};
 use schedule::pace::BURST_FACTOR;
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, ReservationId};
 
 use crate::contents::one_range;
 use crate::control_side::ControlAction;
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// Asks for the next segment of each track that has room for one, or notes when it will have.
-    fn viewer_considers(&mut self, viewer: usize) {
+    pub(super) fn viewer_considers(&mut self, viewer: usize) {
         let ahead = self.control.viewers.load_of(viewer).ahead;
         for track in 0..self.control.viewers.all[viewer].tracks.len() {
             let id = ViewerTrackId { viewer, track };
@@ -106,7 +106,13 @@ impl World {
                 continue;
             }
             match state.player.asks_at(track, ahead, self.now) {
-                Some(at) if at <= self.now => self.ask_for_segment(id),
+                // Sound waits until the session of its pictures has begun.
+                Some(at) if at <= self.now && track > 0 => {
+                    if let Some(session) = self.session_of(viewer) {
+                        self.ask_for_segment(id, Some(session));
+                    }
+                }
+                Some(at) if at <= self.now => self.ask_for_segment(id, None),
                 Some(at) => {
                     let requests = state.tracks[track].requests;
                     self.viewer_in(at.saturating_sub(self.now), FilmViewerAction::Ask(id, requests));
@@ -116,8 +122,15 @@ impl World {
         }
     }
 
-    /// Asks for the track's next segment, ahead of the rate.
-    fn ask_for_segment(&mut self, id: ViewerTrackId) {
+    /// The reservation of a viewer's session, once it has one.
+    fn session_of(&self, viewer: usize) -> Option<ReservationId> {
+        let pictures = &self.control.viewers.all[viewer].tracks[0];
+        let runs = || self.streams.get(&pictures.stream()?)?.reservation;
+        pictures.reservation.or_else(runs)
+    }
+
+    /// Asks for the track's next segment, ahead of the rate, or `beside` a session.
+    fn ask_for_segment(&mut self, id: ViewerTrackId, beside: Option<ReservationId>) {
         let now = self.now;
         let control = &mut self.control;
         let range = control.viewers.next_range(id, &mut control.contents);
@@ -129,13 +142,19 @@ impl World {
         }
         track.clock.ask(rate.time_for(range.bytes), now);
         let held = track.reservation;
-        let burst_bytes = sent_ahead(rate, range.bytes);
+        let (burst_bytes, service) = match beside {
+            Some(session) => (range.bytes, Service::Beside { session }),
+            None => {
+                let burst_bytes = sent_ahead(rate, range.bytes);
+                (burst_bytes, Service::Constant { rate, burst_bytes, held, hold: true })
+            }
+        };
         let stream = self.deliver(SimDelivery {
             content: usize::try_from(range.content).expect("few contents"),
             segments: one_range(range.offset, range.bytes),
             rate,
             burst_bytes,
-            service: Service::Constant { rate, burst_bytes, held, hold: true },
+            service,
             viewer: Some(id),
         });
         self.track(id).state = TrackState::Runs { stream };
@@ -146,7 +165,7 @@ impl World {
         let leaves = matches!(self.track(id).state, TrackState::Leaves { .. });
         self.track(id).state = TrackState::Retries;
         let kept = end.and_then(|end| end.held);
-        if kept.is_none() {
+        if kept.is_none() && id.track == 0 {
             // Refused with its reservation, or the reservation is lost.
             self.end_session(id);
         }
@@ -238,7 +257,7 @@ impl World {
             {
                 record.excuses.passed_on = true;
                 let track = self.track(id);
-                (track.state, track.reservation) = (TrackState::Rests, Some(reservation));
+                (track.state, track.reservation) = (TrackState::Rests, (id.track == 0).then_some(reservation));
             }
         } else if track.stream().is_none() {
             track.state = TrackState::Rests;

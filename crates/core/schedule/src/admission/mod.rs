@@ -497,10 +497,11 @@ impl Admission {
 
     /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
     /// is of the session's share, by the session's clock ([`Admission::deadline_beside`]), and the share grows by the time of such
-    /// reads where there is room. `None` if there is no such session, or no memory.
+    /// reads where there is room; beside a session that shares reads, where such reads are mostly shared as well, it is of the reserve.
+    /// `None` if there is no such session, or no memory.
     pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {
         let held = self.find(session)?;
-        let is_there = held.demand.is_spread() && !held.shares && self.share_held(session, request.disk) > 0.0;
+        let is_there = held.demand.is_spread() && (held.shares || self.share_held(session, request.disk) > 0.0);
         let pages = request.length.div_ceil(CACHE_PAGE_BYTES) + 1;
         if !is_there || !self.buffers.fits(request.content, 0, pages) || self.check_entries(1).is_err() {
             return None;

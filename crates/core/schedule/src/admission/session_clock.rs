@@ -32,10 +32,12 @@ impl Admission {
     /// with them, however far ahead they were requested. It moves the session's clock by its own disk time.
     pub fn deadline_beside(&mut self, session: ReservationId, bytes: u64, now: Nanos) -> Option<BlockDeadline> {
         let &Reservation { request, clock, beside, .. } = self.find(session)?;
-        let (own, block) = (self.lasts(session, bytes)?, self.lasts(session, request.length)?);
+        // A session that shares reads has no share: a block lasts for as long as it plays, and no clock runs.
+        let own = self.lasts(session, bytes).unwrap_or(Nanos::ZERO);
+        let block = self.lasts(session, request.length).unwrap_or(request.rate.time_for(request.length));
+        let (transfer, seeks) = one_block(&request, bytes);
         let reservation = self.find_mut(session)?;
         reservation.clock = clock.map(|clock| clock.max(now).saturating_add(own));
-        let (transfer, seeks) = one_block(&request, bytes);
         reservation.beside.0 = beside.0.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
         let is_first = beside == <(RoundLoad, RoundLoad)>::default();
         Some(BlockDeadline { at: now.saturating_add(block.max(own)), is_first })

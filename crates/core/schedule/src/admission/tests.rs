@@ -324,6 +324,10 @@ fn small_reads_beside_a_session_move_its_clock_and_its_share_grows_by_them() {
     assert!(admission.promised_share(DiskId(0)) > share * 1.05, "a seek more in six seconds");
     admission.release(beside);
     assert!(admission.accompany(beside, &sound).is_none(), "there is no such session any more");
+    admission.share(id);
+    assert!(admission.accompany(id, &sound).is_some(), "one that shares reads plays sound as well");
+    let due = admission.deadline_beside(id, 96_000, now).expect("with its block").at;
+    assert_eq!(due.saturating_sub(now), Nanos::from_secs(6));
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub struct FakeStore {
     uploads_changed: Arc<tokio::sync::Notify>,
     /// Names that were to be opened, in order.
     opened: Arc<(Mutex<Vec<String>>, tokio::sync::Notify)>,
+    /// How many of them were looked into for their rate.
+    pub looks: Arc<AtomicU64>,
     pub capacity: Arc<AtomicU64>,
     pub media: Arc<Mutex<Option<media::MediaRate>>>,
     pub last_class: Arc<Mutex<Option<UploadClass>>>,
@@ -175,6 +177,7 @@ impl Contents for FakeStore {
                 watched: Some(WatchedContent::new(FileStat::new(0, entry.size), 0)),
                 checksums: None,
             });
+            self.looks.fetch_add(u64::from(want == Want::FileAndRate), Ordering::SeqCst);
             let media = if want == Want::FileAndRate { *self.media.lock().expect("lock") } else { None };
             Ok(Opened { entry, content, media })
         })
@@ -392,6 +395,7 @@ impl UploadSink for FakeUpload {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     Start { rate: Option<BitRate>, burst_bytes: u64, held: Option<ReservationId>, hold: bool },
+    Beside(ReservationId),
     Stop,
     Reserve(BitRate),
     Release(ReservationId),
@@ -499,22 +503,31 @@ impl FakePlane {
         Ok(id)
     }
 
+    /// A held reservation serves a higher rate if there is room for that in its place; else it stays as it was.
+    fn renew(&self, state: &mut PlaneState, held: ReservationId, rate: BitRate) -> Result<(), Refusal> {
+        let before = state.reserved.remove(&held).expect("a held reservation was released before its use");
+        let renewed = if rate.0 > before { self.admit(state, rate) } else { Ok(held) };
+        let own = renewed.ok().and_then(|other| state.reserved.remove(&other));
+        state.reserved.insert(held, own.unwrap_or(before));
+        renewed.map(drop)
+    }
+
     fn start(self: &Arc<Self>, delivery: Box<Delivery>) {
         let mut state = self.state.lock().expect("lock");
         let mut hold_it = false;
         let reservation = match delivery.service {
             Class::BestEffort | Class::Beside { .. } => {
-                state.told.push(Told::Start { rate: None, burst_bytes: 0, held: None, hold: false });
+                let start = Told::Start { rate: None, burst_bytes: 0, held: None, hold: false };
+                let beside =
+                    |class| if let Class::Beside { session } = class { Some(Told::Beside(session)) } else { None };
+                state.told.push(beside(delivery.service).unwrap_or(start));
                 Ok(None)
             }
             Class::Constant { rate, burst_bytes, held, hold, .. } => {
                 hold_it = hold;
                 state.told.push(Told::Start { rate: Some(rate), burst_bytes, held, hold });
                 match held {
-                    Some(held) => {
-                        assert!(state.reserved.contains_key(&held), "a held reservation was released before its use");
-                        Ok(Some(held))
-                    }
+                    Some(held) => self.renew(&mut state, held, rate).map(|()| Some(held)),
                     None => self.admit(&mut state, rate).map(Some),
                 }
             }
