@@ -9,3 +9,4 @@ pub mod head;
 pub mod media_files;
 pub mod ranges;
 pub mod volumes;
+pub mod webdav;

@@ -1,6 +1,6 @@
 //! Each target of fuzzing takes samples that are damaged by chance, the same in each run.
 
-use fuzz_targets::{agentx, chunked, frames, greeting, head, media_files, ranges, volumes};
+use fuzz_targets::{agentx, chunked, frames, greeting, head, media_files, ranges, volumes, webdav};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
@@ -131,4 +131,19 @@ fn frames_of_messages() {
 #[test]
 fn greetings() {
     try_target(greeting::target, &[b"ISOCAST1\0\0\0\x01", &[0; 64]], 500);
+}
+
+#[test]
+fn bodies_fields_and_locks_of_webdav() {
+    let propfind = b"<?xml version=\"1.0\"?><D:propfind xmlns:D=\"DAV:\"><D:prop><D:getetag/><x xmlns=\"u\"/></D:prop></D:propfind>";
+    let proppatch = b"<D:propertyupdate xmlns:D=\"DAV:\"><D:set xml:lang=\"de\"><D:prop><a xmlns=\"u\" b=\"&lt;\">1&#65;<![CDATA[<]]></a></D:prop></D:set></D:propertyupdate>";
+    let lock = b"<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:shared/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner/></D:lockinfo>";
+    try_target(webdav::body, &[propfind, proppatch, lock], 5_000);
+    let field = b"<http://h/a> (<urn:uuid:1> [W/\"x\"]) (Not <DAV:no-lock>)";
+    try_target(
+        webdav::fields,
+        &[field, b"http://h:80/media/a%20b", b"Infinite, Second-5", b"(<a>)(not[\"b\"])"],
+        5_000,
+    );
+    try_target(webdav::locks, &[b"\x80\x91\xc2\xdb\x40\xa1\x00\xff", b"\x90\x99\x8a"], 2_000);
 }
