@@ -4,6 +4,7 @@ mod bench_figures;
 mod closed_output;
 mod common;
 mod cp;
+mod dav;
 mod house;
 mod lab_net;
 mod mount;

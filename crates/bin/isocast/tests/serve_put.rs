@@ -68,8 +68,8 @@ fn conditions_on_what_is_there() {
     assert_eq!(server.get("/media/no/").status, 404, "what is refused makes no folder");
     let delete = |name: &str| server.ask(&format!("DELETE /media/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n")).status;
     assert_eq!(server.put("/media/no/folder.ts", "", b"x").status, 201);
-    let statuses = ["no/", "no/folder.ts/", "no/folder.ts", "no/", "no/"].map(delete);
-    assert_eq!(statuses, [409, 409, 204, 204, 404]);
+    let statuses = ["no/folder.ts/", "no/", "no/folder.ts", "no/"].map(delete);
+    assert_eq!(statuses, [409, 204, 404, 404], "a folder goes with all in it");
     assert_eq!(server.put("/media/a.ts/below", "", b"x").status, 409);
     assert_eq!(server.get("/media/a.ts/below").status, 404, "only for a write it is in the way");
     assert_eq!(server.get("/media/a.ts/below/").status, 404);

@@ -12,6 +12,8 @@ mod client_stream;
 mod connection;
 mod content;
 mod cors;
+mod dav;
+mod dav_state;
 mod exchange;
 mod follow;
 mod forwarded;
@@ -25,6 +27,7 @@ mod metrics;
 mod page;
 mod plan;
 mod playlist;
+mod precondition;
 mod problem;
 mod removals;
 mod router;
@@ -41,5 +44,6 @@ pub mod message;
 /// Protocols that a client can choose within TLS (ALPN), the preferred one first.
 pub const PROTOCOLS: &[&str] = &["http/1.1"];
 
+pub use dav_state::{DavJournal, NoJournal};
 pub use server::{HttpListener, ListenAddress, Server, ServerParts};
 pub use starting::Starting;

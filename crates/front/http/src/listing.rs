@@ -245,7 +245,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// `2026-11-21T22:15:00Z`, from the HTTP date `Sat, 21 Nov 2026 22:15:00 GMT`.
-fn rfc3339(time: SystemTime) -> String {
+pub(crate) fn rfc3339(time: SystemTime) -> String {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799));
     let date = httpdate::fmt_http_date(time);

@@ -10,6 +10,7 @@ use service::contents::{StoreError, UpkeepError};
 use service::delivery::{DeliveryError, resource_name};
 use service::ingest::IngestError;
 use service::logins::{CredentialError, LoginError};
+use service::namespace::NamespaceError;
 use service::operations::JobError;
 use service::pipeline::{PipeError, StageError};
 
@@ -64,7 +65,8 @@ pub(crate) fn of_body(error: &BodyError) -> Reply {
 }
 
 /// The methods of paths below `/media/`.
-pub(crate) const MEDIA_METHODS: &str = "GET, HEAD, PUT, DELETE, OPTIONS";
+pub(crate) const MEDIA_METHODS: &str =
+    "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, COPY, MOVE, LOCK, UNLOCK";
 
 /// 405 with the allowed methods.
 pub(crate) fn not_allowed(methods: &str) -> Reply {
@@ -150,6 +152,27 @@ pub(crate) fn of_pipe(error: &PipeError) -> Reply {
 
 fn of_stage(error: &StageError) -> Reply {
     Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string())
+}
+
+/// Answer where a name is not changed.
+pub(crate) fn of_namespace(error: &NamespaceError) -> Reply {
+    match error {
+        NamespaceError::Store(error) => of_store(error),
+        NamespaceError::Ingest(error) => of_ingest(error),
+        NamespaceError::Read(error) => of_pipe(error),
+        NamespaceError::NoParent => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        NamespaceError::Exists => Reply::problem(StatusCode::PRECONDITION_FAILED, &error.to_string()),
+        NamespaceError::Overlap => Reply::problem(StatusCode::FORBIDDEN, &error.to_string()),
+        NamespaceError::TooMany => Reply::problem(StatusCode::INSUFFICIENT_STORAGE, &error.to_string()),
+    }
+}
+
+/// Answer where nothing has the name that is asked about.
+pub(crate) fn of_missing(error: &StoreError) -> Reply {
+    match error {
+        StoreError::NotADirectory => of_store(&StoreError::NotFound),
+        error => of_store(error),
+    }
 }
 
 /// Answer where a content is not stored.
@@ -287,6 +310,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::NotEmpty => {
             (StatusCode::CONFLICT, "this folder is not empty (hidden files count): remove its contents first".to_owned())
         }
+        StoreError::NoEmptyFolders => (StatusCode::FORBIDDEN, error.to_string()),
         StoreError::IsDirectory => (StatusCode::CONFLICT, "this is a directory; name a content in it".to_owned()),
         StoreError::NotADirectory => {
             (StatusCode::CONFLICT, "a part of the path is a content, not a directory".to_owned())

@@ -8,7 +8,7 @@ use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{actions, content, cors, listing, login, management, page, problem, upload};
+use crate::{actions, content, cors, dav, listing, login, management, page, problem, upload};
 
 /// The answer to a request.
 pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
@@ -21,6 +21,18 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
     }
     if let Some(reply) = actions::answer(exchange).await {
         return reply;
+    }
+    if matches!(path, "/" | "/media") {
+        match exchange.head.method.as_str() {
+            "OPTIONS" => return dav::options(),
+            "PROPFIND" if path == "/" => return dav::above(exchange, body).await,
+            _ if path == "/" => {}
+            _ => {
+                if let Some(reply) = dav::answer(exchange, body).await {
+                    return reply;
+                }
+            }
+        }
     }
     let read = exchange.head.method == Method::GET || exchange.head.method == Method::HEAD;
     let found = match path {
@@ -53,8 +65,11 @@ async fn media(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
         Method::PUT | Method::DELETE if exchange.shared.service.is_draining() => problem::stopping(),
         Method::PUT => upload::put(exchange, body).await,
         Method::DELETE => upload::delete(exchange).await,
-        Method::OPTIONS => Reply::empty(StatusCode::NO_CONTENT).field(ALLOW, problem::MEDIA_METHODS),
+        Method::OPTIONS => dav::options(),
         Method::POST => problem::form_refused(),
-        _ => problem::not_allowed(problem::MEDIA_METHODS),
+        _ => match dav::answer(exchange, body).await {
+            Some(reply) => reply,
+            None => problem::not_allowed(problem::MEDIA_METHODS),
+        },
     }
 }

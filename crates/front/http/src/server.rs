@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::client_stream::ClientStream;
 use crate::config::HttpConfig;
 use crate::connection::{self, RESERVE_TIME_MAX, drains};
+use crate::dav_state::{DavJournal, DavKeeper};
 use crate::forwarded::is_trusted;
 use crate::guard::guarded;
 use crate::message::reply::{After, Reply, render};
@@ -39,6 +40,8 @@ pub struct ServerParts {
     pub service: Arc<MediaService>,
     /// Access log, combined format.
     pub access: Log,
+    /// Keeps locks and dead properties of WebDAV.
+    pub dav_journal: Arc<dyn DavJournal>,
 }
 
 /// The running front end.
@@ -100,7 +103,8 @@ impl Server {
     /// # Errors
     /// A listener cannot be used.
     pub fn start(parts: ServerParts) -> io::Result<Arc<Self>> {
-        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access));
+        let dav = DavKeeper::new(parts.dav_journal)?;
+        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access, dav));
         let mut addresses = Vec::with_capacity(parts.listeners.len());
         for listener in parts.listeners {
             let scheme = if listener.tls.is_some() { "https" } else { "http" };

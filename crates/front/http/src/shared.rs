@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::access_log::AccessRecord;
 use crate::config::HttpConfig;
+use crate::dav_state::DavKeeper;
 use crate::memory::ConnectionMemory;
 
 /// The state that all connections share.
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) stats: ConnectionStats,
     pub(crate) memory: ConnectionMemory,
+    /// Locks and dead properties.
+    pub(crate) dav: DavKeeper,
     errors_logged: KindLimit,
     config: RwLock<Arc<HttpConfig>>,
 }
@@ -39,11 +42,12 @@ pub(crate) struct ConnectionStats {
 }
 
 impl Shared {
-    pub(crate) fn new(config: HttpConfig, service: Arc<MediaService>, access: Log) -> Self {
+    pub(crate) fn new(config: HttpConfig, service: Arc<MediaService>, access: Log, dav: DavKeeper) -> Self {
         Self {
             draining: service.draining(),
             service,
             access,
+            dav,
             stats: ConnectionStats::default(),
             memory: ConnectionMemory::new(config.memory_bytes),
             errors_logged: KindLimit::default(),

@@ -4,27 +4,28 @@
 //! bytes received where the request is to keep them (recordings, `on_break=keep`); the socket is not read while the disk is
 //! behind. Not here: storing (`service::ingest`), the right to write (`login`).
 
-use http_types::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, IF_NONE_MATCH,
-    IF_UNMODIFIED_SINCE, LOCATION,
-};
+use http_types::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION};
 use http_types::{HeaderName, StatusCode};
 use percent_encoding::utf8_percent_encode;
 use service::access::{Permit, ToWrite};
-use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published};
+use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError};
 use service::ingest::{self, IngestRequest, Writer};
+use service::namespace;
 use service::pipeline::Stages;
 use units::{BitRate, Nanos};
+use webdav::DavChange;
 
 use crate::asked::AskError;
 use crate::body::RequestBody;
 use crate::content;
+use crate::dav::{self, Touched};
 use crate::exchange::Exchange;
 use crate::login;
-use crate::message::conditional::{date, etag_list, joined};
+use crate::message::conditional::joined;
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::query::Query;
 use crate::message::reply::{COMPONENT, Reply, location};
+use crate::precondition::precondition;
 use crate::problem;
 
 /// Time after its answer within which an upload may become durable: less than a second is not worth it, and more than a minute is a risk
@@ -54,13 +55,18 @@ pub(crate) async fn delete(exchange: &Exchange) -> Reply {
         let permit = login::permit(exchange, &path).await?;
         let (service, client) = (&exchange.shared.service, exchange.peer.ip());
         if exchange.head.path.ends_with('/') {
-            let entry = service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+            let entry = service.lookup(&permit).await.map_err(|error| problem::of_missing(&error))?;
             if entry.kind == NameKind::File {
                 return Err(no_slash());
             }
         }
-        let deleted = ingest::delete(service, &permit, precondition(exchange), client).await;
-        deleted.map_err(|error| problem::of_delete(&error))
+        dav::check(exchange, permit.user(), &[Touched { path: &path, tree: true, named: true }]).await?;
+        match ingest::delete(service, &permit, precondition(&exchange.head.headers), client).await {
+            Err(StoreError::NotEmpty) => dav::delete_folder(exchange, &permit).await?,
+            deleted => deleted.map_err(|error| problem::of_delete(&error))?,
+        }
+        let path = path.joined();
+        exchange.shared.dav.follow(&[&path], || DavChange::Removed { path: path.clone() }).await
     };
     outcome.await.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
 }
@@ -87,8 +93,8 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
     };
     let precondition = match permit.link() {
         // What a link was given for stays as it is.
-        Some(_) => Precondition::All(vec![Precondition::MustNotExist, precondition(exchange)]),
-        None => precondition(exchange),
+        Some(_) => Precondition::All(vec![Precondition::MustNotExist, precondition(&exchange.head.headers)]),
+        None => precondition(&exchange.head.headers),
     };
     if permit.link().is_some() && rate.is_some() {
         return Err(Reply::problem(
@@ -100,6 +106,7 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         let detail = "files of a recording replace nothing: conditions on present contents have no meaning";
         return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
     }
+    check_share(exchange, &path, &permit).await?;
     let client = exchange.client();
     let request = IngestRequest { length, precondition, rate, durable, on_break, every, client };
     let claimed = claim(exchange, &permit, length).await?;
@@ -129,6 +136,21 @@ async fn claim(exchange: &Exchange, permit: &Permit<ToWrite>, length: Option<u64
     let bytes = i64::try_from(length).unwrap_or(i64::MAX);
     let taken = exchange.shared.service.store_by_link(permit, bytes).await;
     taken.map(|()| bytes).map_err(|error| problem::of_change(&error))
+}
+
+/// Refuses a PUT that a lock forbids, or by which a client that makes its folders itself would bring one back that is gone.
+async fn check_share(exchange: &Exchange, path: &ContentPath, permit: &Permit<ToWrite>) -> Result<(), Reply> {
+    let service = &exchange.shared.service;
+    let is_quiet = exchange.shared.dav.with(|state| state.locks.all().next().is_none());
+    let is_client = dav::is_client(&exchange.head);
+    if is_quiet && !is_client {
+        return Ok(());
+    }
+    let is_new = matches!(service.lookup(permit).await, Err(StoreError::NotFound | StoreError::NotADirectory));
+    if is_new && is_client {
+        namespace::check_parent(service, path).await.map_err(|error| problem::of_namespace(&error))?;
+    }
+    dav::check(exchange, permit.user(), &[Touched { path, tree: false, named: is_new }]).await
 }
 
 /// Carries all of the body to the store. A failure of the store is seen while nothing comes, too.
@@ -238,23 +260,4 @@ fn can_be_taken(head: &RequestHead) -> Result<(), Reply> {
         return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).field(ACCEPT_ENCODING, "identity"));
     }
     Ok(())
-}
-
-/// Conditions of the request on the existing content (RFC 9110 §13.2.2): If-Match, else If-Unmodified-Since; and If-None-Match.
-fn precondition(exchange: &Exchange) -> Precondition {
-    let headers = &exchange.head.headers;
-    let wanted = match joined(headers, &IF_MATCH) {
-        Some(list) => Some(Precondition::MustMatch(etag_list(&list))),
-        None => date(headers, &IF_UNMODIFIED_SINCE)
-            .map(|limit| Precondition::MustNotBe { tags: Vec::new(), newer_than: Some(limit) }),
-    };
-    let unwanted = joined(headers, &IF_NONE_MATCH).map(|list| match list.trim() {
-        "*" => Precondition::MustNotExist,
-        tags => Precondition::MustNotBe { tags: etag_list(tags), newer_than: None },
-    });
-    match (wanted, unwanted) {
-        (Some(wanted), Some(unwanted)) => Precondition::All(vec![wanted, unwanted]),
-        (Some(one), None) | (None, Some(one)) => one,
-        (None, None) => Precondition::None,
-    }
 }

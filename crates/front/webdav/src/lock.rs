@@ -165,6 +165,11 @@ impl LockTable {
         self.by_root.range(range_below(path)).flat_map(|(_, locks)| locks)
     }
 
+    /// True if there is a lock on `path` or below it.
+    pub(crate) fn has_below(&self, path: &str) -> bool {
+        self.by_root.contains_key(path) || self.below(path).next().is_some()
+    }
+
     /// All locks.
     pub fn all(&self) -> impl Iterator<Item = &DavLock> {
         self.by_root.values().flatten()

@@ -103,6 +103,11 @@ impl DeadProperties {
         }
     }
 
+    /// True if the resource at `path`, or one below it, has properties.
+    pub(crate) fn has_below(&self, path: &str) -> bool {
+        self.by_path.contains_key(path) || self.by_path.range(range_below(path)).next().is_some()
+    }
+
     /// The paths with properties, of `path` and all below it.
     fn tree(&self, path: &str) -> Vec<String> {
         let own = self.by_path.get_key_value(path).map(|(path, _)| path);

@@ -78,6 +78,12 @@ impl DavState {
         }
     }
 
+    /// True if there is a lock or a dead property at `path` or below it.
+    #[must_use]
+    pub fn knows(&self, path: &str) -> bool {
+        self.locks.has_below(path) || self.properties.has_below(path)
+    }
+
     /// The changes that make this state of an empty one.
     pub fn changes(&self) -> impl Iterator<Item = DavChange> {
         let locks = self.locks.all().cloned().map(DavChange::Locked);

@@ -199,6 +199,11 @@ impl<R: RightKind> Permit<R> {
 }
 
 impl<R: PathRight> Permit<R> {
+    /// The same for `path`, which lies below this one's, or is the hidden name under which it is made.
+    pub(crate) fn at(&self, path: ContentPath) -> Self {
+        Self::new(path, self.by.clone())
+    }
+
     /// For work that the configuration has the server do by itself, over `path`.
     #[must_use]
     pub const fn of_configuration(path: ContentPath) -> Self {

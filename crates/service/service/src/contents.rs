@@ -50,6 +50,19 @@ pub trait Contents: Send + Sync + 'static {
     fn recording_memory(&self) -> u64;
     /// Begins an upload; nothing is visible before it is finished.
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
+    /// Makes an empty folder at `path`, durably. The folder that it lies in is there.
+    fn make_folder<'a>(&'a self, _path: &'a ContentPath) -> Pending<'a, ()> {
+        Box::pin(async { Err(StoreError::ReadOnly) })
+    }
+    /// Gives the content or folder at `from` the name `to`, durably, and with `replaces` in the place of the item that is there. True if
+    /// there was none.
+    fn rename<'a>(&'a self, _from: &'a ContentPath, _to: &'a ContentPath, _replaces: bool) -> Pending<'a, bool> {
+        Box::pin(async { Err(StoreError::ReadOnly) })
+    }
+    /// Removes the folder at `path` with all below it, durably and at once; its space is free later.
+    fn remove_tree<'a>(&'a self, _path: &'a ContentPath) -> Pending<'a, ()> {
+        Box::pin(async { Err(StoreError::ReadOnly) })
+    }
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
     /// Notes that bytes of a content were read from `disk` and sent.
@@ -146,6 +159,18 @@ impl Contents for Store {
             let upload = Self::begin_upload(self, request).await?;
             Ok(Box::new(upload) as Box<dyn UploadSink>)
         })
+    }
+
+    fn make_folder<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, ()> {
+        Box::pin(Self::make_folder(self, path))
+    }
+
+    fn rename<'a>(&'a self, from: &'a ContentPath, to: &'a ContentPath, replaces: bool) -> Pending<'a, bool> {
+        Box::pin(Self::rename(self, from, to, replaces))
+    }
+
+    fn remove_tree<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, ()> {
+        Box::pin(Self::remove_tree(self, path))
     }
 
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {

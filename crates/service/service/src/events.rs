@@ -15,7 +15,7 @@ use crate::log::{KindLimit, Log, LogWriter};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 37] = [
+pub const KINDS: [&str; 39] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -38,6 +38,8 @@ pub const KINDS: [&str; 37] = [
     "copy_lost",
     "content_deleted",
     "full_soon",
+    "content_moved",
+    "folder_made",
     "miss",
     "session_behind",
     "disk_slower",
@@ -287,6 +289,16 @@ pub fn full_soon(forecast: &Forecast, now: SystemTime) -> EventLine {
         "bytes_per_day": forecast.bytes_per_day, "full": forecast.full,
     });
     stamped(object, now)
+}
+
+/// A content or folder has another name.
+pub(crate) fn content_moved(from: &str, to: &str, client: IpAddr, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "content_moved", "path": from, "to": to, "client": client.to_string() }), now)
+}
+
+/// A folder was made.
+pub(crate) fn folder_made(path: &str, client: IpAddr, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "folder_made", "path": path, "client": client.to_string() }), now)
 }
 
 /// A session has fallen behind its rate, over its contents, by more than its start-up delay; the stream is its last.

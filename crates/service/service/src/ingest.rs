@@ -158,7 +158,7 @@ async fn go_on_in_place(
 }
 
 /// Counts an upload that is to begin towards the quotas that it lies in.
-async fn take_quota(service: &MediaService, request: &UploadRequest) -> Result<QuotaShare, IngestError> {
+pub(crate) async fn take_quota(service: &MediaService, request: &UploadRequest) -> Result<QuotaShare, IngestError> {
     if service.quotas.is_empty() {
         return Ok(QuotaShare::default());
     }
@@ -386,7 +386,7 @@ pub async fn remove(
     Ok(())
 }
 
-fn note_removal(service: &MediaService, name: &str, remover: Remover<'_>) {
+pub(crate) fn note_removal(service: &MediaService, name: &str, remover: Remover<'_>) {
     service.listings.note_write();
     service.quotas.removed();
     service.events.tell(events::content_deleted(name, remover, SystemTime::now()));

@@ -27,6 +27,7 @@ pub mod lock;
 pub mod log;
 pub mod logins;
 pub mod machine;
+pub mod namespace;
 pub mod operations;
 pub mod pipeline;
 pub mod plane_client;

@@ -137,12 +137,9 @@ impl Listings {
         self.scans.acquire().await.map_err(|_| StoreError::Closed)
     }
 
-    fn hold(&self, mut entries: Vec<Entry>) -> Listing {
-        for entry in &mut entries {
-            // No caller uses the tags of a listing.
-            entry.etag = String::new();
-        }
-        let bytes = entries.iter().map(|entry| size_of::<Entry>() + entry.name.capacity()).sum();
+    fn hold(&self, entries: Vec<Entry>) -> Listing {
+        let bytes_of = |entry: &Entry| size_of::<Entry>() + entry.name.capacity() + entry.etag.capacity();
+        let bytes = entries.iter().map(bytes_of).sum();
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
         Listing { entries, bytes, all: Arc::clone(&self.bytes) }
     }

@@ -15,6 +15,7 @@ pub mod entry;
 mod error;
 pub mod event;
 pub mod grants;
+pub mod hidden;
 mod home;
 pub mod index;
 pub mod lock;

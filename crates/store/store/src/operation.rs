@@ -197,6 +197,12 @@ pub enum Operation {
     Remove { folder: FolderHandle, path: PathBuf, stamp: Stamp, reply: ChangeReply<()> },
     /// Bytes free in the file system of a directory; all there can be if it holds this hidden name.
     Space { root: usize, path: ContentPath, part: Option<String>, reply: ReplyTo<u64> },
+    /// Make an empty folder; answered when that is durable.
+    MakeFolder { root: usize, path: ContentPath, reply: ChangeReply<()> },
+    /// Give an item another name, with `replaces` in the place of the item there; answered when that is durable.
+    Rename { root: usize, from: ContentPath, to: ContentPath, replaces: bool, reply: ChangeReply<()> },
+    /// Remove a folder with all in it; answered when its name is durably gone.
+    RemoveTree { root: usize, path: ContentPath, reply: ChangeReply<()> },
     /// Remove a content, or an empty folder; answered when that is durable.
     Delete { root: usize, path: ContentPath, kind: NameKind, precondition: Precondition, reply: ChangeReply<()> },
     /// Make ready for an upload.

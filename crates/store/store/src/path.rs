@@ -9,6 +9,8 @@ use std::fmt;
 use percent_encoding::percent_decode_str;
 use storage::leftover;
 
+use crate::hidden::next_hidden_name;
+
 /// Components of a path at most.
 pub const COMPONENTS_MAX: usize = 64;
 
@@ -117,6 +119,15 @@ impl ContentPath {
         Ok(Self { components })
     }
 
+    /// A hidden path in the same folder, which no other has: for an item that gets this path when it is whole.
+    #[must_use]
+    pub fn hidden_beside(&self) -> Self {
+        let mut components = self.components.clone();
+        components.pop();
+        components.push(next_hidden_name(None));
+        Self { components }
+    }
+
     /// The names, from the root on.
     #[must_use]
     pub fn components(&self) -> &[String] {
@@ -142,6 +153,14 @@ impl ContentPath {
         self.components.starts_with(&folder.components)
     }
 
+    /// True if clients are served it though hidden names are not: no name on it is hidden, but for those of files that a program keeps
+    /// beside others ([`is_companion`]), and hidden paths of this run, which no client can spell.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        let is_served = |name: &String| !is_hidden(name) || is_companion(name) || name.starts_with(leftover::PREFIX);
+        self.components.iter().all(is_served)
+    }
+
     /// True if a name on it is hidden: it begins with a dot, or is a file system's own `lost+found`.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
@@ -163,6 +182,13 @@ impl fmt::Display for ContentPath {
 /// True if a name is hidden: it begins with a dot, or is `lost+found`.
 pub fn is_hidden(name: &str) -> bool {
     name.starts_with('.') || name == "lost+found"
+}
+
+/// True for names of files that macOS keeps beside others, and reports an error if it cannot: they are stored and read as others are, and
+/// not listed.
+fn is_companion(name: &str) -> bool {
+    const NAMES: [&str; 6] = [".DS_Store", ".Spotlight-V100", ".TemporaryItems", ".Trashes", ".fseventsd", ".hidden"];
+    name.starts_with("._") || NAMES.contains(&name) || name.starts_with(".metadata_never_index")
 }
 
 fn check_escapes(part: &str) -> Result<(), PathError> {

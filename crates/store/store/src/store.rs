@@ -4,6 +4,7 @@
 //! configured patience, and contents on the others stay reachable.
 //! Not here: the work on a disk (crates `folder` and `volumes`).
 
+mod names;
 mod walk;
 
 use std::cmp::Reverse;
@@ -357,7 +358,7 @@ impl Store {
 
     /// Hidden names are not found, unless they are configured to be served.
     fn check_served(&self, path: &ContentPath) -> Result<(), StoreError> {
-        if self.0.common.settings.hidden_files || !path.is_hidden() { Ok(()) } else { Err(StoreError::NotFound) }
+        if self.0.common.settings.hidden_files || path.is_served() { Ok(()) } else { Err(StoreError::NotFound) }
     }
 
     /// The roots in order: each with its disk and its number there.

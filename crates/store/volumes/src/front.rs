@@ -167,6 +167,12 @@ impl Front {
             // Folders need not exist before contents are put into them.
             Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).volume.free_bytes())),
             Operation::Delete { path, precondition, reply, .. } => lock(&self.core).remove(&path, &precondition, reply),
+            // A folder of a volume is a common part of its contents' names.
+            Operation::MakeFolder { reply, .. } => reply.send(Err(StoreError::NoEmptyFolders)),
+            Operation::Rename { from, to, replaces, reply, .. } => {
+                lock(&self.core).rename_tree(&from.joined(), &to.joined(), replaces, reply);
+            }
+            Operation::RemoveTree { path, reply, .. } => lock(&self.core).remove_tree(&path.joined(), reply),
             Operation::Begin { path, terms, reply, .. } => answer(reply, || {
                 let mut core = lock(&self.core);
                 if core.upload_count() >= limits::UPLOADS_MAX {

@@ -14,6 +14,7 @@ mod granted_reads;
 mod health;
 mod info;
 mod member;
+mod names;
 mod open;
 mod open_contents;
 mod open_disk;

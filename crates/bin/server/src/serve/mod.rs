@@ -7,6 +7,7 @@
 
 mod advice;
 mod again;
+mod dav_journal;
 mod disks;
 mod greeting;
 mod layout;
@@ -50,6 +51,7 @@ use units::{ByteCount, limits};
 
 use crate::config::{Change, Config, ServeArgs};
 use again::Unknown;
+use dav_journal::JournalFile;
 use disks::KnownDisk;
 use greeting::Greeting;
 use layout::{ServedStore, StoreLayout};
@@ -317,6 +319,7 @@ async fn serve(
         listeners: listening.listeners,
         service: Arc::clone(&service),
         access: Log::start("access-log", access)?,
+        dav_journal: Arc::new(JournalFile::new(config.state.join("webdav.jsonl"))),
     })?;
     let (addresses, permissions) = (server.addresses(), &thread.permissions);
     let users = accounts.facts().accounts.len();

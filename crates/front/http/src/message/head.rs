@@ -18,7 +18,9 @@ pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 /// Largest Content-Length: the greatest size of a file.
 const LENGTH_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// Methods with a meaning known here, allowed or not.
+/// Methods of WebDAV.
+const DAV_METHODS: [&str; 7] = ["PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK"];
+/// Other methods with a meaning known here, allowed or not.
 const KNOWN_METHODS: [Method; 8] = [
     Method::GET,
     Method::HEAD,
@@ -128,10 +130,14 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     };
     let method = request.method.ok_or(HeadError::Malformed("no method"))?;
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| HeadError::Malformed("bad method"))?;
-    if !KNOWN_METHODS.contains(&method) {
+    if !KNOWN_METHODS.contains(&method) && !DAV_METHODS.contains(&method.as_str()) {
         return Err(HeadError::UnknownMethod);
     }
     let target = request.path.ok_or(HeadError::Malformed("no target"))?;
+    if target.contains('#') {
+        // RFC 9112 §3.2: a client that sends its fragment means another resource than the one before it.
+        return Err(HeadError::Malformed("the target has a `#`; in a name it is written %23"));
+    }
     if target.len() > TARGET_BYTES_MAX {
         return Err(HeadError::TargetTooLong);
     }

@@ -781,6 +781,7 @@ impl Harness {
             listeners,
             service: Arc::clone(&service),
             access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
+            dav_journal: Arc::new(http::NoJournal),
         })
         .expect("started");
         let address = server.addresses()[0].address;

@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kernel::clock::monotonic;
@@ -20,10 +21,11 @@ use crate::open_folder::{Leftovers, OpenFolder};
 use store::ContentPath;
 use store::entry::Stamp;
 use store::event::StoreEvent;
+use store::hidden::our_run;
 
 use super::commit::sync_name;
 use super::folders::Folders;
-use super::temporary::{TemporaryFile, our_run};
+use super::temporary::TemporaryFile;
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
 /// file system's journal, and with it all commits.
@@ -65,13 +67,25 @@ pub(super) struct Chores {
 }
 
 #[derive(Debug)]
-enum ChoreStep {
+pub(super) enum ChoreStep {
     /// Read the names in a directory.
     Directory { root: usize, path: ContentPath },
     /// Look at these names in it, and read on.
     Names { root: usize, path: ContentPath, folder: OpenFolder, names: Vec<OsString> },
     /// Find the rate of a content.
     Content { root: usize, path: ContentPath },
+    /// Take an item without a name of its own apart.
+    Discard { root: usize, item: DiscardedItem },
+}
+
+/// A folder or file to be taken apart.
+#[derive(Debug)]
+pub(super) struct DiscardedItem {
+    /// The folder it lies in.
+    pub(super) parent: Arc<OwnedFd>,
+    pub(super) name: OsString,
+    /// The first name that was in it at the step before: if that is still the first, it cannot be removed.
+    pub(super) first: Option<OsString>,
 }
 
 /// A big file that lost its name.
@@ -91,9 +105,10 @@ impl Chores {
     /// Looks no further through a folder that is not served any more, and holds nothing of it open.
     pub(super) fn forget(&mut self, gone: usize) {
         let is_of = |step: &ChoreStep| match step {
-            ChoreStep::Directory { root, .. } | ChoreStep::Names { root, .. } | ChoreStep::Content { root, .. } => {
-                *root
-            }
+            ChoreStep::Directory { root, .. }
+            | ChoreStep::Names { root, .. }
+            | ChoreStep::Content { root, .. }
+            | ChoreStep::Discard { root, .. } => *root,
         };
         let before = self.steps.len();
         self.steps.retain(|step| is_of(step) != gone);
@@ -102,7 +117,7 @@ impl Chores {
         }
     }
 
-    fn add(&mut self, step: ChoreStep) {
+    pub(super) fn add(&mut self, step: ChoreStep) {
         if self.steps.len() < STEPS_MAX {
             self.steps.push(step);
         }
@@ -145,6 +160,7 @@ impl Chores {
             Some(ChoreStep::Names { root, path, folder, names }) => self.scan_names(folders, root, path, folder, names),
             // It may be gone or unreadable: the next look through finds the content that is there then.
             Some(ChoreStep::Content { root, path }) => drop(folders.find_rate(root, &path)),
+            Some(ChoreStep::Discard { root, item }) => self.discard(root, item),
         }
     }
 
@@ -167,8 +183,11 @@ impl Chores {
             let directory = folder.fd();
             match leftover(name, our_run()) {
                 Some(Leftover::Keep(own)) => recover(folders, directory, &path, name, own),
-                // Only files: a directory of such a name belongs to another program, and unlinking it fails.
-                Some(Leftover::Discard) => drop(unlinkat(directory, name, AtFlags::empty())),
+                Some(Leftover::Discard) => {
+                    if let Ok(directory) = directory.try_clone_to_owned() {
+                        self.discard_later(root, directory, name.into());
+                    }
+                }
                 Some(Leftover::Part) if !is_older(directory, name, PART_KEPT) => {}
                 Some(Leftover::Part) => drop(unlinkat(directory, name, AtFlags::empty())),
                 None => return path.child(name).is_ok(),

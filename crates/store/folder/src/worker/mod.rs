@@ -20,9 +20,11 @@ use store::operation::{Begun, Operation};
 use store::shared::DiskShared;
 use store::{StoreCommon, StoreError};
 
+mod change_names;
 mod chores;
 mod commit;
 mod content;
+mod discard;
 mod folders;
 mod publish;
 mod rates;
@@ -193,6 +195,9 @@ impl Worker {
             Operation::Delete { root, path, kind, precondition, reply } => {
                 self.delete(root, &path, kind, &precondition, reply);
             }
+            Operation::MakeFolder { root, path, reply } => self.make_folder(root, &path, reply),
+            Operation::Rename { root, from, to, replaces, reply } => self.rename(root, (&from, &to), replaces, reply),
+            Operation::RemoveTree { root, path, reply } => self.remove_tree(root, &path, reply),
             Operation::Begin { root, path, terms, reply } => answer(reply, || {
                 let (id, begun_with) = self.begin_upload(root, &path, terms)?;
                 Ok(Begun::new(Arc::clone(&self.shared), id, begun_with))

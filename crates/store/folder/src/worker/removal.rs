@@ -24,12 +24,13 @@ impl Worker {
             return;
         }
         match self.unlink_met(folder, path, stamp) {
-            Ok(directory) => self.removed(directory, reply),
+            Ok(directory) => self.changed(directory, reply),
             Err(error) => reply.send(Err(error)),
         }
     }
 
-    fn removed(&mut self, directory: OwnedFd, reply: ChangeReply<()>) {
+    /// A name in `directory` has changed: `reply` is answered when that is durable.
+    pub(super) fn changed(&mut self, directory: OwnedFd, reply: ChangeReply<()>) {
         // Without an answer, it is synced alone.
         let journal = journal_of(directory.as_fd()).ok().flatten();
         self.uploads.removed(Removal { directory, reply: Some(reply) }, journal);
@@ -63,7 +64,7 @@ impl Worker {
             return;
         }
         match self.unlink(root, path, kind, precondition) {
-            Ok(directory) => self.removed(directory, reply),
+            Ok(directory) => self.changed(directory, reply),
             Err(error) => reply.send(Err(error)),
         }
     }

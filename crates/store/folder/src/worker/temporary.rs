@@ -6,16 +6,13 @@
 //! (NFS, FUSE) and without `RENAME_NOREPLACE`, there with a hidden name.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, RenameFlags, Stat, XattrFlags};
 use rustix::fs::{
     fchmod, fchown, flock, fsetxattr, fstat, getxattr, linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-use storage::leftover::hidden_name;
+use store::hidden::next_hidden_name;
 
 use store::COMPONENT_BYTES_MAX;
 
@@ -183,27 +180,12 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// A hidden name that no other upload has.
-fn next_hidden_name(own: Option<&str>) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    hidden_name(our_run(), NEXT.fetch_add(1, Ordering::Relaxed), own)
-}
-
-/// Name of this run in hidden names. Not the process alone: in a container that is the same after a crash.
-pub(super) fn our_run() -> &'static str {
-    static RUN: OnceLock<String> = OnceLock::new();
-    RUN.get_or_init(|| {
-        let process = rustix::process::getpid().as_raw_nonzero();
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        format!("{process}-{:x}", since.as_nanos())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use storage::leftover::{Leftover, leftover};
+    use store::hidden::our_run;
 
     use super::*;
 

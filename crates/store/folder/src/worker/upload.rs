@@ -194,7 +194,7 @@ fn open_folder(root: &Root, path: &ContentPath) -> Result<OwnedFd, Errno> {
 
 /// The folder of an upload of `length` bytes; missing folders of its path are made. A disk that is too full gives its error before that,
 /// and before a byte is sent.
-fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, StoreError> {
+pub(super) fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result<OwnedFd, StoreError> {
     let mut missing = Vec::new();
     let mut there = path.clone();
     let mut folder = loop {

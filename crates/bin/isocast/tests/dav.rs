@@ -1,0 +1,251 @@
+//! The share: litmus, rclone and cadaver against the real server, and the sequences of clients that cannot run here, with their fields.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::client::{Answer, Client, pattern};
+use crate::common::server::{Server, Setup};
+use crate::common::skip::skipped;
+use tempfile::TempDir;
+
+fn share() -> Server {
+    Setup::default().start()
+}
+
+fn is_missing(program: &str) -> bool {
+    let missing = !Path::new("/usr/bin").join(program).exists();
+    if missing {
+        skipped(&format!("{program} is not installed (`scripts/setup --snmp`)"));
+    }
+    missing
+}
+
+/// A request with a body on an open connection.
+fn ask(client: &mut Client, method: &str, target: &str, fields: &str, body: &str) -> Answer {
+    let length = body.len();
+    client.send(format!(
+        "{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
+    ));
+    let mut answer = client.head();
+    client.try_body(&mut answer).expect("a whole body");
+    answer
+}
+
+fn status(server: &Server, method: &str, target: &str, fields: &str) -> u16 {
+    ask(&mut server.connect(), method, target, fields, "").status
+}
+
+const LOCK: &str = "<?xml version=\"1.0\"?><D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope>\
+    <D:locktype><D:write/></D:locktype><D:owner>tests</D:owner></D:lockinfo>";
+
+#[test]
+fn litmus_passes_as_a_whole() {
+    if is_missing("litmus") {
+        return;
+    }
+    let server = share();
+    let place = TempDir::new().expect("a folder");
+    let mut litmus = Command::new("litmus");
+    litmus.arg("-k").arg(format!("http://{}/media/", server.address)).current_dir(place.path());
+    let output = litmus.output().expect("litmus runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    for (part, count) in [("basic", 16), ("copymove", 13), ("props", 30), ("locks", 41), ("http", 4)] {
+        let summary = format!("summary for `{part}': of {count} tests run: {count} passed, 0 failed");
+        assert!(said.contains(&summary), "{summary}: {said}");
+    }
+    assert!(!said.contains("WARNING"), "{said}");
+}
+
+#[test]
+fn rclone_synchronizes_and_checks_a_tree() {
+    if is_missing("rclone") {
+        return;
+    }
+    let (server, source) = (share(), TempDir::new().expect("a folder"));
+    fs::create_dir_all(source.path().join("a/b & c")).expect("folders");
+    for (name, length) in [("a/1.ts", 300_000), ("a/b & c/ü #.txt", 10), ("a/b & c/empty", 0)] {
+        fs::write(source.path().join(name), pattern(length)).expect("room");
+    }
+    let url = format!("http://{}/media/", server.address);
+    let run = |arguments: &[&str]| {
+        let mut rclone = Command::new("rclone");
+        rclone.args(["--config", "/dev/null", "--webdav-vendor", "other", "--webdav-url", &url]).args(arguments);
+        let output = rclone.output().expect("rclone runs");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let from = source.path().to_str().expect("UTF-8");
+    run(&["sync", from, ":webdav:there"]);
+    run(&["check", "--download", from, ":webdav:there"]);
+    run(&["moveto", ":webdav:there/a/1.ts", ":webdav:there/2.ts"]);
+    assert!(fs::read(server.root.join("there/2.ts")).expect("moved") == pattern(300_000));
+    run(&["purge", ":webdav:there/a"]);
+    assert_eq!(fs::read_dir(server.root.join("there")).expect("a folder").count(), 1, "and nothing hidden is left");
+}
+
+#[test]
+fn cadaver_copies_moves_and_locks() {
+    if is_missing("cadaver") {
+        return;
+    }
+    let server = share();
+    let script = server.folders.path().join("script");
+    let upload = server.folders.path().join("up.txt");
+    fs::write(&upload, "words").expect("room");
+    let orders = format!(
+        "open http://{}/media/\nmkcol c\ncd c\nput {} a\ncopy a b\nmove b d\nlock d\nunlock d\npropset d color blue\npropget d color\nquit\n",
+        server.address,
+        upload.display()
+    );
+    fs::write(&script, orders).expect("room");
+    let mut cadaver = Command::new("cadaver");
+    let output = cadaver.stdin(fs::File::open(&script).expect("the script")).output().expect("cadaver runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(!said.contains("failed") && said.contains("Value of color is: blue"), "{said}");
+    assert_eq!(fs::read(server.root.join("c/d")).expect("moved"), b"words");
+}
+
+#[test]
+fn finder_copies_a_file_with_its_companion() {
+    let server = share();
+    let mut client = server.connect();
+    let agent = "User-Agent: WebDAVFS/3.0.0 (03008000) Darwin/22.6.0 (arm64)\r\n";
+    let options = ask(&mut client, "OPTIONS", "/media/", agent, "");
+    assert_eq!((options.status, options.field("dav")), (200, Some("1, 2")));
+    for name in ["film.mp4", "._film.mp4", ".DS_Store"] {
+        let target = format!("/media/{name}");
+        assert_eq!(ask(&mut client, "PROPFIND", &target, &format!("{agent}Depth: 0\r\n"), "").status, 404, "{name}");
+        assert_eq!(ask(&mut client, "PUT", &target, agent, "").status, 201, "of no bytes");
+        let locked = ask(&mut client, "LOCK", &target, &format!("{agent}Depth: 0\r\nTimeout: Second-600\r\n"), LOCK);
+        assert_eq!(locked.status, 200);
+        let token = locked.field("lock-token").expect("a token").to_owned();
+        let chunked = format!(
+            "PUT {target} HTTP/1.1\r\nHost: localhost\r\n{agent}Transfer-Encoding: chunked\r\n\
+             X-Expected-Entity-Length: 5\r\nIf: ({token})\r\n\r\n5\r\nbytes\r\n0\r\n\r\n"
+        );
+        client.send(&chunked);
+        assert_eq!(client.answer(true).status, 204, "{name}");
+        let unlock = format!("{agent}Lock-Token: {token}\r\n");
+        assert_eq!(ask(&mut client, "UNLOCK", &target, &unlock, "").status, 204);
+        let found = ask(&mut client, "PROPFIND", &target, &format!("{agent}Depth: 0\r\n"), "").text();
+        assert!(found.contains("<D:getcontentlength>5</D:getcontentlength>"), "{found}");
+        let tag = server.get(&target).field("etag").expect("a tag").replace('"', "&quot;");
+        assert!(found.contains(&tag), "{found}");
+    }
+    let listed = ask(&mut client, "PROPFIND", "/media/", &format!("{agent}Depth: 1\r\n"), "").text();
+    assert!(listed.contains("/media/film.mp4") && !listed.contains("DS_Store"), "{listed}");
+}
+
+#[test]
+fn windows_stores_a_file_with_its_properties() {
+    let server = share();
+    let mut client = server.connect();
+    let agent = "User-Agent: Microsoft-WebDAV-MiniRedir/10.0.19045\r\nTranslate: f\r\n";
+    assert_eq!(ask(&mut client, "OPTIONS", "/", agent, "").field("ms-author-via"), Some("DAV"));
+    assert_eq!(ask(&mut client, "PROPFIND", "/", &format!("{agent}Depth: 0\r\n"), "").status, 207);
+    assert_eq!(ask(&mut client, "PROPFIND", "/media", &format!("{agent}Depth: 0\r\n"), "").status, 207);
+    assert_eq!(ask(&mut client, "MKCOL", "/media/a%20%26%20b", agent, "").status, 201);
+    let target = "/media/a%20%26%20b/f%C3%BCr%20%23%20alle.txt";
+    assert_eq!(ask(&mut client, "PUT", target, agent, "").status, 201);
+    let locked = ask(&mut client, "LOCK", target, &format!("{agent}Timeout: Second-3600\r\n"), LOCK);
+    let token = locked.field("lock-token").expect("a token").to_owned();
+    let held = format!("{agent}If: ({token})\r\n");
+    let patch = "<?xml version=\"1.0\"?><D:propertyupdate xmlns:D=\"DAV:\" xmlns:Z=\"urn:schemas-microsoft-com:\"><D:set><D:prop>\
+        <Z:Win32CreationTime>Mon, 21 Nov 2022 10:00:00 GMT</Z:Win32CreationTime>\
+        <Z:Win32FileAttributes>00000020</Z:Win32FileAttributes></D:prop></D:set></D:propertyupdate>";
+    assert_eq!(ask(&mut client, "PROPPATCH", target, &held, patch).status, 207);
+    client.send(format!("HEAD {target} HTTP/1.1\r\nHost: localhost\r\n{agent}\r\n"));
+    assert_eq!(client.answer(false).status, 200);
+    assert_eq!(ask(&mut client, "PUT", target, &held, "words").status, 204);
+    assert_eq!(ask(&mut client, "PROPPATCH", target, &held, patch).status, 207);
+    assert_eq!(ask(&mut client, "UNLOCK", target, &format!("{agent}Lock-Token: {token}\r\n"), "").status, 204);
+    let moved = format!("{agent}Destination: http://localhost/media/a%20%26%20b/neu.txt\r\nOverwrite: F\r\n");
+    assert_eq!(ask(&mut client, "MOVE", target, &moved, "").status, 201);
+    let again = ask(&mut client, "PROPFIND", "/media/a%20%26%20b/", &format!("{agent}Depth: 1\r\n"), "").text();
+    assert!(again.contains("00000020") && again.contains("/media/a%20%26%20b/neu.txt"), "{again}");
+}
+
+#[test]
+fn locks_and_properties_outlive_the_server() {
+    let place = TempDir::new().expect("a folder");
+    let (root, state) = (place.path().join("media"), place.path().join("state"));
+    fs::create_dir(&root).expect("a folder");
+    let server = Server::on(&[&root], &state, &[]);
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, "PUT", "/media/a", "", "x").status, 201);
+    let locked = ask(&mut client, "LOCK", "/media/a", "Timeout: Second-3000\r\n", LOCK);
+    let token = locked.field("lock-token").expect("a token").to_owned();
+    let patch =
+        "<D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop><c xmlns=\"u\">blue</c></D:prop></D:set></D:propertyupdate>";
+    assert_eq!(ask(&mut client, "PROPPATCH", "/media/a", &format!("If: ({token})\r\n"), patch).status, 207);
+    server.kill();
+    let server = Server::on(&[&root], &state, &[]);
+    assert_eq!(status(&server, "DELETE", "/media/a", ""), 423);
+    let found = ask(&mut server.connect(), "PROPFIND", "/media/a", "Depth: 0\r\n", "").text();
+    assert!(found.contains("<c xmlns=\"u\">blue</c>") && found.contains(token.trim_matches(['<', '>'])), "{found}");
+    assert_eq!(status(&server, "DELETE", "/media/a", &format!("If: ({token})\r\n")), 204);
+    assert_eq!(status(&server, "PROPFIND", "/media/a", "Depth: 0\r\n"), 404);
+}
+
+#[test]
+fn bad_requests_change_nothing() {
+    let server = share();
+    server.file("a/b", b"b");
+    server.file("c", b"c");
+    let to = |destination: &str| format!("Destination: {destination}\r\n");
+    for (method, target, fields, expected) in [
+        ("MOVE", "/media/a", to("http://elsewhere.example/media/x"), 502),
+        ("MOVE", "/media/a", to("/media/../x"), 400),
+        ("MOVE", "/media/a", to("/media/x%2fy"), 400),
+        ("MOVE", "/media/a", to("/x"), 403),
+        ("MOVE", "/media/a", to("/media/a"), 403),
+        ("MOVE", "/media/a", to("/media/a/in"), 403),
+        ("COPY", "/media/a", to("/media/a/in"), 403),
+        ("MOVE", "/media/a", to("/media/none/x"), 409),
+        ("MOVE", "/media/a", format!("{}Overwrite: F\r\n", to("/media/c")), 412),
+        ("MOVE", "/media/a", format!("{}Depth: 0\r\n", to("/media/x")), 400),
+        ("MOVE", "/media/a", String::new(), 400),
+        ("MOVE", "/media/", to("/media/x"), 403),
+        ("MOVE", "/media/none", to("/media/x"), 404),
+        ("PROPFIND", "/media/a", "Depth: infinity\r\n".to_owned(), 403),
+        ("PROPFIND", "/media/a", "Depth: 2\r\n".to_owned(), 400),
+        ("MKCOL", "/media/c", String::new(), 405),
+        ("MKCOL", "/media/none/x", String::new(), 409),
+        ("DELETE", "/media/a", "Depth: 1\r\n".to_owned(), 400),
+        ("DELETE", "/media/a", "If: (<urn:uuid:none>)\r\n".to_owned(), 412),
+        ("UNLOCK", "/media/c", "Lock-Token: <urn:uuid:none>\r\n".to_owned(), 409),
+        ("UNLOCK", "/media/c", String::new(), 400),
+        ("LOCK", "/media/c", String::new(), 400),
+    ] {
+        assert_eq!(status(&server, method, target, &fields), expected, "{method} {target} {fields}");
+    }
+    let bomb = "<!DOCTYPE a [<!ENTITY b \"bb\">]><propfind xmlns=\"DAV:\"><prop>&b;</prop></propfind>";
+    let deep = format!("<propfind xmlns=\"DAV:\">{}", "<a>".repeat(10_000));
+    for (body, expected) in [(bomb, 403), (deep.as_str(), 413), ("<propfind", 400), ("<x/>", 400)] {
+        let answer = ask(&mut server.connect(), "PROPFIND", "/media/a", "Depth: 0\r\n", body);
+        assert_eq!(answer.status, expected, "{body:.40}");
+    }
+    assert_eq!(server.names(), ["a", "c"]);
+    assert_eq!(fs::read(server.root.join("a/b")).expect("as it was"), b"b");
+}
+
+#[test]
+fn a_lock_on_a_folder_protects_all_in_it_and_stays_under_another_content() {
+    let server = share();
+    server.file("f/a", b"a");
+    server.file("g", b"g");
+    let mut client = server.connect();
+    let locked = ask(&mut client, "LOCK", "/media/f/", "", LOCK);
+    let token = locked.field("lock-token").expect("a token").to_owned();
+    let move_g = |fields: &str| format!("Destination: /media/f/a\r\n{fields}");
+    assert_eq!(ask(&mut client, "PUT", "/media/f/a", "", "x").status, 423);
+    assert_eq!(ask(&mut client, "PUT", "/media/f/new", "", "x").status, 423);
+    assert_eq!(ask(&mut client, "MOVE", "/media/g", &move_g(""), "").status, 423);
+    assert_eq!(ask(&mut client, "DELETE", "/media/f", "", "").status, 423);
+    let second = ask(&mut client, "LOCK", "/media/f/a", "", LOCK);
+    assert!(second.status == 423 && second.text().contains("no-conflicting-lock"), "{}", second.text());
+    let tagged = format!("If: <http://localhost/media/f> ({token})\r\n");
+    assert_eq!(ask(&mut client, "MOVE", "/media/g", &move_g(&tagged), "").status, 204);
+    assert_eq!(fs::read(server.root.join("f/a")).expect("moved"), b"g");
+    assert_eq!(ask(&mut client, "PUT", "/media/f/a", "", "x").status, 423, "the lock stays");
+}

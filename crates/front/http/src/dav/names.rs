@@ -1,0 +1,158 @@
+//! MKCOL, COPY, MOVE, and DELETE of folders.
+
+use http_types::StatusCode;
+use http_types::header::{HOST, LOCATION};
+use service::access::{Permit, ToDelete, ToRead};
+use service::contents::{ContentPath, Entry, NameKind, StoreError};
+use service::namespace::{self, CopyWish};
+use webdav::{DavChange, DavDepth};
+
+use super::{Touched, address, check, field, target, to_change};
+use crate::content::PREFIX;
+use crate::exchange::Exchange;
+use crate::forwarded::is_trusted;
+use crate::message::authority::{RequestHost, host};
+use crate::message::reply::Reply;
+use crate::precondition::precondition;
+use crate::{login, problem};
+
+/// MKCOL.
+pub(super) async fn make_folder(exchange: &Exchange, body: &[u8]) -> Result<Reply, Reply> {
+    if !body.is_empty() {
+        let detail = "MKCOL takes no body";
+        return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+    }
+    let path = target(exchange)?;
+    let permit = to_change(exchange, &path).await?;
+    if exchange.shared.service.lookup(&permit).await.is_ok() {
+        return Err(taken());
+    }
+    check(exchange, permit.user(), &[Touched { path: &path, tree: false, named: true }]).await?;
+    match namespace::make_folder(&exchange.shared.service, &permit, exchange.client()).await {
+        Ok(()) => Ok(Reply::empty(StatusCode::CREATED).field(LOCATION, address(&path.joined(), "/"))),
+        Err(namespace::NamespaceError::Exists) => Err(taken()),
+        Err(error) => Err(problem::of_namespace(&error)),
+    }
+}
+
+fn taken() -> Reply {
+    problem::not_allowed(problem::MEDIA_METHODS)
+}
+
+/// DELETE of a folder, with all in it.
+pub(crate) async fn delete_folder(exchange: &Exchange, permit: &Permit<ToDelete>) -> Result<(), Reply> {
+    if !matches!(webdav::depth(field(exchange, "depth")), Ok(None | Some(DavDepth::Infinity))) {
+        let detail = "a folder is removed with all in it: `Depth` is infinity";
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+    }
+    let removed = namespace::remove_tree(&exchange.shared.service, permit, exchange.client()).await;
+    removed.map_err(|error| problem::of_delete(&error))
+}
+
+/// MOVE.
+pub(super) async fn rename(exchange: &Exchange) -> Result<Reply, Reply> {
+    let transfer = NameTransfer::read(exchange)?;
+    let from: Permit<ToDelete> = login::permit(exchange, &transfer.from).await?;
+    let to = to_change(exchange, &transfer.to).await?;
+    let entry = transfer.source(exchange, &from).await?;
+    if entry.kind == NameKind::Directory && !matches!(transfer.depth, None | Some(DavDepth::Infinity)) {
+        let detail = "a folder is moved with all in it: `Depth` is infinity";
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+    }
+    let touched = [&transfer.from, &transfer.to].map(|path| Touched { path, tree: true, named: true });
+    check(exchange, to.user(), &touched).await?;
+    let service = &exchange.shared.service;
+    let created = namespace::rename(service, (&from, &to), transfer.overwrite, exchange.client()).await;
+    let created = created.map_err(|error| problem::of_namespace(&error))?;
+    let (from, to) = (transfer.from.joined(), transfer.to.joined());
+    exchange.shared.dav.follow(&[&from, &to], || DavChange::Moved { from: from.clone(), to: to.clone() }).await?;
+    Ok(transfer.answer(created, &entry))
+}
+
+/// COPY.
+pub(super) async fn copy(exchange: &Exchange) -> Result<Reply, Reply> {
+    let transfer = NameTransfer::read(exchange)?;
+    if transfer.depth == Some(DavDepth::One) {
+        let detail = "a folder is copied alone or with all in it: `Depth` is 0 or infinity";
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+    }
+    let from: Permit<ToRead> = login::permit(exchange, &transfer.from).await?;
+    let to = to_change(exchange, &transfer.to).await?;
+    let entry = transfer.source(exchange, &from).await?;
+    check(exchange, to.user(), &[Touched { path: &transfer.to, tree: true, named: true }]).await?;
+    let is_deep = transfer.depth != Some(DavDepth::Zero);
+    let terms = CopyWish { replaces: transfer.overwrite, is_deep, client: exchange.client() };
+    let created = Box::pin(namespace::copy(&exchange.shared.service, (&from, &to), terms)).await;
+    let created = created.map_err(|error| problem::of_namespace(&error))?;
+    let (from, to) = (transfer.from.joined(), transfer.to.joined());
+    let copied = || DavChange::Copied { from: from.clone(), to: to.clone(), is_deep };
+    exchange.shared.dav.follow(&[&from, &to], copied).await?;
+    Ok(transfer.answer(created, &entry))
+}
+
+/// A COPY or MOVE.
+struct NameTransfer {
+    from: ContentPath,
+    to: ContentPath,
+    overwrite: bool,
+    depth: Option<DavDepth>,
+}
+
+impl NameTransfer {
+    fn read(exchange: &Exchange) -> Result<Self, Reply> {
+        let depth = webdav::depth(field(exchange, "depth")).map_err(problem::bad_request)?;
+        let overwrite = webdav::overwrite(field(exchange, "overwrite")).map_err(problem::bad_request)?;
+        let from = target(exchange)?;
+        let text = field(exchange, "destination").unwrap_or_default();
+        let destination = webdav::destination(text).map_err(problem::bad_request)?;
+        if !destination.server.is_none_or(|(_, authority)| is_ours(exchange, authority)) {
+            let detail = "`Destination` is on another server; this one copies and moves its own contents only";
+            return Err(Reply::problem(StatusCode::BAD_GATEWAY, detail));
+        }
+        let Some(path) = destination.path.strip_prefix(PREFIX) else {
+            let detail = "`Destination` is not below /media/";
+            return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
+        };
+        let to = ContentPath::parse_encoded(&format!("/{path}")).map_err(problem::bad_request)?;
+        if from.components().is_empty() || to.components().is_empty() {
+            return Err(Reply::problem(StatusCode::FORBIDDEN, "the folder of all contents stays where it is"));
+        }
+        Ok(Self { from, to, overwrite, depth })
+    }
+
+    /// The item to be moved or copied, on which the conditions of the request hold.
+    async fn source<R: service::access::RightKind>(
+        &self,
+        exchange: &Exchange,
+        permit: &Permit<R>,
+    ) -> Result<Entry, Reply> {
+        let entry = exchange.shared.service.lookup(permit).await.map_err(|error| problem::of_store(&error))?;
+        if precondition(&exchange.head.headers).holds(Some(entry.existing())) {
+            Ok(entry)
+        } else {
+            Err(problem::of_store(&StoreError::PreconditionFailed))
+        }
+    }
+
+    fn answer(&self, created: bool, entry: &Entry) -> Reply {
+        if !created {
+            return Reply::empty(StatusCode::NO_CONTENT);
+        }
+        let slash = if entry.kind == NameKind::Directory { "/" } else { "" };
+        Reply::empty(StatusCode::CREATED).field(LOCATION, address(&self.to.joined(), slash))
+    }
+}
+
+/// True if `authority` is this server's: the one of the request, the one that a trusted proxy was asked for, or a name of the settings.
+fn is_ours(exchange: &Exchange, authority: &str) -> bool {
+    let (headers, config) = (&exchange.head.headers, exchange.shared.config());
+    let proxied = headers.get("x-forwarded-host").filter(|_| is_trusted(exchange.socket_peer, &config.trusted_proxies));
+    let asked = headers.get(HOST).into_iter().chain(proxied);
+    let without_port = |text: &str| {
+        let text = text.strip_suffix(":80").or_else(|| text.strip_suffix(":443")).unwrap_or(text);
+        text.to_ascii_lowercase()
+    };
+    asked.filter_map(|asked| asked.to_str().ok()).any(|asked| without_port(asked) == without_port(authority))
+        || matches!(host(authority), Some(RequestHost::Name(name))
+            if config.hosts.iter().any(|own| own != "*" && own.eq_ignore_ascii_case(name)))
+}

@@ -1,0 +1,322 @@
+//! Changes of names: new folders, other names, copies, removal of folders with all that is in them.
+//!
+//! Promise: each is one change that is durable at its end, and done in full or not at all: a copy, and a folder with all below it, gets
+//! its name when it is whole. Quotas count them, listings show them. Not here: names on disks (`contents`), the rights (`access`).
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use content::Segment;
+
+use crate::access::{Permit, ToDelete, ToRead, ToWrite};
+use crate::contents::{
+    ContentPath, Entry, NameKind, NameTaken, OnBreak, Precondition, StoreError, UploadClass, UploadRequest, WalkedKind,
+    Want,
+};
+use crate::delivery::{Client, DeliveryError};
+use crate::events::{self, Remover};
+use crate::ingest::{self, IngestError, IngestRequest};
+use crate::media_service::MediaService;
+use crate::pipeline::{PipeError, Stages};
+use crate::quota::QuotaShare;
+use crate::rate::{AskedRate, RateAsked};
+use crate::reads::{self, ContentRead, ReadPurpose};
+use crate::session::{ContentPart, Viewer};
+
+/// Most contents and folders that one copy makes: a larger tree is copied in parts.
+const COPIED_MAX: usize = 100_000;
+
+/// Why a name is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum NamespaceError {
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A content cannot be stored, or a quota has no room.
+    #[error(transparent)]
+    Ingest(#[from] IngestError),
+    /// A content cannot be read.
+    #[error("a content cannot be read: {0}")]
+    Read(#[from] PipeError),
+    /// The folder that it would lie in is not there.
+    #[error("the folder that it would lie in is not there")]
+    NoParent,
+    /// Something has the name already, and may not be replaced.
+    #[error("something has this name already")]
+    Exists,
+    /// Source and destination are the same, or one lies in the other.
+    #[error("source and destination are the same, or one lies in the other")]
+    Overlap,
+    /// A copy of so many contents is not made at once.
+    #[error("a copy makes at most {COPIED_MAX} contents and folders at once: copy parts of it")]
+    TooMany,
+}
+
+impl From<DeliveryError> for NamespaceError {
+    fn from(error: DeliveryError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+/// Makes an empty folder.
+///
+/// # Errors
+/// [`NamespaceError::NoParent`], [`NamespaceError::Exists`], the store's error.
+pub async fn make_folder(
+    service: &MediaService,
+    permit: &Permit<ToWrite>,
+    client: Client,
+) -> Result<(), NamespaceError> {
+    let path = permit.path();
+    check_parent(service, path).await?;
+    match service.contents.make_folder(path).await {
+        Err(StoreError::Exists) => return Err(NamespaceError::Exists),
+        other => other?,
+    }
+    service.listings.note_write();
+    service.events.tell(events::folder_made(&path.joined(), client.address, SystemTime::now()));
+    Ok(())
+}
+
+/// Gives a content or folder another name; with `replaces` in the place of the item that has it. True if there was none.
+///
+/// # Errors
+/// [`NamespaceError::NoParent`], [`NamespaceError::Exists`], [`NamespaceError::Overlap`], no room in a quota, the store's error.
+pub async fn rename(
+    service: &MediaService,
+    (from, to): (&Permit<ToDelete>, &Permit<ToWrite>),
+    replaces: bool,
+    client: Client,
+) -> Result<bool, NamespaceError> {
+    let (from, to) = (from.path(), to.path());
+    check_apart(from, to)?;
+    let entry = service.contents.lookup(from).await?;
+    check_parent(service, to).await?;
+    let bytes = if service.quotas.is_empty() { 0 } else { bytes_of(service, from, &entry).await? };
+    let mut quota = quota_of(service, to, bytes).await?;
+    let created = match service.contents.rename(from, to, replaces).await {
+        Err(StoreError::Exists) => return Err(NamespaceError::Exists),
+        other => other?,
+    };
+    quota.stored(bytes);
+    service.quotas.removed();
+    service.listings.note_write();
+    service.events.tell(events::content_moved(&from.joined(), &to.joined(), client.address, SystemTime::now()));
+    Ok(created)
+}
+
+/// Removes a folder with all that is in it.
+///
+/// # Errors
+/// The store's error.
+pub async fn remove_tree(service: &MediaService, permit: &Permit<ToDelete>, client: Client) -> Result<(), StoreError> {
+    service.contents.remove_tree(permit.path()).await?;
+    ingest::note_removal(service, &permit.path().joined(), Remover::Client(client.address));
+    Ok(())
+}
+
+/// Terms of a copy.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyWish {
+    /// The item that has the name goes.
+    pub replaces: bool,
+    /// A folder is copied with all below it, not alone.
+    pub is_deep: bool,
+    /// The client that asks for it.
+    pub client: Client,
+}
+
+/// Copies a content or folder. It gets its name when it is whole. True if nothing had the name before.
+///
+/// # Errors
+/// [`NamespaceError::NoParent`], [`NamespaceError::Exists`], [`NamespaceError::Overlap`], [`NamespaceError::TooMany`], no room, and errors
+/// of the store.
+pub async fn copy(
+    service: &Arc<MediaService>,
+    (from, to): (&Permit<ToRead>, &Permit<ToWrite>),
+    terms: CopyWish,
+) -> Result<bool, NamespaceError> {
+    let (source, target) = (from.path(), to.path());
+    check_apart(source, target)?;
+    let entry = service.contents.lookup(source).await?;
+    check_parent(service, target).await?;
+    let replaced = match service.contents.lookup(target).await {
+        Ok(_) if !terms.replaces => return Err(NamespaceError::Exists),
+        Ok(entry) => Some(entry),
+        Err(StoreError::NotFound) => None,
+        Err(error) => return Err(error.into()),
+    };
+    if entry.kind == NameKind::File && replaced.as_ref().is_none_or(|replaced| replaced.kind == NameKind::File) {
+        copy_content(service, from, to, terms).await?;
+        return Ok(replaced.is_none());
+    }
+    // The copy is made under a hidden name, and takes its own when it is whole.
+    let hidden = Hidden { service, path: Some(target.hidden_beside()) };
+    let aside = hidden.path.as_ref().expect("it is there until the end");
+    match entry.kind {
+        NameKind::File => copy_content(service, from, &to.at(aside.clone()), terms).await?,
+        NameKind::Directory => copy_folder(service, (from, &to.at(aside.clone())), terms).await?,
+    }
+    service.contents.rename(aside, target, terms.replaces).await?;
+    hidden.has_its_name();
+    service.quotas.removed();
+    service.listings.note_write();
+    Ok(replaced.is_none())
+}
+
+/// A hidden name: the item that has it goes when this is dropped.
+struct Hidden<'a> {
+    service: &'a Arc<MediaService>,
+    path: Option<ContentPath>,
+}
+
+impl Hidden<'_> {
+    fn has_its_name(mut self) {
+        self.path = None;
+    }
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        let Some(path) = self.path.take() else { return };
+        let service = Arc::clone(self.service);
+        self.service.runtime.spawn(async move {
+            if service.contents.remove_tree(&path).await.is_err() {
+                // It is a content, or the next start removes it.
+                let _ = service.contents.delete(&path, Precondition::None).await;
+            }
+        });
+    }
+}
+
+/// Copies a folder, and if `terms` say so, all below it, to a path where nothing is.
+async fn copy_folder(
+    service: &Arc<MediaService>,
+    (from, to): (&Permit<ToRead>, &Permit<ToWrite>),
+    terms: CopyWish,
+) -> Result<(), NamespaceError> {
+    let mut folders = vec![(from.path().clone(), to.path().clone())];
+    let mut count = 0;
+    while let Some((source, target)) = folders.pop() {
+        service.contents.make_folder(&target).await?;
+        if !terms.is_deep {
+            break;
+        }
+        for entry in service.contents.list(&source).await? {
+            count += 1;
+            if count > COPIED_MAX {
+                return Err(NamespaceError::TooMany);
+            }
+            let name = |folder: &ContentPath| folder.child(&entry.name).map_err(|_| StoreError::Forbidden);
+            let (source, target) = (name(&source)?, name(&target)?);
+            match entry.kind {
+                // A link to a folder may lead back to one above it.
+                NameKind::Directory if entry.is_link => {}
+                NameKind::Directory => folders.push((source, target)),
+                NameKind::File => copy_content(service, &from.at(source), &to.at(target), terms).await?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Copies the bytes of a content, as best effort.
+async fn copy_content(
+    service: &Arc<MediaService>,
+    from: &Permit<ToRead>,
+    to: &Permit<ToWrite>,
+    terms: CopyWish,
+) -> Result<(), NamespaceError> {
+    let opened = reads::open_content(service, from, Want::File).await?;
+    let length = opened.entry.size;
+    let body = if length == 0 { Vec::new() } else { vec![Segment::Range { offset: 0, length }] };
+    let client = terms.client;
+    let read = ContentRead {
+        opened,
+        body,
+        part: ContentPart::Whole,
+        purpose: ReadPurpose::Plays,
+        asked: RateAsked { rate: AskedRate::Bulk, burst: None, ceiling: None },
+        viewer: Viewer::Unnamed { address: client.address, agent: service.hash(module_path!()) },
+        client,
+        stages: Stages::default(),
+    };
+    let mut pipe = reads::open_pipe(service, read).await?;
+    let request = IngestRequest {
+        length: Some(length),
+        precondition: if terms.replaces { Precondition::None } else { Precondition::MustNotExist },
+        rate: None,
+        durable: None,
+        on_break: OnBreak::Discard,
+        every: None,
+        client,
+    };
+    let mut writer = ingest::begin(service, to, request, Stages::default()).await?;
+    while let Some(piece) = pipe.next().await? {
+        writer.write(piece).await?;
+    }
+    writer.finish().await?;
+    Ok(())
+}
+
+/// The share of the quotas that items of `bytes` take that come to `path`.
+async fn quota_of(service: &MediaService, path: &ContentPath, bytes: u64) -> Result<QuotaShare, IngestError> {
+    let request = UploadRequest {
+        path: path.clone(),
+        length: Some(bytes),
+        precondition: Precondition::None,
+        class: UploadClass::BestEffort,
+        on_break: OnBreak::Discard,
+        durable: None,
+        name_taken: NameTaken::Replace,
+        memory: None,
+    };
+    ingest::take_quota(service, &request).await
+}
+
+/// Bytes of a content, or of all contents in a folder.
+async fn bytes_of(service: &MediaService, path: &ContentPath, entry: &Entry) -> Result<u64, StoreError> {
+    if entry.kind == NameKind::File {
+        return Ok(entry.size);
+    }
+    let mut walk = service.contents.walk(path).await?;
+    let mut bytes = 0_u64;
+    while let Some(item) = walk.next().await {
+        bytes = bytes.saturating_add(item.map_or(0, |item| match item.walked.kind {
+            WalkedKind::File(file) if !file.is_again => file.bytes(),
+            _ => 0,
+        }));
+    }
+    Ok(bytes)
+}
+
+fn check_apart(from: &ContentPath, to: &ContentPath) -> Result<(), NamespaceError> {
+    if from.lies_in(to) || to.lies_in(from) { Err(NamespaceError::Overlap) } else { Ok(()) }
+}
+
+/// Bytes that may come into the permit's folder, and those that are there: by the quota with the least room, or the disk with the most.
+#[must_use]
+pub fn room(service: &MediaService, permit: &Permit<ToRead>) -> Option<(u64, u64)> {
+    let disks = service.admin.disks();
+    let free = disks.iter().map(|disk| disk.free_bytes).max()?;
+    let over = service.quotas.all().into_iter().filter(|quota| permit.path().lies_in(&quota.config.folder));
+    let least =
+        over.map(|quota| quota.status()).min_by_key(|status| status.max_bytes.saturating_sub(status.used_bytes));
+    Some(match least {
+        Some(status) => (status.max_bytes.saturating_sub(status.used_bytes).min(free), status.used_bytes),
+        None => (free, 0),
+    })
+}
+
+/// The folder that `path` lies in is there.
+///
+/// # Errors
+/// [`NamespaceError::NoParent`]; [`NamespaceError::Exists`] for the root, which lies in none.
+pub async fn check_parent(service: &MediaService, path: &ContentPath) -> Result<(), NamespaceError> {
+    let Some((parent, _)) = path.split() else { return Err(NamespaceError::Exists) };
+    match service.contents.lookup(&parent).await {
+        Ok(entry) if entry.kind == NameKind::Directory => Ok(()),
+        Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory) => Err(NamespaceError::NoParent),
+        Err(error) => Err(error.into()),
+    }
+}
