@@ -40,7 +40,7 @@ impl StateCommand {
             true => writeln!(out, "{}", serde_json::json!({ "file": file }))?,
             false => writeln!(
                 out,
-                "{} is a copy; to restore it, stop the server and put it in the place of {}",
+                "{} is a copy; to restore it, stop the server, remove {}* and put the copy in its place",
                 file.display(),
                 state.folder().join(::accounts::FILE).display()
             )?,

@@ -10,6 +10,7 @@ mod lab_net;
 mod mount;
 mod net;
 mod real_time;
+mod serve_accounts;
 mod serve_again;
 mod serve_bad_players;
 mod serve_cameras;

@@ -29,8 +29,8 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const COMMENT_PERIOD: Duration = Duration::from_secs(15);
 
 /// The latest events as a JSON array, the oldest first.
-pub(crate) fn latest(events: &RecentEvents) -> Reply {
-    let events = events.after(0);
+pub(crate) fn latest(events: &RecentEvents, permit: &Permit<ToObserve>) -> Reply {
+    let events = events.after(0, permit);
     let lines: Vec<&str> = events.iter().map(|(_, line)| line.as_ref()).collect();
     Reply::with_body(StatusCode::OK, "application/json", format!("[{}]", lines.join(",")))
 }
@@ -74,7 +74,7 @@ async fn follow(exchange: &Exchange, permit: &Permit<ToObserve>, response: &mut 
     loop {
         // Read before the events: so the last of them, the beginning of the drain, is sent before the loop ends.
         let ends = *draining.borrow_and_update();
-        for (number, line) in latest.after(seen) {
+        for (number, line) in latest.after(seen, permit) {
             response.write(format!("id: {number}\ndata: {line}\n\n").into()).await?;
             seen = number;
         }

@@ -47,7 +47,7 @@ async fn observed(exchange: &Exchange, path: &str) -> Option<Reply> {
         "/api/v1/quotas" => &|permit| Reply::json(&quotas(service, permit)),
         "/api/v1/forecasts" => &|permit| Reply::json(&service.forecasts(permit)),
         "/api/v1/webhooks" => &|permit| Reply::json(&service.webhooks(permit)),
-        "/api/v1/events" => &|permit| follow::latest(service.latest_events(permit)),
+        "/api/v1/events" => &|permit| follow::latest(service.latest_events(permit), permit),
         _ => return None,
     };
     Some(login::permit_server(exchange).await.map_or_else(|reply| reply, |permit| render(&permit)))

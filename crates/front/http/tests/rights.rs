@@ -253,3 +253,31 @@ async fn passwords_from_afar_are_taken_encrypted_only() {
     let plain = HttpConfig { plain_passwords: true, ..proxied() };
     assert_eq!(status(plain, &format!("{far}{ADA}")), (200, None));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_see_no_names_of_others() {
+    let closed = Closed::start();
+    closed.harness.plane.close_gate();
+    let mut viewers = Vec::new();
+    for (login, name) in [(ADA, "other/b.ts"), (EVE, "films/a.ts")] {
+        let mut viewer = closed.harness.connect();
+        viewer.send(format!("GET /media/{name}?rate=5M HTTP/1.1\r\nHost: localhost\r\n{login}\r\n"));
+        assert_eq!(viewer.head().status, 200);
+        viewers.push(viewer);
+    }
+    assert_eq!(closed.status("GET /media/films/a.ts?rate=200M", ADA), 503, "an event with names");
+    let seen = |path: &str, login: &str| {
+        let answer = closed.harness.one(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{login}\r\n"));
+        let value: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let paths =
+            value.as_array().expect("a list").iter().filter_map(|item| Some(item.get("path")?.as_str()?.to_owned()));
+        let mut paths: Vec<String> = paths.collect();
+        paths.sort();
+        paths
+    };
+    assert_eq!(seen("/api/v1/streams", ADA), ["films/a.ts", "other/b.ts"]);
+    assert_eq!(seen("/api/v1/streams", EVE), ["", "films/a.ts"]);
+    assert_eq!(seen("/api/v1/events", ADA), ["films/a.ts"]);
+    assert!(seen("/api/v1/events", EVE).is_empty());
+    closed.harness.plane.open_gate();
+}

@@ -146,7 +146,7 @@ impl AgentConnection<'_> {
             tokio::select! {
                 _ = last.changed() => {
                     last.borrow_and_update();
-                    for (number, line) in latest.after(seen) {
+                    for (number, line) in latest.after(seen, self.permit) {
                         seen = number;
                         let notification = traps::notification(&line, || objects::all(self.service, self.permit));
                         if let Some((name, variables)) = notification.filter(|_| *registered) {

@@ -73,6 +73,8 @@ pub(crate) struct DeliveryRequest {
     pub(crate) part: ContentPart,
     /// The connection.
     pub(crate) client: Client,
+    /// The account that it is for.
+    pub(crate) user: Option<String>,
     /// How the content was opened.
     pub(crate) want: Want,
     /// When it was asked for.
@@ -376,6 +378,7 @@ fn list(service: &MediaService, request: &DeliveryRequest, stream: StreamId) {
     let running = RunningStream {
         path: request.path.clone(),
         client: request.client.address,
+        user: request.user.clone(),
         rate: request.terms.decision.rate(),
         disk: request.content.disk(),
         started: SystemTime::now(),

@@ -87,6 +87,8 @@ pub fn is_urgent(kind: &str) -> bool {
 pub struct EventLine {
     kind: String,
     text: String,
+    /// It names a client, an account or a content.
+    is_private: bool,
 }
 
 /// The event log.
@@ -112,7 +114,7 @@ impl Events {
     }
 
     fn write(&self, event: EventLine) {
-        self.latest.add(event.text.as_str().into());
+        self.latest.add(event.text.as_str().into(), event.is_private);
         self.log.line(event.text);
     }
 
@@ -429,7 +431,8 @@ pub fn lines_left_out(kind: &str, count: u64, now: SystemTime) -> EventLine {
 fn stamped(mut object: serde_json::Value, now: SystemTime) -> EventLine {
     object["time"] = json!(unix_seconds(now));
     let kind = object["event"].as_str().unwrap_or_default().to_owned();
-    EventLine { kind, text: object.to_string() }
+    let is_private = ["client", "path", "user", "by"].iter().any(|name| object.get(name).is_some());
+    EventLine { kind, text: object.to_string(), is_private }
 }
 
 /// Seconds since 1970, to the millisecond.

@@ -24,9 +24,9 @@ use crate::refusals::RESOURCES;
 
 pub use crate::volumes::volumes;
 
-/// The streams and recordings under way, by number.
+/// The streams and recordings under way, by number. Those of others are without content and client, if the permit sees no names.
 #[must_use]
-pub fn streams(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Stream> {
+pub fn streams(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<Stream> {
     let running = service.running.lock();
     let by_id = slots(&service.gauges);
     let accounts = service.session_accounts();
@@ -43,10 +43,12 @@ pub fn streams(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Strea
             let windows = read(|g| g.jitter_windows.get());
             // A stream that lost its reservation continues as best effort; a recording has no entry in the plane's table.
             let is_paced = known.rate.is_some() && gauges.is_none_or(|gauges| gauges.rate_bps.get() > 0);
+            let is_named = permit.sees_others() || (known.user.is_some() && known.user.as_deref() == permit.user());
+            let named = |name: String| if is_named { name } else { String::new() };
             Stream {
                 id: id.0,
-                path: known.path.clone(),
-                client: known.client.to_string(),
+                path: named(known.path.clone()),
+                client: named(known.client.to_string()),
                 direction: if known.recording.is_some() { Direction::In } else { Direction::Out },
                 class: if is_paced { Class::Constant } else { Class::BestEffort },
                 rate_bps: known.rate.map_or(0, |rate| rate.0),

@@ -28,6 +28,8 @@ const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
 /// An open content, with a permit to read it.
 pub struct OpenedContent {
     pub(crate) path: String,
+    /// The account that has the permit.
+    user: Option<String>,
     /// Its entry in its directory.
     pub entry: Entry,
     pub(crate) content: Arc<Content>,
@@ -120,9 +122,9 @@ impl ContentRead {
     fn into_request(self, service: &MediaService) -> (DeliveryRequest, Stages) {
         let terms = self.terms(service);
         let want = if self.asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
-        let Self { opened: OpenedContent { path, content, .. }, body, part, viewer, client, stages, .. } = self;
+        let Self { opened: OpenedContent { path, user, content, .. }, body, part, viewer, client, stages, .. } = self;
         let asked = Instant::now();
-        (DeliveryRequest { path, content, body, terms, viewer, part, client, want, asked }, stages)
+        (DeliveryRequest { path, content, body, terms, viewer, part, client, user, want, asked }, stages)
     }
 }
 
@@ -136,7 +138,8 @@ pub async fn open_content(
     want: Want,
 ) -> Result<OpenedContent, StoreError> {
     let Opened { entry, content, media } = service.contents.open(permit.path(), want).await?;
-    Ok(OpenedContent { path: permit.path().joined(), entry, content, media })
+    let user = permit.user().map(str::to_owned);
+    Ok(OpenedContent { path: permit.path().joined(), user, entry, content, media })
 }
 
 /// Opens the content at the permit's path for a read of `viewer` that asks for `rate`. Where that is not said, the container is looked into,

@@ -94,6 +94,7 @@ impl RunningRecording {
         let running = RunningStream {
             path: path.joined(),
             client,
+            user: None,
             rate: Some(self.request.rate),
             disk: self.request.disks.store,
             started: SystemTime::now(),

@@ -25,6 +25,8 @@ pub struct RunningStream {
     pub path: String,
     /// The client.
     pub client: IpAddr,
+    /// The account that it logged in as; none: without a login, or a recording's.
+    pub user: Option<String>,
     /// The rate promised; none for best effort.
     pub rate: Option<BitRate>,
     /// The disk it reads from or is written to.

@@ -183,7 +183,7 @@ impl Webhooks {
     /// Hands the events since the last call to the webhooks that want them.
     fn hand_out(&self) {
         let mut seen = lock(&self.seen);
-        for (number, line) in self.service.latest_events(&Permit::of_server()).after(*seen) {
+        for (number, line) in self.service.latest_events(&Permit::of_server()).after(*seen, &Permit::of_server()) {
             // More came at once than are kept: their kinds are not known any more.
             let lost = number - *seen - 1;
             *seen = number;
