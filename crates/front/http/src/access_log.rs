@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use http_types::header::{REFERER, USER_AGENT};
 use http_types::{HeaderMap, HeaderName, StatusCode};
 
+use crate::message::head::HttpVersion;
+
 /// Facts that the access log records of a finished request.
 #[derive(Debug, Clone)]
 pub(crate) struct AccessRecord {
@@ -52,7 +54,11 @@ impl AccessRecord {
     /// Of a request head.
     #[must_use]
     pub(crate) fn of(peer: IpAddr, head: &crate::message::head::RequestHead) -> Self {
-        let version = if head.version == crate::message::head::HttpVersion::Http10 { "1.0" } else { "1.1" };
+        let version = match head.version {
+            HttpVersion::Http10 => "1.0",
+            HttpVersion::Http11 => "1.1",
+            HttpVersion::Http2 => "2.0",
+        };
         let query = head.query.as_deref().map_or_else(String::new, |query| format!("?{}", without_signature(query)));
         let mut target: String = format!("{}{query}", head.path);
         if target.len() > 1024 {

@@ -4,10 +4,13 @@
 //! the next request is lost; a client that waits for `100 Continue` gets it when the body is wanted, and not otherwise; a body
 //! that trickles ends.
 
+use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use hyper::body::{Body as _, Frame, Incoming};
 use tokio::time::{Instant, timeout};
 
 use crate::client_stream::{ClientStream, write_all};
@@ -41,21 +44,123 @@ enum BodyLeft {
 }
 
 /// The body of one request.
-pub(crate) struct RequestBody<'a> {
-    stream: &'a mut ClientStream,
-    buffer: &'a mut ConnectionBuffer,
-    left: BodyLeft,
-    /// The client waits for `100 Continue`.
-    expects: bool,
+pub(crate) enum RequestBody<'a> {
+    /// Bytes of an HTTP/1 connection.
+    Bytes(ConnectionBody<'a>),
+    /// Frames of HTTP/2.
+    Frames(FrameBody),
+}
+
+impl<'a> RequestBody<'a> {
+    /// The body of `head`, of which the beginning may be in `buffer`.
+    pub(crate) fn new(
+        head: &RequestHead,
+        stream: &'a mut ClientStream,
+        buffer: &'a mut ConnectionBuffer,
+        idle_max: Duration,
+    ) -> Self {
+        Self::Bytes(ConnectionBody::new(head, stream, buffer, idle_max))
+    }
+
+    /// The body that these frames carry.
+    pub(crate) const fn of_frames(frames: Incoming, idle_max: Duration) -> Self {
+        Self::Frames(FrameBody { frames, trickle: Trickle::new(idle_max) })
+    }
+
+    /// The next bytes, never none of them; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match self {
+            Self::Bytes(body) => body.next().await,
+            Self::Frames(body) => body.next().await,
+        }
+    }
+
+    /// Skips the rest of the body, if all of it is here already. False if more of it may come; frames come by themselves.
+    pub(crate) fn skip_rest(&mut self) -> bool {
+        match self {
+            Self::Bytes(body) => body.skip_rest(),
+            Self::Frames(_) => true,
+        }
+    }
+
+    /// Reads on to the end of a body that no request has use for, which must not have more than `bytes_max`, nor take longer in all
+    /// than a client may be silent for.
+    pub(crate) async fn discard(&mut self, bytes_max: u64) -> Result<(), BodyError> {
+        match self {
+            Self::Bytes(body) => body.discard(bytes_max).await,
+            Self::Frames(_) => Ok(()),
+        }
+    }
+}
+
+/// The time that a client has for sending a body.
+#[derive(Debug)]
+struct Trickle {
     idle_max: Duration,
     /// Time of waiting for the client, and bytes received meanwhile: both since [`TRICKLE_BYTES`] were there last.
     waited: Duration,
     came: usize,
 }
 
-impl<'a> RequestBody<'a> {
-    /// The body of `head`, of which the beginning may be in `buffer`.
-    pub(crate) fn new(
+impl Trickle {
+    const fn new(idle_max: Duration) -> Self {
+        Self { idle_max, waited: Duration::ZERO, came: 0 }
+    }
+
+    /// Waits once. The time of waiting counts until the client has sent [`TRICKLE_BYTES`], so that a byte now and then does not
+    /// prolong it.
+    async fn wait<T>(&mut self, next: impl Future<Output = T>, bytes: impl Fn(&T) -> usize) -> Result<T, BodyError> {
+        let begun = Instant::now();
+        let left = self.idle_max.saturating_sub(self.waited);
+        let next = timeout(left, next).await.map_err(|_| BodyError::TimedOut)?;
+        self.came += bytes(&next);
+        self.waited += begun.elapsed();
+        if self.came >= TRICKLE_BYTES {
+            (self.came, self.waited) = (0, Duration::ZERO);
+        }
+        Ok(next)
+    }
+}
+
+/// A body in frames.
+pub(crate) struct FrameBody {
+    frames: Incoming,
+    trickle: Trickle,
+}
+
+impl FrameBody {
+    async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            let frames = &mut self.frames;
+            let next = poll_fn(|context| Pin::new(&mut *frames).poll_frame(context));
+            let length = |frame: &Option<Result<Frame<Bytes>, hyper::Error>>| match frame {
+                Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+                _ => 0,
+            };
+            match self.trickle.wait(next, length).await? {
+                None => return Ok(None),
+                Some(Err(_)) => return Err(BodyError::BrokenOff),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) if !bytes.is_empty() => return Ok(Some(bytes)),
+                    _ => {}
+                },
+            }
+        }
+    }
+}
+
+/// The body of one request of an HTTP/1 connection.
+pub(crate) struct ConnectionBody<'a> {
+    stream: &'a mut ClientStream,
+    buffer: &'a mut ConnectionBuffer,
+    left: BodyLeft,
+    /// The client waits for `100 Continue`.
+    expects: bool,
+    trickle: Trickle,
+}
+
+impl<'a> ConnectionBody<'a> {
+    fn new(
         head: &RequestHead,
         stream: &'a mut ClientStream,
         buffer: &'a mut ConnectionBuffer,
@@ -67,11 +172,10 @@ impl<'a> RequestBody<'a> {
         };
         // A client that has sent some of the body already does not wait.
         let expects = head.expects_continue && buffer.bytes.is_empty();
-        Self { stream, buffer, left, expects, idle_max, waited: Duration::ZERO, came: 0 }
+        Self { stream, buffer, left, expects, trickle: Trickle::new(idle_max) }
     }
 
-    /// The next bytes, never none of them; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+    async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             match &mut self.left {
                 BodyLeft::Length(0) => return Ok(None),
@@ -95,28 +199,16 @@ impl<'a> RequestBody<'a> {
         }
     }
 
-    /// Reads once. The time of waiting counts until the client has sent [`TRICKLE_BYTES`], so that a byte now and then does not
-    /// prolong it.
     async fn read_more(&mut self) -> Result<(), BodyError> {
-        let begun = Instant::now();
-        let left = self.idle_max.saturating_sub(self.waited);
-        match timeout(left, self.buffer.read_from(self.stream)).await {
-            Ok(Ok(bytes @ 1..)) => {
-                self.came += bytes;
-                self.waited += begun.elapsed();
-                if self.came >= TRICKLE_BYTES {
-                    (self.came, self.waited) = (0, Duration::ZERO);
-                }
-                Ok(())
-            }
-            Ok(Err(error)) if error.kind() == ErrorKind::OutOfMemory => Err(BodyError::NoMemory),
-            Ok(Ok(0) | Err(_)) => Err(BodyError::BrokenOff),
-            Err(_) => Err(BodyError::TimedOut),
+        let next = self.buffer.read_from(self.stream);
+        match self.trickle.wait(next, |read| *read.as_ref().unwrap_or(&0)).await? {
+            Ok(1..) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(BodyError::NoMemory),
+            Ok(0) | Err(_) => Err(BodyError::BrokenOff),
         }
     }
 
-    /// Skips the rest of the body, if all of it is here already. False if more of it may come.
-    pub(crate) fn skip_rest(&mut self) -> bool {
+    fn skip_rest(&mut self) -> bool {
         match &mut self.left {
             BodyLeft::Length(left) => match usize::try_from(*left) {
                 Ok(here) if here <= self.buffer.bytes.len() => {
@@ -136,10 +228,8 @@ impl<'a> RequestBody<'a> {
         }
     }
 
-    /// Reads on to the end of a body that no request has use for, which must not have more than `bytes_max`, nor take longer in all
-    /// than a client may be silent for.
-    pub(crate) async fn discard(&mut self, bytes_max: u64) -> Result<(), BodyError> {
-        timeout(self.idle_max, self.discard_all(bytes_max)).await.unwrap_or(Err(BodyError::TimedOut))
+    async fn discard(&mut self, bytes_max: u64) -> Result<(), BodyError> {
+        timeout(self.trickle.idle_max, self.discard_all(bytes_max)).await.unwrap_or(Err(BodyError::TimedOut))
     }
 
     async fn discard_all(&mut self, bytes_max: u64) -> Result<(), BodyError> {

@@ -29,7 +29,7 @@ use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
 use crate::message::reply::{After, Reply, location, render_head};
 use crate::plan::{StreamPlan, plan};
-use crate::streamed::{Framing, Streamed};
+use crate::streamed::{Framing, PieceSink, Streamed};
 use crate::{login, playlist, problem, share};
 
 /// The field with the granted rate, in bits per second.
@@ -56,8 +56,7 @@ pub(crate) fn pattern(head: &RequestHead) -> Result<ContentPath, PathError> {
 
 /// Answers a read of a content. Returns the socket if the connection stays open.
 pub(crate) async fn serve(exchange: &Exchange, stream: ClientStream) -> Option<ClientStream> {
-    let prepared = guarded(&exchange.shared.stats, prepare(exchange)).await;
-    let (plan, read) = match prepared.flatten() {
+    let (plan, read) = match prepared(exchange).await {
         Ok(prepared) => prepared,
         Err(reply) => return exchange.answer(stream, reply).await,
     };
@@ -92,6 +91,11 @@ pub(crate) async fn serve(exchange: &Exchange, stream: ClientStream) -> Option<C
             exchange.answer(stream, problem::of_open(&error)).await
         }
     }
+}
+
+/// Parses the request and opens the content, or returns the answer to send instead. A panic meanwhile is such an answer.
+pub(crate) async fn prepared(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply> {
+    guarded(&exchange.shared.stats, prepare(exchange)).await.flatten()
 }
 
 /// Parses the request and opens the content, or returns the answer to send instead.
@@ -211,23 +215,25 @@ async fn send_piped(
     mut pipe: Pipe,
 ) -> Option<ClientStream> {
     let framing = Framing::of(plan.length, exchange.head.version);
-    let mut next = match pipe.next().await {
+    let first = match pipe.next().await {
         Ok(first) => first,
         Err(error) => return exchange.answer(stream, problem::of_pipe(&error)).await,
     };
     let head = response_head(exchange, plan, pipe.rate());
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
-    let finished = async {
-        while let Some(piece) = next {
-            response.write(piece).await?;
-            next = pipe.next().await.ok()?;
-        }
-        response.finish().await
-    };
-    let finished = finished.await;
+    let finished = pass_on(&mut pipe, first, &mut response).await;
     exchange.log(plan.status, response.body_bytes());
     finished?;
     response.into_socket().kept(keeps_alive(&exchange.head, plan)).await
+}
+
+/// Passes on the bytes of a pipe, `next` before all others; none if either side broke off.
+pub(crate) async fn pass_on(pipe: &mut Pipe, mut next: Option<Bytes>, sink: &mut impl PieceSink) -> Option<()> {
+    while let Some(piece) = next {
+        sink.write(piece).await?;
+        next = pipe.next().await.ok()?;
+    }
+    sink.finish().await
 }
 
 /// True if the connection stays open after the planned response.
@@ -235,13 +241,17 @@ fn keeps_alive(head: &RequestHead, plan: &StreamPlan) -> bool {
     Framing::of(plan.length, head.version).after(head) != After::Close
 }
 
-fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
-    let head = &exchange.head;
+/// The fields of the planned response, but for its length and framing.
+pub(crate) fn fields(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<(HeaderName, String)> {
     let mut fields = plan.fields.clone();
     fields.extend(exchange.fields());
-    if let Some(rate) = rate {
-        fields.push((RATE_FIELD, rate.0.to_string()));
-    }
+    fields.extend(rate.map(|rate| (RATE_FIELD, rate.0.to_string())));
+    fields
+}
+
+fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) -> Vec<u8> {
+    let head = &exchange.head;
+    let mut fields = fields(exchange, plan, rate);
     let framing = Framing::of(plan.length, head.version);
     fields.extend(framing.field());
     render_head(plan.status, &fields, plan.length, framing.after(head), SystemTime::now())

@@ -15,7 +15,7 @@ use crate::forwarded::{RequestSender, sender};
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
-use crate::streamed::{Framing, Streamed};
+use crate::streamed::{Framing, PieceSink, Streamed};
 use crate::{cors, problem};
 
 /// One request.

@@ -20,7 +20,7 @@ use crate::login;
 use crate::message::conditional::joined;
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head};
-use crate::streamed::{Framing, Streamed};
+use crate::streamed::{Framing, PieceSink, Streamed};
 
 const PATH: &str = "/api/v1/events";
 const MEDIA_TYPE: &str = "text/event-stream";
@@ -45,25 +45,36 @@ pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
 
 /// Sends events until the client is gone or the server drains. Returns the socket of a client that has no right to them.
 pub(crate) async fn serve(exchange: &Exchange, stream: ClientStream) -> Option<ClientStream> {
-    let permit = match login::permit_server(exchange).await {
-        Ok(permit) => permit,
+    let (permit, mut reply) = match begin(exchange).await {
+        Ok(begun) => begun,
         Err(reply) => return exchange.answer(stream, reply).await,
     };
     let framing = Framing::of(None, exchange.head.version);
-    let mut reply = Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store");
     reply.fields.extend(framing.field());
-    exchange.add_fields(&mut reply);
     let head = render_head(reply.status, &reply.fields, None, After::Close, SystemTime::now());
     let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
-    if follow(exchange, &permit, &mut response).await.is_some() {
-        response.finish().await;
-    }
+    follow(exchange, &permit, &mut response).await;
     exchange.log(reply.status, response.body_bytes());
     response.into_socket().kept(false).await
 }
 
-/// Sends events as they come; none if the client is gone, else the server drains.
-async fn follow(exchange: &Exchange, permit: &Permit<ToObserve>, response: &mut Streamed) -> Option<()> {
+/// The permit to follow the events, and the head of the answer.
+///
+/// # Errors
+/// The answer to a client that has no right to them.
+pub(crate) async fn begin(exchange: &Exchange) -> Result<(Permit<ToObserve>, Reply), Reply> {
+    let permit = login::permit_server(exchange).await?;
+    let mut reply = Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store");
+    exchange.add_fields(&mut reply);
+    Ok((permit, reply))
+}
+
+/// Sends events as they come, until the server drains; none if the client is gone.
+pub(crate) async fn follow(
+    exchange: &Exchange,
+    permit: &Permit<ToObserve>,
+    response: &mut impl PieceSink,
+) -> Option<()> {
     let latest = exchange.shared.service.latest_events(permit);
     let mut last = latest.last();
     let mut draining = exchange.shared.draining.clone();
@@ -79,7 +90,7 @@ async fn follow(exchange: &Exchange, permit: &Permit<ToObserve>, response: &mut 
             seen = number;
         }
         if ends {
-            return Some(());
+            return response.finish().await;
         }
         let silent = tokio::select! {
             _ = last.changed() => false,

@@ -19,6 +19,7 @@ mod follow;
 mod forwarded;
 mod guard;
 mod hosts;
+mod http2;
 mod listing;
 mod login;
 mod management;
@@ -42,7 +43,7 @@ pub mod config;
 pub mod message;
 
 /// Protocols that a client can choose within TLS (ALPN), the preferred one first.
-pub const PROTOCOLS: &[&str] = &["http/1.1"];
+pub const PROTOCOLS: &[&str] = &["h2", "http/1.1"];
 
 pub use dav_state::{DavJournal, NoJournal};
 pub use server::{HttpListener, ListenAddress, Server, ServerParts};

@@ -22,8 +22,8 @@ use crate::dav_state::{DavJournal, DavKeeper};
 use crate::forwarded::is_trusted;
 use crate::guard::guarded;
 use crate::message::reply::{After, Reply, render};
-use crate::problem;
 use crate::shared::Shared;
+use crate::{http2, problem};
 
 /// Period of the event log's count of lines that the access log left out.
 const LEFT_OUT_PERIOD: Duration = Duration::from_secs(1);
@@ -158,8 +158,13 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Option<Acceptor
         tokio::spawn(async move {
             let stats = Arc::clone(&shared);
             let served = async {
-                let Some(stream) = sealed(&shared, stream, handshake, &place).await else { return };
-                connection::serve(shared, stream, peer, &place).await;
+                match sealed(&shared, stream, handshake, &place).await {
+                    Some(ClientStream::Sealed(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                        Box::pin(http2::serve(shared, *stream, peer, &place)).await;
+                    }
+                    Some(stream) => connection::serve(shared, stream, peer, &place).await,
+                    None => {}
+                }
             };
             // A panic while a delivery is under way closes the connection, and is counted.
             let _ = guarded(&stats.stats, served).await;

@@ -4,6 +4,7 @@
 //! breaks off, or is dropped, is never taken for a whole one; there are never more bytes of a body than its head says.
 //! Not here: the fields of the head.
 
+use std::future::Future;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -31,7 +32,7 @@ impl Framing {
     pub(crate) fn of(length: Option<u64>, version: HttpVersion) -> Self {
         match (length, version) {
             (Some(length), _) => Self::Length(length),
-            (None, HttpVersion::Http11) => Self::Chunked,
+            (None, HttpVersion::Http11 | HttpVersion::Http2) => Self::Chunked,
             (None, HttpVersion::Http10) => Self::UntilClose,
         }
     }
@@ -47,6 +48,16 @@ impl Framing {
     }
 }
 
+/// A receiver of the pieces of a body.
+pub(crate) trait PieceSink {
+    /// Takes a piece; none if the client is gone, or the body is longer than its head says.
+    fn write(&mut self, piece: Bytes) -> impl Future<Output = Option<()>> + Send;
+
+    /// Ends the body; none if the client is gone, or the body is shorter than its head says.
+    fn finish(&mut self) -> impl Future<Output = Option<()>> + Send;
+}
+
+/// A response over HTTP/1.
 pub(crate) struct Streamed {
     socket: ClientStream,
     /// Empty once it is on its way.
@@ -77,8 +88,21 @@ impl Streamed {
         self.socket
     }
 
-    /// Writes a piece of the body; none if the client is gone, or the body is longer than its head says.
-    pub(crate) async fn write(&mut self, piece: Bytes) -> Option<()> {
+    /// Writes the rest of the head, then `bytes`.
+    async fn send(&mut self, bytes: impl Buf + Send) -> Option<()> {
+        let mut bytes = std::mem::take(&mut self.head).chain(bytes);
+        while bytes.has_remaining() {
+            let written = timeout(self.stall_max, self.socket.write_buf(&mut bytes)).await.ok()?.ok()?;
+            if written == 0 {
+                return None;
+            }
+        }
+        timeout(self.stall_max, self.socket.flush()).await.ok()?.ok()
+    }
+}
+
+impl PieceSink for Streamed {
+    async fn write(&mut self, piece: Bytes) -> Option<()> {
         self.body_bytes += piece.len() as u64;
         match self.framing {
             Framing::Length(length) if self.body_bytes > length => None,
@@ -90,25 +114,12 @@ impl Streamed {
         }
     }
 
-    /// Ends the body; none if the client is gone, or the body is shorter than its head says.
-    pub(crate) async fn finish(&mut self) -> Option<()> {
+    async fn finish(&mut self) -> Option<()> {
         if matches!(self.framing, Framing::Length(length) if self.body_bytes != length) {
             return None;
         }
         let last = if self.framing == Framing::Chunked { b"0\r\n\r\n".as_slice() } else { &[] };
         self.send(last).await?;
         self.socket.reset_on_drop(false).ok()
-    }
-
-    /// Writes the rest of the head, then `bytes`.
-    async fn send(&mut self, bytes: impl Buf + Send) -> Option<()> {
-        let mut bytes = std::mem::take(&mut self.head).chain(bytes);
-        while bytes.has_remaining() {
-            let written = timeout(self.stall_max, self.socket.write_buf(&mut bytes)).await.ok()?.ok()?;
-            if written == 0 {
-                return None;
-            }
-        }
-        timeout(self.stall_max, self.socket.flush()).await.ok()?.ok()
     }
 }

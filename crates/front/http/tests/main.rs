@@ -2,6 +2,7 @@
 
 mod connection;
 mod cors;
+mod http2;
 mod management;
 mod metrics;
 mod reload;

@@ -17,13 +17,13 @@ use tls::{Acceptor, CertificateSource, Certificates};
 use units::BitRate;
 
 /// A certificate of its own, and the place it is kept in.
-struct Authority {
+pub(crate) struct Authority {
     folder: TempDir,
     certificates: Arc<Certificates>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let source = CertificateSource::SelfSigned {
             folder: folder.path().to_owned(),
@@ -37,20 +37,24 @@ impl Authority {
         Acceptor::new(Arc::clone(&self.certificates), http::PROTOCOLS, handshakes_max).expect("usable")
     }
 
-    fn settings(&self, http: HttpConfig) -> Settings {
+    pub(crate) fn settings(&self, http: HttpConfig) -> Settings {
         Settings { service: ServiceConfig::default(), http, tls: Some(self.acceptor(100)) }
     }
 
-    /// A sealed connection.
-    fn connect(&self, address: SocketAddr, version: &'static rustls::SupportedProtocolVersion) -> Sealed {
+    /// The settings of a client that trusts it.
+    pub(crate) fn client(&self, version: &'static rustls::SupportedProtocolVersion) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         let file = self.folder.path().join("self-signed.pem");
         roots.add(CertificateDer::from_pem_file(file).expect("a certificate")).expect("added");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]);
-        let config = builder.expect("a version").with_root_certificates(roots).with_no_client_auth();
+        builder.expect("a version").with_root_certificates(roots).with_no_client_auth()
+    }
+
+    /// A sealed connection.
+    fn connect(&self, address: SocketAddr, version: &'static rustls::SupportedProtocolVersion) -> Sealed {
         let name = ServerName::try_from("localhost").expect("a name");
-        let connection = ClientConnection::new(Arc::new(config), name).expect("usable");
+        let connection = ClientConnection::new(Arc::new(self.client(version)), name).expect("usable");
         let stream = TcpStream::connect(address).expect("connected");
         stream.set_read_timeout(Some(PATIENCE)).expect("set");
         StreamOwned::new(connection, stream)

@@ -55,13 +55,15 @@ pub struct RequestHead {
     pub bytes: usize,
 }
 
-/// The two versions spoken here.
+/// The versions spoken here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.0.
     Http10,
     /// HTTP/1.1.
     Http11,
+    /// HTTP/2: hyper reads such heads.
+    Http2,
 }
 
 /// Framing of a request's body.
@@ -240,7 +242,7 @@ fn split_target(method: &Method, target: &str) -> Result<RequestTarget, HeadErro
     Ok(RequestTarget { authority, path, query })
 }
 
-fn check_host(headers: &HeaderMap, version: HttpVersion) -> Result<(), HeadError> {
+pub(crate) fn check_host(headers: &HeaderMap, version: HttpVersion) -> Result<(), HeadError> {
     let mut hosts = headers.get_all(HOST).iter();
     let first = hosts.next();
     if hosts.next().is_some() {
@@ -248,7 +250,7 @@ fn check_host(headers: &HeaderMap, version: HttpVersion) -> Result<(), HeadError
     }
     match (first, version) {
         (None, HttpVersion::Http10) => Ok(()),
-        (None, HttpVersion::Http11) => Err(HeadError::Host),
+        (None, HttpVersion::Http11 | HttpVersion::Http2) => Err(HeadError::Host),
         (Some(host), _) if host.to_str().is_ok_and(|host| authority::host(host).is_some()) => Ok(()),
         (Some(_), _) => Err(HeadError::Host),
     }

@@ -126,7 +126,7 @@ impl After {
     pub const fn of(head: &RequestHead) -> Self {
         match (head.keep_alive, head.version) {
             (false, _) => Self::Close,
-            (true, HttpVersion::Http11) => Self::KeepAlive,
+            (true, HttpVersion::Http11 | HttpVersion::Http2) => Self::KeepAlive,
             (true, HttpVersion::Http10) => Self::KeepAlive10,
         }
     }
