@@ -141,7 +141,8 @@ async fn each_route_asks_for_its_right() {
     for (request, expected) in TABLE {
         for ((link, credentials), status) in kinds.into_iter().zip(expected) {
             let length = if request.starts_with("PUT") { "Content-Length: 0\r\n" } else { "" };
-            let target = if link.is_empty() { request.to_owned() } else { format!("{request}?share={link}") };
+            let mark = if request.contains('?') { '&' } else { '?' };
+            let target = if link.is_empty() { request.to_owned() } else { format!("{request}{mark}share={link}") };
             let head = format!("{target} HTTP/1.1\r\nHost: localhost\r\n{credentials}{length}\r\n");
             let answer = closed.harness.one(&head);
             if answer.status != status {
