@@ -18,11 +18,12 @@ use store::{ContentPath, NameKind, StoreError};
 
 use super::Worker;
 use super::content;
+use super::folders::Folders;
 use super::upload::folder_for;
 use crate::root::Root;
 
 /// Names that have changed.
-struct NamesChanged {
+pub(super) struct NamesChanged {
     /// The folder to be synced.
     folder: OwnedFd,
     /// An item to be taken apart: the folder it is in, and its hidden name.
@@ -30,49 +31,17 @@ struct NamesChanged {
 }
 
 impl Worker {
-    /// Makes an empty folder. `reply` is answered when that is durable, or at once if it cannot be.
-    pub(super) fn make_folder(&mut self, root: usize, path: &ContentPath, reply: ChangeReply<()>) {
-        self.change_names(root, reply, |worker| make(worker.folders.root(root)?, path));
-    }
-
-    /// Gives an item another name.
-    pub(super) fn rename(
-        &mut self,
-        root: usize,
-        (from, to): (&ContentPath, &ContentPath),
-        replaces: bool,
-        reply: ChangeReply<()>,
-    ) {
-        self.change_names(root, reply, |worker| {
-            let found = worker.folders.find(root, from)?;
-            let changed = rename(worker.folders.root(root)?, from, to, replaces)?;
-            // It is the same content still: its rate need not be looked for again.
-            let index = &worker.folders.common.index;
-            if let (Some(rate), Ok(now)) = (index.rate(&Stamp::of(&found.stat)), fstat(&found.handle)) {
-                index.insert(&Stamp::of(&now), rate);
-            }
-            Ok(changed)
-        });
-    }
-
-    /// Removes a folder with all in it.
-    pub(super) fn remove_tree(&mut self, root: usize, path: &ContentPath, reply: ChangeReply<()>) {
-        self.change_names(root, reply, |worker| match worker.folders.find(root, path)?.entry.kind {
-            NameKind::Directory => remove(worker.folders.root(root)?, path),
-            NameKind::File => Err(StoreError::NotADirectory),
-        });
-    }
-
-    fn change_names(
+    /// Changes names. `reply` is answered when that is durable, or at once if it cannot be.
+    pub(super) fn change_names(
         &mut self,
         root: usize,
         reply: ChangeReply<()>,
-        change: impl FnOnce(&mut Self) -> Result<NamesChanged, StoreError>,
+        change: impl FnOnce(&mut Folders) -> Result<NamesChanged, StoreError>,
     ) {
         if !reply.begin() {
             return;
         }
-        match change(self) {
+        match change(&mut self.folders) {
             Ok(NamesChanged { folder, discarded }) => {
                 if let Some((parent, name)) = discarded {
                     self.chores.discard_later(root, parent, name);
@@ -80,6 +49,38 @@ impl Worker {
                 self.changed(folder, reply);
             }
             Err(error) => reply.send(Err(error)),
+        }
+    }
+}
+
+impl Folders {
+    /// Makes an empty folder.
+    pub(super) fn make_folder(&mut self, root: usize, path: &ContentPath) -> Result<NamesChanged, StoreError> {
+        make(self.root(root)?, path)
+    }
+
+    /// Gives an item another name, with `replaces` in the place of the one that is there.
+    pub(super) fn rename(
+        &mut self,
+        root: usize,
+        (from, to): (&ContentPath, &ContentPath),
+        replaces: bool,
+    ) -> Result<NamesChanged, StoreError> {
+        let found = self.find(root, from)?;
+        let changed = rename(self.root(root)?, from, to, replaces)?;
+        // It is the same content still: its rate need not be looked for again.
+        let index = &self.common.index;
+        if let (Some(rate), Ok(now)) = (index.rate(&Stamp::of(&found.stat)), fstat(&found.handle)) {
+            index.insert(&Stamp::of(&now), rate);
+        }
+        Ok(changed)
+    }
+
+    /// Removes a folder with all in it.
+    pub(super) fn remove_tree(&mut self, root: usize, path: &ContentPath) -> Result<NamesChanged, StoreError> {
+        match self.find(root, path)?.entry.kind {
+            NameKind::Directory => remove(self.root(root)?, path),
+            NameKind::File => Err(StoreError::NotADirectory),
         }
     }
 }

@@ -195,9 +195,15 @@ impl Worker {
             Operation::Delete { root, path, kind, precondition, reply } => {
                 self.delete(root, &path, kind, &precondition, reply);
             }
-            Operation::MakeFolder { root, path, reply } => self.make_folder(root, &path, reply),
-            Operation::Rename { root, from, to, replaces, reply } => self.rename(root, (&from, &to), replaces, reply),
-            Operation::RemoveTree { root, path, reply } => self.remove_tree(root, &path, reply),
+            Operation::MakeFolder { root, path, reply } => {
+                self.change_names(root, reply, |folders| folders.make_folder(root, &path));
+            }
+            Operation::Rename { root, from, to, replaces, reply } => {
+                self.change_names(root, reply, |folders| folders.rename(root, (&from, &to), replaces));
+            }
+            Operation::RemoveTree { root, path, reply } => {
+                self.change_names(root, reply, |folders| folders.remove_tree(root, &path));
+            }
             Operation::Begin { root, path, terms, reply } => answer(reply, || {
                 let (id, begun_with) = self.begin_upload(root, &path, terms)?;
                 Ok(Begun::new(Arc::clone(&self.shared), id, begun_with))
