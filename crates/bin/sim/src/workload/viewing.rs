@@ -125,8 +125,7 @@ impl World {
     /// The reservation of a viewer's session, once it has one.
     fn session_of(&self, viewer: usize) -> Option<ReservationId> {
         let pictures = &self.control.viewers.all[viewer].tracks[0];
-        let runs = || self.streams.get(&pictures.stream()?)?.reservation;
-        pictures.reservation.or_else(runs)
+        pictures.reservation.or_else(|| self.streams.get(&pictures.stream()?)?.reservation)
     }
 
     /// Asks for the track's next segment, ahead of the rate, or `beside` a session.

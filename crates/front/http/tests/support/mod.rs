@@ -5,6 +5,7 @@
 mod accounts;
 mod client;
 mod operations;
+mod told;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -41,6 +42,7 @@ use service::contents::{
 use service::log::Log;
 use service::operations::Operations;
 use service::{MediaService, PlaneQueue};
+pub use told::Told;
 use units::{BitRate, ByteCount, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 /// One file of the store.
@@ -60,7 +62,6 @@ pub struct FakeStore {
     uploads_changed: Arc<tokio::sync::Notify>,
     /// Names that were to be opened, in order.
     opened: Arc<(Mutex<Vec<String>>, tokio::sync::Notify)>,
-    /// How many of them were looked into for their rate.
     pub looks: Arc<AtomicU64>,
     pub capacity: Arc<AtomicU64>,
     pub media: Arc<Mutex<Option<media::MediaRate>>>,
@@ -391,17 +392,6 @@ impl UploadSink for FakeUpload {
     }
 }
 
-/// Orders that the plane received, in words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
-    Start { rate: Option<BitRate>, burst_bytes: u64, held: Option<ReservationId>, hold: bool },
-    Beside(ReservationId),
-    Stop,
-    Reserve(BitRate),
-    Release(ReservationId),
-    Drain,
-}
-
 #[derive(Debug, Default)]
 struct PlaneState {
     told: Vec<Told>,
@@ -503,12 +493,11 @@ impl FakePlane {
         Ok(id)
     }
 
-    /// A held reservation serves a higher rate if there is room for that in its place; else it stays as it was.
     fn renew(&self, state: &mut PlaneState, held: ReservationId, rate: BitRate) -> Result<(), Refusal> {
         let before = state.reserved.remove(&held).expect("a held reservation was released before its use");
         let renewed = if rate.0 > before { self.admit(state, rate) } else { Ok(held) };
-        let own = renewed.ok().and_then(|other| state.reserved.remove(&other));
-        state.reserved.insert(held, own.unwrap_or(before));
+        let own = renewed.ok().and_then(|other| state.reserved.remove(&other)).unwrap_or(before);
+        state.reserved.insert(held, own);
         renewed.map(drop)
     }
 
@@ -517,10 +506,10 @@ impl FakePlane {
         let mut hold_it = false;
         let reservation = match delivery.service {
             Class::BestEffort | Class::Beside { .. } => {
-                let start = Told::Start { rate: None, burst_bytes: 0, held: None, hold: false };
-                let beside =
-                    |class| if let Class::Beside { session } = class { Some(Told::Beside(session)) } else { None };
-                state.told.push(beside(delivery.service).unwrap_or(start));
+                state.told.push(match delivery.service {
+                    Class::Beside { session } => Told::Beside(session),
+                    _ => Told::Start { rate: None, burst_bytes: 0, held: None, hold: false },
+                });
                 Ok(None)
             }
             Class::Constant { rate, burst_bytes, held, hold, .. } => {
