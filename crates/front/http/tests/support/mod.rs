@@ -24,9 +24,8 @@ pub use client::{Answer, Client, PATIENCE, pattern};
 use content::layout::{ContentLayout, FileAccess};
 use content::watched::{FileStat, WatchedContent};
 use content::{Content, Segment};
-use dataplane::control::RecordingPlace;
 use dataplane::control::{
-    Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class, WrittenDisks,
+    Command, Delivery, Ending, Outcome, RecordingPlace, Refusal, Report, Resource, Service as Class, WrittenDisks,
 };
 use dataplane::gauges::Gauges;
 use http::config::HttpConfig;
