@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_takes_the_time_of_its_rate() {
+    fn a_paced_reader_takes_the_time_of_its_rate() {
         // 80 kbyte at 8 Mbit/s: 80 ms. Faster would be wrong on any machine; slower is the machine's.
         let (moved, mut pacing) = (MoveProgress::default(), Pacing::new(BitRate(8_000_000)));
         moved.expect(80_000);

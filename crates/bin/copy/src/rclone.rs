@@ -17,7 +17,7 @@ use super::pacing::PacedReader;
 use super::{READ_BYTES, fill};
 
 /// The most bytes of its output that are kept.
-const SAID_BYTES_MAX: u64 = 16 * 1024;
+const OUTPUT_BYTES_MAX: u64 = 16 * 1024;
 /// The exit code for a folder of a remote that does not exist yet.
 const NO_FOLDER: i32 = 3;
 
@@ -78,7 +78,7 @@ impl Rclone {
         drop(child.stdin.take());
         let mut said = Vec::new();
         if let Some(stderr) = child.stderr.take() {
-            stderr.take(SAID_BYTES_MAX).read_to_end(&mut said)?;
+            stderr.take(OUTPUT_BYTES_MAX).read_to_end(&mut said)?;
         }
         let status = child.wait()?;
         match fed {

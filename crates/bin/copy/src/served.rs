@@ -20,7 +20,7 @@ use service::access::{PathRight, Permit, ToRead};
 use service::delivery::{Client, DeliveryError, resource_name};
 use service::ingest::{self, IngestRequest, Writer};
 use service::pipeline::{Pipe, PipeError, Stages};
-use service::rate::{AskedRate, RateAsked};
+use service::rate::{RateTerms, RequestedRate};
 use service::reads::{self, ContentRead, ReadPurpose};
 use service::session::{ContentPart, Viewer};
 use store::{ContentPath, Entry, NameKind, OnBreak, Precondition, StoreError, WalkedKind, Want};
@@ -110,7 +110,11 @@ impl OwnFolder {
             body,
             part,
             purpose: ReadPurpose::Plays,
-            asked: RateAsked { rate: rate.map_or(AskedRate::Bulk, AskedRate::Rate), burst: None, ceiling: None },
+            terms: RateTerms {
+                rate: rate.map_or(RequestedRate::Bulk, RequestedRate::Rate),
+                burst: None,
+                ceiling: None,
+            },
             viewer: Viewer::Unnamed { address: OWN, agent: self.service.hash(module_path!()) },
             client: Client { address: OWN, local: OWN },
             stages: Stages::default(),

@@ -109,7 +109,7 @@ fn a_file_that_was_cut_keeps_its_rate() {
 }
 
 #[test]
-fn a_file_without_a_rate_says_why_and_the_others_are_said_all_the_same() {
+fn files_without_a_rate_give_the_reason_each() {
     let place = tempfile::tempdir().expect("a folder");
     let [text, missing] = ["notes.txt", "missing.mp4"].map(|name| place.path().join(name));
     std::fs::write(&text, "no film").expect("written");

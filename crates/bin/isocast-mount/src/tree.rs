@@ -44,15 +44,15 @@ pub(crate) struct MountedTree {
     remote: Remote,
     rate: Option<BitRate>,
     names: Mutex<Names>,
-    files: Mutex<HashMap<u64, Sender<FileReadAsked>>>,
+    files: Mutex<HashMap<u64, Sender<PendingFileRead>>>,
     folders: Mutex<HashMap<u64, Arc<Vec<ListingEntry>>>>,
     next_handle: AtomicU64,
     /// The error that was reported last.
-    told: Mutex<String>,
+    last_error: Mutex<String>,
 }
 
 /// A read that the kernel waits for.
-struct FileReadAsked {
+struct PendingFileRead {
     offset: u64,
     bytes: u32,
     reply: ReplyData,
@@ -67,7 +67,7 @@ impl MountedTree {
             files: Mutex::default(),
             folders: Mutex::default(),
             next_handle: AtomicU64::new(1),
-            told: Mutex::default(),
+            last_error: Mutex::default(),
         }
     }
 
@@ -77,13 +77,13 @@ impl MountedTree {
 
     fn find(&self, path: &str) -> Result<RemoteEntry, Errno> {
         let found = self.remote.find(path);
-        self.told(found)?.ok_or(Errno::ENOENT)
+        self.reported(found)?.ok_or(Errno::ENOENT)
     }
 
     /// Programs get the number of an error: its words go to standard error, once.
-    fn told<T>(&self, outcome: anyhow::Result<T>) -> Result<T, Errno> {
+    fn reported<T>(&self, outcome: anyhow::Result<T>) -> Result<T, Errno> {
         outcome.map_err(|error| {
-            tell(&self.told, &error);
+            tell(&self.last_error, &error);
             Errno::EIO
         })
     }
@@ -111,7 +111,7 @@ impl MountedTree {
     fn open_folder(&self, number: INodeNo) -> Result<FileHandle, Errno> {
         let path = self.path(number)?;
         let entries = self.remote.entries(&path);
-        let mut entries = self.told(entries)?;
+        let mut entries = self.reported(entries)?;
         // By its name a link to a folder is found; listed, it would lead a walk round in circles.
         entries.retain(|entry| !(entry.is_link && entry.kind == EntryKind::Directory));
         let handle = self.next_handle();
@@ -128,13 +128,13 @@ impl MountedTree {
         &self,
         number: INodeNo,
         handle: FileHandle,
-        told: u64,
+        after: u64,
         reply: &mut ReplyDirectoryPlus,
     ) -> Result<(), Errno> {
         let folder = self.path(number)?;
         let entries = lock(&self.folders).get(&handle.0).cloned().ok_or(Errno::EBADF)?;
         for (at, dots) in (1u64..).zip([".", ".."]) {
-            if at > told
+            if at > after
                 && reply.add(
                     number,
                     at,
@@ -148,7 +148,7 @@ impl MountedTree {
             }
         }
         for (at, entry) in (3u64..).zip(entries.iter()) {
-            if at <= told {
+            if at <= after {
                 continue;
             }
             let number = lock(&self.names).tell(joined(&folder, &entry.name));
@@ -169,13 +169,13 @@ fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The life of an open file's thread: until it is closed.
-fn serve(mut reader: FileReader, asks: &Receiver<FileReadAsked>) {
-    let told = Mutex::default();
-    for FileReadAsked { offset, bytes, reply } in asks {
+fn serve(mut reader: FileReader, asks: &Receiver<PendingFileRead>) {
+    let last_error = Mutex::default();
+    for PendingFileRead { offset, bytes, reply } in asks {
         match reader.read(offset, bytes) {
             Ok(bytes) => reply.data(bytes),
             Err(error) => {
-                tell(&told, &error);
+                tell(&last_error, &error);
                 reply.error(Errno::EIO);
             }
         }
@@ -183,12 +183,12 @@ fn serve(mut reader: FileReader, asks: &Receiver<FileReadAsked>) {
 }
 
 /// Says an error, unless it is the one that was said last.
-fn tell(told: &Mutex<String>, error: &anyhow::Error) {
+fn tell(last_error: &Mutex<String>, error: &anyhow::Error) {
     let words = format!("{error:#}");
-    let mut told = lock(told);
-    if *told != words {
+    let mut last_error = lock(last_error);
+    if *last_error != words {
         say(format_args!("{words}"));
-        *told = words;
+        *last_error = words;
     }
 }
 
@@ -279,7 +279,7 @@ impl Filesystem for MountedTree {
         reply: ReplyData,
     ) {
         let Some(file) = lock(&self.files).get(&handle.0).cloned() else { return reply.error(Errno::EBADF) };
-        if let Err(unserved) = file.send(FileReadAsked { offset, bytes, reply }) {
+        if let Err(unserved) = file.send(PendingFileRead { offset, bytes, reply }) {
             unserved.0.reply.error(Errno::EIO);
         }
     }
@@ -299,7 +299,7 @@ impl Filesystem for MountedTree {
     }
 
     fn statfs(&self, _request: &Request, _number: INodeNo, reply: ReplyStatfs) {
-        match self.told(self.remote.space()) {
+        match self.reported(self.remote.space()) {
             Ok((all, free)) => {
                 let (all, free) = (all / u64::from(BLOCK_BYTES), free / u64::from(BLOCK_BYTES));
                 reply.statfs(all, free, free, 0, 0, BLOCK_BYTES, NAME_BYTES_MAX, BLOCK_BYTES);
@@ -320,10 +320,10 @@ impl Filesystem for MountedTree {
         _request: &Request,
         number: INodeNo,
         handle: FileHandle,
-        told: u64,
+        after: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match self.list(number, handle, told, &mut reply) {
+        match self.list(number, handle, after, &mut reply) {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }

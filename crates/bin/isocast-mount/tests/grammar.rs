@@ -8,7 +8,7 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn it_helps_and_refuses_what_cannot_be_mounted() {
+fn the_program_prints_help_and_refuses_invalid_mounts() {
     let help = run(&["--help"]);
     assert!(
         help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Usage: isocast-mount"),

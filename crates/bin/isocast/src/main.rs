@@ -13,8 +13,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use commands::{disk, doctor, share, state, token, top, user, volume};
 use copy::CopyArgs;
-use program::beside::LabArgs;
 use program::output::{self, Output, say};
+use program::sibling_programs::LabArgs;
 use server::{ConfigArgs, ServeArgs};
 
 /// A constant-rate, two-way stream server: guarantees every admitted reader its rate while uploads arrive.

@@ -33,7 +33,7 @@ fn commands_end_quietly_when_their_reader_has_gone() {
 }
 
 #[test]
-fn an_error_nobody_reads_is_still_told_by_the_exit_code() {
+fn an_error_on_a_closed_stderr_sets_the_exit_code() {
     let said = isocast("lab disk stat nobody-has-this", Stdio::piped(), closed());
     assert_eq!((said.status.code(), said.stdout.as_slice()), (Some(1), &b""[..]));
 }

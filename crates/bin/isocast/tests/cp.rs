@@ -130,7 +130,7 @@ fn the_rate_is_kept() {
 
 /// Of what no machine copies in that time, the rate that was reached is said.
 #[test]
-fn a_rate_that_is_not_kept_is_said() {
+fn a_copy_below_its_rate_is_reported() {
     let scratch = tempfile::tempdir().expect("a folder");
     let (from, to) = (scratch.path().join("from.ts"), scratch.path().join("to.ts"));
     fs::write(&from, pattern(3_000_000)).expect("written");
@@ -178,7 +178,7 @@ fn slow_to_look_up() -> SocketAddr {
 }
 
 #[test]
-fn what_is_made_up_for_between_two_files_is_no_higher_rate() {
+fn catching_up_between_files_stays_within_the_rate() {
     let scratch = tempfile::tempdir().expect("a folder");
     let from = format!("http://{}/media/films", slow_to_look_up());
     let done = figures(&["--rate", "8Mbit/s", &from, text(&scratch.path().join("films"))]);
@@ -320,15 +320,17 @@ fn served_paths_go_through_their_server() {
     assert_eq!(names(&here.join("series")), [".hidden.ts", "film.ts"]);
     let ended = |path: &str| {
         let line = format!("\"path\":\"{path}\"");
-        server.said().lines().filter(|said| said.contains("stream_ended") && said.contains(&line)).count()
+        server.stderr_text().lines().filter(|said| said.contains("stream_ended") && said.contains(&line)).count()
     };
-    crate::common::until("the streams' end", || if ended("series/film.ts") == 2 { Ok(()) } else { Err(server.said()) });
-    assert_eq!(ended("series/.hidden.ts"), 0, "{}", server.said());
+    crate::common::until("the streams' end", || {
+        if ended("series/film.ts") == 2 { Ok(()) } else { Err(server.stderr_text()) }
+    });
+    assert_eq!(ended("series/.hidden.ts"), 0, "{}", server.stderr_text());
 
     copied(&here.join("series/film.ts"), &root.join("new/folder/copy.ts"));
     assert!(fs::read(root.join("new/folder/copy.ts")).expect("there") == pattern(1_000_000));
     crate::common::until("the upload's event", || {
-        let said = server.said();
+        let said = server.stderr_text();
         if said.contains("new/folder/copy.ts") { Ok(()) } else { Err(said) }
     });
 
@@ -340,7 +342,7 @@ fn served_paths_go_through_their_server() {
 }
 
 #[test]
-fn what_differs_is_found() {
+fn verify_finds_the_first_different_byte() {
     let scratch = tempfile::tempdir().expect("a folder");
     let (from, to) = (scratch.path().join("from.ts"), scratch.path().join("to.ts"));
     fs::write(&from, pattern(2_000_000)).expect("written");

@@ -19,7 +19,7 @@ fn lab(arguments: &[&str]) -> Output {
         .expect("it runs")
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -31,12 +31,12 @@ impl Network {
     fn up(purpose: &str, arguments: &[&str]) -> Option<Self> {
         let name = format!("{purpose}-{}", std::process::id());
         let up = lab(&[&["up", "--json", &name], arguments].concat());
-        if said(&up).contains("User-mode Linux") {
+        if output_text(&up).contains("User-mode Linux") {
             assert_eq!(up.status.code(), Some(1));
-            crate::common::skip::skipped(said(&up).trim());
+            crate::common::skip::skipped(output_text(&up).trim());
             return None;
         }
-        assert!(up.status.success(), "{}", said(&up));
+        assert!(up.status.success(), "{}", output_text(&up));
         let nodes = serde_json::from_slice::<Value>(&up.stdout).expect("JSON");
         assert_eq!((&nodes["nodes"][1]["ip"], &nodes["nodes"][1]["tipc"]), (&"10.9.0.2".into(), &"1.1.2".into()));
         Some(Self(name))
@@ -44,7 +44,7 @@ impl Network {
 
     fn ctl(&self, command: &[&str]) -> Value {
         let output = lab(&[&["ctl", &self.0], command].concat());
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", output_text(&output));
         serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
     }
 
@@ -61,10 +61,10 @@ impl Network {
             let test = [&[&program, "net", "test", "--json", "--token-file", token], arguments].concat();
             let report = until("the receiver", || {
                 let tested = self.run("1", &test);
-                if tested.status.success() { Ok(tested.stdout) } else { Err(said(&tested)) }
+                if tested.status.success() { Ok(tested.stdout) } else { Err(output_text(&tested)) }
             });
             let served = server.join().expect("no panic");
-            assert!(served.status.success(), "{}", said(&served));
+            assert!(served.status.success(), "{}", output_text(&served));
             serde_json::from_slice(&report).expect("JSON")
         })
     }
@@ -90,24 +90,24 @@ fn up_with_guests(purpose: &str, script: &str) -> Option<String> {
         .env("PATH", path)
         .output()
         .expect("it runs");
-    assert_eq!(up.status.code(), Some(1), "{}", said(&up));
-    if said(&up).contains("need User-mode Linux") {
-        crate::common::skip::skipped(said(&up).trim());
+    assert_eq!(up.status.code(), Some(1), "{}", output_text(&up));
+    if output_text(&up).contains("need User-mode Linux") {
+        crate::common::skip::skipped(output_text(&up).trim());
         return None;
     }
-    assert!(!said(&lab(&["list"])).contains(&name), "it is left behind");
-    Some(said(&up))
+    assert!(!output_text(&lab(&["list"])).contains(&name), "it is left behind");
+    Some(output_text(&up))
 }
 
 #[test]
-fn a_guest_that_does_not_start_is_told_with_its_last_words() {
+fn a_guest_that_does_not_start_is_reported_with_its_output() {
     let Some(said) = up_with_guests("fails", "#!/bin/sh\necho no ptrace on this machine\n") else { return };
     assert!(said.contains("has ended; it said last: no ptrace on this machine"), "{said}");
 }
 
 /// As it is with Debian 12's User-mode Linux on a processor with AMX.
 #[test]
-fn a_processor_with_more_registers_than_guests_know_is_told() {
+fn a_processor_with_too_many_registers_is_reported() {
     let script =
         "#!/bin/sh\necho userspace - ptrace set fp regs failed, errno = 14\necho ' [<6002c0dd>] new_thread_handler'\n";
     let Some(said) = up_with_guests("registers", script) else { return };
@@ -142,7 +142,7 @@ fn messages_over_tipc_leave_together_and_fill_packets() {
     assert_eq!(round["receiver"]["messages"], 200, "{round}");
     let nobody =
         network.run("1", &[&program_and_others().display().to_string(), "net", "test", "--to", "tipc:18888:9"]);
-    assert!(said(&nobody).contains("no node of the cluster offers this service"), "{}", said(&nobody));
+    assert!(output_text(&nobody).contains("no node of the cluster offers this service"), "{}", output_text(&nobody));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_cut_cable_takes_the_link_down_and_a_healed_one_brings_it_back() {
     let Some(network) = Network::up("cut", &[]) else { return };
     let link = |state: &'static str| {
         until(state, || {
-            let listed = said(&network.run("1", &["tipc", "node", "list"]));
+            let listed = output_text(&network.run("1", &["tipc", "node", "list"]));
             if listed.contains(&format!(" {state}")) { Ok(()) } else { Err(listed) }
         });
     };
@@ -158,14 +158,14 @@ fn a_cut_cable_takes_the_link_down_and_a_healed_one_brings_it_back() {
     let ran = lab(&["run", "--name", &network.0, "--json", "1", "--", "sh", "-c", "echo here; exit 3"]);
     let told = serde_json::from_slice::<Value>(&ran.stdout).expect("JSON");
     assert_eq!((&told["status"], &told["stdout"]), (&3.into(), &"here\n".into()), "{told}");
-    assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
+    assert_eq!(ran.status.code(), Some(1), "{}", output_text(&ran));
     // As the caller would: in its folder, with its programs.
     let program = program_and_others();
     let folder = program.parent().expect("a folder");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("a path"));
     let mut as_caller = Command::new(&program);
     as_caller.args(["lab", "net", "run", "--name", &network.0, "1", "--", "sh", "-c", "pwd; isocast --version"]);
-    let ran = said(&as_caller.current_dir(folder).env("PATH", path).output().expect("it runs"));
+    let ran = output_text(&as_caller.current_dir(folder).env("PATH", path).output().expect("it runs"));
     assert!(ran.starts_with(&format!("{}\nisocast ", folder.display())), "{ran}");
     network.ctl(&["cut", "2"]);
     link("down");
@@ -173,12 +173,12 @@ fn a_cut_cable_takes_the_link_down_and_a_healed_one_brings_it_back() {
     link("up");
     network.ctl(&["loss", "100"]);
     let ping = network.run("1", &["busybox", "ping", "-c", "1", "-W", "1", "10.9.0.2"]);
-    assert!(!ping.status.success(), "{}", said(&ping));
+    assert!(!ping.status.success(), "{}", output_text(&ping));
     network.ctl(&["loss", "0"]);
     let ping = network.run("1", &["busybox", "ping", "-c", "1", "-W", "5", "10.9.0.2"]);
-    assert!(ping.status.success(), "{}", said(&ping));
+    assert!(ping.status.success(), "{}", output_text(&ping));
     assert!(network.ctl(&["stat"])["lost"].as_u64() > Some(0));
-    assert!(said(&lab(&["ctl", &network.0, "cut", "3"])).contains("they are 1 to 2"));
+    assert!(output_text(&lab(&["ctl", &network.0, "cut", "3"])).contains("they are 1 to 2"));
 }
 
 #[test]
@@ -194,18 +194,18 @@ fn nothing_is_left_of_a_network() {
             .count()
     };
     assert!(guests() >= 2);
-    assert!(said(&lab(&["up", &network.0])).contains("already up"));
+    assert!(output_text(&lab(&["up", &network.0])).contains("already up"));
     let listed = serde_json::from_slice::<Value>(&lab(&["list", "--json"]).stdout).expect("JSON");
     let own = listed.as_array().and_then(|all| all.iter().find(|one| one["name"] == network.0));
     assert_eq!(own.map(|own| &own["up"]), Some(&true.into()), "{listed}");
     let down = lab(&["down", &network.0, "--json"]);
-    assert!(down.status.success(), "{}", said(&down));
+    assert!(down.status.success(), "{}", output_text(&down));
     assert_eq!(serde_json::from_slice::<Vec<String>>(&down.stdout).expect("JSON"), [network.0.as_str()]);
     // A guest is several processes; the last of them end with a signal, and no process waits for them.
     crate::common::until("the end of every guest", || {
         if guests() == 0 { Ok(()) } else { Err(format!("{} left", guests())) }
     });
-    assert!(!said(&lab(&["list"])).contains(&network.0));
-    assert!(said(&lab(&["down", &network.0])).contains("is not up"));
+    assert!(!output_text(&lab(&["list"])).contains(&network.0));
+    assert!(output_text(&lab(&["down", &network.0])).contains("is not up"));
     assert!(!Path::new("/run/isocast-lab-net").join(&network.0).exists());
 }

@@ -94,7 +94,7 @@ fn run(command: &str, arguments: &[&str]) -> Output {
     Command::new(command).args(arguments).output().expect("it is installed")
 }
 
-fn said(output: &Output) -> String {
+fn stdout_text(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -114,16 +114,17 @@ fn contents(folder: &Path) -> PathBuf {
 }
 
 fn check_programs(films: &Path, mounted: &Path, scratch: &Path) {
-    let listing = said(&run("ls", &["-lR", text(mounted)]));
+    let listing = stdout_text(&run("ls", &["-lR", text(mounted)]));
     for part in ["9000001", "long.ts", "empty.ts", "old", "1 & 2", "70001", "über 50%?.ts", "-r--r--r--", "dr-xr-xr-x"]
     {
         assert!(listing.contains(part), "{part}: {listing}");
     }
     let copy = scratch.join("copy");
-    said(&run("cp", &["-r", text(mounted), text(&copy)]));
-    said(&run("diff", &["-r", text(films), text(&copy)]));
-    said(&run("cmp", &[text(&films.join("long.ts")), text(&mounted.join("long.ts"))]));
-    let sums = |folder: &Path| said(&Command::new("md5sum").arg("long.ts").current_dir(folder).output().expect("runs"));
+    stdout_text(&run("cp", &["-r", text(mounted), text(&copy)]));
+    stdout_text(&run("diff", &["-r", text(films), text(&copy)]));
+    stdout_text(&run("cmp", &[text(&films.join("long.ts")), text(&mounted.join("long.ts"))]));
+    let sums =
+        |folder: &Path| stdout_text(&Command::new("md5sum").arg("long.ts").current_dir(folder).output().expect("runs"));
     assert_eq!(sums(mounted), sums(films));
     assert!(fs::write(mounted.join("new"), b"x").is_err(), "it is read-only");
     assert!(fs::metadata(mounted.join("nothing")).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound));
@@ -178,7 +179,7 @@ fn check_seeks(mounted: &Path) {
 }
 
 #[test]
-fn programs_read_what_is_mounted() {
+fn programs_read_the_mounted_contents() {
     if !permitted() {
         return;
     }
@@ -189,7 +190,7 @@ fn programs_read_what_is_mounted() {
     check_programs(&films, &mounted.folder, scratch.path());
     check_seeks(&mounted.folder);
     check_folder_times(&server, "", &mounted.folder);
-    said(&unmount(&mounted.folder, &[]));
+    stdout_text(&unmount(&mounted.folder, &[]));
     mounted.ended();
 }
 
@@ -203,7 +204,7 @@ fn a_volume_is_mounted_below_a_folder_of_it_and_at_a_rate() {
     let disk = scratch.path().join("disk");
     File::create(&disk).and_then(|file| file.set_len(96 << 20)).expect("there is room");
     let volume = |arguments: &[&str]| {
-        said(&Command::new(program_and_others()).arg("volume").args(arguments).output().expect("runs"))
+        stdout_text(&Command::new(program_and_others()).arg("volume").args(arguments).output().expect("runs"))
     };
     volume(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", text(&disk)]);
     volume(&["import", text(&disk), text(&films)]);

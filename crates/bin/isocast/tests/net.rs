@@ -145,7 +145,7 @@ fn a_receiver_serves_any_number_of_tests_over_all_its_places() {
 }
 
 #[test]
-fn only_who_has_the_token_is_served() {
+fn only_senders_with_the_token_are_served() {
     let folder = tempfile::tempdir().expect("a folder");
     let token = token_file(&folder, "token", "one token of some length\n");
     let other = token_file(&folder, "other", "another token of some length\n");
@@ -167,7 +167,7 @@ fn only_who_has_the_token_is_served() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_before_anything_is() {
+fn invalid_transfers_are_refused_before_the_first_byte() {
     for (arguments, reason) in [
         (&["--size", "0"][..], "0 bytes cannot be sent"),
         (&["--size", "16777217"], "1 to 16777216"),
@@ -187,7 +187,7 @@ fn what_cannot_be_sent_is_refused_before_anything_is() {
 }
 
 #[test]
-fn who_is_not_there_or_not_one_of_us_is_told_apart() {
+fn absent_and_foreign_receivers_get_different_errors() {
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     assert!(complaint(&["--to", &closed.to_string()]).contains("no program listens there"));
     assert!(complaint(&["--to", "unix:/no/such/socket"]).contains("no program listens there"));
@@ -209,7 +209,7 @@ fn who_is_not_there_or_not_one_of_us_is_told_apart() {
 }
 
 #[test]
-fn who_stops_in_the_middle_is_named_on_the_other_side() {
+fn a_side_that_stops_early_is_named_on_the_other() {
     let mut server = Server::start(&["127.0.0.1:0"], &[]);
     let to = server.places[0].clone();
     let mut sender = Command::new(program_and_others());

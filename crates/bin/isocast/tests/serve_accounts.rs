@@ -85,6 +85,6 @@ fn users_of_the_configuration_are_taken_over_once() {
     assert_eq!(isocast(&state, &["user", "list"], ""), "ada\n    /: read,write,delete,share,admin");
     isocast(&state, &["user", "remove", "ada"], "");
     server.signal(rustix::process::Signal::HUP);
-    server.wait_said("configuration read again");
+    server.wait_stderr_line("configuration read again");
     assert_eq!(isocast(&state, &["user", "list"], ""), "");
 }

@@ -99,7 +99,7 @@ fn names_that_lead_nowhere_or_in_a_circle_are_answered_one_by_one() {
 }
 
 #[test]
-fn segments_that_vanish_are_replaced_or_grow_are_what_they_are_when_they_are_asked_for() {
+fn each_request_gets_the_present_version_of_a_segment() {
     let server = film();
     let (gone, other, grown) = (server.file(&segment(2), &pattern(8)), SEGMENT_BYTES / 2, SEGMENT_BYTES * 2);
     let first = play(server.connect(), "v", 0..2);

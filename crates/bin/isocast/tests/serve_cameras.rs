@@ -109,7 +109,7 @@ fn beside(ends: impl FnOnce(&Server, &Small, &mut [Client]) -> Vec<u16>) {
 }
 
 #[test]
-fn a_disk_that_is_full_ends_its_cameras_with_what_they_have() {
+fn a_full_disk_ends_its_cameras_and_keeps_their_bytes() {
     beside(|server, small, cameras| {
         let mut statuses = Vec::new();
         for client in cameras.iter_mut() {

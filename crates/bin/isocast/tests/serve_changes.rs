@@ -88,7 +88,7 @@ fn a_file_that_is_written_to_while_it_streams_ends_the_stream() {
 
 /// `touch`, `chmod`, a backup that sets times back: nothing was written, so the streams continue; a write as well ends them.
 #[test]
-fn a_file_whose_times_are_set_while_it_streams_is_streamed_to_its_end() {
+fn a_stream_survives_changed_times_of_its_file() {
     let server = Server::start();
     let film = pattern(8_000_000);
     let path = server.file("film", &film);
@@ -171,7 +171,7 @@ fn a_file_that_is_replaced_while_it_streams_is_finished_as_it_was() {
 }
 
 #[test]
-fn what_others_do_in_the_folder_is_seen() {
+fn changes_by_other_programs_in_the_folder_are_seen() {
     let server = Server::start();
     let names = |server: &Server| -> Vec<String> {
         let list = server.ask("GET /media/ HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n").json();

@@ -44,9 +44,9 @@ fn the_whole_and_its_head() {
 }
 
 #[test]
-fn a_disk_that_nobody_knows_is_measured_before_anything_is_served() {
+fn an_unknown_disk_is_measured_before_serving() {
     let server = Setup::default().unmeasured().verbose().start();
-    let said = server.said();
+    let said = server.stderr_text();
     let (before, _) = said.split_once("serving ").expect("it serves");
     assert!(before.contains("MB/s") || before.contains("in memory"), "{said}");
     let film = pattern(LENGTH);

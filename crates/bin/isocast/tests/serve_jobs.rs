@@ -35,7 +35,7 @@ fn run(server: &Server, name: &str) -> Value {
 }
 
 #[test]
-fn a_job_runs_at_its_time_and_when_asked_for_and_is_stopped() {
+fn a_job_runs_at_its_time_and_on_request_and_is_stopped() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let notes = folder.path().join("notes");
     let config = format!(
@@ -77,7 +77,7 @@ fn a_job_runs_at_its_time_and_when_asked_for_and_is_stopped() {
 }
 
 #[test]
-fn a_command_over_its_time_is_gone_with_what_it_started() {
+fn a_command_over_its_time_ends_with_its_children() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let started = folder.path().join("started");
     // The inner shell ignores SIGTERM, and so does the program it becomes.
@@ -109,7 +109,7 @@ fn runs_that_end_at_the_same_time_are_all_kept() {
     server.wait_for("three runs of each", |server| {
         (0..16).all(|number| job(server, &number.to_string())["succeeded"].as_u64() >= Some(3))
     });
-    assert!(!server.said().contains("cannot keep"), "{}", server.said());
+    assert!(!server.stderr_text().contains("cannot keep"), "{}", server.stderr_text());
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_folder_is_kept_small_read_through_and_copied_to_another_server() {
 }
 
 #[test]
-fn a_scrub_at_a_rate_that_is_refused_ends_at_once_and_says_what_would_be_granted() {
+fn a_scrub_at_a_refused_rate_ends_with_the_grantable_one() {
     let config = "[[job]]\nname = \"scrub\"\nkind = \"scrub\"\nschedule = \"@monthly\"\nrate = \"30M\"\n";
     let server = Setup::default().set("links.lo=20M").config(config).start();
     for name in ["one", "two"] {
@@ -222,7 +222,7 @@ fn a_copy_is_stopped_though_the_other_end_is_silent() {
 }
 
 #[test]
-fn a_copy_whose_target_is_gone_in_the_middle_says_so() {
+fn a_copy_reports_the_loss_of_its_target() {
     let other = Server::start();
     let config = format!(
         "[[job]]\nname = \"push\"\nkind = \"copy\"\nschedule = \"@monthly\"\nfrom = \"films\"\nrate = \"8M\"\n\

@@ -52,7 +52,7 @@ fn an_upload_that_may_be_durable_later_is_visible_when_it_is_answered() {
 }
 
 #[test]
-fn conditions_on_what_is_there() {
+fn conditions_on_existing_contents_hold() {
     let server = Server::start();
     let first = server.put("/media/a.ts", "If-None-Match: *\r\n", b"first");
     assert_eq!(first.status, 201);
@@ -102,7 +102,7 @@ fn in_chunks_of_any_size() {
 }
 
 #[test]
-fn what_breaks_off_was_never_there() {
+fn an_upload_that_breaks_off_leaves_no_content() {
     let server = Server::start();
     server.file("old.ts", b"old");
     for (target, framing) in [
@@ -147,7 +147,7 @@ fn a_recording_that_breaks_off_is_kept_as_far_as_it_came() {
 
 /// The real program: it closes right after its last chunk, and waits for no answer.
 #[test]
-fn what_ffmpeg_sends_live_is_stored() {
+fn a_live_upload_of_ffmpeg_is_stored() {
     let server = Server::start();
     let ffmpeg = |target: &str, seconds: u32| {
         let source = format!("testsrc=size=320x180:rate=25:duration={seconds}");
@@ -212,7 +212,7 @@ fn a_recording_is_written_beside_its_viewers() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_nothing_is_left() {
+fn a_full_disk_is_507_and_leaves_no_rest() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(small) = Small::mount(folder.path(), "4m") else {
         // Without the right to mount there is no small disk: an upload larger than any disk shows the same answer.
@@ -253,7 +253,7 @@ fn a_full_disk_is_said_and_nothing_is_left() {
 }
 
 #[test]
-fn what_others_may_yet_send_does_not_fill_a_disk() {
+fn open_uploads_take_no_space_beyond_their_bytes() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(small) = Small::mount(folder.path(), "96m") else {
         crate::common::skip::skipped("a small disk needs the right to mount");

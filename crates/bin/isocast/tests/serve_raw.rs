@@ -473,12 +473,12 @@ fn writes_obey_the_same_conditions() {
                         let expected = by_precedence(method, conditions, 204);
                         assert_eq!(answer.status, expected, "{method} {}", fields(conditions, &etag));
                         let left = std::fs::metadata(server.root.join("w.ts")).ok().map(|file| file.len());
-                        let as_told = match (expected, method) {
+                        let as_answered = match (expected, method) {
                             (412, _) => Some(LENGTH as u64),
                             (_, "PUT") => Some(1),
                             _ => None,
                         };
-                        assert_eq!(left, as_told, "{method} {}", fields(conditions, &etag));
+                        assert_eq!(left, as_answered, "{method} {}", fields(conditions, &etag));
                     }
                 }
             }
@@ -487,7 +487,7 @@ fn writes_obey_the_same_conditions() {
 }
 
 #[test]
-fn conditions_on_what_is_not_there() {
+fn conditions_on_missing_contents_hold() {
     let server = Server::start();
     for (fields, put) in [
         ("", 201),
@@ -511,7 +511,7 @@ fn conditions_on_what_is_not_there() {
 }
 
 #[test]
-fn a_range_is_of_the_version_that_was_asked_for() {
+fn a_range_is_of_the_version_in_if_range() {
     let server = Server::start();
     let etag = old_content(&server, "read.ts");
     for (fields, status) in [

@@ -161,7 +161,7 @@ fn a_fragmented_mp4_of_ffmpeg_is_cut_into_files_that_each_play() {
 }
 
 #[test]
-fn each_file_counts_in_its_quota_and_a_full_one_ends_the_recording_with_what_it_has() {
+fn a_full_quota_ends_a_recording_and_keeps_its_bytes() {
     let quota = "[[quota]]\nfolder = \"cam\"\nmax_size = \"3MiB\"\n";
     let server = Setup::default().config(quota).start();
     let mut client = server.connect();
@@ -175,7 +175,7 @@ fn each_file_counts_in_its_quota_and_a_full_one_ends_the_recording_with_what_it_
     let _ = std::io::Write::write_all(&mut client.stream, &chunk(4 << 20));
     let refused = client.answer(true);
     assert_eq!((refused.status, refused.text().contains("the quota of `cam`")), (507, true), "{}", refused.text());
-    server.wait_said("recording_kept");
+    server.wait_stderr_line("recording_kept");
     let stored = bytes_of(&below(&server.root.join("cam"))).len();
     assert!((2 << 20..=3 << 20).contains(&stored), "{stored}");
 }

@@ -4,7 +4,7 @@ use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};
 
 #[test]
-fn the_one_too_many_is_told_what_would_fit() {
+fn a_refusal_names_the_rate_that_would_fit() {
     // The link is the limit, on any machine and disk.
     let server = Setup::default().set("links.lo=20M").start();
     let film = pattern(5_000_000);
@@ -83,7 +83,7 @@ fn a_recording_needs_no_room_of_the_direction_that_streams_leave_by() {
 }
 
 #[test]
-fn a_path_may_be_served_with_what_is_left_instead() {
+fn a_path_may_be_served_as_best_effort_instead() {
     let server = Setup::default().set("links.lo=20M").set("path_when_full.previews/=best-effort").start();
     let film = pattern(100_000);
     server.file("previews/film.ts", &film);
@@ -95,7 +95,7 @@ fn a_path_may_be_served_with_what_is_left_instead() {
 }
 
 #[test]
-fn what_is_no_rate_is_answered_with_what_to_write() {
+fn a_malformed_rate_is_400_with_a_hint() {
     let server = Server::start();
     server.file("film.ts", &pattern(1000));
     for (rate, hints) in [

@@ -32,7 +32,7 @@ fn streams(server: &Server) -> usize {
     server.json("/api/v1/streams").as_array().expect("a list").len()
 }
 
-fn wait_nobody_streams(server: &Server) {
+fn wait_for_last_stream_end(server: &Server) {
     server.wait_for("the end of the stream", |server| streams(server) == 0);
 }
 
@@ -44,7 +44,7 @@ fn a_viewer_that_closes_its_connection_finds_its_stream_again() {
     // More than a second of it, which keeps its room for more than four.
     watching.take(2_000_000);
     drop(watching);
-    wait_nobody_streams(&server);
+    wait_for_last_stream_end(&server);
     assert_eq!(read_from(&server, NEWCOMER, 0).1, 503, "what somebody may come back to is not given away");
     let (mut last, status) = read_from(&server, NAMED, FILM_BYTES - 1_500_000);
     assert_eq!(status, 206);
@@ -59,7 +59,7 @@ fn a_name_that_is_closed_at_once_keeps_nothing_from_others() {
     let (looks, status) = read_from(&server, NAMED, 0);
     assert_eq!(status, 206);
     drop(looks);
-    wait_nobody_streams(&server);
+    wait_for_last_stream_end(&server);
     server.wait_for("room for another", |server| read_from(server, NEWCOMER, 0).1 == 206);
 }
 
@@ -107,13 +107,13 @@ fn a_viewer_that_closes_one_content_finds_room_for_the_next_at_once() {
 }
 
 #[test]
-fn who_only_looked_leaves_its_room_to_others() {
+fn a_brief_read_leaves_its_room_to_others() {
     let server = room_for_one();
     let (mut looks, status) = read_from(&server, UNNAMED, 0);
     assert_eq!(status, 206);
     looks.take(100_000);
     drop(looks);
-    wait_nobody_streams(&server);
+    wait_for_last_stream_end(&server);
     assert_eq!(read_from(&server, NEWCOMER, 0).1, 206);
 }
 
@@ -128,7 +128,7 @@ fn the_ranges_of_a_download_share_one_reservation() {
 }
 
 #[test]
-fn what_a_player_could_take_at_most_is_not_what_it_needs() {
+fn the_encoded_rate_is_reserved_not_the_throughput() {
     let server = with_room_for_one(Setup::default());
     let cmcd = "/media/film.ts?CMCD=br%3D15000%2Crtp%3D600000%2Csid%3D%22p%22";
     let (watching, status) = read_from(&server, cmcd, 0);
@@ -147,7 +147,7 @@ fn open_whole(server: &Server, target: &str) -> (Client, u16) {
 }
 
 #[test]
-fn what_a_player_reads_beside_its_parts_needs_no_room() {
+fn an_initialization_segment_needs_no_room() {
     let server = with_room_for_one(Setup::default());
     server.file("init.m4s", &pattern(1000));
     let cmcd = |object: &str| format!("CMCD=br%3D15000%2Cot%3D{object}%2Csid%3D%22p%22");
@@ -167,7 +167,7 @@ fn a_player_that_opens_its_content_again_before_it_closes_it_plays() {
 }
 
 #[test]
-fn a_player_that_goes_back_to_the_start_without_closing_what_it_leaves_plays() {
+fn a_player_that_restarts_without_closing_plays() {
     let server = with_room_for_one(Setup::default().set("path_rates.long=15M"));
     server.file("long.ts", &pattern(60_000_000));
     // Eleven seconds: it plays, it does not only look.
@@ -185,7 +185,7 @@ fn a_player_that_goes_back_to_the_start_without_closing_what_it_leaves_plays() {
 }
 
 #[test]
-fn a_streams_line_says_what_its_session_got_over_its_contents() {
+fn a_streams_entry_has_the_figures_of_its_session() {
     let server = room_for_one();
     for nth in 0..3 {
         server.file(&format!("s{nth}.ts"), &pattern(300_000));

@@ -34,7 +34,7 @@ fn a_hang_up_puts_new_settings_in_force_and_names_the_others() {
     let event: serde_json::Value = serde_json::from_str(&event).expect("JSON");
     assert_eq!(event["restart_needed"], serde_json::json!(["schedule.round"]));
     assert!(event["time"].is_f64());
-    server.wait_said("these changes need a restart: schedule.round");
+    server.wait_stderr_line("these changes need a restart: schedule.round");
     let answer = server.get("/media/a.ts");
     assert_eq!((answer.field("x-isocast-rate"), answer.body == pattern(3000)), (Some("2000000"), true));
     assert_eq!(server.put("/media/b.ts", "", &pattern(2000)).status, 413);
@@ -69,7 +69,7 @@ fn a_link_and_the_patience_with_clients_change_without_a_restart() {
 }
 
 #[test]
-fn a_wrong_configuration_changes_nothing_and_says_what_is_wrong() {
+fn a_wrong_configuration_changes_nothing_and_names_errors() {
     let server = with_config("[limits]\nupload_size = \"1KiB\"");
     written(&server, "[limits]\nupload_size = \"5\"\nfoo = 1");
     server.signal(Signal::HUP);
@@ -78,7 +78,7 @@ fn a_wrong_configuration_changes_nothing_and_says_what_is_wrong() {
         event.contains("limits.upload_size") && event.contains("has no unit") && event.contains("limits.foo"),
         "{event}"
     );
-    server.wait_said("the configuration in force stays");
+    server.wait_stderr_line("the configuration in force stays");
     assert_eq!(server.put("/media/b.ts", "", &pattern(2000)).status, 413, "the old limit");
     fs::remove_file(server.config_file()).expect("removed");
     server.signal(Signal::HUP);
@@ -162,7 +162,7 @@ fn a_second_signal_ends_it_at_once() {
         viewer.get("/media/film.ts?rate=500k");
         assert_eq!(viewer.head().status, 200);
         server.signal(signals[0]);
-        server.wait_said("stopping");
+        server.wait_stderr_line("stopping");
         assert!(server.is_running());
         server.signal(signals[1]);
         assert_eq!(server.ended().code(), Some(0));
@@ -191,7 +191,7 @@ fn a_recording_that_the_end_breaks_off_has_its_name_before_the_program_is_gone()
         server.wait_for("all of it", |server| server.metric("isocast_upload_bytes_total") >= 6_000_000.0);
         for signal in signals {
             server.signal(*signal);
-            server.wait_said("stopping");
+            server.wait_stderr_line("stopping");
         }
         assert_eq!(server.ended().code(), Some(0));
         assert_eq!(server.names(), ["old.ts", "talk.ts"], "what is not whole left nothing, but for the recording");
@@ -206,7 +206,7 @@ fn a_recording_that_the_end_breaks_off_has_its_name_before_the_program_is_gone()
 }
 
 #[test]
-fn the_service_manager_is_told() {
+fn the_service_manager_gets_each_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");

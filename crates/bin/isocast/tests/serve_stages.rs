@@ -66,7 +66,7 @@ fn a_player_of_a_playlist_holds_one_stream() {
 }
 
 #[test]
-fn what_passes_a_stage_keeps_its_rate() {
+fn a_stream_through_a_stage_keeps_its_rate() {
     let server = Server::start();
     // To a viewer with a name so short a content would be a segment, which is sent faster than its rate.
     let asked = "rate=16M";
@@ -86,7 +86,7 @@ fn what_passes_a_stage_keeps_its_rate() {
 }
 
 #[test]
-fn whoever_vanishes_or_refuses_frees_the_stream() {
+fn a_vanished_client_or_refusing_stage_frees_the_stream() {
     // The time for which a viewer's reservation is held for its next read.
     let server = Setup::default().set("sessions.hold=1s").start();
     let (list, carried) = playlist(3_000_000, ASKED);

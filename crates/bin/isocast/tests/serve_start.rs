@@ -51,7 +51,7 @@ fn a_state_folder_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn a_lock_that_is_a_link_is_named_and_what_it_leads_to_is_left_alone() {
+fn a_lock_that_is_a_link_is_refused_and_its_target_kept() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (state, other) = (folder.path().join("state"), folder.path().join("other"));
     fs::create_dir(&state).expect("a folder");
@@ -78,9 +78,9 @@ fn a_root_that_cannot_be_opened_is_named_once() {
 }
 
 #[test]
-fn what_is_permitted_and_what_is_not_is_said() {
+fn granted_and_missing_permissions_are_reported() {
     let server = Setup::default().verbose().start();
-    let said = server.said();
+    let said = server.stderr_text();
     let data_plane = said.lines().find(|line| line.contains("data plane: ")).expect("a line of what it has");
     for subject in ["open files", "priority", "locked in memory"] {
         assert!(said.contains(subject), "{subject}: {said}");
@@ -95,11 +95,11 @@ const NO_LOCKED_MEMORY: &str = "ulimit -l 0; \
 #[test]
 fn a_server_that_cannot_have_io_uring_says_why_and_serves() {
     let server = Setup::default().verbose().limits(NO_LOCKED_MEMORY).start();
-    if server.said().contains("runs on io_uring") {
+    if server.stderr_text().contains("runs on io_uring") {
         crate::common::skip::skipped("this kernel does not count rings as locked memory (Linux 6.18 does)");
         return;
     }
-    let said = server.said();
+    let said = server.stderr_text();
     assert!(said.contains("runs on ordinary system calls") && said.contains("ulimit -l unlimited"), "{said}");
     let bytes = pattern(3_000_000);
     server.file("film.bin", &bytes);
@@ -109,7 +109,7 @@ fn a_server_that_cannot_have_io_uring_says_why_and_serves() {
 }
 
 #[test]
-fn what_io_uring_lacks_is_said_before_disks_are_measured() {
+fn missing_io_uring_limits_are_reported_before_measuring() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let limits = format!("{NO_LOCKED_MEMORY} export ISOCAST_PLANE__ENGINE=io_uring; set -- timeout -s KILL 20 \"$@\";");
     let said = refused(&limits, &folder.path().join("state"));
@@ -122,7 +122,7 @@ fn what_io_uring_lacks_is_said_before_disks_are_measured() {
 }
 
 #[test]
-fn limits_of_the_system_are_named_with_what_to_do() {
+fn limits_of_the_system_are_named_with_the_remedy() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     for limit in ["ulimit -n", "ulimit -v"] {
         let value = if limit == "ulimit -n" { 10 } else { 200_000 };
@@ -132,7 +132,7 @@ fn limits_of_the_system_are_named_with_what_to_do() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_before_anything_is_done() {
+fn a_taken_port_is_reported_before_any_other_step() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("its address").to_string();
@@ -209,7 +209,7 @@ fn a_start_answers_survives_a_hang_up_and_reads_the_configuration_again() {
 }
 
 #[test]
-fn a_start_ends_when_it_is_told_to() {
+fn a_start_ends_on_sigterm() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut begun = Begun::new(folder.path());
     assert_eq!(begun.status("/health"), 200);

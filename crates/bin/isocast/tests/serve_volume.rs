@@ -9,7 +9,8 @@ use crate::common::http::{Client, exchange, fetch};
 use crate::common::server::Server;
 use crate::common::until;
 use crate::common::volume::{
-    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_filled, when_looked_after,
+    DISK_BYTES, disks, event, films, gives_all, joined, pattern, put, run_volume_command, volume, volume_after_fill,
+    volume_after_upkeep,
 };
 
 fn serves(layout: &str, count: usize) {
@@ -121,7 +122,7 @@ fn wrong_bytes(layout: &str, count: usize, whole: bool) {
 }
 
 #[test]
-fn a_mirror_reads_what_one_disk_gives_falsely_from_the_other() {
+fn a_mirror_reads_wrong_bytes_from_the_other_disk() {
     wrong_bytes("mirror", 2, true);
 }
 
@@ -163,7 +164,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     let during: Vec<u8> = pattern(2_500_000);
     assert_eq!(put(server.address, "/media/0/during.ts", &during), 201);
     gives_all(&server, &films, "while it is filled");
-    let looked_after = when_filled(&server);
+    let looked_after = volume_after_fill(&server);
     assert_eq!(looked_after["disks"][1]["state"], "active", "{looked_after}");
     let ended = event(&server, "upkeep_ended").expect("it is told");
     assert!(ended["upkeep"] == "fill" && ended["copies_lost"] == 0 && ended["error"].is_null(), "{ended}");
@@ -179,7 +180,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     let server = Server::on(&[], &state, &["--volume", &format!("{new},{third}")]);
     gives_all(&server, &films, "from the disk that was filled");
     gives_all(&server, &[("0/during.ts".to_owned(), during)], "from the disk that was filled");
-    when_filled(&server);
+    volume_after_fill(&server);
     server.stop();
 }
 
@@ -199,7 +200,7 @@ fn wrong_bytes_are_mended_beside_the_streams() {
     let asked = exchange(server.address, "POST", "/api/v1/volumes/films/scrub").expect("an answer");
     assert_eq!(asked.status, 202);
     gives_all(&server, &films, "while it is scrubbed");
-    when_looked_after(&server);
+    volume_after_upkeep(&server);
     let ended = event(&server, "upkeep_ended").expect("it is told");
     assert!(
         ended["copies_written"].as_u64().is_some_and(|written| written > 0) && ended["copies_lost"] == 0,
@@ -214,7 +215,7 @@ fn wrong_bytes_are_mended_beside_the_streams() {
 
 /// A stream, and a read in the time left over, that find a copy wrong have it written anew, without a scrub.
 #[test]
-fn what_a_stream_finds_wrong_is_mended() {
+fn a_wrong_copy_found_by_a_stream_is_mended() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let (disks, state) = (disks(folder.path(), 2), folder.path().join("state"));
     volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
@@ -234,7 +235,7 @@ fn what_a_stream_finds_wrong_is_mended() {
         assert!(status == 200 && body == *bytes, "{name}: {status}, {} bytes", body.len());
         let parts = bytes.len().div_ceil(1 << 20);
         until("every part to be mended", || {
-            let said = server.said();
+            let said = server.stderr_text();
             let mended = said.lines().filter(|line| line.contains("copy_mended") && line.contains(name.as_str()));
             if mended.count() == parts { Ok(()) } else { Err(said) }
         });
@@ -260,7 +261,7 @@ fn a_disk_leaves_beside_the_streams() {
         let remove = "/api/v1/volumes/films/disks/1/remove";
         assert_eq!(exchange(server.address, "POST", remove).expect("an answer").status, 202);
         gives_all(&server, &films, "while it leaves");
-        let left = when_looked_after(&server);
+        let left = volume_after_upkeep(&server);
         assert!(left["disks"][1]["state"] == "left" && left["disks"][1]["disk"].is_null(), "{left}");
         gives_all(&server, &films, "when it has left");
         assert_eq!(put(server.address, "/media/after.ts", &pattern(3_000_000)), 201);
@@ -290,25 +291,25 @@ fn the_server_of_a_volume_replaces_scrubs_and_removes_its_disks() {
     }
     let others = joined(&[disks[0].clone(), disks[2].clone()]);
     let replace = |new: &str| ["replace", "--old", names[1], "--new", new, &others, "--json"].map(str::to_owned);
-    let refused = asked(&server, &replace(names[3]).each_ref().map(String::as_str));
+    let refused = run_volume_command(&server, &replace(names[3]).each_ref().map(String::as_str));
     assert!(refused.0 == Some(1) && refused.1.contains("--yes"), "{refused:?}");
     let small = folder.path().join("small");
     File::create(&small).and_then(|file| file.set_len(DISK_BYTES / 2)).expect("there is room");
     let small = replace(small.to_str().expect("UTF-8"));
-    let refused = asked(&server, &[&small.each_ref().map(String::as_str)[..], &["--yes"]].concat());
+    let refused = run_volume_command(&server, &[&small.each_ref().map(String::as_str)[..], &["--yes"]].concat());
     assert!(refused.0 == Some(1) && refused.1.contains("smaller"), "{refused:?}");
     let new = replace(names[3]);
-    let done = asked(&server, &[&new.each_ref().map(String::as_str)[..], &["--yes"]].concat());
+    let done = run_volume_command(&server, &[&new.each_ref().map(String::as_str)[..], &["--yes"]].concat());
     assert!(done.0 == Some(0) && done.1.contains("\"lost_parts\": 0"), "{done:?}");
     gives_all(&server, &films, "with the new disk");
     let of_it = joined(&[disks[0].clone(), disks[2].clone(), disks[3].clone()]);
-    let scrubbed = asked(&server, &["scrub", "--json", &of_it]);
+    let scrubbed = run_volume_command(&server, &["scrub", "--json", &of_it]);
     assert!(scrubbed.0 == Some(0) && scrubbed.1.contains("\"sound\": true"), "{scrubbed:?}");
-    let removed = asked(&server, &["remove", "--old", names[0], "--yes", &of_it]);
+    let removed = run_volume_command(&server, &["remove", "--old", names[0], "--yes", &of_it]);
     assert_eq!(removed.0, Some(0), "{removed:?}");
     assert_eq!(put(server.address, "/media/after.ts", &pattern(3_000_000)), 201);
     gives_all(&server, &films, "with a disk less");
-    let again = asked(&server, &["remove", "--old", names[2], "--yes", &joined(&disks[2..4])]);
+    let again = run_volume_command(&server, &["remove", "--old", names[2], "--yes", &joined(&disks[2..4])]);
     assert!(again.0 == Some(1) && again.1.contains("too few"), "{again:?}");
     server.stop();
     let stay = joined(&disks[2..4]);
@@ -399,7 +400,7 @@ fn a_pull_into_a_volume_that_was_stopped_goes_on_within_the_file() {
     when("its end", &|job| job["running"].is_null());
     assert_eq!(fetch(server.address, "GET", "/media/pulled/long.ts").expect("an answer").0, 404, "it is not whole");
     let scrub = || {
-        let (code, said) = asked(&server, &["scrub", &named]);
+        let (code, said) = run_volume_command(&server, &["scrub", &named]);
         assert_eq!(code, Some(0), "{said}");
     };
     scrub();

@@ -29,7 +29,7 @@ fn take(mut connection: impl Read + Write, status: &str) -> String {
 }
 
 #[test]
-fn a_webhook_is_told_signed_and_again_until_it_takes_it_and_one_that_hangs_holds_up_nobody() {
+fn webhooks_are_signed_and_retried_beside_a_hung_target() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (secret, told) = (folder.path().join("secret"), folder.path().join("told"));
     fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("written");
@@ -185,7 +185,7 @@ impl Authority<'_> {
 }
 
 #[test]
-fn a_webhook_over_tls_trusts_whom_the_machine_trusts_and_says_what_to_do_about_others() {
+fn a_tls_webhook_trusts_the_machines_authorities() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let secret = folder.path().join("secret");
     fs::write(&secret, "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("written");

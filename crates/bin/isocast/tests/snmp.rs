@@ -109,7 +109,7 @@ impl Agent {
     }
 
     /// Waits for a notification with all of these.
-    fn wait_told(&self, server: &Server, parts: &[&str]) {
+    fn wait_notification(&self, server: &Server, parts: &[&str]) {
         let log = self.log("snmptrapd");
         server.wait_for(&format!("{parts:?}"), |_| {
             let told = fs::read_to_string(&log).unwrap_or_default();
@@ -152,7 +152,7 @@ const SAME: [(&str, &str); 18] = [
 ];
 
 #[test]
-fn the_agent_tells_what_the_metrics_tell() {
+fn the_snmp_agent_agrees_with_the_metrics() {
     let Some(agent) = Agent::started() else { return };
     let server = agent.serving(Setup::default().set("links.lo=20M"));
     server.file("film.ts", &pattern(5_000_000));
@@ -225,7 +225,7 @@ fn every_object_of_the_mib_is_there_and_nothing_else() {
 }
 
 #[test]
-fn a_refusal_is_told() {
+fn a_refusal_sends_a_notification() {
     let Some(agent) = Agent::started() else { return };
     let server = agent.serving(Setup::default().set("links.lo=20M"));
     server.file("film.ts", &pattern(1_000_000));
@@ -237,7 +237,7 @@ fn a_refusal_is_told() {
         "isocastEventRate.0 = Counter64: 30000000",
         "isocastEventResource.0 = STRING: \"network 0\"",
     ];
-    agent.wait_told(&server, &refused);
+    agent.wait_notification(&server, &refused);
 }
 
 /// A server cannot end while its disk hangs.
@@ -250,7 +250,7 @@ impl Drop for Revive<'_> {
 }
 
 #[test]
-fn a_failing_disk_is_told() {
+fn a_failing_disk_sends_a_notification() {
     let Some(agent) = Agent::started() else { return };
     if !possible(64 << 20) {
         return;
@@ -266,18 +266,18 @@ fn a_failing_disk_is_told() {
     assert_eq!(client.head().status, 200);
     let revived = Revive(&disk);
     disk.ctl("hang");
-    agent.wait_told(&server, &["isocastDiskFailing", &named, "isocastDiskState.1 = INTEGER: hung(3)"]);
+    agent.wait_notification(&server, &["isocastDiskFailing", &named, "isocastDiskState.1 = INTEGER: hung(3)"]);
     assert_eq!(
         (agent.value("isocastDiskState.1"), server.metric(&format!("isocast_disk_hung{{disk=\"{name}\"}}"))),
         (3.0, 1.0)
     );
     drop(revived);
-    agent.wait_told(&server, &["isocastDiskRecovered", &named, "isocastDiskState.1 = INTEGER: good(1)"]);
+    agent.wait_notification(&server, &["isocastDiskRecovered", &named, "isocastDiskState.1 = INTEGER: good(1)"]);
     assert_eq!(agent.value("isocastDiskState.1"), 1.0);
 }
 
 #[test]
-fn a_miss_is_told_once_its_bytes_have_come() {
+fn a_miss_sends_a_notification_once_its_bytes_have_come() {
     let Some(agent) = Agent::started() else { return };
     if !possible(128 << 20) {
         return;
@@ -297,14 +297,14 @@ fn a_miss_is_told_once_its_bytes_have_come() {
     // The look-ahead lasts for three seconds; five without an answer would end the stream.
     server.wait_for("a miss", |server| server.metric("isocast_misses_total") > 0.0);
     drop(revived);
-    agent.wait_told(&server, &["ISOCAST-MIB::isocastMiss", "isocastEventStream.0", "isocastEventLateness.0"]);
+    agent.wait_notification(&server, &["ISOCAST-MIB::isocastMiss", "isocastEventStream.0", "isocastEventLateness.0"]);
     assert!(agent.value("isocastMisses.0") > 0.0);
     let _ = client.stream.shutdown(std::net::Shutdown::Both);
     reader.join().expect("no panic");
 }
 
 #[test]
-fn a_folder_that_is_away_is_told() {
+fn a_folder_that_is_away_sends_a_notification() {
     let Some(agent) = Agent::started() else { return };
     let server = agent.serving(Setup::default());
     let state = || agent.value("isocastFolderState.1");
@@ -316,11 +316,11 @@ fn a_folder_that_is_away_is_told() {
     fs::rename(&server.root, &aside).expect("renamed");
     server.wait_for("the folder to be away", |server| server.get("/media/").status == 503);
     let folder = format!("isocastEventFolder.0 = STRING: \"{}\"", server.root.display());
-    agent.wait_told(&server, &["ISOCAST-MIB::isocastFolderAway", &folder]);
+    agent.wait_notification(&server, &["ISOCAST-MIB::isocastFolderAway", &folder]);
     assert_eq!(state(), 2.0);
     fs::rename(&aside, &server.root).expect("renamed");
     server.wait_for("the folder to be back", |server| server.get("/media/").status == 200);
-    agent.wait_told(&server, &["ISOCAST-MIB::isocastFolderBack", &folder]);
+    agent.wait_notification(&server, &["ISOCAST-MIB::isocastFolderBack", &folder]);
     assert_eq!((state(), agent.value("isocastFolderDisk.1")), (1.0, 1.0));
 }
 
@@ -330,11 +330,11 @@ fn an_agent_that_is_away_is_waited_for() {
     let server = Setup::default().set(&format!("snmp.agentx={}", agent.socket().display())).start();
     let film = pattern(100_000);
     server.file("film.ts", &film);
-    let said = |server: &Server| server.said().lines().filter(|line| line.contains("SNMP: ")).count();
-    server.wait_said("SNMP: no agent at ");
+    let said = |server: &Server| server.stderr_text().lines().filter(|line| line.contains("SNMP: ")).count();
+    server.wait_stderr_line("SNMP: no agent at ");
     for times in 1..=3 {
         assert!(server.get("/media/film.ts?rate=8M").body == film, "nothing is lost to streams");
-        assert_eq!(said(&server), times, "{}", server.said());
+        assert_eq!(said(&server), times, "{}", server.stderr_text());
         agent.start();
         agent.wait_until_known(&server);
         agent.stop();
@@ -343,13 +343,14 @@ fn an_agent_that_is_away_is_waited_for() {
 }
 
 #[test]
-fn a_second_server_at_one_agent_is_told_what_to_do_and_comes_when_the_first_has_gone() {
+fn a_second_server_at_one_agent_waits_for_the_first() {
     let Some(agent) = Agent::started() else { return };
     let first = agent.serving(Setup::default());
     let second = Setup::default().set(&format!("snmp.agentx={}", agent.socket().display())).start();
-    second
-        .wait_said("refuses our part of the tree: another program, perhaps a second one of this kind, answers for it");
-    assert!(!second.said().contains("no agent at"), "{}", second.said());
+    second.wait_stderr_line(
+        "refuses our part of the tree: another program, perhaps a second one of this kind, answers for it",
+    );
+    assert!(!second.stderr_text().contains("no agent at"), "{}", second.stderr_text());
     drop(first);
     agent.wait_until_known(&second);
 }

@@ -93,7 +93,7 @@ fn a_plain_proxy_passes_the_pace_of_a_read() {
 }
 
 #[test]
-fn what_an_upload_is_refused_for_is_seen_through_a_proxy() {
+fn a_proxied_upload_is_refused_as_of_unknown_origin() {
     let server = Setup::default().set("limits.upload_size=1M").start();
     let Some(proxy) = Proxy::before(&server, "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;") else {
         return;

@@ -10,7 +10,7 @@ use crate::common::server::Server;
 use crate::common::{program, until};
 
 #[test]
-fn what_a_server_does_is_shown_and_looked_at() {
+fn top_shows_streams_disks_and_system() {
     let scratch = tempfile::tempdir().expect("a folder");
     let (root, state) = (scratch.path().join("root"), scratch.path().join("state"));
     fs::create_dir_all(&root).expect("made");

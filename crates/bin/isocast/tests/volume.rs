@@ -71,7 +71,7 @@ fn same(one: &Path, other: &Path) -> bool {
 }
 
 #[test]
-fn a_mirror_gives_back_what_was_put_in_and_mends_what_was_damaged() {
+fn a_mirror_exports_its_contents_and_mends_damage() {
     let bench = Bench::new();
     let (one, two, source) = (bench.disk("one"), bench.disk("two"), bench.files());
     let both = format!("{two},{one}");
@@ -156,7 +156,7 @@ fn a_volume_grows_by_a_disk_and_gives_one_back() {
 }
 
 #[test]
-fn a_lost_catalogue_is_told_and_made_anew() {
+fn a_lost_catalogue_is_reported_and_rebuilt() {
     let bench = Bench::new();
     let (disk, source) = (bench.disk("one"), bench.files());
     done(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes", &disk]);
@@ -212,7 +212,7 @@ fn a_full_volume_says_so_before_anything_is_written() {
 }
 
 #[test]
-fn a_disk_of_a_mirror_is_replaced_and_what_had_one_copy_gets_its_second() {
+fn a_replaced_disk_of_a_mirror_gets_second_copies() {
     let bench = Bench::new();
     let (one, two, new, source) = (bench.disk("one"), bench.disk("two"), bench.disk("new"), bench.files());
     let both = format!("{one},{two}");
@@ -266,7 +266,7 @@ fn a_disk_of_a_stripe_has_no_copies_to_be_replaced_from() {
 }
 
 #[test]
-fn who_only_reads_goes_on_without_a_disk_that_cannot_be_used() {
+fn reading_commands_work_without_an_unusable_disk() {
     let bench = Bench::new();
     let (one, two, source) = (bench.disk("one"), bench.disk("two"), bench.files());
     let both = format!("{one},{two}");
@@ -297,7 +297,7 @@ fn who_only_reads_goes_on_without_a_disk_that_cannot_be_used() {
 }
 
 #[test]
-fn what_is_damaged_in_every_copy_is_left_out_of_an_export() {
+fn an_export_leaves_out_contents_without_a_right_copy() {
     let bench = Bench::new();
     let (disk, source) = (bench.disk("one"), bench.files());
     done(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes", &disk]);

@@ -8,7 +8,7 @@ use crate::common::http::fetch;
 use crate::common::server::Server;
 use crate::common::until;
 use crate::common::volume::{
-    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_looked_after,
+    DISK_BYTES, disks, event, films, gives_all, joined, pattern, put, run_volume_command, volume, volume_after_upkeep,
 };
 
 /// Bytes of the best-effort class that a disk has moved.
@@ -33,19 +33,19 @@ fn a_disk_comes_while_the_volume_is_served() {
         for (name, bytes) in &films {
             assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
         }
-        let free = when_looked_after(&server)["free_bytes"].as_u64().expect("a number");
+        let free = volume_after_upkeep(&server)["free_bytes"].as_u64().expect("a number");
         let names: Vec<&str> = disks.iter().map(|disk| disk.to_str().expect("UTF-8")).collect();
         let two = joined(&disks[..2]);
-        let unasked = asked(&server, &["add", "--new", names[2], &two]);
+        let unasked = run_volume_command(&server, &["add", "--new", names[2], &two]);
         assert!(unasked.0 == Some(1) && unasked.1.contains("--yes"), "{unasked:?}");
         for _ in 0..2 {
-            let added = asked(&server, &["add", "--new", names[2], "--yes", "--json", &two]);
+            let added = run_volume_command(&server, &["add", "--new", names[2], "--yes", "--json", &two]);
             assert!(added.0 == Some(0) && added.1.contains("\"disk\": 2"), "{added:?}");
         }
-        let grown = when_looked_after(&server);
+        let grown = volume_after_upkeep(&server);
         assert!(grown["disks"][2]["state"] == "active", "{grown}");
         assert!(grown["free_bytes"].as_u64() > Some(free + free / 3), "{free} and then {grown}");
-        let again = asked(&server, &["add", "--new", names[3], "--yes", &joined(&disks[..3])]);
+        let again = run_volume_command(&server, &["add", "--new", names[3], "--yes", &joined(&disks[..3])]);
         assert!(again.0 == Some(1) && again.1.contains("start the server again"), "{again:?}");
         for number in 0..4 {
             assert_eq!(put(server.address, &format!("/media/new{number}.ts"), &pattern(3_000_000 + number)), 201);
@@ -55,9 +55,9 @@ fn a_disk_comes_while_the_volume_is_served() {
             _ => Ok(()),
         });
         gives_all(&server, &films, "with a disk more");
-        let balanced = asked(&server, &["rebalance", "--json", &joined(&disks[..3])]);
+        let balanced = run_volume_command(&server, &["rebalance", "--json", &joined(&disks[..3])]);
         assert!(balanced.0 == Some(0) && !balanced.1.contains("\"moved_parts\": 0"), "{balanced:?}");
-        let again = asked(&server, &["rebalance", "--json", &joined(&disks[..3])]);
+        let again = run_volume_command(&server, &["rebalance", "--json", &joined(&disks[..3])]);
         assert!(again.0 == Some(0) && again.1.contains("\"moved_parts\": 0"), "{again:?}");
         gives_all(&server, &films, "balanced");
         server.kill();
@@ -74,11 +74,14 @@ fn a_disk_comes_while_the_volume_is_served() {
         assert!((0..3).all(|disk| free(disk).abs_diff(free(0)) <= 2), "{layout}: {status}");
         let server = Server::on(&[], &state, &["--volume", &joined(&disks[..3])]);
         // A place is free for the next one; one that left leaves its own.
-        let added = asked(&server, &["add", "--new", names[3], "--yes", "--json", &joined(&disks[..3])]);
+        let added = run_volume_command(&server, &["add", "--new", names[3], "--yes", "--json", &joined(&disks[..3])]);
         assert!(added.0 == Some(0) && added.1.contains("\"disk\": 3"), "{added:?}");
-        let removed = asked(&server, &["remove", "--old", names[0], "--yes", &joined(&disks)]);
+        let removed = run_volume_command(&server, &["remove", "--old", names[0], "--yes", &joined(&disks)]);
         assert_eq!(removed.0, Some(0), "{removed:?}");
-        let back = asked(&server, &["add", "--new", names[0], "--yes", "--json", "--force", &joined(&disks[1..])]);
+        let back = run_volume_command(
+            &server,
+            &["add", "--new", names[0], "--yes", "--json", "--force", &joined(&disks[1..])],
+        );
         assert!(back.0 == Some(0) && back.1.contains("\"disk\": 0"), "{back:?}");
         gives_all(&server, &films, "with four disks");
         let (_, said) = server.stop();
@@ -111,7 +114,7 @@ fn lies_outside(disk: &Path, name: &str) -> bool {
 }
 
 #[test]
-fn what_is_read_most_moves_to_the_outer_zone_when_nobody_reads() {
+fn most_read_contents_move_outwards_on_an_idle_volume() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let (disks, state) = (disks(folder.path(), 1), folder.path().join("state"));
     volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
@@ -126,7 +129,7 @@ fn what_is_read_most_moves_to_the_outer_zone_when_nobody_reads() {
     }
     let moved = until("what is read most to move", || event(&server, "upkeep_ended").ok_or(String::new()));
     assert!(moved["upkeep"] == "zones" && moved["copies_lost"] == 0, "{moved}");
-    let status = when_looked_after(&server);
+    let status = volume_after_upkeep(&server);
     assert!(status["moved_copies"].as_u64() >= Some(9) && status["last_upkeep"].is_null(), "{status}");
     gives_all(&server, &contents, "after the move");
     // It is durable, and where it was is free again.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::common::program;
 use crate::common::server::Server;
 use crate::common::skip::skipped;
-use crate::common::volume::{asked, disks, films, gives_all, joined, volume};
+use crate::common::volume::{disks, films, gives_all, joined, run_volume_command, volume};
 
 /// The films as files of a folder.
 fn written(folder: &Path) {
@@ -37,7 +37,7 @@ fn each_command_reaches_the_server_of_the_volume() {
     let both = joined(&disks);
     let server = Server::on(&[], &state, &["--volume", &both]);
     let done = |arguments: &[&str]| {
-        let (code, said) = asked(&server, arguments);
+        let (code, said) = run_volume_command(&server, arguments);
         assert_eq!(code, Some(0), "{arguments:?}: {said}");
         said
     };
@@ -69,7 +69,7 @@ fn each_command_reaches_the_server_of_the_volume() {
     // What a folder has beside the volume is not taken for the volume's.
     let server = Server::on(&[&source], &state, &["--volume", &both]);
     for command in [&["ls", &both][..], &["import", &both, &path(&source)], &["export", "--to", &path(&out), &both]] {
-        let (code, said) = asked(&server, command);
+        let (code, said) = run_volume_command(&server, command);
         assert!(code == Some(1) && said.contains("beside it"), "{command:?}: {said}");
     }
     server.stop();

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::http::{exchange, fetch};
 use crate::common::server::Server;
 use crate::common::volume::{
-    DISK_BYTES, asked, disks, event, films, gives_all, joined, pattern, put, volume, when_filled,
+    DISK_BYTES, disks, event, films, gives_all, joined, pattern, put, run_volume_command, volume, volume_after_fill,
 };
 
 fn blank(path: &Path) {
@@ -59,7 +59,7 @@ fn a_mirror_is_served_without_a_disk_that_is_away_and_fills_it_when_it_is_back()
         let server = serving(&disks, &folder);
         let told = event(&server, "volume_disk").expect("it is told")["message"].to_string();
         assert!(told.contains("No such file") && told.contains("replace"), "{told}");
-        assert!(server.said().contains(&told[1..told.len() - 1]), "{}", server.said());
+        assert!(server.stderr_text().contains(&told[1..told.len() - 1]), "{}", server.stderr_text());
         gives_all(&server, &films(), "from the other disk");
         let during = pattern(2_500_000 + number);
         assert_eq!(put(server.address, &format!("/media/during{number}.ts"), &during), 201);
@@ -68,7 +68,7 @@ fn a_mirror_is_served_without_a_disk_that_is_away_and_fills_it_when_it_is_back()
         server.stop();
         fs::rename(&away, disk).expect("it is there");
         let server = serving(&disks, &folder);
-        let back = when_filled(&server);
+        let back = volume_after_fill(&server);
         assert_eq!(back["disks"][number]["state"], "active", "{back}");
         let filled = event(&server, "upkeep_ended").expect("it is told");
         // The copies there already are read and left alone.
@@ -86,15 +86,19 @@ fn a_disk_that_is_blank_or_cut_is_replaced_where_it_is() {
     let (disks, folder) = filled("mirror", 3);
     File::options().write(true).open(&disks[1]).and_then(|file| file.set_len(8 << 20)).expect("it can be cut");
     let server = serving(&disks, &folder);
-    assert!(server.said().contains("truncated"), "{}", server.said());
+    assert!(server.stderr_text().contains("truncated"), "{}", server.stderr_text());
     gives_all(&server, &films(), "without the disk that was cut");
     server.stop();
     blank(&disks[1]);
     let server = serving(&disks, &folder);
-    assert!(server.said().contains("no Isocast volume; ") && server.said().contains("replace"), "{}", server.said());
+    assert!(
+        server.stderr_text().contains("no Isocast volume; ") && server.stderr_text().contains("replace"),
+        "{}",
+        server.stderr_text()
+    );
     let name = disks[1].to_str().expect("UTF-8");
     let others = joined(&[disks[0].clone(), disks[2].clone()]);
-    let replaced = asked(&server, &["replace", "--old", name, "--new", name, "--yes", "--json", &others]);
+    let replaced = run_volume_command(&server, &["replace", "--old", name, "--new", name, "--yes", "--json", &others]);
     assert!(replaced.0 == Some(0) && replaced.1.contains("\"lost_parts\": 0"), "{replaced:?}");
     gives_all(&server, &films(), "with the new disk");
     server.stop();
@@ -109,7 +113,7 @@ fn without_another_copy_the_rest_is_served_and_nothing_is_written() {
         let away = folder.path().join("away");
         fs::rename(&disks[2], &away).expect("it is there");
         let server = serving(&disks, &folder);
-        assert!(server.said().contains("no other copy"), "{}", server.said());
+        assert!(server.stderr_text().contains("no other copy"), "{}", server.stderr_text());
         let mut whole = 0;
         for (name, bytes) in films() {
             let (status, body) = fetch(server.address, "GET", &format!("/media/{name}?rate=max")).expect("an answer");
@@ -133,7 +137,7 @@ fn without_another_copy_the_rest_is_served_and_nothing_is_written() {
 }
 
 #[test]
-fn disks_that_are_not_the_volumes_are_told_apart_and_nothing_is_changed() {
+fn each_wrong_disk_is_refused_without_a_change() {
     let (disks, folder) = filled("mirror", 2);
     let (others, _other) = filled("span", 1);
     let copies: Vec<PathBuf> = ["copy0", "copy1"].map(|name| folder.path().join(name)).into();

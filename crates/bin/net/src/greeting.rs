@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_and_a_stranger_are_told_apart() {
+    fn another_version_and_a_stranger_get_different_errors() {
         for (said, version) in [(b"isocast<\x02\x00".as_slice(), Some(2)), (b"HTTP/1.1 400 ", None)] {
             let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("a pair");
             (&theirs).write_all(said).expect("a pair has room");

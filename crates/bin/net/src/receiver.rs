@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_at_all_has_gone() {
+    fn a_silent_peer_counts_as_gone() {
         let (_other, mut receiver) = pair();
         receiver.socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout can be set");
         assert!(matches!(receiver.receive(), Err(ReceiveError::Silent)));

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_says_what_to_write() {
+    fn a_malformed_address_gets_a_hint() {
         for text in ["", "host", "::1", "host:65536", "host:x", "unix:", "tipc:63:1", "tipc:99", "tipc:99:-1"] {
             let said = parse_address(text).expect_err(text).to_string();
             assert!(said.contains("for example") || said.contains("write"), "{said}");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stays_on_this_machine_needs_no_token() {
+    fn only_addresses_of_this_machine_need_no_token() {
         let reach = |text: &str| parse_address(text).expect(text).reach();
         for text in ["127.0.0.1:1", "[::1]:1", "unix:/x"] {
             assert_eq!(reach(text), Reach::Machine, "{text}");

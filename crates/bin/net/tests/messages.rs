@@ -78,7 +78,7 @@ fn a_lonely_message_leaves_when_its_time_is_over() {
 }
 
 #[test]
-fn who_does_not_read_makes_the_sender_wait_and_loses_nothing() {
+fn a_slow_receiver_holds_the_sender_and_loses_nothing() {
     const COUNT: u64 = 4096;
     let (ours, mut other) = connected(Coalescing::NONE);
     let sent = AtomicU64::new(0);
@@ -110,7 +110,7 @@ fn who_does_not_read_makes_the_sender_wait_and_loses_nothing() {
 }
 
 #[test]
-fn after_a_break_the_receiver_knows_what_is_missing_and_nothing_comes_twice() {
+fn a_receiver_counts_lost_messages_after_a_break() {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = Listener::bind(place(&folder).into(), None).expect("listens");
     let token = SharedSecret::new("a token of some length").expect("long enough");
@@ -144,7 +144,7 @@ fn after_a_break_the_receiver_knows_what_is_missing_and_nothing_comes_twice() {
 }
 
 #[test]
-fn who_is_away_is_not_asked_again_at_once() {
+fn an_absent_peer_is_not_dialled_again_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut nobody = Reconnecting::new(place(&folder), None, Coalescing::NONE).expect("random bytes");
     assert!(nobody.send(b"hello", Urgency::Now).expect_err("away").to_string().contains("cannot be reached"));

@@ -17,7 +17,7 @@ const NICE: i32 = 19;
 /// From SIGTERM to SIGKILL, and for its last words.
 const GRACE: Duration = Duration::from_secs(5);
 /// So many of the last bytes that it writes to standard error, and to standard output, are kept …
-const SAID_BYTES_MAX: usize = 1024;
+const OUTPUT_BYTES_MAX: usize = 1024;
 /// … and so many of the last lines of one of the two are reported.
 const LINES_MAX: usize = 3;
 
@@ -119,10 +119,10 @@ fn how(status: ExitStatus) -> String {
 
 /// The last lines that it wrote, behind a colon; empty if it wrote nothing.
 async fn last_words(mut output: impl AsyncRead + Unpin) -> String {
-    let (mut said, mut piece) = (Vec::new(), [0; SAID_BYTES_MAX]);
+    let (mut said, mut piece) = (Vec::new(), [0; OUTPUT_BYTES_MAX]);
     while let Ok(count @ 1..) = output.read(&mut piece).await {
         said.extend_from_slice(&piece[..count]);
-        let beyond = said.len().saturating_sub(SAID_BYTES_MAX);
+        let beyond = said.len().saturating_sub(OUTPUT_BYTES_MAX);
         said.drain(..beyond);
     }
     let said = String::from_utf8_lossy(&said);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_program_says_last_is_the_reason() {
+    async fn the_last_lines_of_a_program_are_the_reason() {
         assert_eq!(exit("read line; test \"$line$WHAT\" = inx").await, Exit::Good);
         let said = exit("for n in 1 2 3; do echo $n >&2; done; echo it is full >&2; echo out; exit 3").await;
         assert_eq!(said, Exit::Bad("/bin/sh exited with 3: 2 / 3 / it is full".to_owned()));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_stopped_is_gone_with_what_it_started() {
+    async fn a_stopped_program_ends_with_its_children() {
         let (tell, mut stop) = watch::channel(false);
         let scratch = tempfile::tempdir().expect("a folder");
         let file = scratch.path().join("pid");

@@ -26,7 +26,7 @@ impl World {
         let Some(record) = self.streams.get_mut(&stream) else { return };
         let Some(late) = record.lateness(self.now) else { return };
         let late = record.unexcused(late, self.now, &self.plane_delays, grace);
-        let allowed = self.control.lateness_max(record.asked.burst_bytes);
+        let allowed = self.control.lateness_max(record.requested.burst_bytes);
         if late <= allowed || record.excuses.stopped {
             return;
         }
@@ -54,7 +54,7 @@ impl World {
     /// A send took effect: is the stream too far ahead?
     pub(crate) fn judge_ahead(&mut self, stream: u64) {
         let Some(record) = self.streams.get_mut(&stream) else { return };
-        let Some(rate) = record.asked.rate else { return };
+        let Some(rate) = record.requested.rate else { return };
         let allowed = rate.bytes_in(self.control.ahead_max()) + 4096;
         let ahead = record.ahead(self.now);
         if ahead > allowed {
@@ -64,7 +64,7 @@ impl World {
         let second = record.second_bytes(self.now);
         // Its own second, the bytes it may be behind, and its burst: one that lost its reservation gets these as fast as its link
         // has room.
-        let most = rate.bytes_in(LAG_MAX.saturating_add(Nanos::from_secs(1))) + record.asked.burst_bytes;
+        let most = rate.bytes_in(LAG_MAX.saturating_add(Nanos::from_secs(1))) + record.requested.burst_bytes;
         if second > most + allowed {
             let what = format!("stream {stream} got {second} bytes in a second at {rate}");
             self.laws.broke(Law::BoundedCatchUp, self.now, what);
@@ -93,22 +93,22 @@ impl World {
     fn judge_shed(&mut self, period: Nanos) {
         let (now, streams) = (self.now, &self.streams);
         let viewers =
-            |stream: &LedgerEntry| streams.values().filter(|s| s.asked.version == stream.asked.version).count();
+            |stream: &LedgerEntry| streams.values().filter(|s| s.requested.version == stream.requested.version).count();
         let mut found = None;
         self.control.shed.retain(|shed| {
             if now.saturating_sub(shed.at) < period {
                 return true;
             }
             let younger = streams.range(shed.stream.0 + 1..).map(|(_, stream)| stream).find(|stream| {
-                stream.asked.disk == shed.disk
+                stream.requested.disk == shed.disk
                     && stream.started_at.is_some_and(|started| started < shed.at)
                     && stream.needs_disk()
-                    && !stream.asked.continues
+                    && !stream.requested.continues
                     && !stream.client_is_excused(now)
                     && !stream.excuses.unreserved
                     && viewers(stream) == 1
             });
-            let what = |stream: &LedgerEntry| format!("{:?} ended and {:?} goes on", shed.stream, stream.asked.id);
+            let what = |stream: &LedgerEntry| format!("{:?} ended and {:?} goes on", shed.stream, stream.requested.id);
             found = found.take().or_else(|| younger.map(what));
             false
         });
@@ -121,12 +121,12 @@ impl World {
     /// for before the control side last read its reports has an excuse: the answer may wait there.
     pub(crate) fn judge_start(&mut self, record: &LedgerEntry) {
         let excused = record.may_start_late(self.now) || record.excuses.stopped;
-        if excused || self.reports_closed || record.asked.at < self.control.reports_read {
+        if excused || self.reports_closed || record.requested.at < self.control.reports_read {
             return;
         }
         let waited = record.waited(self.now, &self.plane_delays);
         if waited > self.control.first_byte_max {
-            let what = format!("stream {}: {waited} without a byte or a no", record.asked.id.0);
+            let what = format!("stream {}: {waited} without a byte or a no", record.requested.id.0);
             self.laws.broke(Law::StartsInTime, self.now, what);
         }
     }

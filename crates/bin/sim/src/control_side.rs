@@ -54,7 +54,7 @@ pub(crate) struct Shed {
 
 /// A recording that is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct AskedRecording {
+pub(crate) struct RequestedRecording {
     pub(crate) disk: usize,
     pub(crate) rate: BitRate,
     pub(crate) camera: Camera,
@@ -95,7 +95,7 @@ pub(crate) struct ControlSide {
     pub(crate) guaranteed: u64,
     pub(crate) viewers: Viewers,
     pub(crate) recordings: BTreeMap<(usize, UploadId), SimRecording>,
-    pub(crate) reserving: BTreeMap<u64, AskedRecording>,
+    pub(crate) reserving: BTreeMap<u64, RequestedRecording>,
     /// Until when a disk's faults excuse its streams.
     pub(crate) disk_excused: Vec<Nanos>,
     /// Where the last recording of each disk will end.
@@ -215,7 +215,7 @@ impl ControlSide {
     /// How long a delivery without an excuse waited for its first byte.
     pub(crate) fn count_first_byte(&mut self, record: &LedgerEntry) {
         let Some(first) = record.first_at().filter(|_| !record.may_be_late()) else { return };
-        let span = first.saturating_sub(record.asked.at);
+        let span = first.saturating_sub(record.requested.at);
         self.first_bytes.push(span);
         let tally = &mut self.tally;
         tally.first_byte_max = tally.first_byte_max.max(span);

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_between_counts() {
+    fn delays_between_two_moments_add_up() {
         let mut delays = PlaneDelays::default();
         delays.add(Nanos(10), Nanos(20));
         delays.add(Nanos(30), Nanos(35));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_submitted_ends_once() {
+    fn each_submitted_request_ends_once() {
         let mut disk = disk();
         disk.submit(read(1, 5 << 30), MS(0));
         disk.submit(read(2, 9 << 30), MS(0));

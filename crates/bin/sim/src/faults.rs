@@ -44,8 +44,8 @@ impl World {
                 let newcomers = &mut self.control.newcomers_excused[disk];
                 *newcomers = (*newcomers).max(until);
                 // Reads for new streams are not in that mean yet.
-                let lately = |stream: &&mut LedgerEntry| now.saturating_sub(stream.asked.at) < SHARE_MEAN;
-                let on_disk = self.streams.values_mut().filter(|stream| usize::from(stream.asked.disk.0) == disk);
+                let lately = |stream: &&mut LedgerEntry| now.saturating_sub(stream.requested.at) < SHARE_MEAN;
+                let on_disk = self.streams.values_mut().filter(|stream| usize::from(stream.requested.disk.0) == disk);
                 on_disk.filter(lately).for_each(|stream| stream.excuse_disk(until));
             } else {
                 self.excuse_disk(disk, slow, until);
@@ -93,7 +93,7 @@ impl World {
             self.control.mirror_excused = self.control.mirror_excused.max(until);
         }
         let mirrored = self.control.load.mirrored;
-        for stream in self.streams.values_mut().filter(|s| mirrored || usize::from(s.asked.disk.0) == disk) {
+        for stream in self.streams.values_mut().filter(|s| mirrored || usize::from(s.requested.disk.0) == disk) {
             stream.excuse_disk(until);
         }
     }
@@ -109,7 +109,7 @@ impl World {
         let Some(content) = self.control.contents.iter_mut().find(|c| whole(c)) else { return };
         spoil(content);
         let version = content.version;
-        for stream in self.streams.values_mut().filter(|s| s.asked.version == version) {
+        for stream in self.streams.values_mut().filter(|s| s.requested.version == version) {
             stream.excuses.content = true;
         }
     }

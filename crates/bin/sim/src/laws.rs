@@ -85,12 +85,12 @@ pub struct BrokenLaw {
     /// When, in virtual time.
     pub at: Nanos,
     /// Description of the breach.
-    pub what: String,
+    pub description: String,
 }
 
 impl fmt::Display for BrokenLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ms: {}: {}", self.at.as_millis_f64(), self.law, self.what)
+        write!(f, "{} ms: {}: {}", self.at.as_millis_f64(), self.law, self.description)
     }
 }
 
@@ -107,16 +107,16 @@ const FRUITLESS_MAX: u32 = 1;
 
 impl Laws {
     /// Notes that `law` is broken, if no law was before.
-    pub(crate) fn broke(&mut self, law: Law, at: Nanos, what: impl Into<String>) {
+    pub(crate) fn broke(&mut self, law: Law, at: Nanos, description: impl Into<String>) {
         if self.broken.is_none() {
-            self.broken = Some(BrokenLaw { law, at, what: what.into() });
+            self.broken = Some(BrokenLaw { law, at, description: description.into() });
         }
     }
 
     /// Notes a finding.
     pub(crate) fn check(&mut self, law: Law, at: Nanos, finding: Result<(), String>) {
-        if let Err(what) = finding {
-            self.broke(law, at, what);
+        if let Err(description) = finding {
+            self.broke(law, at, description);
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct Excuses {
 
 /// Terms of a delivery, as asked for.
 #[derive(Debug)]
-pub(crate) struct DeliveryAsked {
+pub(crate) struct RequestedDelivery {
     pub(crate) id: StreamId,
     pub(crate) fd: RawFd,
     pub(crate) version: ContentVersion,
@@ -70,7 +70,7 @@ pub(crate) struct DeliveryAsked {
 /// One delivery.
 #[derive(Debug)]
 pub(crate) struct LedgerEntry {
-    pub(crate) asked: DeliveryAsked,
+    pub(crate) requested: RequestedDelivery,
     pub(crate) life: DeliveryLife,
     pub(crate) socket: SimSocket,
     pub(crate) excuses: Excuses,
@@ -104,7 +104,7 @@ pub(crate) struct LedgerEntry {
 }
 
 impl LedgerEntry {
-    pub(crate) fn new(asked: DeliveryAsked, socket: SimSocket) -> Self {
+    pub(crate) fn new(requested: RequestedDelivery, socket: SimSocket) -> Self {
         let payload_of = |segment: &Segment| if let Segment::Range { length, .. } = segment { *length } else { 0 };
         Self {
             life: DeliveryLife::Asked,
@@ -121,8 +121,8 @@ impl LedgerEntry {
             reservation: None,
             first: None,
             last: None,
-            payload_total: asked.segments.iter().map(payload_of).sum(),
-            asked,
+            payload_total: requested.segments.iter().map(payload_of).sum(),
+            requested,
             at_segment: 0,
             within: 0,
             taken_bytes: 0,
@@ -134,11 +134,11 @@ impl LedgerEntry {
     /// The socket takes `bytes` of `span`: are they the next ones?
     pub(crate) fn take(&mut self, arena: &SimArena, span: Span, bytes: u32, now: Nanos) -> Result<(), String> {
         if self.life == DeliveryLife::Over {
-            return Err(format!("stream {} is served after its end", self.asked.id.0));
+            return Err(format!("stream {} is served after its end", self.requested.id.0));
         }
         let count = u64::from(bytes);
-        let Some(segment) = self.asked.segments.get(self.at_segment) else {
-            return Err(format!("stream {} gets {count} bytes more than it asked for", self.asked.id.0));
+        let Some(segment) = self.requested.segments.get(self.at_segment) else {
+            return Err(format!("stream {} gets {count} bytes more than it asked for", self.requested.id.0));
         };
         let length = match segment {
             Segment::Bytes(literal) => {
@@ -146,18 +146,18 @@ impl LedgerEntry {
                 let got = arena.literal(sent).map_err(|e| e.0)?;
                 let from = usize::try_from(self.within).unwrap_or(usize::MAX);
                 if literal.get(from..from.saturating_add(got.len())) != Some(got) {
-                    return Err(format!("stream {} gets wrong literal bytes", self.asked.id.0));
+                    return Err(format!("stream {} gets wrong literal bytes", self.requested.id.0));
                 }
                 literal.len() as u64
             }
             Segment::Range { offset, length } => {
                 if arena.is_literal(span) || self.within + count > *length {
-                    return Err(format!("stream {} gets bytes beyond its range", self.asked.id.0));
+                    return Err(format!("stream {} gets bytes beyond its range", self.requested.id.0));
                 }
                 let next = offset + self.within;
                 arena
-                    .check_range(span.offset, count, self.asked.version, next)
-                    .map_err(|e| format!("stream {}: {}", self.asked.id.0, e.0))?;
+                    .check_range(span.offset, count, self.requested.version, next)
+                    .map_err(|e| format!("stream {}: {}", self.requested.id.0, e.0))?;
                 self.first.get_or_insert(now);
                 self.last = Some(now);
                 self.payload_bytes += count;
@@ -177,7 +177,7 @@ impl LedgerEntry {
 
     /// How much later than its rate the stream is at `now`. `None` before its first byte, and for best effort.
     pub(crate) fn lateness(&self, now: Nanos) -> Option<Nanos> {
-        let (rate, first) = (self.asked.rate?, self.first?);
+        let (rate, first) = (self.requested.rate?, self.first?);
         if self.payload_bytes == self.payload_total {
             return None;
         }
@@ -193,7 +193,7 @@ impl LedgerEntry {
 
     /// Its client reads at most so fast from now on. `stall_max`: for how long its reservation is kept while it takes nothing.
     pub(crate) fn client_reads(&mut self, line: BitRate, now: Nanos, stall_max: Nanos) {
-        let is_slow = line < self.asked.rate.unwrap_or(BitRate(1));
+        let is_slow = line < self.requested.rate.unwrap_or(BitRate(1));
         let since = if is_slow { self.reads_slowly_since.or(Some(now)) } else { None };
         let before = std::mem::replace(&mut self.reads_slowly_since, since);
         if is_slow {
@@ -218,7 +218,7 @@ impl LedgerEntry {
     /// A read that failed by a fault of its disk is met when all bytes before it are sent: as long after the fault as a stream
     /// is read ahead, and at any time by one without a rate.
     fn may_meet_a_failed_read(&self, now: Nanos) -> bool {
-        let is_paced = self.asked.rate.is_some() && !self.excuses.passed_on && self.client_excused_until.is_none();
+        let is_paced = self.requested.rate.is_some() && !self.excuses.passed_on && self.client_excused_until.is_none();
         self.disk_excused_until.is_some_and(|until| !is_paced || now < until.saturating_add(READ_AHEAD_MAX))
     }
 
@@ -250,8 +250,8 @@ impl LedgerEntry {
 
     /// How many bytes the stream is ahead of its rate and burst at `now`.
     pub(crate) fn ahead(&self, now: Nanos) -> u64 {
-        let (Some(rate), Some(first)) = (self.asked.rate, self.first) else { return 0 };
-        self.payload_bytes.saturating_sub(self.asked.burst_bytes + rate.bytes_in(now.saturating_sub(first)))
+        let (Some(rate), Some(first)) = (self.requested.rate, self.first) else { return 0 };
+        self.payload_bytes.saturating_sub(self.requested.burst_bytes + rate.bytes_in(now.saturating_sub(first)))
     }
 
     /// Payload bytes taken in the second of `now` so far.
@@ -262,13 +262,13 @@ impl LedgerEntry {
     /// Time the plane has taken so far to the first payload byte, or up to `now`; without the delays the world gave it.
     pub(crate) fn waited(&self, now: Nanos, delays: &PlaneDelays) -> Nanos {
         let first = self.first.unwrap_or(now);
-        first.saturating_sub(self.asked.at).saturating_sub(delays.between(self.asked.at, first))
+        first.saturating_sub(self.requested.at).saturating_sub(delays.between(self.requested.at, first))
     }
 
     /// True if it needs so much more than any stream has read ahead that its disk still has to read for it.
     pub(crate) fn needs_disk(&self) -> bool {
         let left = self.payload_total - self.payload_bytes;
-        self.asked.rate.is_some_and(|rate| left > rate.bytes_in(READ_AHEAD_MAX) + self.asked.burst_bytes)
+        self.requested.rate.is_some_and(|rate| left > rate.bytes_in(READ_AHEAD_MAX) + self.requested.burst_bytes)
     }
 
     /// When the first payload byte was taken.
@@ -283,18 +283,18 @@ impl LedgerEntry {
 
     /// True once every byte is in the socket.
     pub(crate) fn complete(&self) -> bool {
-        self.at_segment == self.asked.segments.len()
+        self.at_segment == self.requested.segments.len()
     }
 
     /// Whether this end is one the delivery may have. It tells how many ticks the plane missed, and not when: with a fault at any
     /// time some may be excused. The events of single misses are judged by when they were (`World::judge_miss`).
     pub(crate) fn judge(&self, end: &Ending, now: Nanos, delays: &PlaneDelays) -> Result<(), String> {
-        let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.asked.id.0, self.excuses));
+        let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.requested.id.0, self.excuses));
         if end.sent_bytes != self.taken_bytes {
             return fail(&format!("{} bytes were taken", self.taken_bytes));
         }
         let e = &self.excuses;
-        let delayed = delays.between(self.asked.at, now);
+        let delayed = delays.between(self.requested.at, now);
         match end.outcome {
             Outcome::Complete if !self.complete() => fail("complete, but bytes are missing"),
             Outcome::ClientGone if !e.reset => fail("its client is not gone"),
@@ -305,7 +305,7 @@ impl LedgerEntry {
             Outcome::DiskOverloaded if !self.disk_is_excused(now) => fail("its disk is not slow"),
             Outcome::ContentChanged if !e.content => fail("its content is whole"),
             _ if end.misses > 0 && delayed == Nanos::ZERO && !self.may_be_late() => fail("missed deadlines"),
-            _ if end.held.is_some() && (!self.asked.hold || end.held != self.reservation) => {
+            _ if end.held.is_some() && (!self.requested.hold || end.held != self.reservation) => {
                 fail("holds a reservation it should not")
             }
             _ => Ok(()),
@@ -320,7 +320,7 @@ impl LedgerEntry {
     /// The same, if it is no matter of a time.
     pub(crate) fn may_always_be_late(&self) -> bool {
         let e = &self.excuses;
-        self.asked.rate.is_none() || e.unreserved || e.reset || e.content || e.passed_on
+        self.requested.rate.is_none() || e.unreserved || e.reset || e.content || e.passed_on
     }
 }
 
@@ -332,7 +332,7 @@ mod tests {
     use crate::socket::ClientReading;
 
     fn stream() -> LedgerEntry {
-        let asked = DeliveryAsked {
+        let asked = RequestedDelivery {
             id: StreamId(7),
             fd: 0,
             version: ContentVersion(1),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disks_excuse_ends_and_what_came_of_it_stays_forgiven() {
+    fn a_disks_excuse_ends_and_its_lateness_stays_forgiven() {
         let (mut s, second, none) = (stream(), Nanos::from_secs, PlaneDelays::default());
         assert_eq!(s.unexcused(second(3), second(1), &none, second(1)), second(3));
         s.excuse_disk(second(10));

@@ -257,7 +257,7 @@ pub(crate) const SHARE_MEAN: Nanos = Nanos::from_millis(2500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Deliveries asked for at a guaranteed rate.
-    pub asked: u64,
+    pub requested: u64,
     /// Of these, started.
     pub started: u64,
     /// Of these, refused.

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flash_drive_is_told_from_a_spindle() {
+    fn a_flash_drive_is_measured_as_flash() {
         let (measured, parameters) = measured(DriveProfile::SsdSata);
         assert!(!measured.rotational);
         let rate = measured.rate_at(0);

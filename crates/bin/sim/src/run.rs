@@ -160,7 +160,7 @@ fn finish(world: &mut World) {
     if let Some(stream) = world.streams.values().next() {
         let what = format!(
             "stream {} never came back ({:?}, {} bytes taken)",
-            stream.asked.id.0, stream.life, stream.taken_bytes
+            stream.requested.id.0, stream.life, stream.taken_bytes
         );
         world.laws.broke(Law::EveryEndHasAReason, now, what);
     }
@@ -294,7 +294,7 @@ mod tests {
     fn a_plane_that_refuses_everybody_breaks_no_law_until_there_are_uploads() {
         let report = run(Wrong::Nothing, 0);
         assert_eq!(report.broken, None);
-        assert!(report.tally.asked > 0 && report.tally.refused == report.tally.asked, "{:?}", report.tally);
+        assert!(report.tally.requested > 0 && report.tally.refused == report.tally.requested, "{:?}", report.tally);
         let law = run(Wrong::Nothing, 1).broken.map(|b| b.law);
         assert!(matches!(law, Some(Law::NeverIdle | Law::BestEffortLives)), "{law:?}");
     }

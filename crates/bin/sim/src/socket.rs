@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_told_at_once_and_for_ever() {
+    fn a_reset_is_reported_at_once_and_for_ever() {
         let mut socket = SimSocket::new(3000, ClientReading::Stopped, Nanos::ZERO);
         socket.set_reading(ClientReading::Reset, Nanos::from_secs(1));
         assert_eq!(socket.writable_at(), Some(Nanos::from_secs(1)));

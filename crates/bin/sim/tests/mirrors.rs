@@ -7,7 +7,7 @@ use units::{BitRate, Nanos};
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
 #[test]
-fn without_a_loss_to_survive_a_mirror_carries_what_both_its_disks_do() {
+fn a_mirror_without_loss_promise_carries_both_disks_load() {
     for disks in [2, 3] {
         let full = |survive_disk_loss| Scenario { survive_disk_loss, chunks: 16 << 10, ..full(1, disks) };
         let [careful, report] = [true, false].map(|survives| sim::run(&full(survives), Trace::Off));
@@ -90,7 +90,7 @@ fn the_last_disk_of_a_mirror_may_be_silent_for_a_moment() {
 }
 
 #[test]
-fn nor_does_it_beside_writers_who_have_the_rest_of_the_disks() {
+fn a_failed_mirror_disk_delays_no_stream_beside_writers() {
     // In 8, once, a stream's clock began although its next byte, on its second disk, could not come in time.
     for (seed, fault) in [(5, Fault::Hang { disk: 0 }), (8, Fault::Hang { disk: 0 }), (5, Fault::Dead { disk: 1 })] {
         let report = mirror(seed, 2, Some(fault), 2);
@@ -124,7 +124,7 @@ fn no_drawn_world_of_mirrors_breaks_a_law_when_a_disk_fails() {
 /// Viewers that share each other's reads, on a mirror of which one disk hangs or dies: they are read for from the other one,
 /// and are counted there when one of them reads for itself. The plane ended here: it took the reads of a group for one disk's.
 #[test]
-fn viewers_who_share_reads_go_on_from_the_other_disk() {
+fn viewers_that_share_reads_continue_from_the_other_disk() {
     for seed in 0..8 {
         let mut scenario = watched(seed, 2, 150);
         scenario.load.contents_per_disk = 8;
@@ -148,7 +148,7 @@ fn viewers_who_share_reads_go_on_from_the_other_disk() {
 /// Two viewers, or as few as memory is there for, beside writers. A disk that fell silent while it had a batch of writes was
 /// not noticed if all viewers that waited for it were listed at the other one.
 #[test]
-fn a_disk_that_falls_silent_over_its_writes_costs_the_few_who_read_from_it_nothing() {
+fn a_disk_silent_over_writes_costs_its_few_viewers_nothing() {
     for seed in 0..40 {
         let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 64 << 20, BitRate(25_000_000), 2);
         scenario.disks = vec![scenario.disks[0].clone(); 2];

@@ -56,7 +56,7 @@ fn streams_slower_than_a_page_a_tick_start_and_end() {
 }
 
 #[test]
-fn a_disk_whose_grant_hung_is_asked_again() {
+fn a_disk_grants_again_after_a_grant_that_hung() {
     let mut scenario = with_uploads(small(DriveProfile::Desktop, 5), 3);
     scenario.liveness = SECS(30);
     scenario.faults = vec![FaultAt { at: SECS(10), lasts: SECS(8), fault: Fault::Hang { disk: 0 } }];
@@ -86,7 +86,7 @@ fn bulk_reads_without_end_leave_small_reads_of_the_store_their_turn() {
 }
 
 #[test]
-fn bulk_reads_without_a_buffer_keep_nobody_from_the_disk() {
+fn bulk_reads_without_a_buffer_leave_the_disk_free() {
     let mut scenario = with_uploads(small(DriveProfile::Desktop, 60), 1);
     scenario.chunks = 64;
     scenario.load.best_effort_share = 0.5;
@@ -115,34 +115,35 @@ fn bursts_pauses_and_bulk_reads_fit_a_narrow_link() {
 /// Clients that pause for longer than they may keep their reservation, and read again: it is theirs again, by the same
 /// admission as anybody's.
 #[test]
-fn who_paused_for_too_long_has_a_reservation_again() {
+fn a_viewer_after_a_long_pause_reserves_again() {
     for profile in [DriveProfile::Desktop, DriveProfile::SsdSata] {
         let mut scenario = small(profile, 40);
         (scenario.load.pause_share, scenario.load.viewing) = (0.5, (SECS(20), SECS(40)));
         scenario.safety = SECS(60);
         scenario.stall_max = SECS(3);
         scenario.load.contents_per_disk = 60;
-        let asked_back = Cell::new(0);
+        let reserved_again = Cell::new(0);
         let report = sim::run_with(&scenario, Trace::Off, |io, machine| {
             let config =
                 PlaneConfig { stall_max: scenario.stall_max, streams_max: 60, be_share: 0.1, ..PlaneConfig::default() };
             let gauges = Arc::new(Gauges::new(config.streams_max, machine.profiles.len()));
             let mut plane = Plane::new(config, machine.profiles.clone(), &[scenario.link], Arc::clone(&gauges), io);
             let mut shown = vec![(0, 0); gauges.streams.len()];
-            let asked_back = &asked_back;
+            let reserved_again = &reserved_again;
             move || {
                 let goes_on = plane.turn();
                 for (before, stream) in shown.iter_mut().zip(&gauges.streams) {
                     let now = (stream.id.get(), stream.rate_bps.get());
                     // The same delivery had no rate, and has one again.
-                    asked_back.set(asked_back.get() + u32::from(now.0 == before.0 && before.1 == 0 && now.1 > 0));
+                    reserved_again
+                        .set(reserved_again.get() + u32::from(now.0 == before.0 && before.1 == 0 && now.1 > 0));
                     *before = now;
                 }
                 goes_on
             }
         });
         assert_eq!(report.broken, None, "{profile:?}");
-        assert!(asked_back.get() > 3, "{profile:?}: {:?}", report.tally);
+        assert!(reserved_again.get() > 3, "{profile:?}: {:?}", report.tally);
     }
 }
 
@@ -159,7 +160,7 @@ fn a_session_that_goes_on_has_buffers_for_its_burst() {
 }
 
 #[test]
-fn what_recordings_wrote_does_not_stay_dirty() {
+fn writes_of_recordings_do_not_stay_dirty() {
     let mut scenario = small(DriveProfile::Desktop, 60);
     scenario.load.recordings = SECS(2);
     scenario.load.recording_rates = vec![BitRate(25_000_000)];
@@ -216,7 +217,7 @@ fn a_disk_that_records_has_less_time_to_spare() {
 /// Cameras that fall silent while no commit succeeds: no more bytes of them come that would be made durable with those written,
 /// so six seconds of each were not durable until they sent again (one of 1,500 seeds).
 #[test]
-fn what_commits_could_not_make_durable_is_durable_soon_after_the_disk_answers_again() {
+fn bytes_of_failed_commits_become_durable_after_the_hang() {
     let mut scenario = small(DriveProfile::Desktop, 5);
     scenario.load.recordings = MS(500);
     scenario.load.recording_rates = vec![BitRate(500_000)];

@@ -39,14 +39,14 @@ fn a_disk_filled_to_its_last_stream_keeps_every_deadline() {
 }
 
 #[test]
-fn a_disk_four_times_slower_than_admission_was_told_must_fail() {
+fn a_disk_four_times_slower_than_its_profile_must_fail() {
     let report = sim::run(&Scenario::canary(), Trace::Tail);
     assert_eq!(report.broken.as_ref().map(|b| b.law), Some(Law::EveryDeadline), "{:?}", report.tally);
     assert!(!report.tail.is_empty(), "and shows what happened before");
 }
 
 #[test]
-fn many_starts_at_once_wait_for_seconds_at_most_and_cost_nobody_a_deadline() {
+fn many_starts_at_once_wait_for_seconds_and_break_no_law() {
     for seed in 0..3 {
         let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 25);
         scenario.load.arrivals = Nanos::from_millis(5);

@@ -34,7 +34,7 @@ fn seeks_on_a_full_disk_have_their_first_byte_in_time_or_are_refused() {
 /// The unread rest of a start is promised no more when its viewer goes elsewhere: with those reads left in the table a
 /// disk was idle for half of its time beside viewers that waited.
 #[test]
-fn a_disk_whose_viewers_wait_is_not_idle() {
+fn a_disk_with_waiting_viewers_is_not_idle() {
     let calm = seeks(2, 30).tally.calm.spent;
     assert!(calm.idle.saturating_mul(20) < calm.total(), "{calm:?}");
 }

@@ -59,7 +59,7 @@ fn viewers_that_pause_and_seek_play_on() {
 }
 
 #[test]
-fn viewers_for_whom_a_link_has_no_room_are_refused_and_the_others_play() {
+fn viewers_beyond_a_link_are_refused_and_the_others_play() {
     let mut scenario = alone(3, SegmentViewers::of_hls(10));
     scenario.link = BitRate(50_000_000);
     let of = run(&scenario).viewers;

@@ -54,7 +54,7 @@ fn viewers_that_pause_and_seek_keep_their_rate() {
     scenario.liveness = Nanos::from_secs(120);
     let report = run(&scenario);
     assert_eq!(report.broken, None);
-    assert!(report.tally.running_max >= 190 && report.tally.asked >= 235, "{:?}", report.tally);
+    assert!(report.tally.running_max >= 190 && report.tally.requested >= 235, "{:?}", report.tally);
     assert!(report.tally.pauses >= 45, "{:?}", report.tally);
     assert_eq!(report.tally.late_after_pause, 0, "{:?}", report.tally);
 }

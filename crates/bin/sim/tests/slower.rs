@@ -66,7 +66,7 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams_and_keeps_the_oth
 /// Few streams with large blocks: the streams that it cannot carry end together. While they ended one a second, the others fell
 /// behind by seconds, and never made up for it.
 #[test]
-fn a_drive_of_few_streams_ends_those_whom_it_cannot_carry_at_once() {
+fn a_slow_drive_of_few_streams_ends_its_excess_at_once() {
     for seed in 1..=6 {
         let tally = too_slow(seed, (DriveProfile::T7k250, 35), 2.5);
         assert!((15..=21).contains(&tally.shed), "seed {seed}: {tally:?}");

@@ -48,7 +48,7 @@ fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
 /// More at once than a disk can begin with before the last of them has waited for too long: all viewers without room by then
 /// hear no, and at once: the starts before them are known then. They heard it after the time that a start may wait.
 #[test]
-fn all_who_cannot_start_in_time_are_refused_at_once() {
+fn all_starts_that_would_be_late_are_refused_at_once() {
     let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(2_000_000), 390);
     scenario.load.arrivals = Nanos::from_millis(2);
     scenario.safety = Nanos::from_secs(20);

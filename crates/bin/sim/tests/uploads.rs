@@ -55,7 +55,7 @@ impl Case {
 }
 
 #[test]
-fn one_writer_beside_a_full_disk_gets_three_quarters_of_what_is_left() {
+fn a_writer_beside_a_full_disk_gets_3_quarters_of_the_rest() {
     let (drive, memory_bytes, round) = (DriveProfile::Desktop, 3 << 30, SECS(1));
     let full = Case { drive, memory_bytes, round, streams: 91, writers: 1 };
     let share = full.share_of_possible(1);
@@ -63,7 +63,7 @@ fn one_writer_beside_a_full_disk_gets_three_quarters_of_what_is_left() {
 }
 
 #[test]
-fn many_writers_in_short_rounds_with_little_memory_get_three_quarters_of_what_is_left() {
+fn many_writers_in_short_rounds_get_3_quarters_of_the_rest() {
     let (drive, memory_bytes, round) = (DriveProfile::T7k250, 256 << 20, Nanos::from_millis(250));
     let short = Case { drive, memory_bytes, round, streams: 28, writers: 16 };
     for seed in [1, 2] {

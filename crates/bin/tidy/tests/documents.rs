@@ -158,7 +158,7 @@ fn every_decision_has_a_number_of_its_own() {
 }
 
 #[test]
-fn the_changelog_has_an_entry_for_what_is_not_released() {
+fn the_changelog_has_unreleased_entries() {
     let text = read("CHANGELOG.md");
     let entries =
         text.lines().skip_while(|line| *line != "## Unreleased").filter(|line| line.starts_with("- ")).count();

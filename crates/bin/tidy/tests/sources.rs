@@ -80,7 +80,7 @@ fn one_type_name_has_one_meaning() {
 /// Answers for requests that cannot be served now, and for failures of the server, are made in `problem.rs` alone, complete with all
 /// fields of its table.
 #[test]
-fn what_went_wrong_becomes_an_answer_in_one_table() {
+fn failures_become_answers_in_one_table() {
     let source = Path::new("crates/front/http/src");
     let (mut problems, mut found) = (Vec::new(), 0);
     for (path, text) in sources("rs").into_iter().filter(|(path, _)| path.starts_with(source)) {
@@ -279,7 +279,7 @@ fn implemented(line: &str) -> Option<String> {
 }
 
 #[test]
-fn every_file_says_what_it_is() {
+fn every_file_begins_with_its_description() {
     let mut problems = Vec::new();
     for (path, text) in sources("rs") {
         let head = text.lines().next().unwrap_or("");

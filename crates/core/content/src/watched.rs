@@ -185,16 +185,17 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_was_set_is_no_change_and_one_that_nobody_set_is_looked_at_again() {
+    fn a_set_time_is_no_change_and_an_unset_one_is_checked_again() {
         #[derive(Debug)]
-        struct Nobody;
-        impl ChangeCounter for Nobody {
+        struct Uncounted;
+        impl ChangeCounter for Uncounted {
             fn changes(&self) -> Option<Changes> {
                 None
             }
         }
         let rest = || {
-            WatchedContent::new(FileStat::new(100 * S, 5000), 200 * S).counted_by(Box::new(Nobody), Changes::default())
+            WatchedContent::new(FileStat::new(100 * S, 5000), 200 * S)
+                .counted_by(Box::new(Uncounted), Changes::default())
         };
         let done = |writes, settings| Some(Changes { writes, settings });
         let (old, new) = (FileStat::new(100 * S, 5000), FileStat::new(201 * S, 5000));

@@ -96,7 +96,7 @@ fn real_files_get_the_rate_their_packets_need() {
 }
 
 #[test]
-fn what_is_no_container_is_said_to_be_none() {
+fn bytes_without_a_container_are_unknown() {
     for bytes in [&b""[..], b"G", b"\x1a\x45\xdf", b"<html><body>no</body></html>", &[0x47; 200], &[0; 5000]] {
         assert!(matches!(found(bytes), Err(ProbeError::Unknown)), "{bytes:?}");
     }

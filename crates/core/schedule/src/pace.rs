@@ -159,7 +159,7 @@ mod tests {
     const TICK: Nanos = Nanos::from_millis(50);
 
     #[test]
-    fn what_follows_a_burst_is_exactly_the_rate() {
+    fn the_pace_after_a_burst_is_exactly_the_rate() {
         for (burst_bytes, taken_at_once) in [(0, true), (200_000, true), (4_400_000, true), (4_400_000, false)] {
             let mut pace = Pace::new(RATE, TICK, Nanos::from_secs(1), burst_bytes);
             let (mut sent, mut window) = (0, None);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_profiles_are_told() {
+    fn broken_profiles_are_refused() {
         let broken: [fn(&mut DiskProfile); 5] = [
             |p| p.zones.clear(),
             |p| p.zones[0].bytes_per_second = 0,

@@ -92,7 +92,7 @@ fn after(history: &[Happening], pages: u64, be_share: f64) -> (Admission, Vec<Re
 proptest! {
     /// Removing a stream never turns a yes into a no: neither of admission nor of the round a start finds room in.
     #[test]
-    fn who_leaves_takes_no_room_from_others(
+    fn a_removed_stream_takes_no_room_from_others(
         mut history in happenings(),
         busy in 0.0..0.9,
         asked in requests(),

@@ -10,7 +10,7 @@ use units::{BitRate, JobId, Nanos};
 /// On the emulated drive of 2005 with rounds of 250 ms, nine uploads waited for minutes beside an idle disk: a flush of
 /// 8 MiB takes 250 ms there, and no round ever had this time left.
 #[test]
-fn a_flush_that_is_longer_than_a_round_is_made_when_nobody_reads() {
+fn a_flush_longer_than_a_round_is_granted_on_an_idle_disk() {
     let round = Nanos::from_millis(250);
     let settings = DiskSettings { rounds: Grid::new(Nanos::ZERO, round), be_share: 0.1 };
     let mut profile = DiskProfile::spindle_default();

@@ -27,7 +27,7 @@ const FLUSHER: JobId = JobId(2);
 
 /// A read that a stream would like to have done.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct WantedRead {
     at: Nanos,
     position: u64,
     bytes: u64,
@@ -37,9 +37,9 @@ struct Asked {
     starting: bool,
 }
 
-fn reads() -> impl Strategy<Value = Vec<Asked>> {
+fn reads() -> impl Strategy<Value = Vec<WantedRead>> {
     let drawn = (0u64..6_000, 0u64..990, 1u64..24, 300u64..3_500, prop::bool::weighted(0.2));
-    let one = drawn.prop_map(|(at, gigabyte, mebibytes, within, starting)| Asked {
+    let one = drawn.prop_map(|(at, gigabyte, mebibytes, within, starting)| WantedRead {
         at: Nanos::from_millis(at),
         position: gigabyte * 1_000_000_000,
         bytes: mebibytes << 20,
@@ -100,9 +100,9 @@ impl Disk {
     }
 
     /// Adds a read, as the schedule counts it: a start is due some rounds after it was asked for.
-    fn put(&mut self, slot: u32, read: &Asked) -> RtRequest {
+    fn put(&mut self, slot: u32, read: &WantedRead) -> RtRequest {
         let ahead = if read.starting { ROUND.saturating_mul(LOOKAHEAD_ROUNDS) } else { Nanos::ZERO };
-        let Asked { position, bytes, starting, within, .. } = *read;
+        let WantedRead { position, bytes, starting, within, .. } = *read;
         let deadline = self.now.saturating_add(within).saturating_add(ahead);
         let kind = if starting { ReadKind::Start } else { ReadKind::Regular };
         let request = RtRequest { slot, position, bytes, deadline, rate: RATE, kind };
@@ -118,7 +118,7 @@ impl Disk {
     }
 
     /// Gives the schedule a read that is let in.
-    fn let_in(&mut self, request: RtRequest, read: &Asked) {
+    fn let_in(&mut self, request: RtRequest, read: &WantedRead) {
         self.schedule.put_read(RtRequest { deadline: self.now.saturating_add(read.within), ..request });
     }
 
@@ -283,7 +283,7 @@ fn earliest_first(reads: &[(Nanos, RtRequest)]) -> bool {
 }
 
 /// Lets in the reads that `slack` allows, serves them, and returns those let in.
-fn serve(reads: &[Asked], uploads: bool, slack: impl Fn(&Disk) -> f64) -> (Disk, Vec<(Nanos, RtRequest)>) {
+fn serve(reads: &[WantedRead], uploads: bool, slack: impl Fn(&Disk) -> f64) -> (Disk, Vec<(Nanos, RtRequest)>) {
     let mut disk = Disk::new(uploads);
     let mut admitted = Vec::new();
     for (slot, read) in (0u32..).zip(reads) {
@@ -304,7 +304,7 @@ fn serve(reads: &[Asked], uploads: bool, slack: impl Fn(&Disk) -> f64) -> (Disk,
 proptest! {
     /// Whatever is let in while slack is not negative is read in time, be the earliest deadline first able to or not.
     #[test]
-    fn what_slack_lets_in_is_in_time(reads in reads(), uploads in any::<bool>()) {
+    fn reads_admitted_by_slack_are_in_time(reads in reads(), uploads in any::<bool>()) {
         let (disk, admitted) = serve(&reads, uploads, Disk::slack);
         prop_assert!(disk.waiting.is_empty(), "all of it is read");
         prop_assert_eq!(disk.late, Nanos::ZERO, "{} let in", admitted.len());
@@ -325,7 +325,7 @@ proptest! {
 
     /// Reads that the naive reference serves in time by its worst costs are served in time: slack was not asked.
     #[test]
-    fn what_the_naive_reference_serves_in_time_is_in_time(reads in reads(), uploads in any::<bool>()) {
+    fn reads_in_time_for_the_naive_reference_are_in_time(reads in reads(), uploads in any::<bool>()) {
         let (disk, admitted) = serve(&reads, uploads, least_slack);
         prop_assert!(disk.waiting.is_empty(), "all of it is read");
         let naive = earliest_first(&admitted);
@@ -345,9 +345,9 @@ proptest! {
 /// A slice is read in whole read units, and was read by a fifth beyond its 50 ms: with fourteen of them due at one moment and
 /// spread evenly, the case for which the bound has its seeks, that was more than everything else the bound has left over.
 #[test]
-fn no_slice_is_read_beyond_what_was_counted() {
-    let together = |within: u64| -> Vec<Asked> {
-        let read = |n: u64| Asked {
+fn no_slice_is_read_beyond_its_counted_bytes() {
+    let together = |within: u64| -> Vec<WantedRead> {
+        let read = |n: u64| WantedRead {
             at: Nanos::ZERO,
             position: n * 71_000_000_000,
             bytes: 8 << 20,

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_earlier_runs_are_leftovers_and_tell_what_is_to_be_kept() {
+    fn only_names_of_earlier_runs_are_leftovers() {
         let own = hidden_name("7-a0", 3, None);
         assert_eq!(own, ".isocast-upload-7-a0-3");
         assert_eq!(leftover(&own, "7-a0"), None);

@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_too_fast_by_a_block_is_written_behind_it_however_little_it_is() {
+    fn excess_bytes_of_a_block_are_offered_behind_it() {
         let (mut uploads, id) = recording();
         uploads.received(id, 4 * CHUNK + 4096);
         let due = uploads.next_block().expect("one is");
@@ -687,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_commit_could_not_make_durable_is_due_with_the_next_block_though_no_more_came() {
+    fn bytes_of_a_failed_commit_are_due_with_the_next_block() {
         let (mut uploads, id) = recording();
         uploads.received(id, CHUNK);
         let due = uploads.next_block().expect("one is");

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rates_say_what_to_write() {
+    fn bad_rates_get_a_hint() {
         assert!(matches!(parse_rate("8800000"), Err(ParseError::NoUnit(..))));
         assert!(matches!(parse_rate("-3M"), Err(ParseError::OutOfRange(..))));
         assert!(matches!(parse_rate("0M"), Err(ParseError::OutOfRange(..))));

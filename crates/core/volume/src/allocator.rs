@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_what_plain_sets_do(
+        fn the_allocator_agrees_with_plain_sets(
             units in 1u32..9_000,
             taken in prop::collection::vec(0u32..9_000, 0..200),
             steps in prop::collection::vec((0u32..9_000, 0u32..9_000, 1u32..3_000, 0u8..5), 1..60),

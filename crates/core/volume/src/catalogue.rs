@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_what_names_have_before_a_slash() {
+    fn folders_are_the_names_before_a_slash() {
         let mut catalogue = Catalogue::default();
         for name in ["a", "films/old/x", "films/old/y", "films/new", "films-2/z"] {
             catalogue.insert(name.into(), content());

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_superblock_is_read() {
         let written = superblock(3);
         let block = Some(written.encode());
         assert_eq!(Superblock::choose(&[block.clone(), block, None, None]), Ok(written));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage() {
+    fn a_newer_version_is_distinguished_from_damage() {
         let mut newer = superblock(1).encode();
         newer[8] = 9;
         assert_eq!(Superblock::choose(&[Some(newer), None, None, None]), Err(SuperblockError::NewerVersion(9)));

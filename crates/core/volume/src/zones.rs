@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_most_is_known_in_bounded_memory_and_forgotten_in_time() {
+    fn read_counts_are_bounded_and_halved_in_time() {
         let mut counts = ReadCounts::default();
         for number in 0..20_000u32 {
             counts.add(&format!("cold {number}"), 100, 1 << 40);

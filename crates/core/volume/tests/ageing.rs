@@ -13,7 +13,7 @@ struct AgedVolume {
     volume: Volume,
     chance: Chance,
     kept: Vec<(String, u64)>,
-    is_length_told: bool,
+    is_length_known: bool,
     written: u64,
 }
 
@@ -33,12 +33,12 @@ fn stretches(content: &StoredContent, disks: usize) -> u64 {
 }
 
 impl AgedVolume {
-    fn new(placement: Placement, disks: usize, is_length_told: bool) -> Self {
+    fn new(placement: Placement, disks: usize, is_length_known: bool) -> Self {
         let mut volume = Volume::create(new_volume(placement, vec![DISK; disks])).expect("sizes are fine");
         while volume.commit().is_some() {
             volume.committed(Ok(()));
         }
-        Self { volume, chance: Chance::new(5), kept: Vec::new(), is_length_told, written: 0 }
+        Self { volume, chance: Chance::new(5), kept: Vec::new(), is_length_known, written: 0 }
     }
 
     fn draw(&mut self) -> u64 {
@@ -52,7 +52,7 @@ impl AgedVolume {
             self.written += parts;
             let (name, length) = (format!("{:06}", self.written), bytes_of(parts));
             self.kept.push((name.clone(), parts));
-            (self.volume.begin(&name, self.is_length_told.then_some(length)).expect("there is room"), length)
+            (self.volume.begin(&name, self.is_length_known.then_some(length)).expect("there is room"), length)
         });
         while drafts.iter().any(|(draft, length)| draft.length() < *length) {
             for (draft, length) in &mut drafts {

@@ -83,7 +83,7 @@ impl Bench {
 /// The disk's thread was in its flush when the other disk was taken out: its report came when the next commit was under way, which was
 /// acknowledged before it was written.
 #[test]
-fn what_a_disk_tells_of_a_commit_that_was_given_up_counts_for_no_other() {
+fn a_report_of_a_given_up_commit_counts_for_no_other() {
     let mut bench = Bench::new(2);
     bench.publish("a");
     assert_eq!(bench.write_sets.begin(&mut bench.volume), [ONE, TWO]);
@@ -166,7 +166,7 @@ fn nothing_relies_on_a_disk_that_was_filled_before_a_superblock_says_so() {
 }
 
 #[test]
-fn a_disk_counts_for_its_copies_until_what_was_removed_is_durably_gone() {
+fn a_disk_counts_until_its_removals_are_durable() {
     let mut bench = Bench::new(3);
     bench.publish("a");
     bench.go_on();
@@ -244,7 +244,7 @@ fn every_part_has_a_copy_that_can_be_read_while_disks_are_being_filled() {
 }
 
 #[test]
-fn a_superblock_on_a_disk_that_is_larger_than_what_is_used_of_it_survives_a_power_cut() {
+fn a_superblock_on_a_larger_disk_survives_a_power_cut() {
     let mut bench = Bench::new(2);
     bench.take_out(TWO);
     let size = DISK + (3 << 20);
@@ -285,7 +285,7 @@ fn a_superblock_that_a_power_cut_left_half_written_survives_the_next_one() {
 
 /// A disk of a stripe takes no more writes: a recording has the rest on the other one, also of the unit it was at.
 #[test]
-fn a_recording_goes_on_beside_a_disk_that_is_only_read_and_knows_what_may_be_wrong() {
+fn a_recording_leaves_a_read_only_disk_and_counts_damage() {
     let length = 5 * UNIT + UNIT / 2;
     for fails in [ONE, TWO] {
         let mut bench = Bench::with(Placement::Stripe, 2);

@@ -153,7 +153,7 @@ fn a_disk_that_comes_and_one_that_leaves_cost_no_content_whenever_the_power_goes
 }
 
 #[test]
-fn a_reader_keeps_what_moved_since_it_began() {
+fn a_reader_keeps_the_units_that_moved_since_it_began() {
     let mut volume = Volume::create(new_volume(Placement::Stripe, vec![DISK; 3])).expect("sizes are fine");
     let mut bench = Bench {
         disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 3]),
@@ -193,7 +193,7 @@ fn a_reader_keeps_what_moved_since_it_began() {
 }
 
 #[test]
-fn a_disk_comes_in_the_place_of_one_that_left_while_somebody_reads_what_moved() {
+fn a_disk_takes_the_place_of_one_left_under_a_reader() {
     let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK; 2])).expect("sizes are fine");
     let mut bench = Bench {
         disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 2]),
@@ -221,7 +221,7 @@ fn a_disk_comes_in_the_place_of_one_that_left_while_somebody_reads_what_moved() 
 }
 
 #[test]
-fn what_is_read_most_gets_the_outer_zones_and_nothing_else_changes() {
+fn most_read_contents_get_the_outer_zones() {
     for placement in [Placement::Span, Placement::Stripe, Placement::Mirror] {
         let count = if placement == Placement::Span { 1 } else { 2 };
         let mut volume = Volume::create(new_volume(placement, vec![DISK; count])).expect("sizes are fine");

@@ -127,7 +127,7 @@ proptest! {
 }
 
 #[test]
-fn a_damaged_record_in_the_middle_is_told_and_the_catalogue_is_made_anew() {
+fn a_damaged_record_is_reported_and_the_catalogue_rebuilt() {
     let mut disks = sample(Placement::Span, 1);
     let disk = disks.0[0].as_mut().expect("it is there");
     // The checkpoint is frame 0, each content one frame of a block behind it.
@@ -145,7 +145,7 @@ fn a_damaged_record_in_the_middle_is_told_and_the_catalogue_is_made_anew() {
 }
 
 #[test]
-fn a_catalogue_is_made_anew_from_what_one_disk_of_a_mirror_has() {
+fn a_catalogue_is_rebuilt_from_one_disk_of_a_mirror() {
     let mut disks = sample(Placement::Mirror, 2);
     disks.0[0] = None;
     let mut given = MemoryDisks(vec![disks.0[1].clone()]);
@@ -156,7 +156,7 @@ fn a_catalogue_is_made_anew_from_what_one_disk_of_a_mirror_has() {
 }
 
 #[test]
-fn each_wrong_set_of_disks_is_told_apart() {
+fn each_wrong_set_of_disks_gets_its_own_error() {
     let mut mirror = sample(Placement::Mirror, 2);
     let [one, two] = [0, 1].map(|disk| mirror.0[disk].take());
     let open = |disks: Vec<Option<MemoryDisk>>, sizes: &[u64]| {
@@ -184,7 +184,7 @@ fn without_the_other(mirror: &MemoryDisks, away: u8) -> (Volume, MemoryDisks) {
 }
 
 #[test]
-fn a_disk_that_was_away_is_told_from_one_that_went_on_alone_or_whose_place_is_taken() {
+fn absent_diverged_and_replaced_disks_are_distinguished() {
     let mirror = sample(Placement::Mirror, 2);
     let (mut volume, first) = without_the_other(&mirror, 1);
     let (_, second) = without_the_other(&mirror, 0);

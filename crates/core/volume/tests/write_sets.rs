@@ -668,7 +668,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn what_two_disks_acknowledged_is_found_whenever_the_power_goes() {
+fn acknowledged_changes_of_two_disks_survive_a_power_cut() {
     let counts = run(Placement::Mirror, 2, seeds());
     assert!(
         counts.acknowledged > 100 && counts.out_at_work > 0 && counts.gone_on_with > 0 && counts.filled > 0,
@@ -678,7 +678,7 @@ fn what_two_disks_acknowledged_is_found_whenever_the_power_goes() {
 }
 
 #[test]
-fn what_three_disks_acknowledged_is_found_whenever_the_power_goes() {
+fn acknowledged_changes_of_three_disks_survive_a_power_cut() {
     let counts = run(Placement::Mirror, 3, seeds());
     assert!(
         counts.acknowledged > 100 && counts.out_at_work > 0 && counts.gone_on_with > 0 && counts.filled > 0,
@@ -688,7 +688,7 @@ fn what_three_disks_acknowledged_is_found_whenever_the_power_goes() {
 }
 
 #[test]
-fn what_disks_with_one_copy_acknowledged_is_found_and_recordings_go_on_without_one_of_them() {
+fn striped_changes_survive_and_recordings_leave_a_lost_disk() {
     for count in [2, 3] {
         let counts = run(Placement::Stripe, count, seeds());
         assert!(counts.acknowledged > 100 && counts.out_at_work > 0 && counts.doubtful > 0, "{counts:?}");
@@ -696,7 +696,7 @@ fn what_disks_with_one_copy_acknowledged_is_found_and_recordings_go_on_without_o
 }
 
 #[test]
-fn what_one_disk_made_durable_of_recordings_is_found_whenever_the_power_goes() {
+fn durable_bytes_of_recordings_survive_a_power_cut() {
     let counts = run(Placement::Span, 1, seeds());
     assert!(counts.acknowledged > 100 && counts.grown > 100 && counts.recovered > 20, "{counts:?}");
 }

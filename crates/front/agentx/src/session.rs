@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused_before_it_is_read() {
+    fn an_oversized_message_is_refused_before_it_is_read() {
         let head = |payload_bytes: u32| {
             let bytes = message(6, 5, &[]);
             let head = [&bytes[..16], &payload_bytes.to_le_bytes()].concat();

@@ -155,7 +155,7 @@ async fn answer(
         buffer.let_go();
         return content::serve(&exchange, stream).await;
     }
-    if misdirected.is_none() && follow::is_asked_for(&exchange.head) {
+    if misdirected.is_none() && follow::is_follow_request(&exchange.head) {
         return follow::serve(&exchange, stream).await;
     }
     let responded = match misdirected {

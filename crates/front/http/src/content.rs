@@ -19,7 +19,6 @@ use service::session::{ContentPart, Viewer};
 use service::shares::{NETWORK_BITS, network};
 use units::BitRate;
 
-use crate::asked::asked;
 use crate::client_stream::{ClientStream, write_all};
 use crate::exchange::Exchange;
 use crate::guard::guarded;
@@ -29,6 +28,7 @@ use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
 use crate::message::reply::{After, Reply, location, render_head};
 use crate::plan::{StreamPlan, plan};
+use crate::rate_request::requested_rate;
 use crate::streamed::{Framing, PieceSink, Streamed};
 use crate::{login, playlist, problem, share};
 
@@ -103,7 +103,7 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let (service, head) = (&exchange.shared.service, &exchange.head);
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let cmcd = Cmcd::read(query.cmcd.as_deref(), &head.headers);
-    let asked = asked(&query, &cmcd).map_err(problem::bad_request)?;
+    let asked = requested_rate(&query, &cmcd).map_err(problem::bad_request)?;
     let path = content_path(head).map_err(problem::bad_request)?;
     let permit = login::permit(exchange, &path).await?;
     let asked = share::bounded(asked, &permit);
@@ -135,7 +135,7 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         body: plan.body.clone(),
         part: part_of(&plan, &query),
         purpose,
-        asked,
+        terms: asked,
         viewer,
         client: exchange.client(),
         stages,

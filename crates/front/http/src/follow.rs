@@ -36,7 +36,7 @@ pub(crate) fn latest(events: &RecentEvents, permit: &Permit<ToObserve>) -> Reply
 }
 
 /// True for a request of the events that wants them as they happen.
-pub(crate) fn is_asked_for(head: &RequestHead) -> bool {
+pub(crate) fn is_follow_request(head: &RequestHead) -> bool {
     head.method == Method::GET
         && head.path == PATH
         && joined(&head.headers, &ACCEPT)

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_somebody_else_can_have_are_not_this_servers() {
+    fn names_that_others_can_register_are_misdirected() {
         let misdirected = Some(StatusCode::MISDIRECTED_REQUEST);
         for own in ["", "nas", "nas:8080", "localhost", "nas.local", "NAS.Home.Arpa.", "192.0.2.1", "[2001:db8::1]:80"]
         {

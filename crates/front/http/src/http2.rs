@@ -140,7 +140,7 @@ async fn respond(
     if content::is_content_read(&exchange.head) {
         return read_content(&exchange, running).await;
     }
-    if follow::is_asked_for(&exchange.head) {
+    if follow::is_follow_request(&exchange.head) {
         return follow_events(&exchange, running).await;
     }
     let mut body = RequestBody::of_frames(frames, shared.config().upload_idle_max);

@@ -6,7 +6,6 @@
 
 mod access_log;
 mod actions;
-mod asked;
 mod body;
 mod client_stream;
 mod connection;
@@ -30,6 +29,7 @@ mod plan;
 mod playlist;
 mod precondition;
 mod problem;
+mod rate_request;
 mod removals;
 mod router;
 mod server;

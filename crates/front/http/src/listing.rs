@@ -259,7 +259,7 @@ mod tests {
     use units::DiskId;
 
     #[test]
-    fn what_is_wanted_most() {
+    fn the_accept_field_weighs_json_against_html() {
         for (accept, json, html) in [
             ("application/json;q=0.9, text/html;q=0.1", 900, 100),
             ("text/html,application/xhtml+xml,*/*;q=0.8", 800, 1000),

@@ -73,7 +73,7 @@ async fn judged<R: RightKind>(
     };
     let credentials = match denied {
         Denied::UserNeeded(_) | Denied::NotByLink(_) => credentials(headers),
-        Denied::NobodyMay | Denied::LocalOnly(..) | Denied::NoRight(_) => None,
+        Denied::NoWriters | Denied::LocalOnly(..) | Denied::NoRight(_) => None,
     };
     let principal = match credentials {
         None => return Err(refused(exchange, denied)),

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_budget_bytes_pass_in_small_pieces_and_what_must_be_kept_whole_is_refused() {
+    async fn bytes_without_budget_pass_in_small_pieces_or_are_refused() {
         let (mut client, mut server) = pair().await;
         let memory = ConnectionMemory::new(BUFFER_BYTES_MAX - 1);
         let mut buffer = ConnectionBuffer::new(memory.clone());

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stages_made_of_it() {
+    fn a_stage_removes_length_ranges_and_date() {
         let planned = |fields: &str| {
             let text = format!("GET /media/film.mp4 HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
             let head = parse_head(text.as_bytes()).expect("understood").expect("complete");

@@ -185,7 +185,7 @@ mod tests {
         #EXTINF:4,\r\na.ts\r\n# URI=\"x\"\r\n\r\nb.ts?x=1&rate=2M#t\r\nhttps://other/c.ts\r\n//other/d.ts\r\n/media/e.ts";
 
     #[test]
-    fn what_a_playlist_names_gets_session_and_rate() {
+    fn addresses_in_a_playlist_get_session_and_rate() {
         let expected = "#EXTM3U\r\n#EXT-X-MAP:URI=\"init.mp4?session=s&rate=8M\",BYTERANGE=\"1@0\"\r\n\
             #EXT-X-KEY:METHOD=AES-128,URI=\"key\"\r\n#EXTINF:4,\r\na.ts?session=s&rate=8M\r\n# URI=\"x\"\r\n\r\n\
             b.ts?x=1&rate=2M&session=s#t\r\nhttps://other/c.ts\r\n//other/d.ts\r\n/media/e.ts?session=s&rate=8M";
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_players_may_take_for_another_server_gets_nothing() {
+    fn addresses_of_other_servers_get_no_session() {
         for uri in [
             " //other/x",
             "\t//other/x",
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_playlist_is_refused_and_others_are_left_alone() {
+    fn a_malformed_playlist_is_refused() {
         for text in ["", "no\n#EXTM3U\n", &format!("#EXTM3U\n{}", "x".repeat(20_000))] {
             assert!(passed("session=s", text, 4096).is_err());
         }

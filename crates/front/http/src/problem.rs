@@ -246,7 +246,7 @@ pub(crate) fn of_denied(denied: Denied, passwords: bool) -> Reply {
                 reply.field(WWW_AUTHENTICATE, "Bearer realm=\"isocast\"")
             }
         }
-        Denied::LocalOnly(..) | Denied::NobodyMay | Denied::NoRight(_) | Denied::NotByLink(_) => {
+        Denied::LocalOnly(..) | Denied::NoWriters | Denied::NoRight(_) | Denied::NotByLink(_) => {
             Reply::problem(StatusCode::FORBIDDEN, &denied.to_string())
         }
     }

@@ -6,7 +6,7 @@
 
 use http_types::Method;
 use service::access::{Permit, ToRead};
-use service::rate::{AskedRate, RateAsked};
+use service::rate::{RateTerms, RequestedRate};
 use service::session::Viewer;
 
 use crate::exchange::Exchange;
@@ -27,14 +27,14 @@ pub(crate) fn text(head: &RequestHead) -> Result<Option<String>, Reply> {
 }
 
 /// The requested rate, within that of the permit's link.
-pub(crate) fn bounded(asked: RateAsked, permit: &Permit<ToRead>) -> RateAsked {
+pub(crate) fn bounded(asked: RateTerms, permit: &Permit<ToRead>) -> RateTerms {
     let Some(most) = permit.link().and_then(|link| link.rate) else { return asked };
     let rate = match asked.rate {
-        AskedRate::Rate(rate) => rate.min(most),
-        AskedRate::Bulk | AskedRate::Unsaid => most,
+        RequestedRate::Rate(rate) => rate.min(most),
+        RequestedRate::Bulk | RequestedRate::Unstated => most,
     };
-    RateAsked {
-        rate: AskedRate::Rate(rate),
+    RateTerms {
+        rate: RequestedRate::Rate(rate),
         burst: asked.burst,
         ceiling: asked.ceiling.map(|ceiling| ceiling.min(most)),
     }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_start_is_told_and_the_listener_stays() {
+    async fn the_start_reports_its_step_and_the_listener_stays() {
         let listener = HttpListener::bind("127.0.0.1:0".parse().expect("an address"), None).expect("a port");
         let address = listener.address().expect("an address");
         let (step, steps) = watch::channel("opening the folders".to_owned());

@@ -15,7 +15,6 @@ use service::pipeline::Stages;
 use units::{BitRate, Nanos};
 use webdav::DavChange;
 
-use crate::asked::AskError;
 use crate::body::RequestBody;
 use crate::content;
 use crate::dav::{self, Touched};
@@ -27,6 +26,7 @@ use crate::message::query::Query;
 use crate::message::reply::{COMPONENT, Reply, location};
 use crate::precondition::precondition;
 use crate::problem;
+use crate::rate_request::RateTermsError;
 
 /// Time after its answer within which an upload may become durable: less than a second is not worth it, and more than a minute is a risk
 /// that no client intends.
@@ -178,7 +178,9 @@ async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer) -> Result<()
 fn rate(query: &Query) -> Result<Option<BitRate>, Reply> {
     match query.rate.as_deref() {
         None | Some("max") => Ok(None),
-        Some(text) => units::parse_rate(text).map(Some).map_err(|error| problem::bad_request(AskError::Rate(error))),
+        Some(text) => {
+            units::parse_rate(text).map(Some).map_err(|error| problem::bad_request(RateTermsError::Rate(error)))
+        }
     }
 }
 
@@ -200,13 +202,13 @@ fn every(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
             "`every=` is for recordings: give the rate too (`rate=4M`)",
         ));
     }
-    units::parse_duration(text).map(Some).map_err(|error| problem::bad_request(AskError::Every(error)))
+    units::parse_duration(text).map(Some).map_err(|error| problem::bad_request(RateTermsError::Every(error)))
 }
 
 /// Time within which a recording becomes durable, if the query states it, or an upload after its answer.
 fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
     let Some(text) = query.durable.as_deref() else { return Ok(None) };
-    let durable = units::parse_duration(text).map_err(|error| problem::bad_request(AskError::Durable(error)))?;
+    let durable = units::parse_duration(text).map_err(|error| problem::bad_request(RateTermsError::Durable(error)))?;
     if rate.is_none() && !LATER.contains(&durable) {
         let (least, most) = (LATER.start(), LATER.end());
         let detail =

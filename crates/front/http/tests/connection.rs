@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{Harness, PATIENCE, Told, pattern};
+use crate::support::{Harness, PATIENCE, PlaneOrder, pattern};
 use http::config::HttpConfig;
 use service::config::ServiceConfig;
 use service::connections::ConnectionLimits;
@@ -13,8 +13,8 @@ use units::{BitRate, ReservationId};
 
 const FIRST: ReservationId = ReservationId { slot: 1, generation: 1 };
 
-const fn start(rate: u64, held: Option<ReservationId>) -> Told {
-    Told::Start { rate: Some(BitRate(rate)), burst_bytes: 0, held, hold: true }
+const fn start(rate: u64, held: Option<ReservationId>) -> PlaneOrder {
+    PlaneOrder::Start { rate: Some(BitRate(rate)), burst_bytes: 0, held, hold: true }
 }
 
 fn reconfigure(harness: &Harness, config: HttpConfig) {
@@ -38,14 +38,14 @@ async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
     }
     // One viewer: each read takes over the reservation of the one before.
     let mut expected = vec![start(8_800_000, None), start(8_800_000, Some(FIRST)), start(8_800_000, Some(FIRST))];
-    assert_eq!(harness.plane.told(), expected);
+    assert_eq!(harness.plane.orders(), expected);
     assert_eq!(harness.plane.reserved(), 1);
     // A viewer that has read one whole content keeps no rate from others: the next request gets the whole capacity.
     harness.events.wait_until(|text| text.matches("stream_ended").count() == 3);
     let other = "GET /media/film.mp4?rate=100M HTTP/1.1\r\nHost: localhost\r\nUser-Agent: other\r\n\r\n";
     assert_eq!(harness.one(other).status, 200);
-    expected.extend([start(100_000_000, None), Told::Release(FIRST), start(100_000_000, None)]);
-    assert_eq!(harness.plane.told(), expected);
+    expected.extend([start(100_000_000, None), PlaneOrder::Release(FIRST), start(100_000_000, None)]);
+    assert_eq!(harness.plane.orders(), expected);
     assert_eq!(harness.one("HEAD /media/none HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 404);
     assert_eq!(harness.one("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 200);
     // Bytes of the body, in every line.
@@ -103,8 +103,8 @@ async fn a_head_is_answered_as_a_get() {
     let [get, head] = answers("film.mp4", "content-length");
     assert_eq!((&head, get.0), (&get, 403), "one that cannot be opened");
     // A GET of the film and one of the playlist, beside it; no HEAD starts or reserves anything.
-    let playlist = Told::Beside(ReservationId { slot: 1, generation: 1 });
-    assert_eq!(harness.plane.told(), [start(1_000_000, None), playlist]);
+    let playlist = PlaneOrder::Beside(ReservationId { slot: 1, generation: 1 });
+    assert_eq!(harness.plane.orders(), [start(1_000_000, None), playlist]);
     assert_eq!(harness.plane.reserved(), 1, "held for the viewer of the film");
 }
 
@@ -133,7 +133,7 @@ async fn pipelined_requests_of_both_kinds_are_answered_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_too_many_is_refused_with_what_could_be_granted() {
+async fn a_stream_too_many_is_refused_with_the_grantable_rate() {
     let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
@@ -155,11 +155,11 @@ async fn one_too_many_is_refused_with_what_could_be_granted() {
     harness.plane.open_gate();
     second.send(ask("40M"));
     assert_eq!(second.answer(true).status, 200);
-    assert_eq!(harness.plane.told(), [start(60_000_000, None), start(60_000_000, None), start(40_000_000, None)]);
+    assert_eq!(harness.plane.orders(), [start(60_000_000, None), start(60_000_000, None), start(40_000_000, None)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_finds_no_room_beside_its_older_read_takes_that_ones() {
+async fn a_read_without_room_takes_the_rate_of_its_older_one() {
     let harness = Harness::start(HttpConfig::default());
     let film = pattern(1000);
     harness.store.put("film.mp4", &film);
@@ -173,9 +173,9 @@ async fn who_finds_no_room_beside_its_older_read_takes_that_ones() {
     assert_eq!((head.status, head.field("x-isocast-rate")), (206, Some("60000000")));
     // With room, the second read would have got a reservation of its own; nothing was released or stopped.
     // So short a range of its content is sent ahead of the rate, as an index is.
-    let ahead = |held| Told::Start { rate: Some(BitRate(60_000_000)), burst_bytes: 750, held, hold: true };
+    let ahead = |held| PlaneOrder::Start { rate: Some(BitRate(60_000_000)), burst_bytes: 750, held, hold: true };
     let expected = [start(60_000_000, None), ahead(None), ahead(Some(FIRST))];
-    assert_eq!(harness.plane.told(), expected);
+    assert_eq!(harness.plane.orders(), expected);
     assert_eq!(harness.plane.reserved(), 1);
     harness.plane.open_gate();
     assert!(first.take(1000) == film && second.take(1000) == film, "both are whole");
@@ -210,7 +210,7 @@ async fn a_client_that_vanishes_keeps_nothing_from_others() {
     let other = "GET /media/film.mp4?rate=100M HTTP/1.1\r\nHost: localhost\r\nUser-Agent: other\r\n\r\n";
     assert_eq!(harness.one(other).status, 200);
     let all = start(100_000_000, None);
-    assert_eq!(harness.plane.told(), [start(60_000_000, None), all.clone(), Told::Release(FIRST), all]);
+    assert_eq!(harness.plane.orders(), [start(60_000_000, None), all.clone(), PlaneOrder::Release(FIRST), all]);
     assert_eq!(harness.plane.reserved(), 1, "its own");
 }
 
@@ -240,7 +240,7 @@ async fn idle_connections_are_closed_quietly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_connection_too_many_is_told_so() {
+async fn a_connection_too_many_gets_health_and_metrics_only() {
     let harness = Harness::start(ServiceConfig {
         connections: ConnectionLimits { all: 1, per_client: 1 },
         ..ServiceConfig::default()
@@ -416,7 +416,7 @@ async fn a_drain_lets_streams_finish_and_refuses_new_ones() {
     assert_eq!(head.status, 200);
     let service = std::sync::Arc::clone(&harness.service);
     let drained = tokio::spawn(async move { service.drain().await });
-    harness.plane.wait_until(|told| told.contains(&Told::Drain));
+    harness.plane.wait_until(|orders| orders.contains(&PlaneOrder::Drain));
     assert!(idle.is_closed());
     harness.plane.open_gate();
     let mut rest = Vec::new();
@@ -426,7 +426,7 @@ async fn a_drain_lets_streams_finish_and_refuses_new_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_stops_what_does_not_end() {
+async fn a_drain_stops_streams_that_do_not_end() {
     let harness = Harness::start(ServiceConfig { drain_time_max: Duration::from_millis(50), ..Default::default() });
     harness.store.put("film.mp4", &pattern(100_000));
     harness.plane.close_gate();
@@ -435,7 +435,7 @@ async fn a_drain_stops_what_does_not_end() {
     viewer.head();
     assert!(!harness.service.drain().await, "it goes on");
     harness.service.stop().await;
-    assert!(harness.plane.told().contains(&Told::Stop));
+    assert!(harness.plane.orders().contains(&PlaneOrder::Stop));
     assert!(viewer.is_closed());
 }
 

@@ -143,7 +143,7 @@ async fn health_readiness_and_the_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_is_stopped_by_who_may_write() {
+async fn a_client_with_the_right_to_write_stops_a_stream() {
     let (harness, _viewer) = watched();
     let id = harness.one(&get("/api/v1/streams")).json()[0]["id"].as_u64().expect("a number");
     let ask = |method: &str, id: &str, fields: &str| {
@@ -158,7 +158,7 @@ async fn a_stream_is_stopped_by_who_may_write() {
     let wrong = ask("GET", &id.to_string(), "");
     assert_eq!((wrong.status, wrong.field("allow")), (405, Some("POST")));
     assert_eq!(ask("POST", &id.to_string(), "Content-Length: 0\r\n").status, 202);
-    harness.plane.wait_until(|told| told.contains(&crate::support::Told::Stop));
+    harness.plane.wait_until(|orders| orders.contains(&crate::support::PlaneOrder::Stop));
     let events = harness.one(&get("/api/v1/events")).json();
     let stopped = events.as_array().expect("a list").iter().find(|event| event["event"] == "stream_stopped");
     let stopped = stopped.unwrap_or_else(|| panic!("no event in {events}"));
@@ -167,7 +167,7 @@ async fn a_stream_is_stopped_by_who_may_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recording_is_ended_by_who_sends_it() {
+async fn a_recording_is_not_stopped_over_the_api() {
     let harness = Harness::start(HttpConfig::default());
     let mut recorder = harness.connect();
     recorder.send("PUT /media/new.ts?rate=8.8M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n12345");
@@ -219,7 +219,7 @@ async fn events_are_followed_as_they_happen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_answered_is_what_the_openapi_document_says() {
+async fn answers_match_the_openapi_document() {
     let (harness, _viewer) = watched();
     harness.service.show_forecasts(vec![Forecast {
         kind: "disk".to_owned(),
@@ -286,7 +286,7 @@ async fn jobs_are_shown_begun_and_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn volumes_are_shown_and_asked_to_look_after_themselves() {
+async fn volumes_are_shown_and_start_upkeep_on_request() {
     let harness = Harness::start(HttpConfig::default());
     let volumes = harness.one(&get("/api/v1/volumes")).json();
     assert_eq!((&volumes[0]["name"], &volumes[0]["upkeep"]["kind"]), (&"films".into(), &"scrub".into()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Harness, Lines, Told, pattern, users};
+use crate::support::{Harness, Lines, PlaneOrder, pattern, users};
 use http::config::HttpConfig;
 use service::accounts::{Accounts, FolderRights, OpenRights};
 use service::config::ServiceConfig;
@@ -27,7 +27,7 @@ fn get(name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_begins_later_is_served_by_the_new_settings() {
+async fn later_requests_are_served_by_the_new_settings() {
     let accounts = Arc::<Accounts>::default();
     accounts.open(OpenRights { all_read: true, local_writes: true });
     let harness = Harness::with_accounts(HttpConfig::default(), Arc::clone(&accounts));
@@ -92,7 +92,7 @@ async fn while_it_drains_it_says_so() {
     // The event comes first; the later steps need waiting.
     harness.events.wait_until(|text| text.contains("\"event\":\"server_stopping\"") && text.ends_with('\n'));
     let ready = "GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    harness.plane.wait_until(|told| told.contains(&Told::Drain));
+    harness.plane.wait_until(|orders| orders.contains(&PlaneOrder::Drain));
     let refused = (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
         harness.one(ready).status == 503
@@ -110,7 +110,7 @@ async fn while_it_drains_it_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_does_not_wait_for_who_asks_for_nothing() {
+async fn a_drain_does_not_wait_for_idle_connections() {
     let harness = Harness::start(HttpConfig::default());
     let mut half = harness.connect();
     half.send("GET /media/fi");

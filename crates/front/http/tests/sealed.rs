@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Harness, PATIENCE, Settings, Told, get, pattern};
+use crate::support::{Harness, PATIENCE, PlaneOrder, Settings, get, pattern};
 use http::config::HttpConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -107,15 +107,15 @@ async fn a_sealed_connection_carries_rated_media_uploads_and_the_page() {
         let head = answer(&mut stream).0;
         assert!(head.starts_with("http/1.1 201") || head.starts_with("http/1.1 204"), "{head}");
     }
-    let rates = harness.plane.told().into_iter().filter_map(|told| match told {
-        Told::Start { rate, .. } => rate,
+    let rates = harness.plane.orders().into_iter().filter_map(|told| match told {
+        PlaneOrder::Start { rate, .. } => rate,
         _ => None,
     });
     assert_eq!(rates.collect::<Vec<_>>(), [BitRate(60_000_000); 2], "the plane paces what is sealed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_a_sealed_answer_is_said_and_a_broken_one_is_not() {
+async fn a_sealed_answer_ends_with_close_notify_unless_broken() {
     let authority = Authority::new();
     let harness = Harness::start(authority.settings(HttpConfig::default()));
     harness.store.put("film.ts", &pattern(300_000));
@@ -144,7 +144,7 @@ async fn the_end_of_a_sealed_answer_is_said_and_a_broken_one_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_without_tls_are_sent_to_it_and_browsers_are_told_to_stay() {
+async fn plain_requests_are_redirected_and_browsers_get_hsts() {
     let authority = Authority::new();
     let http = HttpConfig { redirect_to: Some(8443), hsts: Duration::from_secs(3600), ..HttpConfig::default() };
     let harness = Harness::start(authority.settings(http));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::support::{Harness, Told, pattern};
+use crate::support::{Harness, PlaneOrder, pattern};
 use dataplane::control::Outcome;
 use http::config::HttpConfig;
 use media::{Container, RateSource};
@@ -16,12 +16,12 @@ fn get(target: &str, fields: &str) -> String {
     format!("GET /media/{target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
 }
 
-fn starts(told: &[Told]) -> Vec<Told> {
-    told.iter().filter(|told| matches!(told, Told::Start { .. })).cloned().collect()
+fn starts(orders: &[PlaneOrder]) -> Vec<PlaneOrder> {
+    orders.iter().filter(|order| matches!(order, PlaneOrder::Start { .. })).cloned().collect()
 }
 
-const fn start(rate: u64, burst_bytes: u64, held: Option<ReservationId>, hold: bool) -> Told {
-    Told::Start { rate: Some(BitRate(rate)), burst_bytes, held, hold }
+const fn start(rate: u64, burst_bytes: u64, held: Option<ReservationId>, hold: bool) -> PlaneOrder {
+    PlaneOrder::Start { rate: Some(BitRate(rate)), burst_bytes, held, hold }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,9 +34,9 @@ async fn the_ranges_of_a_player_hold_one_stream() {
         assert_eq!((answer.status, answer.field("x-isocast-rate")), (206, Some("60000000")));
         harness.events.wait_until(|text| text.matches("stream_ended").count() == ended);
     }
-    let told = starts(&harness.plane.told());
-    assert_eq!(told[0], start(60_000_000, 0, None, true));
-    assert_eq!(told[1], start(60_000_000, 0, Some(FIRST), true));
+    let orders = starts(&harness.plane.orders());
+    assert_eq!(orders[0], start(60_000_000, 0, None, true));
+    assert_eq!(orders[1], start(60_000_000, 0, Some(FIRST), true));
     assert_eq!(harness.plane.reserved(), 1, "held for the next request");
 }
 
@@ -54,14 +54,14 @@ async fn the_segments_of_a_player_after_the_first_are_sent_ahead() {
     }
     // Four times as fast: three quarters of it are ahead.
     let ahead = segment as u64 * 3 / 4;
-    let told = starts(&harness.plane.told());
-    assert_eq!(told[0], start(6_000_000, 0, None, true), "what comes first may be all that is read");
-    assert_eq!(told[1], start(6_000_000, ahead, Some(FIRST), true));
-    assert_eq!(told[2], start(6_000_000, 0, Some(FIRST), true), "what was asked for stands");
+    let orders = starts(&harness.plane.orders());
+    assert_eq!(orders[0], start(6_000_000, 0, None, true), "what comes first may be all that is read");
+    assert_eq!(orders[1], start(6_000_000, ahead, Some(FIRST), true));
+    assert_eq!(orders[2], start(6_000_000, 0, Some(FIRST), true), "what was asked for stands");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_segment_is_opened_before_it_is_asked_for() {
+async fn the_next_segment_is_opened_before_its_request() {
     let harness = Harness::start(HttpConfig::default());
     for (ended, name) in (1..).zip(["s08.ts", "s09.ts"]) {
         harness.store.put(name, &pattern(3 << 20));
@@ -69,7 +69,7 @@ async fn the_next_segment_is_opened_before_it_is_asked_for() {
         harness.events.wait_until(|text| text.matches("stream_ended").count() == ended);
     }
     harness.store.wait_opened("s10.ts").await;
-    assert_eq!(starts(&harness.plane.told()).len(), 2, "a guess reads nothing");
+    assert_eq!(starts(&harness.plane.orders()).len(), 2, "a guess reads nothing");
 }
 
 /// Each look into a container is a seek that no disk time is promised for.
@@ -91,9 +91,9 @@ async fn sound_without_a_rate_is_read_beside_the_pictures_of_its_session_and_not
     assert_eq!(looks(), 1, "a film is played, whatever it is beside");
     ["a01.ts?session=b", "a01.ts"].into_iter().for_each(read);
     assert_eq!(looks(), 3, "of a viewer that plays nothing");
-    let bulk = Told::Start { rate: None, burst_bytes: 0, held: None, hold: false };
-    assert_eq!(harness.plane.told()[1..3], [Told::Beside(FIRST), Told::Beside(FIRST)]);
-    assert_eq!(harness.plane.told()[4..], [bulk.clone(), bulk]);
+    let bulk = PlaneOrder::Start { rate: None, burst_bytes: 0, held: None, hold: false };
+    assert_eq!(harness.plane.orders()[1..3], [PlaneOrder::Beside(FIRST), PlaneOrder::Beside(FIRST)]);
+    assert_eq!(harness.plane.orders()[4..], [bulk.clone(), bulk]);
 }
 
 /// The player goes back to the quality before, for which there may be no room any more.
@@ -111,18 +111,18 @@ async fn a_player_that_is_refused_a_better_quality_keeps_the_one_it_has() {
     assert_eq!((refused.status, refused.json()["grantable_bps"].as_u64()), (503, Some(100_000_000)));
     read("a.ts?rate=60M&session=a", 2);
     read("a.ts?rate=90M&session=a", 3);
-    let told = harness.plane.told();
-    assert!(!told.iter().any(|told| matches!(told, Told::Release(_))), "{told:?}");
+    let orders = harness.plane.orders();
+    assert!(!orders.iter().any(|order| matches!(order, PlaneOrder::Release(_))), "{orders:?}");
     assert_eq!(harness.plane.reserved(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_held_is_released_after_a_while() {
+async fn a_held_reservation_is_released_after_its_hold() {
     let service = service::config::ServiceConfig { session_hold: Nanos::ZERO, ..Default::default() };
     let harness = Harness::start(service);
     harness.store.put("film.mp4", &pattern(3 << 20));
     assert_eq!(harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-\r\n")).status, 206);
-    harness.plane.wait_until(|told| told.contains(&Told::Release(FIRST)));
+    harness.plane.wait_until(|orders| orders.contains(&PlaneOrder::Release(FIRST)));
     harness.plane.wait_unreserved();
 }
 
@@ -132,7 +132,7 @@ async fn probes_ride_best_effort() {
     harness.store.put("film.mp4", &pattern(3 << 20));
     let answer = harness.one(&get("film.mp4?rate=60M", "Range: bytes=0-1023\r\n"));
     assert_eq!((answer.status, answer.field("x-isocast-rate")), (206, None));
-    assert_eq!(harness.plane.told(), [Told::Start { rate: None, burst_bytes: 0, held: None, hold: false }]);
+    assert_eq!(harness.plane.orders(), [PlaneOrder::Start { rate: None, burst_bytes: 0, held: None, hold: false }]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,14 +151,14 @@ async fn a_seek_of_a_named_session_takes_over_from_its_older_read() {
     // time: three quarters of it are ahead.
     let expected =
         [start(60_000_000, 2_359_296, None, true), start(60_000_000, (3_145_728 - 9000) / 4 * 3, Some(FIRST), true)];
-    assert_eq!(harness.plane.told(), expected);
+    assert_eq!(harness.plane.orders(), expected);
     assert_eq!(harness.plane.reserved(), 1, "one for both");
     harness.plane.open_gate();
     // The older one continues as best effort.
     assert!(first.take(3 << 20) == film, "all of it");
     assert!(second.take((3 << 20) - 9000) == film[9000..], "all from where it sought");
     harness.events.wait_until(|text| text.matches("\"outcome\":\"Complete\"").count() == 2);
-    assert_eq!(harness.plane.told(), expected, "its end gives nothing back that the newer one has");
+    assert_eq!(harness.plane.orders(), expected, "its end gives nothing back that the newer one has");
     assert_eq!(harness.plane.reserved(), 1, "held for the next request");
 }
 
@@ -179,7 +179,7 @@ async fn the_contents_own_rate_with_its_preroll() {
     // A player that tells its rate fills its buffer: a content of less than 30 s is sent to it in a quarter of its time.
     let expected =
         [start(8_801_308, 500, None, true), start(1_000_000, 750, None, true), start(5_000_000, 750, None, true)];
-    assert_eq!(harness.plane.told(), expected);
+    assert_eq!(harness.plane.orders(), expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -199,7 +199,7 @@ async fn a_path_may_be_served_best_effort_when_it_is_full() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_fails_before_the_first_byte_is_named_to_who_reads_through_a_stage_too() {
+async fn a_failed_disk_is_named_to_viewers_behind_a_stage_too() {
     let harness = Harness::start(HttpConfig::default());
     harness.store.put("list.m3u8", b"#EXTM3U\na.ts\n");
     for (outcome, resource) in
@@ -218,7 +218,7 @@ async fn a_disk_that_fails_before_the_first_byte_is_named_to_who_reads_through_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_end_of_what_passes_a_stage_is_told() {
+async fn the_end_of_a_stream_through_a_stage_is_reported() {
     let harness = Harness::start(HttpConfig::default());
     harness.store.put("list.m3u8", b"#EXTM3U\na.ts\n");
     let mut client = harness.connect();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{Harness, PATIENCE, Told, users};
+use crate::support::{Harness, PATIENCE, PlaneOrder, users};
 use http::config::HttpConfig;
 use service::accounts::{Accounts, FolderRights};
 use service::config::ServiceConfig;
@@ -78,7 +78,7 @@ async fn several_conditions_hold_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_would_destroy_a_content_by_mistake_is_refused() {
+async fn writes_that_would_destroy_a_content_are_refused() {
     let harness = Harness::start(HttpConfig::default());
     assert_eq!(harness.one(&put("a.ts", "", "one")).status, 201);
     let unannounced = harness.one("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -137,7 +137,7 @@ async fn chunked_uploads_and_empty_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_expects_is_told_to_continue_or_why_not() {
+async fn expect_continue_gets_100_or_the_refusal() {
     let harness = Harness::start(service::config::ServiceConfig { upload_bytes_max: 10, ..Default::default() });
     let mut client = harness.connect();
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
@@ -194,7 +194,7 @@ async fn a_read_with_a_body_is_a_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_breaks_off_leaves_nothing() {
+async fn a_broken_upload_leaves_nothing_in_the_store() {
     let harness = Harness::start(HttpConfig { upload_idle_max: Duration::from_millis(50), ..HttpConfig::default() });
     let mut client = harness.connect();
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome");
@@ -236,7 +236,7 @@ async fn a_full_disk_and_a_refused_body_on_one_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_fills_up_while_the_client_says_nothing_is_said_at_once() {
+async fn a_disk_that_fills_up_ends_a_silent_upload_at_once() {
     let harness = Harness::start(HttpConfig { upload_idle_max: Duration::from_secs(3600), ..HttpConfig::default() });
     let mut client = harness.connect();
     client.send("PUT /media/a.ts HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
@@ -257,7 +257,7 @@ async fn a_recording_reserves_its_rate_and_gives_it_back() {
         *harness.store.last_class.lock().expect("lock"),
         Some(UploadClass::Recording { rate: BitRate(25_000_000), .. })
     ));
-    assert_eq!(harness.plane.told()[0], Told::Reserve(BitRate(25_000_000)));
+    assert_eq!(harness.plane.orders()[0], PlaneOrder::Reserve(BitRate(25_000_000)));
     harness.plane.wait_unreserved();
     let refused = harness.one(&put("rec.ts?rate=101M", "", "frames"));
     assert_eq!((refused.status, refused.json()["grantable_bps"].as_u64()), (503, Some(100_000_000)));
@@ -266,7 +266,7 @@ async fn a_recording_reserves_its_rate_and_gives_it_back() {
     // One that vanishes gives its reservation back too.
     let mut client = harness.connect();
     client.send("PUT /media/x.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
-    harness.plane.wait_until(|told| told.iter().filter(|t| matches!(t, Told::Reserve(_))).count() == 3);
+    harness.plane.wait_until(|orders| orders.iter().filter(|t| matches!(t, PlaneOrder::Reserve(_))).count() == 3);
     drop(client);
     harness.plane.wait_unreserved();
 }
@@ -296,7 +296,7 @@ async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recording_that_is_far_ahead_of_its_rate_is_told_once() {
+async fn a_recording_far_ahead_of_its_rate_is_logged_once() {
     let harness = Harness::start(HttpConfig::default());
     let mut client = harness.connect();
     client.send("PUT /media/fast.ts?rate=100k HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200002\r\n\r\n");
@@ -387,7 +387,7 @@ async fn with_users_writes_need_a_login_and_reads_do_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_event_log_tells_what_became_of_writes_and_refusals() {
+async fn the_event_log_has_ends_of_writes_and_refusals() {
     let harness = Harness::start(HttpConfig::default());
     assert_eq!(harness.one(&put("a.ts", "", "one")).status, 201);
     assert_eq!(harness.one(&put("a.ts?rate=101M", "", "two")).status, 503);
@@ -414,7 +414,7 @@ async fn a_second_recording_of_a_name_is_refused_and_one_that_comes_back_has_its
     let service = ServiceConfig { session_hold: Nanos::from_secs(3600), ..Default::default() };
     let harness = Harness::start(service);
     let begin = "PUT /media/cam7.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc";
-    let reserves = || harness.plane.told().iter().filter(|told| matches!(told, Told::Reserve(_))).count();
+    let reserves = || harness.plane.orders().iter().filter(|told| matches!(told, PlaneOrder::Reserve(_))).count();
     let mut first = harness.connect();
     first.send(begin);
     harness.store.wait_uploads(1).await;

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_huge_page_that_cannot_be_had_is_asked_for_until_it_is() {
+    fn a_renewed_huge_page_is_requested_until_it_is_there() {
         let (mut memory, mut cache) = arena(1);
         cache.set_clock(at(100));
         lend(&mut cache, u64::from(SPARE_CHUNKS + 2));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_does_not_wait_for_memory_that_is_renewed() {
+    fn promised_memory_does_not_wait_for_renewal() {
         let (mut memory, mut cache) = arena(1);
         lend(&mut cache, u64::from(SPARE_CHUNKS + 2));
         let promised = u64::from((STEP_CHUNKS - SPARE_CHUNKS) * CHUNK_PAGES);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_is_there_one_step_ahead_and_no_more() {
+    fn promised_memory_is_there_one_step_ahead_and_no_more() {
         let (mut memory, mut cache) = arena(8);
         assert_eq!(settle(&mut memory, &mut cache, 0, at(100)), STEP_CHUNKS);
         assert_eq!(settle(&mut memory, &mut cache, u64::from(3 * STEP_CHUNKS * CHUNK_PAGES), at(100)), 4 * STEP_CHUNKS);
@@ -265,17 +265,17 @@ mod tests {
     }
 
     #[test]
-    fn what_several_streams_were_sent_is_kept_while_there_is_more_memory_to_have() {
+    fn pages_of_several_streams_stay_while_memory_can_grow() {
         assert_eq!(read_by_the_page(2).1, 0, "nothing had to go");
     }
 
     #[test]
-    fn what_one_stream_read_from_a_quick_disk_is_not_worth_more_memory() {
+    fn flash_pages_of_one_stream_take_no_more_memory() {
         assert_eq!(read_by_the_page(1).0, 3 * STEP_CHUNKS, "eighty chunks are in use at once");
     }
 
     #[test]
-    fn contents_that_nobody_used_for_long_make_room_instead_of_more_memory() {
+    fn long_unused_contents_make_room_instead_of_more_memory() {
         let (mut memory, mut cache) = arena(8);
         for round in 0..20 {
             let chunks = settle(&mut memory, &mut cache, 0, at(100 + round * 61));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_tried_again_later_and_chunks_in_use_stay() {
+    fn refused_memory_is_tried_again_and_used_chunks_stay() {
         let (mut memory, mut cache) = arena(2);
         let key = PageKey { version: ContentVersion(1), index: 0 };
         let pages = u64::from(2 * STEP_CHUNKS * CHUNK_PAGES);

@@ -145,7 +145,7 @@ pub(crate) enum ToFetcher {
     /// From the pacer: a client takes nothing, and its stream holds nothing until it does.
     Park { slot: u32 },
     /// From the pacer: a demoted stream's client reads again.
-    AskBack { slot: u32 },
+    ReserveAgain { slot: u32 },
     /// From the pacer: a stream ends as soon as its socket lets it; the streams that share its reads continue without
     /// it.
     Ending { slot: u32 },

@@ -24,7 +24,7 @@ fn finished(reports: &[Report]) -> Vec<(u64, Outcome)> {
 fn warm() -> Machine {
     let mut machine = Machine::new(LINK);
     machine.disk_answers();
-    machine.told(bulk(1, 1, SMALL));
+    machine.command(bulk(1, 1, SMALL));
     for _ in 0..4 {
         machine.later(Nanos::from_millis(10));
     }
@@ -33,29 +33,29 @@ fn warm() -> Machine {
 }
 
 #[test]
-fn what_lies_in_the_buffers_is_sent_in_the_turn_that_takes_the_command() {
+fn buffered_bytes_are_sent_in_the_turn_of_their_command() {
     let mut machine = warm();
     for number in 2..100 {
         // A link has room left only as time passes.
         machine.later(Nanos::from_millis(1));
-        machine.told(bulk(number, 1, SMALL));
+        machine.command(bulk(number, 1, SMALL));
         assert_eq!(machine.sends().len(), 1, "in the same turn");
         assert_eq!(finished(&machine.clients_read()), [(number, Outcome::Complete)]);
     }
 }
 
 #[test]
-fn clients_that_take_nothing_hold_nothing_and_keep_nobody_waiting() {
+fn stalled_clients_hold_no_pages_and_delay_no_other() {
     let mut machine = warm();
     for number in 2..500 {
-        machine.told(bulk(number, number, 64 * MIB));
+        machine.command(bulk(number, number, 64 * MIB));
         machine.later(Nanos::from_millis(10));
     }
     for _ in 0..500 {
         machine.later(Nanos::from_millis(500));
     }
     assert_eq!((machine.pages_used(), machine.awaited()), (0, 498), "all were given up, and all connections are kept");
-    machine.told(bulk(500, 1, SMALL));
+    machine.command(bulk(500, 1, SMALL));
     let sends = machine.sends();
     assert_eq!(sends.len(), 1, "at once");
     // They continue at their old place when they read again.
@@ -72,7 +72,7 @@ fn clients_that_take_nothing_hold_nothing_and_keep_nobody_waiting() {
 fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
     let mut machine = Machine::new(BitRate(RATE.0 * 3 / 2));
     machine.disk_answers();
-    let Some(Report::Started { reservation: Some(held), .. }) = machine.told(viewer(1)).pop() else {
+    let Some(Report::Started { reservation: Some(held), .. }) = machine.command(viewer(1)).pop() else {
         panic!("there is room for one")
     };
     for _ in 0..40 {
@@ -83,7 +83,7 @@ fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
         let service = Service::Constant { rate: RATE, burst_bytes: 0, held, hold: false };
         delivery(2, 2, 64 * MIB, service)
     };
-    let reports = machine.told(newer(Some(held)));
+    let reports = machine.command(newer(Some(held)));
     let started = |report: &Report| matches!(report, Report::Started { stream, reservation: Some(_) } if stream.0 == 2);
     assert!(reports.iter().any(started), "{reports:?}");
     assert_eq!((finished(&reports), machine.promised()), (vec![], RATE.0));
@@ -108,8 +108,8 @@ fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
 fn a_paused_client_gives_its_reservation_back_and_gets_it_again_if_there_is_room() {
     let mut machine = Machine::new(LINK);
     machine.disk_answers();
-    machine.told(Command::SetStall(Nanos::from_secs(2)));
-    machine.told(viewer(1));
+    machine.command(Command::SetStall(Nanos::from_secs(2)));
+    machine.command(viewer(1));
     let plays = |machine: &mut Machine| {
         let bytes = (0..40).map(|_| {
             machine.later(Nanos::from_millis(50));
@@ -137,11 +137,11 @@ fn a_paused_client_gives_its_reservation_back_and_gets_it_again_if_there_is_room
 /// Its session knows a reservation by its identifier. One that was asked back under another was in the way of the viewer's own
 /// seek: MPlayer, after a pause of 90 s on a link with room for one, was refused.
 #[test]
-fn a_reservation_that_was_asked_back_is_the_one_that_a_seek_takes_over() {
+fn a_seek_takes_over_a_reservation_that_was_promoted() {
     let mut machine = Machine::new(BitRate(RATE.0 * 3 / 2));
     machine.disk_answers();
-    machine.told(Command::SetStall(Nanos::from_secs(2)));
-    let Some(Report::Started { reservation: Some(held), .. }) = machine.told(viewer(1)).pop() else {
+    machine.command(Command::SetStall(Nanos::from_secs(2)));
+    let Some(Report::Started { reservation: Some(held), .. }) = machine.command(viewer(1)).pop() else {
         panic!("there is room for one")
     };
     let seek = |number: u64| {
@@ -157,15 +157,15 @@ fn a_reservation_that_was_asked_back_is_the_one_that_a_seek_takes_over() {
         machine.clients_read();
     }
     let started = |report: &Report| matches!(report, Report::Started { reservation: Some(id), .. } if *id == held);
-    assert!(machine.told(seek(2)).iter().any(started), "it plays again, and seeks in the next turn");
+    assert!(machine.command(seek(2)).iter().any(started), "it plays again, and seeks in the next turn");
     assert_eq!(machine.promised(), RATE.0);
 
     for _ in 0..100 {
         machine.later(Nanos::from_millis(100));
     }
     assert_eq!(machine.promised(), 0, "it pauses again");
-    assert!(machine.told(viewer(3)).iter().any(|report| matches!(report, Report::Started { .. })), "another viewer");
-    assert!(machine.told(seek(4)).iter().any(|report| matches!(report, Report::Refused { .. })), "has the room now");
+    assert!(machine.command(viewer(3)).iter().any(|report| matches!(report, Report::Started { .. })), "another viewer");
+    assert!(machine.command(seek(4)).iter().any(|report| matches!(report, Report::Refused { .. })), "has the room now");
 }
 
 /// The older read, which had given the reservation back for its pause, gave it back again at its end.
@@ -173,8 +173,8 @@ fn a_reservation_that_was_asked_back_is_the_one_that_a_seek_takes_over() {
 fn a_reservation_that_passed_to_a_newer_read_stays_with_that() {
     let mut machine = Machine::new(BitRate(RATE.0 * 3 / 2));
     machine.disk_answers();
-    machine.told(Command::SetStall(Nanos::from_secs(2)));
-    let Some(Report::Started { reservation: Some(held), .. }) = machine.told(viewer(1)).pop() else {
+    machine.command(Command::SetStall(Nanos::from_secs(2)));
+    let Some(Report::Started { reservation: Some(held), .. }) = machine.command(viewer(1)).pop() else {
         panic!("there is room for one")
     };
     for _ in 0..100 {
@@ -182,9 +182,9 @@ fn a_reservation_that_passed_to_a_newer_read_stays_with_that() {
     }
     assert_eq!(machine.promised(), 0, "it pauses");
     let service = Service::Constant { rate: RATE, burst_bytes: 0, held: Some(held), hold: true };
-    machine.told(delivery(2, 2, 64 * MIB, service));
+    machine.command(delivery(2, 2, 64 * MIB, service));
     assert_eq!(machine.promised(), RATE.0);
-    machine.told(Command::Stop(StreamId(1)));
+    machine.command(Command::Stop(StreamId(1)));
     for _ in 0..20 {
         machine.later(Nanos::from_millis(50));
         machine.clients_read();

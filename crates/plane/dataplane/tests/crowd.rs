@@ -13,7 +13,7 @@ fn a_crowd_is_promised_and_brings_in_no_more_memory_than_its_contents_take() {
     // Each keeps its reservation for its next segment.
     for number in 1..=400 {
         let service = Service::Constant { rate: RATE, burst_bytes: MIB, held: None, hold: true };
-        let mut reports = machine.told(delivery(number, number % 20, MIB, service));
+        let mut reports = machine.command(delivery(number, number % 20, MIB, service));
         reports.append(&mut machine.later(Nanos::from_millis(50)));
         machine.clients_read();
         started += reports.iter().filter(|report| matches!(report, Report::Started { .. })).count();
@@ -24,13 +24,13 @@ fn a_crowd_is_promised_and_brings_in_no_more_memory_than_its_contents_take() {
 }
 
 #[test]
-fn what_a_crowd_is_sent_is_lent_to_it_at_low_rates_and_across_pages() {
+fn pages_of_a_crowd_are_lent_at_low_rates_and_across_pages() {
     for rate in [BitRate(2_000_000), BitRate(8_800_000)] {
         let mut machine = Machine::new(BitRate(10_000_000_000));
         machine.disk_answers();
         for number in 1..=5 {
             let service = Service::Constant { rate, burst_bytes: 0, held: None, hold: false };
-            machine.told(delivery(number, 1, 32 * MIB, service));
+            machine.command(delivery(number, 1, 32 * MIB, service));
         }
         let (mut sends, mut copied, mut in_two) = (0, 0, 0);
         for tick in 0..400 {
@@ -54,6 +54,6 @@ fn a_crowd_that_comes_at_once_is_answered_without_a_wait() {
     let mut machine = Machine::new(BitRate(1_000));
     // No link has room for them: each is refused at once.
     let service = Service::Constant { rate: RATE, burst_bytes: 0, held: None, hold: false };
-    let reports = machine.told_together((1..=200).map(|number| delivery(number, number, MIB, service)));
+    let reports = machine.command_together((1..=200).map(|number| delivery(number, number, MIB, service)));
     assert_eq!(reports.len(), 200, "{:?}", reports.last());
 }

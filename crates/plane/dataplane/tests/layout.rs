@@ -57,7 +57,7 @@ fn a_striped_content_is_read_from_and_promised_on_each_of_its_disks() {
     for service in [FAST, Service::BestEffort] {
         let mut machine = Machine::with_disks(2, LINK);
         machine.disk_answers();
-        machine.told(delivery_of(1, 1, SIZE, striped(), service));
+        machine.command(delivery_of(1, 1, SIZE, striped(), service));
         if service != Service::BestEffort {
             let (one, two) = (machine.promised_on(0), machine.promised_on(1));
             assert!(one > 0.0 && (0.9..1.1).contains(&(one / two)), "{one} {two}");
@@ -71,8 +71,8 @@ fn a_striped_content_is_read_from_and_promised_on_each_of_its_disks() {
 #[test]
 fn a_bulk_read_keeps_all_disks_of_a_content_busy() {
     let mut machine = Machine::with_disks(2, LINK);
-    machine.told(delivery_of(1, 1, SIZE, striped(), Service::BestEffort));
-    assert!(machine.asked_of(0) > 0 && machine.asked_of(0) == machine.asked_of(1));
+    machine.command(delivery_of(1, 1, SIZE, striped(), Service::BestEffort));
+    assert!(machine.requested_from(0) > 0 && machine.requested_from(0) == machine.requested_from(1));
     // A client that takes nothing leaves a unit of each, and one more, in the buffers.
     machine.disk_answers();
     play_unread(&mut machine, Nanos::from_millis(500));
@@ -83,12 +83,12 @@ fn a_bulk_read_keeps_all_disks_of_a_content_busy() {
 }
 
 #[test]
-fn what_cannot_be_read_before_its_turn_ends_a_bulk_read_there() {
+fn a_page_unreadable_in_all_copies_ends_a_bulk_read_there() {
     for erring in [0, 1] {
         let mut machine = Machine::with_disks(2, LINK);
         machine.disk_answers();
         machine.break_disks(&[erring], &[]);
-        machine.told(delivery_of(1, 1, SIZE, striped(), Service::BestEffort));
+        machine.command(delivery_of(1, 1, SIZE, striped(), Service::BestEffort));
         let mut reports = Vec::new();
         for _ in 0..100 {
             reports.append(&mut machine.later(Nanos::from_millis(50)));
@@ -104,28 +104,28 @@ fn what_cannot_be_read_before_its_turn_ends_a_bulk_read_there() {
 }
 
 #[test]
-fn what_a_disk_reads_wrong_is_read_from_the_other_copy() {
+fn failed_reads_are_made_again_from_the_other_copy() {
     for service in [FAST, Service::BestEffort] {
         let mut machine = Machine::with_disks(2, LINK);
         machine.disk_answers();
         machine.break_disks(&[0], &[]);
-        machine.told(delivery_of(1, 1, SIZE, mirrored(), service));
+        machine.command(delivery_of(1, 1, SIZE, mirrored(), service));
         assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
         assert_eq!(machine.read_from(1), SIZE);
     }
 }
 
 #[test]
-fn what_a_disk_gives_falsely_is_read_from_the_other_copy() {
+fn wrong_bytes_are_read_again_from_the_other_copy() {
     for service in [FAST, Service::BestEffort] {
         let mut machine = Machine::with_disks(2, LINK);
         machine.disk_answers();
         machine.let_lie(&[0]);
-        machine.told(delivery_of(1, 1, SIZE, mirrored(), service));
+        machine.command(delivery_of(1, 1, SIZE, mirrored(), service));
         assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
         assert_eq!(machine.read_from(1), SIZE);
         machine.let_lie(&[0, 1]);
-        machine.told(delivery_of(2, 2, SIZE, mirrored(), service));
+        machine.command(delivery_of(2, 2, SIZE, mirrored(), service));
         assert_eq!(play(&mut machine, LONG), [(2, false)], "{service:?}: not a byte of it");
     }
 }
@@ -135,7 +135,7 @@ fn a_disk_that_falls_silent_costs_a_mirrored_stream_nothing_but_the_wait() {
     for service in [FAST, Service::BestEffort] {
         let mut machine = Machine::with_disks(2, BitRate(RATE.0 * 64));
         machine.disk_answers();
-        machine.told(delivery_of(1, 1, SIZE, mirrored(), service));
+        machine.command(delivery_of(1, 1, SIZE, mirrored(), service));
         assert_eq!(play(&mut machine, Nanos::from_secs(2)), []);
         let before = machine.read_from(0);
         assert!(before > 0 && before < SIZE && machine.read_from(1) == 0, "{service:?}: {before}");
@@ -143,18 +143,18 @@ fn a_disk_that_falls_silent_costs_a_mirrored_stream_nothing_but_the_wait() {
         assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
         assert!(machine.read_from(1) > 0);
         // A new one begins on the copy that answers.
-        machine.told(delivery_of(2, 2, SIZE, mirrored(), service));
+        machine.command(delivery_of(2, 2, SIZE, mirrored(), service));
         assert_eq!(play(&mut machine, LONG), [(2, true)], "{service:?}");
     }
 }
 
 #[test]
-fn without_another_copy_a_silent_disk_ends_who_needs_it_and_nobody_else() {
+fn a_silent_disk_ends_only_streams_without_another_copy() {
     let mut machine = Machine::with_disks(2, LINK);
     machine.disk_answers();
-    machine.told(delivery_of(1, 1, SIZE, striped(), FAST));
+    machine.command(delivery_of(1, 1, SIZE, striped(), FAST));
     let alone = ContentLayout::new(disks(2), Box::new([Box::new([unit(0, SIZE, 0)])]));
-    machine.told(delivery_of(2, 2, SIZE, alone, FAST));
+    machine.command(delivery_of(2, 2, SIZE, alone, FAST));
     play(&mut machine, Nanos::from_secs(2));
     machine.break_disks(&[], &[1]);
     assert_eq!(play(&mut machine, LONG), [(1, false), (2, true)]);
@@ -173,7 +173,7 @@ fn chained(number: u64) -> ContentLayout {
 }
 
 #[test]
-fn without_a_loss_to_survive_a_mirror_promises_what_all_its_disks_carry_and_takes_back_what_one_cannot() {
+fn a_mirror_without_loss_promise_demotes_after_a_failure() {
     let full = |survive_disk_loss| {
         let fast = BitRate(1 << 40);
         let mut machine = Machine::with_config(2, fast, |config| {
@@ -182,7 +182,7 @@ fn without_a_loss_to_survive_a_mirror_promises_what_all_its_disks_carry_and_take
         });
         machine.disk_answers();
         let admitted = |machine: &mut Machine, number| {
-            let reports = machine.told(delivery_of(number, number, SIZE, chained(number), FAST));
+            let reports = machine.command(delivery_of(number, number, SIZE, chained(number), FAST));
             !reports.iter().any(|report| matches!(report, Report::Refused { .. }))
         };
         let count = (1..400u64).take_while(|&number| admitted(&mut machine, number)).count() as u64;

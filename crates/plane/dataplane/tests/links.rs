@@ -47,8 +47,8 @@ const DEPTH: f64 = 0.1;
 #[test]
 fn bursts_and_best_effort_are_no_more_than_the_link_has_left() {
     let mut machine = machine();
-    (1..=3).for_each(|number| drop(machine.told(ahead(number, MIB))));
-    (4..=5).for_each(|number| drop(machine.told(delivery(number, number, 64 * MIB, Service::BestEffort))));
+    (1..=3).for_each(|number| drop(machine.command(ahead(number, MIB))));
+    (4..=5).for_each(|number| drop(machine.command(delivery(number, number, 64 * MIB, Service::BestEffort))));
     let steps = plays(&mut machine, 20 * SECOND);
     assert!((0.9..=1.0 + DEPTH).contains(&busiest(&steps)), "{}", busiest(&steps));
     let last = busiest(&steps[18 * SECOND..]);
@@ -58,16 +58,16 @@ fn bursts_and_best_effort_are_no_more_than_the_link_has_left() {
 #[test]
 fn a_burst_is_four_times_as_fast_where_there_is_room() {
     let mut machine = machine();
-    machine.told(ahead(1, MIB));
+    machine.command(ahead(1, MIB));
     let first: u64 = plays(&mut machine, SECOND).iter().sum();
     let second = RATE.bytes_in(Nanos::from_secs(1));
     assert!((second * 7 / 2..=second * 9 / 2).contains(&first), "{first}");
 }
 
 #[test]
-fn what_is_made_up_after_a_stall_is_no_more_than_the_link_has_left() {
+fn catching_up_after_a_stall_stays_within_the_link() {
     let mut machine = machine();
-    (1..=7).for_each(|number| drop(machine.told(viewer(number))));
+    (1..=7).for_each(|number| drop(machine.command(viewer(number))));
     plays(&mut machine, 2 * SECOND);
     // A second in which no client reads: all of them are owed it, at once.
     (0..SECOND).for_each(|_| drop(machine.later(STEP)));
@@ -85,7 +85,7 @@ fn j_percent(machine: &Machine) -> (f64, u64) {
 #[test]
 fn a_client_that_does_not_read_is_no_unevenness_of_the_server() {
     let mut machine = machine();
-    machine.told(viewer(1));
+    machine.command(viewer(1));
     for _ in 0..5 {
         plays(&mut machine, 4 * SECOND);
         (0..SECOND * 3 / 2).for_each(|_| drop(machine.later(STEP)));
@@ -98,7 +98,7 @@ fn a_client_that_does_not_read_is_no_unevenness_of_the_server() {
 #[test]
 fn a_disk_that_does_not_answer_is_one() {
     let mut machine = machine();
-    machine.told(viewer(1));
+    machine.command(viewer(1));
     plays(&mut machine, 4 * SECOND);
     machine.break_disks(&[], &[0]);
     plays(&mut machine, 60 * SECOND);
@@ -109,14 +109,14 @@ fn a_disk_that_does_not_answer_is_one() {
 /// Shaka asks for an initialization segment of a thousand bytes beside the part it begins. That part is sent as fast as the link
 /// carries, for seconds, and left nothing over for the segment that its player cannot do without.
 #[test]
-fn what_is_small_does_not_wait_for_a_burst_to_end() {
+fn a_small_read_does_not_wait_for_a_burst_to_end() {
     let mut machine = machine();
-    machine.told(delivery(1, 1, SMALL, Service::BestEffort));
+    machine.command(delivery(1, 1, SMALL, Service::BestEffort));
     plays(&mut machine, SECOND);
-    (2..=4).for_each(|number| drop(machine.told(ahead(number, MIB))));
+    (2..=4).for_each(|number| drop(machine.command(ahead(number, MIB))));
     plays(&mut machine, SECOND / 2);
     let ended = |report: &Report| matches!(report, Report::Finished { delivery, .. } if delivery.stream.0 == 5);
-    let mut ends = machine.told(delivery(5, 1, SMALL, Service::BestEffort));
+    let mut ends = machine.command(delivery(5, 1, SMALL, Service::BestEffort));
     let mut steps = 0;
     while !ends.iter().any(ended) {
         steps += 1;

@@ -12,7 +12,7 @@ const STEP: Nanos = Nanos::from_millis(10);
 /// Many ask for so many contents.
 fn crowd(machine: &mut Machine, contents: u64, reads: bool) {
     for number in 1..=64 {
-        machine.told(delivery(number, number % contents, 64 * MIB, Service::BestEffort));
+        machine.command(delivery(number, number % contents, 64 * MIB, Service::BestEffort));
         machine.later(STEP);
         if reads {
             machine.client_reads(0..=63);
@@ -22,7 +22,7 @@ fn crowd(machine: &mut Machine, contents: u64, reads: bool) {
 
 /// After how many steps a newcomer has all of its content, with a socket that takes all bytes sent.
 fn newcomer(machine: &mut Machine, size: u64, steps: u32, crowd_reads: bool) -> Option<u32> {
-    machine.told(delivery(100, 100, size, Service::BestEffort));
+    machine.command(delivery(100, 100, size, Service::BestEffort));
     (0..steps).find(|_| {
         let mut reports = machine.later(STEP);
         reports.append(&mut machine.client_reads(if crowd_reads { 0..=64 } else { 64..=64 }));
@@ -56,17 +56,17 @@ fn on_a_slow_link_a_newcomer_has_its_turn_as_all_others() {
 
 /// Its pages come from unused memory; bytes without room are read from the disk, which does not answer here.
 #[test]
-fn what_was_just_stored_is_sent_without_its_disk() {
+fn fresh_contents_are_sent_without_their_disk() {
     let mut machine = Machine::new(BitRate(1_000_000_000));
     let size = 3 * MIB + 5;
     let bytes = vec![0; usize::try_from(size).expect("few")];
     let stored = FreshContent { version: ContentVersion(7), disk: DiskId(0), bytes };
-    let reports = machine.told(Command::Keep(Box::new(stored.clone())));
+    let reports = machine.command(Command::Keep(Box::new(stored.clone())));
     assert!(matches!(reports.as_slice(), [Report::Kept(kept)] if **kept == stored), "it comes back to be dropped");
     assert_eq!(machine.pages_used(), 0);
     let rated = Service::Constant { rate: BitRate(8_000_000), burst_bytes: 0, held: None, hold: false };
     for (number, service) in [(1, Service::BestEffort), (2, rated)] {
-        machine.told(delivery(number, 7, size, service));
+        machine.command(delivery(number, 7, size, service));
     }
     let mut ended = Vec::new();
     for _ in 0..1000 {
@@ -78,5 +78,5 @@ fn what_was_just_stored_is_sent_without_its_disk() {
         }));
     }
     assert_eq!(ended, [(Outcome::Complete, size); 2]);
-    assert_eq!(machine.asked_of(0), 0);
+    assert_eq!(machine.requested_from(0), 0);
 }

@@ -22,7 +22,7 @@ fn faster() -> DiskProfile {
 /// Viewers of the numbers from `first` on, until one is refused: how many were not.
 fn admitted(machine: &mut Machine, first: u64) -> u64 {
     for number in first..first + 1000 {
-        let mut reports = machine.told(viewer(number));
+        let mut reports = machine.command(viewer(number));
         reports.append(&mut machine.later(Nanos::from_millis(50)));
         if reports.iter().any(|report| matches!(report, Report::Refused { .. })) {
             return number - first;
@@ -47,13 +47,13 @@ fn a_profile_waits_until_its_disk_is_idle_and_then_carries_more() {
     let before = admitted(&mut machine, 1);
     let flash = DiskProfile::flash_default();
     for waits in [&flash, &faster()] {
-        let reports = machine.told(set(0, waits));
+        let reports = machine.command(set(0, waits));
         // The second one takes the place of the first.
         assert_eq!(profiled(&reports), if waits == &flash { vec![] } else { vec![false] });
     }
     assert!(profiled(&machine.later(SECOND)).is_empty(), "streams are counted by the old one");
     for number in 1..=before {
-        machine.told(Command::Stop(StreamId(number)));
+        machine.command(Command::Stop(StreamId(number)));
     }
     let mut reports = Vec::new();
     (0..4).for_each(|_| reports.append(&mut machine.later(SECOND)));
@@ -71,12 +71,12 @@ fn a_profile_waits_until_its_disk_is_idle_and_then_carries_more() {
 fn a_spinning_disk_that_is_none_and_its_neighbour_keep_their_rounds() {
     let mut machine = Machine::with_disks(2, BitRate(10_000_000_000));
     machine.disk_answers();
-    machine.told(viewer(1));
+    machine.command(viewer(1));
     machine.later(SECOND);
-    let mut reports = machine.told(set(1, &DiskProfile::flash_default()));
+    let mut reports = machine.command(set(1, &DiskProfile::flash_default()));
     reports.append(&mut machine.later(SECOND));
     assert_eq!(profiled(&reports), [true], "the neighbour's stream holds up nothing");
-    assert_eq!(profiled(&machine.told(set(2, &DiskProfile::flash_default()))), [false], "there is no such disk");
+    assert_eq!(profiled(&machine.command(set(2, &DiskProfile::flash_default()))), [false], "there is no such disk");
     machine.taken();
     for _ in 0..200 {
         machine.later(Nanos::from_millis(50));

@@ -28,12 +28,12 @@ fn play(machine: &mut Machine, span: Nanos) -> Vec<(u64, Outcome, u64)> {
 }
 
 #[test]
-fn who_waits_for_a_page_that_cannot_be_read_is_sent_what_lies_before_it() {
+fn viewers_of_an_unreadable_page_get_the_bytes_before_it() {
     for service in [FAST, Service::BestEffort] {
         let mut machine = Machine::new(BitRate(RATE.0 * 64));
         machine.disk_answers();
-        machine.told(viewer(1, service));
-        machine.told(viewer(2, service));
+        machine.command(viewer(1, service));
+        machine.command(viewer(2, service));
         assert_eq!(play(&mut machine, Nanos::from_secs(1)), []);
         machine.break_disks(&[0], &[]);
         let ended = play(&mut machine, Nanos::from_secs(60));
@@ -48,16 +48,16 @@ fn who_waits_for_a_page_that_cannot_be_read_is_sent_what_lies_before_it() {
 
 /// Found by the simulator: newcomers found the page that an earlier viewer still held, and ended with its error.
 #[test]
-fn who_comes_to_a_page_that_could_not_be_read_reads_it_anew() {
+fn a_later_viewer_reads_a_failed_page_anew() {
     for service in [FAST, Service::BestEffort] {
         let mut machine = Machine::new(BitRate(RATE.0 * 64));
         machine.disk_answers();
-        machine.told(viewer(1, FAST));
+        machine.command(viewer(1, FAST));
         play(&mut machine, Nanos::from_secs(1));
         machine.break_disks(&[0], &[]);
         assert_eq!(play(&mut machine, Nanos::from_secs(5)), []);
         machine.break_disks(&[], &[]);
-        machine.told(viewer(2, service));
+        machine.command(viewer(2, service));
         let ended = play(&mut machine, Nanos::from_secs(60));
         let first = ended.iter().position(|(number, ..)| *number == 1).expect("it ended");
         assert_eq!(ended[first].1, Outcome::DiskError, "{service:?}");

@@ -12,16 +12,16 @@ const NO: Refusal = Refusal { resource: Resource::Disk(DiskId(0)), grantable: Bi
 /// came.
 fn with_one_that_waits() -> (Machine, u64) {
     let mut machine = Machine::new(BitRate(10_000_000_000));
-    let begun = (1..500).take_while(|&number| !machine.told(viewer(number)).is_empty()).count() as u64;
+    let begun = (1..500).take_while(|&number| !machine.command(viewer(number)).is_empty()).count() as u64;
     assert!((1..499).contains(&begun), "an idle disk takes some, but not all: {begun}");
     (machine, begun)
 }
 
 #[test]
-fn who_would_start_too_late_behind_those_who_wait_is_refused_at_once() {
+fn a_start_too_late_behind_the_queue_is_refused_at_once() {
     let (mut machine, begun) = with_one_that_waits();
     let refused = (begun + 2..900).find_map(|number| {
-        let reports = machine.told(viewer(number));
+        let reports = machine.command(viewer(number));
         (!reports.is_empty()).then_some((number, reports))
     });
     let (number, reports) = refused.expect("the time is used up by some number of them");
@@ -32,17 +32,17 @@ fn who_would_start_too_late_behind_those_who_wait_is_refused_at_once() {
     assert_eq!(machine.promised(), all, "nothing is left of who was refused");
 
     // The start that waited longest leaves, and one more can wait.
-    let reports = machine.told(Command::Stop(StreamId(begun + 1)));
+    let reports = machine.command(Command::Stop(StreamId(begun + 1)));
     let [Report::Unused(_), Report::Started { .. }, Report::Finished { .. }] = reports.as_slice() else {
         panic!("{reports:?}")
     };
     assert!(machine.later(Nanos::from_secs(1)).is_empty());
-    assert!(machine.told(viewer(number + 1)).is_empty());
+    assert!(machine.command(viewer(number + 1)).is_empty());
     assert_eq!(machine.promised(), all);
 }
 
 #[test]
-fn who_has_no_first_byte_in_time_is_refused_whether_its_reads_began_or_not() {
+fn a_start_without_a_first_byte_in_time_is_refused() {
     let (mut machine, begun) = with_one_that_waits();
     assert!(machine.later(FIRST_BYTE_MAX - Nanos(1)).is_empty());
     let reports = machine.later(Nanos(1));
@@ -63,7 +63,7 @@ fn a_recording_waits_for_the_places_of_others_no_longer_than_for_a_block() {
         let (durable, block_bytes_max) = (Nanos::from_secs(10), limits::BLOCK_BYTES_MAX);
         Command::Reserve(RecordingRequest { stream: StreamId(number), disks, link, rate, durable, block_bytes_max })
     };
-    let admitted = (1..500).take_while(|&number| !machine.told(recording(number)).is_empty()).count() as u64;
+    let admitted = (1..500).take_while(|&number| !machine.command(recording(number)).is_empty()).count() as u64;
     assert!((1..499).contains(&admitted), "some have room, all charged for the worst: {admitted}");
     let promised = machine.promised();
     assert!(machine.later(Nanos::from_secs(2) - Nanos(1)).is_empty());

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_checked_and_hold_what_was_filled_in() {
+    fn spans_are_checked_and_hold_their_bytes() {
         let arena = Arena::new(3).unwrap();
         assert_eq!(arena.bytes(), 3 * limits::CHUNK_BYTES + 8192 * LITERAL_BYTES);
         let last = Span { offset: arena.bytes() - 8, length: 8 };

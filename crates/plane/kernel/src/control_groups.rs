@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_leaves_out_cached_files() {
+    fn memory_left_leaves_out_cached_files() {
         let mount = tempfile::tempdir().expect("a folder");
         let slice = mount.path().join("a.slice");
         let stat = "anon 5\ninactive_file 300\nactive_file 100\nactive_file_x 9\n";

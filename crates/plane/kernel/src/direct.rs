@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_goes_on_behind_what_was_written_of_it() {
+    fn a_piece_continues_behind_its_written_bytes() {
         let bytes = [7; 12];
         let slices = [&bytes[..4], &bytes[4..8], &bytes[8..]].map(IoSlice::new);
         let mut piece = WritePiece { rest: slices.to_vec(), length: 12, offset: 100 };
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_and_end_the_run() {
+    fn write_errors_are_reported_and_end_the_run() {
         for mut writer in writers() {
             let pool = LeasePool::new(1).unwrap();
             let lease = patterned(&pool, 5);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_aligned_is_refused_before_anything_is_written() {
+    fn unaligned_writes_are_refused_before_the_first_byte() {
         let pool = LeasePool::new(1).unwrap();
         let lease = patterned(&pool, 5);
         let (path, file) = file();

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_cover_what_was_written_and_leave_holes_out() {
+    fn extents_cover_written_bytes_and_leave_holes_out() {
         let file = file();
         // More pieces than one step holds, with holes between them.
         let pieces = STEP_EXTENTS + 20;

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_gets_whole_messages_and_what_is_left_at_the_end() {
+    fn a_reader_gets_whole_messages_and_the_rest_at_the_end() {
         const MESSAGE: usize = 100_000;
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut sender = TcpStream::connect(listener.local_addr().expect("its address")).expect("it listens");

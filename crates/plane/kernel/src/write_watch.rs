@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_and_settings_are_counted_apart_for_all_who_watch() {
+    fn writes_and_settings_are_counted_apart_for_all_watches() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("film");
         std::fs::write(&path, "film").expect("written");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn where_events_were_lost_nothing_is_told() {
+    fn lost_events_leave_the_changes_unknown() {
         let queue: usize = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
             .expect("inotify is there")
             .trim()

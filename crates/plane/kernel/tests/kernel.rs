@@ -93,7 +93,7 @@ fn a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers() {
     assert_eq!(none[0].result, Err(IoFault::Device(libc::ESPIPE)));
 }
 
-fn a_read_error_is_told_with_its_number() {
+fn a_read_error_is_reported_with_its_number() {
     let mut bench = Bench::new(1);
     let directory = OwnedFd::from(File::open(env!("CARGO_MANIFEST_DIR")).unwrap());
     for (slot, access) in [(FileSlot(0), FileAccess::Direct), (FileSlot(1), FileAccess::Buffered)] {
@@ -308,7 +308,7 @@ crate::common::on_both_engines! {
     a_direct_file_is_read,
     a_file_without_direct_io_is_read_by_the_helpers,
     a_direct_read_that_the_kernel_refuses_to_start_is_made_by_the_helpers,
-    a_read_error_is_told_with_its_number,
+    a_read_error_is_reported_with_its_number,
     a_full_socket_leaves_the_send_pending_until_the_peer_reads,
     a_pending_send_can_be_cancelled_and_completes_once,
     a_socket_is_waited_for_without_memory_until_its_peer_reads,

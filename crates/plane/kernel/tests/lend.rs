@@ -49,7 +49,7 @@ fn taken(peer: &mut TcpStream, length: usize) -> Vec<u8> {
 
 /// A small arena, recycled hundreds of times; each peer has unread bytes while the places they came from are read into
 /// again, by whole quarters, by pieces, and at changing places in the file.
-fn what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_into_again() {
+fn lent_bytes_in_a_socket_survive_reuse_of_their_memory() {
     let Some((mut bench, _file)) = bench_with_file(2) else { return };
     let mut peers = vec![];
     for slot in 0..4 {
@@ -164,7 +164,7 @@ fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
     bench.io.close_socket(socket);
 }
 
-fn a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to() {
+fn a_vanished_peer_is_an_error_and_blocking_sockets_get_copies() {
     let Some((mut bench, _file)) = bench_with_file(1) else { return };
     read(&mut bench, 0, Span { offset: 0, length: 1 << 20 });
     let memory = Span { offset: 0, length: 4096 };
@@ -227,11 +227,11 @@ fn memory_beyond_the_arena_is_bounded() {
 }
 
 crate::common::on_both_engines! {
-    what_a_slow_peer_has_not_taken_yet_does_not_change_when_its_memory_is_read_into_again,
+    lent_bytes_in_a_socket_survive_reuse_of_their_memory,
     a_canary_that_writes_into_lent_memory_is_seen,
     a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost,
     two_places_go_out_in_one_send_as_far_as_the_socket_has_room,
-    a_vanished_peer_is_told_and_a_blocking_socket_is_never_lent_to,
+    a_vanished_peer_is_an_error_and_blocking_sockets_get_copies,
     buffered_reads_replace_too,
     memory_beyond_the_arena_is_bounded,
 }

@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use units::DiskId;
 
 #[test]
-fn few_descriptors_are_raised_as_far_as_permitted_and_it_is_said() {
+fn few_descriptors_are_raised_as_permitted_and_reported() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(200), maximum: Some(400) }).unwrap();
     let mut bench = Bench::new(2);
     let limit = getrlimit(Resource::Nofile).current.unwrap();
@@ -48,7 +48,7 @@ fn read_and_send(bench: &mut Bench) {
 }
 
 #[test]
-fn without_io_uring_the_plane_says_what_to_do_and_stores_write_all_the_same() {
+fn the_plane_without_io_uring_names_the_remedy() {
     // A filter holds for the thread that installs it and for good.
     let forbidden = || {
         forbid_io_uring().unwrap();

@@ -103,7 +103,7 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
 }
 
 #[test]
-fn everything_asked_for_is_answered_in_a_sentence() {
+fn each_permission_is_reported_in_a_sentence() {
     let permissions = check(config()).unwrap();
     for subject in [
         PermissionSubject::Engine,
@@ -121,7 +121,7 @@ fn everything_asked_for_is_answered_in_a_sentence() {
 }
 
 #[test]
-fn what_cannot_be_had_is_said_and_the_plane_runs_without() {
+fn the_plane_runs_without_a_refused_permission() {
     let impossible = ThreadConfig { cpu: Some(100_000), priority: Some(100), ..config() };
     let permissions = check(impossible).unwrap();
     let cpu = permissions.of(PermissionSubject::Processor).unwrap();

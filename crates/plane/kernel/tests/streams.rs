@@ -207,7 +207,7 @@ fn a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice() {
     assert_eq!(ends, expected, "who closed may only seek; who blocks gives up its place");
 }
 
-fn too_much_is_refused_with_what_would_be_granted() {
+fn an_excessive_rate_is_refused_with_the_grantable_one() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let server =
         Server::start(DiskProfile::spindle_default(), 64, PlaneConfig { streams_max: 8, ..PlaneConfig::default() });
@@ -224,5 +224,5 @@ crate::common::on_both_engines! {
     ranges_arrive_whole_and_in_order_on_every_class_and_disk,
     many_streams_share_one_reading,
     a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice,
-    too_much_is_refused_with_what_would_be_granted,
+    an_excessive_rate_is_refused_with_the_grantable_one,
 }

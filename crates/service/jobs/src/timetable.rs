@@ -29,7 +29,7 @@ pub enum Missed {
 pub struct Timetable {
     entries: Vec<TimedJob>,
     /// Time of the last look: a clock that was set back is noticed.
-    asked: Option<Timestamp>,
+    last_look: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Timetable {
 
     /// The jobs that are to begin now; they are taken to run from now on.
     pub fn begin_due(&mut self, now: Timestamp) -> Vec<usize> {
-        if self.asked.replace(now).is_some_and(|asked| now < asked) {
+        if self.last_look.replace(now).is_some_and(|asked| now < asked) {
             for entry in &mut self.entries {
                 let next = entry.schedule.after(now);
                 entry.nominal = entry.nominal.min(next).or(next);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_made_up_for_once_where_that_is_wanted() {
+    fn missed_runs_are_made_up_for_by_one_run() {
         for (policy, runs, missed) in [(Missed::Skip, 0, 6), (Missed::Once, 1, 5)] {
             let mut timetable = hourly(policy, Duration::ZERO);
             assert_eq!(timetable.begin_due(minute(5 * 60 + 30)).len(), runs, "asleep until half past five");

@@ -67,7 +67,7 @@ pub enum Denied {
     #[error(
         "no client may do that here: add a user (`isocast user add NAME`), or start the server with --local-writes"
     )]
-    NobodyMay,
+    NoWriters,
     /// There is no account, and only programs on this machine have the right; with the reason why this is none.
     #[error("without users, {0} {1}; add a user (`isocast user add NAME`)")]
     LocalOnly(RightUses, &'static str),
@@ -247,7 +247,7 @@ pub(crate) fn permit<R: RightKind>(
         Principal::Link(_) => Err(Denied::NotByLink(uses)),
         _ if !accounts.facts().accounts.is_empty() => Err(Denied::UserNeeded(uses)),
         Principal::Remote(why) if may(Holder::ThisMachine) => Err(Denied::LocalOnly(uses, why)),
-        Principal::Remote(_) | Principal::Local => Err(Denied::NobodyMay),
+        Principal::Remote(_) | Principal::Local => Err(Denied::NoWriters),
     }
 }
 
@@ -303,8 +303,8 @@ mod tests {
             assert_eq!(judged::<ToObserve>(&nobody, &principal, "/"), Ok(None));
         }
         let writes = RightUses(Right::Write);
-        assert_eq!(judged::<ToWrite>(&nobody, &Principal::Local, "/a"), Err(Denied::NobodyMay));
-        assert_eq!(judged::<ToWrite>(&nobody, &FAR, "/a"), Err(Denied::NobodyMay));
+        assert_eq!(judged::<ToWrite>(&nobody, &Principal::Local, "/a"), Err(Denied::NoWriters));
+        assert_eq!(judged::<ToWrite>(&nobody, &FAR, "/a"), Err(Denied::NoWriters));
         let local = accounts(true, &[]);
         assert_eq!(judged::<ToWrite>(&local, &Principal::Local, "/a"), Ok(None));
         assert_eq!(judged::<ToAdminister>(&local, &Principal::Local, "/"), Ok(None));

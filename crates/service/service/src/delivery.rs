@@ -20,7 +20,7 @@ use crate::contents::{MediaRate, Want};
 use crate::events;
 use crate::media_service::MediaService;
 use crate::plane_client::PendingStream;
-use crate::rate::{AskedRate, Decision, RateAsked};
+use crate::rate::{Decision, RateTerms, RequestedRate};
 use crate::running::RunningStream;
 use crate::session::{self, ContentPart, StopPoint, StreamRelease, Viewer};
 use crate::session_table::{RefusedStart, SessionSlot};
@@ -78,7 +78,7 @@ pub(crate) struct DeliveryRequest {
     /// How the content was opened.
     pub(crate) want: Want,
     /// When it was asked for.
-    pub(crate) asked: Instant,
+    pub(crate) requested_at: Instant,
 }
 
 /// Why a delivery was not started.
@@ -121,19 +121,19 @@ impl DeliveryTerms {
     pub(crate) fn decide(
         config: &ServiceConfig,
         path: &str,
-        asked: RateAsked,
+        asked: RateTerms,
         media: Option<MediaRate>,
         bytes: u64,
     ) -> Self {
         let decision = asked.decide(media, by_prefix(&config.path_rates, path), config.burst, bytes);
         // A burst or ceiling that the request itself names is not changed.
-        let is_said = asked.burst.is_some() || asked.ceiling.is_some();
-        let next = if is_said { decision } else { decision.ahead(bytes, BitRate(u64::MAX)) };
+        let is_stated = asked.burst.is_some() || asked.ceiling.is_some();
+        let next = if is_stated { decision } else { decision.ahead(bytes, BitRate(u64::MAX)) };
         Self {
             decision,
             next,
             when_full: by_prefix(&config.path_when_full, path).unwrap_or_default(),
-            is_named: matches!(asked.rate, AskedRate::Rate(_)),
+            is_named: matches!(asked.rate, RequestedRate::Rate(_)),
             is_companion: false,
         }
     }
@@ -150,7 +150,7 @@ pub(crate) async fn open(
     mut socket: OwnedFd,
     prefix: HeadRenderer<'_>,
 ) -> Result<Paced, (Option<OwnedFd>, DeliveryError)> {
-    let asked_rate = request.terms.decision.rate();
+    let stated_rate = request.terms.decision.rate();
     let content = service.hash(&request.path);
     let mut tried = RefusedStart::default();
     loop {
@@ -177,7 +177,7 @@ pub(crate) async fn open(
             request.terms.decision = Decision::BestEffort;
             continue;
         }
-        let rate = request.terms.decision.rate().and(asked_rate);
+        let rate = request.terms.decision.rate().and(stated_rate);
         note_refusal(service, &refusal, &request.path, request.client.address, rate);
         return Err((Some(socket), error));
     }
@@ -299,7 +299,7 @@ impl Paced {
             return;
         }
         let lasts = rate.time_for(end.sent_bytes.saturating_sub(self.prefix_bytes));
-        let sent = (self.request.asked.elapsed(), lasts, end.misses > 0);
+        let sent = (self.request.requested_at.elapsed(), lasts, end.misses > 0);
         if let Some(account) = self.service.sessions.sent_whole(viewer, self.pending.stream, sent) {
             self.service.stats.sessions_behind.fetch_add(1, Ordering::Relaxed);
             self.service.events.tell_often("session_behind", || {

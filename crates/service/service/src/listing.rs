@@ -38,7 +38,7 @@ pub(crate) struct Listings {
 #[derive(Default)]
 struct Directory {
     /// The number of the last question for it.
-    asked: AtomicU64,
+    last_request: AtomicU64,
     /// The request that holds this lock takes the snapshot for the others.
     latest: tokio::sync::Mutex<Option<Snapshot>>,
 }
@@ -174,7 +174,7 @@ impl Listings {
             return Arc::default();
         }
         let directory = directories.entry(name.to_owned()).or_default();
-        directory.asked.store(asked, Ordering::Release);
+        directory.last_request.store(asked, Ordering::Release);
         Arc::clone(directory)
     }
 }
@@ -193,7 +193,7 @@ impl Directory {
 /// Forgets the directory with the oldest request of those not in use; false if all are in use.
 fn forget_oldest(directories: &mut HashMap<String, Arc<Directory>>) -> bool {
     let unused = directories.iter().filter(|(_, directory)| !directory.is_used());
-    let oldest = unused.min_by_key(|(_, directory)| directory.asked.load(Ordering::Acquire));
+    let oldest = unused.min_by_key(|(_, directory)| directory.last_request.load(Ordering::Acquire));
     let oldest = oldest.map(|(name, _)| name.clone());
     oldest.is_some_and(|name| directories.remove(&name).is_some())
 }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_that_nobody_reads_make_room_the_oldest_first() {
+    fn unread_directories_make_room_oldest_first() {
         let listings = Listings::default();
         let known = |name: &str| lock(&listings.directories).contains_key(name);
         let read = listings.directory("read");

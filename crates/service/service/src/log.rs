@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_counted() {
+    fn events_over_the_limit_are_counted() {
         let (limit, now) = (KindLimit::default(), Instant::now());
         let admitted = (0..1000).filter(|_| limit.admits("refused", now)).count();
         assert_eq!(u32::try_from(admitted), Ok(PER_KIND_MAX));

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_storm_of_wrong_passwords_keeps_nobody_out() {
+    async fn a_storm_of_wrong_passwords_locks_no_user_out() {
         let (logins, accounts) = (Arc::new(Logins::default()), Arc::new(accounts()));
         let user = Ok(Principal::Account(AccountName::proven("ada")));
         assert_eq!(logins.login(&accounts, "ada", "secret", address(1)).await, user);

@@ -41,7 +41,7 @@ use crate::log::{Log, LogWriter};
 use crate::logins::{self, CredentialError, LoginError, Logins};
 use crate::machine::{MachineReader, MachineSample};
 use crate::open_ahead::OpensAhead;
-use crate::operations::{AskedBy, JobError, Operations, RemovalRule};
+use crate::operations::{JobError, Operations, RemovalRule, Requester};
 use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
@@ -361,7 +361,7 @@ impl MediaService {
     /// There is none of this name, or it runs.
     pub fn run_job(&self, name: &str, address: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), JobError> {
         let operations = self.operations().ok_or(JobError::Unknown)?;
-        operations.run_job(name, AskedBy { address, user: permit.user() })
+        operations.run_job(name, Requester { address, user: permit.user() })
     }
 
     /// Ends a job's run. The event log gets the client and the permit's user.
@@ -370,7 +370,7 @@ impl MediaService {
     /// There is none of this name, or it does not run.
     pub fn stop_job(&self, name: &str, address: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), JobError> {
         let operations = self.operations().ok_or(JobError::Unknown)?;
-        operations.stop_job(name, AskedBy { address, user: permit.user() })
+        operations.stop_job(name, Requester { address, user: permit.user() })
     }
 
     /// The contents that a `keep` job or a ring would remove now; none of them is removed.

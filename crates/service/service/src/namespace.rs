@@ -19,7 +19,7 @@ use crate::ingest::{self, IngestError, IngestRequest};
 use crate::media_service::MediaService;
 use crate::pipeline::{PipeError, Stages};
 use crate::quota::QuotaShare;
-use crate::rate::{AskedRate, RateAsked};
+use crate::rate::{RateTerms, RequestedRate};
 use crate::reads::{self, ContentRead, ReadPurpose};
 use crate::session::{ContentPart, Viewer};
 
@@ -236,7 +236,7 @@ async fn copy_content(
         body,
         part: ContentPart::Whole,
         purpose: ReadPurpose::Plays,
-        asked: RateAsked { rate: AskedRate::Bulk, burst: None, ceiling: None },
+        terms: RateTerms { rate: RequestedRate::Bulk, burst: None, ceiling: None },
         viewer: Viewer::Unnamed { address: client.address, agent: service.hash(module_path!()) },
         client,
         stages: Stages::default(),

@@ -12,7 +12,7 @@ use crate::contents::ContentPath;
 
 /// The client that steers a job, for the event log.
 #[derive(Debug, Clone, Copy)]
-pub struct AskedBy<'a> {
+pub struct Requester<'a> {
     /// The client's address.
     pub address: IpAddr,
     /// The user's name, if users are configured.
@@ -82,13 +82,13 @@ pub trait Operations: Send + Sync + 'static {
     ///
     /// # Errors
     /// There is none of this name, or it runs.
-    fn run_job(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError>;
+    fn run_job(&self, name: &str, by: Requester<'_>) -> Result<(), JobError>;
 
     /// Tells a job's run to end.
     ///
     /// # Errors
     /// There is none of this name, or it does not run.
-    fn stop_job(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError>;
+    fn stop_job(&self, name: &str, by: Requester<'_>) -> Result<(), JobError>;
 
     /// Begins to look which contents would go now; nothing is removed. The answer is an error in words if the folder cannot be looked
     /// through.

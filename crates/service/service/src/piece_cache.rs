@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_twice_is_kept() {
+    fn a_piece_requested_twice_is_kept() {
         let (reads, start) = (piece_cache(BitRate(1_000_000_000)), Instant::now());
         let look = |piece, millis| reads.look(piece, LINK, start + Duration::from_millis(millis));
         let asked = piece(4096, 8);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_sent_than_half_of_what_the_link_has_left() {
+    fn small_reads_stay_within_their_share_of_the_link() {
         let share = BitRate(8_000_000);
         let mut allowance = LinkAllowance { bytes: 0, at: Instant::now() };
         let start = allowance.at;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_what_is_asked_for_stays() {
+    fn kept_pieces_are_bounded_and_requested_ones_stay() {
         let (mut kept, bytes) = (PieceGenerations::default(), Bytes::from(vec![0; 16 * 1024]));
         kept.put(piece(0, 1), bytes.clone());
         for offset in 1..10_000 {

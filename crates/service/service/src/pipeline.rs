@@ -141,7 +141,7 @@ pub(crate) async fn open(
     // The plane's end stays in blocking mode, for then no memory is lent to it (`kernel::lend`): before Linux 6.5, splicing to
     // such a socket waits for its reader, which is no thread of real-time priority. The plane's sends never wait.
     let left = request.body.iter().map(Segment::length).sum();
-    let asked_rate = request.terms.decision.rate();
+    let stated_rate = request.terms.decision.rate();
     // The plane has no streams without bytes, but stages may still add some.
     let paced = match left {
         0 => None,
@@ -152,7 +152,7 @@ pub(crate) async fn open(
         ),
     };
     let service = Arc::clone(service);
-    let rate = paced.as_ref().map_or(asked_rate, Paced::rate);
+    let rate = paced.as_ref().map_or(stated_rate, Paced::rate);
     Ok(Pipe { service, socket, left, rate, buffer: BytesMut::new(), stages, paced, ended: false })
 }
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_passes_the_later_stages() {
+    fn bytes_held_back_pass_the_later_stages() {
         let all: Vec<Box<dyn Stage>> =
             vec![Box::new(Late::default()), Box::new(NotEmpty), Box::new(Late::default()), Box::new(NotEmpty)];
         let mut stages = Stages(all);

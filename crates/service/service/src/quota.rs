@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_under_way_counts_in_every_folder_it_lies_in() {
+    async fn an_upload_under_way_counts_in_every_folder_above_it() {
         let quotas = quotas(WhenQuotaFull::Refuse);
         let [outer, inner] = [&quotas.all()[0], &quotas.all()[1]].map(Arc::clone);
         found(&outer, 30, 0);
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_lies_in_a_folder_does_so_by_every_way_to_it() {
+    async fn an_upload_counts_in_a_quota_by_every_way_to_it() {
         let quotas = quotas(WhenQuotaFull::Refuse);
         let id = |inode| FileId { device: 1, inode };
         let outer = &quotas.all()[0];
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_the_oldest_goes_an_upload_waits_for_its_room() {
+    async fn an_upload_waits_for_the_room_of_the_oldest() {
         let quotas = Arc::new(quotas(WhenQuotaFull::OverwriteOldest));
         let outer = Arc::clone(&quotas.all()[0]);
         found(&outer, 95, 95);

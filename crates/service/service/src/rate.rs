@@ -10,9 +10,9 @@ use crate::contents::MediaRate;
 
 /// The rate, burst and ceiling that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateAsked {
+pub struct RateTerms {
     /// The rate, or bulk.
-    pub rate: AskedRate,
+    pub rate: RequestedRate,
     /// The start burst.
     pub burst: Option<Nanos>,
     /// A segment may be sent faster than at the rate, up to this.
@@ -25,13 +25,13 @@ const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 
 /// The rate that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AskedRate {
+pub enum RequestedRate {
     /// A rate.
     Rate(BitRate),
     /// As fast as can be: best-effort.
     Bulk,
     /// Nothing: the content's own.
-    Unsaid,
+    Unstated,
 }
 
 /// How a request is to be served.
@@ -71,7 +71,7 @@ impl Decision {
     }
 }
 
-impl RateAsked {
+impl RateTerms {
     /// Combines the request, the rate that the content needs and the rate set for the path, for `payload` bytes of it.
     #[must_use]
     pub fn decide(self, media: Option<MediaRate>, of_path: Option<BitRate>, burst: Nanos, payload: u64) -> Decision {
@@ -86,14 +86,14 @@ impl RateAsked {
         let span = self.burst.unwrap_or(burst_default);
         let constant = |rate: BitRate| Decision::Constant { rate, burst_bytes: rate.bytes_in(span) };
         match (self.rate, media, of_path) {
-            (AskedRate::Bulk, _, _) => Decision::BestEffort,
-            (AskedRate::Rate(rate), _, _) => constant(rate),
-            (AskedRate::Unsaid, Some(media), _) => {
+            (RequestedRate::Bulk, _, _) => Decision::BestEffort,
+            (RequestedRate::Rate(rate), _, _) => constant(rate),
+            (RequestedRate::Unstated, Some(media), _) => {
                 let burst_bytes = self.burst.map_or(media.preroll_bytes, |span| media.rate.bytes_in(span));
                 Decision::Constant { rate: media.rate, burst_bytes }
             }
-            (AskedRate::Unsaid, None, Some(rate)) => constant(rate),
-            (AskedRate::Unsaid, None, None) => Decision::BestEffort,
+            (RequestedRate::Unstated, None, Some(rate)) => constant(rate),
+            (RequestedRate::Unstated, None, None) => Decision::BestEffort,
         }
     }
 }
@@ -103,8 +103,8 @@ mod tests {
     use super::*;
     use media::{Container, RateSource};
 
-    const fn asking(rate: AskedRate, burst: Option<Nanos>, ceiling: Option<BitRate>) -> RateAsked {
-        RateAsked { rate, burst, ceiling }
+    const fn asking(rate: RequestedRate, burst: Option<Nanos>, ceiling: Option<BitRate>) -> RateTerms {
+        RateTerms { rate, burst, ceiling }
     }
 
     const MEDIA: MediaRate = MediaRate {
@@ -120,22 +120,22 @@ mod tests {
         let of_path = Some(BitRate(1_000_000));
         let decide = |rate, burst, media| asking(rate, burst, None).decide(media, of_path, Nanos::ZERO, 0);
         let constant = |rate, burst_bytes| Decision::Constant { rate: BitRate(rate), burst_bytes };
-        let asked = |rate| AskedRate::Rate(BitRate(rate));
+        let asked = |rate| RequestedRate::Rate(BitRate(rate));
         assert_eq!(decide(asked(8_800_000), None, Some(MEDIA)), constant(8_800_000, 0));
         assert_eq!(decide(asked(8_000_000), Some(Nanos::from_secs(2)), Some(MEDIA)), constant(8_000_000, 2_000_000));
-        assert_eq!(decide(AskedRate::Unsaid, None, Some(MEDIA)), constant(5_000_000, 777));
-        assert_eq!(decide(AskedRate::Unsaid, Some(Nanos::ZERO), Some(MEDIA)), constant(5_000_000, 0));
-        assert_eq!(decide(AskedRate::Unsaid, None, None), constant(1_000_000, 0));
-        assert_eq!(decide(AskedRate::Bulk, None, Some(MEDIA)), Decision::BestEffort);
-        let unsaid = asking(AskedRate::Unsaid, None, None);
+        assert_eq!(decide(RequestedRate::Unstated, None, Some(MEDIA)), constant(5_000_000, 777));
+        assert_eq!(decide(RequestedRate::Unstated, Some(Nanos::ZERO), Some(MEDIA)), constant(5_000_000, 0));
+        assert_eq!(decide(RequestedRate::Unstated, None, None), constant(1_000_000, 0));
+        assert_eq!(decide(RequestedRate::Bulk, None, Some(MEDIA)), Decision::BestEffort);
+        let unsaid = asking(RequestedRate::Unstated, None, None);
         assert_eq!(unsaid.decide(None, None, Nanos::ZERO, 0), Decision::BestEffort);
     }
 
     #[test]
-    fn a_segment_is_sent_ahead_up_to_what_the_player_takes() {
+    fn a_segment_is_sent_ahead_up_to_the_players_rate() {
         let segment = 2_000_000; // 4 s at 4 Mbit/s
         let burst = |ceiling, payload| {
-            let asked = asking(AskedRate::Rate(BitRate(4_000_000)), None, Some(BitRate(ceiling)));
+            let asked = asking(RequestedRate::Rate(BitRate(4_000_000)), None, Some(BitRate(ceiling)));
             match asked.decide(None, None, Nanos::ZERO, payload) {
                 Decision::Constant { rate: BitRate(4_000_000), burst_bytes } => burst_bytes,
                 other => panic!("{other:?}"),
@@ -145,7 +145,8 @@ mod tests {
         assert_eq!(burst(8_000_000, segment), 1_000_000, "in half the time");
         assert_eq!(burst(u64::MAX, segment), 1_500_000, "in a quarter: the pace allows no more");
         assert_eq!(burst(u64::MAX, 20_000_000), 0, "no segment");
-        let said = RateAsked { burst: Some(Nanos::ZERO), ..asking(AskedRate::Unsaid, None, Some(BitRate(u64::MAX))) };
+        let said =
+            RateTerms { burst: Some(Nanos::ZERO), ..asking(RequestedRate::Unstated, None, Some(BitRate(u64::MAX))) };
         let decision = said.decide(Some(MEDIA), None, Nanos::ZERO, segment);
         assert_eq!(decision, Decision::Constant { rate: MEDIA.rate, burst_bytes: 0 }, "what was asked for stands");
     }

@@ -17,7 +17,7 @@ use crate::contents::{Entry, MediaRate, Opened, StoreError, Want};
 use crate::delivery::{self, Client, DeliveryError, DeliveryRequest, DeliveryTerms, HeadRenderer, Paced};
 use crate::media_service::MediaService;
 use crate::pipeline::{self, Pipe, Stages};
-use crate::rate::{AskedRate, RateAsked};
+use crate::rate::{RateTerms, RequestedRate};
 use crate::session::{ContentPart, Viewer};
 use crate::small_reads;
 
@@ -56,7 +56,7 @@ pub struct ContentRead {
     /// Purpose of the read.
     pub purpose: ReadPurpose,
     /// The rate, burst and ceiling that the request names.
-    pub asked: RateAsked,
+    pub terms: RateTerms,
     /// The viewer.
     pub viewer: Viewer,
     /// The connection.
@@ -105,26 +105,27 @@ impl ContentRead {
         let ranges = self.body.iter().filter(|segment| matches!(segment, Segment::Range { .. }));
         let bytes = ranges.map(Segment::length).sum();
         let is_small = bytes <= SMALL_READ_BYTES_MAX;
-        let mut asked = self.asked;
+        let mut asked = self.terms;
         match self.purpose {
             _ if !is_small => {}
-            ReadPurpose::Plays if asked.rate != AskedRate::Unsaid || !service.sessions.names_rate(&self.viewer) => {}
+            ReadPurpose::Plays
+                if asked.rate != RequestedRate::Unstated || !service.sessions.names_rate(&self.viewer) => {}
             ReadPurpose::Looks if service.sessions.has(&self.viewer, service.hash(&self.opened.path)) => {
                 asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
             }
-            ReadPurpose::Plays | ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = AskedRate::Bulk,
+            ReadPurpose::Plays | ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = RequestedRate::Bulk,
         }
         let mut terms = DeliveryTerms::decide(&service.config(), &self.opened.path, asked, self.opened.media, bytes);
-        terms.is_companion = is_small && self.asked.rate != AskedRate::Bulk;
+        terms.is_companion = is_small && self.terms.rate != RequestedRate::Bulk;
         terms
     }
 
     fn into_request(self, service: &MediaService) -> (DeliveryRequest, Stages) {
         let terms = self.terms(service);
-        let want = if self.asked.rate == AskedRate::Unsaid { Want::FileAndRate } else { Want::File };
+        let want = if self.terms.rate == RequestedRate::Unstated { Want::FileAndRate } else { Want::File };
         let Self { opened: OpenedContent { path, user, content, .. }, body, part, viewer, client, stages, .. } = self;
-        let asked = Instant::now();
-        (DeliveryRequest { path, content, body, terms, viewer, part, client, user, want, asked }, stages)
+        let requested_at = Instant::now();
+        (DeliveryRequest { path, content, body, terms, viewer, part, client, user, want, requested_at }, stages)
     }
 }
 
@@ -151,10 +152,10 @@ pub async fn open_content(
 pub async fn open_for(
     service: &MediaService,
     permit: &Permit<ToRead>,
-    rate: AskedRate,
+    rate: RequestedRate,
     viewer: &Viewer,
 ) -> Result<OpenedContent, StoreError> {
-    if rate != AskedRate::Unsaid {
+    if rate != RequestedRate::Unstated {
         return open_content(service, permit, Want::File).await;
     }
     if service.sessions.names_rate(viewer) {

@@ -11,13 +11,13 @@ use units::Nanos;
 
 /// A session may fall behind its clock by the time that its first content took, and by this time at least, before that is logged: no
 /// player begins with less in its buffer. Chosen.
-const LAG_TOLD_MIN: Nanos = Nanos::from_secs(1);
+const LAG_LOGGED_MIN: Nanos = Nanos::from_secs(1);
 
 /// A content that was sent whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WholeContent {
     /// When it was asked for.
-    pub asked: Nanos,
+    pub requested_at: Nanos,
     /// Its length at the session's rate.
     pub lasts: Nanos,
     /// Whether the plane had something of it too late.
@@ -47,16 +47,16 @@ impl SessionAccount {
         self.contents += 1;
         self.promised = self.promised.saturating_add(content.lasts);
         if self.contents == 1 {
-            (self.clock, self.start_up) = (now, now.saturating_sub(content.asked));
+            (self.clock, self.start_up) = (now, now.saturating_sub(content.requested_at));
             return false;
         }
-        let due = self.clock.max(content.asked).saturating_add(content.lasts);
+        let due = self.clock.max(content.requested_at).saturating_add(content.lasts);
         let (lag, before) = (now.saturating_sub(due), self.lag);
         self.lag = if content.was_late { lag } else { Nanos::ZERO };
         self.late = self.late.saturating_add(self.lag);
         self.clock = due.saturating_add(lag);
-        let told_from = self.start_up.max(LAG_TOLD_MIN);
-        before <= told_from && self.lag > told_from
+        let logged_from = self.start_up.max(LAG_LOGGED_MIN);
+        before <= logged_from && self.lag > logged_from
     }
 
     /// J of the session: the time by which contents were late, in percent of the time that they last; none before the second.
@@ -74,11 +74,11 @@ mod tests {
     const S: fn(u64) -> Nanos = Nanos::from_secs;
 
     fn segment(asked: u64, was_late: bool) -> WholeContent {
-        WholeContent { asked: S(asked), lasts: S(6), was_late }
+        WholeContent { requested_at: S(asked), lasts: S(6), was_late }
     }
 
     #[test]
-    fn a_content_is_due_its_length_after_the_one_before_or_after_it_was_asked_for() {
+    fn a_content_is_due_its_length_after_the_last_or_its_request() {
         let mut account = SessionAccount::default();
         assert!(!account.enter(&segment(10, true), S(12)), "playback begins with the first");
         assert!(!account.enter(&segment(12, false), S(13)), "due at 18");

@@ -225,8 +225,8 @@ impl SessionTable {
         (took, lasts, was_late): (Duration, Nanos, bool),
     ) -> Option<SessionAccount> {
         let now = self.now();
-        let asked = now.saturating_sub(Nanos::from(took));
-        lock(&self.sessions).sent_whole(viewer, stream, &WholeContent { asked, lasts, was_late }, now)
+        let requested_at = now.saturating_sub(Nanos::from(took));
+        lock(&self.sessions).sent_whole(viewer, stream, &WholeContent { requested_at, lasts, was_late }, now)
     }
 
     /// The accounts of the sessions in which a stream runs.

@@ -95,7 +95,7 @@ fn many_ranges_of_one_viewer_hold_one_reservation_in_whatever_order_they_come() 
 }
 
 #[test]
-fn who_plays_after_a_seek_loses_nothing_to_another_person_who_begins() {
+fn a_viewer_after_a_seek_loses_nothing_to_a_new_person() {
     for (part, playing) in [(ContentPart::FromStart, PLAYS_AFTER), (ContentPart::Whole, Nanos::ZERO)] {
         let mut sessions = sessions();
         admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Elsewhere), 5, Nanos::ZERO);
@@ -104,7 +104,7 @@ fn who_plays_after_a_seek_loses_nothing_to_another_person_who_begins() {
 }
 
 #[test]
-fn who_has_just_begun_and_looks_at_the_index_loses_nothing_to_another_person_who_begins() {
+fn a_viewer_at_the_index_loses_nothing_to_a_new_person() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
     assert_eq!(
@@ -116,7 +116,7 @@ fn who_has_just_begun_and_looks_at_the_index_loses_nothing_to_another_person_who
 }
 
 #[test]
-fn the_end_may_be_told_after_its_reservation_passed_on() {
+fn an_end_may_arrive_after_its_reservation_passed_on() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
     assert_eq!(
@@ -170,7 +170,7 @@ fn without_a_name_a_read_from_the_start_takes_over_only_where_there_is_no_room()
 }
 
 #[test]
-fn none_of_several_persons_loses_a_film_to_another_one_who_begins_it() {
+fn none_of_several_persons_loses_a_film_to_a_new_one() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
     // One alone may be the same player, which goes back to the start.
@@ -187,7 +187,7 @@ fn none_of_several_persons_loses_a_film_to_another_one_who_begins_it() {
 }
 
 #[test]
-fn a_whole_read_without_a_name_takes_over_from_nobody_who_plays() {
+fn an_unnamed_whole_read_takes_over_from_no_playing_read() {
     for (part, playing) in
         [(ContentPart::Whole, PLAYS_AFTER), (ContentPart::Download, PLAYS_AFTER), (ContentPart::Download, Nanos::ZERO)]
     {
@@ -232,7 +232,7 @@ fn a_player_that_is_started_again_looks_again() {
 }
 
 #[test]
-fn who_takes_nothing_any_more_gives_way_to_the_same_viewer_only() {
+fn a_stalled_read_gives_way_to_the_same_viewer_only() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let (now, again) = (PLAYS_AFTER, read(unnamed(), 2, 1, ContentPart::Whole));
@@ -246,7 +246,7 @@ fn who_takes_nothing_any_more_gives_way_to_the_same_viewer_only() {
 }
 
 #[test]
-fn what_the_viewer_reads_beside_is_waited_for_and_then_used() {
+fn a_request_awaits_and_takes_a_viewers_other_rate() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(named("a"), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let next = read(named("a"), 2, 2, ContentPart::Whole);
@@ -260,7 +260,7 @@ fn what_the_viewer_reads_beside_is_waited_for_and_then_used() {
 }
 
 #[test]
-fn another_rate_takes_the_place_of_what_is_held() {
+fn another_rate_takes_the_place_of_the_held_one() {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(named("a"), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::from_secs(20)), None);
@@ -341,7 +341,7 @@ fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: StopPoin
 }
 
 #[test]
-fn who_only_looked_holds_nothing_that_others_need() {
+fn a_brief_read_holds_nothing_that_others_need() {
     for part in [ContentPart::FromStart, ContentPart::Elsewhere] {
         assert_eq!(firm_for(&unnamed(), part, 9, StopPoint::Midway), 0, "a head, or an index");
         assert_eq!(firm_for(&unnamed(), part, 10, StopPoint::Midway), 60, "a pause");
@@ -455,14 +455,14 @@ fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
 struct ModelWorld {
     sessions: Sessions,
     plane: ModelPlane,
-    asked: HashMap<StreamId, SessionRequest>,
+    requested: HashMap<StreamId, SessionRequest>,
     now: Nanos,
 }
 
 impl ModelWorld {
     fn new() -> Self {
         let plane = ModelPlane { room: 3, ..ModelPlane::default() };
-        Self { sessions: sessions(), plane, asked: HashMap::new(), now: Nanos::ZERO }
+        Self { sessions: sessions(), plane, requested: HashMap::new(), now: Nanos::ZERO }
     }
 
     fn release(&mut self, reservation: ReservationId) {
@@ -482,14 +482,14 @@ impl ModelWorld {
 
     fn send(&mut self, request: SessionRequest, held: Option<ReservationId>) {
         self.plane.start(request.stream, held, request.terms.rate);
-        self.asked.insert(request.stream, request);
+        self.requested.insert(request.stream, request);
     }
 
     /// A report of a stream is heard.
     fn hear(&mut self, stream: StreamId) {
         let reports = self.plane.reports.get_mut(&stream).expect("it has reports");
         let report = reports.pop_front().expect("it has one");
-        let request = self.asked[&stream].clone();
+        let request = self.requested[&stream].clone();
         let viewer = request.viewer.clone();
         match report {
             ModelReport::Started(reservation) => self.sessions.started(&viewer, stream, reservation),
@@ -596,7 +596,7 @@ proptest! {
                 world.plane.close(old);
                 world.ask(seek);
             }
-            prop_assert!(world.asked.contains_key(&StreamId(stream)), "it was asked for at once");
+            prop_assert!(world.requested.contains_key(&StreamId(stream)), "it was asked for at once");
             world.hear(old);
             let reports = &world.plane.reports[&StreamId(stream)];
             prop_assert!(matches!(reports.front(), Some(ModelReport::Started(_))), "{reports:?}");

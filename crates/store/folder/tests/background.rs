@@ -140,7 +140,7 @@ impl GrantPort for Hanging {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_hangs_holds_up_nobody_else() {
+async fn a_hung_disk_holds_up_no_other_disk() {
     let (one, two) = (folder(), tempfile::tempdir_in("/dev/shm").unwrap());
     fs::write(one.path().join("on-one"), "1").unwrap();
     fs::write(one.path().join("hidden"), "old").unwrap();

@@ -12,7 +12,7 @@ use rustix::fs::IFlags;
 use store::{ContentPath, NameKind, Precondition, StoreError, Want};
 
 #[tokio::test]
-async fn what_is_there_is_found_opened_and_listed() {
+async fn existing_contents_are_found_opened_and_listed() {
     let root = folder();
     fs::create_dir(root.path().join("映画")).unwrap();
     let bytes = pattern(300_001, 1);
@@ -191,7 +191,7 @@ async fn a_deletion_that_a_later_root_forbids_changes_nothing() {
 }
 
 #[tokio::test]
-async fn deletes_look_at_what_is_there() {
+async fn deletes_check_the_present_content() {
     let root = folder();
     fs::create_dir_all(root.path().join("sub/empty")).unwrap();
     fs::write(root.path().join("a"), "x").unwrap();

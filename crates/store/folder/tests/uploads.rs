@@ -141,7 +141,7 @@ async fn a_flush_is_offered_when_something_is_dirty() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_of_a_recording_is_offered_when_its_block_is_due() {
+async fn bytes_of_a_recording_are_offered_when_its_block_is_due() {
     let root = folder();
     let (store, giver) = governed(root.path(), &settings());
     let reservation = ReservationId { slot: 3, generation: 9 };
@@ -373,7 +373,7 @@ async fn many_uploads_to_one_name_end_with_one_whole_content() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_schedule_ends_nobody_waits_for_it() {
+async fn operations_end_when_the_schedule_closes() {
     let root = folder();
     fs::write(root.path().join("old"), "x").unwrap();
     let (store, giver) = governed(root.path(), &settings());
@@ -430,7 +430,7 @@ async fn a_recording_that_breaks_off_is_kept_with_all_that_came() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_kept_or_is_to_replace_nothing_gets_a_name_beside_the_one_that_is_taken() {
+async fn kept_and_beside_uploads_get_numbered_names() {
     let root = folder();
     let store = ungoverned(&[root.path()]);
     put(&store, "/talk.ts", b"first").await.unwrap();
@@ -453,7 +453,7 @@ async fn what_is_kept_or_is_to_replace_nothing_gets_a_name_beside_the_one_that_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_goes_on_behind_what_came_of_the_same_version() {
+async fn an_upload_continues_behind_the_part_of_the_same_version() {
     let (first, second) = (folder(), folder());
     let [before, root] = [&first, &second].map(|root| root.path().join("sub"));
     fs::create_dir(&root).unwrap();

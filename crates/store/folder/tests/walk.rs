@@ -59,7 +59,7 @@ async fn links_and_loops_are_not_followed_and_hard_links_are_known() {
 }
 
 #[tokio::test]
-async fn what_was_met_is_removed_as_that_file_or_not_at_all() {
+async fn a_walked_entry_is_removed_as_that_file_or_not_at_all() {
     let root = folder();
     let at = |name: &str| root.path().join(name);
     for made in ["rec/day", "archive"] {
@@ -92,7 +92,7 @@ async fn what_was_met_is_removed_as_that_file_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn of_several_roots_the_first_one_shows_a_name_and_what_is_hidden_goes_with_it() {
+async fn a_name_is_shown_by_the_first_root_and_removed_in_all() {
     let (first, second) = (folder(), folder());
     for root in [&first, &second] {
         fs::create_dir(root.path().join("rec")).unwrap();
@@ -116,7 +116,7 @@ async fn of_several_roots_the_first_one_shows_a_name_and_what_is_hidden_goes_wit
 }
 
 #[tokio::test]
-async fn what_an_upload_lies_in_is_known_by_every_way_to_it() {
+async fn the_folders_of_an_upload_are_found_by_every_way() {
     let root = folder();
     fs::create_dir_all(root.path().join("sub/rec")).unwrap();
     symlink("sub", root.path().join("alias")).unwrap();

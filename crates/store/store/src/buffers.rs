@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_a_shared_buffer_takes_its_own_as_soon_as_that_is_back() {
+    async fn a_waiter_for_a_shared_buffer_takes_its_own_once_back() {
         let buffers = UploadBuffers::for_recordings(2).unwrap();
         let share = buffers.share(1, 9).unwrap();
         let own = share.lease().await.unwrap();

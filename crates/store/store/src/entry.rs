@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn any_time_of_a_file_system_is_told() {
+    fn any_time_of_a_file_system_makes_a_tag() {
         for seconds in [i64::MIN, i64::MAX] {
             let modified_ns = nanos(i128::from(seconds), 999_999_999);
             let stamp = Stamp { device: 1, inode: u64::MAX, size: u64::MAX, modified_ns, changed_ns: modified_ns };

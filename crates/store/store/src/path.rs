@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_escape_is_refused() {
+    fn paths_that_could_escape_are_refused() {
         for (text, error) in [
             ("/..", PathError::Dots),
             ("/a/%2e%2e/b", PathError::Dots),

@@ -19,7 +19,7 @@ use super::health::VolumeHealth;
 use super::open_contents::OpenContents;
 use super::open_disk::OpenDisk;
 use super::part::Block;
-use super::resting::RestingUploads;
+use super::resumable::RestingUploads;
 use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
 use super::upkeep_run::{CopyUnderWay, EndedUpkeep, MendTask, UpkeepRun};

@@ -54,8 +54,8 @@ impl Core {
     pub(super) fn tell_states(&mut self, now: Nanos) {
         let members = (0u8..).map(MemberId).take(self.members.there.len());
         let states: Vec<_> = members.map(|member| self.disk_state(member)).collect();
-        let is_start = self.health.told.is_empty();
-        let before = std::mem::replace(&mut self.health.told, states.clone());
+        let is_start = self.health.reported.is_empty();
+        let before = std::mem::replace(&mut self.health.reported, states.clone());
         for (member, state) in (0u8..).map(MemberId).zip(states) {
             let old = before.get(member.index()).copied();
             if old == Some(state) {

@@ -60,13 +60,13 @@ fn read(core: &SharedCore, file: &ContentFile, position: u64, buffer: &mut [u8])
 /// Has the thread of a disk read, and waits as long as the disk is relied on. None if it is not, or not there.
 fn read_of(
     core: &SharedCore,
-    is_asked: impl Fn(&&Member) -> bool,
+    is_requested: impl Fn(&&Member) -> bool,
     position: u64,
     buffer: &mut [u8],
 ) -> Option<io::Result<usize>> {
     let (reply, answer) = sync_channel(1);
     let mut locked = lock(core);
-    let member = locked.members.there.iter().flatten().find(is_asked)?;
+    let member = locked.members.there.iter().flatten().find(is_requested)?;
     let (number, shared) = (member.member, member.shared.clone());
     let file = match member.file.try_clone() {
         Ok(file) => file,

@@ -59,7 +59,7 @@ impl ScrubFile {
 #[derive(Debug, Default)]
 pub(super) struct VolumeHealth {
     /// By disk: the state in the last event.
-    pub(super) told: Vec<&'static str>,
+    pub(super) reported: Vec<&'static str>,
     /// Failures of disks that are out, or only read.
     pub(super) failures: BTreeMap<MemberId, StoreError>,
     /// Copies on a disk that were found wrong since the start.

@@ -8,8 +8,8 @@ use units::limits;
 use volume::{MEMBERS_MAX, MemberId, Volume};
 
 use super::find::{FoundDisks, SettledDisks, failed};
+use super::known_generation::{self, SeenGeneration};
 use super::open_disk::{OpenDisk, VolumeDiskError};
-use super::seen::{self, SeenGeneration};
 use store::event::DiskNotice;
 
 /// The chunks of uploads are not cut: a unit holds whole ones.
@@ -50,7 +50,7 @@ impl OpenVolume {
     pub(crate) fn open_on(paths: &[PathBuf], state: Option<&Path>) -> Result<Self, VolumeDiskError> {
         let mut found = FoundDisks::of(paths)?;
         let superblock = &found.identified.superblock;
-        let mut seen = state.map(|state| SeenGeneration::kept_in(seen::file_of(state, &superblock.volume)));
+        let mut seen = state.map(|state| SeenGeneration::kept_in(known_generation::file_of(state, &superblock.volume)));
         if let Some(seen) = &seen
             && seen.read().is_some_and(|generation| generation > superblock.generation)
         {

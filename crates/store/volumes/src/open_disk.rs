@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use content::layout::FileAccess;
 use device::{Device, location_of};
 use kernel::aligned::AlignedBlock;
-use kernel::held::{self, Purpose};
+use kernel::exclusive::{self, Purpose};
 use rustix::fs::{SeekFrom, seek};
 use volume::{ReadDisk, ReadError, VolumeOpenError};
 
@@ -105,10 +105,11 @@ pub(super) fn open_disk(path: &Path) -> Result<OpenDisk, VolumeDiskError> {
     if !is_device && !metadata.is_file() {
         return Err(VolumeDiskError::Kind(path.to_owned()));
     }
-    let (file, access) = held::open_disk(path, Purpose::Write).map_err(|error| match held::is_in_use(&error) {
-        true => VolumeDiskError::InUse(path.to_owned()),
-        false => failed(error),
-    })?;
+    let (file, access) =
+        exclusive::open_disk(path, Purpose::Write).map_err(|error| match exclusive::is_in_use(&error) {
+            true => VolumeDiskError::InUse(path.to_owned()),
+            false => failed(error),
+        })?;
     let size = seek(&file, SeekFrom::End(0)).map_err(|error| failed(error.into()))?;
     let location = location_of(if is_device { metadata.rdev() } else { metadata.dev() });
     let start_bytes = if is_device { location.start_bytes.unwrap_or(0) } else { 0 };

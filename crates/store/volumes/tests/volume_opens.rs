@@ -89,7 +89,7 @@ fn served_with(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_read_to_open_a_content_waits_for_grants() {
+async fn reads_that_open_a_content_wait_for_grants() {
     let folder = folder();
     let disk = [folder.path().join("disk")];
     new_volume(&disk, Placement::Span);
@@ -116,7 +116,7 @@ async fn what_is_read_to_open_a_content_waits_for_grants() {
 /// Regression: an open begun while a disk that was filled became durably a good one got one copy, and so did all that joined it: it ended
 /// with the other disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_opened_when_a_disk_was_filled_has_both_copies() {
+async fn a_content_opened_after_a_fill_has_both_copies() {
     let folder = folder();
     let disks = ["one", "two", "new"].map(|name| folder.path().join(name));
     new_volume(&disks[..2], Placement::Mirror);

@@ -4,8 +4,8 @@
 //! runs twice at once; a run that is over time, got the order to stop, or is under way when the server ends, is ended. Not here: when a job
 //! is due (crate `jobs`), the work of each kind (the modules below).
 
+mod job_state;
 mod keep;
-mod kept;
 mod measure;
 mod protected;
 mod quotas;
@@ -24,13 +24,13 @@ use jobs::Timetable;
 use program::process::{self, Exit};
 use service::MediaService;
 use service::events::{self, unix_seconds};
-use service::operations::{AskedBy, JobError, RemovalLimits, RemovalRule};
+use service::operations::{JobError, RemovalLimits, RemovalRule, Requester};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::job_config::{JobConfig, JobWork};
 use crate::room;
-use kept::KeptJob;
+use job_state::KeptJob;
 pub use measure::MeasuredDisks;
 pub use quotas::removal_limits;
 
@@ -82,7 +82,7 @@ struct KnownJob {
     failed: u64,
     stopped: u64,
     /// Missed runs that are in the event log.
-    missed_told: u64,
+    missed_logged: u64,
 }
 
 /// A run under way.
@@ -97,7 +97,7 @@ struct Running {
 impl Jobs {
     /// Jobs that begin from now on, on the current runtime.
     pub fn start(configs: &[JobConfig], around: Surroundings) -> Arc<Self> {
-        let kept = kept::load(&around.state);
+        let kept = job_state::load(&around.state);
         let jobs = Arc::new(Self {
             around,
             runtime: Handle::current(),
@@ -151,7 +151,7 @@ impl Jobs {
     }
 
     /// Begins a job now.
-    pub fn run_now(self: &Arc<Self>, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+    pub fn run_now(self: &Arc<Self>, name: &str, by: Requester<'_>) -> Result<(), JobError> {
         if *self.ending.borrow() || self.around.service.is_draining() {
             return Err(JobError::Stopping);
         }
@@ -165,7 +165,7 @@ impl Jobs {
     }
 
     /// Orders a job's run to end.
-    pub fn stop(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+    pub fn stop(&self, name: &str, by: Requester<'_>) -> Result<(), JobError> {
         let table = self.table();
         let at = table.number(name).ok_or(JobError::Unknown)?;
         let running = table.jobs[at].running.as_ref().ok_or(JobError::RunsNot)?;
@@ -222,7 +222,7 @@ impl Jobs {
             let at = table.timetable.add(config.schedule.clone(), config.missed, accounted.min(now));
             let mut job = before.remove(&config.name).unwrap_or_else(|| KnownJob::new(config, kept));
             job.config = Arc::new(config.clone());
-            job.missed_told = 0;
+            job.missed_logged = 0;
             if job.running.is_some() {
                 table.timetable.begin(at);
             }
@@ -258,7 +258,7 @@ impl Jobs {
         let JobTable { timetable, jobs } = &mut *table;
         for (at, job) in jobs.iter_mut().enumerate() {
             let missed = timetable.missed(at);
-            if missed > std::mem::replace(&mut job.missed_told, missed) {
+            if missed > std::mem::replace(&mut job.missed_logged, missed) {
                 self.around.service.events.tell(events::job_missed(&job.config.name, missed, SystemTime::now()));
             }
         }
@@ -269,7 +269,7 @@ impl Jobs {
     }
 
     /// Begins a run, which the timetable counts as begun.
-    fn begin(self: &Arc<Self>, job: &mut KnownJob, by: Option<AskedBy<'_>>) {
+    fn begin(self: &Arc<Self>, job: &mut KnownJob, by: Option<Requester<'_>>) {
         let now = SystemTime::now();
         let (stop, stopped) = watch::channel(false);
         let running = Running { started: now, began: Instant::now(), stop: Arc::new(stop), moved: Arc::default() };
@@ -364,7 +364,7 @@ impl Jobs {
     fn save(&self) {
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = self.table().kept();
-        kept::save(&self.around.state, &kept);
+        job_state::save(&self.around.state, &kept);
     }
 }
 
@@ -390,7 +390,7 @@ impl KnownJob {
             succeeded: 0,
             failed: 0,
             stopped: 0,
-            missed_told: 0,
+            missed_logged: 0,
         }
     }
 

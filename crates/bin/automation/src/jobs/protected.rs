@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_protects_what_it_matches_and_what_lies_below() {
+    fn a_pattern_protects_its_matches_and_contents_below_them() {
         let path =
             |text: &str| text.split('/').fold(ContentPath::root(), |path, name| path.child(name).expect("a name"));
         let pattern = |text: &str| Pattern { path: path(text), names_something: false };

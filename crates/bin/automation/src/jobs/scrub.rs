@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_read_is_named_and_counted() {
+    fn unread_contents_are_named_and_counted() {
         let found = |unreadable: usize, errors: u64| {
             let names = (1..=unreadable).map(|number| format!("{number}.ts: it broke off"));
             let unreadable = names.fold(Failures::default(), |mut all, name| {

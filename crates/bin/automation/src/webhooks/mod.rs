@@ -1,13 +1,13 @@
 //! Webhooks: addresses and programs that receive events.
 //!
 //! Promise: events are passed on as the event log has them, signed (`signature`), each until the target takes it, refuses it or a day is
-//! over (`queue`); a target that hangs holds up no other; events that wait outlive the server (`kept`), but for those of its last second
+//! over (`queue`); a target that hangs holds up no other; events that wait outlive the server (`waiting_events`), but for those of its last second
 //! when it is killed. Not here: the events (`service::events`), one request to an address (`post`).
 
-mod kept;
 mod post;
 mod queue;
 mod signature;
+mod waiting_events;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,9 +27,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::webhook_config::{WebhookConfig, WebhookTarget};
-use kept::KeptEvents;
 use queue::{Failure, Next, Queue, WaitingEvent};
 use signature::Secret;
+use waiting_events::KeptEvents;
 
 /// The time from a change to the write of the waiting events to the state folder.
 const SAVE_DELAY: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ impl Webhooks {
             changed: Arc::default(),
             saving: Mutex::default(),
         });
-        webhooks.arrange(configs, kept::load(state))?;
+        webhooks.arrange(configs, waiting_events::load(state))?;
         tokio::spawn(Arc::clone(&webhooks).follow());
         tokio::spawn(Arc::clone(&webhooks).keep());
         Ok(webhooks)
@@ -217,7 +217,7 @@ impl Webhooks {
             (!events.is_empty()).then(|| (hook.target.config.name.clone(), events))
         };
         let kept = self.hooks().iter().filter_map(waiting).collect();
-        kept::save(&self.state, &kept);
+        waiting_events::save(&self.state, &kept);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Events that wait for one target, and when each is sent next.
 //!
 //! Promise: urgent events go first, then the oldest; an event that the target did not take waits for its own next attempt and holds up no
-//! other; the queue is bounded, and each event leaves it as delivered, failed or dropped. Not here: sending (`post`), the file (`kept`).
+//! other; the queue is bounded, and each event leaves it as delivered, failed or dropped. Not here: sending (`post`), the file (`waiting_events`).
 
 use std::time::{Duration, SystemTime};
 

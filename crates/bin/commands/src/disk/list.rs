@@ -142,10 +142,10 @@ fn health(node: &Path) -> Result<Value, &'static str> {
         std::io::ErrorKind::NotFound => "smartctl is not installed",
         _ => "smartctl cannot be run",
     })?;
-    told_health(&output.stdout)
+    smart_health(&output.stdout)
 }
 
-fn told_health(printed: &[u8]) -> Result<Value, &'static str> {
+fn smart_health(printed: &[u8]) -> Result<Value, &'static str> {
     let told: Value = serde_json::from_slice(printed).map_err(|_| "smartctl prints no JSON: version 7 does")?;
     let passed = told["smart_status"]["passed"].as_bool();
     let passed = passed.ok_or("the drive does not tell, or smartctl may not open it: root may")?;
@@ -213,13 +213,13 @@ impl DiskRow {
 
 #[cfg(test)]
 mod tests {
-    use super::told_health;
+    use super::smart_health;
 
     #[test]
-    fn health_is_told_or_the_reason_is() {
-        assert_eq!(told_health(br#"{"smart_status":{"passed":true}}"#).expect("told")["passed"], true);
+    fn disk_health_is_reported_or_the_reason_is() {
+        assert_eq!(smart_health(br#"{"smart_status":{"passed":true}}"#).expect("told")["passed"], true);
         let denied =
-            told_health(br#"{"smartctl":{"messages":[{"string":"Permission denied"}]}}"#).expect_err("nothing");
+            smart_health(br#"{"smartctl":{"messages":[{"string":"Permission denied"}]}}"#).expect_err("nothing");
         assert!(denied.contains("may not open it") && !denied.contains("not installed"), "{denied}");
     }
 }

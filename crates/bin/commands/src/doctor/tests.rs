@@ -185,7 +185,7 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_said() {
+fn missing_tools_are_reported_as_checks_not_made() {
     let root = machine(&[]);
     fs::remove_dir_all(root.path().join("commands")).expect("removed");
     let film = fs::File::options().write(true).open(root.path().join("media/film.ts")).expect("there");

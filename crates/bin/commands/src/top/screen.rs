@@ -78,7 +78,7 @@ pub(super) struct Screen {
     filter: String,
     mode: Mode,
     chosen: TableState,
-    said: String,
+    notice: String,
 }
 
 impl Screen {
@@ -95,7 +95,7 @@ impl Screen {
             filter: String::new(),
             mode: Mode::Watch,
             chosen: TableState::default(),
-            said: String::new(),
+            notice: String::new(),
         };
         screen.remember();
         screen
@@ -103,7 +103,7 @@ impl Screen {
 
     /// Says something in the last line until the next look.
     pub(super) fn say(&mut self, text: String) {
-        self.said = text;
+        self.notice = text;
     }
 
     /// Takes other figures.
@@ -118,7 +118,7 @@ impl Screen {
             .map(|(id, bytes)| (id, real(bytes) * 8.0 / seconds))
             .collect();
         self.figures = figures;
-        self.said.clear();
+        self.notice.clear();
         self.remember();
     }
 
@@ -283,7 +283,7 @@ impl Screen {
         match self.mode {
             Mode::Filter => format!("filter: {}_   Enter keeps it, Esc shows all", self.filter),
             Mode::Confirm(id) => format!("stop stream {id}? y stops it, any other key does not"),
-            Mode::Watch if !self.said.is_empty() => self.said.clone(),
+            Mode::Watch if !self.notice.is_empty() => self.notice.clone(),
             Mode::Watch => format!(
                 "{}  {} of {} streams by {}{}  s sort  r reverse  / filter  x stop  q end",
                 self.server,

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use device::{Device, location_of};
 use kernel::aligned::AlignedBlock;
-use kernel::held;
-pub(crate) use kernel::held::Purpose;
+use kernel::exclusive;
+pub(crate) use kernel::exclusive::Purpose;
 use rustix::fs::{FlockOperation, SeekFrom};
 use rustix::io::Errno;
 use volume::{
@@ -53,9 +53,9 @@ impl DiskFile {
                 path.display()
             );
         }
-        let opened = held::open_disk(path, purpose);
+        let opened = exclusive::open_disk(path, purpose);
         let (mut file, _) = opened.map_err(|error| match error.kind() {
-            _ if held::is_in_use(&error) => {
+            _ if exclusive::is_in_use(&error) => {
                 anyhow!("{} is in use: unmount it, or stop the program that uses it", path.display())
             }
             io::ErrorKind::ReadOnlyFilesystem => {
@@ -293,7 +293,7 @@ pub(super) fn is_held(path: &Path) -> bool {
 
 /// True if another isocast has the disk, and does not let go of it.
 pub(super) fn stays_held(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| held::when_let_go(|| lock(&file)).is_err())
+    File::open(path).is_ok_and(|file| exclusive::retry_while_in_use(|| lock(&file)).is_err())
 }
 
 fn lock(disk: &File) -> io::Result<()> {

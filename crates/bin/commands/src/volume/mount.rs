@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use program::beside::become_program;
+use program::sibling_programs::become_program;
 use units::BitRate;
 
 use super::parse_disks;
@@ -29,7 +29,7 @@ pub(super) struct MountFolder {
     server: VolumeServer,
     /// The source: an address, or the disks of a volume.
     #[arg(value_name = "URL|DEV[,DEV…]")]
-    what: String,
+    source: String,
     /// The folder that becomes it.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
@@ -43,19 +43,19 @@ impl MountFolder {
         if let Some(login) = self.server.login_file() {
             arguments.extend(["--login".into(), login.into()]);
         }
-        let url = if self.what.contains("://") { self.what } else { self.address()? };
+        let url = if self.source.contains("://") { self.source } else { self.address()? };
         arguments.extend(["--".into(), url.into(), self.folder.into()]);
         become_program("isocast-mount", ["build", "install"], arguments)
     }
 
     /// Address at which the server of the named disks serves them.
     fn address(&self) -> anyhow::Result<String> {
-        let disks = parse_disks(&self.what).map_err(anyhow::Error::msg)?;
+        let disks = parse_disks(&self.source).map_err(anyhow::Error::msg)?;
         let served = self.server.serving(&disks.0)?;
         let served = served.with_context(|| {
             format!(
                 "no server serves {}: start one (`isocast serve --volume {0}`), and its contents are mounted",
-                self.what
+                self.source
             )
         })?;
         Ok(served.media()?.at(""))

@@ -6,13 +6,13 @@ use std::io::{IsTerminal, Write};
 #[derive(Debug)]
 pub(crate) struct ProgressLine {
     terminal: Option<std::io::Stderr>,
-    what: &'static str,
+    label: &'static str,
     shown: Option<u64>,
 }
 
 impl ProgressLine {
-    pub(crate) fn new(what: &'static str) -> Self {
-        Self { terminal: Some(std::io::stderr()).filter(IsTerminal::is_terminal), what, shown: None }
+    pub(crate) fn new(label: &'static str) -> Self {
+        Self { terminal: Some(std::io::stderr()).filter(IsTerminal::is_terminal), label, shown: None }
     }
 
     pub(crate) fn show(&mut self, done: u64, of: u64) {
@@ -22,7 +22,7 @@ impl ProgressLine {
         }
         if let Some(terminal) = &mut self.terminal {
             let bar = "#".repeat(usize::try_from(percent / 4).unwrap_or(25).min(25));
-            let _ = write!(terminal, "\r{} [{bar:25}] {percent:3} %", self.what);
+            let _ = write!(terminal, "\r{} [{bar:25}] {percent:3} %", self.label);
         }
     }
 }

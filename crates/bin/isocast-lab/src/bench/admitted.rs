@@ -45,7 +45,7 @@ impl StartsPerMinute {
 
 /// The streams to request.
 #[derive(Debug, Clone)]
-pub(super) struct AskedStreams {
+pub(super) struct RequestedStreams {
     /// Rate of each.
     pub rate: BitRate,
     /// At which pace they begin.
@@ -94,19 +94,19 @@ impl AdmittedStreams {
 /// The server cannot be started, or the benchmark was interrupted.
 pub(super) fn admitted(
     ground: &ServerGround,
-    asked: &AskedStreams,
+    requested: &RequestedStreams,
     show: &Show,
     stop: &Stop,
 ) -> anyhow::Result<AdmittedStreams> {
     let run = |streams, warm_up, seconds| {
-        let job = request(asked, streams, warm_up, seconds);
+        let job = request(requested, streams, warm_up, seconds);
         experiment::run(&Choice::Isocast, ground, &job, show, stop, &mut Spare::new(Some(Nanos::ZERO)))
     };
     // The server also looks at the processor, which other programs of the machine make short: this experiment measures the disks.
     let mut tries = 0;
     let all = loop {
         tries += 1;
-        let (all, _) = run(asked.contents.len(), Nanos::ZERO, DECIDED_SECONDS)?;
+        let (all, _) = run(requested.contents.len(), Nanos::ZERO, DECIDED_SECONDS)?;
         if tries == TRIES_MAX || all.first_short.as_deref() != Some("processor") {
             break all;
         }
@@ -126,7 +126,7 @@ pub(super) fn admitted(
     if streams == 0 {
         return Ok(AdmittedStreams { streams, stalled: 0, short, refused_after, remarks });
     }
-    let (alone, _) = run(streams, WARM_UP, asked.seconds)?;
+    let (alone, _) = run(streams, WARM_UP, requested.seconds)?;
     remarks.extend(alone.disturbed.iter().map(|why| format!("while they ran: {why}")));
     if alone.refused > 0 {
         let short = alone.first_short.as_deref().unwrap_or("nothing known");
@@ -148,13 +148,13 @@ pub(super) fn admitted(
     Ok(AdmittedStreams { streams, stalled: alone.stalled_streams, short, refused_after, remarks })
 }
 
-fn request(asked: &AskedStreams, streams: usize, warm_up: Nanos, seconds: u64) -> RunRequest {
+fn request(requested: &RequestedStreams, streams: usize, warm_up: Nanos, seconds: u64) -> RunRequest {
     RunRequest {
         streams,
-        rate: asked.rate,
-        contents: asked.contents.clone(),
+        rate: requested.rate,
+        contents: requested.contents.clone(),
         spread: ContentSpread::Turn,
-        ramp: asked.starts.ramp(streams),
+        ramp: requested.starts.ramp(streams),
         warm_up,
         seconds,
         habits: ViewerHabits::default(),
@@ -164,7 +164,7 @@ fn request(asked: &AskedStreams, streams: usize, warm_up: Nanos, seconds: u64) -
         seed: clock::now().0,
         writers: Writers::default(),
         cold: true,
-        lab_disk: asked.lab_disk.clone(),
+        lab_disk: requested.lab_disk.clone(),
         slower: None,
         stalled_clients: 0,
         hostile_clients: 0,
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_content_lasts_for_ramp_warm_up_run_and_what_a_player_has_ahead() {
+    fn a_content_lasts_for_ramp_warm_up_run_and_player_buffer() {
         let starts = StartsPerMinute(1200);
         assert_eq!(starts.bytes_needed(BitRate(8_000_000), 100, 20), 35_000_000);
         assert_eq!(starts.bytes_needed(BitRate(8_000_000), 100, 1), 29_000_000, "counting takes longer");

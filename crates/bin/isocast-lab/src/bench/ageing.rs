@@ -9,7 +9,7 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use units::{BitRate, ByteCount};
 
-use super::admitted::{self, AskedStreams, StartsPerMinute};
+use super::admitted::{self, RequestedStreams, StartsPerMinute};
 use super::contents::{self, ContentTurnover, KeptContent, SizeMix};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{DiskTiming, LabDisk};
@@ -239,7 +239,7 @@ impl AgeingCommand {
         site.drop_buffers()?;
         let mb_per_s = site.serve(&[], stop, |server| contents::reading_rate(server, kept, self.read.0, stop))?;
         show.line(&format!("{}: {mb_per_s:.1} MB/s of reading", store.name()));
-        let asked = AskedStreams {
+        let asked = RequestedStreams {
             rate: self.rate,
             starts: STARTS,
             contents: self.long_enough(kept),

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_lost_and_a_refused_camera_has_sent_nothing() {
+    fn unkept_bytes_count_as_lost_except_of_refused_cameras() {
         let result =
             |fate, sent, kept| CameraResult { fate, held_up: Nanos::from_millis(20), sent, kept, cpu: Nanos::ZERO };
         let mut found = CameraFigures::of(

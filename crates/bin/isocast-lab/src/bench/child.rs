@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_says_what_went_wrong() {
+    fn a_failed_tool_is_named_with_its_package() {
         assert_eq!(tool("echo a b", "coreutils").unwrap(), "a b\n");
         let missing = format!("{:#}", tool("no-such-tool-here x", "thepackage").unwrap_err());
         assert!(missing.contains("apt install thepackage"), "{missing}");

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use rustix::fs::{Advice, fadvise};
 use units::{BitRate, ByteCount};
 
-use super::admitted::{self, AskedStreams, StartsPerMinute};
+use super::admitted::{self, RequestedStreams, StartsPerMinute};
 use super::contents::{self, KeptContent};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
 use super::lab_disk::{DiskTiming, LabDisk};
@@ -228,7 +228,7 @@ impl DisksCommand {
         let contents = (0..asked).flat_map(|n| groups[n * groups.len() / asked]).cloned().collect();
         site.set_timing(DiskTiming::Drive)?;
         let starts = StartsPerMinute(if self.quick { QUICK_STARTS } else { STARTS_PER_DISK * u64::from(disks) });
-        let asked = AskedStreams {
+        let asked = RequestedStreams {
             rate: self.rate,
             starts,
             contents,

@@ -22,7 +22,7 @@ use super::server::{Choice, RunningServer, ServerGround};
 use super::summary::{Run, RunPhase};
 use super::timetable::{PER_RUN, Spare};
 use super::writer::{self, WriterSite};
-use super::{Stop, beside, clock, hostile, idle, lab_disk};
+use super::{Stop, clock, hostile, idle, lab_disk, side_programs};
 
 /// From the call to the first stream.
 const LEAD: Nanos = Nanos::from_millis(200);
@@ -227,7 +227,7 @@ pub(crate) fn measure(
         let beside: Vec<_> = (job.beside.iter())
             .map(|command| {
                 let (plan, progress) = (&plan, &progress);
-                scope.spawn(move || beside::repeat(command, plan, stop, progress))
+                scope.spawn(move || side_programs::repeat(command, plan, stop, progress))
             })
             .collect();
         let crowd = job.crowd.as_ref().map(|crowd| {

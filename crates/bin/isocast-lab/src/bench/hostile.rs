@@ -67,7 +67,7 @@ pub(crate) struct HostileFigures {
     /// Connections that could not be opened.
     pub failed: u64,
     /// Requests of `/health` meanwhile.
-    pub health_asked: u64,
+    pub health_requests: u64,
     /// And answered.
     pub health_answered: u64,
     /// The longest that took, ms.
@@ -105,7 +105,7 @@ pub(super) fn act(
         if turn == 0 {
             let asked = clock::now();
             let answer = server::get(plan.terms.address, "/health", asked + HEALTH_MAX, stop);
-            found.health_asked += 1;
+            found.health_requests += 1;
             found.health_answered += u64::from(answer.is_some());
             found.health_ms_max = found.health_ms_max.max((clock::now().saturating_sub(asked)).as_millis_f64());
         }

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_emulator_prints_is_understood_and_its_errors_are_passed_on() {
+    fn the_emulators_output_and_errors_are_parsed() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("isocast-lab");
         // Written by another process: while this one has it open to write, and forks in another test, none may run it.

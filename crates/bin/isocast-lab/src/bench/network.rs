@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn our_server_is_told_what_the_cable_carries() {
+    fn the_links_setting_has_the_rate_of_the_cable() {
         assert_eq!(link_setting(Some(BitRate(1_000_000_000))), "links.veth0=1000000k");
         assert_eq!(link_setting(None), "links.veth0=10000000k");
     }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_for_uploads_is_the_one_the_server_was_told() {
+    fn the_share_for_uploads_is_read_from_server_arguments() {
         let args = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(be_share(&args("--set schedule.be_share=25%")), "25%");
         assert_eq!(be_share(&args("--set plane.memory=3GiB")), BE_SHARE);

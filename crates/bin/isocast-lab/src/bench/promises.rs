@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_herd_is_told_no_at_once() {
+    fn a_late_refusal_misses_the_promise_of_the_herd() {
         let missed = |refusal_seconds_max| {
             let run = Run { server: "isocast".to_owned(), refusal_seconds_max, ..Run::default() };
             verdicts("16-disk-herd", &[run]).into_iter().map(|v| v.missed).collect::<Vec<_>>()
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soak_rests_on_what_the_server_says() {
+    fn a_soak_is_judged_by_the_servers_own_counts() {
         let run = |own_words| Run { server: "isocast".to_owned(), own_words, ..Run::default() };
         let missed = |own_words| {
             let probe = Run { probe: true, ..run(None) };

@@ -165,7 +165,7 @@ mod tests {
 
     /// It admits later ones as well, where they fit: they do not count.
     #[test]
-    fn a_server_that_says_no_is_taken_at_its_first_no_and_asked_for_that_once_more() {
+    fn a_search_confirms_the_count_before_the_first_refusal() {
         let mut search = Search::new(128, 128);
         assert_eq!(search.next(), Some(128));
         search.tell(128, SearchTry { unharmed: true, before_refusal: Some(90) });
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_admitted_too_many_is_asked_for_less() {
+    fn a_search_goes_below_the_count_of_a_harmful_try() {
         let mut search = Search::new(128, 128);
         search.tell(128, SearchTry { unharmed: false, before_refusal: Some(90) });
         let mut asked = Vec::new();

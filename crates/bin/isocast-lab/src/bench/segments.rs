@@ -118,7 +118,7 @@ struct BenchTrack {
     name: &'static str,
     segment_bytes: u64,
     /// What is asked for: the playlist takes the pictures' rate along, and to all the session.
-    asked_rate: Option<BitRate>,
+    stated_rate: Option<BitRate>,
     /// Whether the segments are ranges of one file.
     is_one_file: bool,
 }
@@ -188,11 +188,11 @@ impl SegmentsCommand {
         let pictures = BenchTrack {
             name: "pictures",
             segment_bytes: bytes(self.rate),
-            asked_rate: Some(self.rate),
+            stated_rate: Some(self.rate),
             is_one_file: self.ranges,
         };
         let sound =
-            BenchTrack { name: "sound", segment_bytes: bytes(SOUND_RATE), asked_rate: None, is_one_file: false };
+            BenchTrack { name: "sound", segment_bytes: bytes(SOUND_RATE), stated_rate: None, is_one_file: false };
         [pictures].into_iter().chain(self.audio.then_some(sound)).collect()
     }
 
@@ -333,7 +333,7 @@ impl SegmentsCommand {
     fn requests(&self, track: &BenchTrack, server: &RunningServer, viewer: usize, film: usize) -> TrackRequests {
         let path = |file: &str| {
             let content = format!("{}/{file}", film_name(film));
-            let start = match track.asked_rate {
+            let start = match track.stated_rate {
                 Some(rate) => server.path_of(&content, rate, viewer) + "&",
                 None => server.upload_path(&content) + "?",
             };

@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_is_no_contents_is_told_before_a_run() {
+    fn a_url_without_a_content_is_refused_before_a_run() {
         let probe = |answer| {
             let choice = Choice::Url(format!("http://{}/", trickling(answer)));
             let server = RunningServer::start(&choice, &ServerGround::default(), &Stop::default()).unwrap();
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_at_the_address_is_said_so() {
+    fn an_address_without_a_server_is_reported() {
         let address = free_address().unwrap();
         let choice = Choice::Url(format!("http://{address}/"));
         let Err(error) = RunningServer::start(&choice, &ServerGround::default(), &Stop::default()) else {

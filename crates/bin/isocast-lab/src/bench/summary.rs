@@ -100,7 +100,7 @@ pub(crate) struct Run {
     pub hostile: Option<super::hostile::HostileFigures>,
     /// Commands that ran beside the streams.
     #[serde(default)]
-    pub beside: Vec<super::beside::BesideFigures>,
+    pub beside: Vec<super::side_programs::BesideFigures>,
     /// HLS viewers beside the streams.
     #[serde(default)]
     pub crowd: Option<super::client::crowd::CrowdFigures>,
@@ -304,7 +304,7 @@ impl Run {
             )
         });
         let hostile = self.hostile.map(|h| {
-            let (asked, answered) = (h.health_asked, h.health_answered);
+            let (asked, answered) = (h.health_requests, h.health_answered);
             format!(
                 ", hostile: {} connections, /health {answered} of {asked}, {:.0} ms at most",
                 h.connections, h.health_ms_max

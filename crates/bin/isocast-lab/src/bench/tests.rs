@@ -256,7 +256,7 @@ fn a_viewer_that_seeks_gets_a_new_delivery_or_is_refused() {
 }
 
 #[test]
-fn a_run_in_which_nobody_got_anything_says_why() {
+fn a_run_without_admitted_streams_gives_the_reason() {
     let server = PacingServer::start();
     let run = |content| {
         let streams = |seconds| run_client(&server, &[content, content], seconds, &Stop::default()).unwrap();
@@ -331,7 +331,7 @@ fn four_streams_and_a_writer_against_a_url() {
     assert!(run.delivered_bps > 0.0);
     let hostile = run.hostile.expect("there were some");
     assert!(hostile.connections >= 16 && hostile.failed == 0, "{hostile:?}");
-    assert!(hostile.health_asked > 0 && hostile.health_answered == hostile.health_asked, "{hostile:?}");
+    assert!(hostile.health_requests > 0 && hostile.health_answered == hostile.health_requests, "{hostile:?}");
     let beside: Vec<_> = run.beside.iter().map(|one| (one.runs > 0, one.failed == one.runs)).collect();
     assert_eq!(beside, [(true, false), (false, true), (true, true)], "{:?}", run.beside);
     assert!(run.series.len().is_power_of_two(), "one for each second");

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_get_what_the_parts_leave_of_the_limit() {
+    fn repeats_get_the_time_the_parts_leave_of_the_limit() {
         let mut table = PartsTimetable::new(s(1_000), s(900), vec![s(100), s(600)]);
         assert_eq!((table.left(), table.for_repeats(s(1_000))), (s(700), s(200)));
         // The first part took 250 s instead of 100.
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spare_is_used_up() {
+    fn spare_time_is_used_up() {
         let mut spare = Spare::new(Some(s(50)));
         assert!(spare.take(s(30)) && !spare.take(s(30)) && spare.take(s(20)) && !spare.take(s(1)));
         assert!((0..100).all(|_| Spare::new(None).take(s(100))));
     }
 
     #[test]
-    fn spans_are_told_as_people_say_them() {
+    fn spans_are_printed_in_seconds_and_minutes() {
         assert_eq!((about(s(40)), about(s(100)), about(s(7_200))), ("40 s".into(), "2 min".into(), "120 min".into()));
     }
 }

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_have_the_length_asked_for_and_are_removed() {
+    fn measured_files_have_their_length_and_are_removed() {
         let root = tempfile::tempdir_in(".").unwrap();
         let memory = piece();
         let path = root.path().join("x");

@@ -547,7 +547,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_less_is_on_the_way_for_less() {
+    fn shorter_waits_get_a_smaller_compensation() {
         let us = Nanos::from_micros;
         let path = Compensation { base: us(52), per_mib: us(128), quick: us(30), least: us(80) };
         assert_eq!(path.of(0, us(91)), Nanos(30_264));

@@ -75,7 +75,7 @@ impl Places {
 
     /// Makes the directory of the disk, the file system's mount point in it included.
     pub(crate) fn make(&self) -> io::Result<()> {
-        while_nobody_else(Path::new(RUN), || fs::create_dir_all(self.fuse()))
+        under_directory_lock(Path::new(RUN), || fs::create_dir_all(self.fuse()))
     }
 
     /// Removes the directory, and the one above it if it was the last.
@@ -105,7 +105,7 @@ impl Places {
 /// Makes the file if it is missing, in a directory that disks share.
 pub(crate) fn make_shared_file(path: &Path) -> io::Result<()> {
     let shared = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    while_nobody_else(shared, || {
+    under_directory_lock(shared, || {
         fs::create_dir_all(shared)?;
         fs::OpenOptions::new().append(true).create(true).open(path).map(drop)
     })
@@ -118,7 +118,7 @@ pub(crate) fn memory_backing(name: &str) -> PathBuf {
 
 /// Removes a directory that disks share, unless others are in it.
 pub(crate) fn remove_shared(shared: &Path) -> io::Result<()> {
-    while_nobody_else(shared, || match fs::remove_dir(shared) {
+    under_directory_lock(shared, || match fs::remove_dir(shared) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => Ok(()),
         removed => removed,
     })
@@ -126,7 +126,7 @@ pub(crate) fn remove_shared(shared: &Path) -> io::Result<()> {
 
 /// Does the work while no other disk makes or removes the shared directory: the first makes it, the last removes it,
 /// and in between it may be empty. The lock is on the directory above, so that nothing of it is left.
-fn while_nobody_else(shared: &Path, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+fn under_directory_lock(shared: &Path, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let above = File::open(shared.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
     rustix::fs::flock(&above, FlockOperation::LockExclusive)?;
     work()

@@ -61,7 +61,7 @@ pub(super) struct Guests {
     nodes: Vec<Guest>,
     waiting: RunWaiters,
     /// Messages of the nodes: ready, or the reason for a failed start.
-    said: Mutex<Receiver<Result<(), String>>>,
+    reports: Mutex<Receiver<Result<(), String>>>,
 }
 
 struct Guest {
@@ -75,8 +75,8 @@ impl Guests {
     /// # Errors
     /// One does not start.
     pub(super) fn start(home: &Path, count: usize, rate_bps: Option<u64>) -> anyhow::Result<(Self, Vec<OwnedFd>)> {
-        let (say, said) = channel();
-        let mut guests = Self { nodes: Vec::new(), waiting: Arc::default(), said: Mutex::new(said) };
+        let (say, reports) = channel();
+        let mut guests = Self { nodes: Vec::new(), waiting: Arc::default(), reports: Mutex::new(reports) };
         let mut ports = Vec::new();
         for node in 1..=count {
             let (port, guest_end) = cable().context("a cable")?;
@@ -104,9 +104,9 @@ impl Guests {
     /// # Errors
     /// One will not, or not within a minute.
     pub(super) fn wait_ready(&self) -> anyhow::Result<()> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in &self.nodes {
-            match said.recv_timeout(BOOT_MAX) {
+            match reports.recv_timeout(BOOT_MAX) {
                 Ok(Ok(())) => {}
                 Ok(Err(why)) => bail!("{why}"),
                 Err(_) => bail!("a guest was not ready within {} s", BOOT_MAX.as_secs()),

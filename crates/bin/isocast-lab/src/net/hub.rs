@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_go_to_whom_they_are_for_and_to_all_while_nobody_knows_where_that_is() {
+    fn frames_go_to_their_port_or_to_all_while_it_is_unknown() {
         let ((mut hub, guests), mut cables) = (hub(), Cables::default());
         hub.forward(0, &frame(2, 1), &mut cables);
         assert!(!heard(&guests[0]) && heard(&guests[1]) && heard(&guests[2]));

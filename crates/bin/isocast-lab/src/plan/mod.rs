@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_a_name_nor_a_profile_says_what_to_write() {
+    fn an_unknown_disk_is_refused_with_names_and_remedy() {
         let error = PlannedDisk::named_or_file("floppy").expect_err("no such drive").to_string();
         assert!(error.contains("desktop") && error.contains("isocast disk calibrate"), "{error}");
     }
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn several_disks_carry_what_their_layout_lets_them() {
+    fn several_disks_carry_the_streams_of_their_layout() {
         let of = |disks: &str, layout: &[&str]| {
             let options = ["--disk", "desktop", "--rate", "8.8M", "--memory", "64GiB", "--net", "100G", "--json"];
             let said = planned(&[&options[..], &["--disks", disks, "--layout"], layout].concat()).expect("planned");
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn viewers_who_share_contents_are_more() {
+    fn viewers_of_shared_contents_exceed_separate_ones() {
         let evening = ["--disk", "desktop", "--rate", "8.8M", "--memory", "4GiB", "--popularity", "zipf:40", "--json"];
         let of = |more: &[&str]| {
             let said = planned(&[&evening, more].concat()).expect("planned");

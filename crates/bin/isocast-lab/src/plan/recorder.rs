@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_disk_records_says_so() {
+    fn a_camera_rate_above_the_disk_is_refused() {
         let plan = |more: &[&str]| planned(&[&["--disk", "desktop", "--rate", "8.8M"], more].concat());
         let error = plan(&["--camera-rate", "5G"]).expect_err("more than the disk").to_string();
         assert!(error.contains("not one camera of 5.000 Gbit/s"), "{error}");

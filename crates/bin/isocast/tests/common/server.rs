@@ -28,13 +28,13 @@ pub struct Server {
     /// Folder of the fixture's files: root, state, configuration, event log.
     pub folders: TempDir,
     child: Child,
-    said: Arc<(Mutex<Said>, Condvar)>,
+    stderr: Arc<(Mutex<StderrLog>, Condvar)>,
     listener: Option<JoinHandle<()>>,
 }
 
 /// Standard error so far.
 #[derive(Default)]
-struct Said {
+struct StderrLog {
     text: String,
     is_whole: bool,
 }
@@ -166,9 +166,9 @@ impl Setup {
             assume_disk(&root, &own_state);
         }
         let mut child = command.spawn().expect("the program starts");
-        let said = Arc::<(Mutex<Said>, Condvar)>::default();
+        let stderr = Arc::<(Mutex<StderrLog>, Condvar)>::default();
         let output = child.stderr.take().expect("a pipe");
-        let collected = Arc::clone(&said);
+        let collected = Arc::clone(&stderr);
         let listener = std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let text = &mut collected.0.lock().expect("no panic while it is held").text;
@@ -180,8 +180,8 @@ impl Setup {
             collected.1.notify_all();
         });
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut server = Server { address, root, folders, child, said, listener: Some(listener) };
-        let line = server.wait_said(" on http://");
+        let mut server = Server { address, root, folders, child, stderr, listener: Some(listener) };
+        let line = server.wait_stderr_line(" on http://");
         let (_, rest) = line.split_once(" on http://").expect("waited for");
         server.address = rest.split('/').next().and_then(|address| address.parse().ok()).expect("an address");
         server.wait_for("ready", |server| server.get("/ready").status == 200);
@@ -299,7 +299,7 @@ impl Server {
     pub fn ended(&mut self) -> ExitStatus {
         let status = until("the end of the program", || match self.child.try_wait().expect("our child") {
             Some(status) => Ok(status),
-            None => Err(format!("it said {}", self.said())),
+            None => Err(format!("it said {}", self.stderr_text())),
         });
         // All of standard error is read then.
         self.listener.take().map(JoinHandle::join);
@@ -310,25 +310,25 @@ impl Server {
     pub fn kill(mut self) -> String {
         self.child.kill().expect("it was ours to kill");
         self.ended();
-        self.said()
+        self.stderr_text()
     }
 
     /// SIGTERM, and waits until it has ended.
     pub fn stop(mut self) -> (ExitStatus, String) {
         self.signal(Signal::TERM);
-        (self.ended(), self.said())
+        (self.ended(), self.stderr_text())
     }
 
     /// Standard error so far.
-    pub fn said(&self) -> String {
-        self.said.0.lock().expect("no panic while it is held").text.clone()
+    pub fn stderr_text(&self) -> String {
+        self.stderr.0.lock().expect("no panic while it is held").text.clone()
     }
 
     /// Waits until standard error has a line with `text`; that line.
-    pub fn wait_said(&self, text: &str) -> String {
-        let said = self.said.0.lock().expect("no panic while it is held");
-        let lacks = |said: &mut Said| !said.text.contains(text) && !said.is_whole;
-        let (said, _) = self.said.1.wait_timeout_while(said, PATIENCE, lacks).expect("no panic while it is held");
+    pub fn wait_stderr_line(&self, text: &str) -> String {
+        let said = self.stderr.0.lock().expect("no panic while it is held");
+        let lacks = |said: &mut StderrLog| !said.text.contains(text) && !said.is_whole;
+        let (said, _) = self.stderr.1.wait_timeout_while(said, PATIENCE, lacks).expect("no panic while it is held");
         let line = said.text.lines().find(|line| line.contains(text));
         line.unwrap_or_else(|| panic!("never said {text:?}, but {}", said.text)).to_owned()
     }
@@ -352,7 +352,7 @@ impl Server {
     pub fn wait_for(&self, what: &str, mut done: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(self) {
-            assert!(Instant::now() < deadline, "waited in vain for: {what}; it said {}", self.said());
+            assert!(Instant::now() < deadline, "waited in vain for: {what}; it said {}", self.stderr_text());
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
     }
@@ -364,7 +364,7 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("the program said:\n{}\nevents:\n{}", self.said(), self.events());
+            eprintln!("the program said:\n{}\nevents:\n{}", self.stderr_text(), self.events());
         }
     }
 }

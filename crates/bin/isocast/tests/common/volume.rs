@@ -47,7 +47,7 @@ pub fn volume(arguments: &[&str], disks: &[PathBuf]) {
 }
 
 /// The entry of the one volume in `/api/v1/volumes`, once no upkeep is under way any more.
-pub fn when_looked_after(server: &Server) -> serde_json::Value {
+pub fn volume_after_upkeep(server: &Server) -> serde_json::Value {
     for _ in 0..600 {
         let (_, volumes) = fetch(server.address, "GET", "/api/v1/volumes").expect("an answer");
         let volumes: serde_json::Value = serde_json::from_slice(&volumes).expect("JSON");
@@ -63,9 +63,9 @@ pub fn when_looked_after(server: &Server) -> serde_json::Value {
 }
 
 /// The same, once an upkeep has ended: a server begins its own upkeep only after its start.
-pub fn when_filled(server: &Server) -> serde_json::Value {
+pub fn volume_after_fill(server: &Server) -> serde_json::Value {
     until("a filling", || {
-        let volume = when_looked_after(server);
+        let volume = volume_after_upkeep(server);
         if volume["last_upkeep"].is_null() { Err(volume.to_string()) } else { Ok(volume) }
     })
 }
@@ -93,7 +93,7 @@ pub fn event(server: &Server, event: &str) -> Option<serde_json::Value> {
 }
 
 /// Runs an `isocast volume` command on the volume that a server has open. Returns its exit code and all its output.
-pub fn asked(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
+pub fn run_volume_command(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(program());
     command.arg("volume").args(arguments).args(["--url", &format!("http://{}", server.address)]);
     let output = command.output().expect("the program runs");

@@ -23,7 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::recorders::{Recorded, Recorder, recorded, when_sent};
+use super::recorders::{Recorded, Recorder, recorded, wait_until_sent};
 use crate::common::content::{Chance, Content};
 use crate::common::disk::{Disk, FileSystem, possible};
 use crate::common::http::{Answer, Client, Framing, Upload, encoded, exchange, fetch};
@@ -387,7 +387,7 @@ impl<'a> Library<'a> {
                 scope.spawn(move || drop(upload(round, number, names, chance, &tell)));
             }
             drop(tell);
-            when_sent(&recorders);
+            wait_until_sent(&recorders);
             let ended = bring(end, server, &self.store.disks(), seed, (&told, &recorders));
             round.over.store(true, Relaxed);
             ended
@@ -447,7 +447,7 @@ impl<'a> Library<'a> {
             let parts: Vec<_> = parts.collect();
             parts.into_iter().flat_map(|part| part.join().expect("compared")).collect()
         });
-        assert!(wrong.is_empty(), "before seed {seed}: {wrong:#?}\n{}", server.said());
+        assert!(wrong.is_empty(), "before seed {seed}: {wrong:#?}\n{}", server.stderr_text());
         self.assert_clean();
         self.recordings.iter().for_each(|one| one.assert_there(server));
     }
@@ -498,7 +498,7 @@ fn bring(
     let came = told.recv_timeout(PATIENCE);
     if came.is_err() {
         let streams = fetch(server.address, "GET", "/api/v1/disks");
-        panic!("seed {seed}: the moment of the end never came: {}{streams:?}", server.said());
+        panic!("seed {seed}: the moment of the end never came: {}{streams:?}", server.stderr_text());
     }
     recorders.iter().for_each(Recorder::note_end);
     let ended = Instant::now();
@@ -594,7 +594,7 @@ fn seed_of(round: u64) -> u64 {
 }
 
 #[test]
-fn a_killed_server_keeps_what_it_acknowledged() {
+fn a_killed_server_keeps_acknowledged_contents() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (folder, state) = (place.path().join("media"), place.path().join("state"));
     fs::create_dir(&folder).expect("made");

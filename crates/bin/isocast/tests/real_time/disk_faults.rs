@@ -108,9 +108,9 @@ impl Group {
     }
 }
 
-fn until_said(server: &Server, words: &[&str]) {
+fn wait_stderr_words(server: &Server, words: &[&str]) {
     until("an event", || {
-        let said = server.said();
+        let said = server.stderr_text();
         let found = said.lines().any(|line| words.iter().all(|word| line.contains(word)));
         if found { Ok(()) } else { Err(format!("{words:?} in {said}")) }
     });
@@ -195,7 +195,7 @@ fn assert_refused(server: &Server, failure: &str) {
 }
 
 #[test]
-fn a_faulty_disk_harms_nobody_else_and_comes_back() {
+fn a_faulty_disk_harms_no_other_disk_and_comes_back() {
     // The films of both disks, uploads, and as much for the file systems' own writes.
     if !possible(4 * FILMS * FILM_BYTES) {
         return;
@@ -223,7 +223,7 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
         under_streams(&server, || {
             bad.ctl("fault 0 8G r");
         });
-        until_said(&server, &["disk_failing", "\"disk\":1", "\"hung\":false"]);
+        wait_stderr_words(&server, &["disk_failing", "\"disk\":1", "\"hung\":false"]);
         assert_refused(&server, "erring");
         assert_eq!(put(server.address, "bad/while-it-errs", 1000).expect("an answer"), 503);
         assert_eq!(put(server.address, "good/while-it-errs", 3_000_001).expect("an answer"), 201);
@@ -239,7 +239,7 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
         under_streams(&server, || {
             bad.ctl("hang");
         });
-        until_said(&server, &["disk_failing", "\"disk\":1", "\"hung\":true"]);
+        wait_stderr_words(&server, &["disk_failing", "\"disk\":1", "\"hung\":true"]);
         assert_refused(&server, "hung");
         let late = put(server.address, "bad/while-it-hangs", 1_000_000);
         assert!(late.as_ref().map_or(true, |status| *status >= 500), "{late:?}");
@@ -248,7 +248,7 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
         drop(half);
 
         bad.ctl("revive");
-        until_said(&server, &["disk_recovered", "\"disk\":1"]);
+        wait_stderr_words(&server, &["disk_recovered", "\"disk\":1"]);
         assert_well(&server, "after-hanging");
         until("the end of what was not finished", || {
             let names = names_in(&bad.mount().join("bad"));
@@ -258,7 +258,7 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
 
         // It hangs while no stream reads from it: a refused request is not carried out after its return, and a request that may still be
         // carried out is not refused.
-        let told = |kind: &str| server.said().matches(kind).count();
+        let told = |kind: &str| server.stderr_text().matches(kind).count();
         let (failed, recovered) = (told("disk_failing"), told("disk_recovered"));
         bad.ctl("hang");
         let ask =
@@ -267,10 +267,10 @@ fn a_faulty_disk_harms_nobody_else_and_comes_back() {
         assert!([503, 504].contains(&created), "{created}");
         assert_eq!(put(server.address, "bad/empty-later", 0).expect("an answer"), 503);
         assert_eq!(ask("DELETE", "after-errors").expect("an answer"), 503);
-        until("an event", || if told("disk_failing") > failed { Ok(()) } else { Err(server.said()) });
+        until("an event", || if told("disk_failing") > failed { Ok(()) } else { Err(server.stderr_text()) });
         bad.ctl("revive");
         assert_well(&server, "after-a-silence");
-        until("an event", || if told("disk_recovered") > recovered { Ok(()) } else { Err(server.said()) });
+        until("an event", || if told("disk_recovered") > recovered { Ok(()) } else { Err(server.stderr_text()) });
         if created == 503 {
             assert_eq!(ask("GET", "empty").expect("an answer"), 404);
         }

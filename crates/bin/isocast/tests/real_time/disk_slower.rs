@@ -128,12 +128,12 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams() {
         // While streams read: without reads, a disk shows no rate.
         disk.ctl("slow 1");
         until("the disk as it was", || {
-            let said = server.said();
+            let said = server.stderr_text();
             if said.contains("disk_faster") { Ok(()) } else { Err(said) }
         });
         left
     });
-    let said = server.said();
+    let said = server.stderr_text();
     for event in ["\"disk_slower\"", "\"disk_overloaded\""] {
         assert!(said.contains(event), "{event} in {said}");
     }

@@ -39,7 +39,7 @@ fn write_durably(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn a_disk_stores_what_is_written_and_leaves_nothing() {
+fn a_lab_disk_stores_its_writes_and_leaves_nothing() {
     if !possible() {
         return;
     }
@@ -141,7 +141,7 @@ fn faults_reach_the_reader_and_go_away() {
 }
 
 #[test]
-fn after_a_power_cut_what_was_flushed_is_there() {
+fn flushed_bytes_survive_a_power_cut() {
     if !possible() {
         return;
     }
@@ -192,7 +192,7 @@ fn films_are_spread_over_the_whole_disk() {
 }
 
 #[test]
-fn disks_come_down_when_nobody_reads_what_is_said() {
+fn disks_come_down_with_a_closed_output() {
     if !possible() {
         return;
     }
@@ -349,7 +349,7 @@ fn a_check_that_is_ended_leaves_nothing() {
 }
 
 #[test]
-fn wrong_use_says_what_to_write() {
+fn wrong_arguments_get_a_hint() {
     for (arguments, hint) in [
         (vec!["up", "a/b"], "letters, digits"),
         (vec!["up", "x", "--set", "speed=1"], "unknown drive parameter"),

@@ -81,7 +81,7 @@ fn is_refusal(stream: &TcpStream) -> bool {
 }
 
 /// Waits until each has sent enough for most of it to be durable, since the end that was noted if one was, or was refused.
-pub(super) fn when_sent(recorders: &[Recorder]) {
+pub(super) fn wait_until_sent(recorders: &[Recorder]) {
     until("recordings", || {
         let still: Vec<_> = recorders
             .iter()
@@ -120,7 +120,7 @@ impl Recorded {
         // A volume reads the bytes left of a recording before it gives them a name.
         let answer = until(&self.path, || {
             let answer = exchange(server.address, "GET", &target).map_err(|error| error.to_string())?;
-            if answer.status == 200 { Ok(answer) } else { Err(format!("{}: {}", answer.status, server.said())) }
+            if answer.status == 200 { Ok(answer) } else { Err(format!("{}: {}", answer.status, server.stderr_text())) }
         });
         let bytes = answer.body.len() as u64;
         assert!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use super::recorders::{Recorder, recorded, when_sent};
+use super::recorders::{Recorder, recorded, wait_until_sent};
 use crate::common::content::Chance;
 use crate::common::disk::{Disk, FileSystem, possible};
 use crate::common::server::Server;
@@ -27,7 +27,7 @@ fn kill_and_look(serve: impl Fn() -> Server) {
         thread::scope(|scope| {
             let address = server.address;
             recorders.iter().for_each(|one| drop(scope.spawn(move || drop(one.run(address)))));
-            when_sent(&recorders);
+            wait_until_sent(&recorders);
             recorders.iter().for_each(Recorder::note_end);
             let said = server.kill();
             assert!(!said.contains("panicked"), "{said}");
@@ -38,7 +38,7 @@ fn kill_and_look(serve: impl Fn() -> Server) {
         for one in &all {
             one.assert_there(&server);
         }
-        let events = server.said();
+        let events = server.stderr_text();
         let kept = events.lines().filter(|line| line.contains("\"after_restart\":true")).count();
         assert!(kept == all.len() - before, "{kept} of {} were told: {events}", all.len() - before);
         let (status, said) = server.stop();
@@ -97,15 +97,15 @@ fn a_disk_that_is_pulled_amid_recordings_keeps_their_durable_bytes_and_harms_no_
     thread::scope(|scope| {
         let address = server.address;
         pulled.iter().chain(&spared).for_each(|one| drop(scope.spawn(move || drop(one.run(address)))));
-        when_sent(&pulled);
-        when_sent(&spared);
+        wait_until_sent(&pulled);
+        wait_until_sent(&spared);
         pulled.iter().chain(&spared).for_each(Recorder::note_end);
         disks[0].ctl("cut 1");
         until("the end of the recordings on the disk", || match server.metric("isocast_uploads") {
             left if left <= RECORDERS as f64 => Ok(()),
             left => Err(format!("{left} are left")),
         });
-        when_sent(&spared);
+        wait_until_sent(&spared);
         spared.iter().for_each(Recorder::note_end);
         let said = server.kill();
         assert!(!said.contains("panicked"), "{said}");

@@ -55,9 +55,9 @@ fn misses(server: &Server) -> u64 {
     figure(server, "isocast_misses_total")
 }
 
-fn until_said(server: &Server, words: &[&str], times: usize) {
+fn wait_stderr_words(server: &Server, words: &[&str], times: usize) {
     until("an event", || {
-        let said = server.said();
+        let said = server.stderr_text();
         let found = said.lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
         if found >= times { Ok(()) } else { Err(format!("{words:?} in {said}")) }
     });
@@ -141,7 +141,7 @@ struct AtEnd<'a>(&'a Viewers, &'a [Disk], &'a Server);
 impl Drop for AtEnd<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            println!("{}", self.2.said());
+            println!("{}", self.2.stderr_text());
         }
         self.0.0.iter().for_each(|viewer| viewer.over.store(true, Relaxed));
         for disk in self.1 {
@@ -180,7 +180,7 @@ fn each_fault(replaced: &Replaced) {
     let server = Server::on(&[], state.path(), &["--volume", &devices.join(",")]);
     // The server prints the rates of the disks after its address.
     crate::common::until("each disk measured as what it is", || {
-        let said = server.said();
+        let said = server.stderr_text();
         if said.matches("(spinning").count() == 2 { Ok(()) } else { Err(said) }
     });
     disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
@@ -203,20 +203,20 @@ fn each_fault(replaced: &Replaced) {
             let (bad, before) = (&disks[nth % 2], misses(&server));
             bad.ctl(harm);
             viewers.wait_for_more(MEANWHILE_BYTES);
-            until_said(&server, &["disk_failing", &format!("\"disk\":{}", nth % 2)], nth / 2 + 1);
+            wait_stderr_words(&server, &["disk_failing", &format!("\"disk\":{}", nth % 2)], nth / 2 + 1);
             bad.ctl(end);
             viewers.wait_for_more(1 << 20);
             // The other copies are needed next, and a busy machine may have kept their disk from answering meanwhile.
             until("two good disks", || match figure(&server, "isocast_disk_failing") {
                 0 => Ok(()),
-                count => Err(format!("{count} fail: {}", server.said())),
+                count => Err(format!("{count} fail: {}", server.stderr_text())),
             });
             let missed = misses(&server) - before;
             println!("{harm}: {watching} streams, {missed} ticks missed");
             // Mere waiting for a disk until it counts as hung would cost each stream a hundred ticks and more. A stream that
             // begins in the second in which a disk falls silent may be a tick late (`fetcher::failing`), and films that end then let
             // all streams begin anew.
-            assert!(missed < 2 * watching, "{missed} ticks were missed: {}", server.said());
+            assert!(missed < 2 * watching, "{missed} ticks were missed: {}", server.stderr_text());
         }
         // A new disk in the place of one that is dead for good, under all of the streams.
         let url = format!("http://{}", server.address);
@@ -228,7 +228,7 @@ fn each_fault(replaced: &Replaced) {
             let (watching, missed) = (viewers.watching().count() as u64, misses(&server) - before);
             println!("replaced: {watching} streams, {missed} ticks missed");
             // As above: one late tick here and there is the machine's.
-            assert!(missed < watching, "{missed} ticks were missed: {}", server.said());
+            assert!(missed < watching, "{missed} ticks were missed: {}", server.stderr_text());
         };
         if *replaced == Replaced::Both {
             disks[1].ctl("die");
@@ -278,7 +278,7 @@ fn fast_volume(layout: &str, names: [&str; 2], state: &Path) -> ([Disk; 2], Stri
 
 /// The first disk stands for the whole volume where uploads are placed: they were refused for as long as it was not trusted.
 #[test]
-fn a_mirror_whose_first_disk_errs_takes_uploads() {
+fn a_mirror_with_an_erring_first_disk_takes_uploads() {
     if !possible(3 * FILMS * FILM_BYTES) {
         return;
     }
@@ -289,11 +289,11 @@ fn a_mirror_whose_first_disk_errs_takes_uploads() {
         assert_eq!(put(server.address, &film(number).0, short(number)), 201);
     }
     disks[0].ctl("fault 0 8G r");
-    for number in (0..FILMS).take_while(|_| !server.said().contains("disk_failing")) {
+    for number in (0..FILMS).take_while(|_| !server.stderr_text().contains("disk_failing")) {
         let (status, body) = fetch(server.address, "GET", &format!("{}?rate=max", film(number).0)).expect("an answer");
         assert!(status == 200 && short(number).difference(0, &body).is_none(), "the other copy is whole");
     }
-    until_said(&server, &["disk_failing", "\"disk\":0"], 1);
+    wait_stderr_words(&server, &["disk_failing", "\"disk\":0"], 1);
     assert_eq!(put(server.address, "/media/meanwhile.bin", Content { seed: 5, bytes: 5_000_001 }), 201);
     disks[0].ctl("fault clear");
     let (status, said) = server.stop();
@@ -317,8 +317,12 @@ fn a_sector_that_cannot_be_read_is_mended_if_it_can_be() {
         let (status, body) = fetch(server.address, "GET", &format!("{}?rate=max", film(number).0)).expect("an answer");
         assert!(status == 200 && short(number).difference(0, &body).is_none(), "the other copy is whole");
     }
-    until_said(&server, &["copy_unwritten"], 1);
-    assert!(!server.said().contains("copy_lost") && !server.said().contains("disk_failing"), "{}", server.said());
+    wait_stderr_words(&server, &["copy_unwritten"], 1);
+    assert!(
+        !server.stderr_text().contains("copy_lost") && !server.stderr_text().contains("disk_failing"),
+        "{}",
+        server.stderr_text()
+    );
     disks[0].ctl("fault clear");
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");
@@ -344,7 +348,7 @@ fn record_beside(server: &Server, target: &str, recording: Content, disk: &Disk)
             disk.ctl("fault 0 8G w");
         }
     });
-    assert_eq!(answer.expect("an answer").expect("all was sent").status, 201, "{}", server.said());
+    assert_eq!(answer.expect("an answer").expect("all was sent").status, 201, "{}", server.stderr_text());
     errs_at.expect("in the middle of it")
 }
 
@@ -360,7 +364,7 @@ fn a_recording_goes_on_when_a_disk_of_its_mirror_errs() {
     let target = "/media/recording.bin";
     // The one that its rate is reserved on.
     record_beside(&server, target, recording, &disks[0]);
-    until_said(&server, &["disk_failing", "\"disk\":0"], 1);
+    wait_stderr_words(&server, &["disk_failing", "\"disk\":0"], 1);
     let (status, body) = fetch(server.address, "GET", &format!("{target}?rate=max")).expect("an answer");
     assert_eq!((status, recording.difference(0, &body), body.len() as u64), (200, None, recording.bytes));
     disks[0].ctl("fault clear");
@@ -405,8 +409,8 @@ fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
         // The disk that has, or had last, something of it: of a span the one with the most room, which is not the first any more.
         let erring = usize::from(layout == "span");
         let errs_at = record_beside(&server, target, recording, &disks[erring]);
-        until_said(&server, &["volume_disk", "takes no writes", &format!("disk {erring} of")], 1);
-        until_said(&server, &["recording_damaged", "recording.bin"], 1);
+        wait_stderr_words(&server, &["volume_disk", "takes no writes", &format!("disk {erring} of")], 1);
+        wait_stderr_words(&server, &["recording_damaged", "recording.bin"], 1);
         let lost = unreadable(&server, target, recording, 1 << 20);
         println!("{layout}: disk {erring} errs at {errs_at}, {} MiB from {:?} on are lost", lost.len(), lost.first());
         // Chunks that were on their way, and the bytes of the unit that was begun on the disk: on a slow machine the client is further
@@ -462,12 +466,12 @@ fn contents_are_opened_while_another_disk_of_their_volume_hangs() {
     let hangs = server.address;
     let waiting = thread::spawn(move || fetch(hangs, "GET", "/media/a.bin?rate=max").map(|(status, _)| status));
     thread::sleep(Duration::from_millis(300));
-    assert!(unreadable(&server, "/media/b.bin", content, content.bytes).is_empty(), "{}", server.said());
+    assert!(unreadable(&server, "/media/b.bin", content, content.bytes).is_empty(), "{}", server.stderr_text());
     disks[0].ctl("revive");
     assert_ne!(waiting.join().expect("no panic").ok(), Some(404));
     until("the disk that hung", || match unreadable(&server, "/media/a.bin", content, content.bytes)[..] {
         [] => Ok(()),
-        _ => Err(server.said()),
+        _ => Err(server.stderr_text()),
     });
     assert!(server.stop().0.success());
     disks.into_iter().for_each(Disk::end);
@@ -494,7 +498,7 @@ fn a_disk_of_a_mirror_that_is_out_is_an_alarm_until_it_is_filled_again() {
     assert_eq!(alarms(), [] as [serde_json::Value; 0]);
     disks[1].ctl("die");
     assert_eq!(put(server.address, "/media/meanwhile.bin", film), 201);
-    until_said(&server, &["volume_disk", "disk 1 of the volume is out"], 1);
+    wait_stderr_words(&server, &["volume_disk", "disk 1 of the volume is out"], 1);
     disks[1].ctl("revive");
     assert!(ask("/ready").contains("is out: everything is read from the other copies"), "{}", ask("/ready"));
     let out = "isocast_volume_disk_state{volume=\"films\",disk=\"1\",state=\"out\"} 1";
@@ -509,8 +513,8 @@ fn a_disk_of_a_mirror_that_is_out_is_an_alarm_until_it_is_filled_again() {
     assert!(run(doctor, &["doctor"]).contains("SERIOUS  films (volume_disk)"));
     let top = run(Command::new(crate::common::program()), &["top", "--once"]);
     assert!(top.lines().any(|line| line.starts_with("ALARM ") && line.contains("disk 1")), "{top}");
-    until_said(&server, &["volume_disk", "\"state\":\"filling\""], 1);
-    until_said(&server, &["volume_disk", "has everything again"], 1);
+    wait_stderr_words(&server, &["volume_disk", "\"state\":\"filling\""], 1);
+    wait_stderr_words(&server, &["volume_disk", "has everything again"], 1);
     until("no alarm", || match alarms() {
         none if none.is_empty() => Ok(()),
         alarms => Err(format!("{alarms:?}")),

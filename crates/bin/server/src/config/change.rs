@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_change_does_and_the_rest_is_named() {
+    fn a_reload_applies_changes_and_names_the_rest() {
         let running = config("listen = \"127.0.0.1:80\"\n[limits]\nconnections = 5\n[users]\na = \"$argon2x\"\n");
         let new = "listen = \"127.0.0.1:81\"\n[limits]\nconnections = 6\n[users]\nb = \"$argon2y\"\n[plane]\nmemory = \"64MiB\"\n\
                    [streams]\nstart_burst = \"2s\"\nstall = \"9s\"\n[links]\neth0 = \"1G\"\n";
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_a_table_with_a_strange_name_is_told_apart() {
+    fn keys_with_dots_and_slashes_are_compared_whole() {
         let running = config("[path_rates]\n\"a/b.c/\" = \"1M\"\n");
         let change = Change::between(&running, config("[path_rates]\n\"a/b.c/\" = \"2M\"\n\"roots\" = \"1M\"\n"));
         assert_eq!(change.changed, ["path_rates.a/b.c/", "path_rates.roots"]);

@@ -149,8 +149,13 @@ impl ConfigArgs {
             ConfigCommand::Check { file, json } => {
                 let checked = Config::load_with_parts(file).and_then(|config| config.check_here().map(|()| config));
                 if *json {
-                    let problems: Vec<_> =
-                        checked.as_ref().err().map_or(&[][..], ConfigError::problems).iter().map(told).collect();
+                    let problems: Vec<_> = checked
+                        .as_ref()
+                        .err()
+                        .map_or(&[][..], ConfigError::problems)
+                        .iter()
+                        .map(problem_json)
+                        .collect();
                     let verdict = json!({ "file": file, "usable": checked.is_ok(), "problems": problems });
                     writeln!(out, "{verdict:#}")?;
                 }
@@ -178,7 +183,7 @@ impl ConfigArgs {
     }
 }
 
-fn told(problem: &Problem) -> serde_json::Value {
+fn problem_json(problem: &Problem) -> serde_json::Value {
     json!({
         "place": problem.origin.as_ref().map(ToString::to_string),
         "key": problem.key,
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_means_the_same() {
+    fn the_shown_configuration_loads_as_the_same() {
         let set = vec![
             parse_assignment("schedule.cycle=256ms").unwrap(),
             parse_assignment("path_rates.a/b.d/=2.5G").unwrap(),

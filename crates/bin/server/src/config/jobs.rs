@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_job_is_said_with_its_line() {
+    fn an_error_in_a_job_is_reported_with_its_line() {
         let keep = "kind = \"keep\"\nfolder = \"a/b\"\nmax_age = \"30d\"\n";
         for (text, part) in [
             (format!("{keep}schedule = \"61 * * * *\""), "f.toml:1: job.schedule: `61` is no minute (0-59"),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_a_job_means_the_same() {
+    fn a_shown_job_loads_as_the_same() {
         let text = "[[job]]\nname = \"a\"\nkind = \"keep\"\nschedule = \"30 3 * * 1-5\"\ntime_zone = \"UTC\"\njitter = \"5min\"\n\
                     missed = \"once\"\nfolder = \"re cordings/\"\nmax_age = \"30d\"\nmax_size = \"500GB\"\nprotected = [\"re cordings/x\"]\n[[job]]\nname = \"b\"\n\
                     kind = \"copy\"\nschedule = \"@hourly\"\nfrom = \"\"\nto = \"http://h:1/media/x\"\nlogin = \"/l\"\nrate = \"8M\"\n\

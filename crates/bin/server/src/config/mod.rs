@@ -6,9 +6,9 @@
 
 mod change;
 mod command;
-mod here;
 mod jobs;
 mod links;
+mod machine_check;
 mod quotas;
 mod removals;
 mod render;
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_told_with_the_key_of_its_line_and_without_its_value() {
+    fn a_toml_error_names_line_and_key_but_no_value() {
         for (text, said) in [
             ("[snmp]\nagentx = \"/a\"\n[snmp]\n", "isocast.toml:3: [snmp]: duplicate key"),
             ("listen = \"127.0.0.1:1\"\n listen=\"127.0.0.1:2\"\n", "isocast.toml:2: listen: duplicate key"),

@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_array_that_is_not_closed_is_named_and_not_what_follows_it() {
+    fn an_unclosed_array_is_named_by_its_own_key() {
         for (text, line) in
             [("roots = [\"ok\"\nlisten = \"127.0.0.1:1\"\n", 1), ("\nroots = [\n  \"a\",\n  \"b\"\nstate = \"s\"\n", 2)]
         {

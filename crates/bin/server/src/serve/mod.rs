@@ -6,7 +6,6 @@
 //! crates).
 
 mod advice;
-mod again;
 mod dav_journal;
 mod disks;
 mod greeting;
@@ -16,6 +15,7 @@ mod listening;
 mod logs;
 mod operations;
 mod resources;
+mod restart;
 mod state;
 mod wiring;
 
@@ -50,7 +50,6 @@ use tokio::sync::watch;
 use units::{ByteCount, limits};
 
 use crate::config::{Change, Config, ServeArgs};
-use again::Unknown;
 use dav_journal::JournalFile;
 use disks::KnownDisk;
 use greeting::Greeting;
@@ -59,6 +58,7 @@ use links::Links;
 use listening::{Listening, certificate_source};
 use logs::log_writers;
 use operations::ServerOperations;
+use restart::Unknown;
 use state::StateFolder;
 use wiring::{open_rights, plane_config, served};
 
@@ -85,16 +85,16 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
         outcome
     };
     match runtime.map_err(anyhow::Error::from).and_then(run).map_err(advice::with_advice)? {
-        ServerEnded::Told => Ok(()),
-        ServerEnded::ToStartAgain => match again::start_again()? {},
+        ServerEnded::BySignal => Ok(()),
+        ServerEnded::ToStartAgain => match restart::start_again()? {},
     }
 }
 
 /// The reason for a server's end.
 enum ServerEnded {
     /// A signal ended it.
-    Told,
-    /// Another start would serve a disk that was mounted since ([`again`]).
+    BySignal,
+    /// Another start would serve a disk that was mounted since ([`restart`]).
     ToStartAgain,
 }
 
@@ -157,7 +157,7 @@ async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
     // A hang-up meanwhile waits: the configuration is read again as soon as there is a server to take it.
     let prepared = tokio::select! {
         prepared = preparing => prepared??,
-        () = signals.end() => return Ok(ServerEnded::Told),
+        () = signals.end() => return Ok(ServerEnded::BySignal),
     };
     starting.end().await;
     serve(args, config, listening, signals, prepared).await
@@ -331,8 +331,8 @@ async fn serve(
     let running = StartedServer { accounts, service, server, operations, plane, thread, events };
     let ended = loop {
         tokio::select! {
-            _ = signals.terminate.recv() => break ServerEnded::Told,
-            _ = signals.interrupt.recv() => break ServerEnded::Told,
+            _ = signals.terminate.recv() => break ServerEnded::BySignal,
+            _ = signals.interrupt.recv() => break ServerEnded::BySignal,
             () = &mut other_disk => break ServerEnded::ToStartAgain,
             _ = signals.hang_up.recv() => config = running.reload(args, config, &links),
         }
@@ -401,7 +401,7 @@ impl StartedServer {
     /// Lets running work finish, until another signal; then ends the rest.
     async fn end(self, ended: ServerEnded, mut signals: Signals) -> anyhow::Result<ServerEnded> {
         match ended {
-            ServerEnded::Told => {
+            ServerEnded::BySignal => {
                 tell_supervisor(&[NotifyState::Stopping]);
                 say(format_args!("stopping: no new streams; running ones may finish (again: at once)"));
             }

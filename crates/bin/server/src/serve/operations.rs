@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{CertificateStatus, JobStatus, Removals, WebhookStatus};
 use automation::{Jobs, Webhooks};
 use service::events::unix_seconds;
-use service::operations::{AskedBy, JobError, Operations, RemovalRule};
+use service::operations::{JobError, Operations, RemovalRule, Requester};
 use snmp::Snmp;
 use tls::{CertificateState, Certificates};
 use tokio::sync::oneshot;
@@ -23,11 +23,11 @@ impl Operations for ServerOperations {
         self.jobs.statuses()
     }
 
-    fn run_job(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+    fn run_job(&self, name: &str, by: Requester<'_>) -> Result<(), JobError> {
         self.jobs.run_now(name, by)
     }
 
-    fn stop_job(&self, name: &str, by: AskedBy<'_>) -> Result<(), JobError> {
+    fn stop_job(&self, name: &str, by: Requester<'_>) -> Result<(), JobError> {
         self.jobs.stop(name, by)
     }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
-use kernel::held::{is_in_use, when_let_go};
+use kernel::exclusive::{is_in_use, retry_while_in_use};
 use rustix::fs::{Access, FlockOperation, OFlags, access, flock};
 
 /// Locked as long as its server lives; holds the number of its process.
@@ -69,7 +69,7 @@ impl StateFolder {
 }
 
 fn locked(lock: &File) -> anyhow::Result<bool> {
-    match when_let_go(|| Ok(flock(lock, FlockOperation::NonBlockingLockExclusive)?)) {
+    match retry_while_in_use(|| Ok(flock(lock, FlockOperation::NonBlockingLockExclusive)?)) {
         Ok(()) => Ok(true),
         Err(error) if is_in_use(&error) => Ok(false),
         Err(error) => Err(error).context("cannot lock the state folder: is it on a network mount without locks?"),

@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_parameters_say_what_is_wrong() {
+    fn wrong_parameters_name_the_error() {
         let mut p = Parameters::of(DriveProfile::Desktop);
         assert!(matches!(p.set("avg"), Err(ParameterError::NotAPair(_))));
         assert!(matches!(p.set("speed=1"), Err(ParameterError::UnknownKey(_))));

@@ -174,7 +174,7 @@ fn answers_known_ahead_are_the_same_answers() {
 }
 
 #[test]
-fn what_was_read_ahead_costs_no_head() {
+fn bytes_read_ahead_cost_no_head_movement() {
     let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     drive.submit(read(1, 50 << 30, 65_536), Nanos::ZERO);
     let first = drain(&mut drive)[0].at;
@@ -223,7 +223,7 @@ fn a_write_through_stream_loses_a_turn_each() {
 }
 
 #[test]
-fn a_flush_waits_for_what_came_before_it_and_only_that() {
+fn a_flush_waits_for_the_writes_before_it_only() {
     let mut drive = Drive::new(Parameters::of(DriveProfile::Desktop), 1).expect("valid");
     for tag in 0..10u64 {
         drive.submit(write(tag, tag << 35, 4096), Nanos::ZERO);

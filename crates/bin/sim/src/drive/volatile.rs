@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_covers_what_was_answered_behind_a_write_under_way() {
+    fn a_flush_covers_answered_writes_behind_one_under_way() {
         for seed in 0..100 {
             let disk = Blocks::default();
             let mut log = Unflushed::new(1 << 20);

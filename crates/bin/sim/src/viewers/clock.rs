@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excused_need_not_be_made_up_for() {
+    fn excused_lag_need_not_be_made_up_for() {
         let mut clock = SessionClock::NEW;
         assert_eq!(lags(&mut clock, &[(0, 17)]), [10]);
         clock.forgive(SECS(17));

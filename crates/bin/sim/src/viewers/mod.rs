@@ -84,7 +84,7 @@ pub(crate) struct ViewerTrack {
     /// The session held a reservation when it first asked for this segment.
     pub(crate) is_promised: bool,
     /// When the segment was asked for first.
-    pub(crate) asked_at: Option<Nanos>,
+    pub(crate) requested_at: Option<Nanos>,
 }
 
 /// State of a track: the event that it waits for.
@@ -160,7 +160,7 @@ impl Viewers {
         let viewer = &mut self.all[id.viewer];
         let track = &mut viewer.tracks[id.track];
         (track.next, track.state) = (track.next + 1, TrackState::Rests);
-        self.tally.segments.extend(track.asked_at.take().map(|asked_at| now.saturating_sub(asked_at)));
+        self.tally.segments.extend(track.requested_at.take().map(|requested_at| now.saturating_sub(requested_at)));
         match viewer.player.receive(id.track, span, now) {
             Reception::Ahead => Nanos::ZERO,
             Reception::Begins { waited } => {
@@ -185,7 +185,7 @@ impl Viewers {
         let place = usize::try_from(self.random.below(count as u64)).expect("few segments");
         let viewer = &mut self.all[viewer];
         viewer.player.seek(now);
-        viewer.tracks.iter_mut().for_each(|track| (track.next, track.asked_at) = (place, None));
+        viewer.tracks.iter_mut().for_each(|track| (track.next, track.requested_at) = (place, None));
     }
 
     /// The viewer is refused.
@@ -216,7 +216,7 @@ impl FilmViewer {
             reservation: None,
             clock: SessionClock::NEW,
             is_promised: false,
-            asked_at: None,
+            requested_at: None,
         };
         let tracks: Vec<ViewerTrack> = rates.iter().map(track).collect();
         let player = SegmentPlayer::new(tracks.len(), Nanos::ZERO);

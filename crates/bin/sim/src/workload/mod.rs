@@ -17,7 +17,7 @@ use crate::contents::{SimFile, segments};
 use crate::control_side::{ControlAction, RunPhases, Shed};
 use crate::disk::Spent;
 use crate::laws::Law;
-use crate::ledger::{DeliveryAsked, DeliveryLife, LedgerEntry};
+use crate::ledger::{DeliveryLife, LedgerEntry, RequestedDelivery};
 use crate::load::{Calm, Popularity, Tally};
 use crate::log::LogKind;
 use crate::random::Random;
@@ -152,7 +152,8 @@ impl World {
             }
             ControlAction::Drain => self.drain(),
             ControlAction::StopLate => {
-                let late: Vec<u64> = self.streams.values().filter(|s| s.may_be_late()).map(|s| s.asked.id.0).collect();
+                let late: Vec<u64> =
+                    self.streams.values().filter(|s| s.may_be_late()).map(|s| s.requested.id.0).collect();
                 late.into_iter().for_each(|stream| self.stop(stream));
             }
             ControlAction::Shutdown => {
@@ -236,7 +237,7 @@ impl World {
         };
         let best_effort = service == Service::BestEffort;
         let socket_bytes = rate.bytes_in(control.tick_span().saturating_mul(2).saturating_add(Nanos::from_millis(200)));
-        let asked = DeliveryAsked {
+        let asked = RequestedDelivery {
             id,
             fd: socket.as_raw_fd(),
             version: content.version,
@@ -260,10 +261,10 @@ impl World {
         if excused > self.now {
             stream.excuse_disk(excused);
         }
-        control.tally.asked += u64::from(!best_effort);
+        control.tally.requested += u64::from(!best_effort);
         control.tally.best_effort += u64::from(best_effort);
         self.stream_of_fd.insert(socket.as_raw_fd(), id.0);
-        for other in self.streams.values_mut().filter(|other| other.asked.version == content.version) {
+        for other in self.streams.values_mut().filter(|other| other.requested.version == content.version) {
             (other.shares, stream.shares) = (true, true);
         }
         self.streams.insert(id.0, stream);
@@ -377,7 +378,7 @@ impl World {
         record.life = DeliveryLife::Started;
         record.started_at = Some(now);
         record.reservation = reservation;
-        let (guaranteed, viewer) = (record.asked.rate.is_some(), watching(record));
+        let (guaranteed, viewer) = (record.requested.rate.is_some(), watching(record));
         if guaranteed != reservation.is_some() {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} holds {reservation:?}"));
         }
@@ -396,20 +397,20 @@ impl World {
     fn comes_back(&mut self, delivery: &Delivery, life: DeliveryLife, end: Option<Ending>) {
         let (stream, fd) = (delivery.stream, delivery.socket.as_raw_fd());
         let now = self.now;
-        let Some(mut record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.asked.fd == fd) else {
+        let Some(mut record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.requested.fd == fd) else {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} comes back from {life:?} with {end:?}"));
             return;
         };
         self.stream_of_fd.remove(&fd);
-        self.control.running -= usize::from(record.asked.viewer.is_none());
+        self.control.running -= usize::from(record.requested.viewer.is_none());
         if self.sockets.contains(&Some(stream.0)) {
             self.laws.broke(Law::OncePerRequest, now, format!("{stream:?} comes back with its socket in use"));
         }
         self.judge_start(&record);
         let is_refused = end.as_ref().is_none_or(|end| end.outcome == Outcome::StartTooLate);
-        self.control.tally.sessions_refused += u64::from(is_refused && record.asked.continues);
+        self.control.tally.sessions_refused += u64::from(is_refused && record.requested.continues);
         let Some(end) = end else {
-            if record.asked.rate.is_some() && !record.may_start_late(now) {
+            if record.requested.rate.is_some() && !record.may_start_late(now) {
                 let refusal_max = &mut self.control.tally.refusal_max;
                 *refusal_max = (*refusal_max).max(record.waited(now, &self.plane_delays));
             }
@@ -430,19 +431,19 @@ impl World {
         self.count_end(&record, &end);
         if let Some(viewer) = watching(&record) {
             self.viewer_delivery_over(viewer, &mut record, Some(&end));
-        } else if let (Some(held), Some(rate), false) = (end.held, record.asked.rate, record.excuses.passed_on) {
+        } else if let (Some(held), Some(rate), false) = (end.held, record.requested.rate, record.excuses.passed_on) {
             self.session_goes_on(held, &record, rate);
         }
     }
 
     fn count_end(&mut self, record: &LedgerEntry, end: &Ending) {
         let control = &mut self.control;
-        control.guaranteed -= u64::from(record.asked.rate.is_some());
+        control.guaranteed -= u64::from(record.requested.rate.is_some());
         let tally = &mut control.tally;
         tally.completed += u64::from(end.outcome == Outcome::Complete);
         if end.outcome == Outcome::DiskOverloaded {
             tally.shed += 1;
-            control.shed.push(Shed { stream: record.asked.id, disk: record.asked.disk, at: self.now });
+            control.shed.push(Shed { stream: record.requested.id, disk: record.requested.disk, at: self.now });
         }
         tally.excused_misses += end.misses;
         tally.payload_bytes += record.payload_bytes;
@@ -463,7 +464,7 @@ impl World {
 
 /// The track of a viewer of segments that waits for a delivery, if it has not gone elsewhere.
 fn watching(record: &LedgerEntry) -> Option<ViewerTrackId> {
-    record.asked.viewer.filter(|_| !record.excuses.passed_on)
+    record.requested.viewer.filter(|_| !record.excuses.passed_on)
 }
 
 /// When the run asks for nothing more.
@@ -478,7 +479,7 @@ fn line_of(rate: BitRate) -> BitRate {
 
 /// Which content a delivery is of.
 fn content_index(record: &LedgerEntry) -> u32 {
-    u32::try_from(record.asked.version.0 - 1).expect("few contents")
+    u32::try_from(record.requested.version.0 - 1).expect("few contents")
 }
 
 /// The `nth` of `count` contents when disk is taken after disk, and on each of them content after content; they are numbered disk by disk.

@@ -8,9 +8,9 @@ use super::{PAUSE, content_index, line_of};
 impl World {
     /// A viewer that has its picture goes elsewhere in its content: it opens the new range, and closes the old one.
     pub(super) fn seek(&mut self) {
-        let Some(stream) = self.pick_viewer(|stream| stream.asked.hold) else { return };
+        let Some(stream) = self.pick_viewer(|stream| stream.requested.hold) else { return };
         let record = &self.streams[&stream];
-        let (Some(held), Some(rate)) = (record.reservation, record.asked.rate) else { return };
+        let (Some(held), Some(rate)) = (record.reservation, record.requested.rate) else { return };
         self.control.count_first_byte(record);
         let content = content_index(record);
         if let Some(record) = self.streams.get_mut(&stream) {
@@ -23,7 +23,7 @@ impl World {
     /// A viewer that has its picture stops reading for a while.
     pub(super) fn pause(&mut self) {
         let Some(stream) = self.pick_viewer(|_| true) else { return };
-        let Some(rate) = self.streams[&stream].asked.rate else { return };
+        let Some(rate) = self.streams[&stream].requested.rate else { return };
         let lasts = self.control.random.span(PAUSE.0, PAUSE.1);
         self.control.tally.pauses += 1;
         self.schedule(self.now, WorldEvent::Client(stream, ClientTurn::Stops));
@@ -40,7 +40,7 @@ impl World {
                 && !stream.may_always_be_late()
                 && !stream.excuses.stopped
         };
-        let viewers: Vec<u64> = self.streams.values().filter(watches).map(|stream| stream.asked.id.0).collect();
+        let viewers: Vec<u64> = self.streams.values().filter(watches).map(|stream| stream.requested.id.0).collect();
         (!viewers.is_empty()).then(|| *self.control.random.pick(&viewers))
     }
 }

@@ -21,7 +21,7 @@ use super::{PAUSE, SimDelivery};
 /// From the last byte in the socket to the next request, beside the time in which the client reads the bytes in it.
 const ROUND_TRIP: Nanos = Nanos::from_millis(2);
 /// From the last byte in a socket until the control side reads that it is there.
-const TOLD_MAX: Nanos = Nanos::from_millis(100);
+const NOTICE_DELAY_MAX: Nanos = Nanos::from_millis(100);
 /// As `sessions.hold` by default.
 const SESSION_HOLD: Nanos = Nanos::from_secs(60);
 /// Time after which a player asks again for a segment it did not get.
@@ -136,8 +136,8 @@ impl World {
         let track = self.track(id);
         let rate = track.rate;
         track.requests += 1;
-        if track.asked_at.is_none() {
-            (track.asked_at, track.is_promised) = (Some(now), track.reservation.is_some());
+        if track.requested_at.is_none() {
+            (track.requested_at, track.is_promised) = (Some(now), track.reservation.is_some());
         }
         track.clock.ask(rate.time_for(range.bytes), now);
         let held = track.reservation;
@@ -202,8 +202,8 @@ impl World {
         track.state = TrackState::Arrives;
         let requests = track.requests;
         // The next request waits until the control side reads of the last one's end.
-        let told_late = now.saturating_sub(whole) > TOLD_MAX;
-        let delayed = told_late || self.plane_delays.between(record.asked.at, now) > Nanos::ZERO;
+        let noticed_late = now.saturating_sub(whole) > NOTICE_DELAY_MAX;
+        let delayed = noticed_late || self.plane_delays.between(record.requested.at, now) > Nanos::ZERO;
         self.control.viewers.all[id.viewer].excused |= record.may_be_late() || delayed;
         self.viewer_in(arrives.saturating_sub(now), FilmViewerAction::Receive(id, requests));
         self.viewer_in(SESSION_HOLD, FilmViewerAction::Expire(id, requests));
@@ -216,8 +216,8 @@ impl World {
         let lag = record.unexcused(clock.lag(record.first_at(), at), at, &self.plane_delays, Nanos::ZERO);
         if !record.may_always_be_late() {
             self.control.viewers.tally.note_lag(lag);
-            if lag > self.control.lateness_max(record.asked.burst_bytes) {
-                let what = format!("{id:?}: {:?} is {lag} behind its session's rate", record.asked.id);
+            if lag > self.control.lateness_max(record.requested.burst_bytes) {
+                let what = format!("{id:?}: {:?} is {lag} behind its session's rate", record.requested.id);
                 self.control.viewers.falls_behind(self.now, what);
             }
         }
@@ -238,7 +238,7 @@ impl World {
             self.control.viewers.all[id.viewer].excused = true;
         } else if was_promised {
             self.control.viewers.tally.lost += 1;
-            let what = format!("{id:?} was admitted, and {:?} is refused", record.asked.id);
+            let what = format!("{id:?} was admitted, and {:?} is refused", record.requested.id);
             self.control.viewers.falls_behind(self.now, what);
         }
         self.viewer_in(RETRY, FilmViewerAction::Ask(id, requests));

@@ -6,7 +6,7 @@ use storage::uploads::RecordingTerms;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
 
 use crate::camera::Camera;
-use crate::control_side::{AskedRecording, ControlAction, SimRecording};
+use crate::control_side::{ControlAction, RequestedRecording, SimRecording};
 use crate::laws::Law;
 use crate::store_thread::{Actions, UploadEnd, UploadSource};
 use crate::world::World;
@@ -31,7 +31,7 @@ impl World {
         let lasts = lasts.unwrap_or_else(|| control.random.span(Nanos::from_secs(5), Nanos::from_secs(30)));
         let rate = *control.random.pick(&control.load.recording_rates);
         let camera = *control.random.pick(&control.load.cameras);
-        control.reserving.insert(stream.0, AskedRecording { disk, rate, camera, lasts });
+        control.reserving.insert(stream.0, RequestedRecording { disk, rate, camera, lasts });
         let durable = control.load.durable;
         let block_bytes_max = limits::BLOCK_BYTES_MAX;
         let disks = self.written_disks(disk);
@@ -51,7 +51,7 @@ impl World {
 
     pub(super) fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId, place: RecordingPlace) {
         let asked = self.control.reserving.remove(&stream.0);
-        let Some(AskedRecording { disk, rate, camera, lasts }) = asked else {
+        let Some(RequestedRecording { disk, rate, camera, lasts }) = asked else {
             self.laws.broke(Law::EveryEndHasAReason, self.now, format!("no request for {reservation:?}"));
             return;
         };

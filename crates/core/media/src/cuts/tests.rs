@@ -95,7 +95,7 @@ fn a_cut_waits_for_a_key_frame_only_so_long_and_only_where_there_was_one() {
 }
 
 #[test]
-fn packets_are_found_again_behind_what_is_none() {
+fn packets_are_found_again_behind_foreign_bytes() {
     let broken = [&channel(20)[..], &[3; 100], &channel(20)].concat();
     let files = files(&broken, &[1316], |number, _| (number > 20).then_some(Nanos::ZERO));
     assert!(files.len() > 1 && files[1].1.starts_with(&[0x47, 0x41]));
@@ -131,7 +131,7 @@ fn an_mp4_is_cut_at_fragments_that_begin_with_a_key_frame_behind_its_copied_head
 }
 
 #[test]
-fn each_file_of_what_ffmpeg_makes_tells_its_rate() {
+fn each_cut_file_of_ffmpegs_output_has_a_rate() {
     for (stream, pieces, least) in [(FRAGMENTS, 1000, 15_000), (PACKETS, 5000, 20_000), (CLOCKED, 5000, 20_000)] {
         let files = files(stream, &[pieces], |_, bytes| (bytes > least).then_some(Nanos::ZERO));
         assert!(files.len() > 1, "{} bytes", stream.len());

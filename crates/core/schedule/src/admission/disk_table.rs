@@ -668,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_takes_along_what_its_start_had_still_to_read() {
+    fn a_removed_stream_takes_its_unread_start_along() {
         let demand = regular(16, 0.16);
         let mut table = table(0.95);
         table.promise(&demand);
@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_is_charged_what_lasts_to_its_next_read_and_the_look_ahead() {
+    fn a_start_is_charged_to_its_next_read_plus_look_ahead() {
         let demand = regular(16, 0.16);
         // A round of data is 0.01 s; the first read is seven of them, those after 4 and 12 rounds are eight and four.
         let reads = |start: StartCost| {
@@ -739,7 +739,7 @@ mod tests {
     }
 
     #[test]
-    fn carry_headroom_is_what_the_fullest_rounds_to_come_leave() {
+    fn carry_headroom_is_the_rest_of_the_fullest_rounds() {
         let mut table = table(0.9);
         assert_eq!(table.carry_headroom(1000), Nanos::MAX, "nobody reads");
         let demand = regular(32, 0.5);

@@ -53,7 +53,7 @@ fn rates() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn what_is_admitted_starts_and_what_is_grantable_too(
+    fn admitted_and_grantable_rates_start(
         (profile, zone) in disks(),
         load in prop::collection::vec(prop_oneof![3 => 1_000_000u64..30_000_000, 1 => 30_000_000u64..200_000_000], 0..60),
         rate in rates(),

@@ -66,7 +66,7 @@ fn the_grantable_rate_is_granted_and_a_higher_one_is_not() {
 }
 
 #[test]
-fn what_is_admitted_on_an_idle_disk_can_start_in_the_next_round() {
+fn an_admitted_stream_starts_next_round_on_an_idle_disk() {
     // As it is assumed where nothing can be measured, and twice as fast.
     let assumed = DiskProfile::spindle_default();
     let seeks = |seek: &SeekPoint| SeekPoint { time: Nanos(seek.time.0 / 2), ..*seek };
@@ -121,7 +121,7 @@ fn everything_released_is_everything_free_and_stale_names_do_nothing() {
 }
 
 #[test]
-fn what_was_suspended_holds_nothing_and_is_reserved_again_under_its_name() {
+fn a_suspended_reservation_holds_nothing_and_keeps_its_id() {
     let mut admission = admission(1 << 30);
     let before = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
     let id = admission.reserve(&[request(8_800_000)]).unwrap();
@@ -174,7 +174,7 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
 }
 
 #[test]
-fn a_block_that_is_asked_for_early_is_due_when_its_disk_is_through_with_what_waits() {
+fn an_early_block_is_due_once_the_waiting_reads_are_done() {
     let mut admission = admission(4 << 30);
     let short = AdmissionRequest { length: 1_100_000, ..request(8_800_000) };
     let greedy = admission.reserve(&[short]).expect("it fits");
@@ -331,7 +331,7 @@ fn small_reads_beside_a_session_move_its_clock_and_its_share_grows_by_them() {
 }
 
 #[test]
-fn a_start_burst_takes_what_is_left_and_nothing_is_refused_for_it() {
+fn a_start_burst_takes_free_buffers_and_refuses_no_stream() {
     let mut admission = admission(100 << 20);
     let long = request(8_800_000);
     let count = fill(&mut self::admission(100 << 20), 8_800_000).0.len();

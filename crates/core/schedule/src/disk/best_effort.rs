@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_needs_room_for_its_flush_and_whose_turn_it_is_is_not_overtaken() {
+    fn a_write_needs_room_for_its_flush_and_keeps_its_turn() {
         let cost = spindle();
         let mut queue = BeQueue::new(8);
         queue.put(write(1, 2 << 20));

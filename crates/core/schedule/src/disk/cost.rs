@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_nobody_waits_for_teaches_nothing_of_one_that_is_awaited() {
+    fn an_unawaited_flush_does_not_change_the_commit_cost() {
         let mut cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
         let awaited = cost.commit();
         for _ in 0..200 {

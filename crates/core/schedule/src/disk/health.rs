@@ -239,7 +239,7 @@ mod tests {
 
     /// After any events: a change is reported exactly when there is one, and without errors it ends good.
     #[test]
-    fn changes_are_told() {
+    fn each_change_of_condition_is_reported() {
         let mut state = 7_u64;
         let mut draw = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

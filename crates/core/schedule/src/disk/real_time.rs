@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sweep_serves_all_while_what_is_due_first_can_wait() {
+    fn one_sweep_serves_all_while_the_earliest_can_wait() {
         let far = [request(0, 500 << 30, 900), request(1, 600 << 30, 2900), request(2, 100 << 30, 2900)];
         assert_eq!(next(&queue(&far), 550 << 30), Some(1), "the next one upwards");
         let near = [request(0, 500 << 30, 240), far[1], far[2]];

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bucket_can_wait_for_what_it_and_all_before_it_leave() {
+    fn the_slack_of_a_bucket_counts_all_before_it() {
         let profile = DiskProfile::spindle_default();
         let held_back = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64();
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_is_in_the_first_bucket_and_what_is_far_in_the_last() {
+    fn overdue_work_is_in_the_first_bucket_and_far_in_the_last() {
         let profile = DiskProfile::spindle_default();
         let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), at(100));
         buckets.add_write(Nanos::from_secs(3), 0, Nanos::from_millis(10), Nanos::ZERO);

@@ -38,13 +38,13 @@ pub(super) struct Recording {
     /// Bytes received by then in excess of the rate.
     pub(super) excess_bytes: u64,
     /// Position of its writes as last reported to the disk's schedule; `u64::MAX`: none yet.
-    told_position: u64,
+    placed_position: u64,
 }
 
 impl Recording {
     pub(super) fn new(terms: RecordingTerms) -> Self {
         let next_block = terms.place.first;
-        Self { terms, next_block, due_bytes: 0, deadline: Nanos::MAX, excess_bytes: 0, told_position: u64::MAX }
+        Self { terms, next_block, due_bytes: 0, deadline: Nanos::MAX, excess_bytes: 0, placed_position: u64::MAX }
     }
 
     /// The block with `ready_bytes` ready is due, and those that were due while the disk held this thread up. Bytes received in excess of
@@ -100,8 +100,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
         let (Some(recording), (position, _)) = (&mut upload.recording, upload.file.run_at(upload.written_bytes)) else {
             return;
         };
-        if position != u64::MAX && position.abs_diff(recording.told_position) >= limits::RECORDING_PLACE_BYTES {
-            recording.told_position = position;
+        if position != u64::MAX && position.abs_diff(recording.placed_position) >= limits::RECORDING_PLACE_BYTES {
+            recording.placed_position = position;
             let reservation = recording.terms.reservation;
             self.messages.push_back(StoreMessage::Placed { disk: self.disk, reservation, position });
         }

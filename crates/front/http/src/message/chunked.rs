@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_and_what_follows_it() {
+    fn a_chunked_body_leaves_the_bytes_behind_it() {
         let text = b"4\r\nWiki\r\n5;x=\"y\"\r\npedia\r\n00a\t;z\r\n0123456789\r\n0\r\nA: b\r\nC: d\r\n\r\nGET /";
         for piece in [1, 2, 3, 7, 100] {
             let (body, rest) = decode(text, piece).expect("well coded").expect("it is over");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_differently_is_refused() {
+    fn ambiguous_chunks_are_refused() {
         let long_line = [b"1;".as_slice(), &[b'x'; 2000], b"\r\n"].concat();
         let long_trailer = [b"0\r\n".as_slice(), &b"A: bbbbbbbbbbbbbbbb\r\n".repeat(1000)].concat();
         let refused: [&[u8]; 15] = [
@@ -189,7 +189,7 @@ mod tests {
     proptest! {
         /// Any body in any chunks comes out unchanged, however it arrives.
         #[test]
-        fn what_goes_in_comes_out(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..50), 0..10), piece in 1usize..60) {
+        fn any_chunking_of_a_body_decodes_unchanged(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..50), 0..10), piece in 1usize..60) {
             let mut text = Vec::new();
             for chunk in &chunks {
                 text.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());

@@ -2,7 +2,7 @@
 //!
 //! Promise: reads `rtp`, `br` (kbit/s), `sid` and `ot` from the query or the four header fields, in the words of version 1 and in those of
 //! version 2 (CTA-5004-B: values are lists, with parameters); malformed values are ignored, as the standard demands. Not here: the use of
-//! the values (`asked`, `content`).
+//! the values (`rate_request`, `content`).
 
 use http_types::HeaderMap;
 use units::BitRate;

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_and_how() {
+    fn each_malformed_head_gets_its_error() {
         let with = |fields: &str| parse(&format!("PUT /media/x HTTP/1.1\r\n{fields}\r\n")).expect_err("refused");
         assert_eq!(with(""), HeadError::Host);
         assert_eq!(with("Host: a\r\nHost: a\r\n"), HeadError::Host);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large() {
+    fn a_head_over_the_limit_is_refused() {
         let long = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "a".repeat(TARGET_BYTES_MAX));
         assert_eq!(parse(&long).expect_err("refused"), HeadError::TargetTooLong);
         let longer = format!("GET /{}", "a".repeat(HEAD_BYTES_MAX));

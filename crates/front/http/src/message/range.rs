@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_ignored() {
+    fn a_malformed_range_is_ignored() {
         for value in [
             "",
             "bytes",

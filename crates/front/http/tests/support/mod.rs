@@ -41,7 +41,7 @@ use service::contents::{
 use service::log::Log;
 use service::operations::Operations;
 use service::{MediaService, PlaneQueue};
-pub use told::Told;
+pub use told::PlaneOrder;
 use units::{BitRate, ByteCount, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 /// One file of the store.
@@ -393,7 +393,7 @@ impl UploadSink for FakeUpload {
 
 #[derive(Debug, Default)]
 struct PlaneState {
-    told: Vec<Told>,
+    orders: Vec<PlaneOrder>,
     reserved: HashMap<ReservationId, u64>,
     /// The stream that has each, since it was admitted.
     holders: HashMap<ReservationId, StreamId>,
@@ -431,8 +431,8 @@ impl FakePlane {
         plane
     }
 
-    pub fn told(&self) -> Vec<Told> {
-        self.state.lock().expect("lock").told.clone()
+    pub fn orders(&self) -> Vec<PlaneOrder> {
+        self.state.lock().expect("lock").orders.clone()
     }
 
     pub fn reserved(&self) -> usize {
@@ -473,8 +473,8 @@ impl FakePlane {
     }
 
     /// Waits until `ready` is true for the orders received.
-    pub fn wait_until(&self, ready: impl Fn(&[Told]) -> bool) {
-        wait_while(&self.state, &self.changed, |state| !ready(&state.told));
+    pub fn wait_until(&self, ready: impl Fn(&[PlaneOrder]) -> bool) {
+        wait_while(&self.state, &self.changed, |state| !ready(&state.orders));
     }
 
     fn admit(&self, state: &mut PlaneState, rate: BitRate) -> Result<ReservationId, Refusal> {
@@ -505,15 +505,15 @@ impl FakePlane {
         let mut hold_it = false;
         let reservation = match delivery.service {
             Class::BestEffort | Class::Beside { .. } => {
-                state.told.push(match delivery.service {
-                    Class::Beside { session } => Told::Beside(session),
-                    _ => Told::Start { rate: None, burst_bytes: 0, held: None, hold: false },
+                state.orders.push(match delivery.service {
+                    Class::Beside { session } => PlaneOrder::Beside(session),
+                    _ => PlaneOrder::Start { rate: None, burst_bytes: 0, held: None, hold: false },
                 });
                 Ok(None)
             }
             Class::Constant { rate, burst_bytes, held, hold, .. } => {
                 hold_it = hold;
-                state.told.push(Told::Start { rate: Some(rate), burst_bytes, held, hold });
+                state.orders.push(PlaneOrder::Start { rate: Some(rate), burst_bytes, held, hold });
                 match held {
                     Some(held) => self.renew(&mut state, held, rate).map(|()| Some(held)),
                     None => self.admit(&mut state, rate).map(Some),
@@ -604,18 +604,18 @@ impl PlaneQueue for FakePlane {
             match &command {
                 Command::Stop(stream) => {
                     state.stopped.insert(stream.0);
-                    state.told.push(Told::Stop);
+                    state.orders.push(PlaneOrder::Stop);
                 }
                 Command::Release(reservation) => {
                     state.reserved.remove(reservation);
-                    state.told.push(Told::Release(*reservation));
+                    state.orders.push(PlaneOrder::Release(*reservation));
                 }
                 Command::Drain => {
                     state.draining = true;
-                    state.told.push(Told::Drain);
+                    state.orders.push(PlaneOrder::Drain);
                 }
                 Command::Reserve(request) => {
-                    state.told.push(Told::Reserve(request.rate));
+                    state.orders.push(PlaneOrder::Reserve(request.rate));
                     let full = state.full_disks.iter().find(|(disk, _)| *disk == request.disks.store).copied();
                     let admitted = match full {
                         Some((disk, grantable)) => Err(Refusal { resource: Resource::Disk(disk), grantable }),

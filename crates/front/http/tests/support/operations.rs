@@ -1,7 +1,7 @@
 //! One job that runs and one webhook.
 
 use api::{JobOutcome, JobProgress, JobRun, JobStatus, RemovableContent, Removals, WebhookStatus};
-use service::operations::{AskedBy, JobError, Operations, RemovalRule};
+use service::operations::{JobError, Operations, RemovalRule, Requester};
 use tokio::sync::oneshot;
 
 /// `copy` runs, nothing else is there.
@@ -33,11 +33,11 @@ impl Operations for FakeOperations {
         }]
     }
 
-    fn run_job(&self, name: &str, _by: AskedBy<'_>) -> Result<(), JobError> {
+    fn run_job(&self, name: &str, _by: Requester<'_>) -> Result<(), JobError> {
         if name == "copy" { Err(JobError::Runs) } else { Err(JobError::Unknown) }
     }
 
-    fn stop_job(&self, name: &str, _by: AskedBy<'_>) -> Result<(), JobError> {
+    fn stop_job(&self, name: &str, _by: Requester<'_>) -> Result<(), JobError> {
         if name == "copy" { Ok(()) } else { Err(JobError::Unknown) }
     }
 

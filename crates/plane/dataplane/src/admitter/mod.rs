@@ -29,7 +29,7 @@ use crate::port::Io;
 pub(crate) struct Admitter {
     admission: Admission,
     /// The requests put to it.
-    asked: Vec<AdmissionRequest>,
+    requests: Vec<AdmissionRequest>,
     streams: Vec<AdmittedStream>,
     free: Vec<u32>,
     /// The stream that uses each reservation, or has given it back and may ask for it again, by its slot.
@@ -80,7 +80,7 @@ struct AdmittedStream {
     payload: u64,
     started: Nanos,
     /// The control plane has received the report of its start, or that it has none.
-    is_told: bool,
+    is_settled: bool,
     reservation: Option<ReservationId>,
     /// It has no reservation from before.
     is_new: bool,
@@ -121,7 +121,7 @@ impl Admitter {
         };
         Self {
             admission: Admission::new(&settings, rounds, links),
-            asked: Vec::with_capacity(profiles.len().max(1)),
+            requests: Vec::with_capacity(profiles.len().max(1)),
             streams: (0..config.streams_max).map(|_| AdmittedStream::default()).collect(),
             free: (0..u32::try_from(config.streams_max).expect("within limits")).rev().collect(),
             holders: vec![None; reservations_max],
@@ -284,7 +284,7 @@ impl Admitter {
         let (mut rate, mut age) = (None, 0);
         if let Service::Beside { session } = delivery.service {
             self.ask_for(&delivery.content, delivery.link, disk, BitRate(0), payload);
-            let reservation = self.admission.accompany(session, &self.asked[0]);
+            let reservation = self.admission.accompany(session, &self.requests[0]);
             delivery.service = Service::BestEffort;
             if let Some((id, session_rate)) = reservation.zip(self.admission.rate(session)) {
                 delivery.service =
@@ -295,7 +295,7 @@ impl Admitter {
             }
         } else if let Service::Constant { rate: asked, burst_bytes, held, hold } = delivery.service {
             self.ask_for(&delivery.content, delivery.link, disk, asked, payload);
-            let shares = group.is_some() || (is_buffered && self.admission.is_one_block(&self.asked[0]));
+            let shares = group.is_some() || (is_buffered && self.admission.is_one_block(&self.requests[0]));
             let id = match self.held_or_new(held, shares) {
                 Ok(id) => id,
                 Err(refusal) => {
@@ -426,8 +426,8 @@ impl Admitter {
     /// If a stream ends before its start was reported, both are reported: the control plane expects no end without a
     /// start.
     fn tell_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let AdmittedStream { stream, reservation, is_told, .. } = &mut self.streams[slot as usize];
-        if !std::mem::replace(is_told, true) {
+        let AdmittedStream { stream, reservation, is_settled, .. } = &mut self.streams[slot as usize];
+        if !std::mem::replace(is_settled, true) {
             context.report(Report::Started { stream: *stream, reservation: *reservation });
         }
     }
@@ -450,7 +450,7 @@ impl Admitter {
 
     fn refuse_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let entry = &mut self.streams[slot as usize];
-        entry.is_told = true;
+        entry.is_settled = true;
         let refusal = Refusal::outright(Resource::Disk(entry.disk));
         context.tell_pacer(ToPacer::Refuse { slot, refusal });
     }
@@ -460,7 +460,7 @@ impl Admitter {
         let AdmittedStream { reservation, content, link, disk, rate, payload, .. } = &self.streams[slot as usize];
         let (Some(id), Some(content)) = (*reservation, content.clone()) else { return };
         self.ask_for(&content, *link, *disk, *rate, *payload);
-        let own = self.admission.unshare(id, &self.asked).ok();
+        let own = self.admission.unshare(id, &self.requests).ok();
         match own.and_then(|()| self.admission.place(id, conditions)) {
             Some(first_round) => {
                 let start = self.placed_start(slot, conditions, first_round, context);
@@ -512,7 +512,7 @@ impl Admitter {
         let may_ask = !self.draining && self.disk(*disk).condition == DiskCondition::Good;
         let (id, content) = ((*suspended)?, content.clone().filter(|_| may_ask)?);
         self.ask_for(&content, *link, *disk, *rate, *payload);
-        self.admission.reserve_again(id, &self.asked).ok()?;
+        self.admission.reserve_again(id, &self.requests).ok()?;
         let first_round = self.admission.place(id, conditions);
         if first_round.is_none() {
             self.admission.suspend(id);
@@ -556,7 +556,7 @@ impl Admitter {
         let (Some(id), Some(content), disk) = (*reservation, content.clone(), *disk) else { return };
         self.ask_for_further(id, &content, (*link, *rate, *payload));
         let round = self.disk(disk).rounds.index_at(context.now);
-        if self.admission.reserve_further(id, &self.asked, &StartConditions::idle(round)).is_err() {
+        if self.admission.reserve_further(id, &self.requests, &StartConditions::idle(round)).is_err() {
             self.take_back(slot);
             context.tell_fetcher(ToFetcher::Demote { slot, at: context.now });
         }

@@ -17,7 +17,7 @@ impl Admitter {
     /// The session's reservation if it covers the requests ([`Self::ask_for`]), else a new one; for a stream that shares
     /// another's reads, or not.
     pub(super) fn held_or_new(&mut self, held: Option<ReservationId>, shares: bool) -> Result<ReservationId, Refusal> {
-        let (admission, asked) = (&mut self.admission, &self.asked[..]);
+        let (admission, asked) = (&mut self.admission, &self.requests[..]);
         let Some(id) = held.filter(|id| admission.knows(*id)) else {
             return if shares { admission.reserve_shared(asked) } else { admission.reserve(asked) };
         };
@@ -36,15 +36,15 @@ impl Admitter {
 
     /// Asks for a delivery from `disk` on: its needs of each disk of its content (see [`Self::request`]).
     pub(super) fn ask_for(&mut self, content: &Content, link: LinkId, disk: DiskId, rate: BitRate, payload: u64) {
-        self.asked.clear();
-        self.asked.push(self.request(content, link, disk, rate, payload));
+        self.requests.clear();
+        self.requests.push(self.request(content, link, disk, rate, payload));
         for &further in content.layout.disks().iter().filter(|&&other| other != disk) {
             let request = self.request(content, link, further, rate, payload);
             if request.disk_share > SHARE_TOLERANCE {
-                self.asked.push(request);
+                self.requests.push(request);
             }
         }
-        if content.layout.spread().len() > 1 && self.admission.is_one_block(&self.asked[0]) {
+        if content.layout.spread().len() > 1 && self.admission.is_one_block(&self.requests[0]) {
             self.spread(content, disk);
         }
     }
@@ -55,29 +55,29 @@ impl Admitter {
         let spread = content.layout.spread();
         #[allow(clippy::cast_precision_loss, reason = "a few disks, and a mean")]
         let (disks, bytes) = (spread.len() as f64, content.size.max(1) as f64);
-        let copies: f64 = self.asked.iter().map(|request| request.disk_share).sum();
+        let copies: f64 = self.requests.iter().map(|request| request.disk_share).sum();
         let runs: f64 =
-            self.asked.iter().map(|request| 1.0 + request.fragments_per_byte * bytes * request.disk_share).sum();
+            self.requests.iter().map(|request| 1.0 + request.fragments_per_byte * bytes * request.disk_share).sum();
         let request = AdmissionRequest {
             disk_share: copies / disks,
             fragments_per_byte: (runs / copies - 1.0).max(0.0) / bytes,
-            ..self.asked[0]
+            ..self.requests[0]
         };
-        self.asked.clear();
-        self.asked.push(request);
+        self.requests.clear();
+        self.requests.push(request);
         let others = spread.iter().filter(|&&other| other != disk);
-        self.asked.extend(others.map(|&disk| AdmissionRequest { disk, ..request }));
+        self.requests.extend(others.map(|&disk| AdmissionRequest { disk, ..request }));
     }
 
     /// Asks for the needs of a running stream on disks beyond its reservations there.
     pub(super) fn ask_for_further(&mut self, id: ReservationId, content: &Content, entry: (LinkId, BitRate, u64)) {
         let (link, rate, payload) = entry;
-        self.asked.clear();
+        self.requests.clear();
         for &disk in content.layout.disks() {
             let mut request = self.request(content, link, disk, rate, payload);
             request.disk_share -= self.admission.share_held(id, disk);
             if request.disk_share > SHARE_TOLERANCE {
-                self.asked.push(request);
+                self.requests.push(request);
             }
         }
     }
@@ -232,11 +232,11 @@ impl Admitter {
         if self.draining {
             return Err(Refusal::outright(Resource::Draining));
         }
-        self.asked.clear();
+        self.requests.clear();
         for disk in disks.iter() {
             let entry = self.disks.get(usize::from(disk.0)).filter(|disk| disk.condition == DiskCondition::Good);
             let entry = entry.ok_or(Refusal::outright(Resource::DiskFailing(disk)))?;
-            self.asked.push(AdmissionRequest {
+            self.requests.push(AdmissionRequest {
                 disk,
                 link,
                 rate,
@@ -249,11 +249,11 @@ impl Admitter {
                 written_every: Some(write_period(rate, entry.rounds.period(), durable, block_bytes_max)),
             });
         }
-        let Some(&AdmissionRequest { disk, written_every: Some(period), .. }) = self.asked.first() else {
+        let Some(&AdmissionRequest { disk, written_every: Some(period), .. }) = self.requests.first() else {
             return Err(Refusal::outright(Resource::DiskFailing(disks.store)));
         };
         let rounds = self.disk(disk).rounds;
-        let reservation = self.admission.reserve(&self.asked)?;
+        let reservation = self.admission.reserve(&self.requests)?;
         // It takes its place at once: a recording has no start, with reads of its own, to wait for.
         let Some(first) = self.admission.place_writes(reservation, rounds.index_at(now)) else {
             self.admission.release(reservation);

@@ -587,7 +587,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "kept while idle")]
-    fn only_what_is_in_use_is_said_to_be_worth_keeping() {
+    fn only_pages_in_use_are_marked_worth_keeping() {
         let mut cache = full(1);
         let page = cache.allocate(key(0), 1, 1).expect("room");
         cache.release(page);
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_forgotten_at_once_and_its_place_used_when_all_its_reads_are_answered() {
+    fn a_failed_page_is_forgotten_and_reused_after_its_reads() {
         let mut cache = full(1);
         let page = cache.allocate(key(0), 1, 2).expect("room");
         cache.release(page);

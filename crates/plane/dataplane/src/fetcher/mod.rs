@@ -319,7 +319,7 @@ impl Fetcher {
                 self.keep_until(slot, 0, context);
                 self.ask_nothing(slot);
             }
-            ToFetcher::AskBack { slot } => self.ask_back(slot, context),
+            ToFetcher::ReserveAgain { slot } => self.ask_back(slot, context),
             ToFetcher::Ending { slot } => {
                 self.leave_group(slot, context);
                 self.streams[slot as usize].life = ReadsLife::Ending;

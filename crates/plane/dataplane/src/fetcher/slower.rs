@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_lies_at_a_level_is_told_of_once() {
+    fn a_disk_at_a_level_is_reported_once() {
         let mut speed = Speed::default();
         let changes = (0..100).filter(|nth| {
             let next = speed.at(if nth % 2 == 0 { 1.51 } else { 1.49 });

@@ -21,7 +21,7 @@ const STEP_BYTES: u64 = 4 << 20;
 /// A client that takes nothing for so long has its buffers taken back; they are read again when it continues. Chosen.
 const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
 /// A stream that gave its reservation back and finds no room asks again after so long. Chosen.
-const ASKED_BACK_EVERY: Nanos = Nanos::from_secs(1);
+const RESERVE_AGAIN_EVERY: Nanos = Nanos::from_secs(1);
 /// A stream to a client that takes nothing gives its reservation back after [`PlaneConfig::stall_max`](crate::PlaneConfig),
 /// and ends after so many of them: five minutes by default, which most pauses are shorter than.
 const STALLS_OF_PLAYERS: u64 = 10;
@@ -93,8 +93,8 @@ impl Pacer {
         if !stream.is_running() || stream.asks_back.is_none_or(|from| context.now < from) {
             return false;
         }
-        stream.asks_back = Some(context.now.saturating_add(ASKED_BACK_EVERY));
-        context.tell_fetcher(ToFetcher::AskBack { slot });
+        stream.asks_back = Some(context.now.saturating_add(RESERVE_AGAIN_EVERY));
+        context.tell_fetcher(ToFetcher::ReserveAgain { slot });
         true
     }
 

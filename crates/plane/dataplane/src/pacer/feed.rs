@@ -103,8 +103,8 @@ impl Pacer {
     pub(super) fn blocked_for<I: Io>(&mut self, slot: u32, context: &PlaneContext<I>, at: Nanos) -> Nanos {
         let stream = &mut self.streams[slot as usize];
         let since = stream.in_flight.map(|send| send.since);
-        if stream.told_blocked != since.is_some() {
-            stream.told_blocked = since.is_some();
+        if stream.blocked_reported != since.is_some() {
+            stream.blocked_reported = since.is_some();
             context.gauges.streams[slot as usize].blocked.set(u64::from(since.is_some()));
         }
         since.map_or(Nanos::ZERO, |since| at.saturating_sub(since))
@@ -281,8 +281,8 @@ impl Pacer {
         let late = now.saturating_sub(since);
         let (id, disk) = (stream.delivery().stream, stream.disk);
         context.gauges.disks[usize::from(disk.0)].late(late);
-        if now.saturating_sub(self.misses_told) > MISS_NEWS {
-            self.misses_told = now;
+        if now.saturating_sub(self.misses_published_at) > MISS_NEWS {
+            self.misses_published_at = now;
             context.tell(Event::Miss { stream: id, late });
         }
     }

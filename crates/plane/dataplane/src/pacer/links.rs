@@ -91,7 +91,7 @@ mod tests {
     const DEPTH: Nanos = Nanos::from_millis(100);
 
     #[test]
-    fn a_link_is_given_what_it_carries_and_no_more() {
+    fn a_link_is_given_its_rate_and_no_more() {
         let (mut load, mut sent) = (LinkLoad::idle(RATE), 0);
         for ms in 0..1000 {
             let at = MS(5000 + ms);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_sent_is_owed_and_what_is_kept_is_left() {
+    fn overdue_bytes_become_a_debt_of_the_link() {
         let mut load = LinkLoad::idle(RATE);
         assert_eq!(load.room(DEPTH, MS(90), MS(5000)), 10_000);
         load.take(250_000, DEPTH, MS(5000));

@@ -33,7 +33,7 @@ pub(crate) struct Pacer {
     step: u64,
     best_effort: BestEffort,
     links: Vec<LinkLoad>,
-    misses_told: Nanos,
+    misses_published_at: Nanos,
 }
 
 /// The life of a stream.
@@ -132,7 +132,7 @@ struct PacedStream {
     /// Where in the buffers the send cursor stands, if that is known.
     current: Option<CurrentPage>,
     /// True while its gauge shows that its client does not take bytes.
-    told_blocked: bool,
+    blocked_reported: bool,
     sent_bytes: u64,
     misses: u64,
     /// The time since which bytes that are due are not there.
@@ -161,7 +161,7 @@ impl Pacer {
             step: 1,
             best_effort: BestEffort::new(streams_max, links.len()),
             links: links.into_iter().map(LinkLoad::idle).collect(),
-            misses_told: Nanos::ZERO,
+            misses_published_at: Nanos::ZERO,
         }
     }
 

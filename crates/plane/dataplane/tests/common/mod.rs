@@ -38,7 +38,7 @@ struct Queues {
     /// Until when the plane waits if nothing comes.
     until: Nanos,
     /// The reads asked of disks and not yet answered, and the other requests, which name no disk.
-    asked: Vec<(Token, u32, Option<DiskId>)>,
+    in_flight: Vec<(Token, u32, Option<DiskId>)>,
     /// Disks that answer with errors.
     erring: Vec<DiskId>,
     /// Disks that do not answer.
@@ -73,7 +73,7 @@ impl Io for Still {
         self.0.borrow().chunks
     }
     fn change_memory(&mut self, token: Token, _: MemoryChange) {
-        self.0.borrow_mut().asked.push((token, 1, None));
+        self.0.borrow_mut().in_flight.push((token, 1, None));
     }
     fn open_file(&mut self, _: FileSlot, _: &OwnedFd, _: FileAccess) {}
     fn close_file(&mut self, _: FileSlot) {}
@@ -83,7 +83,7 @@ impl Io for Still {
     fn read(&mut self, read: ReadRequest) {
         let mut queues = self.0.borrow_mut();
         queues.came_from.insert(read.memory.offset, read.disk);
-        queues.asked.push((read.token, read.memory.length, Some(read.disk)));
+        queues.in_flight.push((read.token, read.memory.length, Some(read.disk)));
     }
     fn verify(&mut self, token: Token, content: &Arc<Content>, _: u64, memory: Span) {
         let mut queues = self.0.borrow_mut();
@@ -91,7 +91,7 @@ impl Io for Still {
         if lies && content.checksums.is_some() {
             queues.done.push((token, Err(IoFault::Device(74))));
         } else {
-            queues.asked.push((token, 1, None));
+            queues.in_flight.push((token, 1, None));
         }
     }
     fn send(&mut self, send: SendRequest) {
@@ -123,8 +123,8 @@ impl Io for Still {
         let at = queues.now;
         completions.extend(queues.done.drain(..).map(|(token, result)| Completion { token, result, at }));
         if queues.answers {
-            let Queues { asked, silent, erring, read, .. } = &mut *queues;
-            let answered = asked.extract_if(.., |(.., disk)| disk.is_none_or(|disk| !silent.contains(&disk)));
+            let Queues { in_flight, silent, erring, read, .. } = &mut *queues;
+            let answered = in_flight.extract_if(.., |(.., disk)| disk.is_none_or(|disk| !silent.contains(&disk)));
             completions.extend(answered.map(|(token, bytes, disk)| {
                 let fails = disk.is_some_and(|disk| erring.contains(&disk));
                 if let (Some(disk), false) = (disk, fails) {
@@ -179,14 +179,14 @@ impl Machine {
     }
 
     /// The plane's reports to this command.
-    pub(crate) fn told(&mut self, command: Command) -> Vec<Report> {
+    pub(crate) fn command(&mut self, command: Command) -> Vec<Report> {
         self.queues.borrow_mut().commands.push_back(command);
         self.turned()
     }
 
     /// The plane's reports to these commands, which come together, until it would wait: nothing wakes it for those that it
     /// left in their queue.
-    pub(crate) fn told_together(&mut self, commands: impl IntoIterator<Item = Command>) -> Vec<Report> {
+    pub(crate) fn command_together(&mut self, commands: impl IntoIterator<Item = Command>) -> Vec<Report> {
         self.queues.borrow_mut().commands.extend(commands);
         let mut reports = self.turned();
         let waits = |queues: &Queues| queues.until > queues.now;
@@ -235,9 +235,14 @@ impl Machine {
     }
 
     /// Bytes that a disk was asked for and has not given.
-    pub(crate) fn asked_of(&self, disk: u16) -> u64 {
+    pub(crate) fn requested_from(&self, disk: u16) -> u64 {
         let queues = self.queues.borrow();
-        queues.asked.iter().filter(|(.., of)| *of == Some(DiskId(disk))).map(|(_, bytes, _)| u64::from(*bytes)).sum()
+        queues
+            .in_flight
+            .iter()
+            .filter(|(.., of)| *of == Some(DiskId(disk)))
+            .map(|(_, bytes, _)| u64::from(*bytes))
+            .sum()
     }
 
     /// The share of a disk's time that is promised.

@@ -366,7 +366,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_is_not_our_own_is_others() {
+    fn requests_beyond_our_own_count_as_others() {
         let before = Count { reads: 1000, read_bytes: 70 * MIB, writes: 50 };
         let others = |own: Count, reads: u64, read_bytes: u64, writes: u64| {
             let after = Count {

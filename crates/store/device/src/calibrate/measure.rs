@@ -88,7 +88,7 @@ pub(crate) struct Measurement<'a, R: Readable> {
     failures: u32,
     notes: Vec<String>,
     /// Requests made here, and by others meanwhile.
-    asked: u64,
+    own_requests: u64,
     others: u64,
 }
 
@@ -96,7 +96,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
     pub(crate) fn new(disk: &'a mut R, options: Options, watch: Watcher<'a>) -> Self {
         let started = disk.now();
         let random = SplitMix64(options.seed);
-        Self { disk, options, watch, random, started, failures: 0, notes: Vec::new(), asked: 0, others: 0 }
+        Self { disk, options, watch, random, started, failures: 0, notes: Vec::new(), own_requests: 0, others: 0 }
     }
 
     /// The profile of a whole device.
@@ -121,9 +121,9 @@ impl<'a, R: Readable> Measurement<'a, R> {
 
     fn measured(mut self, profile: DiskProfile) -> MeasuredProfile {
         self.others += self.disk.others();
-        let disturbed = self.others * OTHERS_SHARE > self.asked;
+        let disturbed = self.others * OTHERS_SHARE > self.own_requests;
         if disturbed {
-            let (others, asked) = (self.others, self.asked);
+            let (others, asked) = (self.others, self.own_requests);
             self.notes.push(format!(
                 "something else used the disk while it was measured ({others} requests beside {asked}): it can do more than these figures say"
             ));
@@ -231,7 +231,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
             Ok(there) => there,
             Err(error) => return self.failed(&error).map(|()| None),
         };
-        self.asked += u64::try_from(there.len()).unwrap_or(u64::MAX);
+        self.own_requests += u64::try_from(there.len()).unwrap_or(u64::MAX);
         let counted = &there[count(RUN_LEAD - 1)..];
         let mut times: Vec<Nanos> = counted.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
         let time: Nanos = times.iter().fold(Nanos::ZERO, |sum, time| sum.saturating_add(*time));
@@ -368,7 +368,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
             self.tell("bandwidth", 350 + per_mille(time, FLASH_TIME) * 65 / 100)?;
             let positions: Vec<u64> = (0..32).map(|_| self.random.below(capacity - MIB) / MIB * MIB).collect();
             let depth = usize::try_from(FLASH_DEPTH).unwrap_or(8);
-            self.asked += 32;
+            self.own_requests += 32;
             match self.disk.read_many(&positions, MIB, depth) {
                 Ok(taken) => {
                     time = time.saturating_add(taken.max(Nanos(1)));
@@ -396,7 +396,7 @@ impl<'a, R: Readable> Measurement<'a, R> {
 
     /// One read at an aligned position; `None` if it failed and may.
     fn read(&mut self, position: u64, bytes: u64) -> Result<Option<Nanos>, NoProfile> {
-        self.asked += 1;
+        self.own_requests += 1;
         match self.disk.read(position / SECTOR * SECTOR, bytes) {
             Ok(time) => Ok(Some(time)),
             Err(error) => self.failed(&error).map(|()| None),

@@ -12,8 +12,8 @@
 
 mod disk;
 mod identity;
-mod kept;
 mod measure;
+mod profile_file;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use units::{ByteCount, Nanos};
 
 pub use identity::{DiskIdentity, identify};
-pub use kept::{KeepError, load, profile_from_json, profile_path, save};
+pub use profile_file::{KeepError, load, profile_from_json, profile_path, save};
 
 use disk::WholeDevice;
 pub use disk::{InTurn, Readable};
@@ -178,7 +178,7 @@ pub fn load_or_calibrate(
         Ok(kept) if !matches!(kept.source, ProfileSource::BlockDevice { .. }) && is_readable(&disk) => None,
         Ok(kept) => return Ok(kept),
         Err(KeepError::Absent) => None,
-        Err(error) => Some(format!("the kept profile was not used: {}", told(&error))),
+        Err(error) => Some(format!("the kept profile was not used: {}", error_text(&error))),
     };
     let mut fresh = calibrate(target, options, watch)?;
     fresh.notes.extend(unusable);
@@ -191,7 +191,9 @@ pub fn load_or_calibrate(
         match save(state, &fresh) {
             Ok(()) | Err(KeepError::Assumed(_)) => {}
             Err(error) => {
-                fresh.notes.push(format!("the profile could not be kept and will be measured again: {}", told(&error)));
+                fresh
+                    .notes
+                    .push(format!("the profile could not be kept and will be measured again: {}", error_text(&error)));
             }
         }
     }
@@ -259,7 +261,7 @@ fn from_files(
 }
 
 /// Text of the error and its cause.
-fn told(error: &KeepError) -> String {
+fn error_text(error: &KeepError) -> String {
     let cause = std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"));
     format!("{error}{cause}")
 }

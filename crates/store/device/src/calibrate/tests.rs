@@ -82,7 +82,7 @@ impl TestDrive {
     }
 
     /// Serves a read that was queued during the last one, or behind it.
-    fn serve(&mut self, position: u64, bytes: u64, asked: ReadAsked) {
+    fn serve(&mut self, position: u64, bytes: u64, asked: ReadArrival) {
         self.reads += 1;
         if self.held_up_each > 0 && self.reads.is_multiple_of(self.held_up_each) {
             self.now += 0.15;
@@ -92,7 +92,7 @@ impl TestDrive {
         let ahead = position >= self.head && position - self.head <= MIB;
         if self.looks_behind && position.abs_diff(self.head) <= MIB {
             self.now += overhead;
-        } else if ahead && !(self.looks_nowhere && asked == ReadAsked::Behind) {
+        } else if ahead && !(self.looks_nowhere && asked == ReadArrival::Behind) {
             self.now += (self.along(position + bytes) - self.along(self.head)).max(overhead);
         } else {
             let arrived = self.now + overhead + self.seek(position);
@@ -104,7 +104,7 @@ impl TestDrive {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum ReadAsked {
+enum ReadArrival {
     Meanwhile,
     Behind,
 }
@@ -117,7 +117,7 @@ impl Readable for TestDrive {
     fn read(&mut self, position: u64, bytes: u64) -> io::Result<Nanos> {
         assert!(position.is_multiple_of(4096) && bytes.is_multiple_of(4096) && position + bytes <= self.capacity);
         let before = self.now;
-        self.serve(position, bytes, ReadAsked::Behind);
+        self.serve(position, bytes, ReadArrival::Behind);
         if self.broken { Err(io::ErrorKind::Other.into()) } else { Ok(Nanos::from_secs_f64(self.now - before)) }
     }
 
@@ -131,7 +131,7 @@ impl Readable for TestDrive {
             if there.len() >= run.least && self.now() >= run.until {
                 break;
             }
-            let asked = if there.is_empty() || run.depth < 2 { ReadAsked::Behind } else { ReadAsked::Meanwhile };
+            let asked = if there.is_empty() || run.depth < 2 { ReadArrival::Behind } else { ReadArrival::Meanwhile };
             self.serve(*position, run.bytes, asked);
             there.push(self.now());
         }
@@ -197,7 +197,7 @@ fn prediction(drive: &mut TestDrive, profile: &DiskProfile, bytes: u64) -> f64 {
         predicted +=
             (profile.access_time(position.abs_diff(drive.head)) + profile.transfer_time(position, bytes)).as_secs_f64();
         let before = drive.now;
-        drive.serve(position, bytes, ReadAsked::Behind);
+        drive.serve(position, bytes, ReadArrival::Behind);
         real += drive.now - before;
     }
     predicted / real
@@ -228,7 +228,7 @@ fn zones_fall_inwards_and_meet_the_rates() {
 }
 
 #[test]
-fn what_holds_some_runs_up_does_not_count_as_the_drives_rate() {
+fn runs_that_were_held_up_do_not_count_in_the_rate() {
     for held_up_each in 30..50 {
         assert_zones_of(TestDrive { held_up_each, ..TestDrive::desktop() });
     }
@@ -252,7 +252,7 @@ fn assert_zones_of(mut drive: TestDrive) {
 }
 
 #[test]
-fn who_used_the_disk_meanwhile_is_told_of() {
+fn other_use_of_the_disk_is_noted() {
     for (others, disturbed) in [(0, false), (3, true)] {
         let measured = measure(&mut TestDrive { others, ..TestDrive::desktop() }, None).expect("a healthy drive");
         let told = measured.notes.iter().any(|note| note.contains("something else used the disk"));
@@ -276,7 +276,7 @@ fn a_small_drive_is_measured_too() {
 }
 
 #[test]
-fn a_drive_that_buffers_what_lies_behind_gets_an_assumed_turn() {
+fn a_drive_that_buffers_behind_its_head_gets_an_assumed_turn() {
     let mut drive = TestDrive { looks_behind: true, ..TestDrive::desktop() };
     let measured = measure(&mut drive, None).expect("a healthy drive");
     assert_eq!(measured.profile.turn, Nanos(60_000_000_000 / 7200));
@@ -284,7 +284,7 @@ fn a_drive_that_buffers_what_lies_behind_gets_an_assumed_turn() {
 }
 
 #[test]
-fn flash_is_told_from_a_spindle_whatever_the_kernel_says() {
+fn flash_is_recognised_against_the_kernels_word() {
     let measured = measure(&mut TestFlash { now: Nanos::ZERO }, Some(true)).expect("a healthy drive");
     assert!(!measured.profile.rotational);
     assert_eq!(

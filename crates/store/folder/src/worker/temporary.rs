@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recoverable_is_left_with_its_name_until_it_is_forgotten() {
+    fn a_recoverable_file_keeps_its_name_until_forgotten() {
         let place = tempfile::tempdir().unwrap();
         let mut recording = TemporaryFile::recoverable(directory_of(place.path()), false, "a - b.ts").unwrap();
         rustix::io::write(&recording.file, b"one").unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_run_writes_is_no_leftover() {
+    fn a_file_of_this_run_is_no_leftover() {
         assert_eq!(leftover(&next_hidden_name(Some("a.ts")), our_run()), None);
     }
 }

@@ -85,7 +85,7 @@ fn with_contents() -> Core {
 }
 
 #[test]
-fn an_upload_has_the_room_of_what_is_moved_while_nobody_needs_it() {
+fn an_upload_takes_the_room_of_optional_moves() {
     let mut core = with_contents();
     for moved in 0..4 {
         core.upkeep_turn();

@@ -91,7 +91,7 @@ impl CrowdFigures {
 
 /// A requested segment.
 #[derive(Debug, Clone, Copy)]
-struct AskedSegment {
+struct RequestedSegment {
     /// Due time: not before the one before had ended.
     from: Nanos,
     /// Time by which it must be whole.
@@ -104,7 +104,7 @@ struct CrowdViewer {
     request: Vec<u8>,
     /// The next segment of the timetable.
     next: u64,
-    asked: Option<AskedSegment>,
+    requested: Option<RequestedSegment>,
     /// End of the last one.
     ended: Nanos,
 }
@@ -144,7 +144,7 @@ pub(crate) fn run(
         connection: ConnectionState::Idle,
         request: Vec::new(),
         next: 0,
-        asked: None,
+        requested: None,
         ended: Nanos::ZERO,
     };
     let mut run = CrowdRun {
@@ -191,7 +191,7 @@ impl CrowdRun<'_> {
         }
         let cpu = clock::thread_cpu().saturating_sub(cpu_start.unwrap_or_default());
         for n in 0..self.viewers.len() {
-            self.found.late += u64::from(self.viewers[n].asked.is_some_and(|asked| asked.counts));
+            self.found.late += u64::from(self.viewers[n].requested.is_some_and(|asked| asked.counts));
             while self.due(n, self.viewers[n].next) + self.crowd.segment <= self.plan.end() {
                 self.skip(n);
             }
@@ -223,7 +223,7 @@ impl CrowdRun<'_> {
 
     /// Takes the next step of viewer `n`.
     fn look(&mut self, n: usize, now: Nanos) {
-        match (&self.viewers[n].asked, &self.viewers[n].connection) {
+        match (&self.viewers[n].requested, &self.viewers[n].connection) {
             (None, _) => self.ask(n, now),
             (Some(_), ConnectionState::Body { .. }) => self.drain(n, now),
             // It is waited for.
@@ -243,7 +243,8 @@ impl CrowdRun<'_> {
         let (authority, seed) = (&self.plan.authority, self.plan.seed);
         let viewer = &mut self.viewers[n];
         viewer.next = k + 1;
-        viewer.asked = Some(AskedSegment { from: due.max(viewer.ended), deadline: due + self.crowd.segment, counts });
+        viewer.requested =
+            Some(RequestedSegment { from: due.max(viewer.ended), deadline: due + self.crowd.segment, counts });
         viewer.request = format!(
             "GET {path}&session=crowd-{seed}-{n} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: isocast-bench\r\n\r\n"
         )
@@ -270,7 +271,7 @@ impl CrowdRun<'_> {
     /// Continues up to the first byte.
     fn step(&mut self, n: usize, now: Nanos) {
         let viewer = &mut self.viewers[n];
-        let (step, asked) = (viewer.connection.step(&viewer.request), viewer.asked);
+        let (step, asked) = (viewer.connection.step(&viewer.request), viewer.requested);
         self.sockets.watch(n, &self.viewers[n].connection);
         let Some(asked) = asked else { return };
         let waited = now.saturating_sub(asked.from).as_millis_f64();
@@ -300,7 +301,7 @@ impl CrowdRun<'_> {
                 if !keep_alive {
                     viewer.connection = ConnectionState::Done;
                 }
-                if let Some(asked) = viewer.asked.filter(|asked| asked.counts) {
+                if let Some(asked) = viewer.requested.filter(|asked| asked.counts) {
                     self.whole.push(now.saturating_sub(asked.from).as_millis_f64());
                     let came = if now <= asked.deadline { &mut self.found.in_time } else { &mut self.found.late };
                     *came += 1;
@@ -313,7 +314,7 @@ impl CrowdRun<'_> {
 
     fn failed(&mut self, n: usize, now: Nanos, reason: String) {
         self.viewers[n].connection = ConnectionState::Done;
-        if self.viewers[n].asked.is_some_and(|asked| asked.counts) {
+        if self.viewers[n].requested.is_some_and(|asked| asked.counts) {
             self.found.failed += 1;
             if self.found.reasons.len() < REASONS_MAX && !self.found.reasons.contains(&reason) {
                 self.found.reasons.push(reason);
@@ -324,7 +325,7 @@ impl CrowdRun<'_> {
 
     /// Ends a segment that has its outcome; the next one is requested when it is due.
     fn end(&mut self, n: usize, now: Nanos) {
-        self.viewers[n].asked = None;
+        self.viewers[n].requested = None;
         self.viewers[n].ended = now;
         let next = self.due(n, self.viewers[n].next);
         self.agenda.push(Reverse((next, n)));

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_the_grid_is_left_out() {
+    fn bytes_off_the_grid_are_left_out() {
         let mut grid = WindowGrid::new(Nanos::from_secs(1), 1);
         grid.add(Nanos::from_millis(999), 1);
         grid.add(Nanos::from_secs(1), 2);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_with_a_part_of_what_was_not_expected_are_in_no_j() {
+    fn windows_with_an_excused_part_are_left_out_of_j() {
         let mut grid = read_through(|t| RATE.bytes_in(t), Nanos::ZERO);
         // Of the first ten windows of the 4th second the last but one; then from a window's end to another's.
         grid.leave_out(Nanos::from_millis(8_810), Nanos::from_millis(8_890));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_says_who_does_what_and_the_next_is_last() {
+    fn the_seed_fixes_each_viewers_actions_in_reverse_order() {
         let always = ViewerHabits { pause_percent: 100, seek_percent: 100 };
         let actions = always.actions(1, 7, Nanos::from_secs(180));
         assert_eq!(actions.len(), 6);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_what_could_be_granted() {
+    fn a_refusal_carries_the_grantable_rate_and_resource() {
         let said = refusal(br#"{"title":"no","resource":"disk 0","grantable_bps":2500000}"#);
         assert_eq!((said.grantable_bps, said.resource.as_deref()), (Some(2_500_000), Some("disk 0")));
         assert_eq!(refusal(b"<html>"), RefusalReason::default());

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_shifts_the_clock_and_saves_what_is_in_hand() {
+    fn a_pause_shifts_the_clock_and_keeps_the_player_buffer() {
         let (s, ms) = (Nanos::from_secs, Nanos::from_millis);
         let mut player = Player::new(RATE, s(2), s(1), Nanos::ZERO);
         player.arrived(s(2), 2_000_000);

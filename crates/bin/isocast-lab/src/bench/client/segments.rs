@@ -144,7 +144,7 @@ struct Track {
     connection: ConnectionState,
     is_waiting: bool,
     /// Time at which the request under way was first sent.
-    asked: Option<Nanos>,
+    requested_at: Option<Nanos>,
 }
 
 impl Track {
@@ -180,7 +180,7 @@ pub(crate) fn play(audience: &SegmentAudience, stop: &Stop) -> anyhow::Result<Se
             done: 0,
             connection: ConnectionState::Idle,
             is_waiting: false,
-            asked: None,
+            requested_at: None,
         }));
         viewers.push(SegmentViewer {
             begin: begin + audience.gap.saturating_mul(n as u64),
@@ -271,7 +271,7 @@ impl SegmentRun<'_> {
             return self.agenda.push(Reverse((due, n)));
         }
         track.is_waiting = true;
-        track.asked.get_or_insert(now);
+        track.requested_at.get_or_insert(now);
         if matches!(track.connection, ConnectionState::Body { .. }) {
             track.connection.ask_again();
         } else {
@@ -316,7 +316,7 @@ impl SegmentRun<'_> {
     /// A playlist or a segment is whole.
     fn whole(&mut self, n: usize, now: Nanos) {
         let track = &mut self.tracks[n];
-        let took = now.saturating_sub(track.asked.take().unwrap_or(now));
+        let took = now.saturating_sub(track.requested_at.take().unwrap_or(now));
         (track.is_waiting, track.done) = (false, track.done + 1);
         let viewer = &mut self.viewers[track.viewer];
         if track.whole_segments() > 0 && n == viewer.tracks.start {

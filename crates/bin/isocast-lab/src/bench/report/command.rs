@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_between_the_markers_is_replaced_and_nothing_else() {
+    fn only_text_between_the_markers_is_replaced() {
         let text = format!("a\n{BEGIN}\nold\n{END}\nb\n");
         let new = replaced(&text, "new\n").unwrap();
         assert_eq!(new, format!("a\n{BEGIN}\nnew\n{END}\nb\n"));

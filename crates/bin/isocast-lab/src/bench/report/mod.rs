@@ -261,7 +261,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_results_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let results = sample("warm");
         results.keep(folder.path()).unwrap();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_that_carried_most_is_told_apart() {
+    fn the_interface_that_carried_most_is_found() {
         let before = counters("  lo: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\neth0:100 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n", "");
         let after = counters("  lo: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\neth0:1100 11 0 0 0 0 0 0 80 4 0 0 0 0 0 0\n", "");
         let wire = Interface {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_happen_on_the_interface_that_carried_most_is_told_too() {
+    fn the_busiest_interface_reports_zero_counters_too() {
         let before = counters("eth0: 0 0 0 2 0 0 0 0 0 0 0 0 0 0 0 0\neth1: 0 0 0 9 0 0 0 0 0 0 0 0 0 0 0 0\n", "");
         let after = counters("eth0: 9 9 0 2 0 0 0 0 0 0 0 0 0 0 0 0\neth1: 0 0 0 9 0 0 0 0 0 0 0 0 0 0 0 0\n", "");
         let told = after.troubles(&before);

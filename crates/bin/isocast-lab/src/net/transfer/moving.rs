@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_when_the_time_is_over_still_arrives() {
+    fn bytes_under_way_at_the_time_limit_still_arrive() {
         let plan = plan(TrafficPattern::Stream);
         let (ours, theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("a pair");
         let (watch, other) = (Watch::default(), Watch::default());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_come_back_when_the_time_is_over_is_waited_for() {
+    fn a_reply_due_after_the_time_limit_is_awaited() {
         let plan = plan(TrafficPattern::RoundTrip);
         let (ours, mut theirs) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("a pair");
         let watch = Watch::default();

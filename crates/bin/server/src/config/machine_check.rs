@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_machine_lacks_is_named() {
+    fn missing_folders_and_processors_are_named() {
         assert!(problems("state = \"/tmp\"").contains("roots: no folder is named"));
         let said = problems(
             "roots = [\"/nonexistent\"]\nstate = \"/etc/passwd/none\"\n[plane]\ncpu = 1023\n[log]\nevents = \"/etc/passwd/e\"\n",
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_named_twice_is_told_of_however_it_is_written() {
+    fn a_folder_named_twice_is_found_in_any_spelling() {
         let folder = tempfile::tempdir().expect("a folder");
         let (root, state) = (folder.path().display(), folder.path().join("state"));
         let said = problems(&format!("roots = [\"{root}\", \"{root}/./\"]\nstate = {state:?}\n"));

@@ -3,7 +3,7 @@
 //! Promise: a value that cannot be parsed is refused with a correct form to write instead. Not here: the choice of the rate
 //! (`service::rate`).
 
-use service::rate::{AskedRate, RateAsked};
+use service::rate::{RateTerms, RequestedRate};
 use units::{BitRate, Nanos, ParseError};
 
 use crate::message::cmcd::Cmcd;
@@ -14,7 +14,7 @@ const BURST_MAX: Nanos = Nanos::from_secs(60);
 
 /// The rate or burst of a request cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AskError {
+pub(crate) enum RateTermsError {
     /// `rate=`.
     #[error("rate={0}, or rate=max for a bulk transfer")]
     Rate(#[source] ParseError),
@@ -36,11 +36,11 @@ pub(crate) enum AskError {
 ///
 /// # Errors
 /// `rate=` or `burst=` is not understood.
-pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<RateAsked, AskError> {
+pub(crate) fn requested_rate(query: &Query, cmcd: &Cmcd) -> Result<RateTerms, RateTermsError> {
     let rate = match query.rate.as_deref() {
-        Some("max") => AskedRate::Bulk,
-        Some(text) => AskedRate::Rate(units::parse_rate(text).map_err(AskError::Rate)?),
-        None => cmcd.encoded.map_or(AskedRate::Unsaid, AskedRate::Rate),
+        Some("max") => RequestedRate::Bulk,
+        Some(text) => RequestedRate::Rate(units::parse_rate(text).map_err(RateTermsError::Rate)?),
+        None => cmcd.encoded.map_or(RequestedRate::Unstated, RequestedRate::Rate),
     };
     // A player that sends CMCD, or was given a session, is prepared for segments that come faster than they play.
     let named = cmcd.session.is_some() || cmcd.encoded.is_some() || query.session.is_some();
@@ -48,12 +48,12 @@ pub(crate) fn asked(query: &Query, cmcd: &Cmcd) -> Result<RateAsked, AskError> {
     let burst = match query.burst.as_deref() {
         None => None,
         Some("0") => Some(Nanos::ZERO),
-        Some(text) => Some(units::parse_duration(text).map_err(AskError::Burst)?),
+        Some(text) => Some(units::parse_duration(text).map_err(RateTermsError::Burst)?),
     };
     if burst.is_some_and(|burst| burst > BURST_MAX) {
-        return Err(AskError::BurstTooLong);
+        return Err(RateTermsError::BurstTooLong);
     }
-    Ok(RateAsked { rate, burst, ceiling })
+    Ok(RateTerms { rate, burst, ceiling })
 }
 
 #[cfg(test)]
@@ -61,30 +61,30 @@ mod tests {
     use super::*;
     use http_types::HeaderMap;
 
-    fn read(query: &str) -> Result<RateAsked, AskError> {
+    fn read(query: &str) -> Result<RateTerms, RateTermsError> {
         let query = Query::parse(Some(query)).expect("no key twice");
         let cmcd = Cmcd::read(query.cmcd.as_deref(), &HeaderMap::new());
-        asked(&query, &cmcd)
+        requested_rate(&query, &cmcd)
     }
 
     #[test]
     fn the_query_goes_before_cmcd() {
         let rate = |query: &str| read(query).expect("fine").rate;
-        assert_eq!(rate("rate=8.8M&CMCD=br%3D3200"), AskedRate::Rate(BitRate(8_800_000)));
-        assert_eq!(rate("CMCD=br%3D3200"), AskedRate::Rate(BitRate(3_200_000)));
-        assert_eq!(rate("rate=max"), AskedRate::Bulk);
-        assert_eq!(rate(""), AskedRate::Unsaid);
+        assert_eq!(rate("rate=8.8M&CMCD=br%3D3200"), RequestedRate::Rate(BitRate(8_800_000)));
+        assert_eq!(rate("CMCD=br%3D3200"), RequestedRate::Rate(BitRate(3_200_000)));
+        assert_eq!(rate("rate=max"), RequestedRate::Bulk);
+        assert_eq!(rate(""), RequestedRate::Unstated);
         assert_eq!(read("burst=0").expect("fine").burst, Some(Nanos::ZERO));
     }
 
     #[test]
-    fn bad_rates_say_what_to_write() {
+    fn bad_rates_get_a_hint() {
         for query in ["rate=8800000", "rate=", "rate=-1M", "rate=fast", "rate=0M"] {
             let text = read(query).expect_err(query).to_string();
             assert!(text.contains("rate="), "{text}");
         }
         assert!(read("rate=8800000").expect_err("no unit").to_string().contains("8.8M"));
         assert!(read("burst=2").is_err());
-        assert_eq!(read("burst=2h"), Err(AskError::BurstTooLong));
+        assert_eq!(read("burst=2h"), Err(RateTermsError::BurstTooLong));
     }
 }

@@ -24,7 +24,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// The error of the last attempt.
-pub fn when_let_go<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub fn retry_while_in_use<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match attempt() {
@@ -57,7 +57,7 @@ pub fn open_disk(path: &Path, purpose: Purpose) -> io::Result<(File, FileAccess)
     let is_device = path.metadata()?.file_type().is_block_device();
     let exclusive = if is_device && writes { OFlags::EXCL } else { OFlags::empty() };
     let open = |flags: OFlags| {
-        when_let_go(|| {
+        retry_while_in_use(|| {
             let flags = (flags | exclusive).bits().cast_signed();
             let file = OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path)?;
             flock(&file, lock)?;
@@ -84,12 +84,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_let_go_is_had_and_other_errors_are_told_at_once() {
+    fn a_file_in_use_is_retried_and_other_errors_are_returned() {
         let mut errors = vec![io::ErrorKind::ResourceBusy, io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
-        let had = when_let_go(|| errors.pop().map_or(Ok(7), |kind| Err(kind.into())));
+        let had = retry_while_in_use(|| errors.pop().map_or(Ok(7), |kind| Err(kind.into())));
         assert_eq!(had.expect("nobody has it"), 7);
         let mut attempts = 0;
-        let refused = when_let_go(|| {
+        let refused = retry_while_in_use(|| {
             attempts += 1;
             Err::<(), _>(io::ErrorKind::NotFound.into())
         });
