@@ -222,6 +222,36 @@ test("files are uploaded, asked about where one exists, and deleted", async () =
   assert.equal((await fetch(`${address}/media/list/sent.txt`)).status, 404);
 });
 
+test("folders are made, renamed, and deleted with all in them", async () => {
+  await open("list/");
+  await until("the list", () => page.$("#library td.name"));
+  const name = async (words, text) => {
+    await until("the question", () => page.$("dialog[open] form input"));
+    await page.$eval("dialog[open] form input", (field) => field.select());
+    await page.keyboard.type(text);
+    await press(words, "dialog[open]");
+  };
+  await press("New folder", "#library");
+  await name("New folder", "a & b");
+  await until("the folder", async () => (await shown()).includes("a & b"));
+  await fetch(`${address}/media/list/a%20%26%20b/in.txt`, { method: "PUT", body: "in it" });
+  await page.click('[aria-label="Details of a & b"]');
+  await press("Rename", "dialog[open]");
+  await name("Rename", "episode 1.txt");
+  assert.match(await until("the refusal", () => page.evaluate(() => document.querySelector("#library .notice")?.textContent)), /./, "the name is taken");
+  await page.click('[aria-label="Details of a & b"]');
+  await press("Rename", "dialog[open]");
+  await name("Rename", "c#d");
+  await until("the other name", async () => (await shown()).includes("c#d") && !(await shown()).includes("a & b"));
+  assert.equal(await (await fetch(`${address}/media/list/c%23d/in.txt`)).text(), "in it");
+  await page.click('[aria-label="Details of c#d"]');
+  await press("Delete", "dialog[open]");
+  await until("the warning", () => page.evaluate(() => document.querySelector("dialog[open]")?.textContent.includes("with all that is in it")));
+  await press("Delete", "dialog[open]");
+  await until("the list without it", async () => !(await shown()).includes("c#d"));
+  assert.equal((await fetch(`${address}/media/list/c%23d/in.txt`)).status, 404);
+});
+
 test("subtitles beside a film are shown, and details have an address for players", async () => {
   await open("film.mp4");
   await runsBeyond(0.5);

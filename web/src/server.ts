@@ -90,8 +90,13 @@ export async function ready(signal: AbortSignal): Promise<boolean | null> {
 }
 
 /** A change. Throws a Problem. */
-export async function change(method: "POST" | "DELETE", url: string): Promise<void> {
+export async function change(method: "POST" | "DELETE" | "MKCOL", url: string): Promise<void> {
   await ask(url, { method });
+}
+
+/** Gives a content or folder another path; one that is there stays. Throws a Problem. */
+export async function move(from: string, to: string): Promise<void> {
+  await ask(mediaUrl(from), { method: "MOVE", headers: { Destination: new URL(mediaUrl(to), location.href).href, Overwrite: "F" } });
 }
 
 async function ask(url: string, options: RequestInit): Promise<Response> {

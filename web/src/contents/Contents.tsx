@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { useLatest } from "../hooks";
 import { recall, store } from "../kept";
 import { addressOf } from "../route";
-import { change, list, mediaUrl, words, type Entry, type Problem } from "../server";
+import { change, list, mediaUrl, move, words, type Entry, type Problem } from "../server";
 import { t } from "../texts";
 import { Details } from "./Details";
 import { arranged, type Kind, type Order } from "./kinds";
@@ -65,6 +65,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
   const [marked, setMarked] = useState<ReadonlySet<string>>(new Set());
   const [shown, setShown] = useState<Entry | null>(null);
   const [removing, setRemoving] = useState<string[]>([]);
+  const [naming, setNaming] = useState<Naming | null>(null);
   const [failed, setFailed] = useState("");
   const [over, setOver] = useState(false);
   const [, draw] = useState(0);
@@ -99,6 +100,18 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
     setRemoving([]);
     renew();
   };
+  const act = async (request: Promise<void>) => {
+    setNaming(null);
+    setFailed("");
+    await request.catch((problem: unknown) => setFailed(words(problem as Problem, t.noAnswer)));
+    renew();
+  };
+  const newFolder = () => setNaming({ title: t.newFolder, name: "", act: (name) => act(change("MKCOL", mediaUrl(`${folder}${name}/`))) });
+  const rename = ({ name: from }: Entry) => {
+    setShown(null);
+    setNaming({ title: t.rename, name: from, act: (name) => act(move(folder + from, folder + name)) });
+  };
+  const removesFolder = removing.some((name) => entries.some((entry) => entry.name === name && entry.kind === "directory"));
   const view = (grid: boolean) => {
     setGrid(grid);
     store("grid", grid ? "yes" : "no");
@@ -119,7 +132,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
     >
       <div class="bar wrap">
         <Crumbs folder={folder} />
-        <UploadButtons folder={folder} uploads={uploads} />
+        <UploadButtons folder={folder} uploads={uploads} newFolder={newFolder} />
       </div>
       <div class="bar wrap tools">
         <input type="search" value={search} placeholder={t.search} aria-label={t.search} onInput={(event) => setSearch(event.currentTarget.value)} />
@@ -162,8 +175,9 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
       ) : (
         <Names folder={folder} names={names} grid={grid} playing={playing} order={order} setOrder={setOrder} marked={marked} setMarked={setMarked} show={setShown} />
       )}
-      {shown !== null && <Details path={folder + shown.name} entry={shown} close={() => setShown(null)} remove={() => (setShown(null), setRemoving([shown.name]))} />}
-      {removing.length > 0 && <Ask text={t.removeAsk(removing.length, removing[0] ?? "")} yes={t.remove} no={() => setRemoving([])} act={() => void remove()} />}
+      {shown !== null && <Details path={folder + shown.name} entry={shown} close={() => setShown(null)} rename={() => rename(shown)} remove={() => (setShown(null), setRemoving([shown.name]))} />}
+      {naming !== null && <NameQuestion naming={naming} close={() => setNaming(null)} />}
+      {removing.length > 0 && <Ask text={`${t.removeAsk(removing.length, removing[0] ?? "")}${removesFolder ? ` ${t.removeWithAll}` : ""}`} yes={t.remove} no={() => setRemoving([])} act={() => void remove()} />}
     </section>
   );
 }
@@ -186,7 +200,7 @@ function Crumbs({ folder }: { folder: string }) {
   );
 }
 
-function UploadButtons({ folder, uploads }: { folder: string; uploads: Uploads }) {
+function UploadButtons({ folder, uploads, newFolder }: { folder: string; uploads: Uploads; newFolder: () => void }) {
   const files = useRef<HTMLInputElement>(null);
   const folders = useRef<HTMLInputElement>(null);
   const take = (input: HTMLInputElement) => {
@@ -195,13 +209,14 @@ function UploadButtons({ folder, uploads }: { folder: string; uploads: Uploads }
   };
   useEffect(() => folders.current?.setAttribute("webkitdirectory", ""), []);
   return (
-    <span class="bar">
+    <span class="bar wrap">
       <input ref={files} type="file" multiple hidden onChange={(event) => take(event.currentTarget)} />
       <input ref={folders} type="file" multiple hidden onChange={(event) => take(event.currentTarget)} />
       <button class="primary" title={t.dropHere} onClick={() => files.current?.click()}>
         {t.upload}
       </button>
       <button onClick={() => folders.current?.click()}>{t.uploadFolder}</button>
+      <button onClick={newFolder}>{t.newFolder}</button>
     </span>
   );
 }
@@ -223,6 +238,38 @@ function KindChoice({ kind, set }: { kind: Kind | null; set: (kind: Kind | null)
         </option>
       ))}
     </select>
+  );
+}
+
+/** A name that is asked for: of a new folder, or a new one of a content. */
+interface Naming {
+  title: string;
+  name: string;
+  act: (name: string) => void;
+}
+
+function NameQuestion({ naming, close }: { naming: Naming; close: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [name, setName] = useState(naming.name);
+  const possible = name !== "" && name !== naming.name && !name.includes("/");
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} onClose={close}>
+      <form method="dialog" onSubmit={() => possible && naming.act(name)}>
+        <label>
+          {naming.title}
+          <input value={name} maxLength={255} onInput={(event) => setName(event.currentTarget.value)} />
+        </label>
+        <div class="bar">
+          <button type="button" onClick={() => dialog.current?.close()}>
+            {t.cancel}
+          </button>
+          <button class="primary" disabled={!possible}>
+            {naming.title}
+          </button>
+        </div>
+      </form>
+    </dialog>
   );
 }
 

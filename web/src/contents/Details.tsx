@@ -9,7 +9,7 @@ import { isMedia, kindOf } from "./kinds";
 
 const READERS_MS = 2000;
 
-export function Details({ path, entry, close, remove }: { path: string; entry: Entry; close: () => void; remove: () => void }) {
+export function Details({ path, entry, close, rename, remove }: { path: string; entry: Entry; close: () => void; rename: () => void; remove: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   const streams = usePolled((signal) => figures<Stream[]>("streams", signal), READERS_MS);
@@ -40,6 +40,7 @@ export function Details({ path, entry, close, remove }: { path: string; entry: E
             {t.download}
           </a>
         )}
+        <button onClick={rename}>{t.rename}</button>
         <button class="danger" onClick={remove}>
           {t.remove}
         </button>

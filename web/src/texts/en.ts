@@ -64,6 +64,9 @@ export const en = {
   remove: "Delete",
   removeAsk: (count: number, name: string) => (count === 1 ? `Delete ${name}? This cannot be undone.` : `Delete ${count} contents? This cannot be undone.`),
   notRemoved: (name: string, reason: string) => `${name} was not deleted: ${reason}`,
+  newFolder: "New folder",
+  rename: "Rename",
+  removeWithAll: "A folder goes with all that is in it.",
   // Details
   type: "Type",
   modified: "Modified",
