@@ -1,4 +1,4 @@
-// The picture of the page in the READMEs: a server of the demo videos with other viewers beside, in Chromium.
+// The picture of the page in the READMEs: the live view of a server of the demo videos with viewers, in Chromium.
 //
 //   node screenshot.mjs --program target/release/isocast --media demo/media --out docs/screenshot.webp
 import { spawn } from "node:child_process";
@@ -18,26 +18,31 @@ const { values } = parseArgs({
     out: { type: "string", default: "docs/screenshot.webp" },
   },
 });
-/** Streams beside the one that is watched: `curl` takes each at its rate. */
+/** Streams: `curl` takes each at its rate. They come one after the other, so that the graph has steps. */
 const VIEWERS = 8;
+const APART_MS = 5_000;
 const FILM = "clock-8.8Mbit.mp4";
+const FILM_HD = "clock-25Mbit.ts";
 
 const state = mkdtempSync(join(tmpdir(), "isocast-screenshot-"));
 const server = spawn(values.program, ["serve", "--listen", "127.0.0.1:0", "--root", values.media, "--state", state]);
 let said = "";
 server.stderr.on("data", (bytes) => (said += bytes));
 const address = await until("the address", () => /on (http:\/\/[\d.]+:\d+)\//.exec(said)?.[1], 60_000);
-const viewers = Array.from({ length: VIEWERS }, (_, nth) =>
-  spawn("curl", ["-s", "-o", "/dev/null", "-A", `viewer ${nth}`, `${address}/media/${FILM}`]));
 const browser = await puppeteer.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: ["--no-sandbox", "--autoplay-policy=no-user-gesture-required", "--mute-audio"],
 });
 const page = await browser.newPage();
-await page.setViewport({ width: 1000, height: 700, deviceScaleFactor: 1.5 });
-await page.goto(`${address}/#/${FILM}`);
-await until("the film", () => page.evaluate(() => (document.querySelector("video")?.currentTime ?? 0) > 20), 60_000);
-await sleep(500);
+await page.setViewport({ width: 1000, height: 1010, deviceScaleFactor: 1.5 });
+await page.goto(`${address}/#live`);
+const viewers = [];
+for (let nth = 0; nth < VIEWERS; nth += 1) {
+  const film = nth % 2 === 0 ? FILM : FILM_HD;
+  viewers.push(spawn("curl", ["-s", "-o", "/dev/null", "-A", `viewer ${nth}`, `${address}/media/${film}`]));
+  await sleep(APART_MS);
+}
+await until("the streams", () => page.evaluate((count) => document.querySelectorAll(".streams tbody tr").length === count, VIEWERS), 60_000);
 await page.screenshot({ path: values.out, type: "webp", quality: 80 });
 await browser.close();
 for (const child of [...viewers, server]) child.kill();

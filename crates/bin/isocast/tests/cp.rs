@@ -83,7 +83,7 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     fs::create_dir_all(from.join("sub")).expect("made");
     fs::create_dir_all(&root).expect("made");
     let odd = OsStr::from_bytes(b"caf\xe9.ts");
-    fs::write(from.join(".DS_Store"), "hidden").expect("written");
+    fs::write(from.join(".kept"), "hidden").expect("written");
     fs::write(from.join(odd), "odd").expect("written");
     (0..4).for_each(|number| fs::write(from.join(format!("sub/{number}.ts")), "12345").expect("written"));
     std::os::unix::fs::symlink(".", from.join("self")).expect("linked");
@@ -91,7 +91,7 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     let url = |name: &str| format!("http://{}/media/{name}", server.address);
     let said = refused(&[text(&from), &url("up")]);
     assert!(said.contains("2 files or folders were not copied: "), "{said}");
-    assert!(said.contains(".DS_Store: not copied: 403") && said.contains("its name is not UTF-8"), "{said}");
+    assert!(said.contains(".kept: not copied: 403") && said.contains("its name is not UTF-8"), "{said}");
     assert_eq!(names(&root.join("up/sub")).len(), 4);
     // Between folders a name is what it is; a link to a folder is passed over.
     let to = scratch.path().join("to");
