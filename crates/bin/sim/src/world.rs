@@ -159,7 +159,7 @@ pub(crate) struct World {
     /// Time a disk was idle while best-effort work waited, between the last two audits and since.
     pub(crate) idle_beside_work: Vec<[Nanos; IDLE_AUDITS]>,
     brought: bool,
-    has_requested: bool,
+    called: bool,
     /// Waits since time last went on by more than the plane's own work.
     steps_without_time: u32,
     served: Vec<ServedRequest>,
@@ -215,7 +215,7 @@ impl World {
             log: RunLog::new(settings.trace),
             settings,
             brought: false,
-            has_requested: false,
+            called: false,
             steps_without_time: 0,
             served: Vec::new(),
         };
@@ -231,8 +231,7 @@ impl World {
 
     /// One wait of the plane's thread.
     pub(crate) fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {
-        let asked =
-            std::mem::take(&mut self.has_requested) || !self.queued_reads.is_empty() || !self.queued_sends.is_empty();
+        let asked = std::mem::take(&mut self.called) || !self.queued_reads.is_empty() || !self.queued_sends.is_empty();
         self.laws.waits(self.now, until, asked, self.brought);
         let requests = self.queued_reads.len() + self.queued_sends.len();
         self.charge(requests);
@@ -274,7 +273,7 @@ impl World {
     fn is_idle_beside_work(&self, disk: usize) -> bool {
         self.disks[disk].in_flight() == 0
             && self.grants[disk].is_none()
-            && self.stores[disk].has_work()
+            && self.stores[disk].called()
             && !self.is_read_out(disk)
     }
 
@@ -443,7 +442,7 @@ impl World {
 
     /// The plane grants something.
     pub(crate) fn granted(&mut self, grant: Grant) {
-        self.has_requested = true;
+        self.called = true;
         let disk = usize::from(grant.disk.0);
         self.log.event(self.now, LogKind::Grant, grant.job.0, grant.bytes_max, || format!("{grant:?}"));
         if disk >= self.disks.len() {
@@ -466,7 +465,7 @@ impl World {
 
     /// The plane wants more memory, or less.
     pub(crate) fn begin_memory_change(&mut self, token: Token, change: MemoryChange) {
-        self.has_requested = true;
+        self.called = true;
         self.log.event(self.now, LogKind::Memory, 0, 0, || format!("{change:?}"));
         let mut found = if self.memory_change.is_some() { Err("two changes of memory".to_owned()) } else { Ok(()) };
         if let MemoryChange::GiveBack(chunks) = change {
@@ -490,7 +489,7 @@ impl World {
         if self.reports_closed || self.reports.len() >= REPORTS_MAX {
             return Err(report);
         }
-        self.has_requested = true;
+        self.called = true;
         self.reports.push_back(report);
         if !self.reports_scheduled {
             self.reports_scheduled = true;

@@ -262,7 +262,7 @@ mod tests {
             ("schedule = \"@daily\"\nkind = \"sweep\"".to_owned(), "`sweep` is none of"),
             (
                 "schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"/srv/x\"\nmax_age = \"1d\"".to_owned(),
-                "as it is below /media/",
+                "the served path below /media/",
             ),
             ("schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"../x\"\nmax_age = \"1d\"".to_owned(), "not allowed"),
             ("schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"x\"".to_owned(), "one of `max_age` and `max_size`"),

@@ -67,7 +67,7 @@ mod tests {
             ("folder = \"a\"", "quota.max_size: it is needed"),
             ("folder = \"a\"\nmax_size = \"1GB\"\nwhen_full = \"stop\"", "neither `refuse` nor `overwrite_oldest`"),
             ("folder = \"a\"\nmax_size = \"1GB\"\nmin_age = \"1d\"", "`refuse` removes nothing"),
-            ("folder = \"/srv/a\"\nmax_size = \"1GB\"", "as it is below /media/"),
+            ("folder = \"/srv/a\"\nmax_size = \"1GB\"", "the served path below /media/"),
         ] {
             let said = load(&format!("[[quota]]\n{text}\n")).expect_err(text);
             assert!(said.contains(part), "{said}");

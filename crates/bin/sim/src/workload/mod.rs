@@ -152,9 +152,8 @@ impl World {
             }
             ControlAction::Drain => self.drain(),
             ControlAction::StopLate => {
-                let late: Vec<u64> =
-                    self.streams.values().filter(|s| s.may_be_late()).map(|s| s.requested.id.0).collect();
-                late.into_iter().for_each(|stream| self.stop(stream));
+                let late = self.streams.values().filter(|s| s.may_be_late()).map(|s| s.requested.id.0);
+                late.collect::<Vec<_>>().into_iter().for_each(|stream| self.stop(stream));
             }
             ControlAction::Shutdown => {
                 self.control.ended = true;
