@@ -273,7 +273,7 @@ impl World {
     fn is_idle_beside_work(&self, disk: usize) -> bool {
         self.disks[disk].in_flight() == 0
             && self.grants[disk].is_none()
-            && self.stores[disk].called()
+            && self.stores[disk].has_work()
             && !self.is_read_out(disk)
     }
 
