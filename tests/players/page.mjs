@@ -165,13 +165,13 @@ test("on a phone names break between words, and what is touched is large enough"
 
 /** Names that the list shows, in order. */
 const shown = () => page.$$eval("#library td.name", (cells) => cells.map((cell) => cell.textContent));
-/** Presses the button with these words, within `place`. */
+/** Presses the button with these words within `place`, as soon as it is there. */
 const press = (words, place = "body") =>
-  page.evaluate((words, place) => {
-    const button = [...document.querySelectorAll(`${place} button`)].find((button) => button.textContent.trim() === words);
-    if (button === undefined) throw new Error(`no button ${words}`);
-    button.click();
-  }, words, place);
+  until(`the button ${words}`, () => page.evaluate((words, place) => {
+    const button = [...document.querySelectorAll(`${place} button:enabled`)].find((button) => button.textContent.trim() === words);
+    button?.click();
+    return button !== undefined;
+  }, words, place));
 
 test("folders have addresses of their own, and their names are sorted and searched", async () => {
   await open("list/");
@@ -215,7 +215,7 @@ test("files are uploaded, asked about where one exists, and deleted", async () =
   await until("the new bytes", async () => (await (await fetch(`${address}/media/list/sent.txt`)).text()) === "second");
   await picture("desktop-upload");
   await page.click('[aria-label="Details of sent.txt"]');
-  await press("Delete", "dialog");
+  await press("Delete", "dialog[open]");
   await until("the question", () => page.evaluate(() => document.querySelector("dialog[open]")?.textContent.includes("cannot be undone")));
   await press("Delete", "dialog[open]");
   await until("the list without it", async () => !(await shown()).includes("sent.txt"));
@@ -226,7 +226,7 @@ test("folders are made, renamed, and deleted with all in them", async () => {
   await open("list/");
   await until("the list", () => page.$("#library td.name"));
   const name = async (words, text) => {
-    await until("the question", () => page.$("dialog[open] form input"));
+    await until("the field", () => page.$("dialog[open] form input"));
     await page.$eval("dialog[open] form input", (field) => field.select());
     await page.keyboard.type(text);
     await press(words, "dialog[open]");
@@ -260,7 +260,7 @@ test("subtitles beside a film are shown, and details have an address for players
   await until("its reader", () => page.evaluate(() => /Readers\s*127\.0\.0\.1/.test(document.querySelector("dialog[open]")?.textContent)));
   const field = await page.$eval("dialog input", (field) => field.value);
   assert.equal(field, `${address}/media/film.mp4`);
-  await press("QR code of the address", "dialog");
+  await press("QR code of the address", "dialog[open]");
   await until("the code", () => page.$eval("dialog img", (image) => image.naturalWidth > 0).catch(() => false));
   await picture("desktop-details");
 });
