@@ -44,7 +44,6 @@ export const en = {
   reading: "Reading …",
   noFolder: "There is no such folder.",
   notListed: (reason: string) => `The contents cannot be listed. ${reason}`,
-  recordingNow: "recording",
   // Upload
   upload: "Upload",
   uploadFolder: "Upload folder",
@@ -135,7 +134,6 @@ export const en = {
   promised: "Promised",
   misses: "Misses",
   refusedCount: "Refused",
-  lastMinutes: "Last minutes",
   rateSentMost: (rate: string) => `Rate sent in the last minutes, ${rate} at most`,
   disks: "Disks",
   diskShares: (promised: string, best: string, free: string) => `promised ${promised} · kept for best effort ${best} · free ${free}`,

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::{Forecast, QuotaStatus};
-use program::output::real;
 use serde::{Deserialize, Serialize};
 use service::alarms::AlarmSources;
+use units::real;
 
 /// Looks are remembered this far apart, and differences over less are no rate.
 const SAMPLE_SECONDS: f64 = 3600.0;

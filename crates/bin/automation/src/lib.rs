@@ -8,6 +8,7 @@
 mod forecast;
 mod job_config;
 mod jobs;
+mod kept;
 mod room;
 mod webhook_config;
 mod webhooks;

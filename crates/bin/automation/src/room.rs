@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::{Duration, SystemTime};
 
-use device::state_file;
-use program::output::say;
 use service::MediaService;
 use service::access::Permit;
 use service::alarms::AlarmSources;
 use service::events::{self, unix_seconds};
 
 use crate::forecast::{RoomHistory, RoomWatch};
+use crate::kept::keep;
 
 const FILE: &str = "room.json";
 /// Between two looks.
@@ -35,10 +34,7 @@ pub(crate) async fn watch(service: Weak<MediaService>, state: PathBuf) {
         service.show_forecasts(look.forecasts);
         look.news.iter().for_each(|forecast| service.events.tell(events::full_soon(forecast, now)));
         if look.has_new {
-            let written = state_file::replace(&path, |writer| Ok(serde_json::to_writer(writer, &watch.history)?));
-            if let Err(error) = written {
-                say(format_args!("cannot keep how full disks were, in {}: {error}", path.display()));
-            }
+            keep(&path, &watch.history, "how full disks were");
         }
     }
 }

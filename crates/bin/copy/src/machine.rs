@@ -4,8 +4,8 @@
 
 use std::fs;
 
-use program::output::real;
 use service::machine::MachineSample;
+use units::real;
 
 /// The machine as `/proc` shows it now; none if it cannot be read.
 pub fn sample() -> Option<MachineSample> {

@@ -10,8 +10,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use program::output::real;
 use schedule::pace::Pace;
+use units::real;
 use units::{BitRate, Nanos};
 
 /// The tick, as that in which the server feeds its sockets.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use client::Tree;
-use program::output::real;
 use serde_json::json;
+use units::real;
 use units::{BitRate, ByteCount};
 
 use crate::failures::Failures;

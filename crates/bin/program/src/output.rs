@@ -39,12 +39,6 @@ impl Write for Output {
     }
 }
 
-/// A number for figures that people read.
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-pub fn real(value: u64) -> f64 {
-    value as f64
-}
-
 /// Writes a line to standard error, and ignores its errors.
 pub fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "isocast: {line}");

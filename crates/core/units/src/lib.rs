@@ -8,7 +8,7 @@ mod text;
 
 pub mod limits;
 
-pub use quantity::{BitRate, ByteCount, Nanos};
+pub use quantity::{BitRate, ByteCount, Nanos, real};
 pub use text::{ParseError, parse_duration, parse_rate, parse_size};
 
 /// Names one stream (one delivery or recording) for the life of the process.

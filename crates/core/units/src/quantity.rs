@@ -190,6 +190,13 @@ impl fmt::Display for BitRate {
     }
 }
 
+/// A count for figures that people read: exact up to 2^53, rounded beyond.
+#[must_use]
+#[allow(clippy::cast_precision_loss, reason = "for display")]
+pub const fn real(count: u64) -> f64 {
+    count as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@ use service::access::{Permit, ToObserve};
 use service::alarms::AlarmSources;
 use service::events::unix_seconds;
 use service::figures;
+use units::real;
 
 use crate::shared::Shared;
 
@@ -361,12 +362,6 @@ fn label(key: &str, name: &str) -> String {
         }
     }
     label + "\""
-}
-
-/// A count as Prometheus has it: a float.
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-const fn real(value: u64) -> f64 {
-    value as f64
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, Reques
 use schedule::disk::best_effort::DIRTY_BYTES_WORTH;
 use schedule::profile::DiskProfile;
 use units::limits::CACHE_PAGE_BYTES;
-use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits};
+use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits, real};
 
 /// The unit of a volume, unless its maker chose another.
 const UNIT_BYTES: f64 = 8_388_608.0;
@@ -231,11 +231,6 @@ impl PlannedMachine {
             written_every: None,
         }
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a figure for people")]
-fn real(value: u64) -> f64 {
-    value as f64
 }
 
 /// The byte at this fraction of a disk.

@@ -11,8 +11,8 @@ use api::{
     System,
 };
 use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
-use units::Nanos;
 use units::limits::CACHE_PAGE_BYTES;
+use units::{Nanos, real};
 
 use crate::access::{Permit, ToObserve};
 use crate::config::LinkFigure;
@@ -276,12 +276,6 @@ fn links(service: &MediaService) -> Vec<LinkStatus> {
         Some(LinkStatus { name, direction, capacity_bps: capacity.0, promised_bps })
     };
     figures.into_iter().filter_map(status).collect()
-}
-
-/// For shares and rates that people read, not for deadlines.
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-const fn real(value: u64) -> f64 {
-    value as f64
 }
 
 /// Rounded; negative and not-a-number become zero.

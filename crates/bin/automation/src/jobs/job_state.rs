@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use api::JobRun;
-use device::state_file;
-use program::output::say;
 use serde::{Deserialize, Serialize};
+
+use crate::kept::keep;
 
 const FILE: &str = "jobs.json";
 
@@ -29,11 +29,7 @@ pub(super) fn load(state: &Path) -> BTreeMap<String, KeptJob> {
 
 pub(super) fn save(state: &Path, kept: &BTreeMap<String, KeptJob>) {
     let path = state.join(FILE);
-    if kept.is_empty() && !path.exists() {
-        return;
-    }
-    let written = state_file::replace(&path, |writer| Ok(serde_json::to_writer(writer, kept)?));
-    if let Err(error) = written {
-        say(format_args!("cannot keep when jobs ran, in {}: {error}", path.display()));
+    if !kept.is_empty() || path.exists() {
+        keep(&path, kept, "when jobs ran");
     }
 }

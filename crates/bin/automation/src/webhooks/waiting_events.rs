@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use device::state_file;
 use program::output::say;
 
 use super::queue::WaitingEvent;
+use crate::kept::keep;
 
 const FILE: &str = "webhooks.json";
 
@@ -29,10 +29,7 @@ pub(super) fn load(state: &Path) -> KeptEvents {
 
 pub(super) fn save(state: &Path, kept: &KeptEvents) {
     let path = state.join(FILE);
-    if kept.is_empty() && !path.exists() {
-        return;
-    }
-    if let Err(error) = state_file::replace(&path, |writer| Ok(serde_json::to_writer(writer, kept)?)) {
-        say(format_args!("cannot keep the events that wait for webhooks, in {}: {error}", path.display()));
+    if !kept.is_empty() || path.exists() {
+        keep(&path, kept, "the events that wait for webhooks");
     }
 }

@@ -1,6 +1,6 @@
 //! Interfaces, and the bytes that a connection may have under way.
 
-use program::output::real;
+use units::real;
 
 use super::host::Examined;
 use super::{Finding, advice, not_looked_at, serious};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::{Alarm, AlarmSeverity, Disk, System};
 use client::HttpClient;
-use program::output::real;
+use units::real;
 
 use super::host::Examined;
 use super::{Finding, advice, serious};

@@ -6,13 +6,13 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
 use api::{HeldUpBy, Stream};
-use program::output::real;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState};
+use units::real;
 
 use super::figures::Figures;
 use super::table::{DISK_COLUMNS, STREAM_COLUMNS, alarm_line, disk_row, stream_row, system_lines};

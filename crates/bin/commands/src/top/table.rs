@@ -1,8 +1,8 @@
 //! Figures as rows of text, for the screen and for `--once`.
 
 use api::{Alarm, AlarmSeverity, Class, Direction, Disk, DiskFailure, HeldUpBy, SessionFigures, Stream, System};
-use program::output::real;
 use units::ByteCount;
+use units::real;
 
 use super::figures::Figures;
 

@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::plain::write_cold;
@@ -174,11 +174,6 @@ impl LoadCommand {
 
 fn named(figures: &[f64; 4]) -> [(&'static str, f64); 4] {
     std::array::from_fn(|at| (FIGURES[at].name(), figures[at]))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for display")]
-const fn real(number: u64) -> f64 {
-    number as f64
 }
 
 /// Makes a volume in a file with room for so many bytes, and takes the folder's files in.

@@ -14,7 +14,7 @@ use std::thread;
 use anyhow::{Context, bail};
 use clap::Args;
 use rustix::fs::{Advice, fadvise};
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::{Stop, clock, scratch};
@@ -121,11 +121,6 @@ impl PlainCommand {
         }
         table.finish(&self.output, out)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for display")]
-const fn real(number: u64) -> f64 {
-    number as f64
 }
 
 /// Writes a file of so many bytes that is not in memory any more.

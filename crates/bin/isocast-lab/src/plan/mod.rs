@@ -17,7 +17,7 @@ use clap::Args;
 use kernel::permissions;
 use serde::Serialize;
 use sim::{DiskSetup, Popularity, Scenario, Trace};
-use units::{BitRate, ByteCount, Nanos};
+use units::{BitRate, ByteCount, Nanos, real};
 
 use drive::PlannedDisk;
 use files::FileRow;
@@ -374,11 +374,6 @@ fn table(rows: &[PlanRow], machine: &PlannedMachine) -> String {
         );
     }
     text
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a figure for people")]
-fn real(value: u64) -> f64 {
-    value as f64
 }
 
 fn shown(count: Option<u32>) -> String {
