@@ -181,6 +181,11 @@ impl<U, P: Clone> Drafts<U, P> {
         Some(&mut self.drafts.get_mut(&number)?.upload)
     }
 
+    /// The uploads whose bytes are kept for another one as soon as no disk writes to them ([`Drafts::rest`]).
+    pub fn coming_to_rest(&self) -> impl Iterator<Item = &U> {
+        self.drafts.values().filter(|state| state.life == DraftLife::Resting).map(|state| &state.upload)
+    }
+
     /// Bytes that have come, if more may come.
     #[must_use]
     pub fn receiving(&self, number: u64) -> Option<u64> {

@@ -20,7 +20,7 @@ use store::buffers::count;
 use store::disk_thread::answer;
 use store::entry::Stamp;
 use store::lock::lock;
-use store::operation::{Begun, ChangeReply, FolderHandle, Operation};
+use store::operation::{Begun, ChangeReply, FolderHandle, Operation, ReplyTo, UploadTerms};
 use store::shared::DiskShared;
 use store::walk::{FolderItem, ItemKind};
 use store::{ContentPath, Entry, Precondition, StoreCommon, StoreError, UploadPlace};
@@ -63,6 +63,8 @@ pub(crate) struct Front {
     shared: Arc<DiskShared>,
     operations: mpsc::Receiver<Operation>,
     opens: OpenQueue,
+    /// Uploads that continue bytes which disks still write.
+    begins: Vec<(ContentPath, UploadTerms, ReplyTo<Begun>)>,
     seen: Option<SeenGeneration>,
     scrub: Option<ScrubFile>,
     /// The volume, if disks that come back are filled.
@@ -80,7 +82,7 @@ impl Front {
         let (core, common) = (Arc::clone(&volume.core), volume.common.clone());
         let scrub = seen.as_ref().map(|seen| ScrubFile::beside(seen.file()));
         let filled = common.settings.refill_disks.then(|| volume.clone());
-        Self { core, common, shared, operations, opens, seen, scrub, filled }
+        Self { core, common, shared, operations, opens, begins: Vec::new(), seen, scrub, filled }
     }
 
     /// The thread's life: ends when no caller is left. The sender of an operation unparks it.
@@ -101,6 +103,9 @@ impl Front {
                 }
                 Err(mpsc::error::TryRecvError::Empty) => {
                     self.end_aborted();
+                    for (path, terms, reply) in std::mem::take(&mut self.begins) {
+                        self.begin(path, terms, reply);
+                    }
                     let mut core = lock(&self.core);
                     for member in core.members.stuck() {
                         core.take_out(member, &StoreError::DiskFailing(self.shared.id));
@@ -173,17 +178,27 @@ impl Front {
                 lock(&self.core).rename_tree(&from.joined(), &to.joined(), replaces, reply);
             }
             Operation::RemoveTree { path, reply, .. } => lock(&self.core).remove_tree(&path.joined(), reply),
-            Operation::Begin { path, terms, reply, .. } => answer(reply, || {
-                let mut core = lock(&self.core);
-                if core.upload_count() >= limits::UPLOADS_MAX {
-                    return Err(StoreError::Busy);
-                }
-                let (id, begun_with) = core.begin(&path, terms)?;
-                Ok(Begun::new(Arc::clone(&self.shared), id, begun_with))
-            }),
+            Operation::Begin { path, terms, reply, .. } => self.begin(path, terms, reply),
             Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),
             Operation::Finish { upload, last, reply } => lock(&self.core).finish(upload, last, Some(reply)),
         }
+    }
+
+    /// Begins an upload; if disks still write the bytes that it continues, when they have.
+    fn begin(&mut self, path: ContentPath, terms: UploadTerms, reply: ReplyTo<Begun>) {
+        // The upload that it continues may have ended a moment ago.
+        self.end_aborted();
+        let mut core = lock(&self.core);
+        if core.is_coming_to_rest(&path, &terms) {
+            return self.begins.push((path, terms, reply));
+        }
+        answer(reply, || {
+            if core.upload_count() >= limits::UPLOADS_MAX {
+                return Err(StoreError::Busy);
+            }
+            let (id, begun_with) = core.begin(&path, terms)?;
+            Ok(Begun::new(Arc::clone(&self.shared), id, begun_with))
+        });
     }
 
     fn look_up(&self, path: &ContentPath) -> Result<Entry, StoreError> {

@@ -28,6 +28,11 @@ impl Core {
         self.drafts.numbers().len() + waiting.count()
     }
 
+    /// True if disks still write the bytes that such an upload continues.
+    pub(super) fn is_coming_to_rest(&self, path: &ContentPath, terms: &UploadTerms) -> bool {
+        self.drafts.coming_to_rest().any(|upload| upload.path == *path && upload.on_break == terms.on_break)
+    }
+
     /// Begins an upload, and says how much an earlier one has left of it.
     pub(super) fn begin(&mut self, path: &ContentPath, terms: UploadTerms) -> Result<(UploadId, u64), StoreError> {
         self.open.let_go();
@@ -168,6 +173,7 @@ impl Core {
                 DraftStep::Rest => {
                     if let Some((upload, draft, _)) = self.drafts.take(number) {
                         self.resting.keep(&mut self.volume, upload.path.joined(), upload.on_break, draft);
+                        self.front.wake(); // another upload may wait to continue it
                     }
                 }
             }
