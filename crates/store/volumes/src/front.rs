@@ -189,7 +189,7 @@ impl Front {
         // The upload that it continues may have ended a moment ago.
         self.end_aborted();
         let mut core = lock(&self.core);
-        if core.is_coming_to_rest(&path, &terms) {
+        if core.drafts.coming_to_rest().any(|upload| upload.is_continued_by(&path, &terms)) {
             return self.begins.push((path, terms, reply));
         }
         answer(reply, || {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use storage::uploads::RecordingTerms;
 
-use store::operation::{ChangeReply, UploadProgress};
+use store::operation::{ChangeReply, UploadProgress, UploadTerms};
 use store::{ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError};
 
 /// An upload.
@@ -21,6 +21,11 @@ pub(super) struct VolumeUpload {
 }
 
 impl VolumeUpload {
+    /// True if an upload of these terms to this path continues its bytes.
+    pub(super) fn is_continued_by(&self, path: &ContentPath, terms: &UploadTerms) -> bool {
+        self.path == *path && self.on_break == terms.on_break
+    }
+
     /// Answers the client with the error.
     pub(super) fn tell_failure(&mut self, error: &StoreError) {
         self.progress.fail(error.clone());

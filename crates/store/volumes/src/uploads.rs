@@ -28,11 +28,6 @@ impl Core {
         self.drafts.numbers().len() + waiting.count()
     }
 
-    /// True if disks still write the bytes that such an upload continues.
-    pub(super) fn is_coming_to_rest(&self, path: &ContentPath, terms: &UploadTerms) -> bool {
-        self.drafts.coming_to_rest().any(|upload| upload.path == *path && upload.on_break == terms.on_break)
-    }
-
     /// Begins an upload, and says how much an earlier one has left of it.
     pub(super) fn begin(&mut self, path: &ContentPath, terms: UploadTerms) -> Result<(UploadId, u64), StoreError> {
         self.open.let_go();

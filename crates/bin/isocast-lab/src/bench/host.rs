@@ -136,12 +136,12 @@ fn file_system(path: &Path) -> Option<String> {
 
 /// A device's read-ahead, set for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct ReadAhead {
+pub(crate) struct KernelReadAhead {
     file: std::path::PathBuf,
     before: String,
 }
 
-impl ReadAhead {
+impl KernelReadAhead {
     /// Sets the read-ahead of the disk under `root`; `None` where it cannot be set (not root, no disk).
     pub(crate) fn set(root: &Path, kib: u64) -> Option<Self> {
         let block = Path::new("/sys/class/block").join(account::device_of(root)?);
@@ -153,7 +153,7 @@ impl ReadAhead {
     }
 }
 
-impl Drop for ReadAhead {
+impl Drop for KernelReadAhead {
     fn drop(&mut self) {
         if let Err(e) = fs::write(&self.file, &self.before) {
             say(format_args!("isocast bench: setting {} back to {}: {e}", self.file.display(), self.before));

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use units::{BitRate, Nanos};
 
 use super::client::{AnswerHead, parse_head, rate_text};
-use super::host::ReadAhead;
+use super::host::KernelReadAhead;
 use super::{Stop, account, child, clock, network, nginx, scratch};
 
 /// Longest time of a server to be ready, and to end.
@@ -131,7 +131,7 @@ struct Started {
     /// A folder beside the contents, for bodies on their way.
     beside: Option<TempDir>,
     /// Set back when the server has ended.
-    _read_ahead: Option<ReadAhead>,
+    _read_ahead: Option<KernelReadAhead>,
 }
 
 impl RunningServer {
@@ -354,7 +354,7 @@ fn start_nginx(choice: &Choice, threads: bool, ground: &ServerGround, stop: &Sto
         ["-p", &directory.path().display().to_string(), "-c", &file.display().to_string()].map(str::to_owned).to_vec();
     let mut started = spawn(ground, &program, &arguments, directory, beside)?;
     if let Some(kib) = ground.peer_read_ahead {
-        let set = ReadAhead::set(root, kib);
+        let set = KernelReadAhead::set(root, kib);
         started._read_ahead = Some(set.context("setting --peer-read-ahead: it needs root and a local disk")?);
     }
     finish_start(choice, address, "/ready", configuration, started, stop)

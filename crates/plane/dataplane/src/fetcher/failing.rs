@@ -8,10 +8,13 @@
 //! `PlaneConfig::io_deadline` says, and end then; no other streams end. Not here: when a disk counts as erring
 //! (`schedule::disk::health`).
 
-use content::layout::ContentLayout;
+use std::sync::Arc;
+
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 use schedule::disk::health::DiskCondition;
 
+use super::reads_in_flight::ReadOp;
+use super::source::Source;
 use super::*;
 use crate::cache::Page;
 use crate::control::{Event, Outcome};
@@ -31,7 +34,7 @@ const _: () = assert!(SILENT_ROUNDS + 1 < LOOKAHEAD_ROUNDS);
 impl Fetcher {
     /// Reports the condition of a disk from now on to the admitter, the gauges and the log of events.
     pub(super) fn tell_condition<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let condition = self.disk(disk).health.condition();
+        let condition = self.sources[disk].health.condition();
         context.tell_admitter(ToAdmitter::Condition { disk, condition });
         let (shown, event) = match condition {
             DiskCondition::Good => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
@@ -42,35 +45,22 @@ impl Fetcher {
         context.tell(event);
     }
 
-    /// The disk at which the streams of a content are listed, all at the same.
-    pub(super) fn home(&self, layout: &ContentLayout) -> Option<DiskId> {
-        layout.best_disk(|_| true, |disk| self.reluctance(disk))
-    }
-
-    /// How much a disk is to be avoided where another one has the same bytes.
-    pub(super) fn reluctance(&self, disk: DiskId) -> u8 {
-        self.disk(disk).health.condition().reluctance()
-    }
-
     /// Once a second: looks whether an erring disk has earned another chance; marks a disk as hung when a request is out for
     /// too long.
-    pub(super) fn watch<I: Io>(&mut self, index: usize, context: &mut PlaneContext<I>) {
-        let id = requests::id_of(index);
-        if self.disks[index].health.is_hung() {
+    pub(super) fn watch<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
+        if self.sources[disk].health.is_hung() {
             return;
         }
-        if self.disks[index].health.poll(context.now) {
-            self.tell_condition(id, context);
+        if self.sources[disk].health.poll(context.now) {
+            self.tell_condition(disk, context);
         }
         let limit = context.config.io_deadline;
-        let grant = self.disks[index].schedule.granted_since();
-        if self.is_overdue(id, limit, false, context.now)
-            || grant.is_some_and(|since| context.now.saturating_sub(since) > limit.saturating_mul(GRANT_DEADLINES))
-        {
-            self.disks[index].health.silent();
-            self.tell_condition(id, context);
-            self.read_elsewhere(id, context);
-            self.leave_disk(id, context);
+        let grant_is_out = self.sources[disk].grant_is_out(limit.saturating_mul(GRANT_DEADLINES), context.now);
+        if grant_is_out || self.is_overdue(disk, limit, false, context.now) {
+            self.sources[disk].health.silent();
+            self.tell_condition(disk, context);
+            self.read_elsewhere(disk, context);
+            self.leave_disk(disk, context);
         }
     }
 
@@ -79,44 +69,37 @@ impl Fetcher {
         if !is_time(&mut self.silence_at, context.config.tick, context.now) {
             return;
         }
-        for index in 0..self.disks.len() {
-            let id = requests::id_of(index);
-            let disk = &self.disks[index];
-            let limit = disk.rounds.period().saturating_mul(SILENT_ROUNDS);
-            let quiet = context.now.saturating_sub(disk.last_completion) > limit;
-            if !quiet || !disk.health.is_good() {
+        for disk in self.sources.ids() {
+            let source = &self.sources[disk];
+            let limit = source.rounds().period().saturating_mul(SILENT_ROUNDS);
+            if !source.is_quiet(limit, context.now) || !source.health.is_good() {
                 continue;
             }
-            let granted = disk.schedule.granted_since().is_some_and(|since| context.now.saturating_sub(since) > limit);
-            let waited_for = granted
-                && self.streams.iter().filter(|stream| stream.reads()).any(|stream| {
-                    let layout = &stream.content().layout;
-                    let disks = layout.disks();
-                    layout.copies() > 1
-                        && disks.contains(&id)
-                        && disks.iter().any(|&disk| disk != id && self.is_good(disk))
-                });
-            if (waited_for || self.is_overdue(id, limit, true, context.now))
-                && self.disks[index].health.unanswered(context.now)
-            {
-                self.tell_condition(id, context);
-                self.read_elsewhere(id, context);
-                self.leave_disk(id, context);
+            let is_awaited = (source.grant_is_out(limit, context.now) && self.another_could_read(disk))
+                || self.is_overdue(disk, limit, true, context.now);
+            if is_awaited && self.sources[disk].health.unanswered(context.now) {
+                self.tell_condition(disk, context);
+                self.read_elsewhere(disk, context);
+                self.leave_disk(disk, context);
             }
         }
     }
 
-    fn has_other_copies(&self, slot: u32) -> bool {
-        self.streams[slot as usize].content().layout.copies() > 1
+    /// True if a stream waits for bytes that this disk and another, good one have.
+    fn another_could_read(&self, disk: DiskId) -> bool {
+        self.streams.iter().filter(|stream| stream.reads() && stream.has_copies()).any(|stream| {
+            let disks = stream.content().layout.disks();
+            disks.contains(&disk) && disks.iter().any(|&other| other != disk && self.is_good(other))
+        })
     }
 
     fn is_good(&self, disk: DiskId) -> bool {
-        self.disk(disk).health.is_good()
+        self.sources[disk].health.is_good()
     }
 
     /// True if the bytes of a read have another copy on a good disk.
     fn has_good_copy(&self, read: &ReadOp) -> bool {
-        let layout = &self.files.content(read.file).layout;
+        let layout = &self.buffers.content(read.file).layout;
         (0..layout.copies())
             .filter_map(|copy| layout.piece(copy, read.offset, 1))
             .any(|piece| piece.disk != read.disk && self.is_good(piece.disk))
@@ -124,41 +107,40 @@ impl Fetcher {
 
     /// Whether a read of this disk is out for longer than `limit`; only one that a good disk could answer, if `copies`.
     fn is_overdue(&self, disk: DiskId, limit: Nanos, copies: bool, now: Nanos) -> bool {
-        // The table is large, and is looked through at each tick while a disk is quiet.
-        let any_is_out = self.reads_free.len() < self.reads.len();
         let overdue = |read: &ReadOp| read.disk == disk && now.saturating_sub(read.issued) > limit;
-        any_is_out && self.reads.iter().flatten().any(|read| overdue(read) && (!copies || self.has_good_copy(read)))
+        self.reads.iter().any(|read| overdue(read) && (!copies || self.has_good_copy(read)))
     }
 
     /// Reads that a disk does not answer, and for which a stream waits, are made from another copy if there is one:
     /// from one on a good disk, or, once this disk is given up, from any.
     fn read_elsewhere<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let is_hung = self.disk(disk).health.is_hung();
+        let is_hung = self.sources[disk].health.is_hung();
         // These are read from here because the other copy is bad: they wait for as long as the disk may still answer.
-        while is_hung && let Some(op) = self.disk_mut(disk).retries.pop() {
+        while is_hung && let Some(op) = self.sources[disk].retries.pop() {
             self.finish_read(op, Err(IoFault::Cancelled), context);
         }
-        for op in 0..self.reads.len() {
-            let Some(read) = self.reads[op].filter(|read| read.disk == disk) else { continue };
+        for op in (0..).take(READS_MAX) {
+            let Some(read) = self.reads.find(op).filter(|read| read.disk == disk) else { continue };
             if !is_hung && !self.has_good_copy(&read) {
                 continue;
             }
-            let content = Arc::clone(self.files.content(read.file));
+            let content = Arc::clone(self.buffers.content(read.file));
             for nth in (0..read.count).take_while(|_| content.layout.copies() > 1) {
-                let Some(&free) = self.reads_free.last() else { return };
-                let Some(first) = self.cache.supersede(Cache::neighbour(read.first, nth)) else { continue };
-                self.reads_free.pop();
+                if self.reads.room() == 0 {
+                    return;
+                }
+                let Some(first) = self.buffers.supersede(Cache::neighbour(read.first, nth)) else { continue };
                 let offset = (read.offset / CACHE_PAGE_BYTES + u64::from(nth)) * CACHE_PAGE_BYTES;
                 let expected = CACHE_PAGE_BYTES.min(content.size - offset);
-                self.files.user(read.file);
+                self.buffers.use_file_again(read.file);
                 let mut again = read.of_one_page(first, offset, expected);
                 again.tried = if is_hung { read.tried } else { 0 };
-                self.reads[free as usize] = Some(again);
-                if !self.read_from_next_copy(free, context) {
-                    self.finish_read(free, Err(IoFault::Cancelled), context);
-                } else if !is_hung && let Some(read) = &mut self.reads[free as usize] {
+                let again = self.reads.add(again);
+                if !self.read_from_next_copy(again, context) {
+                    self.finish_read(again, Err(IoFault::Cancelled), context);
+                } else if !is_hung {
                     // The other disk may be worse than it seemed: then this one, which may answer yet, is asked again.
-                    read.tried = 0;
+                    self.reads.get_mut(again).tried = 0;
                 }
             }
         }
@@ -174,37 +156,36 @@ impl Fetcher {
         context: &mut PlaneContext<I>,
     ) {
         // No stream holds a superseded page, and the cache may find another one in its place.
-        let holders = if self.cache.find(key) == Some(page) { self.streams.len() } else { 0 };
+        let holders = if self.buffers.cache().find(key) == Some(page) { self.streams.len() } else { 0 };
         for slot in 0..holders {
             let Some(payload) = self.streams[slot].holds_at(key) else { continue };
             let slot = u32::try_from(slot).expect("within limits");
             self.ask_nothing(slot);
             self.keep_until(slot, payload, context);
-            let stream = &mut self.streams[slot as usize];
-            (stream.payload, stream.is_cut) = (payload, true);
+            self.streams[slot as usize].cut(payload);
             context.tell_pacer(ToPacer::Cut { slot, payload, outcome });
         }
-        self.cache.read_failed(page);
+        self.buffers.read_failed(page);
     }
 
     /// The condition of a disk has changed: its streams read from other copies of their contents, where there are any.
     /// If the disk does not answer, the streams without another copy end.
     pub(super) fn leave_disk<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let is_hung = self.disk(disk).health.is_hung();
+        let is_hung = self.sources[disk].health.is_hung();
         for slot in (0..).take(self.streams.len()) {
             let stream = &self.streams[slot as usize];
-            if matches!(stream.life, ReadsLife::Free | ReadsLife::Ending) {
+            if matches!(stream.life(), ReadsLife::Free | ReadsLife::Ending) {
                 continue;
             }
             let layout = &stream.content().layout;
             let uses = layout.disks().contains(&disk) || layout.first_disk() == disk;
-            let readable = layout.is_readable(|other| !self.disk(other).health.is_hung());
+            let readable = layout.is_readable(|other| !self.sources[other].health.is_hung());
             match () {
                 () if !uses => {}
                 () if is_hung && !readable => context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskError }),
-                () if self.has_other_copies(slot) => {
+                () if stream.has_copies() => {
                     self.ask_elsewhere(slot, context);
-                    if self.streams[slot as usize].leader.is_none() {
+                    if self.streams[slot as usize].leader().is_none() {
                         context.tell_admitter(ToAdmitter::ReadsElsewhere { slot });
                     }
                 }
@@ -216,18 +197,18 @@ impl Fetcher {
     /// A stream asks again for its next bytes, of the disks as they are now, and is listed at the best of them.
     fn ask_elsewhere<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.ask_nothing(slot);
-        let stream = &self.streams[slot as usize];
-        let from = stream.disk;
-        let to = self.home(&stream.content().layout).unwrap_or(from);
+        let stream = &mut self.streams[slot as usize];
+        let from = stream.disk();
+        let to = self.sources.home(&stream.content().layout).unwrap_or(from);
         if to != from {
-            self.streams[slot as usize].disk = to;
+            stream.move_to(to);
             context.tell_admitter(ToAdmitter::Moved { slot, disk: to });
-            type List = fn(&mut FetchDisk) -> &mut Vec<u32>;
-            let lists: [List; 2] = [|disk| &mut disk.streams, |disk| &mut disk.starting];
+            type List = fn(&mut Source) -> &mut Vec<u32>;
+            let lists: [List; 2] = [|source| &mut source.streams, |source| &mut source.starting];
             for list in lists {
-                if let Some(at) = list(self.disk_mut(from)).iter().position(|&other| other == slot) {
-                    list(self.disk_mut(from)).remove(at);
-                    list(self.disk_mut(to)).push(slot);
+                if let Some(at) = list(&mut self.sources[from]).iter().position(|&other| other == slot) {
+                    list(&mut self.sources[from]).remove(at);
+                    list(&mut self.sources[to]).push(slot);
                 }
             }
         }

@@ -1,51 +1,27 @@
 //! Reads: each from the request to the page that is ready, or cannot be read.
 
+use std::sync::Arc;
+
 use content::layout::Piece;
 use schedule::disk::IssuedRead;
 use schedule::disk::health::ErrorLocation;
 use units::limits;
 
+use super::buffer_pool::PageTerms;
+use super::reads_in_flight::ReadOp;
 use super::*;
 use crate::cache::Page;
-use crate::control::{Outcome, Report};
-use crate::port::{FileSlot, IoFault, ReadRequest, Span};
+use crate::control::Outcome;
+use crate::port::{IoFault, ReadRequest, Span};
 
-/// A read in flight, or read and not looked at yet.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ReadOp {
-    /// The stream that asked for it.
-    slot: u32,
-    generation: u32,
-    pub(super) disk: DiskId,
-    pub(super) file: FileSlot,
-    pub(super) first: Page,
-    pub(super) count: u32,
-    place: ErrorLocation,
-    /// The copy of the content it reads, and how many were tried before.
-    copy: usize,
-    pub(super) tried: usize,
-    /// Offset in the content, and bytes expected there.
-    pub(super) offset: u64,
-    expected: u64,
-    /// Bytes that earlier, short answers to it brought.
-    got: u64,
-    real_time: bool,
-    pub(super) issued: Nanos,
-    predicted: Nanos,
-}
-
-impl ReadOp {
-    /// The same read, of one page into another place.
-    pub(super) const fn of_one_page(self, first: Page, offset: u64, expected: u64) -> Self {
-        Self { first, count: 1, offset, expected, got: 0, ..self }
-    }
-}
+/// Reads of a page at most. Follows from the pieces of a page.
+const READS_PER_PAGE: usize = 2;
 
 impl Fetcher {
     /// Issues the next read of a stream, at most `bytes_max`; `None` if there is no buffer for it now.
     pub(super) fn issue<I: Io>(
         &mut self,
-        disk: usize,
+        disk: DiskId,
         slot: u32,
         bytes_max: u64,
         real_time: bool,
@@ -53,69 +29,32 @@ impl Fetcher {
     ) -> Option<IssuedRead> {
         let taken = self.take_buffered(slot, context);
         if !real_time {
-            return self.issue_best_effort(requests::id_of(disk), slot, context);
+            return self.issue_best_effort(disk, slot, context);
         }
         let stream = &self.streams[slot as usize];
-        let mut cursor = stream.fetch;
-        let key = cursor.next_content(stream.segment_list()).map(|(key, ..)| key);
-        let next = self.next_piece(slot).filter(|next| usize::from(next.disk.0) == disk);
-        let (Some(key), Some(next)) = (key, next) else { return Some(nothing_issued(real_time)) };
-        let count = self.run_length(slot, key, bytes_max.min(next.length));
+        let next = stream.next_piece(&self.sources).filter(|next| next.disk == disk);
+        let (Some((key, ..)), Some(next)) = (stream.next_page(), next) else { return Some(nothing_issued(real_time)) };
+        let count = stream.run_length(key, bytes_max.min(next.length), &self.buffers);
         let (first, count) = self.allocate(key, count, real_time, slot)?;
-        let mut advanced_bytes = taken;
-        for _ in 0..count {
-            advanced_bytes += self.pass_page(slot);
-        }
-        context.tell_pacer(ToPacer::Fetched { slot, payload: self.streams[slot as usize].fetch.payload });
+        let stream = &mut self.streams[slot as usize];
+        let advanced_bytes = taken + (0..count).map(|_| stream.pass_page()).sum::<u64>();
+        context.tell_pacer(ToPacer::Fetched { slot, payload: stream.fetched() });
         context.gauges.plane.cache_misses.add(u64::from(count));
         let (position, bytes, requests) = self.read_pages(slot, key, (first, count), real_time, context);
-        let next_position = self.next_piece(slot).and_then(|next| next.position).unwrap_or(0);
+        let next = self.streams[slot as usize].next_piece(&self.sources);
+        let next_position = next.and_then(|next| next.position).unwrap_or(0);
         Some(IssuedRead { real_time, position, bytes, requests, advanced_bytes, next_position })
     }
 
-    /// A stream has the page that comes next; how much it wants of it.
-    pub(super) fn pass_page(&mut self, slot: u32) -> u64 {
-        let stream = &mut self.streams[slot as usize];
-        let mut cursor = stream.fetch;
-        let (_, _, left) = cursor.next_content(stream.segment_list()).expect("there is one");
-        cursor.pass(left);
-        stream.fetch = cursor;
-        left
-    }
-
-    /// How many pages from `key` on can be read in one go: in one chunk, absent, wanted, and next in the stream.
-    fn run_length(&self, slot: u32, key: PageKey, bytes_max: u64) -> u32 {
-        let stream = &self.streams[slot as usize];
-        let in_chunk = u64::from(CHUNK_PAGES) - key.index % u64::from(CHUNK_PAGES);
-        let most = in_chunk.min(bytes_max.div_ceil(CACHE_PAGE_BYTES));
-        let mut cursor = stream.fetch;
-        let mut count = 0;
-        while u64::from(count) < most && cursor.payload < stream.target {
-            let Some((next, _, left)) = cursor.next_content(stream.segment_list()) else { break };
-            let follows = next.index == key.index + u64::from(count);
-            if !follows || (count > 0 && self.cache.find(next).is_some()) {
-                break;
-            }
-            cursor.pass(left);
-            count += 1;
-        }
-        count.max(1)
-    }
-
+    /// Places for `count` pages of a stream from `key` on, or for the first of them; `None` if there is none now, or no room for reads.
     pub(super) fn allocate(&mut self, key: PageKey, count: u32, real_time: bool, slot: u32) -> Option<(Page, u32)> {
-        // The share of best effort is looked at again: many may have asked before the first of them held anything.
-        let share_used = !real_time && self.best_effort.1 >= self.best_effort_pages_max();
-        if self.reads_free.len() < 2 || share_used {
+        if self.reads.room() < READS_PER_PAGE {
             return None;
         }
-        let content = self.streams[slot as usize].content();
-        let pieces = if real_time { 1 } else { pieces_of(content.size - key.index * CACHE_PAGE_BYTES) };
-        let run = self.cache.allocate(key, count, pieces).map(|first| (first, count));
-        let got = run.or_else(|| Some((self.cache.allocate(key, 1, pieces)?, 1)))?;
-        if self.disk(self.streams[slot as usize].disk).spins {
-            self.cache.keep(got.0);
-        }
-        Some(got)
+        let stream = &self.streams[slot as usize];
+        let pieces = if real_time { 1 } else { pieces_of(stream.content().size - key.index * CACHE_PAGE_BYTES) };
+        let terms = PageTerms { is_delivery: !real_time, is_kept: self.sources[stream.disk()].spins() };
+        self.buffers.allocate(key, count, pieces, terms)
     }
 
     /// Reads `count` pages, which lie in one piece: in one request for a guaranteed stream, in pieces for a best-effort
@@ -129,11 +68,11 @@ impl Fetcher {
         context: &mut PlaneContext<I>,
     ) -> (u64, u64, u32) {
         let stream = &self.streams[slot as usize];
-        let generation = stream.generation;
+        let generation = stream.generation();
         let content = Arc::clone(stream.content());
         debug_assert!(key.index + u64::from(count) <= content.size.div_ceil(CACHE_PAGE_BYTES), "within the content");
         let offset = key.index * CACHE_PAGE_BYTES;
-        let copy = content.layout.copy_at(offset, |disk| self.reluctance(disk));
+        let copy = content.layout.copy_at(offset, |disk| self.sources.reluctance(disk));
         let expected = (u64::from(count) * CACHE_PAGE_BYTES).min(content.size - offset);
         let unit = if real_time { limits::CHUNK_BYTES } else { limits::PIECE_BYTES_MAX };
         let (mut done, mut requests, mut at) = (0, 0, None);
@@ -141,10 +80,8 @@ impl Fetcher {
             let piece =
                 content.layout.piece(copy, offset + done, unit.min(expected - done)).expect("within the content");
             at = at.or(Some(piece.position.unwrap_or(0)));
-            let op = self.reads_free.pop().expect("allocate checked");
-            let file = self.files.find(content.version, piece.file).expect("a stream's files are open");
-            self.files.user(file);
-            self.reads[op as usize] = Some(ReadOp {
+            let file = self.buffers.use_file(content.version, piece.file).expect("a stream's files are open");
+            let op = self.reads.add(ReadOp {
                 slot,
                 generation,
                 disk: piece.disk,
@@ -170,16 +107,16 @@ impl Fetcher {
 
     /// Hands a read to the world: of its missing bytes, in this piece.
     fn read_piece<I: Io>(&mut self, op: u32, piece: Piece, issued: Nanos, context: &mut PlaneContext<I>) {
-        let read = self.reads[op as usize].as_mut().expect("a read is out");
-        let disk = &self.disks[usize::from(piece.disk.0)];
+        let read = self.reads.get_mut(op);
+        let source = &self.sources[piece.disk];
         if let Some(position) = piece.position {
             read.place = ErrorLocation::at(position);
-            if disk.spins && read.real_time && read.got == 0 {
-                read.predicted = disk.schedule.predicted_read(position, piece.length);
+            if source.spins() && read.real_time && read.got == 0 {
+                read.predicted = source.schedule.predicted_read(position, piece.length);
             }
         }
         read.issued = issued;
-        let span = Span { offset: memory_of(read) + read.got, length: direct_length(piece.length) };
+        let span = Span { offset: read.memory() + read.got, length: direct_length(piece.length) };
         let (token, disk, file) = (RequestKind::Read { op }.token(), piece.disk, read.file);
         context.io.read(ReadRequest { token, disk, file, offset: piece.offset, memory: span });
     }
@@ -190,7 +127,7 @@ impl Fetcher {
         if self.reads_on(op, completion, context) {
             return;
         }
-        let read = self.reads[op as usize].expect("a read was out");
+        let read = self.reads.get(op);
         self.settle(&read, completion, context);
         if matches!(completion.result, Err(IoFault::Device(_))) {
             self.tell_store(&read);
@@ -198,11 +135,11 @@ impl Fetcher {
         if completion.result.is_err() && self.read_from_next_copy(op, context) {
             return;
         }
-        let content = self.files.content(read.file);
+        let content = self.buffers.content(read.file);
         let can_verify = content.watched.is_some() || content.checksums.is_some();
         if can_verify && completion.result.is_ok() && read.got > 0 {
             let length = u32::try_from(read.got.min(read.expected)).expect("at most a chunk");
-            let memory = Span { offset: memory_of(&read), length };
+            let memory = Span { offset: read.memory(), length };
             context.io.verify(RequestKind::Verify { op }.token(), content, read.offset, memory);
         } else {
             self.finish_read(op, completion.result, context);
@@ -211,16 +148,16 @@ impl Fetcher {
 
     /// The bytes of a read were verified. A disk that gave wrong bytes erred, as if it had reported an error.
     pub(super) fn verified<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) {
-        let read = self.reads[op as usize].as_mut().expect("a read was out");
-        if completion.result.is_err() && self.files.content(read.file).checksums.is_some() {
+        let read = self.reads.get_mut(op);
+        if completion.result.is_err() && self.buffers.content(read.file).checksums.is_some() {
             read.got = 0;
             let (disk, place) = (read.disk, read.place);
             context.gauges.disks[usize::from(disk.0)].errors.add(1);
-            if self.disks[usize::from(disk.0)].health.read_failed(place, completion.at) {
+            if self.sources[disk].health.read_failed(place, completion.at) {
                 self.tell_condition(disk, context);
                 self.leave_disk(disk, context);
             }
-            self.tell_store(&self.reads[op as usize].expect("a read was out"));
+            self.tell_store(&self.reads.get(op));
             if self.read_from_next_copy(op, context) {
                 return;
             }
@@ -230,9 +167,9 @@ impl Fetcher {
 
     /// Tells the store of a copy that failed. A disk that errs everywhere is to be replaced: its places are not mended one by one.
     fn tell_store(&self, read: &ReadOp) {
-        let content = self.files.content(read.file);
+        let content = self.buffers.content(read.file);
         if content.layout.copies() > 1
-            && self.disk(read.disk).health.is_good()
+            && self.sources[read.disk].health.is_good()
             && let Some(checksums) = &content.checksums
         {
             checksums.copy_failed(read.offset);
@@ -241,73 +178,70 @@ impl Fetcher {
 
     /// Lets a read wait for its turn on the disk of another copy, if there is one that was not tried and answers.
     pub(super) fn read_from_next_copy<I: Io>(&mut self, op: u32, context: &mut PlaneContext<I>) -> bool {
-        let read = self.reads[op as usize].expect("a read was out");
-        let content = Arc::clone(self.files.content(read.file));
+        let read = self.reads.get(op);
+        let content = Arc::clone(self.buffers.content(read.file));
         let copies = content.layout.copies();
         for tried in read.tried + 1..copies {
             let copy = (read.copy + tried - read.tried) % copies;
             let Some(piece) = content.layout.piece(copy, read.offset + read.got, read.expected - read.got) else {
                 continue;
             };
-            let Some(file) = self.files.find(content.version, piece.file) else { continue };
-            if piece.length < read.expected - read.got || self.disks[usize::from(piece.disk.0)].health.is_hung() {
+            if piece.length < read.expected - read.got || self.sources[piece.disk].health.is_hung() {
                 continue;
             }
-            self.files.user(file);
-            self.release_file(read.file, context);
-            self.reads[op as usize] = Some(ReadOp { copy, tried, file, disk: piece.disk, issued: context.now, ..read });
-            self.disks[usize::from(piece.disk.0)].retries.push(op);
+            let Some(file) = self.buffers.use_file(content.version, piece.file) else { continue };
+            self.buffers.release_file(read.file, context);
+            *self.reads.get_mut(op) = ReadOp { copy, tried, file, disk: piece.disk, issued: context.now, ..read };
+            self.sources[piece.disk].retries.push(op);
             return true;
         }
         false
     }
 
     /// Makes reads that wait for a disk because another one failed.
-    pub(super) fn retry_reads<I: Io>(&mut self, disk: usize, context: &mut PlaneContext<I>) {
-        while self.disks[disk].schedule.has_room()
-            && let Some(op) = self.disks[disk].retries.pop()
+    pub(super) fn retry_reads<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
+        while self.sources[disk].schedule.has_room()
+            && let Some(op) = self.sources[disk].retries.pop()
         {
-            let read = self.reads[op as usize].expect("a read waits");
-            let content = self.files.content(read.file);
+            let read = self.reads.get(op);
+            let content = self.buffers.content(read.file);
             let piece = content.layout.piece(read.copy, read.offset + read.got, read.expected - read.got);
             let piece = piece.expect("looked at before");
-            self.disks[disk].schedule.begin_reads(piece.position.unwrap_or(0), piece.length, 1, context.now);
+            self.sources[disk].schedule.begin_reads(piece.position.unwrap_or(0), piece.length, 1, context.now);
             self.read_piece(op, piece, context.now, context);
         }
     }
 
     /// The file of a read was looked at, or need not be: its pages are ready, or bad.
     pub(super) fn finish_read<I: Io>(&mut self, op: u32, result: Result<u32, IoFault>, context: &mut PlaneContext<I>) {
-        let read = self.reads[op as usize].take().expect("a read was out");
-        self.reads_free.push(op);
+        let read = self.reads.take(op);
         let (got, bad) = match result {
             Ok(0) => (0, Outcome::ContentChanged),
             Ok(_) => (read.got, Outcome::ContentChanged),
             Err(_) => (0, Outcome::DiskError),
         };
-        let version = self.files.content(read.file).version;
+        let version = self.buffers.content(read.file).version;
         for nth in 0..read.count {
             let from = u64::from(nth) * CACHE_PAGE_BYTES;
             let expected = read.expected.saturating_sub(from).min(CACHE_PAGE_BYTES);
             let there = got.saturating_sub(from);
             // A piece's valid bytes count from the page's start.
-            let before = if read.count == 1 { read.offset % CACHE_PAGE_BYTES } else { 0 };
-            let valid = u32::try_from(before + expected).expect("a page is small");
+            let valid = u32::try_from(read.within_page() + expected).expect("a page is small");
             let page = Cache::neighbour(read.first, nth);
             if there >= expected {
-                self.cache.read_done(page, valid);
+                self.buffers.read_done(page, valid);
             } else {
                 self.lose_page(page, PageKey { version, index: (read.offset + from) / CACHE_PAGE_BYTES }, bad, context);
             }
         }
         // A starting stream is listed at one of its content's disks.
-        let content = Arc::clone(self.files.content(read.file));
+        let content = Arc::clone(self.buffers.content(read.file));
         for disk in content.layout.disks() {
-            self.run_those_ready(usize::from(disk.0), context);
+            self.run_those_ready(*disk, context);
         }
-        self.release_file(read.file, context);
+        self.buffers.release_file(read.file, context);
         let stream = &self.streams[read.slot as usize];
-        if !read.real_time && stream.generation == read.generation && stream.plan.is_none() {
+        if !read.real_time && stream.generation() == read.generation && stream.is_best_effort() {
             context.tell_pacer(ToPacer::Wake { slot: read.slot });
         }
     }
@@ -315,7 +249,7 @@ impl Fetcher {
     /// Counts the bytes of a read. A kernel may bring fewer blocks than were requested without the file having ended:
     /// then the rest is requested (true), and an answer of nothing, or of a broken block, is the end.
     fn reads_on<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) -> bool {
-        let read = self.reads[op as usize].as_mut().expect("a read was out");
+        let read = self.reads.get_mut(op);
         let Ok(more) = completion.result.map(u64::from) else { return false };
         read.got += more;
         if read.got < read.expected {
@@ -326,7 +260,7 @@ impl Fetcher {
             return false;
         }
         let (copy, offset, issued) = (read.copy, read.offset + read.got, read.issued);
-        let content = self.files.content(read.file);
+        let content = self.buffers.content(read.file);
         let Some(piece) = content.layout.piece(copy, offset, left) else { return false };
         self.read_piece(op, piece, issued, context);
         true
@@ -334,48 +268,17 @@ impl Fetcher {
 
     /// Enters a completed read into the statistics of its disk.
     fn settle<I: Io>(&mut self, read: &ReadOp, completion: Completion, context: &mut PlaneContext<I>) {
-        let disk = &mut self.disks[usize::from(read.disk.0)];
-        let gauges = &context.gauges.disks[usize::from(read.disk.0)];
+        let source = &mut self.sources[read.disk];
         let ok = completion.result.is_ok();
-        let took = completion.at.saturating_sub(read.issued.max(disk.last_completion));
-        disk.last_completion = completion.at;
-        let predicted = if ok { read.predicted } else { Nanos::ZERO };
-        disk.schedule.read_done(predicted, took, read.real_time);
-        let mut changed = disk.health.answered();
+        source.read_done(read.issued, completion.at, if ok { read.predicted } else { Nanos::ZERO }, read.real_time);
+        let mut changed = source.health.answered();
         if !ok {
-            gauges.errors.add(1);
-            changed |= disk.health.read_failed(read.place, completion.at);
+            context.gauges.disks[usize::from(read.disk.0)].errors.add(1);
+            changed |= source.health.read_failed(read.place, completion.at);
         }
         if changed {
             self.tell_condition(read.disk, context);
             self.leave_disk(read.disk, context);
-        }
-    }
-
-    /// Makes the files of a content usable.
-    pub(super) fn open_files<I: Io>(&mut self, content: &Arc<Content>, context: &mut PlaneContext<I>) {
-        for (nth, file) in (0u16..).zip(content.layout.files()) {
-            if let Some(slot) = self.files.open(content, nth) {
-                context.io.open_file(slot, &file.file, file.access);
-            }
-        }
-    }
-
-    pub(super) fn close_files<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let content = self.streams[slot as usize].content();
-        let (version, files) = (content.version, content.layout.files().len());
-        for nth in (0u16..).take(files) {
-            let file = self.files.find(version, nth).expect("a stream's files are open");
-            self.release_file(file, context);
-        }
-    }
-
-    pub(super) fn release_file<I: Io>(&mut self, file: FileSlot, context: &mut PlaneContext<I>) {
-        if let Some(content) = self.files.release(file) {
-            context.io.close_file(file);
-            // Dropping the last reference closes the file, which may take long, so it is not done here. That others
-            // hold one now does not help: they may drop theirs first.
-            context.report(Report::Unused(content));
         }
     }
 }
@@ -383,12 +286,6 @@ impl Fetcher {
 /// Everything that was to be issued came from the buffers.
 pub(super) const fn nothing_issued(real_time: bool) -> IssuedRead {
     IssuedRead { real_time, position: 0, bytes: 0, requests: 0, advanced_bytes: u64::MAX, next_position: 0 }
-}
-
-/// Where in the arena a read's first byte comes: a part of a page lies at its place in it.
-fn memory_of(read: &ReadOp) -> u64 {
-    let within = if read.count == 1 { read.offset % CACHE_PAGE_BYTES } else { 0 };
-    Cache::span(read.first).offset + within
 }
 
 /// Pieces a best-effort read of the page with so many bytes of content from its start takes.

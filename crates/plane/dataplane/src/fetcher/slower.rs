@@ -33,66 +33,59 @@ impl Fetcher {
     /// Applies the speed of the disks to admission, best effort and streams.
     pub(crate) fn follow_speeds<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         if is_time(&mut self.speeds_at, SPEED_PERIOD, context.now) {
-            (0..self.disks.len()).for_each(|index| self.follow_speed(index, context));
+            self.sources.ids().for_each(|disk| self.follow_speed(disk, context));
         }
     }
 
-    fn follow_speed<I: Io>(&mut self, index: usize, context: &mut PlaneContext<I>) {
-        let disk = requests::id_of(index);
-        let factor = self.disks[index].schedule.cost().slowdown();
-        context.gauges.disks[index].slowdown_ppm.set(ppm(factor));
-        let ended = std::mem::take(&mut self.disks[index].shed);
+    fn follow_speed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
+        let source = &mut self.sources[disk];
+        let factor = source.schedule.cost().slowdown();
+        context.gauges.disks[usize::from(disk.0)].slowdown_ppm.set(ppm(factor));
+        let ended = std::mem::take(&mut source.shed);
         if ended > 0 {
             context.tell(Event::DiskOverloaded { disk, factor, ended });
         }
-        let before = self.disks[index].speed;
-        let speed = before.at(factor);
-        self.disks[index].speed = speed;
-        if speed.0 > before.0 {
+        let before = source.speed;
+        source.speed = before.at(factor);
+        if source.speed.0 > before.0 {
             context.tell(Event::DiskSlower { disk, factor });
-        } else if speed.0 < before.0 {
+        } else if source.speed.0 < before.0 {
             context.tell(Event::DiskFaster { disk, factor });
         }
-        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(index, context.now) });
-    }
-
-    /// Whether a disk has lost so much time that regular reads would be late if it were as fast as its profile from now on.
-    fn is_behind(&self, index: usize, now: Nanos) -> bool {
-        let disk = &self.disks[index];
-        disk.spins && !disk.health.is_hung() && disk.schedule.is_behind(now)
+        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: source.is_behind(context.now) });
     }
 
     /// Ends the youngest stream of a disk, with those that share its reads. Others follow at once while the disk's time is
     /// less than its promises, without another test whether the waiting reads could be in time: on a disk as fast as its
     /// profile they could, long before this one carries the streams that continue.
     pub(super) fn shed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let index = usize::from(disk.0);
-        let Some(reader) = self.youngest_reader(index) else { return };
+        let Some(reader) = self.youngest_reader(disk) else { return };
         let mut ended = 1;
-        for nth in (0..self.disks[index].streams.len()).rev() {
-            let slot = self.disks[index].streams[nth];
-            if self.streams[slot as usize].leader == Some(reader) {
+        for nth in (0..self.sources[disk].streams.len()).rev() {
+            let slot = self.sources[disk].streams[nth];
+            if self.streams[slot as usize].leader() == Some(reader) {
                 self.end_overloaded(slot, context);
                 ended += 1;
             }
         }
         self.end_overloaded(reader, context);
-        let factor = self.disks[index].schedule.cost().slowdown();
-        context.gauges.disks[index].shed_streams.add(ended);
-        self.disks[index].shed += ended;
+        let source = &mut self.sources[disk];
+        let factor = source.schedule.cost().slowdown();
+        context.gauges.disks[usize::from(disk.0)].shed_streams.add(ended);
+        source.shed += ended;
         context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: true });
     }
 
     /// The stream to end first of those that a disk still has to read for: the one admitted last, if possible of those
     /// that share their reads with no other stream. A recording does not count as a stream here, and its unwritten
     /// bytes would be lost.
-    fn youngest_reader(&self, index: usize) -> Option<u32> {
-        let readers = self.disks[index].streams.iter().filter_map(|&slot| {
+    fn youngest_reader(&self, disk: DiskId) -> Option<u32> {
+        let listed = &self.sources[disk].streams;
+        let readers = listed.iter().filter_map(|&slot| {
             let stream = &self.streams[slot as usize];
-            let reads = stream.is_active() && stream.leader.is_none() && stream.fetch.payload < stream.payload;
-            let plan = stream.plan.filter(|_| reads)?;
-            let followers = &self.disks[index].streams;
-            let company = followers.iter().any(|&other| self.streams[other as usize].leader == Some(slot));
+            let reads = stream.is_active() && stream.leader().is_none() && !stream.has_all();
+            let plan = stream.plan().filter(|_| reads)?;
+            let company = listed.iter().any(|&other| self.streams[other as usize].leader() == Some(slot));
             Some((!company, plan.age, slot))
         });
         readers.max().map(|(.., slot)| slot)
@@ -103,7 +96,7 @@ impl Fetcher {
         self.leave_group(slot, context);
         self.leave_starting(slot);
         self.ask_nothing(slot);
-        self.streams[slot as usize].life = ReadsLife::Ending;
+        self.streams[slot as usize].end();
         context.tell_admitter(ToAdmitter::Overloaded { slot });
         context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskOverloaded });
     }

@@ -1,0 +1,215 @@
+//! Sources: the disks that contents are read from, each with its schedule, its rounds, its health, and the streams listed at it.
+//!
+//! Promise: a content is listed at the best of its disks, and read from the better of two copies. Not here: choice of the next read
+//! (`schedule::disk`), the streams' wants (`read_ahead`), the fate of the streams of a disk that fails (`failing`, `slower`).
+
+use std::ops::{Index, IndexMut};
+
+use content::layout::ContentLayout;
+use schedule::cycle::Grid;
+use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
+use schedule::disk::due_writes::DueWrite;
+use schedule::disk::health::Health;
+use schedule::disk::{DiskSchedule, DiskSettings};
+use schedule::profile::DiskProfile;
+use storage::grant::{GrantDone, Offer, StoreWork, WorkClass};
+use units::{DiskId, JobId, Nanos};
+
+use super::READS_MAX;
+use super::slower::Speed;
+use crate::config::PlaneConfig;
+use crate::gauges::Gauges;
+
+/// All of them, by their numbers.
+#[derive(Debug)]
+pub(super) struct Sources(Vec<Source>);
+
+/// One disk.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) schedule: DiskSchedule,
+    pub(super) health: Health,
+    /// Slots of the streams that read from it.
+    pub(super) streams: Vec<u32>,
+    /// Slots of the streams that wait for their first bytes.
+    pub(super) starting: Vec<u32>,
+    /// Reads that failed on another disk and are to be made from this one's copy.
+    pub(super) retries: Vec<u32>,
+    /// The level of slowdown reported last.
+    pub(super) speed: Speed,
+    /// Streams that ended because of it and are not reported yet.
+    pub(super) shed: u64,
+    rounds: Grid,
+    /// The round of the blocks requested last.
+    round: u64,
+    spins: bool,
+    last_completion: Nanos,
+}
+
+impl Sources {
+    pub(super) fn new(config: &PlaneConfig, profiles: Vec<DiskProfile>, now: Nanos) -> Self {
+        Self(profiles.into_iter().map(|profile| Source::new(config, profile, now)).collect())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Source> {
+        self.0.iter()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = DiskId> + use<> {
+        (0..u16::try_from(self.0.len()).expect("within limits")).map(DiskId)
+    }
+
+    pub(super) fn get_mut(&mut self, disk: DiskId) -> Option<&mut Source> {
+        self.0.get_mut(usize::from(disk.0))
+    }
+
+    /// The disk at which the streams of a content are listed, all at the same.
+    pub(super) fn home(&self, layout: &ContentLayout) -> Option<DiskId> {
+        layout.best_disk(|_| true, |disk| self.reluctance(disk))
+    }
+
+    /// How much a disk is to be avoided where another one has the same bytes.
+    pub(super) fn reluctance(&self, disk: DiskId) -> u8 {
+        self[disk].health.condition().reluctance()
+    }
+
+    /// Reads of deliveries without a reservation that all disks have been asked for.
+    pub(super) fn bulk_reads(&self) -> usize {
+        self.0.iter().map(|disk| disk.schedule.bulk_reads()).sum()
+    }
+
+    /// A store thread has work for its disk, or has more or less of it.
+    pub(super) fn offered(&mut self, offer: Offer) {
+        let Some(disk) = self.get_mut(offer.disk) else { return };
+        let job = offer.job;
+        match (offer.work, offer.class) {
+            (StoreWork::Write { bytes: 0, .. }, _) => {}
+            (StoreWork::Write { bytes, position }, WorkClass::RealTime { deadline, .. }) => {
+                disk.schedule.put_write(DueWrite { job, position, bytes, deadline });
+            }
+            (StoreWork::Write { bytes, position }, WorkClass::BestEffort) => {
+                disk.schedule.put_job(BeWork::Write { job, position, bytes });
+            }
+            (StoreWork::Probe { reads, bytes }, _) => disk.schedule.put_job(BeWork::Probe { job, reads, bytes }),
+            (StoreWork::Commit { dirty_bytes, awaited }, _) => {
+                disk.schedule.put_commit(Commit { job, dirty_bytes, awaited });
+            }
+        }
+    }
+
+    /// A store thread has no work of this number for a disk any more.
+    pub(super) fn withdraw(&mut self, disk: DiskId, job: JobId) {
+        if let Some(disk) = self.get_mut(disk) {
+            disk.schedule.remove(WorkOwner::Job(job));
+        }
+    }
+}
+
+impl Index<DiskId> for Sources {
+    type Output = Source;
+
+    fn index(&self, disk: DiskId) -> &Source {
+        &self.0[usize::from(disk.0)]
+    }
+}
+
+impl IndexMut<DiskId> for Sources {
+    fn index_mut(&mut self, disk: DiskId) -> &mut Source {
+        &mut self.0[usize::from(disk.0)]
+    }
+}
+
+impl Source {
+    fn new(config: &PlaneConfig, profile: DiskProfile, now: Nanos) -> Self {
+        let spins = profile.rotational;
+        let rounds = Grid::new(now, config.round_of(&profile));
+        let settings = DiskSettings { rounds, be_share: config.be_share };
+        Self {
+            schedule: DiskSchedule::new(settings, profile, now),
+            health: Health::default(),
+            streams: Vec::with_capacity(config.streams_max),
+            starting: Vec::with_capacity(config.streams_max),
+            retries: Vec::with_capacity(READS_MAX),
+            speed: Speed::default(),
+            shed: 0,
+            rounds,
+            round: 0,
+            spins,
+            last_completion: now,
+        }
+    }
+
+    pub(super) const fn spins(&self) -> bool {
+        self.spins
+    }
+
+    pub(super) const fn rounds(&self) -> &Grid {
+        &self.rounds
+    }
+
+    /// True if nothing reads or writes it.
+    pub(super) fn is_idle(&self) -> bool {
+        let lists = [&self.streams, &self.starting, &self.retries];
+        lists.iter().all(|list| list.is_empty()) && self.schedule.is_idle()
+    }
+
+    /// Gives it, idle, another profile and its round; gives the old one.
+    pub(super) fn replace_profile(&mut self, profile: DiskProfile, round: Nanos, now: Nanos) -> DiskProfile {
+        self.rounds = self.rounds.with_period(round);
+        (self.round, self.spins) = (self.rounds.index_at(now), profile.rotational);
+        self.schedule.replace_profile(profile, self.rounds)
+    }
+
+    /// The round that begins now, once, if it answers.
+    pub(super) fn next_round(&mut self, now: Nanos) -> Option<u64> {
+        let round = self.rounds.index_at(now);
+        if round <= self.round || self.health.is_hung() {
+            return None;
+        }
+        self.round = round;
+        Some(round)
+    }
+
+    /// True if no read of it has ended for longer than `limit`.
+    pub(super) fn is_quiet(&self, limit: Nanos, now: Nanos) -> bool {
+        now.saturating_sub(self.last_completion) > limit
+    }
+
+    /// True if a grant of it is out for longer than `limit`.
+    pub(super) fn grant_is_out(&self, limit: Nanos, now: Nanos) -> bool {
+        self.schedule.granted_since().is_some_and(|since| now.saturating_sub(since) > limit)
+    }
+
+    /// True if it has lost so much time that regular reads would be late if it were as fast as its profile from now on.
+    pub(super) fn is_behind(&self, now: Nanos) -> bool {
+        self.spins && !self.health.is_hung() && self.schedule.is_behind(now)
+    }
+
+    /// A read that was issued at `issued` ended at `at`; a time of zero was not predicted.
+    pub(super) fn read_done(&mut self, issued: Nanos, at: Nanos, predicted: Nanos, real_time: bool) {
+        let took = at.saturating_sub(issued.max(self.last_completion));
+        self.last_completion = at;
+        self.schedule.read_done(predicted, took, real_time);
+    }
+
+    /// A grant ended. True if the disk's condition has changed.
+    pub(super) fn grant_done(&mut self, done: &GrantDone) -> bool {
+        self.schedule.grant_done(done.bytes, done.started, done.ended);
+        // The grant itself may have hung, with no read out to show by its answer that the disk is back.
+        let has_recovered = self.health.answered();
+        (!done.ok && self.health.write_failed(done.ended)) || has_recovered
+    }
+
+    pub(super) fn publish(&self, gauges: &Gauges, disk: DiskId) {
+        let gauges = &gauges.disks[usize::from(disk.0)];
+        let stats = *self.schedule.stats();
+        gauges.phase_nanos.iter().zip(stats.phase_nanos).for_each(|(gauge, nanos)| gauge.set(nanos));
+        gauges.rt_bytes.set(stats.rt_bytes);
+        gauges.be_bytes.set(stats.be_bytes);
+        gauges.commits.set(stats.commits);
+        let (rt, be) = self.schedule.queued();
+        gauges.rt_queued.set(rt as u64);
+        gauges.be_queued.set(be as u64);
+        gauges.streams.set(self.streams.len() as u64);
+    }
+}
