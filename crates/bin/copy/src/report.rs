@@ -32,7 +32,7 @@ pub struct Summary {
     /// Files removed from the destination.
     pub(super) removed: u64,
     /// Files that were not copied, with the reasons.
-    pub(super) failures: Failures,
+    pub failures: Failures,
 }
 
 impl Summary {

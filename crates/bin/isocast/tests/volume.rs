@@ -1,6 +1,8 @@
 //! `isocast volume`: the real program on files that stand for disks.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -212,6 +214,27 @@ fn a_full_volume_says_so_before_anything_is_written() {
 }
 
 #[test]
+fn an_import_that_does_not_fit_names_a_unit_that_would_and_keeps_what_it_imported() {
+    let bench = Bench::new();
+    let (disk, source) = (bench.disk("one"), bench.path("small"));
+    done(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", &disk]);
+    let units = json(&["status", "--json", &disk]).0["disks"][0]["units"].as_u64().expect("a number");
+    fs::create_dir(&source).expect("there is room");
+    (0..units + 10).try_for_each(|n| fs::write(source.join(n.to_string()), [7; 5_000])).expect("there is room");
+    fs::write(source.join(OsStr::from_bytes(b"caf\xe9")), [7; 5_000]).expect("there is room");
+    let imported = volume(&["import", "--json", &disk, source.to_str().expect("UTF-8")]);
+    let said = String::from_utf8_lossy(&imported.stderr).into_owned();
+    assert_eq!(imported.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("take {} units of 1.0 MiB", units + 10)), "{said}");
+    assert!(said.contains("a volume with units of 64.0 KiB"), "{said}");
+    assert!(said.contains("11 files or folders were not imported") && said.contains("not UTF-8"), "{said}");
+    let result: Value = serde_json::from_slice(&imported.stdout).expect("JSON");
+    assert_eq!(result, serde_json::json!({ "contents": units, "bytes": units * 5_000, "failed": 11 }));
+    let (status, sound) = json(&["status", "--json", &disk]);
+    assert!(sound && status["contents"] == units, "{status:#}");
+}
+
+#[test]
 fn a_replaced_disk_of_a_mirror_gets_second_copies() {
     let bench = Bench::new();
     let (one, two, new, source) = (bench.disk("one"), bench.disk("two"), bench.disk("new"), bench.files());
@@ -250,7 +273,9 @@ fn a_replaced_disk_of_a_mirror_gets_second_copies() {
     done(&["export", "--to", back.to_str().expect("UTF-8"), &new]);
     assert!(same(&source.join("a.mp4"), &back.join("films/a.mp4")));
     let third = bench.disk("third");
-    done(&["replace", "--old", &two, "--new", &third, "--yes", &new]);
+    let replaced = volume(&["replace", "--old", &two, "--new", &third, "--yes", &new]);
+    let said = String::from_utf8_lossy(&replaced.stderr);
+    assert!(replaced.status.success() && said.contains(&format!("volumes = [\"{new},{third}\"]")), "{said}");
     assert!(json(&["scrub", "--json", &format!("{new},{third}")]).1);
     // A second `replace`, as after an interruption, is refused: only a disk that was put in and not filled counts as broken off.
     assert!(refused(&["replace", "--old", &two, "--new", &third, "--yes", &new]).contains("an Isocast volume"));
@@ -314,8 +339,17 @@ fn an_export_leaves_out_contents_without_a_right_copy() {
     let out = bench.path("out");
     fs::create_dir(&out).expect("there is room");
     let said = refused(&["export", "--to", out.to_str().expect("UTF-8"), &disk]);
-    assert!(said.contains("`films/a.mp4`: part") && said.contains("the others were exported"), "{said}");
+    assert!(said.contains("`films/a.mp4`: bytes") && said.contains("the others were exported"), "{said}");
     assert!(same(&source.join("old/b.mp4"), &out.join("films/old/b.mp4")));
+    // On request the right bytes behind the damage come as well.
+    let said = refused(&["export", "--keep-damaged", "--to", out.to_str().expect("UTF-8"), &disk]);
+    assert!(said.contains("are damaged in every copy: zeros stand there"), "{said}");
+    let (whole, kept) = (fs::read(source.join("a.mp4")), fs::read(out.join("films/a.mp4")));
+    let (whole, kept) = (whole.expect("it is there"), kept.expect("it is there"));
+    let blocks = whole.chunks(64 << 10).zip(kept.chunks(64 << 10));
+    let wrong: Vec<&[u8]> = blocks.filter(|(whole, kept)| whole != kept).map(|(_, kept)| kept).collect();
+    assert!(whole.len() == kept.len() && wrong.len() == 1, "{} blocks differ", wrong.len());
+    assert!(wrong[0].iter().all(|byte| *byte == 0));
 }
 
 #[test]

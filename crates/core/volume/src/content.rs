@@ -84,3 +84,9 @@ pub const fn stored_bytes(length: u64) -> u64 {
     }
     length.next_multiple_of(BLOCK_BYTES) + 4 * length.div_ceil(CHECKED_BYTES as u64) + NAMED_BYTES
 }
+
+/// Parts of a content of `length` bytes, in a volume with units of `unit_bytes`: each takes a unit for each of its copies.
+#[must_use]
+pub const fn part_count(length: u64, unit_bytes: u64) -> u64 {
+    stored_bytes(length).div_ceil(unit_bytes)
+}

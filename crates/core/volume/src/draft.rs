@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::choice::{HeldUnits, choose};
-use crate::content::{StoredContent, StoredPart, UnitPlace, stored_bytes};
+use crate::content::{StoredContent, StoredPart, UnitPlace, part_count};
 use crate::record::{Record, put_bytes};
 use crate::unit::{Checksums, UnitHeader};
 use crate::{BLOCK_BYTES, BLOCK_LEN, DiskWrite, MemberId, Placement, Volume, VolumeError};
@@ -141,7 +141,7 @@ impl Volume {
     /// The name is not possible; there is no room for the length; the volume takes no changes.
     pub fn begin(&mut self, name: &str, length: Option<u64>) -> Result<Draft, VolumeError> {
         self.check_new_name(name)?;
-        let parts = length.map_or(0, |length| stored_bytes(length).div_ceil(self.unit_bytes()));
+        let parts = length.map_or(0, |length| part_count(length, self.unit_bytes()));
         let count = usize::try_from(parts).ok().filter(|count| *count <= PARTS_MAX).ok_or(VolumeError::TooLong)?;
         self.check_catalogue_room(put_bytes(name.len(), count))?;
         self.reuse_retired();

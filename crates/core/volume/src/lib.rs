@@ -41,7 +41,7 @@ pub use areas::Areas;
 pub use catalogue::ListedName;
 pub use check::{Damage, DamagedCopy, Depth};
 pub use commit::GroupCommit;
-pub use content::{StoredContent, StoredPart, UnitPlace, name_problem, stored_bytes};
+pub use content::{StoredContent, StoredPart, UnitPlace, name_problem, part_count, stored_bytes};
 pub use disk::{DiskWrite, ReadDisk, ReadError};
 pub use draft::Draft;
 pub use drafts::{DraftBytes, DraftStep, Drafts};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::bytes::Decoder;
 use crate::catalogue::Catalogue;
-use crate::content::{StoredContent, UnitPlace, stored_bytes};
+use crate::content::{StoredContent, UnitPlace, part_count};
 use crate::disk::ReadDisk;
 use crate::error::VolumeOpenError;
 use crate::journal::{Area, JournalContents};
@@ -279,5 +279,5 @@ impl Volume {
 }
 
 fn is_complete(content: &StoredContent, unit_bytes: u64) -> bool {
-    usize::try_from(stored_bytes(content.length).div_ceil(unit_bytes)).is_ok_and(|parts| parts == content.parts.len())
+    usize::try_from(part_count(content.length, unit_bytes)).is_ok_and(|parts| parts == content.parts.len())
 }

@@ -37,6 +37,11 @@ pub(super) fn notification(line: &str, objects: impl FnOnce() -> MibObjects) -> 
         "root_away" => (5, vec![text(8, "root")]),
         "root_back" => (6, vec![text(8, "root")]),
         "volume_disk" => (7, vec![text(9, "volume"), text(10, "path"), text(11, "state"), text(12, "message")]),
+        "full_soon" => {
+            let free = told(15, MibValue::Counter(number("free_bytes")));
+            (9, vec![text(6, "kind"), text(14, "name"), free])
+        }
+        "copy_lost" => (10, vec![text(3, "path")]),
         "job_failed" => (8, vec![text(13, "job"), text(12, "reason")]),
         _ => return None,
     };

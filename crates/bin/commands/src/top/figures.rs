@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use api::{Alarm, Disk, Stream, System};
+use api::{Alarm, Disk, JobStatus, Stream, System, VolumeStatus};
 use client::{HttpClient, Login, expect};
 use serde::Serialize;
 
@@ -12,6 +12,8 @@ pub(super) struct Figures {
     pub(super) system: System,
     pub(super) alarms: Vec<Alarm>,
     pub(super) disks: Vec<Disk>,
+    pub(super) volumes: Vec<VolumeStatus>,
+    pub(super) jobs: Vec<JobStatus>,
     pub(super) streams: Vec<Stream>,
     #[serde(skip)]
     pub(super) at: Instant,
@@ -38,6 +40,8 @@ impl Observed {
             system: self.client.json(&url("system"))?,
             alarms: self.client.json(&url("alarms"))?,
             disks: self.client.json(&url("disks"))?,
+            volumes: self.client.json(&url("volumes"))?,
+            jobs: self.client.json(&url("jobs"))?,
             streams: self.client.json(&url("streams"))?,
             at: Instant::now(),
         })

@@ -1,6 +1,6 @@
 //! `isocast top`: live view of a server, as HPSM's `disp` gave it.
 //!
-//! Promise: shows the figures of `/api/v1`, read once a second; costs the server three small answers. Not here: the source of the figures
+//! Promise: shows the figures of `/api/v1`, read once a second; costs the server six small answers. Not here: the source of the figures
 //! (`figures`), the screen (`screen`).
 
 mod figures;
@@ -34,8 +34,8 @@ pub struct TopArgs {
     /// Print the figures once, and end.
     #[arg(long)]
     once: bool,
-    /// Print JSON.
-    #[arg(long, requires = "once")]
+    /// Print the figures once, as JSON.
+    #[arg(long)]
     json: bool,
     /// A file that holds `name:password`, for stopping streams.
     #[arg(long, value_name = "FILE")]
@@ -53,7 +53,7 @@ impl TopArgs {
         let server = Observed::new(&self.url, login);
         let first =
             server.figures().with_context(|| format!("no server answers at {}; `--url` names another", self.url))?;
-        if self.once {
+        if self.once || self.json {
             let text = if self.json { serde_json::to_string_pretty(&first)? + "\n" } else { table::text(&first) };
             return Ok(out.write_all(text.as_bytes())?);
         }
@@ -92,7 +92,7 @@ fn show(terminal: &mut ratatui::DefaultTerminal, server: &Observed, first: Figur
         }
         match server.figures() {
             Ok(figures) => screen.update(figures),
-            Err(error) => screen.say(format!("{error:#}")),
+            Err(error) => screen.lose(&format!("{error:#}"), std::time::Instant::now()),
         }
         next = std::time::Instant::now() + PERIOD;
     }

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 
 use api::{HeldUpBy, Stream};
 use ratatui::Frame;
@@ -15,13 +16,23 @@ use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState};
 use units::real;
 
 use super::figures::Figures;
-use super::table::{DISK_COLUMNS, STREAM_COLUMNS, alarm_line, disk_row, stream_row, system_lines};
+use super::table::{
+    Column, DISK_COLUMNS, STREAM_COLUMNS, alarm_line, disk_row, end_of, fitting, flow, stream_row, system_items,
+    work_lines,
+};
 
 /// Seconds that the graphs show at most.
 const HISTORY: usize = 600;
 
 /// Alarms that are shown at most; `isocast doctor` prints all.
 const ALARMS_SHOWN: usize = 4;
+/// Volumes and running jobs that are shown at most.
+const WORK_SHOWN: usize = 8;
+/// Disks that are shown at most.
+const DISKS_SHOWN: usize = 8;
+/// Lines of the graphs, and those that streams have at least.
+const GRAPH_LINES: u16 = 6;
+const STREAM_LINES_MIN: u16 = 3;
 
 /// Action that a key requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +90,8 @@ pub(super) struct Screen {
     mode: Mode,
     chosen: TableState,
     notice: String,
+    /// The server's silence: since when, and the error.
+    lost: Option<String>,
 }
 
 impl Screen {
@@ -96,6 +109,7 @@ impl Screen {
             mode: Mode::Watch,
             chosen: TableState::default(),
             notice: String::new(),
+            lost: None,
         };
         screen.remember();
         screen
@@ -104,6 +118,13 @@ impl Screen {
     /// Says something in the last line until the next look.
     pub(super) fn say(&mut self, text: String) {
         self.notice = text;
+    }
+
+    /// The server gives no figures: those shown are of its last answer.
+    pub(super) fn lose(&mut self, error: &str, now: Instant) {
+        let silent = now.duration_since(self.figures.at).as_secs();
+        self.lost = Some(format!("NOT LIVE  figures of {silent} s ago: {error}"));
+        self.rates.clear();
     }
 
     /// Takes other figures.
@@ -119,6 +140,7 @@ impl Screen {
             .collect();
         self.figures = figures;
         self.notice.clear();
+        self.lost = None;
         self.remember();
     }
 
@@ -208,27 +230,44 @@ impl Screen {
         self.chosen.select(Some(at.min(last)));
     }
 
-    /// Draws it.
+    /// Draws it. On a low screen the streams keep their lines longest, then the head, alarms, work, disks, graphs.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let disks = u16::try_from(self.figures.disks.len()).unwrap_or(u16::MAX).min(8) + 1;
-        let alarms = self.figures.alarms.iter().take(ALARMS_SHOWN).map(alarm_line).map(Line::from).collect::<Vec<_>>();
-        let parts = [
-            Constraint::Length(3),
-            Constraint::Length(u16::try_from(alarms.len()).unwrap_or(0)),
-            Constraint::Length(6),
-            Constraint::Length(disks),
-            Constraint::Min(3),
-            Constraint::Length(1),
-        ];
-        let [system, alarm_lines, graphs, disk_table, stream_table, bottom] =
-            Layout::vertical(parts).areas(frame.area());
-        frame.render_widget(Paragraph::new(system_lines(&self.figures.system).map(Line::from).to_vec()), system);
-        let alarms = Paragraph::new(alarms).style(Style::new().add_modifier(Modifier::BOLD));
-        frame.render_widget(alarms, alarm_lines);
+        let area = frame.area();
+        let width = usize::from(area.width);
+        let bottom: Vec<Line<'_>> = flow(&self.bottom(), width).into_iter().map(Line::from).collect();
+        let head = system_items(&self.figures.system);
+        let head: Vec<Line<'_>> = head.iter().flat_map(|items| flow(items, width)).map(Line::from).collect();
+        let alarms = self.figures.alarms.iter().take(ALARMS_SHOWN).map(alarm_line);
+        let alarms: Vec<Line<'_>> = self.lost.clone().into_iter().chain(alarms).map(Line::from).collect();
+        let work: Vec<Line<'_>> = work_lines(&self.figures).into_iter().take(WORK_SHOWN).map(Line::from).collect();
+        let disks = self.figures.disks.len().min(DISKS_SHOWN) + 1;
+        let lines = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
+        let mut left = area.height.saturating_sub(STREAM_LINES_MIN);
+        let mut take = |wanted: u16| {
+            let taken = wanted.min(left);
+            left -= taken;
+            taken
+        };
+        let bottom_lines = take(lines(bottom.len()));
+        let alarm_lines = take(lines(alarms.len()));
+        let head_lines = take(lines(head.len()));
+        let work_lines = take(lines(work.len()));
+        let disk_lines = take(lines(disks));
+        let graph_lines = if left >= GRAPH_LINES { GRAPH_LINES } else { 0 };
+        let parts = [head_lines, alarm_lines, graph_lines, work_lines, disk_lines].map(Constraint::Length);
+        let parts = parts.into_iter().chain([Constraint::Min(1), Constraint::Length(bottom_lines)]);
+        let [head_area, alarm_area, graphs, work_area, disk_table, stream_table, bottom_area] =
+            Layout::vertical(parts).areas(area);
+        frame.render_widget(Paragraph::new(head), head_area);
         self.draw_graphs(frame, graphs);
+        frame.render_widget(Paragraph::new(work), work_area);
         self.draw_disks(frame, disk_table);
         self.draw_streams(frame, stream_table);
-        frame.render_widget(Paragraph::new(self.bottom()), bottom);
+        if self.lost.is_some() {
+            frame.buffer_mut().set_style(area, Style::new().add_modifier(Modifier::DIM));
+        }
+        frame.render_widget(Paragraph::new(alarms).style(Style::new().add_modifier(Modifier::BOLD)), alarm_area);
+        frame.render_widget(Paragraph::new(bottom), bottom_area);
     }
 
     fn draw_graphs(&self, frame: &mut Frame<'_>, area: Rect) {
@@ -250,23 +289,28 @@ impl Screen {
     }
 
     fn draw_disks(&self, frame: &mut Frame<'_>, area: Rect) {
-        let rows = self.figures.disks.iter().map(|disk| Row::new(disk_row(disk)));
-        let widths = [14, 7, 5, 5, 6, 14, 10, 6].map(Constraint::Length).into_iter().chain([Constraint::Min(20)]);
-        frame.render_widget(Table::new(rows, widths).header(head(DISK_COLUMNS)), area);
+        let columns = fitting(&DISK_COLUMNS, area.width);
+        let rows = self.figures.disks.iter().map(|disk| cells(&columns, disk_row(disk)));
+        frame.render_widget(table(&DISK_COLUMNS, &columns, rows), area);
     }
 
     fn draw_streams(&mut self, frame: &mut Frame<'_>, area: Rect) {
+        let columns = fitting(&STREAM_COLUMNS, area.width);
+        let others: u16 = columns.iter().rev().skip(1).map(|at| STREAM_COLUMNS[*at].1 + 1).sum();
+        let path_width = usize::from(area.width.saturating_sub(others));
         let (rows, count) = {
             let shown = self.shown();
             let first = self.first_row(shown.len(), area);
             let visible = shown.iter().skip(first).take(usize::from(area.height));
-            let row = |stream: &&Stream| Row::new(stream_row(stream, self.rates.get(&stream.id).copied()));
+            let row = |stream: &&Stream| {
+                let mut row = stream_row(stream, self.rates.get(&stream.id).copied());
+                row[STREAM_COLUMNS.len() - 1] = end_of(&row[STREAM_COLUMNS.len() - 1], path_width);
+                cells(&columns, row)
+            };
             (visible.map(row).collect::<Vec<_>>(), first)
         };
-        let widths = [8, 24, 8, 8, 8, 8, 10, 14].map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
-        let table = Table::new(rows, widths)
-            .header(head(STREAM_COLUMNS))
-            .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+        let table =
+            table(&STREAM_COLUMNS, &columns, rows).row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
         let mut chosen = TableState::default();
         chosen.select(self.chosen.selected().and_then(|at| at.checked_sub(count)));
         frame.render_stateful_widget(table, area, &mut chosen);
@@ -279,25 +323,40 @@ impl Screen {
         (chosen + 1).saturating_sub(height)
     }
 
-    fn bottom(&self) -> String {
+    fn bottom(&self) -> Vec<String> {
         match self.mode {
-            Mode::Filter => format!("filter: {}_   Enter keeps it, Esc shows all", self.filter),
-            Mode::Confirm(id) => format!("stop stream {id}? y stops it, any other key does not"),
-            Mode::Watch if !self.notice.is_empty() => self.notice.clone(),
-            Mode::Watch => format!(
-                "{}  {} of {} streams by {}{}  s sort  r reverse  / filter  x stop  q end",
-                self.server,
-                self.shown().len(),
-                self.figures.streams.len(),
-                SORTINGS[self.sorting].0,
-                if self.reversed { ", reversed" } else { "" }
-            ),
+            Mode::Filter => vec![format!("filter: {}_", self.filter), "Enter keeps it, Esc shows all".to_owned()],
+            Mode::Confirm(id) => vec![format!("stop stream {id}? y stops it, any other key does not")],
+            Mode::Watch if !self.notice.is_empty() => vec![self.notice.clone()],
+            Mode::Watch => {
+                let (shown, all) = (self.shown().len(), self.figures.streams.len());
+                let reversed = if self.reversed { ", reversed" } else { "" };
+                let streams = format!("{shown} of {all} streams by {}{reversed}", SORTINGS[self.sorting].0);
+                let keys = ["s sort", "r reverse", "/ filter", "x stop", "q end"].map(str::to_owned);
+                [self.server.clone(), streams].into_iter().chain(keys).collect()
+            }
         }
     }
 }
 
-fn head<const N: usize>(columns: [&'static str; N]) -> Row<'static> {
-    Row::new(columns).style(Style::new().add_modifier(Modifier::BOLD))
+/// The cells of a row that are shown.
+fn cells<const N: usize>(columns: &[usize], row: [String; N]) -> Row<'static> {
+    Row::new(columns.iter().map(|at| row[*at].clone()).collect::<Vec<_>>())
+}
+
+fn table<const N: usize>(
+    all: &[Column; N],
+    columns: &[usize],
+    rows: impl IntoIterator<Item = Row<'static>>,
+) -> Table<'static> {
+    let last = columns.len().saturating_sub(1);
+    let width = |(number, at): (usize, &usize)| match all[*at].1 {
+        _ if number == last => Constraint::Fill(1),
+        width => Constraint::Length(width),
+    };
+    let heads = columns.iter().map(|at| all[*at].0).collect::<Vec<_>>();
+    let head = Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD));
+    Table::new(rows, columns.iter().enumerate().map(width)).header(head)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, and float casts saturate")]

@@ -1,17 +1,79 @@
 //! Figures as rows of text, for the screen and for `--once`.
 
-use api::{Alarm, AlarmSeverity, Class, Direction, Disk, DiskFailure, HeldUpBy, SessionFigures, Stream, System};
+use api::{
+    Alarm, AlarmSeverity, Class, Direction, Disk, DiskFailure, HeldUpBy, JobStatus, SessionFigures, Stream, System,
+    UpkeepStatus, VolumeStatus,
+};
 use units::ByteCount;
 use units::real;
 
 use super::figures::Figures;
 
-/// The columns of streams.
-pub(super) const STREAM_COLUMNS: [&str; 9] =
-    ["ID", "CLIENT", "RATE", "NOW", "J %", "MISSES", "HELD UP BY", "SESSION", "PATH"];
-/// The columns of disks.
-pub(super) const DISK_COLUMNS: [&str; 9] =
-    ["DISK", "STREAMS", "RT %", "BE %", "IDLE %", "LATE", "PROMISED %", "FREE %", "MORE"];
+/// A column: its head, the characters that it needs, and its rank. On a narrow screen the columns of the lowest ranks stay.
+pub(super) struct Column(pub(super) &'static str, pub(super) u16, u8);
+
+/// The columns of streams. The last one takes the room that is left.
+pub(super) const STREAM_COLUMNS: [Column; 9] = [
+    Column("ID", 6, 4),
+    Column("CLIENT", 18, 3),
+    Column("RATE", 8, 1),
+    Column("NOW", 8, 2),
+    Column("J %", 8, 7),
+    Column("MISSES", 8, 6),
+    Column("HELD UP BY", 10, 5),
+    Column("SESSION", 14, 8),
+    Column("PATH", 11, 0),
+];
+/// The columns of disks. The last one takes the room that is left.
+pub(super) const DISK_COLUMNS: [Column; 9] = [
+    Column("DISK", 14, 0),
+    Column("STREAMS", 7, 1),
+    Column("RT %", 5, 5),
+    Column("BE %", 5, 6),
+    Column("IDLE %", 6, 7),
+    Column("LATE", 14, 4),
+    Column("PROMISED %", 10, 2),
+    Column("FREE %", 6, 3),
+    Column("MORE", 45, 8),
+];
+
+/// The numbers of the columns that `width` characters have room for, in their order; at least one.
+pub(super) fn fitting<const N: usize>(columns: &[Column; N], width: u16) -> Vec<usize> {
+    let mut by_rank: Vec<usize> = (0..N).collect();
+    by_rank.sort_by_key(|at| columns[*at].2);
+    let mut taken = 0;
+    by_rank.retain(|at| {
+        let Column(_, needed, rank) = columns[*at];
+        let fits = rank == 0 || taken + needed <= width;
+        taken += if fits { needed + 1 } else { 0 };
+        fits
+    });
+    by_rank.sort_unstable();
+    by_rank
+}
+
+/// A text's end, if it has more than `width` characters: a path differs from its neighbours there.
+pub(super) fn end_of(text: &str, width: usize) -> String {
+    match text.chars().count() {
+        count if count <= width => text.to_owned(),
+        count => format!("…{}", text.chars().skip(count + 1 - width.max(1)).collect::<String>()),
+    }
+}
+
+/// Items one behind the other, on as many lines of `width` characters as they need.
+pub(super) fn flow(items: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for item in items {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 2 + item.chars().count() <= width => {
+                line.push_str("  ");
+                line.push_str(item);
+            }
+            _ => lines.push(item.clone()),
+        }
+    }
+    lines
+}
 
 /// A stream's row; `now` is the rate that it sends or receives, bits per second, where that is known.
 pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 9] {
@@ -80,41 +142,73 @@ fn late(buckets: &[u64]) -> String {
     format!("{count} (< {} ms)", 1u64 << latest)
 }
 
-/// The machine in three lines.
-pub(super) fn system_lines(system: &System) -> [String; 3] {
+/// The server and its machine, in three lines of items.
+pub(super) fn system_items(system: &System) -> [Vec<String>; 3] {
     let share = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), |share| format!("{:.1} %", share * 100.0));
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), |bytes| ByteCount(bytes).to_string());
     let rate = |bps: u64| format!("{} Mbit/s", megabits(real(bps)));
     [
-        format!(
-            "isocast {}  up {:.0} s  streams {}  uploads {}  connections {}  misses {}  refused {}",
-            system.version,
-            system.uptime_seconds,
-            system.streams,
-            system.uploads,
-            system.connections,
-            system.misses,
-            system.refused
-        ),
-        format!(
-            "processors {}  this server {}  memory {} of {}  buffers {} used, {} promised of {}",
-            share(system.cpu_share),
-            share(system.process_cpu),
-            bytes(system.memory_bytes),
-            bytes(system.memory_total_bytes),
-            ByteCount(system.buffers.used_bytes),
-            ByteCount(system.buffers.promised_bytes),
-            ByteCount(system.buffers.total_bytes)
-        ),
-        format!(
-            "promised {}  sent {}  uploaded {}  disks {}  interfaces {}",
-            rate(system.promised_bps),
-            rate(system.network_bps),
-            rate(system.upload_bps),
-            rate(system.disk_bps),
-            system.interfaces_bps.map_or_else(|| "?".to_owned(), rate)
-        ),
+        vec![
+            format!("isocast {}", system.version),
+            format!("up {:.0} s", system.uptime_seconds),
+            format!("streams {}", system.streams),
+            format!("uploads {}", system.uploads),
+            format!("connections {}", system.connections),
+            format!("misses {}", system.misses),
+            format!("refused {}", system.refused),
+        ],
+        vec![
+            format!("processors {}", share(system.cpu_share)),
+            format!("this server {}", share(system.process_cpu)),
+            format!("memory {} of {}", bytes(system.memory_bytes), bytes(system.memory_total_bytes)),
+            format!(
+                "buffers {} used, {} promised of {}",
+                ByteCount(system.buffers.used_bytes),
+                ByteCount(system.buffers.promised_bytes),
+                ByteCount(system.buffers.total_bytes)
+            ),
+        ],
+        vec![
+            format!("promised {}", rate(system.promised_bps)),
+            format!("sent {}", rate(system.network_bps)),
+            format!("uploaded {}", rate(system.upload_bps)),
+            format!("disks {}", rate(system.disk_bps)),
+            format!("interfaces {}", system.interfaces_bps.map_or_else(|| "?".to_owned(), rate)),
+        ],
     ]
+}
+
+/// Volumes, and the jobs that run, a line each.
+pub(super) fn work_lines(figures: &Figures) -> Vec<String> {
+    let running = figures.jobs.iter().filter(|job| job.running.is_some());
+    figures.volumes.iter().map(volume_line).chain(running.map(job_line)).collect()
+}
+
+fn volume_line(volume: &VolumeStatus) -> String {
+    let free = ByteCount(volume.free_bytes);
+    let mut line = format!("volume {} ({}): {} contents, {free} free", volume.name, volume.layout, volume.contents);
+    for (number, disk) in volume.disks.iter().enumerate().filter(|(_, disk)| disk.state != "active") {
+        line += &format!(", disk {number} {}", disk.state);
+    }
+    if volume.damaged_contents > 0 {
+        line += &format!(", {} damaged", volume.damaged_contents);
+    }
+    if let Some(UpkeepStatus { kind, seen_bytes, total_bytes, .. }) = &volume.upkeep {
+        line += &format!(", {kind} {}", done_of(*seen_bytes, *total_bytes));
+    }
+    printable(&line)
+}
+
+fn job_line(job: &JobStatus) -> String {
+    let done = job.running.as_ref().map(|run| done_of(run.bytes, run.bytes_total)).unwrap_or_default();
+    printable(&format!("job {} ({}): {done}", job.name, job.kind))
+}
+
+fn done_of(done: u64, total: u64) -> String {
+    match total {
+        0 => format!("{} done", ByteCount(done)),
+        total => format!("{} of {}", ByteCount(done), ByteCount(total)),
+    }
 }
 
 /// An alarm in one line.
@@ -125,19 +219,20 @@ pub(super) fn alarm_line(alarm: &Alarm) -> String {
 
 /// All of it as text.
 pub(super) fn text(figures: &Figures) -> String {
-    let mut lines = system_lines(&figures.system).to_vec();
+    let mut lines = system_items(&figures.system).map(|items| items.join("  ")).to_vec();
     lines.extend(figures.alarms.iter().map(alarm_line));
+    lines.extend(work_lines(figures));
     lines.push(String::new());
-    lines.extend(aligned(DISK_COLUMNS, figures.disks.iter().map(disk_row).collect()));
+    lines.extend(aligned(&DISK_COLUMNS, figures.disks.iter().map(disk_row).collect()));
     lines.push(String::new());
-    lines.extend(aligned(STREAM_COLUMNS, figures.streams.iter().map(|stream| stream_row(stream, None)).collect()));
+    lines.extend(aligned(&STREAM_COLUMNS, figures.streams.iter().map(|stream| stream_row(stream, None)).collect()));
     lines.join("\n") + "\n"
 }
 
-fn aligned<const N: usize>(columns: [&str; N], rows: Vec<[String; N]>) -> Vec<String> {
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0).max(columns[at].len());
+fn aligned<const N: usize>(columns: &[Column; N], rows: Vec<[String; N]>) -> Vec<String> {
+    let heads: [String; N] = std::array::from_fn(|at| columns[at].0.to_owned());
+    let width = |at: usize| rows.iter().chain([&heads]).map(|row| row[at].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
-    let heads = columns.map(str::to_owned);
     let line = |row: &[String; N]| {
         let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         cells.join("  ").trim_end().to_owned()
@@ -163,6 +258,25 @@ mod tests {
         assert_eq!(late(&[0; 14]), "0");
         assert_eq!(late(&[0, 2, 0, 1, 0, 0]), "3 (< 8 ms)");
         assert_eq!(late(&[0, 2, 0, 1]), "3 (> 4 ms)");
+    }
+
+    #[test]
+    fn columns_of_the_highest_ranks_go_first() {
+        let heads =
+            |width| fitting(&STREAM_COLUMNS, width).into_iter().map(|at| STREAM_COLUMNS[at].0).collect::<Vec<_>>();
+        assert_eq!(heads(200).len(), 9);
+        assert_eq!(heads(80), ["ID", "CLIENT", "RATE", "NOW", "MISSES", "HELD UP BY", "PATH"]);
+        assert_eq!(heads(20), ["RATE", "PATH"]);
+        assert_eq!(heads(3), ["PATH"]);
+    }
+
+    #[test]
+    fn items_flow_over_lines_and_paths_show_their_ends() {
+        let items = ["s sort", "r reverse", "q end"].map(str::to_owned);
+        assert_eq!(flow(&items, 40), ["s sort  r reverse  q end"]);
+        assert_eq!(flow(&items, 18), ["s sort  r reverse", "q end"]);
+        assert_eq!(end_of("series/one/1.ts", 8), "…ne/1.ts");
+        assert_eq!(end_of("1.ts", 8), "1.ts");
     }
 
     #[test]

@@ -10,10 +10,9 @@ use volume::{Damage, DamagedCopy, Depth, Volume};
 use volumes::OwnVolume;
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks, stays_held};
+use super::disks::{Purpose, VolumeDisks, refuse_missing, stays_held};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
-use super::transfer::refuse_missing;
 
 /// What this program exits with when it does not know whether a volume is damaged.
 pub const NOT_LOOKED_AT: u8 = 3;

@@ -33,7 +33,8 @@ pub(crate) struct DiskFile {
     buffer: AlignedBlock,
 }
 
-fn block_len() -> usize {
+/// [`BLOCK_BYTES`] as a length in memory.
+pub(super) fn block_len() -> usize {
     usize::try_from(BLOCK_BYTES).expect("a small constant")
 }
 
@@ -244,6 +245,20 @@ impl VolumeDisks {
     }
 }
 
+/// Commands that write need every disk: data on a missing one would be out of date when it comes back.
+pub(super) fn refuse_missing(volume: &Volume) -> anyhow::Result<()> {
+    let count = volume.superblock().members.len();
+    let missing = (0..count).filter_map(|number| u8::try_from(number).ok()).map(MemberId);
+    let missing: Vec<u8> = missing
+        .filter(|member| !volume.is_writable(*member) && !volume.has_left(*member))
+        .map(|member| member.0)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!("the disks {missing:?} of the volume are missing: name all of them; reading works without")
+}
+
 /// Refuses disks that a server could not schedule one by one, and a mirror with all its disks on one drive.
 pub(crate) fn check_apart<'a>(
     disks: impl IntoIterator<Item = &'a DiskFile>,
@@ -305,4 +320,16 @@ fn named(error: VolumeOpenError, paths: &[PathBuf]) -> anyhow::Error {
     let list = |(number, path): (usize, &PathBuf)| format!("disk {number}: {}", path.display());
     let list: Vec<String> = paths.iter().enumerate().map(list).collect();
     anyhow::Error::new(error).context(format!("cannot open the volume ({})", list.join(", ")))
+}
+
+/// Prints the line by which the configuration of a server names the volume from now on.
+pub(super) fn tell_configuration(disks: &[PathBuf]) {
+    let whole = |disk: &PathBuf| disk.canonicalize().unwrap_or_else(|_| disk.clone()).display().to_string();
+    let names: Vec<String> = disks.iter().map(whole).collect();
+    // Ignore errors on stderr.
+    let _ = writeln!(
+        io::stderr(),
+        "in the configuration of a server the volume is from now on: volumes = [{:?}]",
+        names.join(",")
+    );
 }

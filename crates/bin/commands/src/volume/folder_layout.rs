@@ -8,8 +8,7 @@ use serde_json::json;
 use volume::{Placement, Volume};
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks};
-use super::transfer::refuse_missing;
+use super::disks::{Purpose, VolumeDisks, refuse_missing};
 
 /// Show or change how contents below a folder are laid over the disks, where that is not as the volume's.
 ///

@@ -14,10 +14,9 @@ use units::ByteCount;
 use volume::{MemberId, Placement, Volume};
 use volumes::VolumeWish;
 
-use super::disks::{DiskFile, Purpose, VolumeDisks, check_apart};
+use super::disks::{DiskFile, Purpose, VolumeDisks, check_apart, refuse_missing, tell_configuration};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
-use super::transfer::refuse_missing;
 use super::upkeep::look_after;
 use super::{DiskNames, NewDisk};
 
@@ -54,7 +53,9 @@ impl AddDisk {
             }
             None => self.add(&named)?,
         };
-        self.report(out, member.index(), volume.free_bytes())
+        self.report(out, member.index(), volume.free_bytes())?;
+        tell_configuration(&all);
+        Ok(())
     }
 
     fn report(&self, out: &mut dyn Write, number: usize, free: u64) -> anyhow::Result<()> {
@@ -78,7 +79,7 @@ impl AddDisk {
         let volume = served.now()?;
         let number = volume.number_of(new)?;
         self.report(out, number, volume.status.free_bytes)?;
-        writeln!(std::io::stderr(), "name {} too in the server's list of disks", new.display())?;
+        tell_configuration(&volume.disks());
         Ok(())
     }
 
@@ -150,6 +151,7 @@ impl RemoveDisk {
             let free = ByteCount(free);
             writeln!(out, "{} is out of the volume: {bytes} moved, {free} free", self.old.display())?;
         }
+        tell_configuration(&self.names.disks.without(&self.old));
         Ok(())
     }
 
@@ -164,13 +166,13 @@ impl RemoveDisk {
         self.confirm()?;
         let moved = served.ask(&format!("disks/{number}/remove"), true, "remove")?.context("it was waited for")?;
         self.wait_until_free();
+        tell_configuration(&served.now()?.disks());
         if self.json {
             let done = json!({ "disk": number, "device": self.old, "moved_parts": moved.copies_written });
             writeln!(out, "{done:#}")?;
         } else {
             writeln!(out, "{} is out of the volume: {} parts moved", self.old.display(), moved.copies_written)?;
         }
-        writeln!(std::io::stderr(), "leave {} out of the server's list of disks", self.old.display())?;
         Ok(())
     }
 

@@ -7,8 +7,10 @@
 mod check;
 mod create;
 mod disks;
+mod export;
 mod folder_layout;
 mod grow;
+mod import;
 mod mount;
 mod occupied;
 mod progress;
@@ -16,7 +18,6 @@ mod rebuild;
 mod replace;
 mod served;
 mod show;
-mod transfer;
 mod upkeep;
 
 use std::io::Write;
@@ -44,8 +45,8 @@ enum VolumeSubcommand {
     Rebalance(grow::Rebalance),
     Status(show::Status),
     Ls(show::Ls),
-    Import(transfer::Import),
-    Export(transfer::Export),
+    Import(import::Import),
+    Export(export::Export),
     Check(check::VolumeCheck),
     Scrub(check::Scrub),
     RebuildCatalogue(rebuild::RebuildCatalogue),

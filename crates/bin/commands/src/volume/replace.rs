@@ -14,7 +14,7 @@ use volume::{MemberId, MemberState, Placement};
 use volumes::UpkeepOutcome;
 use volumes::is_same_disk;
 
-use super::disks::{Purpose, VolumeDisks, check_apart};
+use super::disks::{Purpose, VolumeDisks, check_apart, tell_configuration};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::look_after;
@@ -54,6 +54,7 @@ impl Replace {
             Some(resumed) => resumed,
             None => self.put_in(&others)?,
         };
+        tell_configuration(&all);
         if self.fill_later {
             return self.report_put_in(out, member);
         }
@@ -77,6 +78,7 @@ impl Replace {
         let number = served.number_of(&self.old)?;
         let device = self.coming.cleared(|| self.confirm())?;
         let filled = served.ask(&format!("disks/{number}/replace?device={device}"), !self.fill_later, "replace")?;
+        tell_configuration(&served.now()?.disks());
         let Some(filled) = filled else { return self.report_put_in(out, MemberId(u8::try_from(number)?)) };
         if self.coming.json {
             let done = json!({ "disk": number, "device": self.coming.new, "written_parts": filled.copies_written, "lost_parts": filled.copies_lost });
@@ -89,12 +91,6 @@ impl Replace {
                 filled.copies_written
             )?;
         }
-        writeln!(
-            std::io::stderr(),
-            "name {} instead of {} in the server's list of disks",
-            self.coming.new.display(),
-            self.old.display()
-        )?;
         match filled.copies_lost {
             0 => Ok(()),
             lost => bail!("{lost} parts have no right copy: `isocast volume scrub` names their contents"),

@@ -112,6 +112,12 @@ impl VolumeOfServer {
         Remote::new(&url, self.login.as_ref())
     }
 
+    /// The paths of its disks, as the server names them.
+    pub(super) fn disks(&self) -> Vec<PathBuf> {
+        let disks = self.status.disks.iter().filter(|disk| disk.state != "left");
+        disks.filter_map(|disk| disk.path.clone()).map(PathBuf::from).collect()
+    }
+
     /// As it is by now.
     pub(super) fn now(&self) -> anyhow::Result<Self> {
         let volumes: Vec<VolumeStatus> = self.client.json(&format!("{}/api/v1/volumes", self.url))?;

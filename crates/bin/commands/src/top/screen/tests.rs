@@ -32,20 +32,41 @@ fn figures(streams: Vec<Stream>, at: Instant) -> Figures {
     });
     let alarm =
         json!({ "severity": "serious", "kind": "job_failed", "about": "backup", "text": "its last run failed" });
+    let member = |state: &str| json!({ "disk": 0, "path": "/dev/sdb", "state": state, "error": null, "wrong_copies": 0, "size_bytes": 1, "units": 36, "free_units": 29 });
+    let volume = json!({
+        "name": "films", "layout": "mirror", "folder_layouts": {}, "unit_bytes": 8 << 20, "contents": 231, "degraded": true,
+        "missing_contents": 0, "damaged_contents": 0, "free_bytes": 232 << 20, "disks": [member("active"), member("filling")],
+        "moved_copies": 0, "last_upkeep": null, "last_scrub": null,
+        "upkeep": { "kind": "fill", "seen_bytes": 1 << 20, "total_bytes": 8 << 20, "copies_written": 0, "copies_lost": 0, "error": null },
+    });
+    let job = json!({
+        "name": "nightly", "kind": "copy", "schedule": "@daily", "time_zone": null, "next": null, "last": null, "last_success": null,
+        "running": { "started": 0.0, "bytes": 3 << 20, "bytes_total": 0, "stopping": false },
+        "succeeded": 0, "failed": 0, "stopped": 0, "missed": 0,
+    });
     Figures {
         system: serde_json::from_value(system).expect("a system"),
         alarms: vec![serde_json::from_value(alarm).expect("an alarm")],
         disks: vec![serde_json::from_value(disk).expect("a disk")],
+        volumes: vec![serde_json::from_value(volume).expect("a volume")],
+        jobs: vec![serde_json::from_value(job).expect("a job")],
         streams,
         at,
     }
 }
 
 fn drawn(screen: &mut Screen) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(140, 24)).expect("a screen in memory");
+    drawn_on(screen, 140, 30)
+}
+
+fn drawn_on(screen: &mut Screen, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a screen in memory");
     terminal.draw(|frame| screen.draw(frame)).expect("drawn");
     let buffer = terminal.backend().buffer();
-    let lines = buffer.content().chunks(140).map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>());
+    let lines = buffer
+        .content()
+        .chunks(usize::from(width))
+        .map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>());
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -77,6 +98,8 @@ fn streams_disks_and_the_machine_are_shown() {
         "10.0.0.2",
         "busiest disk",
         "2 of 2 streams",
+        "volume films (mirror): 231 contents, 232.0 MiB free, disk 1 filling, fill 1.0 MiB of 8.0 MiB",
+        "job nightly (copy): 3.0 MiB done",
     ] {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
@@ -113,4 +136,34 @@ fn the_chosen_one_of_many_is_in_view() {
     }
     let text = drawn(&mut screen);
     assert!(text.contains("10.0.0.781") && !text.contains("10.0.0.782 "), "{text}");
+}
+
+#[test]
+fn a_small_screen_drops_columns_and_graphs_and_cuts_nothing_else() {
+    let path = "a/folder/with/a/long/name/beside/others/1.ts";
+    let mut screen = Screen::new("http://server", figures(vec![stream(1, path, 2)], Instant::now()));
+    let text = drawn_on(&mut screen, 80, 24);
+    for part in ["promised of 0 B", "interfaces 0.0 Mbit/s", "q end", "others/1.ts", "PROMISED %", "MISSES", "10.0.0.1"]
+    {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    assert!(!text.contains("SESSION") && !text.contains("MORE"), "{text}");
+    let text = drawn_on(&mut screen, 20, 5);
+    for part in ["RATE", "PATH", "8.8", "…thers/1.ts"] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+}
+
+#[test]
+fn figures_of_a_server_that_went_look_old() {
+    let begun = Instant::now();
+    let mut screen = Screen::new("http://server", figures(vec![stream(1, "a.ts", 0)], begun));
+    screen.update(figures(vec![stream(1, "a.ts", 0)], begun + Duration::from_secs(1)));
+    screen.lose("no answer", begun + Duration::from_secs(8));
+    let text = drawn(&mut screen);
+    assert!(text.contains("NOT LIVE  figures of 7 s ago: no answer"), "{text}");
+    let row = text.lines().find(|line| line.contains("a.ts")).expect("its row stays");
+    assert!(row.contains("8.8               0.125"), "no rate of now: {row}");
+    screen.update(figures(vec![stream(1, "a.ts", 0)], begun + Duration::from_secs(9)));
+    assert!(!drawn(&mut screen).contains("NOT LIVE"));
 }

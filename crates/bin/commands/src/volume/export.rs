@@ -1,0 +1,198 @@
+//! `isocast volume export`: contents out of a volume, each byte verified.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail, ensure};
+use clap::Args;
+use copy::{self, Endpoint, Failures};
+use serde_json::json;
+use volume::{CHECKED_BYTES, ReadDisk as _, StoredContent, UnitPlace, Volume};
+
+use super::DiskNames;
+use super::disks::{Purpose, VolumeDisks, block_len};
+use super::progress::ProgressLine;
+use super::served::{VolumeOfServer, VolumeServer};
+
+/// Copy contents out of a volume, each byte verified.
+///
+/// Of a content that is damaged in every copy the bytes before the damage are exported (exit code 1).
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The folder they go to.
+    #[arg(long)]
+    to: PathBuf,
+    /// Export the bytes behind a damage as well: zeros stand for the bytes that are damaged in every copy.
+    #[arg(long)]
+    keep_damaged: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: VolumeServer,
+    #[command(flatten)]
+    names: DiskNames,
+    /// Contents and folders of the volume; everything if none is named.
+    contents: Vec<String>,
+}
+
+impl Export {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.to).with_context(|| format!("cannot make the folder {}", self.to.display()))?;
+        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+            ensure!(!self.keep_damaged, "a server never sends damaged contents whole: stop it for --keep-damaged");
+            return self.get(out, &served);
+        }
+        let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
+        let contents: Vec<_> = volume.contents().filter(|(name, _)| self.is_wanted(name)).collect();
+        if contents.is_empty() && !self.contents.is_empty() {
+            bail!("the volume has no content of this name: `isocast volume ls` lists them");
+        }
+        let total: u64 = contents.iter().map(|(_, content)| content.length).sum();
+        let mut progress = ProgressLine::new("export");
+        let (mut copied, mut damaged) = (0, 0);
+        for (name, content) in &contents {
+            let path = self.to.join(name);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            }
+            let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+            let lost = self.read_content(&volume, content, &mut disks, &mut |bytes| {
+                copied += bytes.len() as u64;
+                progress.show(copied, total);
+                file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))
+            })?;
+            damaged += u64::from(!lost.is_empty());
+            for Range { start, end } in lost {
+                let exported = if self.keep_damaged { "zeros stand there" } else { "those before were exported" };
+                writeln!(io::stderr(), "`{name}`: bytes {start} to {end} are damaged in every copy: {exported}")?;
+            }
+        }
+        drop(progress);
+        self.report(out, contents.len() as u64 - damaged, copied)?;
+        ensure!(damaged == 0, "{damaged} contents are damaged: the others were exported");
+        Ok(())
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        let is_or_has = |wanted: &String| {
+            let wanted = wanted.trim_matches('/');
+            let below = name.strip_prefix(wanted);
+            wanted.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.contents.is_empty() || self.contents.iter().any(is_or_has)
+    }
+
+    /// Through the server that has the volume.
+    fn get(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
+        let media = served.media()?;
+        let everything = [String::new()];
+        let mut failures = Failures::default();
+        let (mut contents, mut bytes) = (0, 0);
+        for name in if self.contents.is_empty() { &everything[..] } else { &self.contents[..] } {
+            let name = name.trim_matches('/');
+            let to = self.to.join(name);
+            if let Some(folder) = to.parent() {
+                fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            }
+            match copy::copy_shown(Endpoint::There(media.below(name)), copy::here(to)) {
+                Ok(copied) => {
+                    (contents, bytes) = (contents + copied.files, bytes + copied.bytes);
+                    failures.append(copied.failures);
+                }
+                Err(error) => failures.add(format_args!("cannot export `{name}`: {error:#}")),
+            }
+        }
+        self.report(out, contents, bytes)?;
+        failures.judge("contents were not exported")
+    }
+
+    fn report(&self, out: &mut dyn Write, contents: u64, bytes: u64) -> anyhow::Result<()> {
+        if self.json {
+            writeln!(out, "{:#}", json!({ "contents": contents, "bytes": bytes }))?;
+        } else {
+            writeln!(out, "{contents} contents, {bytes} bytes")?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Gives the bytes of a content without its tail, verified, to `take`: up to the first that are damaged in every copy, or all, with
+    /// zeros for these. The bytes that are damaged.
+    fn read_content(
+        &self,
+        volume: &Volume,
+        content: &StoredContent,
+        disks: &mut VolumeDisks,
+        take: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<Range<u64>>> {
+        let mut damaged: Vec<Range<u64>> = Vec::new();
+        for (number, part) in (0u32..).zip(&content.parts) {
+            let begin = u64::from(number) * volume.unit_bytes();
+            let length = volume.part_bytes(content, number).min(content.length.saturating_sub(begin));
+            let places: Vec<UnitPlace> = part.places().collect();
+            let whole = places.iter().find_map(|place| read_unit(volume, content, number, *place, disks));
+            let (bytes, wrong) = match whole {
+                Some(bytes) => (bytes, Vec::new()),
+                None => read_blocks(volume, content, number, &places, disks),
+            };
+            let wrong = wrong.into_iter().filter(|wrong| wrong.start < length);
+            for wrong in wrong.map(|wrong| begin + wrong.start..begin + wrong.end.min(length)) {
+                match damaged.last_mut() {
+                    Some(last) if last.end == wrong.start => last.end = wrong.end,
+                    _ => damaged.push(wrong),
+                }
+            }
+            let right = damaged.first().filter(|_| !self.keep_damaged).map_or(length, |first| first.start - begin);
+            take(&bytes[..usize::try_from(right)?])?;
+            if right < length {
+                break;
+            }
+        }
+        Ok(damaged)
+    }
+}
+
+/// The payload of a unit, if all of it agrees with the catalogue.
+fn read_unit(
+    volume: &Volume,
+    content: &StoredContent,
+    part: u32,
+    place: UnitPlace,
+    disks: &mut VolumeDisks,
+) -> Option<Vec<u8>> {
+    let table = volume.checksums(content, part, place, disks).ok()?;
+    let mut bytes = Vec::new();
+    let length = volume.part_bytes(content, part);
+    volume.read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece)).ok()?;
+    Some(bytes)
+}
+
+/// The payload of a part, each block of 64 KiB from a copy in which it is right, and the bytes that are right in none: zeros.
+fn read_blocks(
+    volume: &Volume,
+    content: &StoredContent,
+    part: u32,
+    places: &[UnitPlace],
+    disks: &mut VolumeDisks,
+) -> (Vec<u8>, Vec<Range<u64>>) {
+    let length = usize::try_from(volume.part_bytes(content, part)).expect("a unit has at most 32 MiB");
+    let mut bytes = vec![0; length.next_multiple_of(block_len())];
+    let table = places.iter().find_map(|place| volume.checksums(content, part, *place, disks).ok());
+    let mut damaged = Vec::new();
+    for (number, block) in bytes.chunks_mut(CHECKED_BYTES).enumerate() {
+        let begin = number * CHECKED_BYTES;
+        let counted = block.len().min(length - begin);
+        let is_right = places.iter().any(|place| {
+            let position = volume.areas(place.member).payload(place.unit) + begin as u64;
+            let is_read = disks.read(place.member.index(), position, block).is_ok();
+            is_read && table.as_ref().is_some_and(|table| table.verify(begin, &block[..counted]).is_ok())
+        });
+        if !is_right {
+            block.fill(0);
+            damaged.push(begin as u64..(begin + counted) as u64);
+        }
+    }
+    (bytes, damaged)
+}

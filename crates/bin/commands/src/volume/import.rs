@@ -1,0 +1,285 @@
+//! `isocast volume import`: files into a volume.
+//!
+//! Promise: a file that cannot be imported keeps no other from being so; files that were imported stay, whatever comes after them.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use clap::Args;
+use client::SourceFile;
+use copy::{self, Endpoint, Failures};
+use serde_json::json;
+use units::ByteCount;
+use volume::{Areas, Draft, Volume, part_count};
+
+use super::DiskNames;
+use super::disks::{Purpose, VolumeDisks, block_len, refuse_missing};
+use super::progress::ProgressLine;
+use super::served::{VolumeOfServer, VolumeServer};
+
+/// Bytes read at once.
+const PIECE_BYTES: usize = 1 << 20;
+/// Time between two commits: a crash loses the files of as long, and the file that is being imported.
+const COMMIT_PERIOD: Duration = Duration::from_secs(1);
+
+/// Copy files, or folders with all files in them, into a volume. Contents of the same names are replaced.
+///
+/// A folder keeps its name. A file that cannot be imported is named at the end (exit code 1); the others are imported.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The folder of the volume they go to.
+    #[arg(long, default_value = "")]
+    to: String,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: VolumeServer,
+    #[command(flatten)]
+    names: DiskNames,
+    /// Files and folders.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// Files to import, each with the name of its content, and the failures so far.
+#[derive(Default)]
+struct ImportList {
+    files: Vec<(PathBuf, String, u64)>,
+    failures: Failures,
+}
+
+/// The reason that a file was not imported.
+enum Obstacle {
+    /// The file's, or the volume's refusal of it: others may be imported.
+    File(anyhow::Error),
+    /// A disk's: no other file would fare better.
+    Disk(anyhow::Error),
+}
+
+impl Import {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+            return self.put(out, &served);
+        }
+        let ImportList { files, mut failures } = self.wanted()?;
+        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Write)?;
+        refuse_missing(&volume)?;
+        disks.commit(&mut volume)?;
+        warn(&files, volume.unit_bytes(), volume.free_bytes());
+        let total: u64 = files.iter().map(|(_, _, length)| length).sum();
+        let mut progress = ProgressLine::new("import");
+        let (mut read, mut contents, mut bytes) = (0, 0, 0);
+        let mut committed = Instant::now();
+        for (path, name, length) in &files {
+            let outcome = import(path, name, *length, &mut volume, &mut disks, &mut |count| {
+                read += count;
+                progress.show(read, total);
+            });
+            let about = || format!("cannot import {} as `{name}`", path.display());
+            match outcome {
+                Ok(()) => (contents, bytes) = (contents + 1, bytes + length),
+                Err(Obstacle::File(error)) => failures.add(format_args!("{:#}", error.context(about()))),
+                Err(Obstacle::Disk(error)) => {
+                    failures.add_first(format_args!("{:#}; no other was tried after it", error.context(about())));
+                    break;
+                }
+            }
+            if committed.elapsed() >= COMMIT_PERIOD {
+                disks.commit(&mut volume)?;
+                committed = Instant::now();
+            }
+        }
+        disks.commit(&mut volume)?;
+        drop(progress);
+        self.end(out, contents, bytes, &failures)
+    }
+
+    fn wanted(&self) -> anyhow::Result<ImportList> {
+        let mut wanted = ImportList::default();
+        for path in &self.files {
+            let name = self.name_of(path)?;
+            let tree = copy::here(path.clone()).files().with_context(|| format!("cannot read {}", path.display()))?;
+            tree.unreadable.iter().for_each(|entry| wanted.failures.add(entry));
+            for SourceFile { name: below, bytes } in tree.files {
+                let whole = if tree.is_folder { path.join(&below) } else { path.clone() };
+                match below.to_str() {
+                    Some("") => wanted.files.push((whole, name.clone(), bytes)),
+                    Some(below) => wanted.files.push((whole, format!("{name}/{below}"), bytes)),
+                    None => wanted.failures.add(format_args!("{} has a name that is not UTF-8", whole.display())),
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The content, or folder, that a path becomes.
+    fn name_of(&self, path: &Path) -> anyhow::Result<String> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.with_context(|| format!("{} has no name that a content can have", path.display()))?;
+        let folder = self.to.trim_matches('/');
+        Ok(if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") })
+    }
+
+    /// Through the server that has the volume.
+    fn put(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
+        let media = served.media()?;
+        warn(&self.wanted()?.files, served.status.unit_bytes, served.status.free_bytes);
+        let mut failures = Failures::default();
+        let (mut contents, mut bytes) = (0, 0);
+        for path in &self.files {
+            let there = Endpoint::There(media.below(&self.name_of(path)?));
+            match copy::copy_shown(copy::here(path.clone()), there) {
+                Ok(copied) => {
+                    (contents, bytes) = (contents + copied.files, bytes + copied.bytes);
+                    failures.append(copied.failures);
+                }
+                Err(error) => failures.add(format_args!("cannot import {}: {error:#}", path.display())),
+            }
+        }
+        self.end(out, contents, bytes, &failures)
+    }
+
+    fn end(&self, out: &mut dyn Write, contents: u64, bytes: u64, failures: &Failures) -> anyhow::Result<()> {
+        if self.json {
+            let done = json!({ "contents": contents, "bytes": bytes, "failed": failures.count() });
+            writeln!(out, "{done:#}")?;
+        } else {
+            writeln!(out, "{contents} contents, {bytes} bytes")?;
+        }
+        out.flush()?;
+        failures.judge("files or folders were not imported")
+    }
+}
+
+/// Prints a warning about files for which the volume's units are too large.
+fn warn(files: &[(PathBuf, String, u64)], unit_bytes: u64, free_bytes: u64) {
+    let lengths: Vec<u64> = files.iter().map(|(_, _, length)| *length).collect();
+    if let Some(warning) = units_warning(&lengths, unit_bytes, free_bytes) {
+        // Ignore errors on stderr.
+        let _ = writeln!(io::stderr(), "{warning}");
+    }
+}
+
+/// The room that contents of these lengths take in units of `unit_bytes`, if it is not there, or if more than half of it stays empty and
+/// that is a tenth of the free room; and the largest smaller unit by which it would not be so.
+fn units_warning(lengths: &[u64], unit_bytes: u64, free_bytes: u64) -> Option<String> {
+    let units = |unit| lengths.iter().map(|length| part_count(*length, unit)).sum::<u64>();
+    let room = |unit| units(unit) * unit;
+    let (bytes, taken) = (lengths.iter().sum::<u64>(), room(unit_bytes));
+    let is_too_empty = |taken: u64| taken > 2 * bytes && (taken - bytes) * 10 > free_bytes;
+    if taken <= free_bytes && !is_too_empty(taken) {
+        return None;
+    }
+    let halves = || std::iter::successors(Some(unit_bytes / 2), |unit| Some(unit / 2));
+    let smaller = || halves().take_while(|unit| Areas::unit_bytes_allowed(*unit));
+    let better = smaller().find(|unit| room(*unit) <= free_bytes && !is_too_empty(room(*unit))).or(smaller().last());
+    let advice = better.map(|unit| {
+        let (unit, taken) = (ByteCount(unit), ByteCount(room(unit)));
+        format!("; in a volume with units of {unit} (`isocast volume create --unit`) they would take {taken}")
+    });
+    let (bytes, unit, free, count) =
+        (ByteCount(bytes), ByteCount(unit_bytes), ByteCount(free_bytes), units(unit_bytes));
+    Some(format!(
+        "{} contents of {bytes} in all take {count} units of {unit}, {}, and {free} are free{}",
+        lengths.len(),
+        ByteCount(taken),
+        advice.unwrap_or_default()
+    ))
+}
+
+fn import(
+    path: &Path,
+    name: &str,
+    length: u64,
+    volume: &mut Volume,
+    disks: &mut VolumeDisks,
+    read: &mut dyn FnMut(u64),
+) -> Result<(), Obstacle> {
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.modified()?, file)));
+    let (modified, mut file) = opened.map_err(file_obstacle)?;
+    let modified = nanoseconds(modified);
+    let mut draft = volume.begin(name, Some(length)).map_err(file_obstacle)?;
+    let written = write_all(&mut file, length, modified, volume, &mut draft, disks, read);
+    if let Err(error) = written {
+        volume.abandon(draft);
+        return Err(error);
+    }
+    volume.publish(draft, modified).map(drop).map_err(file_obstacle)
+}
+
+fn file_obstacle(error: impl Into<anyhow::Error>) -> Obstacle {
+    Obstacle::File(error.into())
+}
+
+fn nanoseconds(time: SystemTime) -> u64 {
+    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(0)
+}
+
+fn write_all(
+    file: &mut File,
+    length: u64,
+    modified: u64,
+    volume: &mut Volume,
+    draft: &mut Draft,
+    disks: &mut VolumeDisks,
+    read: &mut dyn FnMut(u64),
+) -> Result<(), Obstacle> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut left = length;
+    while left > 0 {
+        let count = room(volume, draft, disks)?.min(left);
+        let count = usize::try_from(count).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        file.read_exact(&mut piece[..count]).map_err(file_obstacle)?;
+        write_piece(&piece[..count], volume, draft, disks)?;
+        left -= count as u64;
+        read(count as u64);
+    }
+    let tail = volume.tail(draft);
+    let mut rest = &tail[..];
+    while !rest.is_empty() {
+        let count = usize::try_from(room(volume, draft, disks)?).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let (now, later) = rest.split_at(count.min(rest.len()));
+        write_piece(now, volume, draft, disks)?;
+        rest = later;
+    }
+    volume.end(draft, modified).iter().try_for_each(|header| disks.write(header)).map_err(Obstacle::Disk)
+}
+
+/// Bytes of a content that fit before the next header.
+fn room(volume: &mut Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> Result<u64, Obstacle> {
+    let (headers, room) = volume.room(draft).map_err(file_obstacle)?;
+    headers.iter().try_for_each(|header| disks.write(header)).map_err(Obstacle::Disk)?;
+    Ok(room)
+}
+
+fn write_piece(bytes: &[u8], volume: &Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> Result<(), Obstacle> {
+    let mut padded = bytes.to_vec();
+    padded.resize(bytes.len().next_multiple_of(block_len()), 0);
+    let mut places = volume.add(draft, bytes).into_iter();
+    places.try_for_each(|(member, at)| disks.write_payload(member, at, &padded)).map_err(Obstacle::Disk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::units_warning;
+
+    #[test]
+    fn a_warning_names_the_unit_by_which_small_contents_would_fit() {
+        const MIB: u64 = 1 << 20;
+        let small = [5_000; 1000];
+        let full = units_warning(&small, 8 * MIB, 288 * MIB).expect("8,000 MiB do not fit");
+        assert!(full.contains("1000 contents") && full.contains("1000 units of 8.0 MiB"), "{full}");
+        assert!(full.contains("units of 64.0 KiB") && full.contains("take 62.5 MiB"), "{full}");
+        // They fit, and leave a tenth of the room empty.
+        assert!(units_warning(&small, 64 << 10, 288 * MIB).is_some_and(|warning| !warning.contains("--unit")));
+        // One small content beside much room, and contents of many units, are no matter.
+        assert_eq!(units_warning(&[5_000], 8 * MIB, 288 * MIB), None);
+        assert_eq!(units_warning(&[100 * MIB], 8 * MIB, 288 * MIB), None);
+        let large = units_warning(&[400 * MIB], 8 * MIB, 288 * MIB).expect("there is no room");
+        assert!(large.contains("take 51 units"), "{large}");
+    }
+}
