@@ -5,12 +5,8 @@
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write as _};
 
 use anyhow::{Context as _, ensure};
-use argon2::Argon2;
-use argon2::password_hash::{PasswordHasher, SaltString};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-
-/// No password is longer.
-const PASSWORD_BYTES_MAX: u64 = 1024;
+use service::logins::PASSWORD_BYTES_MAX;
 
 /// From the terminal, twice and unseen; or the first line of standard input, if that is no terminal or `from_input`.
 pub(crate) fn password(name: &str, from_input: bool) -> anyhow::Result<String> {
@@ -32,10 +28,12 @@ fn line() -> anyhow::Result<String> {
 fn read_password(input: &mut dyn BufRead) -> anyhow::Result<String> {
     let mut text = String::new();
     // Beyond the longest: a line's end, or the byte that is too much.
-    input.take(PASSWORD_BYTES_MAX + 2).read_line(&mut text).context("cannot read the password")?;
+    input.take(u64::try_from(PASSWORD_BYTES_MAX + 2)?).read_line(&mut text).context("cannot read the password")?;
     let password = text.trim_end_matches(['\r', '\n']);
-    let fits = u64::try_from(password.len()).is_ok_and(|bytes| bytes <= PASSWORD_BYTES_MAX);
-    ensure!(fits, "the password is longer than {PASSWORD_BYTES_MAX} bytes; nothing was changed");
+    ensure!(
+        password.len() <= PASSWORD_BYTES_MAX,
+        "the password is longer than {PASSWORD_BYTES_MAX} bytes; nothing was changed"
+    );
     Ok(password.to_owned())
 }
 
@@ -53,25 +51,15 @@ fn unseen(prompt: &str) -> anyhow::Result<String> {
     asked
 }
 
-/// A PHC string of an argon2id hash.
-pub(crate) fn hashed(password: &str) -> anyhow::Result<String> {
-    let mut salt = [0; 16];
-    rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty())?;
-    let salt = SaltString::encode_b64(&salt).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let hash =
-        Argon2::default().hash_password(password.as_bytes(), &salt).map_err(|error| anyhow::anyhow!("{error}"))?;
-    Ok(hash.to_string())
-}
-
 #[cfg(test)]
 mod tests {
-    use argon2::{PasswordHash, PasswordVerifier};
+    use argon2::{Argon2, PasswordHash, PasswordVerifier};
 
     use super::*;
 
     #[test]
     fn a_hash_fits_its_password_and_no_other() {
-        let hash = hashed("correct horse").expect("hashed");
+        let hash = service::logins::hash_password("correct horse");
         let hash = PasswordHash::new(&hash).expect("a PHC string");
         assert!(Argon2::default().verify_password(b"correct horse", &hash).is_ok());
         assert!(Argon2::default().verify_password(b"wrong", &hash).is_err());

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
-use service::account_changes::{AccountChange, LinkWish};
+use service::account_changes::{AccountChange, LinkWish, ListPart};
 use service::accounts::{FolderRights, Right, Rights, parse_network};
 use service::contents::ContentPath;
 use units::{BitRate, ByteCount, Nanos};
@@ -98,7 +98,7 @@ impl ShareCommand {
         match &self.command {
             None => self.link.make(out),
             Some(ShareSubcommand::List { state, json }) => {
-                let links = state.database()?.links(None)?;
+                let links = state.database()?.links(None, &ListPart::default())?;
                 if *json {
                     return Ok(writeln!(out, "{}", serde_json::to_string(&links)?)?);
                 }

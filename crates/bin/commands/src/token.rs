@@ -6,7 +6,7 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use service::account_changes::AccountChange;
+use service::account_changes::{AccountChange, ListPart};
 use service::accounts::{FolderRights, Rights};
 use service::contents::ContentPath;
 use units::Nanos;
@@ -87,7 +87,7 @@ impl TokenCommand {
                 }
             }
             TokenSubcommand::List { user, state, json } => {
-                let tokens = state.database()?.tokens(user.as_deref())?;
+                let tokens = state.database()?.tokens(user.as_deref(), &ListPart::default())?;
                 if *json {
                     return Ok(writeln!(out, "{}", serde_json::to_string(&tokens)?)?);
                 }

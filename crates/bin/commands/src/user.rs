@@ -7,12 +7,13 @@ use std::io::Write;
 use api::{AccountEntry, GrantEntry};
 use clap::{Args, Subcommand};
 use serde_json::json;
-use service::account_changes::{AccountChange, Grantee};
+use service::account_changes::{AccountChange, Grantee, ListPart};
 use service::accounts::{FolderRights, Rights};
 use service::contents::ContentPath;
+use service::logins::hash_password;
 
 use crate::accounts::StateOfServer;
-use crate::password::{hashed, password};
+use crate::password::password;
 
 /// Before the name of a group, where an account could stand as well.
 const GROUP: &str = "group:";
@@ -119,7 +120,7 @@ impl UserCommand {
         match &self.command {
             UserSubcommand::Add { name, admin, password: source, common } => {
                 let rights = if *admin { Rights::ALL } else { Rights::default() };
-                let password_hash = hashed(&password(name, source.password_stdin)?)?;
+                let password_hash = hash_password(&password(name, source.password_stdin)?);
                 common.state.change(AccountChange::AddAccount { name: name.clone(), password_hash, rights })?;
                 let next = match admin {
                     true => format!("{name} has all rights"),
@@ -130,7 +131,7 @@ impl UserCommand {
                 common.say(out, name, &next)
             }
             UserSubcommand::Passwd { name, password: source, common } => {
-                let password_hash = hashed(&password(name, source.password_stdin)?)?;
+                let password_hash = hash_password(&password(name, source.password_stdin)?);
                 common.state.change(AccountChange::SetPassword { name: name.clone(), password_hash })?;
                 common.say(out, name, &format!("{name} has another password"))
             }
@@ -152,7 +153,7 @@ impl UserCommand {
             UserSubcommand::Leave(args) => args.change(out, false),
             UserSubcommand::List(common) => list(out, common),
             UserSubcommand::Groups(common) => {
-                let groups = common.state.database()?.groups()?;
+                let groups = common.state.database()?.groups(&ListPart::default())?;
                 if common.json {
                     return Ok(writeln!(out, "{}", serde_json::to_string(&groups)?)?);
                 }
@@ -201,7 +202,7 @@ impl MemberArgs {
 }
 
 fn list(out: &mut dyn Write, common: &CommonArgs) -> anyhow::Result<()> {
-    let accounts = common.state.database()?.accounts()?;
+    let accounts = common.state.database()?.accounts(&ListPart::default())?;
     if common.json {
         return Ok(writeln!(out, "{}", serde_json::to_string(&accounts)?)?);
     }

@@ -23,6 +23,7 @@ use crate::client_stream::{ClientStream, write_all};
 use crate::exchange::Exchange;
 use crate::guard::guarded;
 use crate::message::cmcd::{Cmcd, ObjectType};
+use crate::message::cookie::cookie;
 use crate::message::head::RequestHead;
 use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
@@ -179,7 +180,8 @@ fn viewer(exchange: &Exchange, query: &Query, cmcd: &Cmcd) -> Viewer {
     // Sound counts as a viewer of its own: a reservation for its rate is of no use to the picture.
     let track = if cmcd.object == ObjectType::Audio { " audio" } else { "" };
     let session = cmcd.session.as_ref().map(|session| format!("{session}{track}"));
-    let named = session.or_else(|| query.session.clone()).or_else(|| session_cookie(head));
+    let named =
+        session.or_else(|| query.session.clone()).or_else(|| cookie(&head.headers, "session").map(str::to_owned));
     let service = &exchange.shared.service;
     match named {
         Some(name) if name.len() <= 128 && !name.is_empty() => {
@@ -255,13 +257,4 @@ fn response_head(exchange: &Exchange, plan: &StreamPlan, rate: Option<BitRate>) 
     let framing = Framing::of(plan.length, head.version);
     fields.extend(framing.field());
     render_head(plan.status, &fields, plan.length, framing.after(head), SystemTime::now())
-}
-
-/// The `session` cookie.
-fn session_cookie(head: &RequestHead) -> Option<String> {
-    let cookies = head.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    cookies.flat_map(|line| line.split(';')).find_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        (name == "session").then(|| value.to_owned())
-    })
 }

@@ -1,7 +1,7 @@
-//! The principal of a request, and its permit: a signed link, no login, a password (Basic), a token (Bearer).
+//! The principal of a request, and its permit: a signed link, no login, a password (Basic), a token (Bearer), a browser's login (cookie).
 //!
 //! Promise: a password is taken over an encrypted connection or from this machine only, unless the settings say otherwise; a program on this machine is one that no proxy speaks for, and that names this machine; a browser's page of
-//! another origin never writes (CSRF). Not here: judging (`service::access`).
+//! another origin never writes, and a cookie counts where something is changed only if a page of this origin sent the request (CSRF). Not here: judging (`service::access`).
 
 use std::net::IpAddr;
 
@@ -9,13 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
 use http_types::{HeaderMap, Method, StatusCode};
-use service::access::{Denied, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister};
+use service::access::{Denied, OwnPermit, PathRight, Permit, Principal, RightKind, ServerRight};
 use service::accounts::Right;
 use service::contents::ContentPath;
 use service::logins::TOKEN_PREFIX;
 
 use crate::exchange::Exchange;
 use crate::message::authority::{RequestHost, host};
+use crate::message::cookie::cookie;
 use crate::message::reply::Reply;
 use crate::{problem, share};
 
@@ -37,12 +38,27 @@ pub(crate) async fn permit_server<R: ServerRight>(exchange: &Exchange) -> Result
     judged(exchange, R::RIGHT, |principal| service.permit_server(principal)).await
 }
 
-/// A permit for a `POST`, which steers the server.
-pub(crate) async fn permit_post(exchange: &Exchange) -> Result<Permit<ToAdminister>, Reply> {
-    if exchange.head.method != Method::POST {
-        return Err(problem::not_allowed("POST"));
+/// A permit for an account's own credentials.
+///
+/// # Errors
+/// The answer to a client that has no login.
+pub(crate) async fn permit_own(exchange: &Exchange) -> Result<OwnPermit, Reply> {
+    let principal = principal(exchange).await?;
+    exchange.shared.service.permit_own(&principal).map_err(|denied| refused(exchange, denied))
+}
+
+/// The principal that the login of the request proves; without one, where it comes from.
+///
+/// # Errors
+/// The answer to a login that is wrong.
+pub(crate) async fn principal(exchange: &Exchange) -> Result<Principal, Reply> {
+    match credentials(exchange) {
+        None => Ok(without_login(&exchange.head.headers, exchange.socket_peer, exchange.local.ip())),
+        Some(credentials) => {
+            let wrong = || problem::of_login_failed(challenges_passwords(exchange));
+            proven(exchange, credentials).await?.ok_or_else(wrong)
+        }
     }
-    permit_server(exchange).await
 }
 
 /// The permit that `judge` gives: by the signed link in the query, else without a login if that is enough, else after the login that the
@@ -54,8 +70,7 @@ async fn judged<R: RightKind>(
 ) -> Result<Permit<R>, Reply> {
     let (service, headers) = (&exchange.shared.service, &exchange.head.headers);
     if right != Right::Read && is_cross_origin(headers) {
-        let detail = "a page of another origin may not write here";
-        return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
+        return Err(other_origin());
     }
     let peer = exchange.peer.ip();
     let first = match share::text(&exchange.head)? {
@@ -72,38 +87,62 @@ async fn judged<R: RightKind>(
         Err(denied) => denied,
     };
     let credentials = match denied {
-        Denied::UserNeeded(_) | Denied::NotByLink(_) => credentials(headers),
-        Denied::NoWriters | Denied::LocalOnly(..) | Denied::NoRight(_) => None,
+        Denied::UserNeeded(_) | Denied::NotByLink(_) => credentials(exchange),
+        Denied::NoWriters | Denied::LocalOnly(..) | Denied::NoRight(_) | Denied::ByToken => None,
     };
+    let Some(credentials) = credentials else { return Err(refused(exchange, denied)) };
+    let principal = proven(exchange, credentials).await?.ok_or_else(|| refused(exchange, denied))?;
+    judge(&principal).map_err(|denied| refused(exchange, denied))
+}
+
+/// The account that the credentials prove; none: they are wrong. Its name goes to the access log.
+///
+/// # Errors
+/// The answer where that cannot be found out, or another credential is needed.
+async fn proven(exchange: &Exchange, credentials: Credentials) -> Result<Option<Principal>, Reply> {
+    let service = &exchange.shared.service;
     let principal = match credentials {
-        None => return Err(refused(exchange, denied)),
-        Some(Credentials::Token(text)) => {
-            let login = service.login_by_token(&text);
-            login.map_err(|error| problem::of_token(&error))?
-        }
-        Some(Credentials::Password(..)) if !takes_passwords(exchange) => {
-            let detail = "passwords are taken over TLS, or from this machine; `access.plain_passwords = true` permits \
-                          them without (tokens need no such permission)";
-            return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
-        }
-        Some(Credentials::Password(name, password)) => match service.login(&name, &password, peer).await {
+        Credentials::Token(text) => service.login_by_token(&text).map_err(|error| problem::of_token(&error))?,
+        Credentials::Browser(text) => match service.login_by_browser(&text) {
+            Ok((_, principal)) => principal,
+            Err(_) => return Ok(None),
+        },
+        Credentials::Password(..) if !takes_passwords(exchange) => return Err(password_refused()),
+        Credentials::Password(name, password) => match service.login(&name, &password, exchange.peer.ip()).await {
             Ok(principal) => principal,
-            Err(error) => return Err(problem::of_login(error).unwrap_or_else(|| refused(exchange, denied))),
+            Err(error) => return problem::of_login(error).map_or(Ok(None), Err),
         },
     };
     if let Principal::Account(account) = &principal {
         exchange.note_user(Some(account.name()));
     }
-    judge(&principal).map_err(|denied| refused(exchange, denied))
+    Ok(Some(principal))
+}
+
+/// The answer to a page of another origin.
+pub(crate) fn other_origin() -> Reply {
+    Reply::problem(StatusCode::FORBIDDEN, "a page of another origin may not write here")
+}
+
+/// The answer to a password where none is taken.
+pub(crate) fn password_refused() -> Reply {
+    let detail = "passwords are taken over TLS, or from this machine; `access.plain_passwords = true` permits them without \
+                  (tokens need no such permission)";
+    Reply::problem(StatusCode::FORBIDDEN, detail)
 }
 
 /// The answer to a client that may not do that, with the logins that it may try.
 fn refused(exchange: &Exchange, denied: Denied) -> Reply {
-    problem::of_denied(denied, takes_passwords(exchange))
+    problem::of_denied(denied, challenges_passwords(exchange))
 }
 
-/// True if nobody on the way can read a password.
-fn takes_passwords(exchange: &Exchange) -> bool {
+/// True if a client may be challenged for a password. The page has a form of its own, and a browser would show another.
+fn challenges_passwords(exchange: &Exchange) -> bool {
+    takes_passwords(exchange) && !exchange.head.headers.contains_key(PAGE_FIELD)
+}
+
+/// True if no program on the way can read a password.
+pub(crate) fn takes_passwords(exchange: &Exchange) -> bool {
     let headers = &exchange.head.headers;
     exchange.is_sealed
         || exchange.shared.config().plain_passwords
@@ -115,11 +154,36 @@ fn takes_passwords(exchange: &Exchange) -> bool {
 enum Credentials {
     Password(String, String),
     Token(String),
+    Browser(String),
+}
+
+/// A field that pages of this origin send: pages of others cannot without its leave (Fetch's CORS), and have none.
+const PAGE_FIELD: &str = "x-isocast-page";
+
+/// Name of the cookie with a browser's login.
+pub(crate) const fn cookie_name(exchange: &Exchange) -> &'static str {
+    if exchange.is_sealed { "__Host-isocast" } else { "isocast" }
+}
+
+/// The text of the login that the request's cookie carries.
+pub(crate) fn cookie_text(exchange: &Exchange) -> Option<String> {
+    cookie(&exchange.head.headers, cookie_name(exchange)).map(str::to_owned)
+}
+
+/// The credentials of a request: its `Authorization`, else its cookie, which counts for reads, and for what a page of this origin sends.
+fn credentials(exchange: &Exchange) -> Option<Credentials> {
+    let head = &exchange.head;
+    if head.headers.contains_key(AUTHORIZATION) {
+        return authorization(&head.headers);
+    }
+    let reads = head.method == Method::GET || head.method == Method::HEAD;
+    let counts = reads || head.headers.contains_key(PAGE_FIELD);
+    cookie_text(exchange).filter(|_| counts).map(Credentials::Browser)
 }
 
 /// `Authorization`: `Basic` with a name and a password, or `Bearer` with a token. A token may also be the password of its account's name:
 /// programs that know Basic alone use it so.
-fn credentials(headers: &HeaderMap) -> Option<Credentials> {
+fn authorization(headers: &HeaderMap) -> Option<Credentials> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -168,7 +232,7 @@ pub(crate) fn is_loopback_name(authority: &str) -> bool {
 }
 
 /// True if a browser says that the page which writes is of another origin.
-fn is_cross_origin(headers: &HeaderMap) -> bool {
+pub(crate) fn is_cross_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return false };
     let host = headers.get(HOST).map(http_types::HeaderValue::as_bytes).unwrap_or_default();
     let origin = origin.as_bytes();
@@ -223,13 +287,13 @@ mod tests {
 
     #[test]
     fn credentials_are_decoded() {
-        let read = |value| credentials(&headers(&[("authorization", value)]));
+        let read = |value| authorization(&headers(&[("authorization", value)]));
         let ada = Credentials::Password("ada".to_owned(), "p:q".to_owned());
         assert_eq!(read("Basic YWRhOnA6cQ=="), Some(ada));
         assert_eq!(read("bearer  x"), Some(Credentials::Token("x".to_owned())));
         let token = format!("Basic {}", STANDARD.encode(format!("ada:{TOKEN_PREFIX}x")));
         let map = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(&token).expect("ASCII"))]);
-        assert_eq!(credentials(&map), Some(Credentials::Token(format!("{TOKEN_PREFIX}x"))));
+        assert_eq!(authorization(&map), Some(Credentials::Token(format!("{TOKEN_PREFIX}x"))));
         for value in ["Bearer", "Basic", "Basic ???", "Basic YWRh", "Basic /w==", "Digest x"] {
             assert_eq!(read(value), None, "{value}");
         }

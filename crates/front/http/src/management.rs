@@ -12,45 +12,49 @@ use service::figures;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
-use crate::{follow, login, problem, removals};
-
-/// Description of the requests below `/api/v1` (OpenAPI 3.1). A test holds it to the real answers.
-const OPENAPI: &str = include_str!("openapi.json");
+use crate::routes::Call;
+use crate::{follow, login, problem};
 
 /// Answers a GET of a management path, if it is one.
 pub(crate) async fn answer(exchange: &Exchange, path: &str) -> Option<Reply> {
     let reply = match path {
         "/health" => Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", "ok\n"),
         "/ready" => ready(exchange).await,
-        "/api/v1/removals" => removals::answer(exchange).await,
-        "/api/v1/openapi.json" => Reply::with_body(StatusCode::OK, "application/json", OPENAPI),
-        _ => observed(exchange, path).await?,
+        "/metrics" => observed(exchange, |permit| {
+            let page = metrics(&exchange.shared, permit);
+            Reply::with_body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
+        })
+        .await
+        .unwrap_or_else(|reply| reply),
+        _ => return None,
     };
     Some(reply.field(CACHE_CONTROL, "no-store"))
 }
 
-/// Answers a GET of figures, which needs a permit.
-async fn observed(exchange: &Exchange, path: &str) -> Option<Reply> {
-    let shared = &exchange.shared;
-    let service = &shared.service;
-    let render: &(dyn Fn(&Permit<ToObserve>) -> Reply + Sync) = match path {
-        "/metrics" => &|permit| {
-            let page = metrics(shared, permit);
-            Reply::with_body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
-        },
-        "/api/v1/streams" => &|permit| Reply::json(&figures::streams(service, permit)),
-        "/api/v1/disks" => &|permit| Reply::json(&figures::disks(service, permit)),
-        "/api/v1/system" => &|permit| Reply::json(&figures::system(service, permit)),
-        "/api/v1/jobs" => &|permit| Reply::json(&service.jobs(permit)),
-        "/api/v1/volumes" => &|permit| Reply::json(&figures::volumes(service, permit)),
-        "/api/v1/alarms" => &|permit| Reply::json(&alarms(service, permit)),
-        "/api/v1/quotas" => &|permit| Reply::json(&quotas(service, permit)),
-        "/api/v1/forecasts" => &|permit| Reply::json(&service.forecasts(permit)),
-        "/api/v1/webhooks" => &|permit| Reply::json(&service.webhooks(permit)),
-        "/api/v1/events" => &|permit| follow::latest(service.latest_events(permit), permit),
-        _ => return None,
-    };
-    Some(login::permit_server(exchange).await.map_or_else(|reply| reply, |permit| render(&permit)))
+/// Answers a call for figures.
+///
+/// # Errors
+/// The answer to a client that may not see them.
+pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Reply> {
+    let service = &exchange.shared.service;
+    observed(exchange, |permit| match call {
+        Call::Streams => Reply::json(&figures::streams(service, permit)),
+        Call::Disks => Reply::json(&figures::disks(service, permit)),
+        Call::Jobs => Reply::json(&service.jobs(permit)),
+        Call::Volumes => Reply::json(&figures::volumes(service, permit)),
+        Call::Alarms => Reply::json(&alarms(service, permit)),
+        Call::Quotas => Reply::json(&quotas(service, permit)),
+        Call::Forecasts => Reply::json(&service.forecasts(permit)),
+        Call::Webhooks => Reply::json(&service.webhooks(permit)),
+        Call::Events => follow::latest(service.latest_events(permit), permit),
+        _ => Reply::json(&figures::system(service, permit)),
+    })
+    .await
+}
+
+/// The answer that `render` makes for a client that may see figures.
+async fn observed(exchange: &Exchange, render: impl Fn(&Permit<ToObserve>) -> Reply) -> Result<Reply, Reply> {
+    login::permit_server(exchange).await.map(|permit| render(&permit))
 }
 
 /// True for the paths that are answered when all connections are taken, too.

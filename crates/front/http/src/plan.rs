@@ -14,6 +14,7 @@ use units::limits::{RANGES_MAX, SEGMENTS_MAX};
 use crate::message::conditional::{self, ConditionResult, Validators};
 use crate::message::head::RequestHead;
 use crate::message::media_type::{is_active, media_type};
+use crate::message::problem_type::ProblemType;
 use crate::message::range::{ByteRange, Ranges, parse_ranges};
 use crate::message::reply::{Reply, problem_with};
 
@@ -98,9 +99,15 @@ fn altered(request: &RequestHead, entry: &Entry, alteration: &str) -> Result<Str
 
 fn unsatisfiable(entry: &Entry) -> Reply {
     let detail = format!("the content has {} bytes and none of the ranges lies in it", entry.size);
-    problem_with(StatusCode::RANGE_NOT_SATISFIABLE, "Range Not Satisfiable", &detail, &[])
-        .field(header::CONTENT_RANGE, format!("bytes */{}", entry.size))
-        .field(header::ACCEPT_RANGES, "bytes")
+    problem_with(
+        ProblemType::of(StatusCode::RANGE_NOT_SATISFIABLE),
+        StatusCode::RANGE_NOT_SATISFIABLE,
+        "Range Not Satisfiable",
+        &detail,
+        &[],
+    )
+    .field(header::CONTENT_RANGE, format!("bytes */{}", entry.size))
+    .field(header::ACCEPT_RANGES, "bytes")
 }
 
 fn typed(entry: &Entry, mut fields: Vec<(HeaderName, String)>) -> Vec<(HeaderName, String)> {

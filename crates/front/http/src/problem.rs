@@ -6,6 +6,7 @@ use http_types::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use service::StopError;
 use service::access::Denied;
 use service::account_changes::ChangeError;
+use service::administration::WishError;
 use service::contents::{StoreError, UpkeepError};
 use service::delivery::{DeliveryError, resource_name};
 use service::ingest::IngestError;
@@ -16,6 +17,7 @@ use service::pipeline::{PipeError, StageError};
 
 use crate::body::BodyError;
 use crate::message::head::HeadError;
+use crate::message::problem_type::{self, ProblemType};
 use crate::message::reply::{Reply, problem_with};
 
 /// `Retry-After` for refused clients.
@@ -81,9 +83,9 @@ pub(crate) fn form_refused() -> Reply {
 }
 
 /// 503: `resource` is short; a rate of up to `grantable` would be granted.
-fn unavailable(title: &str, detail: &str, (resource, grantable): (&str, u64)) -> Reply {
+fn unavailable(kind: ProblemType, title: &str, detail: &str, (resource, grantable): (&str, u64)) -> Reply {
     let members = [("resource", resource.into()), ("grantable_bps", grantable.into())];
-    problem_with(StatusCode::SERVICE_UNAVAILABLE, title, detail, &members).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
+    problem_with(kind, StatusCode::SERVICE_UNAVAILABLE, title, detail, &members).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
 }
 
 /// 500: the request met a fault of the server.
@@ -94,7 +96,7 @@ pub(crate) fn fault() -> Reply {
 
 /// 503: a queue or table is full.
 pub(crate) fn busy() -> Reply {
-    unavailable("Busy", "too many requests are under way; try again later", ("table", 0))
+    unavailable(problem_type::BUSY, "Busy", "too many requests are under way; try again later", ("table", 0))
 }
 
 /// 429: a client has as much as one may have; `detail` names the limit.
@@ -104,7 +106,7 @@ pub(crate) fn client_busy(detail: &str) -> Reply {
 
 /// 503: no change is begun any more.
 pub(crate) fn stopping() -> Reply {
-    unavailable("Stopping", "the server is about to stop; try again later", ("draining", 0))
+    unavailable(problem_type::STOPPING, "Stopping", "the server is about to stop; try again later", ("draining", 0))
 }
 
 /// 503 for now, with the reason.
@@ -120,8 +122,14 @@ pub(crate) fn not_ready(why: &str) -> Reply {
 /// 503: the server starts; `step` names its present work.
 pub(crate) fn starting(step: &str) -> Reply {
     let detail = format!("the server is starting: {step}");
-    problem_with(StatusCode::SERVICE_UNAVAILABLE, "Starting", &detail, &[("resource", "starting".into())])
-        .field(RETRY_AFTER, "1")
+    problem_with(
+        problem_type::STARTING,
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Starting",
+        &detail,
+        &[("resource", "starting".into())],
+    )
+    .field(RETRY_AFTER, "1")
 }
 
 /// Answer where a delivery was not started.
@@ -180,7 +188,9 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
     match error {
         IngestError::Store(error) => of_store(error),
         // As where the disk is full (RFC 4918 §11.5).
-        IngestError::Quota(refusal) => Reply::problem(StatusCode::INSUFFICIENT_STORAGE, &refusal.to_string()),
+        IngestError::Quota(refusal) => {
+            Reply::problem_of(problem_type::QUOTA, StatusCode::INSUFFICIENT_STORAGE, &refusal.to_string())
+        }
         IngestError::NoRoom(refusal) => of_refusal(*refusal),
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
@@ -237,17 +247,9 @@ pub(crate) fn of_upkeep(error: &UpkeepError) -> Reply {
 /// The answer to a client that may not do that; `passwords`: one that has an account may send its password.
 pub(crate) fn of_denied(denied: Denied, passwords: bool) -> Reply {
     match denied {
-        Denied::UserNeeded(_) => {
-            let reply = Reply::problem(StatusCode::UNAUTHORIZED, &denied.to_string());
-            let basic = || "Basic realm=\"isocast\", charset=\"UTF-8\"";
-            if passwords {
-                reply.field(WWW_AUTHENTICATE, basic())
-            } else {
-                reply.field(WWW_AUTHENTICATE, "Bearer realm=\"isocast\"")
-            }
-        }
-        Denied::LocalOnly(..) | Denied::NoWriters | Denied::NoRight(_) | Denied::NotByLink(_) => {
-            Reply::problem(StatusCode::FORBIDDEN, &denied.to_string())
+        Denied::UserNeeded(_) => challenged(Reply::problem(StatusCode::UNAUTHORIZED, &denied.to_string()), passwords),
+        Denied::LocalOnly(..) | Denied::NoWriters | Denied::NoRight(_) | Denied::NotByLink(_) | Denied::ByToken => {
+            Reply::problem_of(problem_type::NO_RIGHT, StatusCode::FORBIDDEN, &denied.to_string())
         }
     }
 }
@@ -255,24 +257,48 @@ pub(crate) fn of_denied(denied: Denied, passwords: bool) -> Reply {
 /// The answer to a token that is not valid (RFC 6750 §3.1).
 pub(crate) fn of_token(error: &CredentialError) -> Reply {
     let challenge = "Bearer realm=\"isocast\", error=\"invalid_token\"";
-    Reply::problem(StatusCode::UNAUTHORIZED, &error.to_string()).field(WWW_AUTHENTICATE, challenge)
+    let reply = Reply::problem_of(problem_type::TOKEN_INVALID, StatusCode::UNAUTHORIZED, &error.to_string());
+    reply.field(WWW_AUTHENTICATE, challenge)
 }
 
 /// The answer to a link that is not valid: another one is needed, and no login.
 pub(crate) fn of_link(error: &CredentialError) -> Reply {
-    Reply::problem(StatusCode::FORBIDDEN, &error.to_string())
+    Reply::problem_of(problem_type::LINK_INVALID, StatusCode::FORBIDDEN, &error.to_string())
 }
 
 /// Answer where accounts, tokens or links are not changed, or a link is used up.
 pub(crate) fn of_change(error: &ChangeError) -> Reply {
     let status = match error {
         ChangeError::NoAccount(_) | ChangeError::NoToken(_) | ChangeError::NoLink(_) => StatusCode::NOT_FOUND,
-        ChangeError::AccountExists(_) | ChangeError::NotHeld(..) => StatusCode::CONFLICT,
+        ChangeError::AccountExists(_) | ChangeError::NotHeld(..) | ChangeError::NotFirst => StatusCode::CONFLICT,
         ChangeError::UsedUp(_) => StatusCode::FORBIDDEN,
         ChangeError::StoredFull { .. } | ChangeError::TooMany(..) => StatusCode::INSUFFICIENT_STORAGE,
         ChangeError::Unavailable(_) => return not_now(&error.to_string()),
     };
     Reply::problem(status, &error.to_string())
+}
+
+/// Answer where a wish about accounts is none, or is not done.
+pub(crate) fn of_wish(error: &WishError) -> Reply {
+    match error {
+        WishError::Change(error) => of_change(error),
+        WishError::Present(LoginError::Busy) => of_login(LoginError::Busy).unwrap_or_else(busy),
+        WishError::Code | WishError::Present(LoginError::Wrong) => {
+            Reply::problem(StatusCode::FORBIDDEN, &error.to_string())
+        }
+        error => bad_request(error),
+    }
+}
+
+/// The answer to a login that is wrong, where one without it would have been answered.
+pub(crate) fn of_login_failed(passwords: bool) -> Reply {
+    let detail = LoginError::Wrong.to_string();
+    challenged(Reply::problem_of(problem_type::LOGIN_WRONG, StatusCode::UNAUTHORIZED, &detail), passwords)
+}
+
+fn challenged(reply: Reply, passwords: bool) -> Reply {
+    let basic = "Basic realm=\"isocast\", charset=\"UTF-8\"";
+    reply.field(WWW_AUTHENTICATE, if passwords { basic } else { "Bearer realm=\"isocast\"" })
 }
 
 /// The answer to a login that was not verified; none if it was verified and was wrong.
@@ -296,7 +322,7 @@ fn of_refusal(refusal: Refusal) -> Reply {
         Resource::Draining => "the server is about to stop",
     };
     let resource = resource_name(refusal.resource);
-    unavailable("No room for this stream", what, (&resource, refusal.grantable.0))
+    unavailable(problem_type::NO_ROOM, "No room for this stream", what, (&resource, refusal.grantable.0))
 }
 
 /// Answer to a refusal of the store.
@@ -364,7 +390,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::NoBuffers { .. } => resource_name(Resource::Memory),
         _ => "table".to_owned(),
     };
-    unavailable("Service Unavailable", &detail, (&resource, 0))
+    unavailable(ProblemType::of(status), "Service Unavailable", &detail, (&resource, 0))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{actions, content, cors, dav, listing, login, management, page, problem, upload};
+use crate::{content, cors, dav, listing, login, management, page, problem, rest, upload};
 
 /// The answer to a request.
 pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
@@ -19,7 +19,7 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
     if path.starts_with(PREFIX) {
         return media(exchange, body).await;
     }
-    if let Some(reply) = actions::answer(exchange).await {
+    if let Some(reply) = rest::answer(exchange, body).await {
         return reply;
     }
     if matches!(path, "/" | "/media") {

@@ -1,5 +1,6 @@
 //! The HTTP front end over sockets, with a store in memory.
 
+mod accounts;
 mod connection;
 mod cors;
 mod http2;

@@ -243,7 +243,8 @@ async fn answers_match_the_openapi_document() {
             Some(items) => (items, &answer[0]),
             None => (schema, &answer),
         };
-        let name = schema["$ref"].as_str().expect("a reference").rsplit('/').next().expect("a name");
+        // Any JSON.
+        let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) else { continue };
         let described = &document["components"]["schemas"][name];
         if described.get("additionalProperties").is_none() {
             assert_eq!(members(one), members(&described["properties"]), "{path}");

@@ -11,19 +11,19 @@ use tempfile::TempDir;
 
 use crate::support::{Harness, password_hash, pattern};
 
-fn given(folder: &str, rights: &str) -> FolderRights {
+pub(crate) fn given(folder: &str, rights: &str) -> FolderRights {
     FolderRights { folder: ContentPath::parse(folder).expect("a path"), rights: rights.parse().expect("rights") }
 }
 
 /// A server at which only accounts read: `ada` has all rights; `bob` reads and writes below `/films`; `eve` reads everything. All have the
 /// password `p`.
-struct Closed {
-    harness: Harness,
+pub(crate) struct Closed {
+    pub(crate) harness: Harness,
     state: TempDir,
 }
 
 impl Closed {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let state = tempfile::tempdir().expect("a folder");
         let accounts = Arc::<Accounts>::default();
         accounts.open(OpenRights { all_read: false, local_writes: true });
@@ -45,7 +45,7 @@ impl Closed {
     }
 
     /// Makes a change, as a command does. Gives the text of what is new.
-    fn change(&self, change: AccountChange) -> String {
+    pub(crate) fn change(&self, change: AccountChange) -> String {
         let mut database = Database::open(self.state.path()).expect("a database");
         let changed = database.apply(&[change], 1_800_000_000).expect("applied").remove(0).expect("changed");
         assert!(announce(self.state.path()));
@@ -55,7 +55,7 @@ impl Closed {
         }
     }
 
-    fn token(&self, account: &str, within: FolderRights) -> String {
+    pub(crate) fn token(&self, account: &str, within: FolderRights) -> String {
         let (account, label) = (account.to_owned(), String::new());
         let token = self.change(AccountChange::AddToken { account, label, within, expires: None });
         format!("Authorization: Bearer {token}\r\n")
@@ -78,8 +78,8 @@ fn wish(folder: &str, rights: &str) -> LinkWish {
     }
 }
 
-const ADA: &str = "Authorization: Basic YWRhOnA=\r\n";
-const BOB: &str = "Authorization: Basic Ym9iOnA=\r\n";
+pub(crate) const ADA: &str = "Authorization: Basic YWRhOnA=\r\n";
+pub(crate) const BOB: &str = "Authorization: Basic Ym9iOnA=\r\n";
 const EVE: &str = "Authorization: Basic ZXZlOnA=\r\n";
 /// The right name with another password.
 const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
@@ -89,7 +89,7 @@ const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 38] = [
+const TABLE: [(&str, [u16; KINDS]); 60] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -113,6 +113,28 @@ const TABLE: [(&str, [u16; KINDS]); 38] = [
     ("POST /api/v1/jobs/copy/stop", [401, 401, 403, 403, 403, 403, 403, 202]),
     ("POST /api/v1/jobs/copy/run", [401, 401, 403, 403, 403, 403, 403, 409]),
     ("POST /api/v1/volumes/none/scrub", [401, 401, 403, 403, 403, 403, 403, 404]),
+    ("GET /api/v1/session", [200, 401, 200, 200, 200, 200, 200, 200]),
+    ("POST /api/v1/session", [415; KINDS]),
+    ("DELETE /api/v1/session", [204; KINDS]),
+    ("POST /api/v1/first-account", [415; KINDS]),
+    ("GET /api/v1/users", [401, 401, 403, 403, 403, 403, 403, 200]),
+    ("POST /api/v1/users", [401, 401, 403, 403, 403, 403, 403, 415]),
+    ("PATCH /api/v1/users", [405; KINDS]),
+    ("DELETE /api/v1/users/none", [401, 401, 403, 403, 403, 403, 403, 404]),
+    ("PUT /api/v1/users/none/password", [401, 401, 415, 403, 401, 401, 415, 415]),
+    ("POST /api/v1/users/none/grant", [401, 401, 403, 403, 403, 403, 403, 415]),
+    ("POST /api/v1/users/none/revoke", [401, 401, 403, 403, 403, 403, 403, 415]),
+    ("GET /api/v1/groups", [401, 401, 403, 403, 403, 403, 403, 200]),
+    ("POST /api/v1/groups/cut/grant", [401, 401, 403, 403, 403, 403, 403, 415]),
+    ("POST /api/v1/groups/cut/revoke", [401, 401, 403, 403, 403, 403, 403, 415]),
+    ("PUT /api/v1/groups/cut/members/none", [401, 401, 403, 403, 403, 403, 403, 404]),
+    ("DELETE /api/v1/groups/cut/members/none", [401, 401, 403, 403, 403, 403, 403, 404]),
+    ("GET /api/v1/tokens", [401, 401, 200, 403, 401, 401, 200, 200]),
+    ("POST /api/v1/tokens", [401, 401, 415, 403, 401, 401, 415, 415]),
+    ("DELETE /api/v1/tokens/99", [401, 401, 404, 403, 401, 401, 404, 404]),
+    ("GET /api/v1/shares", [401, 401, 200, 403, 401, 401, 200, 200]),
+    ("POST /api/v1/shares", [401, 401, 415, 415, 401, 401, 415, 415]),
+    ("DELETE /api/v1/shares/99", [401, 401, 404, 403, 401, 401, 404, 404]),
     ("GET /media", [401, 401, 403, 403, 403, 403, 301, 301]),
     ("GET /media/", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /media/films/", [401, 401, 200, 200, 200, 403, 200, 200]),

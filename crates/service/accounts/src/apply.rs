@@ -9,7 +9,7 @@ use service::logins::{link_text, token_digest};
 
 use crate::database::{Database, DatabaseError};
 use crate::entries::{link_of, stored_bits};
-use crate::secrets::{KEY_BYTES, random, token_text};
+use crate::secrets::{KEY_BYTES, random, random_text, token_text};
 
 /// Limits on entries.
 const ACCOUNTS_MAX: u64 = 10_000;
@@ -17,6 +17,10 @@ const TOKENS_MAX: u64 = 100_000;
 const LINKS_MAX: u64 = 100_000;
 const RIGHTS_MAX: u64 = 100_000;
 const MEMBERS_MAX: u64 = 100_000;
+/// Tokens of one account.
+const TOKENS_OF_ACCOUNT_MAX: u64 = 1000;
+/// Logins of one account by browsers; a further one ends the oldest.
+const LOGINS_OF_ACCOUNT_MAX: i64 = 32;
 /// An expired link is listed, and its use is answered as one of an expired link, for so long, s.
 const ENDED_KEPT: i64 = 30 * 24 * 3600;
 
@@ -106,6 +110,7 @@ impl Database {
             for table in ["link", "token"] {
                 all.execute(&format!("UPDATE {table} SET ended = 1 WHERE expires <= ?1 AND ended = 0"), [now])?;
             }
+            all.execute("DELETE FROM token WHERE coalesce(last_used, created) + idle <= ?1", [now])?;
             all.execute("DELETE FROM link WHERE ended = 1 AND expires <= ?1", [now.saturating_sub(ENDED_KEPT)])?;
             all.execute("DELETE FROM token WHERE expires <= ?1", [now.saturating_sub(ENDED_KEPT)])?;
             all.execute(
@@ -129,9 +134,17 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
                 tables.execute("INSERT INTO account_right VALUES (?1, '/', ?2)", params![name, rights.bits()])?;
             }
         }
+        AccountChange::AddFirstAccount { name, password_hash } => {
+            if tables.query_row("SELECT count(*) FROM account", [], |row| row.get::<_, i64>(0))? > 0 {
+                return Err(ChangeError::NotFirst.into());
+            }
+            let (name, password_hash, rights) = (name.clone(), password_hash.clone(), Rights::ALL);
+            return apply(tables, &AccountChange::AddAccount { name, password_hash, rights }, now);
+        }
         AccountChange::SetPassword { name, password_hash } => {
             let set = tables.execute("UPDATE account SET password_hash = ?2 WHERE name = ?1", [name, password_hash])?;
             one_of(set, || ChangeError::NoAccount(name.clone()))?;
+            tables.execute("DELETE FROM token WHERE account = ?1 AND idle IS NOT NULL", [name])?;
         }
         AccountChange::RemoveAccount { name } => {
             let removed = tables.execute("DELETE FROM account WHERE name = ?1", [name])?;
@@ -151,11 +164,31 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
         AccountChange::AddToken { account, label, within, expires } => {
             check_account(tables, account)?;
             has_room(tables, "token", TOKENS_MAX, "tokens")?;
+            let sql = "SELECT count(*) FROM token WHERE account = ?1 AND idle IS NULL";
+            let held: i64 = tables.query_row(sql, [account], |row| row.get(0))?;
+            if held.unsigned_abs() >= TOKENS_OF_ACCOUNT_MAX {
+                return Err(ChangeError::TooMany(TOKENS_OF_ACCOUNT_MAX, "tokens of this user").into());
+            }
             let text = token_text().map_err(|error| ChangeError::Unavailable(error.to_string()))?;
             let (folder, rights) = (within.folder.to_string(), within.rights.bits());
             tables.execute(
                 "INSERT INTO token (digest, account, label, folder, rights, created, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![token_digest(&text), account, label, folder, rights, now, expires.map(signed)],
+            )?;
+            return Ok(Changed::New { id: tables.last_insert_rowid(), text });
+        }
+        AccountChange::AddLogin { account, label, expires, idle } => {
+            check_account(tables, account)?;
+            // With room for the new one.
+            let sql = "DELETE FROM token WHERE id IN (SELECT id FROM token WHERE account = ?1 AND idle IS NOT NULL \
+                       ORDER BY coalesce(last_used, created) DESC, id DESC LIMIT -1 OFFSET ?2)";
+            tables.execute(sql, params![account, LOGINS_OF_ACCOUNT_MAX - 1])?;
+            has_room(tables, "token", TOKENS_MAX, "tokens and logins")?;
+            let text = random_text().map_err(|error| ChangeError::Unavailable(error.to_string()))?;
+            tables.execute(
+                "INSERT INTO token (digest, account, label, folder, rights, created, expires, idle) \
+                 VALUES (?1, ?2, ?3, '/', ?4, ?5, ?6, ?7)",
+                params![token_digest(&text), account, label, Rights::ALL.bits(), now, signed(*expires), signed(*idle)],
             )?;
             return Ok(Changed::New { id: tables.last_insert_rowid(), text });
         }

@@ -21,7 +21,8 @@ const APPLICATION: i32 = 0x6973_6f63;
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Steps from one version of the tables to the next; `PRAGMA user_version` is the number of those made.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE account (
         name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, created INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
@@ -52,7 +53,11 @@ const MIGRATIONS: [&str; 1] = ["
     ) STRICT;
     CREATE INDEX link_account ON link (account);
     CREATE TABLE taken_over (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+    ALTER TABLE token ADD COLUMN idle INTEGER;
+",
+];
 
 /// An open database.
 #[derive(Debug)]

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use api::{AccountEntry, GrantEntry, GroupEntry, LinkEntry, TokenEntry};
-use rusqlite::{Connection, OptionalExtension as _, Row};
-use service::accounts::{Account, AccountFacts, AccountToken, FolderRights, Rights, SignedLink};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
+use service::account_changes::ListPart;
+use service::accounts::{Account, AccountFacts, AccountToken, CredentialKind, FolderRights, Rights, SignedLink};
 use service::contents::ContentPath;
 use service::logins::link_text;
 use units::BitRate;
@@ -27,29 +28,33 @@ impl Database {
             let mut rights: HashMap<String, Vec<FolderRights>> = HashMap::new();
             let granted = "SELECT account, folder, rights FROM account_right UNION ALL \
                            SELECT account, folder, rights FROM team_right JOIN member USING (team)";
-            each(tables, granted, |row| {
+            each(tables, granted, [], |row| {
                 if let Some(given) = read_rights(row, 1)? {
                     rights.entry(row.get(0)?).or_default().push(given);
                 }
                 Ok(())
             })?;
             let mut facts = AccountFacts::default();
-            each(tables, "SELECT name, password_hash FROM account", |row| {
+            each(tables, "SELECT name, password_hash FROM account", [], |row| {
                 let name: String = row.get(0)?;
                 let rights = Arc::from(rights.remove(&name).unwrap_or_default());
                 let account = Account { password_hash: Some(row.get::<_, String>(1)?.into()), rights };
                 facts.accounts.insert(name, account);
                 Ok(())
             })?;
-            each(tables, "SELECT digest, id, account, iif(ended, 0, expires), folder, rights FROM token", |row| {
+            let sql = "SELECT digest, id, account, iif(ended, 0, expires), folder, rights, \
+                       coalesce(last_used, created) + idle FROM token";
+            each(tables, sql, [], |row| {
                 let account: String = row.get(2)?;
                 let Some(within) = read_rights(row, 4)? else { return Ok(()) };
-                let expires = row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs);
-                let token = AccountToken { id: row.get(1)?, account: account.into(), within, expires };
+                let expires = number(row, 3)?;
+                let kind =
+                    number(row, 6)?.map_or(CredentialKind::Token, |idle_ends| CredentialKind::Browser { idle_ends });
+                let token = AccountToken { id: row.get(1)?, account: account.into(), within, expires, kind };
                 facts.tokens.insert(row.get(0)?, Arc::new(token));
                 Ok(())
             })?;
-            each(tables, LINK, |row| {
+            each(tables, LINK, [], |row| {
                 if let Some(link) = read_link(row)? {
                     facts.links.insert(link.id, Arc::new(link));
                 }
@@ -59,20 +64,21 @@ impl Database {
         })
     }
 
-    /// All accounts, by name.
+    /// Accounts, by name.
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn accounts(&self) -> Result<Vec<AccountEntry>, DatabaseError> {
+    pub fn accounts(&self, part: &ListPart<String>) -> Result<Vec<AccountEntry>, DatabaseError> {
         self.with_shared(|tables| {
             let mut rights = grants(tables, "SELECT account, folder, rights FROM account_right ORDER BY folder")?;
             let mut groups: HashMap<String, Vec<String>> = HashMap::new();
-            each(tables, "SELECT account, team FROM member ORDER BY team", |row| {
+            each(tables, "SELECT account, team FROM member ORDER BY team", [], |row| {
                 groups.entry(row.get(0)?).or_default().push(row.get(1)?);
                 Ok(())
             })?;
             let mut entries = Vec::new();
-            each(tables, "SELECT name, created FROM account ORDER BY name", |row| {
+            let sql = "SELECT name, created FROM account WHERE name > ?1 ORDER BY name LIMIT ?2";
+            each(tables, sql, params![part.after, most(part)], |row| {
                 let name: String = row.get(0)?;
                 let (groups, rights) = (groups.remove(&name), rights.remove(&name));
                 entries.push(AccountEntry {
@@ -87,16 +93,16 @@ impl Database {
         })
     }
 
-    /// All groups that have members or rights, by name.
+    /// Groups that have members or rights, by name.
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn groups(&self) -> Result<Vec<GroupEntry>, DatabaseError> {
+    pub fn groups(&self, part: &ListPart<String>) -> Result<Vec<GroupEntry>, DatabaseError> {
         self.with_shared(|tables| {
             let mut rights = grants(tables, "SELECT team, folder, rights FROM team_right ORDER BY folder")?;
             let mut members: BTreeMap<String, Vec<String>> =
                 rights.keys().cloned().map(|name| (name, vec![])).collect();
-            each(tables, "SELECT team, account FROM member ORDER BY account", |row| {
+            each(tables, "SELECT team, account FROM member ORDER BY account", [], |row| {
                 members.entry(row.get(0)?).or_default().push(row.get(1)?);
                 Ok(())
             })?;
@@ -104,33 +110,31 @@ impl Database {
                 let rights = rights.remove(&name).unwrap_or_default();
                 GroupEntry { name, members, rights }
             };
-            Ok(members.into_iter().map(entry).collect())
+            let later = members.into_iter().filter(|(name, _)| *name > part.after);
+            Ok(later.take(part.limit).map(entry).collect())
         })
     }
 
-    /// All tokens, or those of an account.
+    /// Tokens and logins, of all accounts or of one, by number.
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn tokens(&self, of: Option<&str>) -> Result<Vec<TokenEntry>, DatabaseError> {
+    pub fn tokens(&self, of: Option<&str>, part: &ListPart<i64>) -> Result<Vec<TokenEntry>, DatabaseError> {
         self.with_shared(|tables| {
             let mut entries = Vec::new();
-            let sql = "SELECT account, id, label, folder, rights, created, expires, last_used FROM token ORDER BY id";
-            each(tables, sql, |row| {
-                let user: String = row.get(0)?;
-                if of.is_some_and(|of| of != user) {
-                    return Ok(());
-                }
-                let time = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::unsigned_abs));
+            let sql = "SELECT account, id, label, folder, rights, created, expires, last_used, idle IS NOT NULL FROM token \
+                       WHERE id > ?1 AND (?2 IS NULL OR account = ?2) ORDER BY id LIMIT ?3";
+            each(tables, sql, params![part.after, of, most(part)], |row| {
                 entries.push(TokenEntry {
                     id: row.get(1)?,
-                    user,
+                    user: row.get(0)?,
+                    is_login: row.get(8)?,
                     label: row.get(2)?,
                     folder: row.get(3)?,
                     rights: words(stored_bits(row.get(4)?)),
-                    created: time(5)?.unwrap_or_default(),
-                    expires: time(6)?,
-                    last_used: time(7)?,
+                    created: number(row, 5)?.unwrap_or_default(),
+                    expires: number(row, 6)?,
+                    last_used: number(row, 7)?,
                 });
                 Ok(())
             })?;
@@ -138,22 +142,16 @@ impl Database {
         })
     }
 
-    /// All links, or those that an account made.
+    /// Links, made by all or by one account, by number.
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn links(&self, by: Option<&str>) -> Result<Vec<LinkEntry>, DatabaseError> {
-        let facts = self.facts()?;
+    pub fn links(&self, by: Option<&str>, part: &ListPart<i64>) -> Result<Vec<LinkEntry>, DatabaseError> {
         self.with_shared(|tables| {
             let mut entries = Vec::new();
             let sql = "SELECT id, folder, rights, created, expires, ended, rate, uses, used, networks, stored_max, stored, account \
-                       FROM link ORDER BY id";
-            each(tables, sql, |row| {
-                let made_by: Option<String> = row.get(12)?;
-                if by.is_some() && made_by.as_deref() != by {
-                    return Ok(());
-                }
-                let number = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::unsigned_abs));
+                       FROM link WHERE id > ?1 AND (?2 IS NULL OR account = ?2) ORDER BY id LIMIT ?3";
+            each(tables, sql, params![part.after, by, most(part)], |row| {
                 let id = row.get(0)?;
                 let is_valid = !row.get::<_, bool>(5)?;
                 let networks: String = row.get(9)?;
@@ -161,16 +159,16 @@ impl Database {
                     id,
                     path: row.get(1)?,
                     rights: words(stored_bits(row.get(2)?)),
-                    share: facts.links.get(&id).filter(|_| is_valid).map(|link| link_text(link)),
-                    created: number(3)?.unwrap_or_default(),
-                    expires: number(4)?.unwrap_or_default(),
-                    rate_bps: number(6)?,
-                    uses: number(7)?,
-                    used: number(8)?.unwrap_or_default(),
+                    share: link_of(tables, id)?.filter(|_| is_valid).map(|link| link_text(&link)),
+                    created: number(row, 3)?.unwrap_or_default(),
+                    expires: number(row, 4)?.unwrap_or_default(),
+                    rate_bps: number(row, 6)?,
+                    uses: number(row, 7)?,
+                    used: number(row, 8)?.unwrap_or_default(),
                     from: networks.split(',').filter(|network| !network.is_empty()).map(str::to_owned).collect(),
-                    stored_max: number(10)?,
-                    stored: number(11)?.unwrap_or_default(),
-                    by: made_by,
+                    stored_max: number(row, 10)?,
+                    stored: number(row, 11)?.unwrap_or_default(),
+                    by: row.get(12)?,
                 });
                 Ok(())
             })?;
@@ -190,13 +188,24 @@ pub(crate) fn stored_bits(bits: i64) -> Rights {
     Rights::from_bits(u8::try_from(bits).unwrap_or_default())
 }
 
+/// A number of a column that may be empty.
+fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(i64::unsigned_abs))
+}
+
+/// Most entries of a part, as SQLite takes it.
+fn most<K>(part: &ListPart<K>) -> i64 {
+    i64::try_from(part.limit).unwrap_or(i64::MAX)
+}
+
 fn each(
     tables: &Connection,
     sql: &str,
+    values: impl Params,
     mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     let mut statement = tables.prepare(sql)?;
-    let mut rows = statement.query([])?;
+    let mut rows = statement.query(values)?;
     while let Some(row) = rows.next()? {
         take(row)?;
     }
@@ -205,7 +214,7 @@ fn each(
 
 fn grants(tables: &Connection, sql: &str) -> rusqlite::Result<HashMap<String, Vec<GrantEntry>>> {
     let mut all: HashMap<String, Vec<GrantEntry>> = HashMap::new();
-    each(tables, sql, |row| {
+    each(tables, sql, [], |row| {
         let entry = GrantEntry { folder: row.get(1)?, rights: words(stored_bits(row.get(2)?)) };
         all.entry(row.get(0)?).or_default().push(entry);
         Ok(())
@@ -223,7 +232,6 @@ fn read_rights(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<FolderRi
 /// A link with its signature; none where its path or a network is not understood. One that has ended stays, with a time that is over.
 fn read_link(row: &Row<'_>) -> rusqlite::Result<Option<SignedLink>> {
     let Some(given) = read_rights(row, 1)? else { return Ok(None) };
-    let number = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::unsigned_abs));
     let networks: String = row.get(6)?;
     let from = networks.split(',').filter(|network| !network.is_empty()).map(str::parse).collect::<Result<_, _>>();
     let Ok(from) = from else { return Ok(None) };
@@ -231,11 +239,11 @@ fn read_link(row: &Row<'_>) -> rusqlite::Result<Option<SignedLink>> {
         id: row.get(0)?,
         signature: [0; 16],
         given,
-        expires: number(3)?.unwrap_or_default(),
-        rate: number(4)?.map(BitRate),
-        uses: number(5)?,
+        expires: number(row, 3)?.unwrap_or_default(),
+        rate: number(row, 4)?.map(BitRate),
+        uses: number(row, 5)?,
         from,
-        stored: number(7)?,
+        stored: number(row, 7)?,
         by: row.get::<_, Option<String>>(8)?.map(Arc::from),
     };
     link.signature = signature(&row.get::<_, Vec<u8>>(9)?, &link);

@@ -12,7 +12,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use service::account_changes::{AccountChange, AccountStore, ChangeError, Changed, PendingChange};
+use api::{AccountEntry, GroupEntry, LinkEntry, TokenEntry};
+use service::account_changes::{AccountChange, AccountStore, ChangeError, Changed, ListPart, PendingChange, Waiting};
 use service::accounts::Accounts;
 use tokio::sync::oneshot;
 
@@ -34,6 +35,8 @@ const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
 /// An order to the thread.
 enum KeeperOrder {
     Change(AccountChange, oneshot::Sender<Result<Changed, ChangeError>>),
+    /// Reads something, and answers by itself.
+    Read(Box<dyn FnOnce(&Database) + Send>),
     /// Another program changed the database; the sender is dropped when that is in force.
     Look(SyncSender<()>),
 }
@@ -103,15 +106,53 @@ impl Drop for Keeper {
     }
 }
 
-impl AccountStore for Keeper {
-    fn change(&self, change: AccountChange) -> PendingChange<'_> {
+impl Keeper {
+    /// Sends the thread an order, which answers by the sender that it is given.
+    fn order<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, ChangeError>>) -> KeeperOrder,
+    ) -> Waiting<'_, T> {
         let (reply, waits) = oneshot::channel();
-        let sent = self.orders.try_send(KeeperOrder::Change(change, reply));
+        let sent = self.orders.try_send(order(reply));
         Box::pin(async move {
             let busy = || ChangeError::Unavailable("too many changes wait; try again later".to_owned());
             sent.map_err(|_| busy())?;
             waits.await.unwrap_or_else(|_| Err(busy()))
         })
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Waiting<'_, T> {
+        self.order(|reply| {
+            KeeperOrder::Read(Box::new(move |database| {
+                let found = read(database).map_err(|error| ChangeError::Unavailable(error.to_string()));
+                let _ = reply.send(found);
+            }))
+        })
+    }
+}
+
+impl AccountStore for Keeper {
+    fn change(&self, change: AccountChange) -> PendingChange<'_> {
+        self.order(|reply| KeeperOrder::Change(change, reply))
+    }
+
+    fn accounts(&self, part: ListPart<String>) -> Waiting<'_, Vec<AccountEntry>> {
+        self.read(move |database| database.accounts(&part))
+    }
+
+    fn groups(&self, part: ListPart<String>) -> Waiting<'_, Vec<GroupEntry>> {
+        self.read(move |database| database.groups(&part))
+    }
+
+    fn tokens(&self, of: Option<String>, part: ListPart<i64>) -> Waiting<'_, Vec<TokenEntry>> {
+        self.read(move |database| database.tokens(of.as_deref(), &part))
+    }
+
+    fn links(&self, by: Option<String>, part: ListPart<i64>) -> Waiting<'_, Vec<LinkEntry>> {
+        self.read(move |database| database.links(by.as_deref(), &part))
     }
 
     fn token_used(&self, id: i64) {
@@ -136,7 +177,7 @@ impl KeeperThread {
                 Err(RecvTimeoutError::Timeout) => {
                     let _ = self.look();
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return self.care(),
             }
             if self.cared.elapsed() >= CARE_PERIOD {
                 self.care();
@@ -146,7 +187,7 @@ impl KeeperThread {
 
     /// Makes all changes that wait, up to a limit, as one set.
     fn obey(&mut self, first: KeeperOrder, waiting: &Receiver<KeeperOrder>) {
-        let (mut changes, mut replies, mut looks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut changes, mut replies, mut looks, mut reads) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for order in std::iter::once(first).chain(waiting.try_iter().take(TOGETHER_MAX)) {
             match order {
                 KeeperOrder::Change(change, reply) => {
@@ -154,17 +195,26 @@ impl KeeperThread {
                     replies.push(reply);
                 }
                 KeeperOrder::Look(look) => looks.push(look),
+                KeeperOrder::Read(read) => reads.push(read),
             }
         }
         if !looks.is_empty() {
             let _ = self.look();
             drop(looks);
         }
+        self.make(&changes, replies);
+        for read in reads {
+            read(&self.database);
+        }
+    }
+
+    /// Makes changes as one set, puts them in force and answers.
+    fn make(&mut self, changes: &[AccountChange], replies: Vec<oneshot::Sender<Result<Changed, ChangeError>>>) {
         if changes.is_empty() {
             return;
         }
         let counts_only = changes.iter().all(|change| matches!(change, AccountChange::UseLink { .. }));
-        let made = self.database.apply(&changes, self.accounts.now()).and_then(|results| {
+        let made = self.database.apply(changes, self.accounts.now()).and_then(|results| {
             // Counts of uses are facts of no request.
             if !counts_only {
                 self.accounts.put(self.database.facts()?);
@@ -196,6 +246,12 @@ impl KeeperThread {
         let used: Vec<(i64, u64)> = used.into_iter().collect();
         // If the database is locked or its disk is full, the next time is soon enough; times of tokens' uses are lost.
         let _ = self.database.look_after(&used, self.accounts.now());
+        // A login lasts for as long as it is used.
+        if !used.is_empty()
+            && let Ok(facts) = self.database.facts()
+        {
+            self.accounts.put(facts);
+        }
     }
 }
 

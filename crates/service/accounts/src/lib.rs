@@ -12,6 +12,7 @@ mod keeper;
 mod secrets;
 
 pub use database::{Database, DatabaseError, FILE};
+pub use secrets::{random, random_text};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ pub(crate) const KEY_BYTES: usize = 32;
 ///
 /// # Errors
 /// The system has none.
-pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+pub fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let got = getrandom(&mut bytes, GetRandomFlags::empty())?;
     if got == N { Ok(bytes) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
@@ -23,7 +23,15 @@ pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
 
 /// The text of a new token: 256 random bits.
 pub(crate) fn token_text() -> std::io::Result<String> {
-    Ok(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(random::<32>()?)))
+    Ok(format!("{TOKEN_PREFIX}{}", random_text()?))
+}
+
+/// 256 random bits as text that needs no encoding in a query or a field.
+///
+/// # Errors
+/// The system has none.
+pub fn random_text() -> std::io::Result<String> {
+    Ok(URL_SAFE_NO_PAD.encode(random::<32>()?))
 }
 
 /// The signature of a link: the first half of an HMAC-SHA256 over all that it gives.

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use service::access::Principal;
-use service::account_changes::{AccountChange, AccountStore as _, ChangeError, Changed, Grantee, LinkWish};
+use service::account_changes::{AccountChange, AccountStore as _, ChangeError, Changed, Grantee, LinkWish, ListPart};
 use service::accounts::{Accounts, FolderRights, Holder, Right, Rights};
 use service::contents::ContentPath;
-use service::logins::{of_link, of_token};
+use service::logins::{of_browser, of_link, of_token};
 
 use crate::{Database, Keeper, announce};
 
@@ -103,10 +103,10 @@ fn members_have_the_rights_of_their_group() {
     assert!(!may(&database));
     apply(&mut database, member(true)).expect("joined");
     assert!(may(&database));
-    assert_eq!(database.accounts().expect("a list")[0].groups, ["cut"]);
+    assert_eq!(database.accounts(&ListPart::default()).expect("a list")[0].groups, ["cut"]);
     apply(&mut database, member(false)).expect("left");
     assert!(!may(&database));
-    assert_eq!(database.groups().expect("a list").len(), 1, "it has a right");
+    assert_eq!(database.groups(&ListPart::default()).expect("a list").len(), 1, "it has a right");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_set_of_changes_keeps_those_that_can_be_made() {
     let mut database = database(folder.path());
     let results = database.apply(&[add("ada"), add("ada"), add("bob")], NOW).expect("applied");
     assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
-    assert_eq!(database.accounts().expect("a list").len(), 2);
+    assert_eq!(database.accounts(&ListPart::default()).expect("a list").len(), 2);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn tokens_are_kept_as_hashes_and_end() {
     let raw = std::fs::read(folder.path().join(crate::FILE)).expect("the file");
     assert!(!raw.windows(text.len()).any(|window| window == text.as_bytes()), "its text is not kept");
     database.look_after(&[(id, NOW + 20)], NOW + 20).expect("looked after");
-    assert_eq!(database.tokens(Some("ada")).expect("a list")[0].last_used, Some(NOW + 20));
+    assert_eq!(database.tokens(Some("ada"), &ListPart::default()).expect("a list")[0].last_used, Some(NOW + 20));
     assert!(!valid(&database, &short), "it ended, whatever the clock says now");
     let of_bob = AccountChange::RevokeToken { id, of: Some("bob".to_owned()) };
     assert_eq!(apply(&mut database, of_bob), Err(ChangeError::NoToken(id)));
@@ -167,7 +167,11 @@ fn links_are_valid_until_they_are_revoked_or_their_key_goes() {
     let (id, text) = new(apply(&mut database, AccountChange::AddLink(wish("/a", "read"))));
     let (_, other) = new(apply(&mut database, AccountChange::AddLink(wish("/a", "read"))));
     assert!(valid(&database, &text) && valid(&database, &other) && text != other);
-    assert_eq!(database.links(None).expect("a list")[0].share.as_deref(), Some(text.as_str()), "it is shown again");
+    assert_eq!(
+        database.links(None, &ListPart::default()).expect("a list")[0].share.as_deref(),
+        Some(text.as_str()),
+        "it is shown again"
+    );
     apply(&mut database, AccountChange::RevokeLink { id, of: None }).expect("revoked");
     assert!(!valid(&database, &text) && valid(&database, &other));
     apply(&mut database, AccountChange::RotateKeys).expect("rotated");
@@ -176,7 +180,7 @@ fn links_are_valid_until_they_are_revoked_or_their_key_goes() {
         new(apply(&mut database, AccountChange::AddLink(LinkWish { expires: NOW + 1, ..wish("/a", "read") })));
     database.look_after(&[], NOW + 2).expect("looked after");
     assert!(!valid(&database, &text));
-    assert_eq!(database.links(None).expect("a list").last().expect("it is listed").share, None);
+    assert_eq!(database.links(None, &ListPart::default()).expect("a list").last().expect("it is listed").share, None);
 }
 
 #[test]
@@ -190,7 +194,7 @@ fn uses_and_bytes_of_a_link_are_counted_up_to_their_limits() {
     assert_eq!(count(1, 0), Err(ChangeError::UsedUp(2)));
     assert_eq!(count(0, 60), Err(ChangeError::StoredFull { limit: 100, used: 60, more: 60 }));
     assert!(count(0, -20).is_ok() && count(0, 60).is_ok());
-    let entry = &database.links(None).expect("a list")[0];
+    let entry = &database.links(None, &ListPart::default()).expect("a list")[0];
     assert_eq!((entry.used, entry.stored), (2, 100));
 }
 
@@ -225,4 +229,65 @@ async fn a_database_that_cannot_be_written_keeps_the_facts_in_force() {
     let refused = keeper.change(AccountChange::AddLink(wish("/", "read"))).await;
     assert!(matches!(refused, Err(ChangeError::Unavailable(_))), "{refused:?}");
     assert!(accounts.facts().accounts.contains_key("ada"));
+}
+
+#[test]
+fn a_list_comes_in_parts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    for name in ["ada", "bob", "eve"] {
+        apply(&mut database, add(name)).expect("added");
+        let link = LinkWish { by: Some(name.to_owned()), ..wish("/a", "read") };
+        apply(&mut database, AccountChange::AddLink(link)).expect("made");
+        let group = AccountChange::Membership { name: name.to_owned(), group: format!("of-{name}"), joins: true };
+        apply(&mut database, group).expect("joined");
+    }
+    let named = |after: &str| ListPart { after: after.to_owned(), limit: 2 };
+    let names = |after| database.accounts(&named(after)).expect("a list").into_iter().map(|entry| entry.name);
+    assert_eq!(
+        (names("").collect::<Vec<_>>(), names("bob").collect::<Vec<_>>()),
+        (vec!["ada".into(), "bob".into()], vec!["eve".into()])
+    );
+    assert_eq!(database.groups(&named("of-ada")).expect("a list").len(), 2);
+    let numbers = |of, after| {
+        let links = database.links(of, &ListPart { after, limit: 2 }).expect("a list");
+        links.into_iter().map(|link| link.id).collect::<Vec<_>>()
+    };
+    assert_eq!((numbers(None, 0), numbers(None, 2), numbers(Some("eve"), 0)), (vec![1, 2], vec![3], vec![3]));
+}
+
+#[test]
+fn a_browsers_login_ends_unused_with_its_password_and_behind_newer_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    apply(&mut database, add("ada")).expect("added");
+    let login = |database: &mut Database| {
+        let (account, label) = ("ada".to_owned(), "browser".to_owned());
+        new(apply(database, AccountChange::AddLogin { account, label, expires: u64::MAX >> 1, idle: 100 }))
+    };
+    let (id, text) = login(&mut database);
+    let accounts = in_force(&database);
+    // The clock of the facts is the system's, long before these.
+    assert!(of_browser(&accounts, &text).is_ok() && of_token(&accounts, &text).is_err());
+    assert!(database.tokens(None, &ListPart::default()).expect("a list")[0].is_login);
+    database.look_after(&[(id, NOW + 50)], NOW + 120).expect("noted");
+    assert!(of_browser(&in_force(&database), &text).is_ok(), "it was used");
+    database.look_after(&[], NOW + 150).expect("ended");
+    assert!(of_browser(&in_force(&database), &text).is_err());
+    let texts: Vec<_> = (0..33).map(|_| login(&mut database).1).collect();
+    let accounts = in_force(&database);
+    assert!(of_browser(&accounts, &texts[0]).is_err() && of_browser(&accounts, &texts[1]).is_ok(), "32 at most");
+    let password = AccountChange::SetPassword { name: "ada".to_owned(), password_hash: "other".to_owned() };
+    apply(&mut database, password).expect("set");
+    assert!(of_browser(&in_force(&database), &texts[32]).is_err());
+}
+
+#[test]
+fn the_first_account_is_made_once_with_all_rights() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    let first = |name: &str| AccountChange::AddFirstAccount { name: name.to_owned(), password_hash: "hash".to_owned() };
+    assert_eq!(apply(&mut database, first("ada")), Ok(Changed::Done));
+    assert!(in_force(&database).may(Holder::Account("ada"), Right::Administer, &path("/")));
+    assert_eq!(apply(&mut database, first("eve")), Err(ChangeError::NotFirst));
 }

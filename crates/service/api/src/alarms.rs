@@ -1,9 +1,10 @@
 //! Alarms, quotas, forecasts of room, and the removals that make room.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A thing that is wrong now and lasts (`GET /api/v1/alarms`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Alarm {
     /// How much it matters.
     pub severity: AlarmSeverity,
@@ -17,7 +18,7 @@ pub struct Alarm {
 }
 
 /// How much an alarm matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AlarmSeverity {
     /// Contents, copies or streams are lost, or a task is not done.
@@ -27,7 +28,7 @@ pub enum AlarmSeverity {
 }
 
 /// A quota and its use (`GET /api/v1/quotas`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QuotaStatus {
     /// The folder that is limited.
     pub folder: String,
@@ -44,7 +45,7 @@ pub struct QuotaStatus {
 }
 
 /// The time at which a disk, a volume or a quota is full at its present rate (`GET /api/v1/forecasts`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Forecast {
     /// `disk`, `volume` or `quota`.
     pub kind: String,
@@ -62,7 +63,7 @@ pub struct Forecast {
 }
 
 /// The contents that a `keep` job or a ring would remove now (`GET /api/v1/removals`).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Removals {
     /// The folder.
     pub folder: String,
@@ -79,7 +80,7 @@ pub struct Removals {
 }
 
 /// A content that would go.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RemovableContent {
     /// Its path below `/media/`.
     pub path: String,

@@ -1,9 +1,10 @@
 //! A certificate that serves TLS, as it is shown.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A certificate that serves TLS.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CertificateStatus {
     /// Its file.
     pub file: String,

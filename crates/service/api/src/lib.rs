@@ -3,6 +3,7 @@
 //! Promise: plain values in base units (bits per second, bytes, seconds, shares of one); a field is added, never changed. Not here:
 //! where the values come from (`http` and, of jobs and webhooks, `isocast`), requests for them (`client`).
 
+mod accounts;
 mod alarms;
 mod certificate;
 mod link;
@@ -10,13 +11,18 @@ mod link;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
+pub use accounts::{
+    AccountEntry, FirstAccount, GrantEntry, GroupEntry, LinkEntry, LinkText, LoginStatus, NewAccount, NewLink,
+    NewPassword, NewToken, PasswordLogin, TokenEntry, TokenText,
+};
 pub use alarms::{Alarm, AlarmSeverity, Forecast, QuotaStatus, RemovableContent, Removals};
 pub use certificate::CertificateStatus;
 pub use link::{LinkDirection, LinkStatus};
 
 /// One line of a directory's listing (`GET /media/<dir>/?format=json`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ListingEntry {
     /// Its name in the directory, not encoded.
     pub name: String,
@@ -40,7 +46,7 @@ pub struct ListingEntry {
 }
 
 /// File or directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
     /// A content.
@@ -50,7 +56,7 @@ pub enum EntryKind {
 }
 
 /// A stream under way (`GET /api/v1/streams`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stream {
     /// Its number, unique in the process.
     pub id: u64,
@@ -94,7 +100,7 @@ pub struct Stream {
 }
 
 /// Deliveries of a session against its promised rate, over its contents.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SessionFigures {
     /// Contents that were sent whole.
     pub contents: u64,
@@ -105,7 +111,7 @@ pub struct SessionFigures {
 }
 
 /// The cause of a stream's delay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HeldUpBy {
     /// Its client takes nothing.
@@ -115,7 +121,7 @@ pub enum HeldUpBy {
 }
 
 /// Which way a stream goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// To a client.
@@ -126,7 +132,7 @@ pub enum Direction {
 }
 
 /// Guaranteed, or at the rate that is left over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// At a guaranteed rate.
@@ -136,7 +142,7 @@ pub enum Class {
 }
 
 /// A disk (`GET /api/v1/disks`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Disk {
     /// Its number.
     pub id: u16,
@@ -207,7 +213,7 @@ pub struct Disk {
 }
 
 /// Failure of a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskFailure {
     /// It answers with errors.
@@ -217,7 +223,7 @@ pub enum DiskFailure {
 }
 
 /// Parts of a disk's time, by its phases: shares that add up to about one, or seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Phases {
     /// Real-time reads.
     pub real_time: f64,
@@ -228,7 +234,7 @@ pub struct Phases {
 }
 
 /// The machine and the server (`GET /api/v1/system`): the figures that HPSM's `disp` showed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct System {
     /// The server's version.
     pub version: String,
@@ -299,7 +305,7 @@ pub struct System {
 }
 
 /// Streams and recordings under way, as they were begun.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunningClasses {
     /// Streams with a rate.
     pub constant: u64,
@@ -310,7 +316,7 @@ pub struct RunningClasses {
 }
 
 /// A folder that is served, or a disk of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FolderStatus {
     /// Its path, as the server's machine names it.
     pub path: String,
@@ -321,7 +327,7 @@ pub struct FolderStatus {
 }
 
 /// Counts of the service since the start.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceCounts {
     /// Deliveries started.
     pub streams_started: u64,
@@ -340,7 +346,7 @@ pub struct ServiceCounts {
 }
 
 /// Figures of the data plane; counts are since the start.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlaneFigures {
     /// Streams in the delivery table.
     pub streams: u64,
@@ -361,7 +367,7 @@ pub struct PlaneFigures {
 }
 
 /// The data plane's buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Buffers {
     /// In use.
     pub used_bytes: u64,
@@ -372,7 +378,7 @@ pub struct Buffers {
 }
 
 /// A job of the configuration (`GET /api/v1/jobs`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobStatus {
     /// Its name.
     pub name: String,
@@ -401,7 +407,7 @@ pub struct JobStatus {
 }
 
 /// A job's run under way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobProgress {
     /// When it began, seconds since 1970.
     pub started: f64,
@@ -414,7 +420,7 @@ pub struct JobProgress {
 }
 
 /// A run of a job that ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobRun {
     /// When it began, seconds since 1970.
     pub started: f64,
@@ -431,7 +437,7 @@ pub struct JobRun {
 }
 
 /// How a run of a job came out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum JobOutcome {
     /// All was done.
     Succeeded,
@@ -442,7 +448,7 @@ pub enum JobOutcome {
 }
 
 /// A webhook of the configuration (`GET /api/v1/webhooks`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WebhookStatus {
     /// Its name.
     pub name: String,
@@ -463,7 +469,7 @@ pub struct WebhookStatus {
 }
 
 /// A volume that is served (`GET /api/v1/volumes`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStatus {
     /// Its name.
     pub name: String,
@@ -496,7 +502,7 @@ pub struct VolumeStatus {
 }
 
 /// The last scrub of a volume.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubStatus {
     /// Its end, seconds since 1970.
     pub ended: f64,
@@ -512,7 +518,7 @@ pub struct ScrubStatus {
 pub const VOLUME_DISK_STATES: [&str; 6] = ["active", "filling", "out", "left", "missing", "read only"];
 
 /// A disk of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeDiskStatus {
     /// Its number among the server's disks; none if it is gone.
     pub disk: Option<u16>,
@@ -534,7 +540,7 @@ pub struct VolumeDiskStatus {
 }
 
 /// A disk of a volume is filled or emptied, or every copy is read and mended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpkeepStatus {
     /// `fill`, `drain`, `scrub`, `balance` (disks equally full) or `zones` (the contents that are read most move outwards).
     pub kind: String,
@@ -548,89 +554,4 @@ pub struct UpkeepStatus {
     pub copies_lost: u64,
     /// Why it ended before it was done; none if it was done, or is under way.
     pub error: Option<String>,
-}
-
-/// Rights over a folder, of an account or group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GrantEntry {
-    /// The folder, from the root on.
-    pub folder: String,
-    /// `read`, `write`, `delete`, `share`, `admin`.
-    pub rights: Vec<String>,
-}
-
-/// An account (`isocast user list --json`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccountEntry {
-    /// Its name.
-    pub name: String,
-    /// The groups it is a member of.
-    pub groups: Vec<String>,
-    /// Its own rights, without those of its groups.
-    pub rights: Vec<GrantEntry>,
-    /// When it was made, seconds since 1970.
-    pub created: u64,
-}
-
-/// A group (`isocast user list --json`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupEntry {
-    /// Its name.
-    pub name: String,
-    /// Its members.
-    pub members: Vec<String>,
-    /// Its rights.
-    pub rights: Vec<GrantEntry>,
-}
-
-/// A token, without its text (`isocast token list --json`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenEntry {
-    /// Its number.
-    pub id: i64,
-    /// The account that it belongs to.
-    pub user: String,
-    /// Its purpose.
-    pub label: String,
-    /// Its bounds.
-    pub folder: String,
-    /// The rights that it may use there, as far as its account has them.
-    pub rights: Vec<String>,
-    /// When it was made, seconds since 1970.
-    pub created: u64,
-    /// The time from which it is no longer valid, seconds since 1970.
-    pub expires: Option<u64>,
-    /// When it was used last, to the minute, seconds since 1970.
-    pub last_used: Option<u64>,
-}
-
-/// A signed link (`isocast share list --json`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkEntry {
-    /// Its number.
-    pub id: i64,
-    /// The content or folder.
-    pub path: String,
-    /// The rights that it gives there.
-    pub rights: Vec<String>,
-    /// The value of `share=`; none once it has expired.
-    pub share: Option<String>,
-    /// When it was made, seconds since 1970.
-    pub created: u64,
-    /// The time from which it is no longer valid, seconds since 1970.
-    pub expires: u64,
-    /// The rate of its streams, and the most that they may have.
-    pub rate_bps: Option<u64>,
-    /// How often it may be used.
-    pub uses: Option<u64>,
-    /// How often it was, where that is limited.
-    pub used: u64,
-    /// Networks from which it is valid; empty: from all.
-    pub from: Vec<String>,
-    /// Bytes that may be stored by it.
-    pub stored_max: Option<u64>,
-    /// Bytes that were, where that is limited.
-    pub stored: u64,
-    /// The account that made it; none: the operator.
-    pub by: Option<String>,
 }

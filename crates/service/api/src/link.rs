@@ -1,9 +1,10 @@
 //! A network link, as it is shown.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// One direction of a network interface, or both where they share its rate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LinkStatus {
     /// Name of the interface.
     pub name: String,
@@ -17,7 +18,7 @@ pub struct LinkStatus {
 }
 
 /// Direction of a network link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkDirection {
     /// Streams leave by it.

@@ -74,6 +74,9 @@ pub enum Denied {
     /// The account does not have the right.
     #[error("this user has no right to such {0} here")]
     NoRight(RightUses),
+    /// A token manages no credentials.
+    #[error("a token makes and ends no credentials: log in with the password")]
+    ByToken,
     /// The signed link does not give the right.
     #[error("this link gives no right to such {0} here")]
     NotByLink(RightUses),
@@ -114,6 +117,9 @@ pub struct ToWrite;
 /// Remove.
 #[derive(Debug, Clone, Copy)]
 pub struct ToDelete;
+/// Give others a link.
+#[derive(Debug, Clone, Copy)]
+pub struct ToShare;
 /// See figures, streams and events: for those that may read everything.
 #[derive(Debug, Clone, Copy)]
 pub struct ToObserve;
@@ -130,6 +136,9 @@ impl RightKind for ToWrite {
 impl RightKind for ToDelete {
     const RIGHT: Right = Right::Delete;
 }
+impl RightKind for ToShare {
+    const RIGHT: Right = Right::Share;
+}
 impl RightKind for ToObserve {
     const RIGHT: Right = Right::Read;
 }
@@ -139,6 +148,7 @@ impl RightKind for ToAdminister {
 impl PathRight for ToRead {}
 impl PathRight for ToWrite {}
 impl PathRight for ToDelete {}
+impl PathRight for ToShare {}
 impl ServerRight for ToObserve {}
 impl ServerRight for ToAdminister {}
 
@@ -219,6 +229,48 @@ impl<R: ServerRight> Permit<R> {
     }
 }
 
+/// Leave of an account to see and change its own credentials: password, tokens, links, logins. Of one that administers the server, those of
+/// all.
+#[derive(Debug, Clone)]
+pub struct OwnPermit {
+    account: Option<Arc<str>>,
+    administers: bool,
+}
+
+impl OwnPermit {
+    /// The account; none: no login was needed.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.account.as_deref()
+    }
+
+    /// The only account of which it may see and change credentials; none: those of all.
+    #[must_use]
+    pub fn only(&self) -> Option<&str> {
+        self.account.as_deref().filter(|_| !self.administers)
+    }
+}
+
+/// Whether `principal` may see and change credentials. A token may not, unless it administers the server: else it could make itself one with
+/// wider bounds.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn permit_own(accounts: &Accounts, principal: &Principal) -> Result<OwnPermit, Denied> {
+    match permit::<ToAdminister>(accounts, principal, &ContentPath::root()) {
+        Ok(all) => Ok(OwnPermit { account: all.user().map(Arc::from), administers: true }),
+        Err(denied) => match principal {
+            Principal::Account(AccountName { name, within: None })
+                if accounts.facts().accounts.contains_key(&**name) =>
+            {
+                Ok(OwnPermit { account: Some(Arc::clone(name)), administers: false })
+            }
+            Principal::Account(AccountName { within: Some(_), .. }) => Err(Denied::ByToken),
+            _ => Err(denied),
+        },
+    }
+}
+
 /// Whether `principal` has the right `R` over `path`.
 ///
 /// # Errors
@@ -230,6 +282,7 @@ pub(crate) fn permit<R: RightKind>(
 ) -> Result<Permit<R>, Denied> {
     if let Principal::Link(ProvenLink(link)) = principal
         && link.given.covers(R::RIGHT, path)
+        && link.by.as_ref().is_none_or(|by| shares(accounts, by, R::RIGHT, path))
     {
         return Ok(Permit::new(path.clone(), PermitHolder::Link(Arc::clone(link))));
     }
@@ -251,6 +304,12 @@ pub(crate) fn permit<R: RightKind>(
     }
 }
 
+/// True if the account that made a link still may: a link gives no right that its maker has lost.
+fn shares(accounts: &Accounts, account: &str, right: Right, path: &ContentPath) -> bool {
+    let has = |right| accounts.may(Holder::Account(account), right, path);
+    has(Right::Share) && (has(right) || accounts.may(Holder::Anybody, right, path))
+}
+
 impl AccountName {
     /// True if it has the right, within the bounds of its token.
     fn may(&self, accounts: &Accounts, right: Right, path: &ContentPath) -> bool {
@@ -262,7 +321,7 @@ impl AccountName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::{Account, AccountFacts, OpenRights, Rights};
+    use crate::accounts::{Account, AccountFacts, CredentialKind, OpenRights, Rights};
 
     const FAR: Principal = Principal::Remote("from afar");
 
@@ -336,7 +395,8 @@ mod tests {
     fn a_token_has_rights_of_its_account_within_its_bounds() {
         let known = accounts(false, &[("ada", given("/a", &[Right::Read, Right::Write]))]);
         let token = |within| {
-            let token = AccountToken { id: 1, account: "ada".into(), within, expires: None };
+            let kind = CredentialKind::Token;
+            let token = AccountToken { id: 1, account: "ada".into(), within, expires: None, kind };
             Principal::Account(AccountName::of_token(&token))
         };
         let reader = token(given("/a/b", &[Right::Read]));
@@ -370,6 +430,45 @@ mod tests {
         assert!(judged::<ToWrite>(&known, &link, "/a/b").is_err() && judged::<ToObserve>(&known, &link, "/").is_err());
         known.open(OpenRights { all_read: true, local_writes: false });
         assert_eq!(judged::<ToRead>(&known, &link, "/b"), Ok(None), "as anybody");
+    }
+
+    #[test]
+    fn a_link_gives_no_right_that_its_maker_has_lost() {
+        let held = |rights: &[Right]| accounts(false, &[("ada", given("/a", rights))]);
+        let link = SignedLink {
+            id: 1,
+            signature: [0; 16],
+            given: given("/a", &[Right::Read]),
+            expires: u64::MAX,
+            rate: None,
+            uses: None,
+            from: Vec::new(),
+            stored: None,
+            by: Some("ada".into()),
+        };
+        let link = Principal::Link(ProvenLink::proven(Arc::new(link)));
+        assert!(judged::<ToRead>(&held(&[Right::Read, Right::Share]), &link, "/a/b").is_ok());
+        for lost in [&[Right::Read][..], &[Right::Share]] {
+            assert!(judged::<ToRead>(&held(lost), &link, "/a/b").is_err(), "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn accounts_manage_their_own_credentials_and_administrators_those_of_all() {
+        let known = accounts(true, &[("ada", FolderRights::all()), ("bob", given("/", &[Right::Read]))]);
+        let own = |principal: &Principal| permit_own(&known, principal).map(|own| own.only().map(str::to_owned));
+        assert_eq!(own(&user("ada")), Ok(None));
+        assert_eq!(own(&user("bob")), Ok(Some("bob".to_owned())));
+        assert!(own(&user("eve")).is_err(), "she was removed");
+        assert!(own(&FAR).is_err() && own(&Principal::Local).is_err());
+        let token = |account: &str, rights: &[Right]| {
+            let (within, kind) = (given("/", rights), CredentialKind::Token);
+            let token = AccountToken { id: 1, account: account.into(), within, expires: None, kind };
+            own(&Principal::Account(AccountName::of_token(&token)))
+        };
+        assert_eq!(token("bob", &[Right::Read]), Err(Denied::ByToken));
+        assert_eq!(token("ada", &[Right::Read]), Err(Denied::ByToken));
+        assert_eq!(token("ada", &[Right::Administer]), Ok(None));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use api::{AccountEntry, GroupEntry, LinkEntry, TokenEntry};
 use ipnet::IpNet;
 use units::BitRate;
 
@@ -51,7 +52,14 @@ pub enum AccountChange {
         /// Its rights.
         rights: Rights,
     },
-    /// Another password.
+    /// The first account, with all rights over everything.
+    AddFirstAccount {
+        /// Its name.
+        name: String,
+        /// As of any account.
+        password_hash: String,
+    },
+    /// Another password. It ends the logins of the account's browsers.
     SetPassword {
         /// The account.
         name: String,
@@ -97,7 +105,18 @@ pub enum AccountChange {
         /// The time from which it is no longer valid, seconds since 1970.
         expires: Option<u64>,
     },
-    /// Removes a token.
+    /// A new login of a browser. Beyond a limit it ends the account's oldest one.
+    AddLogin {
+        /// The account.
+        account: String,
+        /// The browser, for lists.
+        label: String,
+        /// The time from which it is no longer valid, seconds since 1970.
+        expires: u64,
+        /// The time without a use after which it is no longer valid either, s.
+        idle: u64,
+    },
+    /// Removes a token, or a login.
     RevokeToken {
         /// Its number.
         id: i64,
@@ -149,6 +168,9 @@ pub enum ChangeError {
     /// There is such an account already.
     #[error("there is a user {0} already; `isocast user passwd {0}` sets another password")]
     AccountExists(String),
+    /// There is an account already, so that this is not the first.
+    #[error("there are users already: log in, or ask one of them")]
+    NotFirst,
     /// There is no such token.
     #[error("there is no token {0}")]
     NoToken(i64),
@@ -179,13 +201,44 @@ pub enum ChangeError {
     Unavailable(String),
 }
 
+/// A change or look under way.
+pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = Result<T, ChangeError>> + Send + 'a>>;
+
 /// A change under way.
-pub type PendingChange<'a> = Pin<Box<dyn Future<Output = Result<Changed, ChangeError>> + Send + 'a>>;
+pub type PendingChange<'a> = Waiting<'a, Changed>;
+
+/// A part of a list: at most `limit` entries that come after the key `after`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListPart<K> {
+    /// Key of the last entry of the part before it; the default: from the beginning.
+    pub after: K,
+    /// Most entries.
+    pub limit: usize,
+}
+
+impl<K: Default> Default for ListPart<K> {
+    /// The whole list.
+    fn default() -> Self {
+        Self { after: K::default(), limit: usize::MAX }
+    }
+}
 
 /// A store of accounts that makes changes. The facts of [`crate::accounts::Accounts`] are changed before it answers.
 pub trait AccountStore: Send + Sync + 'static {
     /// Makes a change. It waits for a disk, and blocks no thread of the caller.
     fn change(&self, change: AccountChange) -> PendingChange<'_>;
+
+    /// Accounts, by name.
+    fn accounts(&self, part: ListPart<String>) -> Waiting<'_, Vec<AccountEntry>>;
+
+    /// Groups that have members or rights, by name.
+    fn groups(&self, part: ListPart<String>) -> Waiting<'_, Vec<GroupEntry>>;
+
+    /// Tokens and logins, of one account or of all, by number.
+    fn tokens(&self, of: Option<String>, part: ListPart<i64>) -> Waiting<'_, Vec<TokenEntry>>;
+
+    /// Links, made by one account or by all, by number.
+    fn links(&self, by: Option<String>, part: ListPart<i64>) -> Waiting<'_, Vec<LinkEntry>>;
 
     /// Notes that a token was used now. Never waits.
     fn token_used(&self, id: i64);

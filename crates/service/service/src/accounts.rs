@@ -63,7 +63,19 @@ pub struct Account {
     pub rights: Arc<[FolderRights]>,
 }
 
-/// A token: a credential of an account for a program.
+/// The holder of a credential that stands for an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// A program: a token.
+    Token,
+    /// A browser, after a login by password.
+    Browser {
+        /// The time from which it is no longer valid unless it is used, seconds since 1970.
+        idle_ends: u64,
+    },
+}
+
+/// A token: a credential of an account for a program, or for a browser that logged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountToken {
     /// Its number, for lists.
@@ -74,6 +86,8 @@ pub struct AccountToken {
     pub within: FolderRights,
     /// The time from which it is no longer valid, seconds since 1970.
     pub expires: Option<u64>,
+    /// Its holder.
+    pub kind: CredentialKind,
 }
 
 /// A signed link: rights over a path for all clients that have its text.

@@ -12,6 +12,7 @@
 pub mod access;
 pub mod account_changes;
 pub mod accounts;
+pub mod administration;
 pub mod alarms;
 pub mod config;
 pub mod connections;

@@ -12,12 +12,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use argon2::password_hash::rand_core::OsRng;
+use argon2::password_hash::{PasswordHasher, SaltString};
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
 
 use sha2::{Digest as _, Sha256};
 
 use crate::access::{AccountName, Principal, ProvenLink};
-use crate::accounts::{AccountToken, Accounts, SignedLink};
+use crate::accounts::{AccountToken, Accounts, CredentialKind, SignedLink};
 use crate::lock::lock;
 use crate::login_queue::LoginQueue;
 
@@ -63,13 +65,38 @@ pub enum CredentialError {
 /// # Errors
 /// It is not valid.
 pub fn of_token(accounts: &Accounts, text: &str) -> Result<(Arc<AccountToken>, Principal), CredentialError> {
-    let token = accounts.facts().tokens.get(&token_digest(text)).map(Arc::clone);
-    let token = token.ok_or(CredentialError::Unknown("token"))?;
-    if token.expires.is_some_and(|expires| expires <= accounts.now()) {
-        return Err(CredentialError::Expired("token"));
-    }
+    let token = valid(accounts, text, "token", |kind| kind == CredentialKind::Token)?;
     let principal = Principal::Account(AccountName::of_token(&token));
     Ok((token, principal))
+}
+
+/// The account of the browser's login with this text, with all its rights: it was begun by a password.
+///
+/// # Errors
+/// It is not valid.
+pub fn of_browser(accounts: &Accounts, text: &str) -> Result<(Arc<AccountToken>, Principal), CredentialError> {
+    let login = valid(accounts, text, "login", |kind| kind != CredentialKind::Token)?;
+    let principal = Principal::Account(AccountName::proven(&login.account));
+    Ok((login, principal))
+}
+
+/// The credential with this text, if it is of a kind that fits and valid now.
+fn valid(
+    accounts: &Accounts,
+    text: &str,
+    name: &'static str,
+    fits: impl Fn(CredentialKind) -> bool,
+) -> Result<Arc<AccountToken>, CredentialError> {
+    let found = accounts.facts().tokens.get(&token_digest(text)).map(Arc::clone);
+    let token = found.filter(|token| fits(token.kind)).ok_or(CredentialError::Unknown(name))?;
+    let idle_ends = match token.kind {
+        CredentialKind::Token => None,
+        CredentialKind::Browser { idle_ends } => Some(idle_ends),
+    };
+    if token.expires.into_iter().chain(idle_ends).any(|end| end <= accounts.now()) {
+        return Err(CredentialError::Expired(name));
+    }
+    Ok(token)
 }
 
 /// The key by which a token is kept: its text cannot be found from it.
@@ -115,6 +142,20 @@ fn link_parts(text: &str) -> Option<(i64, [u8; 16])> {
     let signature = u128::from_str_radix(digits, 16).ok()?.to_be_bytes();
     id.bytes().all(|digit| digit.is_ascii_digit()).then_some(())?;
     Some((id.parse().ok()?, signature))
+}
+
+/// The longest password, bytes.
+pub const PASSWORD_BYTES_MAX: usize = 1024;
+
+/// A PHC string of an argon2id hash with a random salt. It takes 20 ms of a processor and 19 MiB.
+///
+/// # Panics
+/// The system has no random bytes.
+#[must_use]
+pub fn hash_password(password: &str) -> String {
+    let salt = SaltString::generate(&mut OsRng);
+    let hash = Argon2::default().hash_password(password.as_bytes(), &salt);
+    hash.expect("the default parameters take passwords of any length").to_string()
 }
 
 /// Logins that were verified, and those that are.
@@ -172,7 +213,6 @@ impl Logins {
 
 #[cfg(test)]
 mod tests {
-    use argon2::password_hash::{PasswordHasher, SaltString};
     use argon2::{Algorithm, Params, Version};
 
     use super::*;
@@ -292,12 +332,27 @@ mod tests {
     #[test]
     fn a_token_is_found_by_its_whole_text_until_it_expires() {
         let accounts = accounts();
-        let token =
-            |expires| Arc::new(AccountToken { id: 1, account: "ada".into(), within: FolderRights::all(), expires });
-        let tokens = [("a", None), ("b", Some(1)), ("c", Some(u64::MAX))];
-        let tokens = tokens.map(|(text, expires)| (token_digest(text), token(expires))).into();
+        let token = |expires, kind| {
+            Arc::new(AccountToken { id: 1, account: "ada".into(), within: FolderRights::all(), expires, kind })
+        };
+        let browser = |idle_ends| CredentialKind::Browser { idle_ends };
+        let tokens = [
+            ("a", None, CredentialKind::Token),
+            ("b", Some(1), CredentialKind::Token),
+            ("c", Some(u64::MAX), CredentialKind::Token),
+            ("d", Some(u64::MAX), browser(u64::MAX)),
+            ("e", Some(u64::MAX), browser(1)),
+            ("f", Some(1), browser(u64::MAX)),
+        ];
+        let tokens = tokens.map(|(text, expires, kind)| (token_digest(text), token(expires, kind))).into();
         accounts.put(AccountFacts { tokens, ..AccountFacts::default() });
         assert!(of_token(&accounts, "a").is_ok() && of_token(&accounts, "c").is_ok());
+        assert!(of_browser(&accounts, "d").is_ok());
+        for text in ["e", "f"] {
+            assert_eq!(of_browser(&accounts, text).err(), Some(CredentialError::Expired("login")), "{text}");
+        }
+        assert_eq!(of_browser(&accounts, "a").err(), Some(CredentialError::Unknown("login")), "a token is no login");
+        assert_eq!(of_token(&accounts, "d").err(), Some(CredentialError::Unknown("token")), "and a login no token");
         assert_eq!(of_token(&accounts, "b").err(), Some(CredentialError::Expired("token")));
         for text in ["", "A", "ab", "a "] {
             assert_eq!(of_token(&accounts, text).err(), Some(CredentialError::Unknown("token")), "{text}");

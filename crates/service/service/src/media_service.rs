@@ -21,7 +21,8 @@ use tokio::time::{interval, timeout};
 use units::{DiskId, LinkId, Nanos, StreamId};
 
 use crate::access::{
-    self, Denied, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister, ToObserve, ToRead, ToWrite,
+    self, Denied, OwnPermit, PathRight, Permit, Principal, RightKind, ServerRight, ToAdminister, ToObserve, ToRead,
+    ToWrite,
 };
 use crate::account_changes::{AccountChange, AccountStore, ChangeError};
 use crate::accounts::Accounts;
@@ -109,7 +110,9 @@ pub struct MediaService {
     pub(crate) recording_names: Arc<RecordingNames>,
     pub(crate) readings: Readings,
     pub(crate) accounts: Arc<Accounts>,
-    account_store: Arc<dyn AccountStore>,
+    pub(crate) account_store: Arc<dyn AccountStore>,
+    /// Digest of the code by which the first account is made, while there is none.
+    first_code: OnceLock<[u8; 32]>,
     link_uses: LinkUses,
     logins: Logins,
     disk_doubts: Mutex<BTreeMap<DiskId, String>>,
@@ -195,6 +198,7 @@ impl MediaService {
             stats: ServiceStats::default(),
             accounts: parts.accounts,
             account_store: parts.account_store,
+            first_code: OnceLock::new(),
             link_uses: LinkUses::default(),
             logins: Logins::default(),
             quotas,
@@ -426,6 +430,14 @@ impl MediaService {
         access::permit(&self.accounts, principal, &ContentPath::root())
     }
 
+    /// Whether `principal` may see and change credentials.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn permit_own(&self, principal: &Principal) -> Result<OwnPermit, Denied> {
+        access::permit_own(&self.accounts, principal)
+    }
+
     /// The principal, if `name` and `password` are those of an account. `from` is where they were sent from.
     ///
     /// # Errors
@@ -442,6 +454,26 @@ impl MediaService {
         let (token, principal) = logins::of_token(&self.accounts, text)?;
         self.account_store.token_used(token.id);
         Ok(principal)
+    }
+
+    /// Lets the first account be made by this code, as long as there is none. Has no effect the second time.
+    pub fn offer_first_account(&self, code: &str) {
+        let _ = self.first_code.set(logins::token_digest(code));
+    }
+
+    /// True if it is that code. Digests are compared, so that the time shows nothing.
+    pub(crate) fn is_first_code(&self, code: &str) -> bool {
+        self.first_code.get().is_some_and(|digest| *digest == logins::token_digest(code))
+    }
+
+    /// The principal of the browser's login with this text, and the number of that.
+    ///
+    /// # Errors
+    /// It is not valid.
+    pub fn login_by_browser(&self, text: &str) -> Result<(i64, Principal), CredentialError> {
+        let (login, principal) = logins::of_browser(&self.accounts, text)?;
+        self.account_store.token_used(login.id);
+        Ok((login.id, principal))
     }
 
     /// The principal of the signed link with this text, for a client at `from`.

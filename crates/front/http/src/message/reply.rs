@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::head::{HttpVersion, RequestHead};
+use super::problem_type::ProblemType;
 
 /// Value of the `Server` field.
 pub const SERVER: &str = concat!("isocast/", env!("CARGO_PKG_VERSION"));
@@ -93,14 +94,26 @@ impl Reply {
     /// An error with an explanation and a remedy.
     #[must_use]
     pub fn problem(status: StatusCode, detail: &str) -> Self {
-        problem_with(status, status.canonical_reason().unwrap_or("Error"), detail, &[])
+        Self::problem_of(ProblemType::of(status), status, detail)
+    }
+
+    /// An error of a kind of its own, with an explanation and a remedy.
+    #[must_use]
+    pub fn problem_of(kind: ProblemType, status: StatusCode, detail: &str) -> Self {
+        problem_with(kind, status, status.canonical_reason().unwrap_or("Error"), detail, &[])
     }
 }
 
 /// An RFC 9457 problem with extension members.
 #[must_use]
-pub fn problem_with(status: StatusCode, title: &str, detail: &str, members: &[(&str, serde_json::Value)]) -> Reply {
-    let mut object = json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
+pub fn problem_with(
+    kind: ProblemType,
+    status: StatusCode,
+    title: &str,
+    detail: &str,
+    members: &[(&str, serde_json::Value)],
+) -> Reply {
+    let mut object = json!({ "type": kind.name(), "title": title, "status": status.as_u16(), "detail": detail });
     for (name, value) in members {
         object[*name] = value.clone();
     }

@@ -2,16 +2,61 @@
 
 use std::sync::Arc;
 
+use api::{AccountEntry, GroupEntry, LinkEntry, TokenEntry};
 use argon2::password_hash::{PasswordHasher, SaltString};
-use service::account_changes::{AccountChange, AccountStore, ChangeError, PendingChange};
+use service::account_changes::{AccountChange, AccountStore, ChangeError, ListPart, PendingChange, Waiting};
 use service::accounts::{Account, AccountFacts, FolderRights};
 
-/// A store of accounts in which nothing can be changed.
+/// A store of accounts with one entry in each list, in which nothing can be changed.
 pub struct NoStore;
 
 impl AccountStore for NoStore {
     fn change(&self, _: AccountChange) -> PendingChange<'_> {
         Box::pin(async { Err(ChangeError::Unavailable("there is no store".to_owned())) })
+    }
+
+    fn accounts(&self, _: ListPart<String>) -> Waiting<'_, Vec<AccountEntry>> {
+        let entry = AccountEntry { name: "ada".to_owned(), groups: Vec::new(), rights: Vec::new(), created: 1 };
+        Box::pin(async { Ok(vec![entry]) })
+    }
+
+    fn groups(&self, _: ListPart<String>) -> Waiting<'_, Vec<GroupEntry>> {
+        let entry = GroupEntry { name: "cut".to_owned(), members: Vec::new(), rights: Vec::new() };
+        Box::pin(async { Ok(vec![entry]) })
+    }
+
+    fn tokens(&self, _: Option<String>, _: ListPart<i64>) -> Waiting<'_, Vec<TokenEntry>> {
+        let entry = TokenEntry {
+            id: 1,
+            user: "ada".to_owned(),
+            is_login: false,
+            label: String::new(),
+            folder: "/".to_owned(),
+            rights: Vec::new(),
+            created: 1,
+            expires: None,
+            last_used: None,
+        };
+        Box::pin(async { Ok(vec![entry]) })
+    }
+
+    fn links(&self, _: Option<String>, _: ListPart<i64>) -> Waiting<'_, Vec<LinkEntry>> {
+        let entry = LinkEntry {
+            id: 1,
+            path: "/".to_owned(),
+            rights: Vec::new(),
+            share: None,
+            created: 1,
+            expires: 2,
+            rate_bps: None,
+            uses: None,
+            used: 0,
+            from: Vec::new(),
+            stored_max: None,
+            stored: 0,
+            by: None,
+        };
+        Box::pin(async { Ok(vec![entry]) })
     }
 
     fn token_used(&self, _: i64) {}

@@ -1,0 +1,91 @@
+//! The calls of the API below `/api/v1`: found in one table, judged, answered.
+//!
+//! Promise: nothing is read of a body, looked up or changed before the right to it is judged; a page of another origin changes nothing.
+//! Not here: the table (`routes`), figures (`management`), orders to streams, jobs and volumes (`actions`).
+
+mod accounts;
+mod json;
+mod openapi;
+mod session;
+
+use http_types::header::CACHE_CONTROL;
+use http_types::{Method, StatusCode};
+
+use crate::body::RequestBody;
+use crate::exchange::Exchange;
+use crate::message::head::RequestHead;
+use crate::message::reply::Reply;
+use crate::routes::{self, API, Call, FoundCall};
+use crate::{actions, login, management, problem, removals};
+
+/// True for a call that reads a body.
+pub(crate) fn takes_body(head: &RequestHead) -> bool {
+    head.path.starts_with(API)
+        && routes::find(head.method.as_str(), &head.path).is_ok_and(|found| found.route.body.is_some())
+}
+
+/// The answer to a request below `/api/v1`; none: there is no such call.
+pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> Option<Reply> {
+    let (method, path) = (&exchange.head.method, exchange.head.path.as_str());
+    if !path.starts_with(API) {
+        return None;
+    }
+    let found = match routes::find(method.as_str(), path) {
+        Ok(found) => found,
+        Err(methods) if methods.is_empty() => return None,
+        Err(methods) => return Some(problem::not_allowed(&methods.join(", "))),
+    };
+    let is_change = *method != Method::GET && *method != Method::HEAD;
+    if is_change && login::is_cross_origin(&exchange.head.headers) {
+        return Some(login::other_origin());
+    }
+    let reply = perform(exchange, &found, body).await.unwrap_or_else(|reply| reply);
+    Some(reply.field(CACHE_CONTROL, "no-store"))
+}
+
+async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {
+    match found.route.call {
+        Call::Document => Ok(Reply::with_body(StatusCode::OK, "application/json", openapi::text())),
+        Call::Removals => Ok(removals::answer(exchange).await),
+        Call::StopStream
+        | Call::RunJob
+        | Call::StopJob
+        | Call::Scrub
+        | Call::Rebalance
+        | Call::AddDisk
+        | Call::RemoveDisk
+        | Call::ReplaceDisk => actions::perform(exchange, found).await,
+        Call::Session => session::show(exchange).await,
+        Call::BeginSession => session::begin(exchange, body).await,
+        Call::EndSession => session::end(exchange).await,
+        Call::AddFirstUser => session::first_user(exchange, body).await,
+        Call::Users
+        | Call::AddUser
+        | Call::RemoveUser
+        | Call::SetPassword
+        | Call::GrantUser
+        | Call::RevokeUser
+        | Call::Groups
+        | Call::GrantGroup
+        | Call::RevokeGroup
+        | Call::Join
+        | Call::Leave
+        | Call::Tokens
+        | Call::AddToken
+        | Call::RevokeToken
+        | Call::Shares
+        | Call::AddShare
+        | Call::RevokeShare
+        | Call::RotateShares => accounts::perform(exchange, found, body).await,
+        Call::System
+        | Call::Disks
+        | Call::Streams
+        | Call::Jobs
+        | Call::Volumes
+        | Call::Alarms
+        | Call::Quotas
+        | Call::Forecasts
+        | Call::Webhooks
+        | Call::Events => management::figures(exchange, found.route.call).await,
+    }
+}

@@ -1,0 +1,398 @@
+//! The calls of the API below `/api/v1`, as one table: it finds the call of a request, and its description (OpenAPI) is made of it.
+//!
+//! Promise: pure; a call that is not in the table is neither answered nor described. Not here: the calls (`rest`, `management`, `actions`).
+
+use percent_encoding::percent_decode_str;
+
+/// Before the paths of all calls.
+pub(crate) const API: &str = "/api/v1";
+
+/// A call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Document,
+    System,
+    Disks,
+    Streams,
+    StopStream,
+    Jobs,
+    RunJob,
+    StopJob,
+    Volumes,
+    Scrub,
+    Rebalance,
+    AddDisk,
+    RemoveDisk,
+    ReplaceDisk,
+    Alarms,
+    Quotas,
+    Forecasts,
+    Removals,
+    Webhooks,
+    Events,
+    Session,
+    BeginSession,
+    EndSession,
+    AddFirstUser,
+    Users,
+    AddUser,
+    RemoveUser,
+    SetPassword,
+    GrantUser,
+    RevokeUser,
+    Groups,
+    GrantGroup,
+    RevokeGroup,
+    Join,
+    Leave,
+    Tokens,
+    AddToken,
+    RevokeToken,
+    Shares,
+    AddShare,
+    RevokeShare,
+    RotateShares,
+}
+
+/// The right that a call needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallRight {
+    /// None.
+    Open,
+    /// To read everything.
+    Observe,
+    /// To administer the server.
+    Administer,
+    /// A login: the call is about the account's own credentials.
+    Own,
+    /// To share the path that the body names.
+    Share,
+}
+
+/// The answer to a call that succeeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallAnswer {
+    /// A document.
+    One(&'static str),
+    /// A list of documents.
+    List(&'static str),
+    /// A document about what was made.
+    Made(&'static str),
+    /// Any JSON.
+    Json,
+    /// 202: it begins.
+    Begun,
+    /// 204.
+    Done,
+}
+
+/// A call with its path, and its description.
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    /// Below [`API`]; `{name}` stands for any name.
+    pub(crate) path: &'static str,
+    pub(crate) call: Call,
+    pub(crate) right: CallRight,
+    pub(crate) summary: &'static str,
+    /// Keys of the query, each with its meaning.
+    pub(crate) query: &'static [(&'static str, &'static str)],
+    /// The document that the body is.
+    pub(crate) body: Option<&'static str>,
+    pub(crate) answer: CallAnswer,
+    /// Statuses of its own refusals, each with its meaning.
+    pub(crate) refusals: &'static [(u16, &'static str)],
+}
+
+/// Keys of the query of a list that comes in parts.
+const PART: &[(&str, &str)] = &[
+    ("limit", "Most entries, 1 to 1000; without it 1000. `Link` names the next part."),
+    ("after", "Key of the last entry of the part before it."),
+];
+const DEVICE: &[(&str, &str)] = &[("device", "The disk that comes.")];
+const RULE: &[(&str, &str)] = &[
+    ("job", "A `keep` job, by its name."),
+    ("quota", "A ring, by its folder."),
+    ("folder", "The folder of a rule that is written out."),
+    ("max_age", "Contents that are older go, `30d` for example."),
+    ("max_size", "The oldest contents go while there is more, `5G` for example."),
+    ("min_age", "Contents that are younger stay."),
+    ("protected", "A path or pattern that stays; may be given several times."),
+];
+const NO_USER: (u16, &str) = (404, "There is no such user.");
+const NO_VOLUME: &[(u16, &str)] =
+    &[(404, "There is no such volume or disk."), (409, "Another upkeep is under way, or the disk does not fit.")];
+const NO_JOB: (u16, &str) = (404, "There is no job of this name.");
+const FULL: (u16, &str) = (507, "There are as many as there may be.");
+
+const fn get(path: &'static str, call: Call, summary: &'static str, answer: CallAnswer) -> Route {
+    let right = CallRight::Observe;
+    Route { method: "GET", path, call, right, summary, query: &[], body: None, answer, refusals: &[] }
+}
+
+const fn change(
+    (method, path): (&'static str, &'static str),
+    call: Call,
+    summary: &'static str,
+    refusals: &'static [(u16, &'static str)],
+) -> Route {
+    let (right, answer) = (CallRight::Administer, CallAnswer::Done);
+    Route { method, path, call, right, summary, query: &[], body: None, answer, refusals }
+}
+
+const fn order(
+    path: &'static str,
+    call: Call,
+    summary: &'static str,
+    refusals: &'static [(u16, &'static str)],
+) -> Route {
+    Route { answer: CallAnswer::Begun, ..change(("POST", path), call, summary, refusals) }
+}
+
+/// All calls.
+pub(crate) const ROUTES: &[Route] = &[
+    Route { right: CallRight::Open, ..get("/openapi.json", Call::Document, "This description.", CallAnswer::Json) },
+    get("/system", Call::System, "The machine and the server.", CallAnswer::One("System")),
+    get("/disks", Call::Disks, "The disks.", CallAnswer::List("Disk")),
+    get("/streams", Call::Streams, "The streams and recordings under way.", CallAnswer::List("Stream")),
+    order(
+        "/streams/{id}/stop",
+        Call::StopStream,
+        "Ends a stream to a client.",
+        &[(404, "No stream of this number runs."), (409, "It is a recording: its own client ends it.")],
+    ),
+    get("/jobs", Call::Jobs, "The jobs of the configuration.", CallAnswer::List("JobStatus")),
+    order("/jobs/{name}/run", Call::RunJob, "Begins a job now.", &[NO_JOB, (409, "It runs already.")]),
+    order("/jobs/{name}/stop", Call::StopJob, "Ends a job's run.", &[NO_JOB, (409, "It does not run.")]),
+    get("/volumes", Call::Volumes, "The volumes that are served.", CallAnswer::List("VolumeStatus")),
+    order("/volumes/{name}/scrub", Call::Scrub, "Reads and mends every copy of a volume.", NO_VOLUME),
+    order("/volumes/{name}/rebalance", Call::Rebalance, "Fills the disks of a volume equally.", NO_VOLUME),
+    Route { query: DEVICE, ..order("/volumes/{name}/disks/add", Call::AddDisk, "Adds a disk to a volume.", NO_VOLUME) },
+    order(
+        "/volumes/{name}/disks/{number}/remove",
+        Call::RemoveDisk,
+        "Empties a disk of a volume and removes it.",
+        NO_VOLUME,
+    ),
+    Route {
+        query: DEVICE,
+        ..order("/volumes/{name}/disks/{number}/replace", Call::ReplaceDisk, "Replaces a disk of a volume.", NO_VOLUME)
+    },
+    get("/alarms", Call::Alarms, "Conditions that need attention.", CallAnswer::List("Alarm")),
+    get("/quotas", Call::Quotas, "Quotas of folders, and the room that is used.", CallAnswer::List("QuotaStatus")),
+    get("/forecasts", Call::Forecasts, "When disks, volumes and quotas are full.", CallAnswer::List("Forecast")),
+    Route {
+        query: RULE,
+        refusals: &[(404, "There is no such job or ring."), (409, "Another look is under way.")],
+        ..get("/removals", Call::Removals, "The contents that a rule would remove now.", CallAnswer::One("Removals"))
+    },
+    get("/webhooks", Call::Webhooks, "The webhooks.", CallAnswer::List("WebhookStatus")),
+    get(
+        "/events",
+        Call::Events,
+        "The latest events; as they happen where `Accept` wants `text/event-stream`.",
+        CallAnswer::Json,
+    ),
+    Route {
+        right: CallRight::Open,
+        ..get("/session", Call::Session, "The account of this request, and its rights.", CallAnswer::One("LoginStatus"))
+    },
+    Route {
+        right: CallRight::Open,
+        body: Some("PasswordLogin"),
+        answer: CallAnswer::One("LoginStatus"),
+        refusals: &[
+            (401, "The name or the password is wrong."),
+            (403, "Passwords are taken over TLS only."),
+            (429, "Too many passwords are being verified."),
+        ],
+        ..change(("POST", "/session"), Call::BeginSession, "Logs a browser in: its cookie is the login.", &[])
+    },
+    Route { right: CallRight::Open, ..change(("DELETE", "/session"), Call::EndSession, "Logs the browser out.", &[]) },
+    Route {
+        right: CallRight::Open,
+        body: Some("FirstAccount"),
+        ..change(
+            ("POST", "/first-account"),
+            Call::AddFirstUser,
+            "Makes the first user, who administers the server, by the code that the server printed.",
+            &[(403, "The code is wrong."), (409, "There are users already.")],
+        )
+    },
+    Route {
+        right: CallRight::Administer,
+        query: PART,
+        ..get("/users", Call::Users, "The users, by name.", CallAnswer::List("AccountEntry"))
+    },
+    Route {
+        body: Some("NewAccount"),
+        ..change(("POST", "/users"), Call::AddUser, "Adds a user.", &[(409, "There is one of this name."), FULL])
+    },
+    change(("DELETE", "/users/{name}"), Call::RemoveUser, "Removes a user with tokens, logins and links.", &[NO_USER]),
+    Route {
+        right: CallRight::Own,
+        body: Some("NewPassword"),
+        ..change(
+            ("PUT", "/users/{name}/password"),
+            Call::SetPassword,
+            "Sets another password, and logs the user's browsers out.",
+            &[NO_USER, (403, "The present password is wrong."), (429, "Too many passwords are being verified.")],
+        )
+    },
+    Route {
+        body: Some("GrantEntry"),
+        ..change(
+            ("POST", "/users/{name}/grant"),
+            Call::GrantUser,
+            "Gives a user rights over a folder.",
+            &[NO_USER, FULL],
+        )
+    },
+    Route {
+        body: Some("GrantEntry"),
+        ..change(
+            ("POST", "/users/{name}/revoke"),
+            Call::RevokeUser,
+            "Takes rights over a folder back.",
+            &[NO_USER, (409, "The user has none of these rights over this very folder.")],
+        )
+    },
+    Route {
+        right: CallRight::Administer,
+        query: PART,
+        ..get(
+            "/groups",
+            Call::Groups,
+            "The groups that have members or rights, by name.",
+            CallAnswer::List("GroupEntry"),
+        )
+    },
+    Route {
+        body: Some("GrantEntry"),
+        ..change(("POST", "/groups/{name}/grant"), Call::GrantGroup, "Gives a group rights over a folder.", &[FULL])
+    },
+    Route {
+        body: Some("GrantEntry"),
+        ..change(
+            ("POST", "/groups/{name}/revoke"),
+            Call::RevokeGroup,
+            "Takes rights over a folder back.",
+            &[(409, "The group has none of these rights over this very folder.")],
+        )
+    },
+    change(("PUT", "/groups/{name}/members/{user}"), Call::Join, "Puts a user into a group.", &[NO_USER, FULL]),
+    change(("DELETE", "/groups/{name}/members/{user}"), Call::Leave, "Takes a user out of a group.", &[NO_USER]),
+    Route {
+        right: CallRight::Own,
+        query: PART,
+        ..get(
+            "/tokens",
+            Call::Tokens,
+            "Tokens, and logins of browsers: the user's own, or those of all.",
+            CallAnswer::List("TokenEntry"),
+        )
+    },
+    Route {
+        right: CallRight::Own,
+        body: Some("NewToken"),
+        answer: CallAnswer::Made("TokenText"),
+        ..change(("POST", "/tokens"), Call::AddToken, "Makes a token; its text is shown this once.", &[NO_USER, FULL])
+    },
+    Route {
+        right: CallRight::Own,
+        ..change(
+            ("DELETE", "/tokens/{id}"),
+            Call::RevokeToken,
+            "Ends a token or a login.",
+            &[(404, "There is no such token.")],
+        )
+    },
+    Route {
+        right: CallRight::Own,
+        query: PART,
+        ..get("/shares", Call::Shares, "Signed links: the user's own, or those of all.", CallAnswer::List("LinkEntry"))
+    },
+    Route {
+        right: CallRight::Share,
+        body: Some("NewLink"),
+        answer: CallAnswer::Made("LinkText"),
+        ..change(("POST", "/shares"), Call::AddShare, "Makes a signed link to a content or folder.", &[FULL])
+    },
+    Route {
+        right: CallRight::Own,
+        ..change(
+            ("DELETE", "/shares/{id}"),
+            Call::RevokeShare,
+            "Ends a signed link.",
+            &[(404, "There is no such link.")],
+        )
+    },
+    change(("POST", "/shares/rotate"), Call::RotateShares, "Ends all signed links, and signs with another key.", &[]),
+];
+
+/// A call that was found, and the names in its path, decoded.
+pub(crate) struct FoundCall {
+    pub(crate) route: &'static Route,
+    pub(crate) names: Vec<String>,
+}
+
+impl FoundCall {
+    /// The name at this place.
+    pub(crate) fn name(&self, place: usize) -> &str {
+        self.names.get(place).map_or("", String::as_str)
+    }
+}
+
+/// The call of `method` at `path`.
+///
+/// # Errors
+/// The methods that there are at `path`; none: it is the path of no call.
+pub(crate) fn find(method: &str, path: &str) -> Result<FoundCall, Vec<&'static str>> {
+    let mut methods = Vec::new();
+    for route in ROUTES {
+        let Some(names) = matched(route.path, path) else { continue };
+        if route.method == method || (route.method == "GET" && method == "HEAD") {
+            return Ok(FoundCall { route, names });
+        }
+        methods.push(route.method);
+        if route.method == "GET" {
+            methods.push("HEAD");
+        }
+    }
+    Err(methods)
+}
+
+/// The names in `path`, if it has this form.
+fn matched(form: &str, path: &str) -> Option<Vec<String>> {
+    let path = path.strip_prefix(API)?;
+    let (mut forms, mut parts) = (form.split('/'), path.split('/'));
+    let mut names = Vec::new();
+    loop {
+        match (forms.next(), parts.next()) {
+            (None, None) => return Some(names),
+            (Some(form), Some(part)) if form.starts_with('{') => {
+                names.push(percent_decode_str(part).decode_utf8_lossy().into_owned());
+            }
+            (Some(form), Some(part)) if form == part => {}
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_found_by_its_method_and_path() {
+        let found = |method, path| find(method, path).map(|found| (found.route.call, found.names));
+        let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(found("HEAD", "/api/v1/users"), Ok((Call::Users, vec![])));
+        assert_eq!(found("DELETE", "/api/v1/users/a%2Fb"), Ok((Call::RemoveUser, own(&["a/b"]))));
+        assert_eq!(found("PUT", "/api/v1/groups/g/members/u"), Ok((Call::Join, own(&["g", "u"]))));
+        assert_eq!(found("POST", "/api/v1/streams//stop"), Ok((Call::StopStream, own(&[""]))));
+        assert_eq!(found("PATCH", "/api/v1/session"), Err(vec!["GET", "HEAD", "POST", "DELETE"]));
+        for other in ["/api/v1", "/api/v1/", "/api/v1/users/", "/api/v2/users", "/api/v1/users/a/b", "/media/users"] {
+            assert_eq!(found("GET", other).ok(), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Users, tokens, links and browsers' logins over the API.
+
+use std::sync::Arc;
+
+use accounts::Keeper;
+use http::config::HttpConfig;
+use service::account_changes::{AccountChange, AccountStore, Grantee};
+use service::accounts::{Accounts, OpenRights};
+
+use crate::rights::{ADA, BOB, Closed, given};
+use crate::support::{Answer, Harness};
+
+fn call(harness: &Harness, request: &str, fields: &str, body: &str) -> Answer {
+    let typed = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+    let length = body.len();
+    harness
+        .one(&format!("{request} HTTP/1.1\r\nHost: localhost\r\n{fields}{typed}Content-Length: {length}\r\n\r\n{body}"))
+}
+
+fn status(harness: &Harness, request: &str, fields: &str, body: &str) -> u16 {
+    call(harness, request, fields, body).status
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_administrator_makes_changes_and_removes_users_and_groups() {
+    let closed = Closed::start();
+    let harness = &closed.harness;
+    let ada = |request: &str, body: &str| status(harness, request, ADA, body);
+    let new = r#"{"name":"cy","password":"c","rights":["read"]}"#;
+    assert_eq!((ada("POST /api/v1/users", new), ada("POST /api/v1/users", new)), (204, 409));
+    for wrong in [
+        r#"{"name":"a:b","password":"c"}"#,
+        r#"{"name":"dan","password":""}"#,
+        r#"{"name":"dan","password":"d","rights":["all"]}"#,
+        r#"{"name":"dan","password":"d","admin":true}"#,
+        r#"{"name":"dan""#,
+        "[]",
+    ] {
+        assert_eq!(ada("POST /api/v1/users", wrong), 400, "{wrong}");
+    }
+    assert_eq!(ada("POST /api/v1/users", &" ".repeat(70_000)), 413);
+    let cy = "Authorization: Basic Y3k6Yw==\r\n";
+    assert_eq!(status(harness, "GET /media/other/b.ts", cy, ""), 200);
+    assert_eq!(status(harness, "DELETE /media/other/b.ts", cy, ""), 403);
+    assert_eq!(ada("PUT /api/v1/groups/cut/members/cy", ""), 204);
+    let films = r#"{"folder":"/films","rights":["write","delete"]}"#;
+    assert_eq!(ada("POST /api/v1/groups/cut/grant", films), 204);
+    assert_eq!(status(harness, "DELETE /media/films/a.ts", cy, ""), 204, "in force at once");
+    let groups = call(harness, "GET /api/v1/groups", ADA, "").json();
+    assert_eq!((&groups[0]["name"], &groups[0]["members"][0]), (&"cut".into(), &"cy".into()));
+    assert_eq!(ada("POST /api/v1/groups/cut/revoke", films), 204);
+    assert_eq!(ada("POST /api/v1/groups/cut/revoke", films), 409);
+    let first = call(harness, "GET /api/v1/users?limit=2", ADA, "");
+    assert_eq!(first.field("link"), Some("</api/v1/users?limit=2&after=bob>; rel=\"next\""));
+    let rest = call(harness, "GET /api/v1/users?limit=3&after=bob", ADA, "");
+    let names: Vec<_> = rest.json().as_array().expect("a list").iter().map(|user| user["name"].clone()).collect();
+    assert_eq!((names, rest.field("link")), (vec!["cy".into(), "eve".into()], None));
+    assert_eq!(ada("GET /api/v1/users?limit=0", ""), 400);
+    assert_eq!(ada("DELETE /api/v1/users/cy", ""), 204);
+    assert_eq!(status(harness, "GET /media/other/b.ts", cy, ""), 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_have_tokens_and_links_of_their_own_within_their_rights() {
+    let closed = Closed::start();
+    let harness = &closed.harness;
+    let of_ada = call(harness, "POST /api/v1/tokens", ADA, r#"{"rights":["admin"],"label":"top"}"#);
+    assert_eq!(of_ada.status, 201);
+    let token = format!("Authorization: Bearer {}\r\n", of_ada.json()["token"].as_str().expect("a text"));
+    assert_eq!(status(harness, "GET /api/v1/users", &token, ""), 200, "it administers");
+    let of_bob =
+        call(harness, "POST /api/v1/tokens", BOB, r#"{"rights":["read"],"folder":"/films","expires_seconds":60}"#);
+    assert_eq!(of_bob.status, 201);
+    let listed = |fields: &str| call(harness, "GET /api/v1/tokens", fields, "").json().as_array().map(Vec::len);
+    assert_eq!((listed(BOB), listed(ADA)), (Some(1), Some(2)));
+    let for_ada = r#"{"user":"ada","rights":["read"]}"#;
+    assert_eq!(status(harness, "POST /api/v1/tokens", BOB, for_ada), 404);
+    assert_eq!(status(harness, &format!("DELETE /api/v1/tokens/{}", of_ada.json()["id"]), BOB, ""), 404);
+    assert_eq!(status(harness, "POST /api/v1/tokens", BOB, r#"{"rights":["read"],"expires_seconds":0}"#), 400);
+    let reader = format!("Authorization: Bearer {}\r\n", of_bob.json()["token"].as_str().expect("a text"));
+    assert_eq!(status(harness, "GET /media/films/a.ts", &reader, ""), 200);
+    assert_eq!(
+        status(harness, "POST /api/v1/tokens", &reader, r#"{"rights":["write"]}"#),
+        403,
+        "it makes no wider one"
+    );
+    let share = r#"{"path":"/films/a.ts","expires_seconds":3600,"uses":3,"rate_bps":4000000}"#;
+    assert_eq!(status(harness, "POST /api/v1/shares", BOB, share), 403, "bob may not share");
+    let to = Grantee::Account("bob".to_owned());
+    closed.change(AccountChange::Grant { to, given: given("/films", "share") });
+    let made = call(harness, "POST /api/v1/shares", BOB, share);
+    assert_eq!(made.status, 201);
+    let address = made.json()["address"].as_str().expect("an address").to_owned();
+    let shared = call(harness, &format!("GET {address}"), "", "");
+    assert_eq!((shared.status, shared.field("x-isocast-rate")), (200, Some("4000000")));
+    assert_eq!(status(harness, "POST /api/v1/shares", BOB, &share.replace("/films/a.ts", "/other/b.ts")), 403);
+    assert_eq!(status(harness, "POST /api/v1/shares", BOB, &share.replace("/films/a.ts", "/films/../other")), 400);
+    assert_eq!(status(harness, "POST /api/v1/shares", BOB, &share.replace("3600", "0")), 400);
+    let bytes = share.replace("\"uses\":3", "\"stored_max\":5");
+    assert_eq!(status(harness, "POST /api/v1/shares", BOB, &bytes), 400, "bytes of a link that reads");
+    let of = Grantee::Account("bob".to_owned());
+    closed.change(AccountChange::Revoke { of, taken: given("/films", "share") });
+    assert_eq!(status(harness, &format!("GET {address}"), "", ""), 403, "its maker may share no more");
+    let id = &made.json()["id"];
+    assert_eq!(status(harness, &format!("DELETE /api/v1/shares/{id}"), BOB, ""), 204);
+    let password = r#"{"password":"q","present":"p"}"#;
+    assert_eq!(status(harness, "PUT /api/v1/users/bob/password", BOB, r#"{"password":"q"}"#), 403);
+    assert_eq!(status(harness, "PUT /api/v1/users/ada/password", BOB, password), 404);
+    assert_eq!(status(harness, "PUT /api/v1/users/bob/password", BOB, password), 204);
+    assert_eq!(status(harness, "GET /api/v1/tokens", BOB, ""), 401, "the old one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_is_logged_in_by_a_cookie_that_only_pages_of_this_origin_use_for_changes() {
+    let closed = Closed::start();
+    let harness = &closed.harness;
+    let login = |fields: &str, password: &str| {
+        let body = format!(r#"{{"name":"ada","password":"{password}"}}"#);
+        call(harness, "POST /api/v1/session", fields, &body)
+    };
+    let wrong = login("", "q");
+    assert_eq!((wrong.status, wrong.json()["type"].as_str()), (401, Some("urn:isocast:login-wrong")));
+    assert!(!wrong.field("www-authenticate").expect("a challenge").starts_with("Basic"), "no form of the browser's");
+    assert_eq!(login("Origin: http://evil.example\r\n", "p").status, 403);
+    let form =
+        "POST /api/v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}";
+    assert_eq!(harness.one(form).status, 415);
+    let cookie_of = |answer: &Answer| {
+        let set = answer.field("set-cookie").expect("a cookie");
+        assert!(set.contains("; HttpOnly; SameSite=Lax") && set.starts_with("isocast="), "{set}");
+        format!("Cookie: {}\r\n", set.split(';').next().expect("a pair"))
+    };
+    // A text that another client chose is no login, before and after one.
+    let planted = "Cookie: isocast=planted\r\n";
+    let begun = login(planted, "p");
+    assert_eq!((begun.status, &begun.json()["user"]), (200, &"ada".into()));
+    let cookie = cookie_of(&begun);
+    assert_ne!(cookie, planted);
+    assert_eq!(status(harness, "GET /media/other/b.ts", planted, ""), 401);
+    assert_eq!(status(harness, "GET /media/other/b.ts", &cookie, ""), 200);
+    assert_eq!(call(harness, "GET /api/v1/session", &cookie, "").json()["administers"], true);
+    let page = format!("{cookie}X-Isocast-Page: 1\r\n");
+    assert_eq!(status(harness, "DELETE /media/other/b.ts", &cookie, ""), 401, "not from a page of this origin");
+    let elsewhere = format!("{page}Origin: http://evil.example\r\n");
+    assert_eq!(status(harness, "DELETE /media/other/b.ts", &elsewhere, ""), 403);
+    let preflight = "OPTIONS /media/a HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\
+                     Access-Control-Request-Method: DELETE\r\nAccess-Control-Request-Headers: x-isocast-page\r\n\r\n";
+    assert_eq!(harness.one(preflight).field("access-control-allow-headers"), None);
+    assert_eq!(status(harness, "DELETE /media/other/b.ts", &page, ""), 204);
+    let bearer = format!("Authorization: Bearer {}\r\n", cookie.trim().trim_start_matches("Cookie: isocast="));
+    assert_eq!(status(harness, "GET /media/films/a.ts", &bearer, ""), 401, "a login is no token");
+    let again = login(&cookie, "p");
+    assert_eq!(status(harness, "GET /media/films/a.ts", &cookie, ""), 401, "another login ends this one");
+    let cookie = cookie_of(&again);
+    let out = call(harness, "DELETE /api/v1/session", &cookie, "");
+    assert!(out.field("set-cookie").expect("a cookie").starts_with("isocast=; Path=/; Max-Age=0;"));
+    assert_eq!(status(harness, "GET /media/films/a.ts", &cookie, ""), 401);
+    let kept = cookie_of(&login("", "p"));
+    closed.change(AccountChange::SetPassword { name: "ada".to_owned(), password_hash: "none".to_owned() });
+    assert_eq!(status(harness, "GET /media/films/a.ts", &kept, ""), 401, "another password ends logins");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_user_is_made_once_by_the_code_of_this_start() {
+    let state = tempfile::tempdir().expect("a folder");
+    let accounts = Arc::<Accounts>::default();
+    accounts.open(OpenRights { all_read: false, local_writes: false });
+    let keeper = Keeper::start(state.path(), &[], &accounts).expect("started");
+    let harness = Harness::with_account_store(HttpConfig::default(), accounts, keeper as Arc<dyn AccountStore>);
+    let first = |code: &str, name: &str| {
+        let body = format!(r#"{{"code":"{code}","name":"{name}","password":"p"}}"#);
+        status(&harness, "POST /api/v1/first-account", "", &body)
+    };
+    assert_eq!(first("", "ada"), 403, "there is no code");
+    harness.service.offer_first_account("right");
+    assert_eq!((first("wrong", "ada"), first("right", "a:b")), (403, 400));
+    assert_eq!((first("right", "ada"), first("right", "eve")), (204, 409));
+    assert_eq!(status(&harness, "GET /api/v1/users", ADA, ""), 200);
+}

@@ -1,0 +1,225 @@
+//! Documents on accounts: users, groups, rights, tokens, logins, signed links, and the requests that change them.
+//!
+//! Promise: a request with a member that is not known is no request: nothing is taken for granted or left out unseen. No document but
+//! [`TokenText`] and [`LinkEntry`] has a credential in it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Rights over a folder, of an account or group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GrantEntry {
+    /// The folder, from the root on.
+    pub folder: String,
+    /// `read`, `write`, `delete`, `share`, `admin`.
+    pub rights: Vec<String>,
+}
+
+/// An account (`isocast user list --json`, `GET /api/v1/users`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AccountEntry {
+    /// Its name.
+    pub name: String,
+    /// The groups it is a member of.
+    pub groups: Vec<String>,
+    /// Its own rights, without those of its groups.
+    pub rights: Vec<GrantEntry>,
+    /// When it was made, seconds since 1970.
+    pub created: u64,
+}
+
+/// A group (`isocast user groups --json`, `GET /api/v1/groups`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GroupEntry {
+    /// Its name.
+    pub name: String,
+    /// Its members.
+    pub members: Vec<String>,
+    /// Its rights.
+    pub rights: Vec<GrantEntry>,
+}
+
+/// A token or a login of a browser, without its text (`isocast token list --json`, `GET /api/v1/tokens`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenEntry {
+    /// Its number.
+    pub id: i64,
+    /// The account that it belongs to.
+    pub user: String,
+    /// True of a login by a browser.
+    #[serde(default)]
+    pub is_login: bool,
+    /// Its purpose, or the browser.
+    pub label: String,
+    /// Its bounds.
+    pub folder: String,
+    /// The rights that it may use there, as far as its account has them.
+    pub rights: Vec<String>,
+    /// When it was made, seconds since 1970.
+    pub created: u64,
+    /// The time from which it is no longer valid, seconds since 1970.
+    pub expires: Option<u64>,
+    /// When it was used last, to the minute, seconds since 1970.
+    pub last_used: Option<u64>,
+}
+
+/// A signed link (`isocast share list --json`, `GET /api/v1/shares`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LinkEntry {
+    /// Its number.
+    pub id: i64,
+    /// The content or folder.
+    pub path: String,
+    /// The rights that it gives there.
+    pub rights: Vec<String>,
+    /// The value of `share=`; none once it has expired.
+    pub share: Option<String>,
+    /// When it was made, seconds since 1970.
+    pub created: u64,
+    /// The time from which it is no longer valid, seconds since 1970.
+    pub expires: u64,
+    /// The rate of its streams, and the most that they may have.
+    pub rate_bps: Option<u64>,
+    /// How often it may be used.
+    pub uses: Option<u64>,
+    /// How often it was, where that is limited.
+    pub used: u64,
+    /// Networks from which it is valid; empty: from all.
+    pub from: Vec<String>,
+    /// Bytes that may be stored by it.
+    pub stored_max: Option<u64>,
+    /// Bytes that were, where that is limited.
+    pub stored: u64,
+    /// The account that made it; none: the operator.
+    pub by: Option<String>,
+}
+
+/// A new account (`POST /api/v1/users`).
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewAccount {
+    /// Its name: 1 to 64 bytes, no colon, no control characters.
+    pub name: String,
+    /// Its password, at most 1024 bytes.
+    pub password: String,
+    /// Its rights over everything.
+    #[serde(default)]
+    pub rights: Vec<String>,
+}
+
+/// The first account, with all rights (`POST /api/v1/first-account`).
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FirstAccount {
+    /// The code of the address that the server printed at its start.
+    pub code: String,
+    /// Its name: 1 to 64 bytes, no colon, no control characters.
+    pub name: String,
+    /// Its password, at most 1024 bytes.
+    pub password: String,
+}
+
+/// Another password (`PUT /api/v1/users/{name}/password`).
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPassword {
+    /// The new one, at most 1024 bytes.
+    pub password: String,
+    /// The present one; an administrator needs none for another account.
+    #[serde(default)]
+    pub present: Option<String>,
+}
+
+/// A new token (`POST /api/v1/tokens`).
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    /// The account that it belongs to; none: the one that makes it.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Its purpose, at most 200 bytes.
+    #[serde(default)]
+    pub label: String,
+    /// Its bounds.
+    #[serde(default = "root")]
+    pub folder: String,
+    /// The rights that it may use there, as far as its account has them.
+    pub rights: Vec<String>,
+    /// Seconds until it expires; none: never.
+    #[serde(default)]
+    pub expires_seconds: Option<u64>,
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+/// A token that was made. Its text is shown this once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenText {
+    /// Its number.
+    pub id: i64,
+    /// Its text, as `Authorization: Bearer` takes it.
+    pub token: String,
+}
+
+/// A new signed link (`POST /api/v1/shares`).
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewLink {
+    /// The content or folder, below `/media/`, not encoded.
+    pub path: String,
+    /// Seconds until it expires.
+    pub expires_seconds: u64,
+    /// The rate of its streams, and the most that they may have, bit/s.
+    #[serde(default)]
+    pub rate_bps: Option<u64>,
+    /// How often it may be used.
+    #[serde(default)]
+    pub uses: Option<u64>,
+    /// Networks or addresses from which it is valid; empty: from all.
+    #[serde(default)]
+    pub from: Vec<String>,
+    /// True: by it contents are stored in the folder, instead of read.
+    #[serde(default)]
+    pub upload: bool,
+    /// Bytes that may be stored by it.
+    #[serde(default)]
+    pub stored_max: Option<u64>,
+}
+
+/// A signed link that was made.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LinkText {
+    /// Its number.
+    pub id: i64,
+    /// The value of `share=`.
+    pub share: String,
+    /// The address, from this server's root on.
+    pub address: String,
+}
+
+/// A login by password (`POST /api/v1/session`).
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PasswordLogin {
+    /// The account.
+    pub name: String,
+    /// Its password.
+    pub password: String,
+}
+
+/// The account of a request, and the rights that it has (`GET /api/v1/session`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LoginStatus {
+    /// The account; none: the request carries no login.
+    pub user: Option<String>,
+    /// True if it administers the server.
+    pub administers: bool,
+    /// True if all may read everything.
+    pub open: bool,
+    /// True if passwords are taken over this connection.
+    pub takes_passwords: bool,
+    /// Rights of the account over folders, its groups' included.
+    pub rights: Vec<GrantEntry>,
+}
