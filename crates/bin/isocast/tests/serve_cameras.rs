@@ -1,14 +1,19 @@
 //! Cameras as they are: all at once, silent, slow, too fast, on a disk that fills up or goes away. The server reports each, and no other
 //! one is harmed.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use crate::common::client::{Client, pattern};
+use crate::common::disk::{Disk, FileSystem, possible};
 use crate::common::server::{Server, Setup};
 use crate::common::small::Small;
+use crate::common::volume::{joined, volume};
 
 /// Cameras that come back at the same moment.
 const CAMERAS: usize = 128;
+/// Cameras that come to a server that takes no such number.
+const MANY: usize = 8192;
 
 /// A recording of this target that waits for leave to send.
 fn camera(server: &Server, target: &str) -> Client {
@@ -49,6 +54,92 @@ fn all_cameras_come_at_once_and_come_back_to_their_places() {
         assert!([201, 204].contains(&client.answer(true).status));
     }
     server.wait_for("their places to be free", |server| promised(server) == 0.0);
+}
+
+/// More cameras than a server of any kind takes: each has a clear answer, as many as fit are taken, and a viewer misses nothing.
+#[test]
+fn thousands_of_cameras_are_taken_or_refused_with_the_reason_and_no_viewer_misses_anything() {
+    let server = Server::start();
+    server.file("film.ts", &pattern(1 << 20));
+    let mut viewer = server.connect();
+    viewer.send("GET /media/film.ts?rate=64k HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(viewer.head().status, 200);
+    let (mut taken, mut reasons) = (Vec::new(), BTreeMap::<(u16, bool), usize>::new());
+    for first in (0..MANY).step_by(64) {
+        let cameras: Vec<Client> =
+            (first..first + 64).map(|nth| camera(&server, &format!("cam{nth}.ts?rate=500k"))).collect();
+        for mut camera in cameras {
+            let mut answer = camera.head();
+            if answer.status == 100 {
+                taken.push(camera);
+                continue;
+            }
+            camera.try_body(&mut answer).expect("a whole body");
+            *reasons.entry((answer.status, answer.text().contains("\"detail\""))).or_default() += 1;
+        }
+    }
+    let refused: usize = reasons.values().sum();
+    assert_eq!(taken.len() + refused, MANY);
+    assert!(reasons.keys().all(|reason| [(429, true), (503, true)].contains(reason)), "{reasons:?}");
+    assert!((16..=512).contains(&taken.len()), "{} taken, {reasons:?}", taken.len());
+    assert!(server.metric("isocast_misses_total") == 0.0);
+    drop(taken);
+    server.wait_for("their end", |server| server.metric("isocast_uploads") == 0.0);
+    assert_eq!(server.put("/media/one.ts?rate=64k", "", b"x").status, 201);
+}
+
+/// A span begins each recording on the disk on which its time is reserved: the emptiest one that has time. When all came to the emptiest
+/// disk, but each took its first unit on another one, one disk wrote without a promise, and the other's time stood idle.
+#[test]
+fn cameras_that_come_at_once_to_a_span_are_written_where_their_time_is_reserved() {
+    if !possible(1 << 30) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disks = ["one", "two"].map(|name| Disk::up(&format!("span-{name}"), "16G", FileSystem::None));
+    let devices = disks.each_ref().map(Disk::device);
+    volume(&["create", "--name", "cams", "--layout", "span", "--unit", "1MiB", "--yes"], &devices);
+    let setup = Setup::on(&[], state.path(), &["--volume", &joined(&devices)]);
+    let server = setup.set("schedule.be_share=75%").start();
+    let promised = || -> Vec<f64> {
+        let disks = server.json("/api/v1/disks");
+        let disks = disks.as_array().expect("disks");
+        disks.iter().map(|disk| disk["promised_share"].as_f64().expect("a share")).collect()
+    };
+    let free = || -> Vec<u64> {
+        let volumes = server.json("/api/v1/volumes");
+        let disks = volumes[0]["disks"].as_array().expect("disks");
+        disks.iter().map(|disk| disk["free_units"].as_u64().expect("units")).collect()
+    };
+    let before = free();
+    let taken = || -> Vec<u64> { before.iter().zip(free()).map(|(before, now)| before - now).collect() };
+    let come = |name: &str, count: usize| -> Vec<Client> {
+        let cameras: Vec<Client> = (0..count).map(|nth| camera(&server, &format!("{name}{nth}.ts?rate=4M"))).collect();
+        cameras.into_iter().filter_map(|mut camera| (camera.head().status == 100).then_some(camera)).collect()
+    };
+    let mut few = come("few", 4);
+    assert_eq!(few.len(), 4);
+    let reserved: Vec<bool> = promised().iter().map(|share| *share > 0.0).collect();
+    few.iter_mut().for_each(|camera| camera.send(chunk(10_000)));
+    server.wait_for("their units", |_| taken().iter().sum::<u64>() == 4);
+    let written: Vec<bool> = taken().iter().map(|units| *units > 0).collect();
+    assert!(written == reserved && written.iter().filter(|written| **written).count() == 1, "{reserved:?} {written:?}");
+
+    let mut more = come("more", 60);
+    let shares = promised();
+    assert!(
+        more.len() < 60 && shares.iter().all(|share| *share > 0.1),
+        "both are full: {} of 60, {shares:?}",
+        more.len()
+    );
+    more.iter_mut().for_each(|camera| camera.send(chunk(10_000)));
+    let all = u64::try_from(4 + more.len()).expect("few");
+    server.wait_for("their units", |_| taken().iter().sum::<u64>() == all);
+    assert!(taken().iter().all(|units| (all / 3..=all - all / 3).contains(units)), "{:?} of {all}", taken());
+    drop((few, more));
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
+    disks.into_iter().for_each(Disk::end);
 }
 
 #[test]

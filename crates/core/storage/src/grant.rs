@@ -131,6 +131,12 @@ impl WrittenDisks {
         (0u16..).take(limits::DISKS_MAX).filter(move |disk| disks >> disk & 1 == 1).map(DiskId)
     }
 
+    /// The disk, if it is one.
+    #[must_use]
+    pub fn alone(&self) -> Option<DiskId> {
+        self.iter().next().filter(|_| self.disks.count_ones() == 1)
+    }
+
     /// The share of all bytes that each of them is written.
     #[must_use]
     pub fn share(&self) -> f64 {

@@ -37,6 +37,8 @@ pub struct Draft {
     /// Parts that are kept free for its tail, so that it can be ended when the volume is full.
     kept_for_tail: u64,
     held: HeldUnits,
+    /// The disk of a span that it begins on.
+    begins_on: Option<MemberId>,
     /// A part of it was on a disk that was taken out, and nowhere else.
     is_lost: bool,
 }
@@ -78,6 +80,11 @@ impl Draft {
         self.name = name.into();
     }
 
+    /// Its first part goes to this disk of a span, where that has room; those behind it follow.
+    pub const fn begin_on(&mut self, member: MemberId) {
+        self.begins_on = Some(member);
+    }
+
     /// A recording that a crash left, as far as it was durable; nothing of it is read yet ([`Volume::restore`]).
     pub(crate) fn of_recorded(name: &str, content: &StoredContent, placement: Placement) -> Self {
         Self {
@@ -93,6 +100,7 @@ impl Draft {
             reserved: 0,
             kept_for_tail: 0,
             held: HeldUnits::default(),
+            begins_on: None,
             is_lost: false,
         }
     }
@@ -166,6 +174,7 @@ impl Volume {
             reserved: parts,
             kept_for_tail: 0,
             held: HeldUnits::default(),
+            begins_on: None,
             is_lost: false,
         })
     }
@@ -220,7 +229,7 @@ impl Volume {
             }
         }
         let last = full.map(|full| full.first).or(draft.parts.last().map(|part| part.first));
-        let before = last.map(|place| place.member.index());
+        let before = last.map(|place| place.member).or(draft.begins_on).map(MemberId::index);
         let taken = u64::try_from(parts).expect("at most PARTS_MAX");
         let turn = draft.content + taken;
         let parts = match draft.reserved {

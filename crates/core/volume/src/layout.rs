@@ -1,23 +1,31 @@
 //! The units that are taken for the parts of a content (on which disks: `choice`).
 
+use std::cmp::Reverse;
+
 use crate::choice::{ChosenDisks, Half, HeldUnits, choose};
 use crate::content::UnitPlace;
 use crate::{MemberId, Placement, Volume};
 
 impl Volume {
-    /// The disks that a content of this name is written to if it is begun now, and how many copies of each byte go to them.
+    /// The sets of disks, of which a content of this name is written to one if it is begun now, the emptiest first, and how many copies of
+    /// each byte go to them. A span has a set for each disk ([`crate::Draft::begin_on`]).
     #[must_use]
-    pub fn written_disks(&self, name: &str) -> (Vec<MemberId>, u8) {
+    pub fn written_disks(&self, name: &str) -> (Vec<Vec<MemberId>>, u8) {
         let placement = self.placement_of(name);
         let free = self.free_for(placement);
         let Some(ChosenDisks { first, second }) = choose(placement, &free, &self.drives, 0, None) else {
             return (Vec::new(), 1);
         };
-        let is_there = |member: &MemberId| free[member.index()].is_some_and(|free| free > 0);
+        let mut there: Vec<MemberId> =
+            self.member_ids().filter(|member| free[member.index()].is_some_and(|free| free > 0)).collect();
         match (placement, second) {
-            (Placement::Stripe, _) => (self.member_ids().filter(is_there).collect(), 1),
-            (Placement::Mirror, Some(_)) => (self.member_ids().filter(is_there).collect(), 2),
-            (Placement::Span | Placement::Mirror, _) => (self.member_ids().skip(first).take(1).collect(), 1),
+            (Placement::Stripe, _) => (vec![there], 1),
+            (Placement::Mirror, Some(_)) => (vec![there], 2),
+            (Placement::Mirror, None) => (vec![self.member_ids().skip(first).take(1).collect()], 1),
+            (Placement::Span, _) => {
+                there.sort_by_key(|member| Reverse(free[member.index()]));
+                (there.into_iter().map(|member| vec![member]).collect(), 1)
+            }
         }
     }
 

@@ -124,3 +124,58 @@ fn contents_of_unknown_length_lie_in_few_places() {
     let [fresh, aged] = AgedVolume::new(Placement::Span, 1, false).age();
     assert!(fresh < 2.0 && aged < 3.0, "{fresh} {aged}");
 }
+
+/// Recorders: 128 cameras that record side by side, each in files of as many units as ten minutes of 4 Mbit/s have (of 8 MiB), each with a
+/// ring that is full; half a unit of each comes at a time. Gives the stretches of a file, after so many turns.
+fn rings(placement: Placement, disks: usize, turns: u64) -> f64 {
+    const CAMERAS: u64 = 128;
+    const FILE_UNITS: u64 = 36;
+    const FILES: u64 = 4;
+    /// Halves of units that a file has: its tail fits into the last one.
+    const HALVES: u64 = 2 * FILE_UNITS - 1;
+    let mut aged = AgedVolume::new(placement, disks, false);
+    let units = CAMERAS * FILES * FILE_UNITS * 100 / 95 * placement.copies() / disks as u64;
+    aged.volume = Volume::create(new_volume(placement, vec![units * (UNIT + 4096) + (8 << 20); disks])).expect("sizes");
+    let commit = |volume: &mut Volume| {
+        while volume.commit().is_some() {
+            volume.committed(Ok(()));
+        }
+    };
+    commit(&mut aged.volume);
+    let name = |camera: u64, number: u64| format!("cam{camera}/{number:05}");
+    let begin = |volume: &mut Volume, camera, number| volume.begin(&name(camera, number), None).expect("there is room");
+    // They do not cut at the same moment.
+    let mut cameras: Vec<(Draft, u64)> = (0..CAMERAS).map(|camera| (begin(&mut aged.volume, camera, 0), 0)).collect();
+    for step in 0..HALVES * FILES * turns {
+        for (camera, (draft, number)) in (0..).zip(&mut cameras) {
+            aged.add(draft, UNIT / 2);
+            if !(step + camera * 5).is_multiple_of(HALVES) {
+                continue;
+            }
+            let tail = aged.volume.tail(draft);
+            assert!(aged.volume.room(draft).expect("room was kept").1 >= tail.len() as u64);
+            aged.volume.add(draft, &tail);
+            aged.volume.end(draft, 0);
+            if *number + 1 >= FILES {
+                aged.volume.remove(&name(camera, *number + 1 - FILES)).expect("it is there");
+                commit(&mut aged.volume);
+            }
+            *number += 1;
+            let next = begin(&mut aged.volume, camera, *number);
+            aged.volume.publish(std::mem::replace(draft, next), 0).expect("nothing came between");
+            commit(&mut aged.volume);
+        }
+    }
+    aged.stretches()
+}
+
+#[test]
+fn files_of_full_rings_that_are_recorded_side_by_side_lie_in_few_places() {
+    for (placement, disks, most) in
+        [(Placement::Span, 1, 4.0), (Placement::Stripe, 2, 8.0), (Placement::Mirror, 2, 8.0)]
+    {
+        let [fresh, aged] = [1, 4].map(|turns| rings(placement, disks, turns));
+        // A stretch of a span has nine units, the block of a viewer of 8.8 Mbit/s a little more than two.
+        assert!(fresh < most && aged < most, "{placement:?}: {fresh}, then {aged}");
+    }
+}

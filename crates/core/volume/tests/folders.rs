@@ -114,3 +114,30 @@ fn one_drive_mirrors_nothing() {
     volume.set_drives(&[Some("a"), Some("a")]);
     assert_eq!(volume.set_folder_layout("kept", Some(Placement::Mirror)), Err(FolderLayoutError::OneDrive));
 }
+
+#[test]
+fn a_span_has_a_set_for_each_disk_and_begins_where_it_is_told() {
+    let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 3]);
+    let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK; 3])).expect("sizes are fine");
+    commit(&mut volume, &mut disks);
+    let sets = |volume: &Volume| volume.written_disks("a").0;
+    let all = sets(&volume);
+    assert!(all.len() == 3 && all.iter().all(|set| set.len() == 1), "{all:?}");
+    let members: Vec<_> = all.into_iter().flatten().collect();
+    for (name, member) in ["a", "b", "c"].into_iter().zip(members.iter().rev()) {
+        let mut draft = volume.begin(name, Some(2 * UNIT)).expect("there is room");
+        draft.begin_on(*member);
+        write_content(&mut volume, &mut draft, (7, 2 * UNIT, 1), |write| disks.write(write))
+            .expect("room was promised");
+        let content = volume.publish(draft, 1).expect("nothing came between");
+        assert!(content.parts.iter().all(|part| part.first.member == *member), "{name}: {:?}", content.parts);
+    }
+    // Where the disk has no room left, the rest goes to others.
+    let mut draft = volume.begin("all", None).expect("there is room");
+    draft.begin_on(members[0]);
+    let left = volume.free_bytes() - 4 * UNIT;
+    write_content(&mut volume, &mut draft, (7, left, 1), |write| disks.write(write)).expect("as much as is free");
+    let content = volume.publish(draft, 1).expect("nothing came between");
+    let on = |member| content.parts.iter().filter(|part| part.first.member == member).count();
+    assert!(content.parts[0].first.member == members[0] && members.iter().all(|member| on(*member) > 0));
+}

@@ -52,7 +52,7 @@ impl RunningRecording {
     /// How its upload is written.
     pub(crate) const fn class(&self) -> UploadClass {
         let RecordingRequest { rate, disks, .. } = self.request;
-        UploadClass::Recording { rate, disk: disks.store, reservation: self.reservation, place: self.place }
+        UploadClass::Recording { rate, disks, reservation: self.reservation, place: self.place }
     }
 
     /// A recording in a place that is there.

@@ -112,7 +112,7 @@ async fn a_recording_gets_through_and_the_end_of_the_plane_ends_it() {
             _ => {}
         }
     };
-    let class = UploadClass::Recording { rate, disk, reservation, place };
+    let class = UploadClass::Recording { rate, disks, reservation, place };
     let bytes = pattern(9 * MIB + 1, 3);
     let mut upload = governing.store.begin_upload(UploadRequest { class, ..request("/rec", None) }).await.unwrap();
     for part in bytes.chunks(100_000) {
@@ -121,7 +121,7 @@ async fn a_recording_gets_through_and_the_end_of_the_plane_ends_it() {
     assert_eq!(upload.finish().await.unwrap().size, 9 * (1 << 20) + 1);
     assert!(fs::read(root.path().join("rec")).unwrap() == bytes);
 
-    let class = UploadClass::Recording { rate, disk, reservation, place };
+    let class = UploadClass::Recording { rate, disks, reservation, place };
     let mut upload = governing.store.begin_upload(UploadRequest { class, ..request("/cut", None) }).await.unwrap();
     upload.append(&bytes).await.unwrap();
     let store = governing.end();

@@ -150,7 +150,7 @@ async fn bytes_of_a_recording_are_offered_when_its_block_is_due() {
     let bytes = pattern(6 * MIB + 5_000, 2);
     let first = kernel::clock::monotonic().saturating_add(Nanos::from_secs(2));
     let place = RecordingPlace { first, period: Nanos::from_secs(4), within: Nanos::from_secs(2) };
-    let class = UploadClass::Recording { rate, disk: DiskId(0), reservation, place };
+    let class = UploadClass::Recording { rate, disks: WrittenDisks::one(DiskId(0)), reservation, place };
     let mut upload = store.begin_upload(UploadRequest { class, ..request("/rec", None) }).await.unwrap();
     upload.append(&bytes).await.unwrap();
     let failed = tokio::spawn(async move {
@@ -281,7 +281,12 @@ async fn a_recording_lies_on_the_disk_that_reserved_for_it() {
     let disks: Vec<DiskId> = store.disks().iter().map(|disk| disk.id).collect();
     let recording = |disk: DiskId, at: &str| {
         let reservation = ReservationId { slot: 0, generation: 1 };
-        let class = UploadClass::Recording { rate: BitRate(8_000_000), disk, reservation, place: at_once() };
+        let class = UploadClass::Recording {
+            rate: BitRate(8_000_000),
+            disks: WrittenDisks::one(disk),
+            reservation,
+            place: at_once(),
+        };
         UploadRequest { class, ..request(at, Some(6)) }
     };
     for (disk, root) in disks.iter().zip([&one, &two]) {

@@ -22,9 +22,10 @@ pub trait DiskGroup: Send + Sync {
     /// The disks that are, or since the start were, of the group, each with the paths that are served from it.
     fn disks(&self) -> Vec<(DiskId, Device, Vec<PathBuf>)>;
 
-    /// The disks that a recording called `name` is written to, if its root is that of `root`, and these are others than that one.
-    fn written_disks(&self, _root: DiskId, _name: &str) -> Option<WrittenDisks> {
-        None
+    /// The disks that a recording called `name` may be written to, the best first, if its root is that of `root`, and these are others than
+    /// that one.
+    fn written_disks(&self, _root: DiskId, _name: &str) -> Vec<WrittenDisks> {
+        Vec::new()
     }
 
     /// Counts `bytes` of a content read from a disk of the group and sent.

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use storage::uploads::RecordingTerms;
 use tokio::sync::{Notify, oneshot};
-use units::{Nanos, UploadId};
+use units::{DiskId, Nanos, UploadId};
 
 use crate::buffers::Chunk;
 use crate::entry::{FileId, Stamp};
@@ -116,6 +116,8 @@ pub struct UploadTerms {
     pub precondition: Precondition,
     /// Of a recording: its rate and time.
     pub recording: Option<RecordingTerms>,
+    /// The disk on which that time is reserved, if it is one: it is written there.
+    pub reserved_on: Option<DiskId>,
     /// Its outcome if it breaks off.
     pub on_break: OnBreak,
     /// Its outcome if another content has its name.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use content::FreshContent;
-use storage::grant::RecordingPlace;
+use storage::grant::{RecordingPlace, WrittenDisks};
 use storage::leftover::part_name;
-use units::{BitRate, DiskId, Nanos, ReservationId};
+use units::{BitRate, Nanos, ReservationId};
 
 use crate::buffers::BufferShare;
 use crate::entry::{FileId, Precondition};
@@ -80,8 +80,8 @@ pub enum UploadClass {
     Recording {
         /// Payload bits per second.
         rate: BitRate,
-        /// Disk on which admission gave it.
-        disk: DiskId,
+        /// Disks on which admission gave it.
+        disks: WrittenDisks,
         /// The reservation from admission.
         reservation: ReservationId,
         /// Time that admission has for it.

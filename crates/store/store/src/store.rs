@@ -221,8 +221,11 @@ impl Store {
             let disk = disk.shared.id;
             if placements.iter().all(|known| known.store != disk) {
                 let name = request.path.joined();
-                let of_group = self.0.groups.iter().find_map(|group| group.written_disks(disk, &name));
-                placements.push(of_group.unwrap_or(WrittenDisks::one(disk)));
+                let of_groups: Vec<_> =
+                    self.0.groups.iter().flat_map(|group| group.written_disks(disk, &name)).collect();
+                let is_alone = of_groups.is_empty();
+                placements.extend(of_groups);
+                placements.extend(is_alone.then_some(WrittenDisks::one(disk)));
             }
         }
         Ok(placements)
@@ -260,7 +263,7 @@ impl Store {
     pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
         let (buffers, bound) = match request.class {
             UploadClass::BestEffort => (&self.0.common.uploads, None),
-            UploadClass::Recording { disk, .. } => (&self.0.common.recordings, Some(disk)),
+            UploadClass::Recording { disks, .. } => (&self.0.common.recordings, Some(disks.store)),
         };
         let mut failure = StoreError::Busy;
         let home = self.0.homes.of(&request.path);

@@ -49,13 +49,13 @@ impl Upload {
         home: Arc<UploadRoot>,
     ) -> Result<Self, StoreError> {
         let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        let (own, most, recording) = match request.class {
-            UploadClass::BestEffort => (1, few(UPLOAD_BYTES_MAX / UPLOAD_BUFFER_BYTES), None),
-            UploadClass::Recording { rate, reservation, place, .. } => {
+        let (own, most, recording, reserved_on) = match request.class {
+            UploadClass::BestEffort => (1, few(UPLOAD_BYTES_MAX / UPLOAD_BUFFER_BYTES), None, None),
+            UploadClass::Recording { rate, disks, reservation, place } => {
                 // Another content of the same recording may have had its blocks before.
                 let place = RecordingPlace { first: place.next(monotonic()), ..place };
                 let recording = RecordingTerms { rate, reservation, place };
-                (few(place.chunks(rate)), few(place.chunks(rate)), Some(recording))
+                (few(place.chunks(rate)), few(place.chunks(rate)), Some(recording), disks.alone())
             }
         };
         let free = buffers.own_free();
@@ -71,6 +71,7 @@ impl Upload {
             length: request.length,
             precondition: request.precondition,
             recording,
+            reserved_on,
             on_break: request.on_break,
             name_taken: request.name_taken,
             durable: request.durable,

@@ -109,6 +109,11 @@ impl Members {
         self.there.get(member.index())?.as_ref()
     }
 
+    /// The number of this disk, if there is one.
+    pub(super) fn at(&self, disk: Option<DiskId>) -> Option<MemberId> {
+        self.there.iter().flatten().find(|member| Some(member.disk) == disk).map(|member| member.member)
+    }
+
     /// Gives a task to a disk's thread.
     pub(super) fn tell(&mut self, member: MemberId, task: Task) {
         if let Some(member) = self.there.get_mut(member.index()).and_then(Option::as_mut) {

@@ -148,11 +148,14 @@ impl DiskGroup for ServedVolume {
         found.map(|((id, device), path)| (id, device, vec![path])).collect()
     }
 
-    fn written_disks(&self, root: DiskId, name: &str) -> Option<WrittenDisks> {
+    fn written_disks(&self, root: DiskId, name: &str) -> Vec<WrittenDisks> {
         let core = lock(&self.core);
-        let (members, copies) = core.volume.written_disks(name);
-        let disks = members.iter().filter_map(|member| Some(core.members.there[member.index()].as_ref()?.disk));
-        (core.front.id == root).then(|| WrittenDisks::several(root, disks, copies))
+        if core.front.id != root {
+            return Vec::new();
+        }
+        let (sets, copies) = core.volume.written_disks(name);
+        let disk = |member: &MemberId| Some(core.members.there[member.index()].as_ref()?.disk);
+        sets.iter().map(|members| WrittenDisks::several(root, members.iter().filter_map(disk), copies)).collect()
     }
 
     /// The contents read most are moved to where the disks are fastest.

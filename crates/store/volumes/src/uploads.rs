@@ -33,12 +33,11 @@ impl Core {
         self.open.let_go();
         let name = path.joined();
         self.check_precondition(&name, &terms.precondition)?;
-        let draft = match self.resting.take(&mut self.volume, &name, terms.on_break) {
-            Some(draft) => draft,
-            None => self.with_room(|core| core.volume.begin(&name, terms.length))?,
-        };
+        let resting = self.resting.take(&mut self.volume, &name, terms.on_break);
+        let mut draft = resting.map_or_else(|| self.with_room(|core| core.volume.begin(&name, terms.length)), Ok)?;
         let begun_with = draft.length();
-        let UploadTerms { precondition, on_break, name_taken, recording, progress, .. } = terms;
+        let UploadTerms { precondition, on_break, name_taken, recording, reserved_on, progress, .. } = terms;
+        self.members.at(reserved_on).into_iter().for_each(|member| draft.begin_on(member));
         let (path, reply, is_recovered) = (path.clone(), None, false);
         let upload =
             VolumeUpload { path, precondition, on_break, recording, progress, reply, name_taken, is_recovered };

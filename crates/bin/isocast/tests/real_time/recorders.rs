@@ -124,11 +124,8 @@ impl Recorded {
             if answer.status == 200 { Ok(answer) } else { Err(format!("{}: {}", answer.status, server.stderr_text())) }
         });
         let bytes = answer.body.len() as u64;
-        assert!(
-            self.content.difference(0, &answer.body).is_none(),
-            "{}: {bytes} bytes are not what was sent",
-            self.path
-        );
+        let wrong = self.content.difference(0, &answer.body);
+        assert!(wrong.is_none(), "{}: of {bytes} bytes that at {wrong:?} was not sent", self.path);
         assert!(bytes >= self.least, "{}: {bytes} bytes are there, at least {} were durable", self.path, self.least);
     }
 }

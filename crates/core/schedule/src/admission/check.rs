@@ -248,7 +248,7 @@ pub(super) fn one_block(request: &AdmissionRequest, bytes: u64) -> (f64, f64) {
     (request.disk_share * request.transfer_seconds(bytes), request.disk_share * seeks)
 }
 
-fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> DiskDemand {
+pub(super) fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> DiskDemand {
     let (block, profile) = (block_bytes(request, table, period), table.profile());
     let writes = request.written_every.is_some();
     let ratio = if writes { profile.write_ratio.max(0.05) } else { 1.0 };

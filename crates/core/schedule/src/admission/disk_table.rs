@@ -473,6 +473,11 @@ impl DiskTable {
         }
     }
 
+    /// Enters a demand that has its place already, on another disk, whether or not there is room.
+    pub(super) fn enter(&mut self, demand: &DiskDemand, first: u64) {
+        self.planned.enter(demand, first);
+    }
+
     /// Exchanges a demand that has its place for another with the same period.
     pub(super) fn replace(&mut self, demand: &DiskDemand, by: &DiskDemand, first: u64) {
         let (old, new) = (demand.block(), by.block());

@@ -485,3 +485,26 @@ fn a_recording_lies_at_the_same_place_of_all_its_disks_until_they_tell_another()
     admission.move_writes(id, DiskId(0), 1 << 40);
     assert!(admission.promised_share(DiskId(1)) == told, "it is known there");
 }
+
+#[test]
+fn a_recording_that_goes_on_on_another_disk_takes_its_charge_there() {
+    let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
+    let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
+    let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
+    let zone_bytes_per_second = admission.disk(DiskId(0)).table.profile().rate_at(u64::MAX);
+    let asked = AdmissionRequest { length: 0, written_every: Some(8), zone_bytes_per_second, ..request(4_000_000) };
+    let shares = |admission: &Admission| [0, 1].map(|disk| admission.promised_share(DiskId(disk)));
+    let [moves, stays] = [(); 2].map(|()| {
+        let id = admission.reserve(&[asked]).expect("there is room");
+        admission.place_writes(id, 100).expect("there is room");
+        admission.move_writes(id, DiskId(0), 0);
+        id
+    });
+    let [both, none] = shares(&admission);
+    admission.move_writes(moves, DiskId(1), 0);
+    let [one, other] = shares(&admission);
+    assert!(none < 1e-9 && one < both && (one - other).abs() < 1e-9, "{both} {none}, then {one} {other}");
+    assert!(admission.share_held(moves, DiskId(0)) < 1e-9);
+    [moves, stays].iter().for_each(|&id| admission.release(id));
+    assert!(shares(&admission).iter().all(|share| *share < 1e-9));
+}

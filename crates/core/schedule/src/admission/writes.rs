@@ -27,15 +27,13 @@ impl Admission {
     /// effort's share, and new requests find that time taken. Where its place on its other disks is not known, it is taken for the same: a
     /// stripe comes to its second disk when a unit of the first is full.
     pub fn move_writes(&mut self, id: ReservationId, disk: DiskId, position: u64) {
+        self.follow_disk(id, disk);
         let mut next = Some(id);
         while let Some(part) = next {
-            let Some(&Reservation { request, demand, placed, further, stroke_seconds, written_at, .. }) =
-                self.find(part)
-            else {
-                return;
-            };
-            let is_moved = demand.writes() && (request.disk == disk || written_at.is_none());
-            if let (Some((_, first)), true) = (placed, is_moved) {
+            let Some(&held) = self.find(part) else { return };
+            let Reservation { request, demand, further, stroke_seconds, .. } = held;
+            let is_moved = demand.writes() && (request.disk == disk || held.written_at.is_none());
+            if let Some((_, first)) = held.placed.filter(|_| is_moved) {
                 let zone_bytes_per_second = self.disk(request.disk).table.profile().rate_at(position);
                 let slower = f64_of(request.zone_bytes_per_second) / f64_of(zone_bytes_per_second);
                 let moved = DiskDemand { transfer: (demand.transfer - stroke_seconds) * slower, ..demand };
@@ -47,6 +45,16 @@ impl Admission {
             }
             next = further;
         }
+    }
+
+    /// A recording of one disk is written to another one, since its own is full: its charge goes there, be it of best effort's share.
+    fn follow_disk(&mut self, id: ReservationId, disk: DiskId) {
+        let Some((held, moved, first)) = self.find(id).and_then(|held| moved(held, disk, self)) else { return };
+        self.unplace(id);
+        self.disk_mut(held.request.disk).table.withdraw(&held.demand);
+        self.disk_mut(disk).table.enter(&moved.demand, first);
+        *self.find_mut(id).expect("found above") = moved;
+        self.follow_write_span(held.request.disk, &held.demand);
     }
 
     /// True if a recording of this disk has no place yet, and is charged for the worst.
@@ -92,4 +100,19 @@ impl Admission {
         }
         true
     }
+}
+
+/// A recording's reservation on the one disk that it had, that on another one on which it continues, and its round there. None if it is on
+/// that already.
+fn moved(held: &Reservation, disk: DiskId, admission: &Admission) -> Option<(Reservation, Reservation, u64)> {
+    let Reservation { request, demand, placed: Some((start, first)), further: None, .. } = *held else { return None };
+    if !demand.writes() || request.disk == disk {
+        return None;
+    }
+    let (from, to) = (&admission.disk(request.disk).table, &admission.disk(disk).table);
+    let request = AdmissionRequest { disk, zone_bytes_per_second: to.profile().rate_at(u64::MAX), ..request };
+    let demand = check::demand_at(&request, to, demand.period);
+    let first = from.round().saturating_mul(first).0.div_ceil(to.round().0);
+    let (placed, stroke_seconds) = (Some((start, first)), to.stroke_seconds());
+    Some((*held, Reservation { request, demand, placed, written_at: None, stroke_seconds, ..*held }, first))
 }

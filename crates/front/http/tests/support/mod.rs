@@ -233,8 +233,8 @@ impl Contents for FakeStore {
             if !request.precondition.holds(existing.as_ref().map(Entry::existing)) {
                 return Err(StoreError::PreconditionFailed);
             }
-            if let UploadClass::Recording { disk, .. } = request.class
-                && self.read_only.lock().expect("lock").contains(&disk)
+            if let UploadClass::Recording { disks, .. } = request.class
+                && self.read_only.lock().expect("lock").contains(&disks.store)
             {
                 return Err(StoreError::ReadOnly);
             }
