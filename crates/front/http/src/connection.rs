@@ -27,14 +27,17 @@ use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head}
 use crate::message::reply::{After, Reply, render};
 use crate::router;
 use crate::shared::Shared;
-use crate::{dav, follow, hosts, management, problem, rest};
+use crate::{dav, follow, hosts, management, problem, rest, upload};
 
 /// A connection of the reserve must have sent its request within this time.
 pub(crate) const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Limits of time and bytes for reads from a refused client that still sends; they also end when it was silent for
 /// [`LINGER_SILENCE`]. The reads let it read the refusal: closing at once would reset the connection. A proxy sends all of an
 /// upload before it looks for the answer.
-const LINGER_TIME: Duration = Duration::from_secs(30);
+pub(crate) const LINGER_TIME: Duration = Duration::from_secs(30);
+/// The same for a refused recording, which has no end for a proxy to wait for: a camera that does not look at its answer (`ffmpeg -method PUT`)
+/// learns of it by the reset of its connection. Chosen: an answer that was lost on its way is sent again three times within this time.
+const LINGER_RECORDING: Duration = Duration::from_secs(5);
 const LINGER_BYTES: usize = 1 << 30;
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
 /// Most bytes read of a body that no request handler needs, so that the connection can stay open.
@@ -170,7 +173,8 @@ async fn answer(
     exchange.head.keep_alive &= is_read;
     let stream = exchange.answer_whole(stream, reply).await?;
     if !is_read {
-        linger(stream, drains(&exchange.shared)).await;
+        let time_max = if upload::has_rate(&exchange.head) { LINGER_RECORDING } else { LINGER_TIME };
+        linger(stream, time_max, drains(&exchange.shared)).await;
         return None;
     }
     stream.kept(exchange.head.keep_alive).await
@@ -185,7 +189,7 @@ async fn refuse(shared: &Shared, mut stream: ClientStream, peer: SocketAddr, rep
         AccessRecord { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() }
     });
     if written.is_ok() {
-        linger(stream, drains(shared)).await;
+        linger(stream, LINGER_TIME, drains(shared)).await;
     }
 }
 
@@ -194,9 +198,9 @@ pub(crate) async fn drains(shared: &Shared) {
     let _ = shared.draining.clone().wait_for(|draining| *draining).await;
 }
 
-/// Closes our side and listens for a moment, at most until `ends` is ready: closing at once would reset the connection, and
+/// Closes our side and listens for `time_max`, at most until `ends` is ready: closing at once would reset the connection, and
 /// the client would lose the answer while it still sends (RFC 9112 §9.6).
-pub(crate) async fn linger(mut stream: ClientStream, ends: impl Future<Output = ()>) {
+pub(crate) async fn linger(mut stream: ClientStream, time_max: Duration, ends: impl Future<Output = ()>) {
     if stream.shutdown().await.is_err() {
         return;
     }
@@ -209,7 +213,7 @@ pub(crate) async fn linger(mut stream: ClientStream, ends: impl Future<Output = 
         }
     };
     tokio::select! {
-        _ = timeout(LINGER_TIME, silent) => {}
+        _ = timeout(time_max, silent) => {}
         () = ends => {}
     }
 }

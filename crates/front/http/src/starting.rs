@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::client_stream::{ClientStream, write_all};
-use crate::connection::{linger, next_head};
+use crate::connection::{LINGER_TIME, linger, next_head};
 use crate::memory::{BUFFER_BYTES_MAX, ConnectionBuffer, ConnectionMemory};
 use crate::message::reply::{After, Reply, render_reply_head};
 use crate::problem;
@@ -97,7 +97,7 @@ async fn exchange(mut stream: ClientStream, mut buffer: ConnectionBuffer, step: 
         answer.extend_from_slice(&reply.body);
     }
     if write_all(&mut stream, answer.as_slice()).await.is_ok() {
-        linger(stream, pending()).await;
+        linger(stream, LINGER_TIME, pending()).await;
     }
 }
 

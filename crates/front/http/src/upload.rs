@@ -5,7 +5,7 @@
 //! behind. Not here: storing (`service::ingest`), the right to write (`login`).
 
 use http_types::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION};
-use http_types::{HeaderName, StatusCode};
+use http_types::{HeaderName, Method, StatusCode};
 use percent_encoding::utf8_percent_encode;
 use service::access::{Permit, ToWrite};
 use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError};
@@ -172,6 +172,12 @@ async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer) -> Result<()
             }
         }
     }
+}
+
+/// True if this uploads with `rate=`: a recording, if it is taken.
+pub(crate) fn has_rate(head: &RequestHead) -> bool {
+    let query = Query::parse(head.query.as_deref());
+    head.method == Method::PUT && query.is_ok_and(|query| query.rate.is_some_and(|rate| rate != "max"))
 }
 
 /// The rate that a recording reserves.

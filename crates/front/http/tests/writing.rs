@@ -1,5 +1,7 @@
 //! PUT, DELETE and recordings over the wire; the right to write.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -269,6 +271,25 @@ async fn a_recording_reserves_its_rate_and_gives_it_back() {
     harness.plane.wait_until(|orders| orders.iter().filter(|t| matches!(t, PlaneOrder::Reserve(_))).count() == 3);
     drop(client);
     harness.plane.wait_unreserved();
+}
+
+/// As `ffmpeg -method PUT`, which looks for its answer when it has sent all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_camera_that_does_not_look_at_its_answer_is_reset_behind_it() {
+    let harness = Harness::start(HttpConfig::default());
+    harness.plane.fill_disk(DiskId(0), BitRate(1_000_000));
+    let mut camera = TcpStream::connect(harness.address).expect("a server");
+    let head = "PUT /media/cam.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+    camera.write_all(head.as_bytes()).expect("it listens");
+    let mut sends = || {
+        std::thread::sleep(Duration::from_millis(100));
+        camera.write_all(b"3\r\nabc\r\n").is_ok()
+    };
+    let sent = (0..250).take_while(|_| sends()).count();
+    assert!((10..250).contains(&sent), "{sent} pieces");
+    let mut answer = String::new();
+    let _ = camera.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.trim_end().ends_with('}'), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
