@@ -1,8 +1,9 @@
 //! Players of segments that ask for what is not there, for everything at once, or under the name of others: the rate of others holds,
 //! and memory and streams stay bounded.
 
-use std::fs;
-use std::io::Read;
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
 use std::thread;
 
 use crate::common::client::{Answer, Client, pattern};
@@ -110,6 +111,30 @@ fn each_request_gets_the_present_version_of_a_segment() {
     let whole = (200, SEGMENT_BYTES);
     assert_eq!(first, [whole; 2]);
     assert_eq!((then[0].0, &then[1..]), (404, &[(200, other), (200, grown), whole][..]));
+}
+
+#[test]
+fn a_segment_that_vanishes_is_replaced_or_grows_amid_a_read_comes_as_it_was() {
+    let server = film();
+    let is_as_it_was = |nth: usize, change: &dyn Fn(&Path)| {
+        let path = server.file(&segment(nth), &pattern(SEGMENT_BYTES));
+        let mut client = server.connect();
+        client.get(&target(nth, "v"));
+        assert_eq!(client.head().status, 200);
+        change(&path);
+        assert_eq!(client.take(SEGMENT_BYTES), pattern(SEGMENT_BYTES), "segment {nth}");
+    };
+    beside_an_honest_viewer(&server, || {
+        is_as_it_was(6, &|path| fs::remove_file(path).expect("it was there"));
+        is_as_it_was(7, &|path| fs::rename(server.file("other.ts", &pattern(8)), path).expect("it is there"));
+        is_as_it_was(8, &|path| {
+            let mut grows = OpenOptions::new().append(true).open(path).expect("it is there");
+            grows.write_all(&pattern(SEGMENT_BYTES)).expect("room for it");
+        });
+    });
+    let then: Vec<_> = play(server.connect(), "v", 6..9);
+    assert_eq!(then.iter().map(|(status, _)| *status).collect::<Vec<_>>(), [404, 200, 200]);
+    assert_eq!((then[1].1, then[2].1), (8, 2 * SEGMENT_BYTES));
 }
 
 #[test]

@@ -141,6 +141,11 @@ impl SegmentViewers {
         }
     }
 
+    /// Whether viewers leave those of the same film with which they share reads: a later request may find a disk without room then.
+    pub(crate) fn splits_groups(&self) -> bool {
+        self.films < self.viewers && (self.seeks > Nanos::ZERO || self.pauses > Nanos::ZERO)
+    }
+
     /// The rates of a film's tracks.
     pub(crate) fn rates(&self) -> Vec<BitRate> {
         std::iter::once(self.rate).chain(self.sound).collect()

@@ -95,6 +95,37 @@ fn no_viewer_admitted_to_a_full_disk_falls_behind() {
     }
     let full = run(&with_memory(3 << 30, 5, of(120))).viewers;
     assert!(full.refused > 10 && full.stalled + full.lost == 0, "{full:?}");
+    let seeking = SegmentViewers { seeks: SECS(20), ..of(90) };
+    let full = run(&Scenario { be_share: 0.1, ..with_memory(3 << 30, 2, seeking) }).viewers;
+    assert!(full.refused > 0 && full.stalled + full.lost == 0, "{full:?}");
+}
+
+/// A disk has room for the blocks of viewers that seek among those of viewers with full buffers. Segments of a film lie on one disk after
+/// the other, and a disk may have more of them in the same seconds than its part: an interruption behind a seek counts as part of its delay.
+#[test]
+fn viewers_of_striped_disks_play_on_after_seeks() {
+    let kind = SegmentViewers { seeks: SECS(20), striped: true, ..SegmentViewers::of_hls(168) };
+    let mut scenario = Scenario { be_share: 0.1, ..with_memory(3 << 30, 2, kind) };
+    scenario.disks = vec![scenario.disks[0].clone(); 2];
+    let of = run(&scenario).viewers;
+    assert_eq!((of.refused, of.lost), (0, 0));
+    assert!(of.stalled <= 8 && of.stall_max < SECS(1), "{} stalled, {} at most", of.stalled, of.stall_max);
+}
+
+/// Viewers that leave those with which they share reads find no room on a full disk, and take none from others.
+#[test]
+fn viewers_that_leave_groups_on_a_full_disk_take_no_time_from_others() {
+    let kind = SegmentViewers { films: 20, seeks: SECS(30), ..SegmentViewers::of_hls(200) };
+    let mut scenario = Scenario { be_share: 0.1, ..with_memory(3 << 30, 1, kind) };
+    scenario.liveness = SECS(75);
+    let of = run(&scenario).viewers;
+    assert!(of.smooth > 100 && of.excused > 0, "{} smooth, {} refused later", of.smooth, of.excused);
+    assert!(
+        of.stalled <= 8 && of.stall_max < SECS(1) && of.lags == 0,
+        "{} stalled, {} at most",
+        of.stalled,
+        of.stall_max
+    );
 }
 
 /// Each film is read once for all of its viewers.

@@ -10,6 +10,25 @@ use units::{BitRate, Nanos};
 pub const CATCH_UP: u64 = 2;
 /// While the start burst lasts, the stream runs at this many times its rate. Chosen.
 pub const BURST_FACTOR: u64 = 4;
+
+/// How long the sending of a block lasts, all of which is there: as fast as a burst, in whole sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockSending {
+    /// In all.
+    pub takes: Nanos,
+    /// Of these, until the first send and for the last.
+    pub edges: Nanos,
+}
+
+impl BlockSending {
+    /// Of a block of so many bytes in a session with this rate.
+    #[must_use]
+    pub fn of(rate: BitRate, bytes: u64, tick: Nanos) -> Self {
+        let edges = Stride::of(rate, tick).span(tick).saturating_mul(2);
+        let fastest = BitRate(rate.0.saturating_mul(BURST_FACTOR));
+        Self { takes: fastest.time_for(bytes).saturating_add(edges), edges }
+    }
+}
 /// A client that did not read is not owed more than this. Chosen.
 pub const LAG_MAX: Nanos = Nanos::from_secs(1);
 

@@ -234,7 +234,8 @@ impl World {
             return;
         }
         let was_promised = std::mem::take(&mut self.track(id).is_promised);
-        if was_promised && record.may_start_late(self.now) {
+        let splits_groups = self.control.viewers.load_of(id.viewer).splits_groups();
+        if was_promised && (record.may_start_late(self.now) || splits_groups) {
             self.control.viewers.all[id.viewer].excused = true;
         } else if was_promised {
             self.control.viewers.tally.lost += 1;

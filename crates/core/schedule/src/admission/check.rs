@@ -68,16 +68,20 @@ impl Admission {
         if self.buffers.fits(request.content, instead, pages) { Ok(pages) } else { Err(Resource::Memory) }
     }
 
-    /// The same for a stream that shared another's reads, with `instead` pages of its own. A session of whole contents was promised its
-    /// rate: where it finds the table full it takes from the share of best-effort work, and new ones find that time promised.
+    /// The same for a stream that shared another's reads, with `instead` pages of its own. A session of whole contents takes from the share
+    /// of best-effort work too, and new ones find that time promised; beyond that a read would make blocks of others late.
     pub(super) fn check_reading_again(
         &self,
         requests: &[AdmissionRequest],
         instead: u64,
     ) -> Result<(DiskDemand, u64), Resource> {
         let demand = self.demand(&requests[0]);
-        if !demand.is_spread() {
-            requests.iter().try_for_each(|request| self.check_disk(request, 0.0).map(drop))?;
+        for request in requests {
+            if !demand.is_spread() {
+                self.check_disk(request, 0.0)?;
+            } else if !self.disk(request.disk).table.fits_instead(&self.demand(request), None) {
+                return Err(Resource::Disk(request.disk));
+            }
         }
         Ok((demand, self.check_pages(&requests[0], &demand, instead)?))
     }

@@ -279,10 +279,10 @@ impl DiskTable {
                 / self.profile.parallel_requests()
     }
 
-    /// Whether `demand` fits in place of `instead`, which was promised. A promise that has become dearer (fragments, a slower zone)
-    /// takes from the share of best-effort work too; only new ones are refused for it.
-    pub(super) fn fits_instead(&self, demand: &DiskDemand, instead: &DiskDemand) -> bool {
-        let others = self.mean().minus(instead.per_round());
+    /// Whether `demand` fits in place of `instead`, which was promised, or nothing while others read for its session. A promise that has
+    /// become dearer (fragments, a slower zone) takes from the share of best-effort work too; only new ones are refused for it.
+    pub(super) fn fits_instead(&self, demand: &DiskDemand, instead: Option<&DiskDemand>) -> bool {
+        let others = self.mean().minus(instead.map(DiskDemand::per_round).unwrap_or_default());
         self.seconds(others.plus(demand.per_round())) <= (1.0 - MARGIN) * self.round.as_secs_f64()
     }
 
@@ -545,8 +545,9 @@ pub struct StartConditions {
     pub remaining: f64,
     /// Disk time already waiting, in seconds, beside the blocks of sessions that read whole contents.
     pub queued_seconds: f64,
-    /// The same with those.
-    pub waiting_seconds: f64,
+    /// If all of it is one block: the earliest time at which all of it may be sent, beside everything that waits for its disk.
+    /// `Nanos::MAX` where that is not known.
+    pub room_at: Nanos,
     /// Bytes it reads at most: of a reservation that serves one request after the other, this request's. `u64::MAX` where
     /// unknown.
     pub payload_bytes: u64,
@@ -556,7 +557,7 @@ impl StartConditions {
     /// The beginning of a round in which nothing waits.
     #[must_use]
     pub fn idle(round: u64) -> Self {
-        Self { round, remaining: 1.0, queued_seconds: 0.0, waiting_seconds: 0.0, payload_bytes: u64::MAX }
+        Self { round, remaining: 1.0, queued_seconds: 0.0, room_at: Nanos::MAX, payload_bytes: u64::MAX }
     }
 }
 

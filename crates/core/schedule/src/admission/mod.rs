@@ -25,7 +25,7 @@ pub use check::{window_bytes, write_period};
 use disk_table::{
     DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, RoundLoad, SLOTS, StartConditions, StartCost, StartForecast,
 };
-pub use session_clock::{BlockDeadline, BlockWaits};
+pub use session_clock::BlockDeadline;
 
 /// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
@@ -492,7 +492,7 @@ impl Admission {
         let demand = self.demand(request);
         let (seeks, transfer) = (demand.seeks + beside.seeks, demand.transfer + beside.transfer);
         let demand = DiskDemand { seeks, transfer, ..demand };
-        self.disk(request.disk).table.fits_instead(&demand, &held.demand).then_some(demand)
+        self.disk(request.disk).table.fits_instead(&demand, Some(&held.demand)).then_some(demand)
     }
 
     /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time

@@ -18,15 +18,6 @@ pub struct BlockDeadline {
     pub is_first: bool,
 }
 
-/// The waits of a block before all of it is sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct BlockWaits {
-    /// Disk time that everything needs that waits for its disk, in seconds.
-    pub disk_seconds: f64,
-    /// From its last byte in the buffers until all of it is sent.
-    pub sending: Nanos,
-}
-
 impl Admission {
     /// The deadline of a small read beside the blocks of a session: as long after now as one of those lasts, for it is played together
     /// with them, however far ahead they were requested. It moves the session's clock by its own disk time.
@@ -45,21 +36,14 @@ impl Admission {
 
     /// The deadline of the next block of a session that reads whole contents, each of them a block, and shares no reads:
     /// `bytes` from `now` on. It is due after the one before it, or after now if that was due earlier, by as long as its disk time lasts at
-    /// the session's share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than when its disk is through with the
-    /// waiting work.
-    pub fn deadline(&mut self, id: ReservationId, bytes: u64, waits: &BlockWaits, now: Nanos) -> Option<BlockDeadline> {
+    /// the session's share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than `room_at`, when its disk can
+    /// have read it beside everything that waits.
+    pub fn deadline(&mut self, id: ReservationId, bytes: u64, room_at: Nanos, now: Nanos) -> Option<BlockDeadline> {
         let lasts = self.lasts(id, bytes)?;
-        let &Reservation { request, clock, .. } = self.find(id)?;
-        let table = &self.disk(request.disk).table;
-        let (transfer, seeks) = one_block(&request, bytes);
-        let block = table.seconds_among_others(transfer, seeks);
+        let &Reservation { clock, .. } = self.find(id)?;
         let by_clock = clock.unwrap_or(now).max(now).saturating_add(lasts);
-        let promised = table.seconds_to_promise() / table.round().as_secs_f64();
-        let read = Nanos::from_secs_f64((waits.disk_seconds + block) / promised);
-        // Every read has the look-ahead.
-        let least = table.round().saturating_mul(LOOKAHEAD_ROUNDS).max(lasts);
-        let through = read.saturating_add(waits.sending).clamp(least, BLOCK_WAIT_MAX.max(least));
-        let at = by_clock.min(now.saturating_add(through));
+        let after = |span: Nanos| now.saturating_add(span);
+        let at = by_clock.min(room_at.clamp(after(lasts), after(BLOCK_WAIT_MAX.max(lasts))));
         // The player begins with the first block, however early that comes: the clock runs from there.
         let is_first = clock.is_none();
         self.find_mut(id)?.clock = Some(if is_first { now } else { at });

@@ -141,8 +141,8 @@ fn a_suspended_reservation_holds_nothing_and_keeps_its_id() {
 }
 
 const SEGMENT: u64 = 6_600_000;
-/// A disk on which nothing waits, and a client that is sent all at once.
-const IDLE: BlockWaits = BlockWaits { disk_seconds: 0.0, sending: Nanos::ZERO };
+/// The disk has room at any time.
+const IDLE: Nanos = Nanos::ZERO;
 
 /// Segments of six seconds at 8.8 Mbit/s.
 fn segment() -> AdmissionRequest {
@@ -158,14 +158,14 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
     let lasts =
         |deadline: Option<BlockDeadline>, from: u64| deadline.expect("it has its place").at.saturating_sub(at(from)).0;
     let six = at(6).0;
-    assert!(lasts(admission.deadline(id, SEGMENT, &IDLE, at(100)), 100).abs_diff(six) < 1_000_000);
+    assert!(lasts(admission.deadline(id, SEGMENT, IDLE, at(100)), 100).abs_diff(six) < 1_000_000);
     assert!(admission.renew(id, &[segment()]));
     assert!(
-        lasts(admission.deadline(id, SEGMENT, &IDLE, at(101)), 101).abs_diff(six) < 1_000_000,
+        lasts(admission.deadline(id, SEGMENT, IDLE, at(101)), 101).abs_diff(six) < 1_000_000,
         "the player began with the first, which was early"
     );
     assert!(
-        lasts(admission.deadline(id, SEGMENT, &IDLE, at(102)), 102).abs_diff(six) < 1_000_000,
+        lasts(admission.deadline(id, SEGMENT, IDLE, at(102)), 102).abs_diff(six) < 1_000_000,
         "nothing else waits for its disk"
     );
     assert!((admission.promised_share(DiskId(0)) - share).abs() < 1e-9, "nothing is promised twice");
@@ -174,24 +174,20 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
 }
 
 #[test]
-fn an_early_block_is_due_once_the_waiting_reads_are_done() {
+fn an_early_block_is_due_when_its_disk_has_room() {
     let mut admission = admission(4 << 30);
     let short = AdmissionRequest { length: 1_100_000, ..request(8_800_000) };
     let greedy = admission.reserve(&[short]).expect("it fits");
     let now = Nanos::from_secs(100);
-    let mut due = |disk_seconds: f64, count: usize| {
-        let waits = BlockWaits { disk_seconds, sending: Nanos::from_millis(250) };
-        let last = (0..count).map(|_| admission.deadline(greedy, short.length, &waits, now)).last().flatten();
-        last.expect("it has its place").at.saturating_sub(now).as_secs_f64()
+    let mut due = |room: u64, count: usize| {
+        let room_at = now.saturating_add(Nanos::from_secs(room));
+        let last = (0..count).map(|_| admission.deadline(greedy, short.length, room_at, now)).last().flatten();
+        last.expect("it has its place").at.saturating_sub(now).as_secs_f64().round()
     };
-    let first: Vec<f64> = (0..4).map(|_| due(5.0, 1).round()).collect();
-    assert_eq!(first, [1.0, 1.0, 2.0, 3.0], "by its own clock");
-    assert!(
-        (5.0..6.0).contains(&due(5.0, 20)),
-        "five seconds of disk time at the speed that is promised, and the sending"
-    );
-    assert!((3.0..3.1).contains(&due(0.0, 20)), "the look-ahead that each read has");
-    assert!((9.9..10.1).contains(&due(50.0, 20)), "as long as players wait");
+    assert_eq!([due(5, 1), due(5, 1), due(5, 1), due(5, 1)], [1.0, 1.0, 2.0, 3.0], "by its own clock");
+    assert_eq!(due(5, 20), 5.0, "when there is room");
+    assert_eq!(due(0, 1), 1.0, "as long as it lasts");
+    assert_eq!(due(50, 20), 10.0, "as long as players wait");
 }
 
 #[test]
@@ -203,7 +199,7 @@ fn a_session_that_shared_reads_has_its_share_back_on_a_disk_that_was_filled_mean
     while admission.reserve(&[segment()]).is_ok() {}
     for &id in &ids[..3] {
         assert!(admission.unshare(id, &[segment()]).is_ok(), "its rate was promised");
-        assert!(admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(100)).is_some());
+        assert!(admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100)).is_some());
     }
     assert!(free < 0.02 && admission.promised_share(DiskId(0)) < 0.96, "it is of best effort's share");
     assert!(admission.reserve(&[segment()]).is_err(), "and new ones find it promised");
@@ -223,9 +219,9 @@ fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
     let share = |admission: &Admission| [0, 1].map(|disk| admission.promised_share(DiskId(disk)));
     let before = share(&admission);
     let id = ids[0];
-    admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(100));
+    admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100));
     assert!(admission.renew(id, &[half(1), half(0)]), "the next lies on the other disk");
-    let deadline = admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(102)).expect("it has its place").at;
+    let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
     assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}");
     assert!(before.iter().zip(share(&admission)).all(|(before, after)| (before - after).abs() < 1e-9));
     assert!(
@@ -252,7 +248,7 @@ fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
     };
     admission.share(ids[1]);
     let (before, at) = (held(&admission), Nanos::from_secs(100));
-    admission.deadline(ids[0], SEGMENT, &IDLE, at);
+    admission.deadline(ids[0], SEGMENT, IDLE, at);
     for (id, shares) in [(ids[0], false), (ids[1], false), (ids[2], true)] {
         let rate = if shares { 20_000_000_000 } else { 100_000_000 };
         let refused = admission.exchange(id, &halves(rate), shares).expect_err("there is no such room");
@@ -260,7 +256,7 @@ fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
         assert_eq!(held(&admission), before);
     }
     assert!(admission.renew(ids[0], &halves(8_800_000)));
-    let next = admission.deadline(ids[0], SEGMENT, &IDLE, at).expect("it has its share");
+    let next = admission.deadline(ids[0], SEGMENT, IDLE, at).expect("it has its share");
     assert!(!next.is_first && next.at.saturating_sub(at).0.abs_diff(Nanos::from_secs(6).0) < 1_000_000, "{next:?}");
     admission.release(ids[3]);
     assert_eq!(admission.exchange(ids[0], &halves(13_000_000), false), Ok(()), "under its name");
@@ -278,13 +274,13 @@ fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
     };
     for faster in [1, 2] {
         let id = admission.reserve(&[segment()]).expect("it fits");
-        admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(100));
+        admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100));
         let next = near(segment(), faster);
         assert!(admission.renew(id, &[next]));
-        let deadline = admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(102)).expect("it has its place").at;
+        let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
         assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}, {faster} times as fast");
         assert!(admission.renew(id, &[segment()]), "and back");
-        let deadline = admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(108)).expect("it has its place").at;
+        let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(108)).expect("it has its place").at;
         assert!(deadline.0.abs_diff(Nanos::from_secs(114).0) < 1_000_000, "{deadline}, {faster} times as fast");
         admission.release(id);
     }
@@ -297,9 +293,9 @@ fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_f
     let (share, last) = (admission.promised_share(DiskId(0)), ids[ids.len() - 1]);
     let fragments_per_byte = 2.0 / SEGMENT as f64;
     for &id in &ids[..ids.len() / 10] {
-        admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(100));
+        admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100));
         assert!(admission.renew(id, &[AdmissionRequest { fragments_per_byte, ..segment() }]));
-        let deadline = admission.deadline(id, SEGMENT, &IDLE, Nanos::from_secs(102)).expect("it has its place").at;
+        let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
         assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}");
     }
     assert!(admission.promised_share(DiskId(0)) > share);
@@ -315,7 +311,7 @@ fn small_reads_beside_a_session_move_its_clock_and_its_share_grows_by_them() {
     let sound = AdmissionRequest { length: 96_000, rate: BitRate(0), ..request(0) };
     let beside = admission.accompany(id, &sound).expect("there is memory");
     let now = Nanos::from_secs(100);
-    admission.deadline(id, SEGMENT, &IDLE, now);
+    admission.deadline(id, SEGMENT, IDLE, now);
     let first = admission.deadline_beside(id, 96_000, now).expect("it is of the session's share");
     let second = admission.deadline_beside(id, 96_000, now).expect("it is of the session's share");
     assert!(first.is_first && !second.is_first && first.at == second.at, "{first:?} {second:?}");

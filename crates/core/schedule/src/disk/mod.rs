@@ -340,10 +340,14 @@ impl DiskSchedule {
         self.be.reads()
     }
 
-    /// Disk time that everything that waits needs at most, in seconds.
+    /// The earliest time from `least` on at which a further read of so many bytes may be due: with everything that waits in time, or behind
+    /// all of it.
     #[must_use]
-    pub fn waiting_seconds(&self, now: Nanos) -> f64 {
-        self.slack_of_reads(None, now).work_in_turn()
+    pub fn room_for(&self, (position, bytes): (u64, u64), least: Nanos, now: Nanos) -> Nanos {
+        let profile = self.cost.profile();
+        let transfer = profile.transfer_time(position, bytes).as_secs_f64();
+        let seconds = profile.sweep_seconds(1.0, transfer) * self.cost.slowdown();
+        self.slack_of_reads(None, now).room_for(seconds, least)
     }
 
     /// Disk time that everything due needs at most, in seconds, beside the blocks of sessions that read whole contents: the time

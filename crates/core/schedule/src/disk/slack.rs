@@ -124,7 +124,8 @@ impl Buckets {
         // The bound is for whole sweeps: in the middle of one, the head may have to go to the far end first and then
         // come back.
         let epsilon = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64() * slowdown;
-        let (mut work, mut left) = (0.0, [f64::INFINITY; BUCKETS]);
+        let begins = seconds_until(free, Nanos::ZERO) + epsilon;
+        let (mut work, mut left, mut until) = (0.0, [f64::INFINITY; BUCKETS], [0.0; BUCKETS]);
         let sum = |of: fn(&Bucket) -> f64| self.buckets.iter().map(of).sum::<f64>();
         let between = |one: (u64, u64), other: (u64, u64)| (one.0.min(other.0), one.1.max(other.1));
         let at_once = Bucket {
@@ -137,14 +138,14 @@ impl Buckets {
             commit: sum(|b| b.commit),
         }
         .seconds(profile, slowdown);
-        for (left, bucket) in left.iter_mut().zip(&self.buckets) {
-            if bucket.deadline == Nanos::MAX {
-                continue;
+        for ((left, until), bucket) in left.iter_mut().zip(&mut until).zip(&self.buckets) {
+            if bucket.deadline != Nanos::MAX {
+                work += bucket.seconds(profile, slowdown);
+                *left = bucket.deadline.as_secs_f64() - begins - work;
             }
-            work += bucket.seconds(profile, slowdown);
-            *left = seconds_until(bucket.deadline, free) - epsilon - work;
+            *until = begins + work;
         }
-        Slack { buckets: self, left, work: at_once, in_turn: work }
+        Slack { buckets: self, left, until, work: at_once }
     }
 }
 
@@ -154,8 +155,9 @@ pub struct Slack {
     buckets: Buckets,
     /// The time that each bucket leaves.
     left: [f64; BUCKETS],
+    /// When the work of all buckets up to each is done.
+    until: [f64; BUCKETS],
     work: f64,
-    in_turn: f64,
 }
 
 impl Slack {
@@ -181,8 +183,8 @@ impl Slack {
     pub fn keep(&mut self, deadline: Nanos, takes: Nanos) {
         let from = self.buckets.index_of(deadline);
         self.left[from..].iter_mut().for_each(|left| *left -= takes.as_secs_f64());
+        self.until[from..].iter_mut().for_each(|until| *until += takes.as_secs_f64());
         self.work += takes.as_secs_f64();
-        self.in_turn += takes.as_secs_f64();
     }
 
     /// Seconds for which all that is due can wait.
@@ -191,10 +193,24 @@ impl Slack {
         self.left.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Seconds that all of it takes at most, bucket after bucket.
+    /// The earliest time from `least` on at which a further read of so many seconds may be due: with all that is due later still in time,
+    /// or behind all of it.
     #[must_use]
-    pub const fn work_in_turn(&self) -> f64 {
-        self.in_turn
+    pub fn room_for(&self, seconds: f64, least: Nanos) -> Nanos {
+        let Buckets { from, width, count, .. } = self.buckets;
+        let mut behind = f64::INFINITY;
+        let mut found = Nanos::from_secs_f64(self.until[count - 1] + seconds).max(least);
+        for index in (self.buckets.index_of(least)..count).rev() {
+            let due = from.saturating_add(width.saturating_mul(index as u64)).max(least);
+            behind = behind.min(self.left[index]);
+            if behind < seconds {
+                break;
+            }
+            if due.as_secs_f64() - self.until[index] >= seconds {
+                found = found.min(due);
+            }
+        }
+        found
     }
 
     /// Seconds that all of it takes at most, in one sweep.
@@ -241,6 +257,25 @@ mod tests {
             (kept.least() - (1.4 - one - batch - 0.6 - held_back)).abs() < 1e-9,
             "only what is due behind it waits"
         );
+    }
+
+    #[test]
+    fn a_further_read_is_due_where_all_behind_it_can_wait_or_behind_them() {
+        let profile = DiskProfile::spindle_default();
+        let mut buckets = Buckets::new(Grid::new(Nanos::ZERO, Nanos::from_secs(1)), NOW);
+        assert_eq!(buckets.clone().slack(NOW, &profile, 1.0).room_for(0.1, at(1000)), at(1000), "nothing is due");
+        buckets.add_read(at(2100), Nanos::from_millis(500));
+        buckets.add_read(at(4100), Nanos::from_millis(1500));
+        let slack = buckets.clone().slack(NOW, &profile, 1.0);
+        assert_eq!(slack.room_for(0.5, at(1000)), at(1000), "both can wait for that");
+        assert_eq!(slack.room_for(1.55, at(1000)), at(2250), "the first cannot");
+        let all = slack.room_for(2.5, at(1000)).saturating_sub(NOW).as_secs_f64();
+        assert!((4.5..4.75).contains(&all), "none can: {all}");
+        let mut kept = slack;
+        kept.keep(at(3000), Nanos::from_millis(1000));
+        assert!(kept.room_for(1.55, at(1000)) > at(4000), "nor with the time of a job");
+        buckets.add_read(NOW, Nanos::from_secs(20));
+        assert!(buckets.slack(NOW, &profile, 1.0).room_for(0.1, at(1000)) > at(22_000), "a disk that is late");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Requests for admission, and the words of its refusals.
 
 use schedule::admission::disk_table::WRITE_ROUNDS;
-use schedule::admission::{BlockDeadline, BlockWaits, RequestedContent, write_period};
-use schedule::pace::{BURST_FACTOR, Stride};
+use schedule::admission::{BlockDeadline, RequestedContent, write_period};
+use schedule::pace::BlockSending;
 use storage::grant::RecordingPlace;
 
 use super::*;
@@ -122,18 +122,14 @@ impl Admitter {
         context: &PlaneContext<I>,
     ) -> PlacedStart {
         let AdmittedStream { reservation, session, payload, rate, .. } = self.streams[slot as usize];
-        // A block is sent once all of it is there, as fast as bursts are, in whole sends: one until the first, one for the last.
-        let fastest = BitRate(rate.0.saturating_mul(BURST_FACTOR));
-        let sends = Stride::of(rate, context.config.tick).span(context.config.tick).saturating_mul(2);
-        let takes = fastest.time_for(payload).saturating_add(sends);
-        let waits = BlockWaits { disk_seconds: conditions.waiting_seconds, sending: takes };
+        let BlockSending { takes, edges } = BlockSending::of(rate, payload, context.config.tick);
         let deadline = match session {
             Some(session) => self.admission.deadline_beside(session, payload, context.now),
-            None => reservation.and_then(|id| self.admission.deadline(id, payload, &waits, context.now)),
+            None => reservation.and_then(|id| self.admission.deadline(id, payload, conditions.room_at, context.now)),
         };
         let block = deadline.map(|BlockDeadline { at, is_first }| BlockTimes {
             read_by: at.saturating_sub(takes),
-            late_from: at.saturating_sub(takes).saturating_add(sends),
+            late_from: at.saturating_sub(takes).saturating_add(edges),
             sent_by: at,
             is_first,
         });

@@ -110,7 +110,7 @@ impl Fetcher {
         let (Some((read, sent)), Some(leader)) = (self.leader_at(slot), stream.leader()) else { return };
         let leads = &self.streams[leader as usize];
         if stream.fell_behind(read, leads.ahead()) {
-            let conditions = stream.start_conditions(&self.sources[stream.disk()], context.now);
+            let conditions = stream.start_conditions(&self.sources[stream.disk()], context.config.tick, context.now);
             context.tell_admitter(ToAdmitter::NeedsOwn { slot, conditions });
         } else if stream.sent() > sent || (!stream.has_all() && leads.has_all()) {
             self.hand_over_reads(leader, slot, context);

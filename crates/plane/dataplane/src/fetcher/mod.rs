@@ -114,10 +114,8 @@ impl Fetcher {
             // A stream may have ended before the answer for it comes.
             ToFetcher::Weigh { slot } => {
                 if self.streams[slot as usize].life() == ReadsLife::Waiting {
-                    context.tell_admitter(ToAdmitter::Weighed {
-                        slot,
-                        conditions: self.start_conditions(slot, context.now),
-                    });
+                    context
+                        .tell_admitter(ToAdmitter::Weighed { slot, conditions: self.start_conditions(slot, context) });
                 }
             }
             ToFetcher::Start { slot, start } => {

@@ -13,7 +13,7 @@ use content::{Content, Segment};
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, StartConditions, next_read};
 use schedule::admission::window_bytes;
 use schedule::disk::real_time::{ReadKind, START_BYTES};
-use schedule::pace::Pace;
+use schedule::pace::{BlockSending, Pace};
 use units::limits::CACHE_PAGE_BYTES;
 use units::{DiskId, Nanos};
 
@@ -276,16 +276,30 @@ impl ReadAhead {
         }
     }
 
-    /// The conditions that a start of it would meet now at its disk.
-    pub(super) fn start_conditions(&self, source: &Source, now: Nanos) -> StartConditions {
+    /// The conditions that a start of it would meet now at its disk; blocks are sent in ticks.
+    pub(super) fn start_conditions(&self, source: &Source, tick: Nanos, now: Nanos) -> StartConditions {
         let rounds = source.rounds();
         let round = rounds.index_at(now);
         let left = rounds.start_of(round + 1).saturating_sub(now);
         let remaining = left.as_secs_f64() / rounds.period().as_secs_f64();
         let payload_bytes = self.payload - self.send.payload;
-        let (queued_seconds, waiting_seconds) =
-            (source.schedule.queued_seconds(now), source.schedule.waiting_seconds(now));
-        StartConditions { round, remaining, queued_seconds, waiting_seconds, payload_bytes }
+        let queued_seconds = source.schedule.queued_seconds(now);
+        let room_at = self.room_for_block(source, tick, now).unwrap_or(Nanos::MAX);
+        StartConditions { round, remaining, queued_seconds, room_at, payload_bytes }
+    }
+
+    /// The earliest time at which all of it, if it is one block, may be sent beside everything that waits for its disk: not before it
+    /// has lasted, and every read has the look-ahead.
+    fn room_for_block(&self, source: &Source, tick: Nanos, now: Nanos) -> Option<Nanos> {
+        let ReadRate { rate, .. } = self.plan.filter(|plan| plan.rate.whole)?.rate;
+        let (layout, mut cursor) = (&self.content().layout, self.send);
+        let offset = cursor.next_content(self.segment_list())?.0.index * CACHE_PAGE_BYTES;
+        let copy = layout.copy_at(offset, |disk| u8::from(disk != self.disk));
+        let position = layout.piece(copy, offset, 1)?.position.unwrap_or(0);
+        let sending = BlockSending::of(rate, self.payload, tick).takes;
+        let least = source.rounds().period().saturating_mul(LOOKAHEAD_ROUNDS).max(rate.time_for(self.payload));
+        let read_by = now.saturating_add(least.saturating_sub(sending));
+        Some(source.schedule.room_for((position, self.payload), read_by, now).saturating_add(sending))
     }
 
     /// The time since which its client waits for the first byte, if it was sent none. The block of a session may be due later, and is

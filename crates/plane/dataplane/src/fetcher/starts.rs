@@ -26,7 +26,7 @@ impl Fetcher {
         let source = &self.sources[stream.disk()];
         let window = stream.window(source);
         if !stream.is_buffered(window, &self.buffers) {
-            let conditions = stream.start_conditions(source, context.now);
+            let conditions = stream.start_conditions(source, context.config.tick, context.now);
             return context.tell_admitter(ToAdmitter::Waits { slot, conditions });
         }
         context.tell_admitter(ToAdmitter::Started { slot });
@@ -52,14 +52,14 @@ impl Fetcher {
     }
 
     /// The conditions that a start of this stream would meet now.
-    pub(super) fn start_conditions(&self, slot: u32, now: Nanos) -> StartConditions {
+    pub(super) fn start_conditions<I: Io>(&self, slot: u32, context: &PlaneContext<I>) -> StartConditions {
         let stream = &self.streams[slot as usize];
-        stream.start_conditions(&self.sources[stream.disk()], now)
+        stream.start_conditions(&self.sources[stream.disk()], context.config.tick, context.now)
     }
 
     /// Asks for the reservation of a demoted stream again, with the conditions that its start would meet.
     pub(super) fn ask_back<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let conditions = self.start_conditions(slot, context.now);
+        let conditions = self.start_conditions(slot, context);
         context.tell_admitter(ToAdmitter::AsksBack { slot, conditions });
     }
 
