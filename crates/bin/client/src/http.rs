@@ -23,19 +23,25 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Server of a command that names none.
 pub const USUAL_SERVER: &str = "http://127.0.0.1:8080";
 
-/// Account and password of a client, as its requests carry them.
+/// Before the text of a token.
+const TOKEN_PREFIX: &str = "isocast_";
+
+/// Account and password of a client, or its token, as its requests carry them.
 #[derive(Debug, Clone)]
 pub struct Login(String);
 
 impl Login {
-    /// Reads `name:password` from a file.
+    /// Reads `name:password`, or a token, from a file.
     ///
     /// # Errors
     /// It cannot be read, or holds something else.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let text = text.trim_end_matches(['\r', '\n']);
-        anyhow::ensure!(text.contains(':'), "{}: write name:password into it", path.display());
+        if text.starts_with(TOKEN_PREFIX) && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
+            return Ok(Self(format!("Bearer {text}")));
+        }
+        anyhow::ensure!(text.contains(':'), "{}: write name:password into it, or a token", path.display());
         Ok(Self(format!("Basic {}", STANDARD.encode(text))))
     }
 }
@@ -177,5 +183,24 @@ pub fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Re
             Err(NoAnswer("the server is starting, or about to stop").into())
         }
         _ => bail!("{status}: {detail}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_holds_a_name_with_its_password_or_a_token() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let read = |text: &str| {
+            let path = folder.path().join("login");
+            std::fs::write(&path, text).expect("written");
+            Login::read(&path).map(|Login(login)| login).map_err(|error| error.to_string())
+        };
+        assert_eq!(read("ada:p:q\n"), Ok("Basic YWRhOnA6cQ==".to_owned()));
+        assert_eq!(read("isocast_ab\r\n"), Ok("Bearer isocast_ab".to_owned()));
+        assert_eq!(read("isocast_ab:p"), Ok(format!("Basic {}", STANDARD.encode("isocast_ab:p"))), "a name like one");
+        assert!(read("ada").is_err_and(|error| error.contains("name:password")));
     }
 }

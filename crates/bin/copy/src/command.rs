@@ -30,7 +30,7 @@ pub struct CopyArgs {
     /// Read both sides again afterwards, and compare them.
     #[arg(long)]
     verify: bool,
-    /// A file that holds `name:password` for the server.
+    /// A file that holds `name:password`, or a token, for the server.
     #[arg(long, value_name = "FILE")]
     login: Option<PathBuf>,
     /// The server that may serve paths of this machine [default: http://127.0.0.1:8080, if one answers there].

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use client::{HttpClient, USUAL_SERVER};
+use client::{HttpClient, Login, USUAL_SERVER};
 use serde::Serialize;
 
 use host::Examined;
@@ -37,6 +37,9 @@ pub struct DoctorArgs {
     /// The server that reports its own figures [default: http://127.0.0.1:8080, if one answers there].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// A file that holds `name:password` or a token, where reading the server's figures needs a login.
+    #[arg(long, visible_alias = "token", value_name = "FILE")]
+    login: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -106,7 +109,8 @@ impl DoctorArgs {
         }
         let host = Examined::this();
         let url = self.url.as_deref().unwrap_or(USUAL_SERVER);
-        let server = match ServerLook::take(&host, &HttpClient::new(None), url, MEASURED_SPAN) {
+        let login = self.login.as_deref().map(Login::read).transpose()?;
+        let server = match ServerLook::take(&host, &HttpClient::new(login), url, MEASURED_SPAN) {
             Err(_) if self.url.is_none() => None,
             look => Some(look?),
         };

@@ -37,8 +37,8 @@ pub struct TopArgs {
     /// Print the figures once, as JSON.
     #[arg(long)]
     json: bool,
-    /// A file that holds `name:password`, for stopping streams.
-    #[arg(long, value_name = "FILE")]
+    /// A file that holds `name:password` or a token, where reading needs a login, and for stopping streams.
+    #[arg(long, visible_alias = "token", value_name = "FILE")]
     login: Option<PathBuf>,
 }
 

@@ -1,6 +1,6 @@
 //! Greeting of `serve` when it is ready: folders, address, carried streams, rights to write, missing permissions.
 //!
-//! Promise: five lines, each true when it is printed and each with the next step. Not here: details (`--verbose`).
+//! Promise: at most six lines, each true when it is printed and each with the next step. Not here: details (`--verbose`).
 
 use capacity::{EXAMPLE_CAMERA_RATE, EXAMPLE_RATE, PlannedCameras, recordings_carried, streams_carried};
 use std::fmt::Write as _;
@@ -26,6 +26,8 @@ pub(super) struct Greeting<'a> {
     pub(super) config: &'a Config,
     /// Accounts that there are.
     pub(super) users: usize,
+    /// The code by which the first account is made.
+    pub(super) first_code: Option<&'a str>,
     pub(super) addresses: &'a [ListenAddress],
     pub(super) disks: &'a [KnownDisk],
     pub(super) links: &'a Links,
@@ -37,6 +39,7 @@ impl Greeting<'_> {
     /// The lines, in order.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.served(), self.carried(), self.network(), self.writing()];
+        lines.extend(self.first_account());
         lines.extend(self.missing());
         lines
     }
@@ -110,6 +113,23 @@ impl Greeting<'_> {
             (true, _, true) => format!("reading: every client that reaches this address; writing: {writers}"),
             (true, _, false) => format!("reading: programs on this machine; writing: {writers}"),
         }
+    }
+
+    /// The address at which the first account is made: one at which a password is taken. A browser sends no server the part behind `#`.
+    fn first_account(&self) -> Option<String> {
+        let code = self.first_code?;
+        let all = self.addresses.iter().rev().flat_map(|ListenAddress { scheme, address }| {
+            usable(*address, self.links).into_iter().map(move |address| (*scheme, address))
+        });
+        let takes = |scheme: &str, address: SocketAddr| {
+            scheme == "https" || self.config.plain_passwords || address.ip().is_loopback()
+        };
+        Some(match all.into_iter().find(|(scheme, address)| takes(scheme, *address)) {
+            Some((scheme, address)) => {
+                format!("no user yet: make the first administrator, once, at {scheme}://{address}/#access?code={code}")
+            }
+            None => "no user yet: `isocast user add NAME --admin` makes the first administrator".to_owned(),
+        })
     }
 
     fn missing(&self) -> Option<String> {
@@ -204,6 +224,7 @@ mod tests {
         let greeting = Greeting {
             config: &config,
             users,
+            first_code: (users == 0).then_some("abc"),
             addresses: &[ListenAddress { scheme: "http", address: config.listen }],
             disks: &disks,
             links: &links(),
@@ -218,7 +239,8 @@ mod tests {
         let lines = lines("0.0.0.0:80", 0, 1);
         assert_eq!(lines[0], "serving /srv/video on http://192.0.2.7:80/ and http://127.0.0.1:80/");
         assert!(lines[3].starts_with("WARNING") && lines[3].contains("isocast user add"), "{}", lines[3]);
-        assert_eq!(lines.len(), 4, "nothing is missing: {lines:?}");
+        assert!(lines[4].ends_with(" at http://127.0.0.1:80/#access?code=abc"), "{}", lines[4]);
+        assert_eq!(lines.len(), 5, "nothing is missing: {lines:?}");
         let pair = LinkPair { out: LinkId(1), into: LinkId(3) };
         assert!(links().by_address().contains(&("192.0.2.7".parse().expect("an address"), pair)));
     }

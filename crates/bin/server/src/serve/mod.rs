@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use accounts::Keeper;
+use accounts::{Keeper, random_text};
 use anyhow::Context as _;
 use automation::{Jobs, Webhooks};
 use capacity::EXAMPLE_RATE;
@@ -33,7 +33,7 @@ use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use folder::RootSetting;
-use http::{Server, Starting};
+use http::{ListenAddress, Server, Starting};
 use kernel::thread::PlaneThread;
 use program::output::{Console, say};
 use sd_notify::NotifyState;
@@ -323,7 +323,11 @@ async fn serve(
     })?;
     let (addresses, permissions) = (server.addresses(), &thread.permissions);
     let users = accounts.facts().accounts.len();
-    let greeting = Greeting { config: &config, users, addresses, disks: &disks, links: &links, permissions, memory };
+    let first_code = first_code(users, addresses)?;
+    first_code.iter().for_each(|code| service.offer_first_account(code));
+    let first_code = first_code.as_deref();
+    let greeting =
+        Greeting { config: &config, users, first_code, addresses, disks: &disks, links: &links, permissions, memory };
     for line in greeting.lines() {
         say(format_args!("{line}"));
     }
@@ -339,6 +343,12 @@ async fn serve(
     };
     drop(other_disk);
     running.end(ended, signals).await
+}
+
+/// The code by which a client makes the first account, where clients from elsewhere reach the server and there is none.
+fn first_code(users: usize, addresses: &[ListenAddress]) -> io::Result<Option<String>> {
+    let is_reached = addresses.iter().any(|each| !each.address.ip().is_loopback());
+    if users == 0 && is_reached { random_text().map(Some) } else { Ok(None) }
 }
 
 /// A server that admits streams.
