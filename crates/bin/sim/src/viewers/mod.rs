@@ -130,6 +130,16 @@ impl Viewers {
         &self.loads[self.all[viewer].load]
     }
 
+    /// A viewer that was admitted is refused. That breaks a law unless it is late (`may_start_late`), or leaves groups.
+    pub(crate) fn lose_room(&mut self, viewer: usize, may_start_late: bool, now: Nanos, what: String) {
+        if may_start_late || self.load_of(viewer).splits_groups() {
+            self.all[viewer].excused = true;
+        } else {
+            self.tally.lost += 1;
+            self.falls_behind(now, what);
+        }
+    }
+
     /// When each of them comes, from the start.
     pub(crate) fn arrivals(&self) -> Vec<Nanos> {
         let each =

@@ -233,14 +233,9 @@ impl World {
             }
             return;
         }
-        let was_promised = std::mem::take(&mut self.track(id).is_promised);
-        let splits_groups = self.control.viewers.load_of(id.viewer).splits_groups();
-        if was_promised && (record.may_start_late(self.now) || splits_groups) {
-            self.control.viewers.all[id.viewer].excused = true;
-        } else if was_promised {
-            self.control.viewers.tally.lost += 1;
+        if std::mem::take(&mut self.track(id).is_promised) {
             let what = format!("{id:?} was admitted, and {:?} is refused", record.requested.id);
-            self.control.viewers.falls_behind(self.now, what);
+            self.control.viewers.lose_room(id.viewer, record.may_start_late(self.now), self.now, what);
         }
         self.viewer_in(RETRY, FilmViewerAction::Ask(id, requests));
     }
