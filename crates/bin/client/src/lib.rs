@@ -4,6 +4,7 @@
 //! given up. Not here: the commands that use the answers.
 
 mod http;
+mod names;
 mod remote;
 
 pub use http::{HttpClient, Login, NoAnswer, RateRefusal, USUAL_SERVER, expect, explained};

@@ -35,9 +35,9 @@ const PAGE: usize = 10_000;
 /// A content or folder of a server.
 #[derive(Debug, Clone)]
 pub struct Remote {
-    client: HttpClient,
+    pub(crate) client: HttpClient,
     /// Without a slash at the end.
-    url: String,
+    pub(crate) url: String,
 }
 
 /// A folder or content that a server has under a name.

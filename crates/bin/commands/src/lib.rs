@@ -6,6 +6,7 @@
 mod accounts;
 pub mod disk;
 pub mod doctor;
+pub mod names;
 mod password;
 pub mod share;
 pub mod state;

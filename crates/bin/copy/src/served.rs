@@ -200,6 +200,7 @@ impl OwnFolder {
             durable: None,
             on_break: OnBreak::Resume(hasher.finish()),
             every: None,
+            modified: None,
             client: Client { address: OWN, local: OWN },
         };
         let begun = ingest::begin(&self.service, &permit, request, Stages::default());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-use commands::{disk, doctor, share, state, token, top, user, volume};
+use commands::{disk, doctor, names, share, state, token, top, user, volume};
 use copy::CopyArgs;
 use program::output::{self, Output, say};
 use program::sibling_programs::LabArgs;
@@ -40,6 +40,14 @@ enum IsocastSubcommand {
     Plan(LabArgs),
     #[command(name = "cp")]
     Copy(CopyArgs),
+    #[command(name = "ls")]
+    List(names::ListArgs),
+    #[command(name = "mv")]
+    Move(names::MoveArgs),
+    #[command(name = "rm")]
+    Remove(names::RemoveArgs),
+    #[command(name = "mkdir")]
+    MakeFolder(names::MakeFolderArgs),
     Top(top::TopArgs),
     Doctor(doctor::DoctorArgs),
     /// Measure servers of paced streams: rate, jitter, stalls, cost (a program of its own, `isocast-lab`).
@@ -97,6 +105,10 @@ fn run(command: IsocastSubcommand, out: &mut Output) -> anyhow::Result<()> {
         IsocastSubcommand::Volume(command) => command.run(out),
         IsocastSubcommand::Plan(arguments) => arguments.become_lab(&["plan"]),
         IsocastSubcommand::Copy(args) => args.run(out),
+        IsocastSubcommand::List(args) => args.run(out),
+        IsocastSubcommand::Move(args) => args.run(out),
+        IsocastSubcommand::Remove(args) => args.run(out),
+        IsocastSubcommand::MakeFolder(args) => args.run(out),
         IsocastSubcommand::Top(args) => args.run(out),
         IsocastSubcommand::Doctor(args) => args.run(out),
         IsocastSubcommand::Bench(arguments) => arguments.become_lab(&["bench"]),

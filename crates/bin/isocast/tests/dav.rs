@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::common::client::{Answer, Client, pattern};
 use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
+use crate::common::volume::{disks, joined, put, volume};
 use tempfile::TempDir;
 
 fn share() -> Server {
@@ -44,7 +45,10 @@ fn litmus_passes_as_a_whole() {
     if is_missing("litmus") {
         return;
     }
-    let server = share();
+    passes_litmus(&share());
+}
+
+fn passes_litmus(server: &Server) {
     let place = TempDir::new().expect("a folder");
     let mut litmus = Command::new("litmus");
     litmus.arg("-k").arg(format!("http://{}/media/", server.address)).current_dir(place.path());
@@ -55,6 +59,66 @@ fn litmus_passes_as_a_whole() {
         assert!(said.contains(&summary), "{summary}: {said}");
     }
     assert!(!said.contains("WARNING"), "{said}");
+}
+
+/// A volume of two disks, served.
+fn on_volume(folder: &Path) -> Server {
+    let disks = disks(folder, 2);
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
+    serve_volume(folder)
+}
+
+fn serve_volume(folder: &Path) -> Server {
+    let disks: Vec<_> = ["disk0", "disk1"].iter().map(|name| folder.join(name)).collect();
+    Server::on(&[], &folder.join("state"), &["--volume", &joined(&disks)])
+}
+
+#[test]
+fn litmus_passes_as_a_whole_on_a_volume() {
+    if is_missing("litmus") {
+        return;
+    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    passes_litmus(&on_volume(folder.path()));
+}
+
+#[test]
+fn trees_of_a_volume_are_moved_copied_and_removed_and_empty_folders_stay() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let server = on_volume(folder.path());
+    for made in ["a", "a/empty", "a/b", "c"] {
+        assert_eq!(status(&server, "MKCOL", &format!("/media/{made}/"), ""), 201, "{made}");
+    }
+    assert_eq!(status(&server, "MKCOL", "/media/a", ""), 405);
+    assert_eq!(status(&server, "MKCOL", "/media/x/y", ""), 409);
+    for name in ["a/1", "a/b/2", "c/3"] {
+        assert_eq!(put(server.address, &format!("/media/{name}"), name.as_bytes()), 201);
+    }
+    let there = |server: &Server, name: &str| server.get(&format!("/media/{name}")).text();
+    let deep = "Depth: infinity\r\n";
+    assert_eq!(status(&server, "COPY", "/media/a", &format!("{deep}Destination: /media/d\r\n")), 201);
+    let onto = "Destination: /media/c\r\n";
+    assert_eq!(status(&server, "MOVE", "/media/a", &format!("Overwrite: F\r\n{onto}")), 412);
+    assert_eq!(there(&server, "c/3"), "c/3", "nothing has changed");
+    let long = format!("Destination: /media/{}/x\r\n", vec!["n".repeat(250); 5].join("/"));
+    assert!(status(&server, "MOVE", "/media/a", &long) >= 400);
+    assert_eq!(there(&server, "a/b/2"), "a/b/2", "nothing has changed");
+    assert_eq!(status(&server, "MOVE", "/media/a", onto), 204);
+    assert_eq!((there(&server, "c/1"), there(&server, "c/b/2")), ("a/1".to_owned(), "a/b/2".to_owned()));
+    assert_eq!((server.get("/media/c/3").status, server.get("/media/a/1").status), (404, 404));
+    assert_eq!(status(&server, "DELETE", "/media/c/b/2", ""), 204);
+    server.stop();
+    let server = serve_volume(folder.path());
+    assert_eq!(there(&server, "d/b/2"), "a/b/2", "of the copy");
+    for empty in ["c/empty", "c/b", "d/empty"] {
+        assert_eq!(status(&server, "PROPFIND", &format!("/media/{empty}"), "Depth: 0\r\n"), 207, "{empty}");
+        assert_eq!(status(&server, "DELETE", &format!("/media/{empty}"), ""), 204, "{empty}");
+    }
+    assert_eq!(status(&server, "DELETE", "/media/d", ""), 204);
+    let listed = ask(&mut server.connect(), "PROPFIND", "/media/", "Depth: 1\r\n", "").text();
+    assert!(listed.contains("/media/c/") && !listed.contains("/media/d"), "{listed}");
+    assert_eq!(server.get("/media/c/1").status, 200);
+    server.stop();
 }
 
 #[test]
@@ -80,7 +144,8 @@ fn rclone_synchronizes_and_checks_a_tree() {
     run(&["moveto", ":webdav:there/a/1.ts", ":webdav:there/2.ts"]);
     assert!(fs::read(server.root.join("there/2.ts")).expect("moved") == pattern(300_000));
     run(&["purge", ":webdav:there/a"]);
-    assert_eq!(fs::read_dir(server.root.join("there")).expect("a folder").count(), 1, "and nothing hidden is left");
+    let there = |server: &Server| fs::read_dir(server.root.join("there")).expect("a folder").count();
+    server.wait_for("nothing hidden is left", |server| there(server) == 1);
 }
 
 #[test]
@@ -248,4 +313,29 @@ fn a_lock_on_a_folder_protects_all_in_it_and_stays_under_another_content() {
     assert_eq!(ask(&mut client, "MOVE", "/media/g", &move_g(&tagged), "").status, 204);
     assert_eq!(fs::read(server.root.join("f/a")).expect("moved"), b"g");
     assert_eq!(ask(&mut client, "PUT", "/media/f/a", "", "x").status, 423, "the lock stays");
+}
+
+#[test]
+fn a_content_has_the_time_that_its_client_gives_and_is_checked_before_it_is_stored() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    for (server, place) in [(share(), "folder"), (on_volume(folder.path()), "volume")] {
+        let mut client = server.connect();
+        let fields = "X-OC-Mtime: 1600000000\r\nOC-Checksum: MD5:900150983cd24fb0d6963f7d28e17f72\r\n";
+        let stored = ask(&mut client, "PUT", "/media/a", fields, "abc");
+        assert_eq!((stored.status, stored.field("x-oc-mtime")), (201, Some("accepted")), "{place}");
+        let date = Some("Sun, 13 Sep 2020 12:26:40 GMT");
+        assert_eq!(server.get("/media/a").field("last-modified"), date, "{place}");
+        assert_eq!(status(&server, "COPY", "/media/a", "Destination: /media/b\r\n"), 201, "{place}");
+        assert_eq!(status(&server, "MOVE", "/media/b", "Destination: /media/c\r\n"), 201, "{place}");
+        assert_eq!(server.get("/media/c").field("last-modified"), date, "{place}");
+        for fields in [
+            "Content-MD5: kAFQmDzST7DWlj99KOF/cg==\r\n",
+            "Repr-Digest: sha-256=:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=:\r\n",
+            "Content-Digest: sha-256=:AAAA\r\n",
+            "X-OC-Mtime: yesterday\r\n",
+        ] {
+            assert_eq!(ask(&mut server.connect(), "PUT", "/media/d", fields, "abd").status, 400, "{place}: {fields}");
+        }
+        assert_eq!((server.get("/media/d").status, server.get("/media/a").text()), (404, "abc".to_owned()), "{place}");
+    }
 }

@@ -8,6 +8,9 @@ pub const PREFIX: &str = ".isocast-upload-";
 /// The next characters in the hidden names of parts: no process has this name.
 const PART: &str = "part-";
 
+/// The next characters in the hidden names of items that their owner finds again: no process has this name.
+const KEPT: &str = "kept-";
+
 /// Names tried for an upload that is to replace nothing.
 const NAMES_TRIED: u32 = 999;
 
@@ -37,11 +40,18 @@ pub fn part_name(own: &str, version: u64) -> String {
     format!("{PREFIX}{PART}{version:016x}-{own}")
 }
 
+/// The hidden name of an item that its owner finds again, in any run, and removes.
+#[must_use]
+pub fn kept_name(own: &str) -> String {
+    format!("{PREFIX}{KEPT}{own}")
+}
+
 /// The leftover that `name` stands for, if an earlier run than `run` has left it.
 #[must_use]
 pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
     let rest = name.strip_prefix(PREFIX)?;
-    if rest.strip_prefix(run).is_some_and(|rest| rest.starts_with('-')) {
+    let is_of_run = rest.strip_prefix(run).is_some_and(|rest| rest.starts_with('-'));
+    if is_of_run || rest.starts_with(KEPT) {
         return None;
     }
     if rest.starts_with(PART) {
@@ -74,6 +84,11 @@ mod tests {
         assert_eq!(leftover(&own, "7-a"), Some(Leftover::Discard));
         assert_eq!(leftover(&hidden_name("7-a0", 4, Some("a - b.ts")), "8-b0"), Some(Leftover::Keep("a - b.ts")));
         assert_eq!(leftover(&part_name("a - b.ts", 7), "8-b0"), Some(Leftover::Part));
+        assert_eq!(leftover(&kept_name("a-1"), "8-b0"), None);
+        assert_eq!(
+            leftover(&hidden_name("7-a0", 4, Some(&kept_name("a-1"))), "8-b0"),
+            Some(Leftover::Keep(&kept_name("a-1")))
+        );
         assert_eq!(leftover("isocast-upload-1", "8-b0"), None);
         assert_eq!(leftover(".isocast", "8-b0"), None);
     }

@@ -1,6 +1,7 @@
 //! The catalogue: every content by its name, in memory.
 //!
-//! Promise: names are in order, a folder is the part of some name before a `/`; the bytes a checkpoint would take are known.
+//! Promise: names are in order, a folder is the part of some name before a `/`; the bytes a checkpoint would take are known. A name that
+//! ends with `/` is the mark of a folder, which keeps that while it is empty.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,31 +19,51 @@ pub enum ListedName<'a> {
     Content(&'a str, &'a Arc<StoredContent>),
 }
 
+impl ListedName<'_> {
+    /// The name in its folder.
+    #[must_use]
+    pub const fn name(&self) -> &str {
+        match self {
+            Self::Folder(name) | Self::Content(name, _) => name,
+        }
+    }
+}
+
 /// All contents.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     contents: BTreeMap<Box<str>, Arc<StoredContent>>,
+    /// Marks of folders among them.
+    marks: usize,
     /// Bytes that all records together take.
     record_bytes: usize,
+}
+
+/// True if it is the mark of a folder.
+fn is_mark(name: &str) -> bool {
+    name.ends_with('/')
 }
 
 impl Catalogue {
     /// A catalogue of contents that are in order already, as a checkpoint holds them: much faster than one by one.
     pub(crate) fn from_ordered(contents: Vec<(Box<str>, Arc<StoredContent>)>) -> Self {
         let record_bytes = contents.iter().map(|(name, content)| put_bytes(name.len(), content.parts.len())).sum();
-        Self { contents: contents.into_iter().collect(), record_bytes }
+        let marks = contents.iter().filter(|(name, _)| is_mark(name)).count();
+        Self { contents: contents.into_iter().collect(), marks, record_bytes }
     }
 
     pub(crate) fn insert(&mut self, name: Box<str>, content: Arc<StoredContent>) -> Option<Arc<StoredContent>> {
-        let name_len = name.len();
+        let (name_len, is_mark) = (name.len(), is_mark(&name));
         self.record_bytes += put_bytes(name_len, content.parts.len());
         let old = self.contents.insert(name, content);
+        self.marks += usize::from(is_mark && old.is_none());
         self.record_bytes -= old.as_ref().map_or(0, |old| put_bytes(name_len, old.parts.len()));
         old
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<Arc<StoredContent>> {
         let old = self.contents.remove(name)?;
+        self.marks -= usize::from(is_mark(name));
         self.record_bytes -= put_bytes(name.len(), old.parts.len());
         Some(old)
     }
@@ -51,19 +72,32 @@ impl Catalogue {
         self.contents.get(name)
     }
 
+    /// Contents, without marks.
     pub(crate) fn len(&self) -> usize {
-        self.contents.len()
+        self.contents.len() - self.marks
     }
 
     pub(crate) const fn record_bytes(&self) -> usize {
         self.record_bytes
     }
 
+    /// Contents, without marks.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = (&str, &Arc<StoredContent>)> {
+        self.iter().filter(|(name, _)| !is_mark(name))
+    }
+
+    /// All names with this prefix, marks too.
+    pub(crate) fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        let names = self.contents.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        names.map(|(name, _)| &**name).take_while(move |name| name.starts_with(prefix))
+    }
+
+    /// Contents and marks.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<StoredContent>)> {
         self.contents.iter().map(|(name, content)| (&**name, content))
     }
 
-    /// True if some content lies in the folder `name`.
+    /// True if some content lies in the folder `name`, or its mark is there.
     pub(crate) fn is_folder(&self, name: &str) -> bool {
         name.is_empty() || self.after(&format!("{name}/")).is_some()
     }
@@ -88,6 +122,8 @@ impl Catalogue {
                 listed.push(ListedName::Folder(below));
                 // `0` follows `/`: the first name behind everything in that folder.
                 next = format!("{prefix}{below}0");
+            } else if rest.is_empty() {
+                next = format!("{name}\0");
             } else {
                 listed.push(ListedName::Content(rest, content));
                 next = format!("{name}\0");

@@ -66,7 +66,8 @@ impl Record {
 
     /// The record at the front; `None` if it is none.
     pub(crate) fn decode(from: &mut Decoder) -> Option<Self> {
-        let name = |from: &mut Decoder| from.text().filter(|name| name_problem(name).is_none()).map(Box::from);
+        let is_name = |name: &&str| name_problem(name.strip_suffix('/').unwrap_or(name)).is_none();
+        let name = |from: &mut Decoder| from.text().filter(is_name).map(Box::from);
         match from.u8()? {
             PUT => Some(Self::Put(name(from)?, content(from)?)),
             REMOVE => Some(Self::Remove(name(from)?)),

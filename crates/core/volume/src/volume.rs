@@ -291,7 +291,7 @@ impl Volume {
 
     /// Every content with its name, in order of names.
     pub fn contents(&self) -> impl Iterator<Item = (&str, &Arc<StoredContent>)> {
-        self.catalogue.iter()
+        self.catalogue.contents()
     }
 
     /// The first content behind this name, in order of names; the empty name is before all.
@@ -306,7 +306,7 @@ impl Volume {
         self.catalogue.find(name)
     }
 
-    /// True if some content lies in the folder of this name; the empty name is the volume itself.
+    /// True if the folder of this name is there; the empty name is the volume itself.
     #[must_use]
     pub fn is_folder(&self, name: &str) -> bool {
         self.catalogue.is_folder(name)
@@ -362,32 +362,6 @@ impl Volume {
         let old = self.catalogue.remove(name).ok_or(VolumeError::NotFound)?;
         Record::Remove(name.into()).encode(&mut self.changes.records);
         self.retire(old);
-        Ok(())
-    }
-
-    /// Gives a content another name; a content that had that one is replaced.
-    ///
-    /// # Errors
-    /// No content has the name; the new one is not possible, or would not fit; the volume takes no changes.
-    pub fn rename(&mut self, from: &str, to: &str) -> Result<(), VolumeError> {
-        self.check_changes()?;
-        let content = Arc::clone(self.catalogue.find(from).ok_or(VolumeError::NotFound)?);
-        if from == to {
-            return Ok(());
-        }
-        // A content may move into a folder of its own name: it is away by then.
-        self.catalogue.remove(from);
-        let checked = self
-            .check_new_name(to)
-            .and_then(|()| self.check_catalogue_room(crate::record::put_bytes(to.len(), content.parts.len())));
-        if let Err(error) = checked {
-            self.catalogue.insert(from.into(), content);
-            return Err(error);
-        }
-        Record::Rename(from.into(), to.into()).encode(&mut self.changes.records);
-        if let Some(old) = self.catalogue.insert(to.into(), content) {
-            self.retire(old);
-        }
         Ok(())
     }
 

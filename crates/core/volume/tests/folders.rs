@@ -141,3 +141,77 @@ fn a_span_has_a_set_for_each_disk_and_begins_where_it_is_told() {
     let on = |member| content.parts.iter().filter(|part| part.first.member == member).count();
     assert!(content.parts[0].first.member == members[0] && members.iter().all(|member| on(*member) > 0));
 }
+
+/// The volume as a crash leaves it after the last commit.
+fn crashed(disks: &mut MemoryDisks) -> Volume {
+    disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
+    disks.0.iter_mut().flatten().for_each(|disk| disk.crash(&mut Chance::new(1)));
+    disks.open().expect("it is whole")
+}
+
+fn names(volume: &Volume) -> Vec<&str> {
+    volume.contents().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn an_empty_folder_is_kept_and_is_no_content() {
+    let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK))]);
+    let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK])).expect("sizes are fine");
+    commit(&mut volume, &mut disks);
+    volume.make_folder("a", 1).expect("a name");
+    volume.make_folder("a/b", 1).expect("a name");
+    assert_eq!(volume.make_folder("a", 1), Err(VolumeError::IsFolder));
+    assert!(matches!(volume.make_folder("a/", 1), Err(VolumeError::Name(_))));
+    commit(&mut volume, &mut disks);
+    steps(&volume.superblock_writes(), &mut disks);
+    put("a/b/c", &mut volume, &mut disks);
+    assert_eq!(volume.make_folder("a/b/c", 1), Err(VolumeError::NotAFolder));
+    assert_eq!(volume.make_folder("a/b/c/d", 1), Err(VolumeError::NotAFolder));
+    assert!(matches!(volume.begin("a/b", Some(0)), Err(VolumeError::IsFolder)));
+    volume.remove("a/b/c").expect("it is there");
+    commit(&mut volume, &mut disks);
+    let mut volume = crashed(&mut disks);
+    assert!(volume.is_folder("a/b") && volume.list("a/b").is_empty());
+    assert_eq!((names(&volume).len(), volume.len()), (0, 0));
+    let listed: Vec<_> = volume.list("a").iter().map(volume::ListedName::name).map(str::to_owned).collect();
+    assert_eq!(listed, ["b"]);
+    volume.remove_tree("a").expect("it is there");
+    commit(&mut volume, &mut disks);
+    assert!(!crashed(&mut disks).is_folder("a"));
+}
+
+#[test]
+fn a_tree_has_another_name_as_a_whole_or_not_at_all() {
+    let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(16 << 20))]);
+    let mut volume = Volume::create(new_volume(Placement::Span, vec![16 << 20])).expect("sizes are fine");
+    commit(&mut volume, &mut disks);
+    steps(&volume.superblock_writes(), &mut disks);
+    for name in ["old/a", "old/deep/b", "old2/c", "there/x"] {
+        put(name, &mut volume, &mut disks);
+    }
+    volume.make_folder("old/empty", 1).expect("a name");
+    let before: Vec<_> = names(&volume).into_iter().map(str::to_owned).collect();
+    let long = "n".repeat(1020);
+    for (to, error) in [
+        (long.as_str(), VolumeError::Name("a name has 1 to 1024 bytes")),
+        ("there/x/y", VolumeError::NotAFolder),
+        ("old/deep", VolumeError::IsFolder),
+    ] {
+        assert_eq!(volume.rename("old", to), Err(error), "{to}");
+        assert_eq!(names(&volume), before, "{to}");
+    }
+    assert_eq!(volume.rename("nothing", "x"), Err(VolumeError::NotFound));
+    assert_eq!(volume.remove_tree("there/x"), Err(VolumeError::NotAFolder));
+    volume.rename("old", "there").expect("it takes the place of a folder");
+    assert_eq!(names(&volume), ["old2/c", "there/a", "there/deep/b"]);
+    commit(&mut volume, &mut disks);
+    let mut volume = crashed(&mut disks);
+    assert_eq!(names(&volume), ["old2/c", "there/a", "there/deep/b"]);
+    assert!(volume.is_folder("there/empty"));
+    for (_, content) in volume.contents() {
+        assert!(read_content(&volume, content, &mut disks).is_some());
+    }
+    // The next commit is not made: a crash leaves the tree as it was.
+    volume.rename("there", "gone").expect("it is there");
+    assert_eq!(names(&crashed(&mut disks)), ["old2/c", "there/a", "there/deep/b"]);
+}

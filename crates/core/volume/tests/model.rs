@@ -306,11 +306,14 @@ impl Machine {
 
     fn rename(&mut self, from: &str, to: &str) {
         match self.volume.rename(from, to) {
+            Ok(()) if from == to => assert!(self.now.keys().any(|name| lies_in(name, from))),
             Ok(()) => {
-                let known = self.now.remove(from).expect("what was renamed was there");
-                self.now.insert(to.to_owned(), known);
+                let moved: Vec<_> = self.now.extract_if(.., |name, _| lies_in(name, from)).collect();
+                assert!(!moved.is_empty());
+                self.now.retain(|name, _| !lies_in(name, to));
+                self.now.extend(moved.into_iter().map(|(name, known)| (format!("{to}{}", &name[from.len()..]), known)));
             }
-            Err(VolumeError::NotFound) => assert!(!self.now.contains_key(from)),
+            Err(VolumeError::NotFound) => assert!(!self.now.keys().any(|name| lies_in(name, from))),
             Err(error) => assert!(matches!(error, VolumeError::IsFolder | VolumeError::NotAFolder), "{error}"),
         }
     }
@@ -348,6 +351,11 @@ impl Machine {
 }
 
 /// Checks a content; gives 1 if it is damaged and that is seen, where that may be.
+/// True if a name is that of the item, or of a content below it.
+fn lies_in(name: &str, item: &str) -> bool {
+    name.strip_prefix(item).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 fn check_content(volume: &Volume, disks: &mut MemoryDisks, name: &str, known: &Known, faults: Faults) -> u64 {
     let content = Arc::clone(volume.find(name).expect("the map and the volume agree"));
     let whole = check_parts(volume, disks, &content, known);

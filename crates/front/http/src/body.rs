@@ -75,6 +75,14 @@ impl<'a> RequestBody<'a> {
         }
     }
 
+    /// Sends an interim response before the body is read; over HTTP/2 none is.
+    pub(crate) async fn inform(&mut self, head: &str) -> Result<(), BodyError> {
+        match self {
+            Self::Bytes(body) => write_all(body.stream, head.as_bytes()).await.map_err(|_| BodyError::BrokenOff),
+            Self::Frames(_) => Ok(()),
+        }
+    }
+
     /// Skips the rest of the body, if all of it is here already. False if more of it may come; frames come by themselves.
     pub(crate) fn skip_rest(&mut self) -> bool {
         match self {

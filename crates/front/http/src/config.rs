@@ -14,6 +14,8 @@ pub struct HttpConfig {
     pub head_time_max: Duration,
     /// Between two requests of a connection.
     pub idle_time_max: Duration,
+    /// From the last request for an upload that its client may continue to its end.
+    pub uploads_expire: Duration,
     /// Without a byte of an upload's body.
     pub upload_idle_max: Duration,
     /// For the client to take something of a response that this side writes; the data plane has the same limit for its own.
@@ -38,6 +40,7 @@ impl Default for HttpConfig {
             memory_bytes: 32 << 20,
             head_time_max: Duration::from_secs(10),
             idle_time_max: Duration::from_secs(75),
+            uploads_expire: Duration::from_secs(7 * 86_400),
             upload_idle_max: Duration::from_secs(30),
             stall_max: Duration::from_secs(30),
             cors_origins: Vec::new(),

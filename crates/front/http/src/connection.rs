@@ -27,7 +27,7 @@ use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head}
 use crate::message::reply::{After, Reply, render};
 use crate::router;
 use crate::shared::Shared;
-use crate::{dav, follow, hosts, management, problem, rest, upload};
+use crate::{dav, follow, hosts, management, problem, rest, upload, upload_part};
 
 /// A connection of the reserve must have sent its request within this time.
 pub(crate) const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -144,6 +144,7 @@ async fn answer(
     if exchange.head.method != Method::PUT
         && !dav::takes_body(&exchange.head.method)
         && !rest::takes_body(&exchange.head)
+        && !upload_part::is_upload(&exchange.head.path)
         && exchange.head.body != BodyFraming::Length(0)
         && let Err(error) = body.discard(SKIPPED_BYTES_MAX).await
     {

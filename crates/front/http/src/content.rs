@@ -10,6 +10,7 @@ use content::Segment;
 use dataplane::control::Outcome;
 use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
+use percent_encoding::utf8_percent_encode;
 use service::access::{Permit, ToRead};
 use service::contents::{ContentPath, PathError, StoreError, Want};
 use service::delivery::Finished;
@@ -27,7 +28,7 @@ use crate::message::cookie::cookie;
 use crate::message::head::RequestHead;
 use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
-use crate::message::reply::{After, Reply, location, render_head};
+use crate::message::reply::{After, COMPONENT, Reply, location, render_head};
 use crate::plan::{StreamPlan, plan};
 use crate::rate_request::requested_rate;
 use crate::streamed::{Framing, PieceSink, Streamed};
@@ -125,7 +126,10 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let stages = Stages(playlist::stage(name, head.query.as_deref()).into_iter().collect());
     let now = SystemTime::now();
     let boundary = || format!("{:016x}{:016x}", service.hash((name, now)), service.hash((now, name, 1)));
-    let plan = plan(head, &opened.entry, stages.alteration().as_deref(), &boundary, now)?;
+    let mut plan = plan(head, &opened.entry, stages.alteration().as_deref(), &boundary, now)?;
+    if query.download.is_some() {
+        plan.fields.push((header::CONTENT_DISPOSITION, attachment(&opened.entry.name)));
+    }
     let purpose = match () {
         () if plan.status == StatusCode::PARTIAL_CONTENT => ReadPurpose::Looks,
         () if object == ObjectType::Accompanying || media_type(name) == PLAYLIST => ReadPurpose::Accompanies,
@@ -145,6 +149,13 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         share::count_use(exchange, &permit, &read.viewer, plan.status == StatusCode::OK).await?;
     }
     Ok((plan, read))
+}
+
+/// `Content-Disposition` of a content that is kept under its name (RFC 6266): in ASCII, and as it is (RFC 8187).
+fn attachment(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || " -._()+,".contains(c) { c } else { '_' };
+    let ascii: String = name.chars().map(plain).collect();
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, COMPONENT))
 }
 
 /// A folder that was named without its slash is a redirect to its listing, with the folder's time.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use http_types::StatusCode;
+use service::line_journal::LineJournal;
 use webdav::{DavChange, DavState, UnixSeconds};
 
 use crate::message::reply::Reply;
@@ -18,7 +19,7 @@ const LINES_MAX: usize = 16_384;
 /// The state and its journal.
 pub(crate) struct DavKeeper {
     state: Mutex<DavState>,
-    journal: Arc<dyn DavJournal>,
+    journal: Arc<dyn LineJournal>,
     /// Lines since the journal was written anew.
     lines: tokio::sync::Mutex<usize>,
 }
@@ -30,7 +31,7 @@ pub(crate) fn now() -> UnixSeconds {
 
 impl DavKeeper {
     /// The state that the journal has kept.
-    pub(crate) fn new(journal: Arc<dyn DavJournal>) -> io::Result<Self> {
+    pub(crate) fn new(journal: Arc<dyn LineJournal>) -> io::Result<Self> {
         let mut state = DavState::default();
         for line in journal.read()? {
             if let Ok(change) = serde_json::from_str(&line) {
@@ -86,43 +87,4 @@ fn lines_of(state: &DavState) -> Vec<String> {
 fn not_kept() -> Reply {
     let detail = "locks and properties cannot be kept: the folder of the server's state takes no writes";
     Reply::problem(StatusCode::INSUFFICIENT_STORAGE, detail)
-}
-
-/// Keeper of lines.
-pub trait DavJournal: Send + Sync + 'static {
-    /// All lines that are kept.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    fn read(&self) -> io::Result<Vec<String>>;
-
-    /// Keeps one more.
-    ///
-    /// # Errors
-    /// It is not kept.
-    fn append(&self, line: &str) -> io::Result<()>;
-
-    /// Keeps these in the place of all.
-    ///
-    /// # Errors
-    /// Those before are kept still.
-    fn replace(&self, lines: &[String]) -> io::Result<()>;
-}
-
-/// No line is kept: locks and dead properties end with the server.
-#[derive(Debug, Default)]
-pub struct NoJournal;
-
-impl DavJournal for NoJournal {
-    fn read(&self) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-
-    fn append(&self, _: &str) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn replace(&self, _: &[String]) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -13,6 +13,7 @@ mod content;
 mod cors;
 mod dav;
 mod dav_state;
+mod draft_upload;
 mod exchange;
 mod follow;
 mod forwarded;
@@ -24,6 +25,7 @@ mod login;
 mod management;
 mod memory;
 mod metrics;
+mod names;
 mod page;
 mod plan;
 mod playlist;
@@ -39,7 +41,9 @@ mod share;
 mod shared;
 mod starting;
 mod streamed;
+mod tus;
 mod upload;
+mod upload_part;
 
 pub mod config;
 pub mod message;
@@ -47,6 +51,5 @@ pub mod message;
 /// Protocols that a client can choose within TLS (ALPN), the preferred one first.
 pub const PROTOCOLS: &[&str] = &["h2", "http/1.1"];
 
-pub use dav_state::{DavJournal, NoJournal};
 pub use server::{HttpListener, ListenAddress, Server, ServerParts};
 pub use starting::Starting;

@@ -44,6 +44,7 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
         Call::Volumes => Reply::json(&figures::volumes(service, permit)),
         Call::Alarms => Reply::json(&alarms(service, permit)),
         Call::Quotas => Reply::json(&quotas(service, permit)),
+        Call::Uploads => Reply::json(&exchange.shared.uploads.list(permit)),
         Call::Forecasts => Reply::json(&service.forecasts(permit)),
         Call::Webhooks => Reply::json(&service.webhooks(permit)),
         Call::Events => follow::latest(service.latest_events(permit), permit),

@@ -2,7 +2,7 @@
 
 use dataplane::control::{Outcome, Refusal, Resource};
 use http_types::StatusCode;
-use http_types::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use http_types::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use service::StopError;
 use service::access::Denied;
 use service::account_changes::ChangeError;
@@ -14,6 +14,7 @@ use service::logins::{CredentialError, LoginError};
 use service::namespace::NamespaceError;
 use service::operations::JobError;
 use service::pipeline::{PipeError, StageError};
+use service::resumable::ResumeError;
 
 use crate::body::BodyError;
 use crate::message::head::HeadError;
@@ -173,6 +174,25 @@ pub(crate) fn of_namespace(error: &NamespaceError) -> Reply {
         NamespaceError::Overlap => Reply::problem(StatusCode::FORBIDDEN, &error.to_string()),
         NamespaceError::TooMany => Reply::problem(StatusCode::INSUFFICIENT_STORAGE, &error.to_string()),
     }
+}
+
+/// Answer where an upload is not begun or continued.
+pub(crate) fn of_resume(error: &ResumeError) -> Reply {
+    let status = match error {
+        ResumeError::Ingest(error) => return of_ingest(error),
+        ResumeError::Namespace(error) => return of_namespace(error),
+        ResumeError::Unknown => StatusCode::NOT_FOUND,
+        ResumeError::Offset(offset) => {
+            let name = HeaderName::from_static("upload-offset");
+            return Reply::problem(StatusCode::CONFLICT, &error.to_string()).field(name, offset.to_string());
+        }
+        ResumeError::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        ResumeError::LengthKnown | ResumeError::NoPart(_) => StatusCode::BAD_REQUEST,
+        ResumeError::InUse => StatusCode::LOCKED,
+        ResumeError::TooMany => return client_busy(&error.to_string()),
+        ResumeError::NotKept => StatusCode::INSUFFICIENT_STORAGE,
+    };
+    Reply::problem(status, &error.to_string())
 }
 
 /// Answer where nothing has the name that is asked about.
@@ -336,7 +356,6 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::NotEmpty => {
             (StatusCode::CONFLICT, "this folder is not empty (hidden files count): remove its contents first".to_owned())
         }
-        StoreError::NoEmptyFolders => (StatusCode::FORBIDDEN, error.to_string()),
         StoreError::IsDirectory => (StatusCode::CONFLICT, "this is a directory; name a content in it".to_owned()),
         StoreError::NotADirectory => {
             (StatusCode::CONFLICT, "a part of the path is a content, not a directory".to_owned())

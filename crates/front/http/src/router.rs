@@ -8,7 +8,9 @@ use crate::body::RequestBody;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
-use crate::{content, cors, dav, listing, login, management, page, problem, rest, upload};
+use crate::{
+    content, cors, dav, draft_upload, listing, login, management, page, problem, rest, tus, upload, upload_part,
+};
 
 /// The answer to a request.
 pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
@@ -18,6 +20,12 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
     let path = exchange.head.path.as_str();
     if path.starts_with(PREFIX) {
         return media(exchange, body).await;
+    }
+    if upload_part::is_upload(path) {
+        return match draft_upload::is_draft(&exchange.head) {
+            true => draft_upload::answer(exchange, body).await,
+            false => tus::answer(exchange, body).await,
+        };
     }
     if let Some(reply) = rest::answer(exchange, body).await {
         return reply;

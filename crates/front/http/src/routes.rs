@@ -28,6 +28,11 @@ pub(crate) enum Call {
     Quotas,
     Forecasts,
     Removals,
+    Uploads,
+    MoveItem,
+    CopyItem,
+    MakeFolder,
+    RemoveItem,
     Webhooks,
     Events,
     Session,
@@ -61,6 +66,8 @@ pub(crate) enum CallRight {
     Open,
     /// To read everything.
     Observe,
+    /// To change the items that the query names.
+    Write,
     /// To administer the server.
     Administer,
     /// A login: the call is about the account's own credentials.
@@ -118,6 +125,19 @@ const RULE: &[(&str, &str)] = &[
     ("min_age", "Contents that are younger stay."),
     ("protected", "A path or pattern that stays; may be given several times."),
 ];
+const TWO_PATHS: &[(&str, &str)] = &[
+    ("from", "The item, by its path below `/media/`."),
+    ("to", "The path that it gets."),
+    ("replace", "`true`: in the place of the item that has the path."),
+];
+const ONE_PATH: &[(&str, &str)] = &[("path", "The item, by its path below `/media/`.")];
+const LOCKED: (u16, &str) = (423, "The item, or the folder that it lies in, is locked.");
+const TAKEN: &[(u16, &str)] = &[
+    (404, "There is no such item."),
+    (409, "The folder that it would lie in is not there."),
+    (412, "Something has the path, and `replace=` is not `true`."),
+    LOCKED,
+];
 const NO_USER: (u16, &str) = (404, "There is no such user.");
 const NO_VOLUME: &[(u16, &str)] =
     &[(404, "There is no such volume or disk."), (409, "Another upkeep is under way, or the disk does not fit.")];
@@ -137,6 +157,15 @@ const fn change(
 ) -> Route {
     let (right, answer) = (CallRight::Administer, CallAnswer::Done);
     Route { method, path, call, right, summary, query: &[], body: None, answer, refusals }
+}
+
+const fn names(
+    path: &'static str,
+    call: Call,
+    summary: &'static str,
+    refusals: &'static [(u16, &'static str)],
+) -> Route {
+    Route { right: CallRight::Write, query: ONE_PATH, ..change(("POST", path), call, summary, refusals) }
 }
 
 const fn order(
@@ -185,6 +214,27 @@ pub(crate) const ROUTES: &[Route] = &[
         refusals: &[(404, "There is no such job or ring."), (409, "Another look is under way.")],
         ..get("/removals", Call::Removals, "The contents that a rule would remove now.", CallAnswer::One("Removals"))
     },
+    get("/uploads", Call::Uploads, "Uploads that their clients can continue.", CallAnswer::List("UploadStatus")),
+    Route {
+        query: TWO_PATHS,
+        ..names("/contents/move", Call::MoveItem, "Gives a content, or a folder with all in it, another path.", TAKEN)
+    },
+    Route {
+        query: TWO_PATHS,
+        ..names("/contents/copy", Call::CopyItem, "Copies a content, or a folder with all in it.", TAKEN)
+    },
+    names(
+        "/contents/folder",
+        Call::MakeFolder,
+        "Makes an empty folder.",
+        &[(405, "Something has the path."), (409, "The folder that it would lie in is not there."), LOCKED],
+    ),
+    names(
+        "/contents/remove",
+        Call::RemoveItem,
+        "Removes a content, or a folder with all in it, in one step.",
+        &[(404, "There is no such item."), LOCKED],
+    ),
     get("/webhooks", Call::Webhooks, "The webhooks.", CallAnswer::List("WebhookStatus")),
     get(
         "/events",

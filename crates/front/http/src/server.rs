@@ -11,14 +11,16 @@ use std::time::{Duration, SystemTime};
 
 use service::MediaService;
 use service::connections::{Arrival, ConnectionPlace, ConnectionRefusal};
+use service::line_journal::LineJournal;
 use service::log::{Log, LogWriter};
+use service::resumable::ResumableUploads;
 use tls::{Acceptor, HANDSHAKE_TIME_MAX, Handshake};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::client_stream::ClientStream;
 use crate::config::HttpConfig;
 use crate::connection::{self, RESERVE_TIME_MAX, drains};
-use crate::dav_state::{DavJournal, DavKeeper};
+use crate::dav_state::DavKeeper;
 use crate::forwarded::is_trusted;
 use crate::guard::guarded;
 use crate::message::reply::{After, Reply, render};
@@ -41,7 +43,9 @@ pub struct ServerParts {
     /// Access log, combined format.
     pub access: Log,
     /// Keeps locks and dead properties of WebDAV.
-    pub dav_journal: Arc<dyn DavJournal>,
+    pub dav_journal: Arc<dyn LineJournal>,
+    /// Keeps the uploads that clients continue.
+    pub upload_journal: Arc<dyn LineJournal>,
 }
 
 /// The running front end.
@@ -104,7 +108,9 @@ impl Server {
     /// A listener cannot be used.
     pub fn start(parts: ServerParts) -> io::Result<Arc<Self>> {
         let dav = DavKeeper::new(parts.dav_journal)?;
-        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access, dav));
+        let (service, expire) = (Arc::clone(&parts.service), parts.config.uploads_expire);
+        let uploads = ResumableUploads::start(service, parts.upload_journal, expire)?;
+        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access, (dav, uploads)));
         let mut addresses = Vec::with_capacity(parts.listeners.len());
         for listener in parts.listeners {
             let scheme = if listener.tls.is_some() { "https" } else { "http" };

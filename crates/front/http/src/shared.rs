@@ -8,6 +8,7 @@ use http_types::StatusCode;
 use service::MediaService;
 use service::events;
 use service::log::{KindLimit, Log};
+use service::resumable::ResumableUploads;
 use tokio::sync::watch;
 
 use crate::access_log::AccessRecord;
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) memory: ConnectionMemory,
     /// Locks and dead properties.
     pub(crate) dav: DavKeeper,
+    /// Uploads that clients continue.
+    pub(crate) uploads: Arc<ResumableUploads>,
     errors_logged: KindLimit,
     config: RwLock<Arc<HttpConfig>>,
 }
@@ -42,12 +45,18 @@ pub(crate) struct ConnectionStats {
 }
 
 impl Shared {
-    pub(crate) fn new(config: HttpConfig, service: Arc<MediaService>, access: Log, dav: DavKeeper) -> Self {
+    pub(crate) fn new(
+        config: HttpConfig,
+        service: Arc<MediaService>,
+        access: Log,
+        (dav, uploads): (DavKeeper, Arc<ResumableUploads>),
+    ) -> Self {
         Self {
             draining: service.draining(),
             service,
             access,
             dav,
+            uploads,
             stats: ConnectionStats::default(),
             memory: ConnectionMemory::new(config.memory_bytes),
             errors_logged: KindLimit::default(),
@@ -62,6 +71,7 @@ impl Shared {
 
     /// Puts other settings in force, for requests that begin from now on.
     pub(crate) fn configure(&self, config: HttpConfig) {
+        self.uploads.expire_after(config.uploads_expire);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 

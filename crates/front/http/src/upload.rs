@@ -18,15 +18,18 @@ use webdav::DavChange;
 use crate::body::RequestBody;
 use crate::content;
 use crate::dav::{self, Touched};
+use crate::draft_upload;
 use crate::exchange::Exchange;
 use crate::login;
 use crate::message::conditional::joined;
+use crate::message::digest::BodyChecks;
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::query::Query;
 use crate::message::reply::{COMPONENT, Reply, location};
 use crate::precondition::precondition;
 use crate::problem;
 use crate::rate_request::RateTermsError;
+use crate::upload_part::{OC_MTIME, modified};
 
 /// Time after its answer within which an upload may become durable: less than a second is not worth it, and more than a minute is a risk
 /// that no client intends.
@@ -38,10 +41,13 @@ const DURABLE: HeaderName = HeaderName::from_static("x-isocast-durable-within");
 /// PUT.
 pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>) -> Reply {
     let published = match put_checked(exchange, body).await {
-        Ok(published) => published,
-        Err(reply) => return reply,
+        Ok(PutOutcome::Stored(published)) => published,
+        Ok(PutOutcome::Answered(reply)) | Err(reply) => return reply,
     };
     let mut reply = Reply::empty(status_of(&published)).field(ETAG, published.etag);
+    if exchange.head.headers.contains_key(OC_MTIME) {
+        reply = reply.field(OC_MTIME, "accepted");
+    }
     if let Some(durable) = published.durable {
         reply = reply.field(DURABLE, durable.as_secs_f64().to_string());
     }
@@ -50,28 +56,40 @@ pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>) -> Repl
 
 /// DELETE of a content, or of an empty folder.
 pub(crate) async fn delete(exchange: &Exchange) -> Reply {
-    let outcome = async {
-        let path = path_below(exchange)?;
-        let permit = login::permit(exchange, &path).await?;
-        let (service, client) = (&exchange.shared.service, exchange.peer.ip());
-        if exchange.head.path.ends_with('/') {
-            let entry = service.lookup(&permit).await.map_err(|error| problem::of_missing(&error))?;
-            if entry.kind == NameKind::File {
-                return Err(no_slash());
-            }
-        }
-        dav::check(exchange, permit.user(), &[Touched { path: &path, tree: true, named: true }]).await?;
-        match ingest::delete(service, &permit, precondition(&exchange.head.headers), client).await {
-            Err(StoreError::NotEmpty) => dav::delete_folder(exchange, &permit).await?,
-            deleted => deleted.map_err(|error| problem::of_delete(&error))?,
-        }
-        let path = path.joined();
-        exchange.shared.dav.follow(&[&path], || DavChange::Removed { path: path.clone() }).await
+    let removed = match path_below(exchange) {
+        Ok(path) => remove_item(exchange, &path).await,
+        Err(reply) => Err(reply),
     };
-    outcome.await.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
+    removed.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
 }
 
-async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Published, Reply> {
+/// Removes a content, or a folder with all in it, and its locks and properties.
+pub(crate) async fn remove_item(exchange: &Exchange, path: &ContentPath) -> Result<(), Reply> {
+    let permit = login::permit(exchange, path).await?;
+    let (service, client) = (&exchange.shared.service, exchange.peer.ip());
+    if exchange.head.path.ends_with('/') {
+        let entry = service.lookup(&permit).await.map_err(|error| problem::of_missing(&error))?;
+        if entry.kind == NameKind::File {
+            return Err(no_slash());
+        }
+    }
+    dav::check(exchange, permit.user(), &[Touched { path, tree: true, named: true }]).await?;
+    match ingest::delete(service, &permit, precondition(&exchange.head.headers), client).await {
+        Err(StoreError::NotEmpty) => dav::delete_folder(exchange, &permit).await?,
+        deleted => deleted.map_err(|error| problem::of_delete(&error))?,
+    }
+    let path = path.joined();
+    exchange.shared.dav.follow(&[&path], || DavChange::Removed { path: path.clone() }).await
+}
+
+/// The end of a PUT.
+enum PutOutcome {
+    Stored(Published),
+    /// It was an upload that continues.
+    Answered(Reply),
+}
+
+async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<PutOutcome, Reply> {
     let head = &exchange.head;
     let query = Query::parse(head.query.as_deref()).map_err(problem::bad_request)?;
     let rate = rate(&query)?;
@@ -107,13 +125,22 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
     }
     check_share(exchange, &path, &permit).await?;
+    if draft_upload::is_resumable_put(head, &permit) {
+        return draft_upload::create(exchange, body, &permit).await.map(PutOutcome::Answered);
+    }
     let client = exchange.client();
-    let request = IngestRequest { length, precondition, rate, durable, on_break, every, client };
+    let modified = modified(head)?;
+    let mut checks = BodyChecks::of(&head.headers).map_err(problem::bad_request)?;
+    let request = IngestRequest { length, precondition, rate, durable, on_break, every, modified, client };
     let claimed = claim(exchange, &permit, length).await?;
     let stored = async {
         let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
         let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
-        take_body(body, &mut writer).await?;
+        take_body(body, &mut writer, &mut checks).await?;
+        if let Err(error) = checks.verify() {
+            writer.give_up(&error.to_string()).await;
+            return Err(problem::bad_request(error));
+        }
         writer.finish().await.map_err(|error| problem::of_ingest(&error))
     };
     let stored = stored.await;
@@ -121,7 +148,7 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         // Where it cannot be given back now, the link stores that much less.
         let _ = exchange.shared.service.store_by_link(&permit, -claimed).await;
     }
-    stored
+    stored.map(PutOutcome::Stored)
 }
 
 /// Takes the room of an upload by a link with limited room, before its first byte. Gives the bytes taken.
@@ -154,7 +181,7 @@ async fn check_share(exchange: &Exchange, path: &ContentPath, permit: &Permit<To
 }
 
 /// Carries all of the body to the store. A failure of the store is seen while nothing comes, too.
-async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer) -> Result<(), Reply> {
+async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer, checks: &mut BodyChecks) -> Result<(), Reply> {
     loop {
         let piece = tokio::select! {
             biased;
@@ -163,6 +190,7 @@ async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer) -> Result<()
         };
         match piece {
             Ok(Some(bytes)) => {
+                checks.update(&bytes);
                 writer.write(bytes).await.map_err(|error| problem::of_ingest(&error))?;
             }
             Ok(None) => return Ok(()),

@@ -377,6 +377,25 @@ pub struct Buffers {
     pub total_bytes: u64,
 }
 
+/// An upload that its client can continue (`GET /api/v1/uploads`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UploadStatus {
+    /// Its name below `/upload/`.
+    pub id: String,
+    /// The content that it becomes, below `/media/`.
+    pub path: String,
+    /// Durable bytes.
+    pub offset: u64,
+    /// Bytes in all, if they are known.
+    pub length: Option<u64>,
+    /// End of its time, seconds since 1970.
+    pub expires: u64,
+    /// Address of the client that began it.
+    pub client: String,
+    /// Its user; none: no login was needed.
+    pub user: Option<String>,
+}
+
 /// A job of the configuration (`GET /api/v1/jobs`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobStatus {

@@ -100,6 +100,10 @@ impl Drop for ContentWriter {
         drop((self.upload.take(), self.recording.take()));
         let stored_bytes = std::mem::replace(&mut self.end, Ok(0));
         let end = UploadOutcome { stored_bytes, duration: self.begun.elapsed() };
+        if self.path.is_reserved() {
+            // It is a part of another content, which is told when it is whole.
+            return;
+        }
         self.service.events.tell(events::upload_ended(&self.path.joined(), self.client, &end, SystemTime::now()));
     }
 }

@@ -50,6 +50,8 @@ pub struct IngestRequest {
     pub on_break: OnBreak,
     /// Length of the files into which a recording is cut; the permit's path is then the pattern of their names.
     pub every: Option<Nanos>,
+    /// The content's modification time, where it is another one than that of its storing.
+    pub modified: Option<SystemTime>,
     /// The client that sends it.
     pub client: Client,
 }
@@ -93,7 +95,7 @@ pub async fn begin(
     let identity = ClientIdentity::of(permit.user(), request.client.address);
     let share = service.uploads.take(identity, most).ok_or(IngestError::ClientBusy(most))?;
     let progress: Arc<RecordingProgress> = Arc::default();
-    let IngestRequest { precondition, rate, durable, on_break, every, client, .. } = request;
+    let IngestRequest { precondition, rate, durable, on_break, every, modified, client, .. } = request;
     // Bytes that stages alter may become more or fewer than the announced length.
     let length = request.length.filter(|_| stages.alteration().is_none() && every.is_none());
     let (begun, now) = (Instant::now(), SystemTime::now());
@@ -104,7 +106,7 @@ pub async fn begin(
         None => (permit.path().clone(), NameTaken::Replace),
     };
     let (class, memory) = (UploadClass::BestEffort, None);
-    let request = UploadRequest { path, length, precondition, class, on_break, durable, name_taken, memory };
+    let request = UploadRequest { path, length, precondition, class, on_break, durable, name_taken, modified, memory };
     let quota = take_quota(service, &request).await?;
     let mut name = None;
     let begun_upload = match rate {

@@ -288,6 +288,8 @@ impl MediaService {
             StoreEvent::RootBack { root } => {
                 lock(&self.away).remove(root);
             }
+            // A part of an upload, which its client continues.
+            StoreEvent::RecordingKept { path, .. } if path.is_reserved() => return,
             _ => {}
         }
         self.events.tell(events::of_store(event, SystemTime::now()));

@@ -15,7 +15,7 @@ use crate::contents::{
 };
 use crate::delivery::{Client, DeliveryError};
 use crate::events::{self, Remover};
-use crate::ingest::{self, IngestError, IngestRequest};
+use crate::ingest::{self, IngestError, IngestRequest, Writer};
 use crate::media_service::MediaService;
 use crate::pipeline::{PipeError, Stages};
 use crate::quota::QuotaShare;
@@ -227,10 +227,34 @@ async fn copy_content(
     to: &Permit<ToWrite>,
     terms: CopyWish,
 ) -> Result<(), NamespaceError> {
+    let source = service.contents.lookup(from.path()).await?;
+    let client = terms.client;
+    let request = IngestRequest {
+        length: Some(source.size),
+        precondition: if terms.replaces { Precondition::None } else { Precondition::MustNotExist },
+        rate: None,
+        durable: None,
+        on_break: OnBreak::Discard,
+        every: None,
+        modified: Some(source.modified),
+        client,
+    };
+    let mut writer = ingest::begin(service, to, request, Stages::default()).await?;
+    copy_into(service, from, &mut writer, client).await?;
+    writer.finish().await?;
+    Ok(())
+}
+
+/// Appends the bytes of a content to an upload, as best effort.
+pub(crate) async fn copy_into(
+    service: &Arc<MediaService>,
+    from: &Permit<ToRead>,
+    writer: &mut Writer,
+    client: Client,
+) -> Result<(), NamespaceError> {
     let opened = reads::open_content(service, from, Want::File).await?;
     let length = opened.entry.size;
     let body = if length == 0 { Vec::new() } else { vec![Segment::Range { offset: 0, length }] };
-    let client = terms.client;
     let read = ContentRead {
         opened,
         body,
@@ -242,20 +266,9 @@ async fn copy_content(
         stages: Stages::default(),
     };
     let mut pipe = reads::open_pipe(service, read).await?;
-    let request = IngestRequest {
-        length: Some(length),
-        precondition: if terms.replaces { Precondition::None } else { Precondition::MustNotExist },
-        rate: None,
-        durable: None,
-        on_break: OnBreak::Discard,
-        every: None,
-        client,
-    };
-    let mut writer = ingest::begin(service, to, request, Stages::default()).await?;
     while let Some(piece) = pipe.next().await? {
         writer.write(piece).await?;
     }
-    writer.finish().await?;
     Ok(())
 }
 
@@ -269,6 +282,7 @@ async fn quota_of(service: &MediaService, path: &ContentPath, bytes: u64) -> Res
         on_break: OnBreak::Discard,
         durable: None,
         name_taken: NameTaken::Replace,
+        modified: None,
         memory: None,
     };
     ingest::take_quota(service, &request).await

@@ -27,9 +27,6 @@ pub enum StoreError {
     /// The caller requested a directory, or the path needs one, and there is another item.
     #[error("not a directory")]
     NotADirectory,
-    /// A volume has folders only as parts of its contents' names.
-    #[error("a volume has no empty folders: a folder is there when a content is stored in it")]
-    NoEmptyFolders,
     /// Something of that name exists.
     #[error("exists already")]
     Exists,

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use storage::uploads::RecordingTerms;
 use tokio::sync::{Notify, oneshot};
@@ -124,6 +125,8 @@ pub struct UploadTerms {
     pub name_taken: NameTaken,
     /// Time from the answer to its being durable, where that may be later.
     pub durable: Option<Nanos>,
+    /// The content's modification time, if its client gave one.
+    pub modified: Option<SystemTime>,
     /// State that the handle sees.
     pub progress: Arc<UploadProgress>,
 }

@@ -114,9 +114,36 @@ impl ContentPath {
         if name.starts_with(leftover::PREFIX) {
             return Err(PathError::Reserved);
         }
+        Ok(self.with(name))
+    }
+
+    fn with(&self, name: &str) -> Self {
         let mut components = self.components.clone();
         components.push(name.to_owned());
-        Ok(Self { components })
+        Self { components }
+    }
+
+    /// As [`ContentPath::child`], for a name that is on a disk: a reserved one, too.
+    ///
+    /// # Errors
+    /// The fault of the name.
+    pub fn stored_child(&self, name: &str) -> Result<Self, PathError> {
+        match self.child(name) {
+            Err(PathError::Reserved) => Ok(self.with(name)),
+            child => child,
+        }
+    }
+
+    /// A hidden path in the same folder that stays hidden over crashes, until it is removed; `own` distinguishes it.
+    #[must_use]
+    pub fn reserved_beside(&self, own: &str) -> Self {
+        self.split().map_or_else(Self::default, |(folder, _)| folder).with(&leftover::kept_name(own))
+    }
+
+    /// True if the item's own name is reserved: it is not whole yet, or a part of another.
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.components.last().is_some_and(|name| name.starts_with(leftover::PREFIX))
     }
 
     /// A hidden path in the same folder, which no other has: for an item that gets this path when it is whole.

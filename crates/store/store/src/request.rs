@@ -1,6 +1,7 @@
 //! Request for an upload, and its outcome.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use content::FreshContent;
 use storage::grant::{RecordingPlace, WrittenDisks};
@@ -29,6 +30,8 @@ pub struct UploadRequest {
     /// It need be durable only this time after it is visible and answered, if it is no recording and its file system can do that; else, and
     /// with none, it is durable then.
     pub durable: Option<Nanos>,
+    /// The content's modification time; none: the time at which it is complete.
+    pub modified: Option<SystemTime>,
     /// The memory of the recording that it continues, in another content.
     pub memory: Option<RecordingMemory>,
 }

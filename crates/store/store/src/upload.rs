@@ -75,6 +75,7 @@ impl Upload {
             on_break: request.on_break,
             name_taken: request.name_taken,
             durable: request.durable,
+            modified: request.modified,
             progress: Arc::clone(&progress),
         };
         let (path, length) = (request.path, request.length);

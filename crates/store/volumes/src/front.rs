@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use kernel::clock::monotonic;
+use storage::leftover;
 use tokio::sync::mpsc;
 use units::limits;
-use volume::ListedName;
+use volume::{ListedName, Volume};
 
 use super::SharedCore;
 use super::content::{entry_of, folder_of, stamp_of};
@@ -53,6 +54,20 @@ impl ListedFolder {
     fn handle(self) -> FolderHandle {
         // No other name leads to a folder of a volume.
         FolderHandle::new(None, self)
+    }
+}
+
+/// The next names of a folder, without the hidden ones of items that are not whole yet, and the name behind them; empty at the end.
+fn page<'a>(volume: &'a Volume, folder: &ListedFolder) -> (Vec<ListedName<'a>>, String) {
+    let mut next = folder.next.clone();
+    loop {
+        let (mut listed, behind) = volume.page(&folder.prefix, &next, PAGE_NAMES);
+        let is_end = listed.is_empty();
+        listed.retain(|one| !one.name().starts_with(leftover::PREFIX));
+        next = behind;
+        if is_end || !listed.is_empty() {
+            return (listed, next);
+        }
     }
 }
 
@@ -172,8 +187,7 @@ impl Front {
             // Folders need not exist before contents are put into them.
             Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).volume.free_bytes())),
             Operation::Delete { path, precondition, reply, .. } => lock(&self.core).remove(&path, &precondition, reply),
-            // A folder of a volume is a common part of its contents' names.
-            Operation::MakeFolder { reply, .. } => reply.send(Err(StoreError::NoEmptyFolders)),
+            Operation::MakeFolder { path, reply, .. } => lock(&self.core).make_folder(&path, reply),
             Operation::Rename { from, to, replaces, reply, .. } => {
                 lock(&self.core).rename_tree(&from.joined(), &to.joined(), replaces, reply);
             }
@@ -230,7 +244,7 @@ impl Front {
     /// The next page of a folder.
     fn items(&self, folder: &ListedFolder) -> Result<(FolderHandle, Vec<FolderItem>), StoreError> {
         let core = lock(&self.core);
-        let (listed, next) = core.volume.page(&folder.prefix, &folder.next, PAGE_NAMES);
+        let (listed, next) = page(&core.volume, folder);
         let item = |one: &ListedName<'_>| match one {
             ListedName::Folder(name) => FolderItem { name: name.into(), kind: Ok(ItemKind::Folder(None)) },
             ListedName::Content(name, content) => {
@@ -245,7 +259,7 @@ impl Front {
     /// The next page of a folder, as it is listed; none at the end.
     fn entries(&self, folder: &ListedFolder) -> Result<(FolderHandle, Option<Vec<Entry>>), StoreError> {
         let core = lock(&self.core);
-        let (listed, next) = core.volume.page(&folder.prefix, &folder.next, PAGE_NAMES);
+        let (listed, next) = page(&core.volume, folder);
         let entry = |one: &ListedName<'_>| match one {
             ListedName::Folder(name) => folder_of(name, core.names_changed, self.shared.id),
             ListedName::Content(name, content) => {

@@ -1,73 +1,103 @@
-//! Changes of names in a volume: of a content, or of all contents of a folder, which is a common part of their names.
+//! Changes of names in a volume: of a content, or of a folder with all in it, which is a common part of their names.
 //!
-//! Promise: the changes of one call are in one set of writes: after a crash all of them are made or none.
+//! Promise: the changes of one call are checked as a whole, and are in one set of writes: after a crash all of them are made or none.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use store::StoreError;
+use storage::leftover::{Leftover, leftover};
+use store::hidden::our_run;
 use store::operation::ChangeReply;
+use store::{ContentPath, Precondition, StoreError};
+use volume::{Volume, VolumeError};
 
 use super::core::Core;
+use super::uploads::now_nanos;
 use super::waiter::Waiter;
 
 impl Core {
+    /// Makes an empty folder in one that is there.
+    pub(super) fn make_folder(&mut self, path: &ContentPath, reply: ChangeReply<()>) {
+        let name = path.joined();
+        self.change_names(reply, |core| {
+            if core.is_taken(&name) {
+                return Err(StoreError::Exists);
+            }
+            if path.split().is_none_or(|(parent, _)| !core.volume.is_folder(&parent.joined())) {
+                return Err(StoreError::ParentMissing);
+            }
+            core.volume.make_folder(&name, now_nanos()).map_err(|error| core.error(error))
+        });
+    }
+
     /// Gives a content or folder another name; with `replaces` in the place of the item that has it.
     pub(super) fn rename_tree(&mut self, from: &str, to: &str, replaces: bool, reply: ChangeReply<()>) {
         self.change_names(reply, |core| {
-            let names = core.names_below(from)?;
-            let there = core.names_below(to).unwrap_or_default();
-            if !there.is_empty() && !replaces {
+            if !replaces && core.is_taken(to) {
                 return Err(StoreError::Exists);
             }
-            for name in there {
-                core.volume.remove(&name).map_err(|error| core.error(error))?;
-            }
-            for name in names {
-                let rest = name.strip_prefix(from).unwrap_or_default();
-                core.volume.rename(&name, &format!("{to}{rest}")).map_err(|error| core.error(error))?;
-            }
-            Ok(())
+            core.volume.rename(from, to).map_err(|error| core.error(error))
         });
     }
 
     /// Removes a folder with all in it.
     pub(super) fn remove_tree(&mut self, path: &str, reply: ChangeReply<()>) {
+        self.change_names(reply, |core| core.volume.remove_tree(path).map_err(|error| core.error(error)));
+    }
+
+    /// Removes a content, or an empty folder.
+    pub(super) fn remove(&mut self, path: &ContentPath, precondition: &Precondition, reply: ChangeReply<()>) {
+        let name = path.joined();
         self.change_names(reply, |core| {
-            if core.volume.find(path).is_some() {
-                return Err(StoreError::NotADirectory);
-            }
-            for name in core.names_below(path)? {
-                core.volume.remove(&name).map_err(|error| core.error(error))?;
-            }
-            Ok(())
+            core.check_precondition(&name, precondition)?;
+            let removed = match core.volume.find(&name) {
+                Some(_) => core.volume.remove(&name),
+                None if !core.volume.list(&name).is_empty() => return Err(StoreError::NotEmpty),
+                None => core.volume.remove_tree(&name),
+            };
+            removed.map_err(|error| core.error(error))
         });
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        self.volume.find(name).is_some() || self.volume.is_folder(name)
     }
 
     fn change_names(&mut self, reply: ChangeReply<()>, change: impl FnOnce(&mut Self) -> Result<(), StoreError>) {
         if !reply.begin() {
             return;
         }
-        let changed = change(self);
-        self.names_changed = SystemTime::now();
-        match changed {
-            Ok(()) => self.write_sets.wait(Waiter::Removal(reply)),
+        match change(self) {
+            Ok(()) => {
+                self.names_changed = SystemTime::now();
+                self.write_sets.wait(Waiter::Removal(reply));
+                self.begin_write_set();
+            }
             Err(error) => reply.send(Err(error)),
         }
-        self.begin_write_set();
     }
+}
 
-    /// The names of the content at `path`, or of all contents below it.
-    fn names_below(&self, path: &str) -> Result<Vec<String>, StoreError> {
-        if self.volume.find(path).is_some() {
-            return Ok(vec![path.to_owned()]);
-        }
-        let prefix = format!("{path}/");
-        let mut names = Vec::new();
-        let mut next = self.volume.content_behind(&prefix);
-        while let Some((name, _)) = next.filter(|(name, _)| name.starts_with(&prefix)) {
-            names.push(name.to_owned());
-            next = self.volume.content_behind(name);
-        }
-        if names.is_empty() { Err(StoreError::NotFound) } else { Ok(names) }
+/// Removes the trees that have hidden names: a crash left them, and they would have got their own when they were whole.
+pub(super) fn remove_leftovers(volume: &mut Volume) -> Result<(), VolumeError> {
+    let hidden = |name: &str| -> Option<String> {
+        let mut parts = name.split('/').scan(0, |end, part| {
+            *end += part.len() + 1;
+            Some((*end - 1, part))
+        });
+        let (end, _) = parts.find(|(_, part)| leftover(part, our_run()) == Some(Leftover::Discard))?;
+        Some(name[..end].to_owned())
+    };
+    let (mut trees, mut next) = (BTreeSet::new(), volume.content_behind(""));
+    while let Some((name, _)) = next {
+        trees.extend(hidden(name));
+        next = volume.content_behind(name);
     }
+    for tree in trees {
+        match volume.remove_tree(&tree) {
+            Err(VolumeError::NotAFolder) => volume.remove(&tree)?,
+            removed => removed?,
+        }
+    }
+    Ok(())
 }

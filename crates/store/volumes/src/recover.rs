@@ -16,6 +16,7 @@ use volume::{Draft, Restored};
 
 use super::granted_reads::GrantedReads;
 use super::info::ServedVolume;
+use super::names::remove_leftovers;
 use super::upload::VolumeUpload;
 use super::{Core, SharedCore};
 use store::event::StoreEvent;
@@ -27,7 +28,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts a thread that ends when all of them have their names, if there are any.
 pub(super) fn start(volume: &ServedVolume) -> io::Result<()> {
-    let left = lock(&volume.core).take_up_recordings();
+    let left = {
+        let mut core = lock(&volume.core);
+        // A volume that takes no changes keeps them: they are hidden.
+        let _ = remove_leftovers(&mut core.volume);
+        core.take_up_recordings()
+    };
     if left.is_empty() {
         return Ok(());
     }
@@ -65,7 +71,7 @@ impl Core {
         let mut left = Vec::new();
         let modified: Vec<u64> = self.volume.recordings().map(|(_, content)| content.modified).collect();
         for (draft, modified) in self.volume.take_up_recordings().into_iter().zip(modified) {
-            let path = draft.name().split('/').try_fold(ContentPath::root(), |path, name| path.child(name));
+            let path = draft.name().split('/').try_fold(ContentPath::root(), |path, name| path.stored_child(name));
             // A name that another program gave, and no path has: it stays where it is.
             let Ok(path) = path else { continue };
             let upload = VolumeUpload {
@@ -73,6 +79,7 @@ impl Core {
                 precondition: Precondition::None,
                 on_break: OnBreak::Keep,
                 recording: None,
+                modified: None,
                 progress: Arc::default(),
                 reply: None,
                 name_taken: NameTaken::Beside,
@@ -105,7 +112,7 @@ impl Core {
     /// Gives an upload its name, or the first free one beside it.
     pub(super) fn name_beside(&self, upload: &mut VolumeUpload, draft: &mut Draft) {
         let Some((folder, own)) = upload.path.split() else { return };
-        let mut paths = names_beside(own).filter_map(|name| folder.child(&name).ok());
+        let mut paths = names_beside(own).filter_map(|name| folder.stored_child(&name).ok());
         let free = paths.find(|path| self.volume.is_free_name(&path.joined()));
         drop(paths);
         if let Some(path) = free {

@@ -1,6 +1,7 @@
 //! An upload to a volume, as its client sees it.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use storage::uploads::RecordingTerms;
 
@@ -13,6 +14,8 @@ pub(super) struct VolumeUpload {
     pub(super) precondition: Precondition,
     pub(super) on_break: OnBreak,
     pub(super) recording: Option<RecordingTerms>,
+    /// The modification time that its client gave.
+    pub(super) modified: Option<SystemTime>,
     pub(super) progress: Arc<UploadProgress>,
     pub(super) reply: Option<ChangeReply<Published>>,
     pub(super) name_taken: NameTaken,

@@ -36,11 +36,20 @@ impl Core {
         let resting = self.resting.take(&mut self.volume, &name, terms.on_break);
         let mut draft = resting.map_or_else(|| self.with_room(|core| core.volume.begin(&name, terms.length)), Ok)?;
         let begun_with = draft.length();
-        let UploadTerms { precondition, on_break, name_taken, recording, reserved_on, progress, .. } = terms;
+        let UploadTerms { precondition, on_break, name_taken, recording, reserved_on, modified, progress, .. } = terms;
         self.members.at(reserved_on).into_iter().for_each(|member| draft.begin_on(member));
         let (path, reply, is_recovered) = (path.clone(), None, false);
-        let upload =
-            VolumeUpload { path, precondition, on_break, recording, progress, reply, name_taken, is_recovered };
+        let upload = VolumeUpload {
+            path,
+            precondition,
+            on_break,
+            recording,
+            modified,
+            progress,
+            reply,
+            name_taken,
+            is_recovered,
+        };
         let number = self.drafts.begin(draft, on_break == OnBreak::Keep, upload);
         Ok((UploadId(number), begun_with))
     }
@@ -60,7 +69,7 @@ impl Core {
         self.resting.let_go(&mut self.volume) || moves
     }
 
-    fn check_precondition(&self, name: &str, precondition: &Precondition) -> Result<(), StoreError> {
+    pub(super) fn check_precondition(&self, name: &str, precondition: &Precondition) -> Result<(), StoreError> {
         let existing = self.volume.find(name).map(|content| entry_of(name, content, self.front.id, None));
         let holds = precondition.holds(existing.as_ref().map(store::Entry::existing));
         if holds { Ok(()) } else { Err(StoreError::PreconditionFailed) }
@@ -84,8 +93,10 @@ impl Core {
         if self.drafts.receiving(id.0).is_none() {
             return;
         }
-        self.drafts.upload_mut(id.0).expect("it receives").reply = reply;
-        self.finish_at(id, now_nanos());
+        let upload = self.drafts.upload_mut(id.0).expect("it receives");
+        upload.reply = reply;
+        let modified = upload.modified.map_or_else(now_nanos, nanos_at);
+        self.finish_at(id, modified);
     }
 
     /// All of it has come.
@@ -227,31 +238,15 @@ impl Core {
             }
         }
     }
-
-    pub(super) fn remove(&mut self, path: &ContentPath, precondition: &Precondition, reply: ChangeReply<()>) {
-        if !reply.begin() {
-            return;
-        }
-        let name = path.joined();
-        let removed = self.check_precondition(&name, precondition).and_then(|()| {
-            if self.volume.find(&name).is_none() && self.volume.is_folder(&name) {
-                // A folder of a volume is a common part of its contents' names.
-                return Err(StoreError::NotEmpty);
-            }
-            self.volume.remove(&name).map_err(|error| self.error(error))
-        });
-        match removed {
-            Ok(()) => {
-                self.names_changed = SystemTime::now();
-                self.write_sets.wait(Waiter::Removal(reply));
-                self.begin_write_set();
-            }
-            Err(error) => reply.send(Err(error)),
-        }
-    }
 }
 
-fn now_nanos() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+/// Nanoseconds since 1970.
+pub(super) fn now_nanos() -> u64 {
+    nanos_at(SystemTime::now())
+}
+
+/// Nanoseconds from 1970 to `time`; none for one before.
+fn nanos_at(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -80,6 +80,8 @@ pub(crate) struct Config {
     pub(crate) streams: StreamsConfig,
     /// Time for which a paused viewer keeps its reservation.
     pub(crate) session_hold: Nanos,
+    /// Time for which an upload waits to be continued.
+    pub(crate) uploads_expire: Nanos,
     /// Longest part of a recording that may be missing after a power cut.
     pub(crate) recording_durable: Nanos,
     /// Bounds on clients.
@@ -282,6 +284,11 @@ impl Config {
                 stall: settings_ref.take("streams.stall", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
             },
             session_hold: settings_ref.take("sessions.hold", Nanos::from_secs(60), span_up_to(Nanos::from_secs(3600))),
+            uploads_expire: settings_ref.take(
+                "uploads.expire",
+                Nanos::from_secs(7 * 86_400),
+                span_between(Nanos::from_secs(60), Nanos::from_secs(366 * 86_400)),
+            ),
             recording_durable: settings_ref.take(
                 "recordings.durable",
                 durable_min.max(Nanos::from_secs(10)),

@@ -45,6 +45,7 @@ impl fmt::Display for Config {
         writeln!(f, "\n[streams]\nstart_burst = {}", span(self.streams.start_burst))?;
         writeln!(f, "stall = {}", span(self.streams.stall))?;
         writeln!(f, "\n[sessions]\nhold = {}", span(self.session_hold))?;
+        writeln!(f, "\n[uploads]\nexpire = {}", span(self.uploads_expire))?;
         writeln!(f, "\n[recordings]\ndurable = {}", span(self.recording_durable))?;
         writeln!(f, "\n[limits]\nconnections = {}", self.limits.connections)?;
         writeln!(f, "per_client = \"{}%\"", self.limits.per_client_percent)?;

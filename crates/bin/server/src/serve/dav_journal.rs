@@ -1,14 +1,13 @@
-//! The file in which locks and dead properties of WebDAV are kept: a change in each line.
+//! A file in which a state is kept, that of locks and dead properties of WebDAV for one: a change in each line.
 //!
-//! Promise: a line that was written is there after a crash; half a line at the end is none. Not here: the meaning of the lines
-//! (`webdav::DavState`).
+//! Promise: a line that was written is there after a crash; half a line at the end is none. Not here: the meaning of the lines.
 
 use std::fs::{File, OpenOptions, rename};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use http::DavJournal;
+use service::line_journal::LineJournal;
 
 /// The file.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ impl JournalFile {
     }
 }
 
-impl DavJournal for JournalFile {
+impl LineJournal for JournalFile {
     fn read(&self) -> io::Result<Vec<String>> {
         let mut text = Vec::new();
         match File::open(&self.path) {

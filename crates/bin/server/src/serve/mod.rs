@@ -320,6 +320,7 @@ async fn serve(
         service: Arc::clone(&service),
         access: Log::start("access-log", access)?,
         dav_journal: Arc::new(JournalFile::new(config.state.join("webdav.jsonl"))),
+        upload_journal: Arc::new(JournalFile::new(config.state.join("uploads.jsonl"))),
     })?;
     let (addresses, permissions) = (server.addresses(), &thread.permissions);
     let users = accounts.facts().accounts.len();

@@ -57,6 +57,7 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         memory_bytes,
         head_time_max: duration(limits.head_timeout),
         idle_time_max: duration(limits.idle_timeout),
+        uploads_expire: duration(config.uploads_expire),
         upload_idle_max: duration(limits.upload_idle),
         stall_max: duration(config.streams.stall),
         cors_origins: config.cors_origins.clone(),

@@ -133,6 +133,7 @@ async fn make_content(exchange: &Exchange, permit: &Permit<ToWrite>) -> Result<(
         durable: None,
         on_break: OnBreak::Discard,
         every: None,
+        modified: None,
         client: exchange.client(),
     };
     let stored =

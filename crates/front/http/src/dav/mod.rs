@@ -24,7 +24,7 @@ use crate::message::reply::{COMPONENT, Reply};
 use crate::problem;
 
 pub(crate) use guard::{Touched, check};
-pub(crate) use names::delete_folder;
+pub(crate) use names::{NameTransfer, copy_item, delete_folder, move_item, new_folder};
 
 const DAV: HeaderName = HeaderName::from_static("dav");
 const MS_AUTHOR_VIA: HeaderName = HeaderName::from_static("ms-author-via");
@@ -107,7 +107,7 @@ fn condition(status: StatusCode, condition: &DavCondition) -> Reply {
 }
 
 /// The address of a path, encoded; `slash` behind that of a folder.
-fn address(path: &str, slash: &str) -> String {
+pub(crate) fn address(path: &str, slash: &str) -> String {
     if path.is_empty() {
         return PREFIX.to_owned();
     }

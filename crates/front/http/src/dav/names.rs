@@ -23,15 +23,20 @@ pub(super) async fn make_folder(exchange: &Exchange, body: &[u8]) -> Result<Repl
         return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
     let path = target(exchange)?;
-    let permit = to_change(exchange, &path).await?;
+    new_folder(exchange, &path).await?;
+    Ok(Reply::empty(StatusCode::CREATED).field(LOCATION, address(&path.joined(), "/")))
+}
+
+/// Makes an empty folder.
+pub(crate) async fn new_folder(exchange: &Exchange, path: &ContentPath) -> Result<(), Reply> {
+    let permit = to_change(exchange, path).await?;
     if exchange.shared.service.lookup(&permit).await.is_ok() {
         return Err(taken());
     }
-    check(exchange, permit.user(), &[Touched { path: &path, tree: false, named: true }]).await?;
+    check(exchange, permit.user(), &[Touched { path, tree: false, named: true }]).await?;
     match namespace::make_folder(&exchange.shared.service, &permit, exchange.client()).await {
-        Ok(()) => Ok(Reply::empty(StatusCode::CREATED).field(LOCATION, address(&path.joined(), "/"))),
         Err(namespace::NamespaceError::Exists) => Err(taken()),
-        Err(error) => Err(problem::of_namespace(&error)),
+        made => made.map_err(|error| problem::of_namespace(&error)),
     }
 }
 
@@ -52,6 +57,12 @@ pub(crate) async fn delete_folder(exchange: &Exchange, permit: &Permit<ToDelete>
 /// MOVE.
 pub(super) async fn rename(exchange: &Exchange) -> Result<Reply, Reply> {
     let transfer = NameTransfer::read(exchange)?;
+    let (entry, created) = move_item(exchange, &transfer).await?;
+    Ok(transfer.answer(created, &entry))
+}
+
+/// Gives an item another name, with its properties. Gives the item, and true if nothing had that name.
+pub(crate) async fn move_item(exchange: &Exchange, transfer: &NameTransfer) -> Result<(Entry, bool), Reply> {
     let from: Permit<ToDelete> = login::permit(exchange, &transfer.from).await?;
     let to = to_change(exchange, &transfer.to).await?;
     let entry = transfer.source(exchange, &from).await?;
@@ -66,12 +77,18 @@ pub(super) async fn rename(exchange: &Exchange) -> Result<Reply, Reply> {
     let created = created.map_err(|error| problem::of_namespace(&error))?;
     let (from, to) = (transfer.from.joined(), transfer.to.joined());
     exchange.shared.dav.follow(&[&from, &to], || DavChange::Moved { from: from.clone(), to: to.clone() }).await?;
-    Ok(transfer.answer(created, &entry))
+    Ok((entry, created))
 }
 
 /// COPY.
 pub(super) async fn copy(exchange: &Exchange) -> Result<Reply, Reply> {
     let transfer = NameTransfer::read(exchange)?;
+    let (entry, created) = copy_item(exchange, &transfer).await?;
+    Ok(transfer.answer(created, &entry))
+}
+
+/// Copies an item, with its properties. Gives the item, and true if nothing had the name of the copy.
+pub(crate) async fn copy_item(exchange: &Exchange, transfer: &NameTransfer) -> Result<(Entry, bool), Reply> {
     if transfer.depth == Some(DavDepth::One) {
         let detail = "a folder is copied alone or with all in it: `Depth` is 0 or infinity";
         return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
@@ -87,11 +104,11 @@ pub(super) async fn copy(exchange: &Exchange) -> Result<Reply, Reply> {
     let (from, to) = (transfer.from.joined(), transfer.to.joined());
     let copied = || DavChange::Copied { from: from.clone(), to: to.clone(), is_deep };
     exchange.shared.dav.follow(&[&from, &to], copied).await?;
-    Ok(transfer.answer(created, &entry))
+    Ok((entry, created))
 }
 
-/// A COPY or MOVE.
-struct NameTransfer {
+/// A copy, or another name, that a request asks for.
+pub(crate) struct NameTransfer {
     from: ContentPath,
     to: ContentPath,
     overwrite: bool,
@@ -99,6 +116,14 @@ struct NameTransfer {
 }
 
 impl NameTransfer {
+    /// Of an item with all below it.
+    pub(crate) fn new(from: ContentPath, to: ContentPath, overwrite: bool) -> Result<Self, Reply> {
+        if from.components().is_empty() || to.components().is_empty() {
+            return Err(Reply::problem(StatusCode::FORBIDDEN, "the folder of all contents stays where it is"));
+        }
+        Ok(Self { from, to, overwrite, depth: None })
+    }
+
     fn read(exchange: &Exchange) -> Result<Self, Reply> {
         let depth = webdav::depth(field(exchange, "depth")).map_err(problem::bad_request)?;
         let overwrite = webdav::overwrite(field(exchange, "overwrite")).map_err(problem::bad_request)?;
@@ -114,10 +139,7 @@ impl NameTransfer {
             return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
         };
         let to = ContentPath::parse_encoded(&format!("/{path}")).map_err(problem::bad_request)?;
-        if from.components().is_empty() || to.components().is_empty() {
-            return Err(Reply::problem(StatusCode::FORBIDDEN, "the folder of all contents stays where it is"));
-        }
-        Ok(Self { from, to, overwrite, depth })
+        Ok(Self { depth, ..Self::new(from, to, overwrite)? })
     }
 
     /// The item to be moved or copied, on which the conditions of the request hold.

@@ -13,7 +13,8 @@ pub fn media_type(name: &str) -> &'static str {
 /// The type of HLS playlists.
 pub const PLAYLIST: &str = "application/vnd.apple.mpegurl";
 
-const TYPES: [(&str, &str); 39] = [
+/// Endings and the types that RFCs and IANA have for them; without any, the type that is usual. Text is UTF-8.
+const TYPES: &[(&str, &str)] = &[
     ("mp4", "video/mp4"),
     ("m4v", "video/mp4"),
     ("m4s", "video/iso.segment"),
@@ -39,7 +40,7 @@ const TYPES: [(&str, &str); 39] = [
     ("m3u", "audio/mpegurl"),
     ("mpd", "application/dash+xml"),
     ("vtt", "text/vtt; charset=utf-8"),
-    ("srt", "application/x-subrip"),
+    ("srt", "application/x-subrip; charset=utf-8"),
     ("jpg", "image/jpeg"),
     ("jpeg", "image/jpeg"),
     ("png", "image/png"),
@@ -53,6 +54,49 @@ const TYPES: [(&str, &str); 39] = [
     ("js", "text/javascript; charset=utf-8"),
     ("pdf", "application/pdf"),
     ("zip", "application/zip"),
+    ("m2v", "video/mpeg"),
+    ("3gp", "video/3gpp"),
+    ("flv", "video/x-flv"),
+    ("wmv", "video/x-ms-wmv"),
+    ("vob", "video/mpeg"),
+    ("mka", "audio/matroska"),
+    ("oga", "audio/ogg"),
+    ("weba", "audio/webm"),
+    ("m4b", "audio/mp4"),
+    ("cmfa", "audio/mp4"),
+    ("ac3", "audio/ac3"),
+    ("eac3", "audio/eac3"),
+    ("aiff", "audio/aiff"),
+    ("aif", "audio/aiff"),
+    ("wma", "audio/x-ms-wma"),
+    ("mid", "audio/midi"),
+    ("ttml", "application/ttml+xml"),
+    ("ass", "text/x-ssa; charset=utf-8"),
+    ("ssa", "text/x-ssa; charset=utf-8"),
+    ("svg", "image/svg+xml"),
+    ("avif", "image/avif"),
+    ("heic", "image/heic"),
+    ("heif", "image/heif"),
+    ("jxl", "image/jxl"),
+    ("bmp", "image/bmp"),
+    ("tif", "image/tiff"),
+    ("tiff", "image/tiff"),
+    ("ico", "image/vnd.microsoft.icon"),
+    ("xml", "application/xml"),
+    ("xhtml", "application/xhtml+xml"),
+    ("mjs", "text/javascript; charset=utf-8"),
+    ("wasm", "application/wasm"),
+    ("md", "text/markdown; charset=utf-8"),
+    ("csv", "text/csv; charset=utf-8"),
+    ("log", "text/plain; charset=utf-8"),
+    ("nfo", "text/plain; charset=utf-8"),
+    ("rtf", "application/rtf"),
+    ("epub", "application/epub+zip"),
+    ("gz", "application/gzip"),
+    ("tar", "application/x-tar"),
+    ("7z", "application/x-7z-compressed"),
+    ("rar", "application/vnd.rar"),
+    ("woff2", "font/woff2"),
 ];
 
 /// True for types that a browser would run in our origin; they are sent with a sandboxing policy.
@@ -73,8 +117,14 @@ mod tests {
         assert_eq!(media_type("a.b.m3u8"), "application/vnd.apple.mpegurl");
         assert_eq!(media_type("README"), "application/octet-stream");
         assert_eq!(media_type(""), "application/octet-stream");
-        for (name, active) in [("x.html", true), ("x.js", true), ("x.mpd", true), ("x.mp4", false), ("x.svg", false)] {
+        for (name, active) in [("x.html", true), ("x.js", true), ("x.mpd", true), ("x.mp4", false), ("x.svg", true)] {
             assert_eq!(is_active(media_type(name)), active, "{name}");
         }
+        for (number, (ending, media_type)) in TYPES.iter().enumerate() {
+            assert!(TYPES[..number].iter().all(|(other, _)| other != ending), "{ending} stands twice");
+            let is_text = media_type.starts_with("text/") || *ending == "srt";
+            assert_eq!(media_type.contains("charset=utf-8"), is_text, "{ending}");
+        }
+        assert!(TYPES.len() >= 60);
     }
 }

@@ -8,6 +8,7 @@ pub mod chunked;
 pub mod cmcd;
 pub mod conditional;
 pub mod cookie;
+pub mod digest;
 pub mod head;
 pub mod media_type;
 pub mod problem_type;

@@ -1,5 +1,5 @@
 //! The query of a request target: `rate=`, `burst=`, `session=`, `format=`, `limit=`, `after=`, `on_break=`, `durable=`, `every=`, `CMCD=`,
-//! `device=`, `share=`.
+//! `device=`, `share=`, `download`.
 //!
 //! Promise: decoded as browsers encode (percent, `+` for a space); a key given twice is an error, not a guess.
 //! Unknown keys are ignored: players add their own.
@@ -33,6 +33,8 @@ pub struct Query {
     pub device: Option<String>,
     /// `share=`: a signed link.
     pub share: Option<String>,
+    /// `download`: browsers are to keep the content, not to show it.
+    pub download: Option<String>,
 }
 
 /// A key was given twice.
@@ -70,6 +72,7 @@ impl Query {
                 "CMCD" => ("CMCD", &mut query.cmcd),
                 "device" => ("device", &mut query.device),
                 "share" => ("share", &mut query.share),
+                "download" => ("download", &mut query.download),
                 _ => continue,
             };
             if field.replace(value).is_some() {

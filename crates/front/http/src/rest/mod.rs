@@ -16,7 +16,7 @@ use crate::exchange::Exchange;
 use crate::message::head::RequestHead;
 use crate::message::reply::Reply;
 use crate::routes::{self, API, Call, FoundCall};
-use crate::{actions, login, management, problem, removals};
+use crate::{actions, login, management, names, problem, removals};
 
 /// True for a call that reads a body.
 pub(crate) fn takes_body(head: &RequestHead) -> bool {
@@ -47,6 +47,9 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
     match found.route.call {
         Call::Document => Ok(Reply::with_body(StatusCode::OK, "application/json", openapi::text())),
         Call::Removals => Ok(removals::answer(exchange).await),
+        Call::MoveItem | Call::CopyItem | Call::MakeFolder | Call::RemoveItem => {
+            names::change(exchange, found.route.call).await
+        }
         Call::StopStream
         | Call::RunJob
         | Call::StopJob
@@ -85,6 +88,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         | Call::Alarms
         | Call::Quotas
         | Call::Forecasts
+        | Call::Uploads
         | Call::Webhooks
         | Call::Events => management::figures(exchange, found.route.call).await,
     }

@@ -34,6 +34,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::QuotaStatus>,
     with_parts::<api::Forecast>,
     with_parts::<api::Removals>,
+    with_parts::<api::UploadStatus>,
     with_parts::<api::WebhookStatus>,
     with_parts::<api::LoginStatus>,
     with_parts::<api::AccountEntry>,
@@ -140,6 +141,7 @@ fn operation(route: &Route) -> Value {
     let rights: &[(u16, &str)] = match route.right {
         CallRight::Open => &[],
         CallRight::Observe => &[(401, "Reading needs a login."), (403, "This client may not read everything.")],
+        CallRight::Write => &[(401, "Writing needs a login."), (403, "This client may not change that.")],
         CallRight::Administer => &[(401, "It needs a login."), (403, "This client does not administer the server.")],
         CallRight::Own => &[(401, "It needs a login."), (403, "This client has no credentials of its own.")],
         CallRight::Share => &[(401, "It needs a login."), (403, "This client has no right to share that.")],

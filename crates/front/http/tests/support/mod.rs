@@ -769,7 +769,8 @@ impl Harness {
             listeners,
             service: Arc::clone(&service),
             access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
-            dav_journal: Arc::new(http::NoJournal),
+            dav_journal: Arc::new(service::line_journal::NoJournal),
+            upload_journal: Arc::new(service::line_journal::NoJournal),
         })
         .expect("started");
         let address = server.addresses()[0].address;
@@ -781,7 +782,6 @@ impl Harness {
         Client::to(self.address)
     }
 
-    /// A client at another address of this machine.
     pub fn connect_from(&self, source: &str) -> Client {
         Client::from_to(source, self.address)
     }

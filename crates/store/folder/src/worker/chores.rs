@@ -12,13 +12,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use kernel::clock::monotonic;
 use kernel::lease::is_open_elsewhere;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, ftruncate, statat, unlinkat};
-use rustix::io::Errno;
+use rustix::io::{Errno, pread};
 use storage::leftover::{Leftover, leftover, names_beside};
-use units::Nanos;
+use units::{Nanos, limits};
 
 use crate::beneath;
 use crate::open_folder::{Leftovers, OpenFolder};
 use store::ContentPath;
+use store::buffers::{count, index};
 use store::entry::Stamp;
 use store::event::StoreEvent;
 use store::hidden::our_run;
@@ -274,14 +275,14 @@ fn recover(folders: &Folders, directory: BorrowedFd<'_>, parent: &ContentPath, h
     else {
         return;
     };
-    let bytes = fstat(&found.file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    let bytes = without_padding(&found.file);
     if bytes == 0 {
         return found.forget();
     }
     // Gives the space back that was taken ahead.
     let _ = ftruncate(&found.file, bytes);
     for name in names_beside(own) {
-        let Ok(path) = parent.child(&name) else { return };
+        let Ok(path) = parent.stored_child(&name) else { return };
         let named = found.publish_new(&name);
         if named == Err(Errno::EXIST) {
             continue;
@@ -291,6 +292,23 @@ fn recover(folders: &Folders, directory: BorrowedFd<'_>, parent: &ContentPath, h
             Ok(()) => StoreEvent::RecordingKept { path, bytes, after_restart: true },
             Err(error) => StoreEvent::RecordingLost { path, why: error.into() },
         });
+    }
+}
+
+/// Bytes of a file that an upload has left, without those that may be the padding of its last direct write: zeros at the end of a whole
+/// block. The server may have been killed before it cut them off.
+fn without_padding(file: &OwnedFd) -> u64 {
+    let bytes = fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+    if bytes == 0 || bytes % limits::DIRECT_ALIGN != 0 {
+        return bytes;
+    }
+    let mut block = vec![0; index(limits::DIRECT_ALIGN)];
+    let begin = bytes - limits::DIRECT_ALIGN;
+    match pread(file, &mut block, begin) {
+        Ok(read) if read == block.len() => {
+            begin + count(block.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1))
+        }
+        _ => begin,
     }
 }
 

@@ -127,7 +127,7 @@ impl Worker {
         let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         for name in names_beside(own) {
-            let path = folder.child(&name).map_err(|_| StoreError::Forbidden)?;
+            let path = folder.stored_child(&name).map_err(|_| StoreError::Forbidden)?;
             match target.temporary.publish_new(&name) {
                 Ok(()) => return self.published(upload, path, true),
                 Err(Errno::EXIST) => {}

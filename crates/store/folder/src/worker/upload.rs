@@ -9,11 +9,13 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use ::content::STORED_BYTES_MAX;
 use ::content::layout::Extent;
 use kernel::clock::monotonic;
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fstat, fsync, ftruncate, mkdirat};
+use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{fallocate, fcntl_getfl, fcntl_setfl, fstat, fsync, ftruncate, futimens, mkdirat};
 use rustix::io::{Errno, pwrite};
 use storage::uploads::{JournalId, UploadFile};
 use units::{Nanos, UploadId, limits};
@@ -55,6 +57,8 @@ pub(crate) struct UploadTarget {
     journal: Option<JournalId>,
     /// It gets its name this time before it is durable.
     pub(super) durable: Option<Nanos>,
+    /// The modification time that its client gave.
+    modified: Option<SystemTime>,
     /// All that came of it, while that is little; it is no recording.
     pub(super) gathered: Option<Vec<u8>>,
     /// The last block of the content, from its start in the file, if the content ends within it.
@@ -80,14 +84,19 @@ impl UploadTarget {
         self.temporary.file.as_fd()
     }
 
-    /// Cuts the file to its content's length. The block that is cut lies in the page cache then: the file system would read it else.
+    /// Cuts the file to its content's length, and gives it its time. The block that is cut lies in the page cache then: the file system would read it else.
     pub(super) fn cut(&mut self, length: u64) -> Result<(), Errno> {
         let flags = fcntl_getfl(self.file())?;
         if let Some((at, block)) = self.tail.take().filter(|_| flags.contains(OFlags::DIRECT)) {
             fcntl_setfl(self.file(), flags - OFlags::DIRECT)?;
             pwrite(self.file(), &block, at)?;
         }
-        ftruncate(self.file(), length)
+        ftruncate(self.file(), length)?;
+        let Some(modified) = self.modified else { return Ok(()) };
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let (tv_sec, tv_nsec) = (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos().into());
+        let accessed = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        futimens(self.file(), &Timestamps { last_access: accessed, last_modification: Timespec { tv_sec, tv_nsec } })
     }
 
     /// Gathers the received bytes, unless they become too many.
@@ -282,6 +291,7 @@ impl Worker {
             extents: Box::default(),
             journal,
             durable: None,
+            modified: terms.modified,
             gathered: (terms.recording.is_none() && written == 0).then(Vec::new),
             tail: None,
         };

@@ -33,6 +33,7 @@ pub fn request(at: &str, length: Option<u64>) -> UploadRequest {
         durable: None,
         on_break: OnBreak::Discard,
         name_taken: NameTaken::Replace,
+        modified: None,
         memory: None,
     }
 }

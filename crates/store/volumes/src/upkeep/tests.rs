@@ -103,8 +103,17 @@ fn an_upload_takes_the_room_of_optional_moves() {
         let (length, on_break) = (Some((parts << 20) - (64 << 10)), store::OnBreak::Discard);
         let (precondition, progress) = (store::Precondition::default(), Arc::default());
         let (recording, reserved_on, name_taken, durable) = (None, None, store::NameTaken::Replace, None);
-        let terms =
-            UploadTerms { length, precondition, recording, reserved_on, on_break, name_taken, durable, progress };
+        let terms = UploadTerms {
+            length,
+            precondition,
+            recording,
+            reserved_on,
+            on_break,
+            name_taken,
+            durable,
+            modified: None,
+            progress,
+        };
         core.begin(&path, terms).map(|_| ())
     };
     assert!(matches!(begin(room + 1), Err(StoreError::NoSpace)));

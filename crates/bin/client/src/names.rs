@@ -1,0 +1,67 @@
+//! Changes of names on a server: other names, new folders, removals, each in one step.
+
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::http::expect;
+use crate::remote::Remote;
+
+impl Remote {
+    /// Gives it the name of another on the same server, with `replaces` in the place of the item that is there.
+    ///
+    /// # Errors
+    /// As [`crate::HttpClient::ask`]; the server's own; the other is on another server.
+    pub fn rename(&self, to: &Self, replaces: bool) -> anyhow::Result<()> {
+        let ((server, from), (other, path)) = (self.split(), to.split());
+        anyhow::ensure!(
+            server == other,
+            "{server} and {other} are two servers: copy it (`isocast cp`), then remove it"
+        );
+        let replace = if replaces { "true" } else { "false" };
+        self.order("move", &[("from", &from), ("to", &path), ("replace", replace)])
+    }
+
+    /// Makes it an empty folder.
+    ///
+    /// # Errors
+    /// As [`crate::HttpClient::ask`]; the server's own.
+    pub fn make_folder(&self) -> anyhow::Result<()> {
+        self.order("folder", &[("path", &self.split().1)])
+    }
+
+    /// Removes it; a folder with all in it.
+    ///
+    /// # Errors
+    /// As [`crate::HttpClient::ask`]; the server's own.
+    pub fn remove_item(&self) -> anyhow::Result<()> {
+        self.order("remove", &[("path", &self.split().1)])
+    }
+
+    fn order(&self, action: &str, query: &[(&str, &str)]) -> anyhow::Result<()> {
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let query: Vec<_> = query.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
+        let url = format!("{}/api/v1/contents/{action}?{}", self.split().0, query.join("&"));
+        expect(self.client.ask("POST", &url, &[])?, &[201, 204]).map(drop)
+    }
+
+    /// The server, and the path below `/media/`, not encoded.
+    fn split(&self) -> (String, String) {
+        let parts: Vec<&str> = self.url.splitn(4, '/').collect();
+        let path = parts.get(3).copied().unwrap_or_default();
+        let path = path.strip_prefix("media").unwrap_or(path).trim_matches('/');
+        let server = parts.iter().take(3).copied().collect::<Vec<_>>().join("/");
+        (server, percent_decode_str(path).decode_utf8_lossy().into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_server_and_a_path() {
+        let split = |url: &str| Remote::new(url, None).expect("an address").split();
+        let server = "http://h:1".to_owned();
+        assert_eq!(split("http://h:1/media/a%20b/c/"), (server.clone(), "a b/c".to_owned()));
+        assert_eq!(split("http://h:1/media"), (server, String::new()));
+    }
+}

@@ -1,0 +1,284 @@
+//! Uploads that continue (tus 1.0) on a folder and on a volume: cut, killed, in parts, with lies and checksums.
+
+use std::io::Write;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::common::client::{Answer, Client, pattern};
+use crate::common::server::Server;
+use crate::common::volume::{disks, joined, volume};
+
+const OFFSET_BYTES: &str = "Content-Type: application/offset+octet-stream\r\n";
+
+fn ask(client: &mut Client, method: &str, target: &str, fields: &str, body: &[u8]) -> Answer {
+    let length = body.len();
+    client.send(format!(
+        "{method} {target} HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\nContent-Length: {length}\r\n{fields}\r\n"
+    ));
+    let _ = client.stream.write_all(body);
+    let mut answer = client.head();
+    if method != "HEAD" {
+        client.try_body(&mut answer).expect("a whole body");
+    }
+    answer
+}
+
+fn one(server: &Server, method: &str, target: &str, fields: &str, body: &[u8]) -> Answer {
+    ask(&mut server.connect(), method, target, fields, body)
+}
+
+fn path(path: &str) -> String {
+    format!("Upload-Metadata: path {},mtime {}\r\n", STANDARD.encode(path), STANDARD.encode("1600000000"))
+}
+
+fn create(server: &Server, at: &str, length: usize) -> String {
+    let created = one(server, "POST", "/upload/", &format!("{}Upload-Length: {length}\r\n", path(at)), b"");
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert!(created.field("upload-expires").is_some() && created.field("tus-resumable") == Some("1.0.0"));
+    created.field("location").expect("an address").to_owned()
+}
+
+fn offset(server: &Server, upload: &str) -> usize {
+    let state = one(server, "HEAD", upload, "", b"");
+    assert_eq!(state.status, 200, "{upload}");
+    state.field("upload-offset").expect("an offset").parse().expect("a number")
+}
+
+fn patch(server: &Server, upload: &str, from: usize, bytes: &[u8]) -> Answer {
+    one(server, "PATCH", upload, &format!("{OFFSET_BYTES}Upload-Offset: {from}\r\n"), bytes)
+}
+
+/// Sends a part of what it announces, and breaks off.
+fn cut(server: &Server, upload: &str, from: usize, bytes: &[u8], announced: usize) -> Client {
+    let mut client = server.connect();
+    client.send(format!(
+        "PATCH {upload} HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\n{OFFSET_BYTES}\
+         Content-Length: {announced}\r\nUpload-Offset: {from}\r\n\r\n"
+    ));
+    client.stream.write_all(bytes).expect("it reads");
+    client
+}
+
+fn on_folder(folder: &Path) -> Server {
+    let root = folder.join("root");
+    std::fs::create_dir_all(&root).expect("a folder");
+    Server::on(&[&root], &folder.join("state"), &[])
+}
+
+fn on_volume(folder: &Path) -> Server {
+    let disks: Vec<_> = ["disk0", "disk1"].iter().map(|name| folder.join(name)).collect();
+    Server::on(&[], &folder.join("state"), &["--volume", &joined(&disks)])
+}
+
+/// Does the same on a folder and on a volume.
+fn on_both(test: impl Fn(&str, &dyn Fn() -> Server)) {
+    let place = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let folder = place();
+    test("folder", &|| on_folder(folder.path()));
+    let folder = place();
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks(folder.path(), 2));
+    test("volume", &|| on_volume(folder.path()));
+}
+
+#[test]
+fn an_upload_continues_after_cuts_kills_and_restarts() {
+    on_both(|place, start| {
+        let (bytes, mut server) = (pattern(9_000_000), start());
+        let upload = create(&server, "new/folder/film.ts", bytes.len());
+        assert_eq!(offset(&server, &upload), 0);
+        let (mut at, mut kills) = (0, 0);
+        for step in 0..24 {
+            let length = (bytes.len() / 20 + step * 1000).min(bytes.len() - at);
+            if length == 0 {
+                break;
+            }
+            let piece = &bytes[at..at + length];
+            match step % 4 {
+                0 => {
+                    let answer = patch(&server, &upload, at, piece);
+                    if answer.status == 409 {
+                        // A request that broke off came to its bytes later.
+                        at = offset(&server, &upload);
+                        continue;
+                    }
+                    assert_eq!(answer.status, 204, "{place} {step}");
+                }
+                // Another request takes over from one that hangs.
+                1 => {
+                    let hangs = cut(&server, &upload, at, piece, bytes.len() - at);
+                    assert!(offset(&server, &upload) >= at, "{place} {step}");
+                    drop(hangs);
+                }
+                2 => drop(cut(&server, &upload, at, &piece[..length / 2], length)),
+                _ => {
+                    let hangs = cut(&server, &upload, at, piece, bytes.len() - at);
+                    server.kill();
+                    drop(hangs);
+                    (server, kills) = (start(), kills + 1);
+                }
+            }
+            let now = offset(&server, &upload);
+            assert!((at..=bytes.len()).contains(&now), "{place} {step}: {now} after {at}");
+            assert!(step % 4 != 0 || now == at + length, "acknowledged bytes are there");
+            at = now;
+            assert_eq!(server.get("/media/new/folder/film.ts").status, 404, "nothing half is visible");
+        }
+        assert!(kills >= 3);
+        at = offset(&server, &upload);
+        let listed = server.json("/api/v1/uploads");
+        assert!(listed[0]["path"] == "new/folder/film.ts" && listed[0]["length"] == bytes.len(), "{listed}");
+        assert_eq!(listed[0]["offset"], at, "{listed}");
+        assert_eq!(patch(&server, &upload, at, &bytes[at..]).status, 204, "{place}");
+        let stored = server.get("/media/new/folder/film.ts");
+        assert!(stored.body == bytes, "{place}: the same bytes");
+        assert_eq!(stored.field("last-modified"), Some("Sun, 13 Sep 2020 12:26:40 GMT"), "{place}");
+        assert_eq!((offset(&server, &upload), server.json("/api/v1/uploads")), (bytes.len(), serde_json::json!([])));
+        assert_eq!(one(&server, "DELETE", "/media/new/folder/film.ts", "", b"").status, 204);
+        assert_eq!(
+            one(&server, "DELETE", "/media/new/folder", "", b"").status / 100,
+            if place == "folder" { 2 } else { 4 }
+        );
+        server.stop();
+    });
+}
+
+#[test]
+fn an_upload_in_one_request_a_deferred_length_and_parts_of_one_content() {
+    on_both(|place, start| {
+        let server = start();
+        let whole =
+            one(&server, "POST", "/upload/", &format!("{}{OFFSET_BYTES}Upload-Length: 5\r\n", path("one")), b"bytes");
+        assert_eq!((whole.status, whole.field("upload-offset")), (201, Some("5")), "{place}");
+        assert_eq!(server.get("/media/one").text(), "bytes");
+        assert_eq!(create(&server, "empty", 0).len(), "/upload/".len() + 32);
+        assert_eq!(server.get("/media/empty").status, 200);
+        let later = one(&server, "POST", "/upload", &format!("{}Upload-Defer-Length: 1\r\n", path("later")), b"");
+        let later = later.field("location").expect("an address");
+        assert_eq!(one(&server, "HEAD", later, "", b"").field("upload-defer-length"), Some("1"));
+        assert_eq!(patch(&server, later, 0, b"abc").status, 204);
+        let fields = format!("{OFFSET_BYTES}Upload-Offset: 3\r\nUpload-Length: 6\r\n");
+        assert_eq!(one(&server, "PATCH", later, &fields, b"def").status, 204);
+        assert_eq!(server.get("/media/later").text(), "abcdef", "{place}");
+        let part = |bytes: &[u8]| {
+            let fields = format!("Upload-Concat: partial\r\nUpload-Length: {}\r\n", bytes.len());
+            let part = one(&server, "POST", "/upload/", &fields, b"").field("location").expect("an address").to_owned();
+            assert_eq!(patch(&server, &part, 0, bytes).status, 204);
+            part
+        };
+        let (first, second) = (part(&pattern(1_500_000)), part(b"end"));
+        let fields = |parts: &str| format!("{}Upload-Concat: final;{parts}\r\n", path("joined"));
+        assert_eq!(one(&server, "POST", "/upload/", &fields("/upload/none"), b"").status, 400);
+        let joined = one(&server, "POST", "/upload/", &fields(&format!("{first} http://h{second}")), b"");
+        assert_eq!(joined.status, 201, "{place}: {}", joined.text());
+        let mut bytes = pattern(1_500_000);
+        bytes.extend_from_slice(b"end");
+        assert!(server.get("/media/joined").body == bytes, "{place}");
+        assert_eq!(one(&server, "HEAD", &first, "", b"").status, 404, "it is over");
+        let names = server.json("/media/?format=json");
+        assert_eq!(names.as_array().expect("a listing").len(), 4, "nothing else is there: {names}");
+        server.stop();
+    });
+}
+
+#[test]
+fn wrong_requests_change_nothing() {
+    on_both(|place, start| {
+        let server = start();
+        let options = one(&server, "OPTIONS", "/upload/", "", b"");
+        assert_eq!((options.status, options.field("tus-version")), (204, Some("1.0.0")));
+        assert!(options.field("tus-extension").is_some_and(|all| all.contains("creation-with-upload")));
+        let mut client = server.connect();
+        client.send("POST /upload/ HTTP/1.1\r\nHost: localhost\r\nUpload-Length: 1\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(client.answer(true).status, 412, "without the version");
+        let (length, long) = ("Upload-Length: 1\r\n", format!("Upload-Metadata: path {}\r\n", "A".repeat(5000)));
+        for (fields, status) in [
+            (length.to_owned(), 400),
+            (path("a"), 400),
+            (format!("{length}Upload-Metadata: path !\r\n"), 400),
+            (format!("{length}Upload-Metadata: path {}\r\n", STANDARD.encode("../a")), 400),
+            (format!("{length}{long}"), 400),
+            (format!("{}Upload-Length: -1\r\n", path("a")), 400),
+            (format!("{}Upload-Length: 99999999999999999\r\n", path("a")), 413),
+            (format!("{length}{}Upload-Concat: half\r\n", path("a")), 400),
+        ] {
+            assert_eq!(one(&server, "POST", "/upload/", &fields, b"").status, status, "{place}: {fields}");
+        }
+        assert_eq!(server.json("/api/v1/uploads"), serde_json::json!([]));
+        let upload = create(&server, "a", 6);
+        for from in [1, 7] {
+            assert_eq!(patch(&server, &upload, from, b"x").status, 409, "{place}: {from}");
+        }
+        assert_eq!(patch(&server, &upload, 0, b"more than six").status, 413, "{place}");
+        assert_eq!(one(&server, "PATCH", &upload, "Upload-Offset: 0\r\n", b"x").status, 415);
+        let with = |sum: &str| format!("{OFFSET_BYTES}Upload-Offset: 0\r\nUpload-Checksum: {sum}\r\n");
+        for (sum, status) in [("sha1 AAAA", 460), ("crc32 AAAA", 400), ("sha1", 400)] {
+            assert_eq!(one(&server, "PATCH", &upload, &with(sum), b"abc").status, status, "{place}: {sum}");
+            assert_eq!(offset(&server, &upload), 0, "{place}: {sum}");
+        }
+        assert_eq!(one(&server, "PATCH", &upload, &with("sha1 qZk+NkcGgWq6PiVxeFDCbJzQ2J0="), b"abc").status, 204);
+        assert_eq!(offset(&server, &upload), 3);
+        assert_eq!(one(&server, "POST", &upload, "X-HTTP-Method-Override: DELETE\r\n", b"").status, 204);
+        for method in ["HEAD", "PATCH", "DELETE"] {
+            let fields = format!("{OFFSET_BYTES}Upload-Offset: 3\r\n");
+            assert_eq!(one(&server, method, &upload, &fields, b"").status, 404, "{place}: {method}");
+        }
+        assert_eq!((server.get("/media/a").status, server.get("/upload/").status), (404, 412));
+        server.stop();
+    });
+}
+
+const INTEROP_6: &str = "Upload-Draft-Interop-Version: 6\r\n";
+
+/// The head of an interim response, and the upload that it names.
+fn resumption(client: &mut Client) -> String {
+    let interim = client.head();
+    assert_eq!((interim.status, interim.field("upload-draft-interop-version")), (104, Some("6")));
+    let (_, upload) = interim.field("location").expect("an address").split_once("localhost").expect("the server's");
+    upload.to_owned()
+}
+
+#[test]
+fn a_put_of_apples_systems_continues_after_a_cut() {
+    on_both(|place, start| {
+        let (server, bytes) = (start(), pattern(3_000_000));
+        let put = |name: &str, sent: &[u8]| {
+            let mut client = server.connect();
+            client.send(format!(
+                "PUT /media/{name} HTTP/1.1\r\nHost: localhost\r\n{INTEROP_6}Upload-Complete: ?1\r\nContent-Length: {}\r\n\r\n",
+                bytes.len()
+            ));
+            let upload = resumption(&mut client);
+            client.stream.write_all(sent).expect("it reads");
+            (client, upload)
+        };
+        let (mut whole, _) = put("whole", &bytes);
+        let answer = whole.answer(true);
+        assert_eq!((answer.status, answer.field("upload-complete")), (201, Some("?1")), "{place}");
+        assert!(server.get("/media/whole").body == bytes, "{place}");
+        let (broken, upload) = put("cut", &bytes[..2_000_000]);
+        drop(broken);
+        let state = one(&server, "HEAD", &upload, INTEROP_6, b"");
+        assert_eq!((state.status, state.field("upload-complete")), (204, Some("?0")), "{place}");
+        let at: usize = state.field("upload-offset").expect("an offset").parse().expect("a number");
+        assert!(at <= 2_000_000 && server.get("/media/cut").status == 404, "{place}");
+        let fields = |at: usize, complete: &str| {
+            let of_part = "Content-Type: application/partial-upload\r\n";
+            format!("{INTEROP_6}{of_part}Upload-Offset: {at}\r\nUpload-Complete: {complete}\r\n")
+        };
+        let wrong = one(&server, "PATCH", &upload, &fields(at + 1, "?1"), b"x");
+        assert_eq!((wrong.status, wrong.field("upload-offset")), (409, Some(at.to_string().as_str())), "{place}");
+        let part = one(&server, "PATCH", &upload, &fields(at, "?0"), &bytes[at..at + 1000]);
+        assert_eq!((part.status, part.field("upload-complete")), (204, Some("?0")), "{place}");
+        let rest = one(&server, "PATCH", &upload, &fields(at + 1000, "?1"), &bytes[at + 1000..]);
+        assert_eq!((rest.status / 100, rest.field("upload-complete")), (2, Some("?1")), "{place}");
+        assert!(server.get("/media/cut").body == bytes, "{place}");
+        // Few bytes are an ordinary PUT, and so is one with a condition.
+        let few = one(&server, "PUT", "/media/few", &format!("{INTEROP_6}Upload-Complete: ?1\r\n"), b"few");
+        assert_eq!(few.status, 201, "{place}");
+        let fields = format!("{INTEROP_6}Upload-Complete: ?1\r\nIf-None-Match: *\r\n");
+        assert_eq!(one(&server, "PUT", "/media/cut", &fields, &bytes).status, 412, "{place}");
+        server.stop();
+    });
+}

@@ -1,0 +1,92 @@
+//! Changes of names that a client orders by a `POST` below `/api/v1/contents/`: another name, a copy, a new folder, a removal.
+//!
+//! Promise: each is one change, with the locks and properties of WebDAV, that is durable at its answer. Not here: the change
+//! (`service::namespace`).
+
+use http_types::StatusCode;
+use service::contents::ContentPath;
+
+use crate::dav::{self, NameTransfer};
+use crate::exchange::Exchange;
+use crate::message::query::pairs;
+use crate::message::reply::Reply;
+use crate::routes::Call;
+use crate::{problem, upload};
+
+/// The keys of the query.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct NamesAsked {
+    from: Option<ContentPath>,
+    to: Option<ContentPath>,
+    path: Option<ContentPath>,
+    replaces: bool,
+}
+
+impl NamesAsked {
+    fn parse(text: Option<&str>) -> Result<Self, String> {
+        let mut asked = Self::default();
+        for (key, value) in pairs(text) {
+            let field = match key {
+                "from" => &mut asked.from,
+                "to" => &mut asked.to,
+                "path" => &mut asked.path,
+                "replace" if matches!(value.as_str(), "true" | "false") => {
+                    asked.replaces = value == "true";
+                    continue;
+                }
+                "replace" => return Err("`replace=` is `true` or `false`".to_owned()),
+                _ => continue,
+            };
+            let path = ContentPath::parse(&value).map_err(|error| format!("`{key}=`: {error}"))?;
+            if field.replace(path).is_some() {
+                return Err(format!("`{key}=` is given twice"));
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Makes the change of a call.
+///
+/// # Errors
+/// The answer to a change that is refused.
+pub(crate) async fn change(exchange: &Exchange, call: Call) -> Result<Reply, Reply> {
+    if exchange.shared.service.is_draining() {
+        return Err(problem::stopping());
+    }
+    let asked = NamesAsked::parse(exchange.head.query.as_deref());
+    let asked = asked.map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, &detail))?;
+    let unnamed = |keys: &str| Reply::problem(StatusCode::BAD_REQUEST, &format!("name the item: `{keys}`"));
+    match (call, asked) {
+        (Call::MoveItem, NamesAsked { from: Some(from), to: Some(to), replaces, .. }) => {
+            dav::move_item(exchange, &NameTransfer::new(from, to, replaces)?).await?;
+        }
+        (Call::CopyItem, NamesAsked { from: Some(from), to: Some(to), replaces, .. }) => {
+            dav::copy_item(exchange, &NameTransfer::new(from, to, replaces)?).await?;
+        }
+        (Call::MakeFolder, NamesAsked { path: Some(path), .. }) => dav::new_folder(exchange, &path).await?,
+        (Call::RemoveItem, NamesAsked { path: Some(path), .. }) if path.components().is_empty() => {
+            return Err(Reply::problem(StatusCode::FORBIDDEN, "the folder of all contents stays"));
+        }
+        (Call::RemoveItem, NamesAsked { path: Some(path), .. }) => upload::remove_item(exchange, &path).await?,
+        (Call::MoveItem | Call::CopyItem, _) => return Err(unnamed("?from=PATH&to=PATH")),
+        _ => return Err(unnamed("?path=PATH")),
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_paths_below_all_contents() {
+        let parsed = NamesAsked::parse(Some("from=/a%20b/c.ts&to=d&replace=true")).expect("a query");
+        let path = |text: &str| Some(ContentPath::parse(text).expect("a path"));
+        assert_eq!(parsed, NamesAsked { from: path("a b/c.ts"), to: path("d"), path: None, replaces: true });
+        assert_eq!(NamesAsked::parse(None), Ok(NamesAsked::default()));
+        for text in ["from=../a", "path=a&path=b", "replace=yes", "path=a//b"] {
+            assert!(NamesAsked::parse(Some(text)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Parts of uploads that continue: their bodies, names and permits, as both protocols for them need them.
+//!
+//! Not here: the protocols (`tus`, `draft_upload`), the uploads (`service::resumable`).
+
+use std::time::{Duration, SystemTime};
+
+use http_types::StatusCode;
+use http_types::header::HeaderName;
+use service::access::{Permit, ToWrite};
+use service::contents::ContentPath;
+use service::resumable_parts::{AppendTerms, Appended, AppendedPart};
+
+use crate::body::RequestBody;
+use crate::exchange::Exchange;
+use crate::login;
+use crate::message::conditional::joined;
+use crate::message::digest::{BodyChecks, DigestError};
+use crate::message::head::{BodyFraming, RequestHead};
+use crate::message::reply::Reply;
+use crate::problem::{self, of_resume};
+
+/// Where uploads are.
+pub(crate) const UPLOADS: &str = "/upload/";
+
+/// True for the paths of uploads.
+pub(crate) fn is_upload(path: &str) -> bool {
+    path == "/upload" || path.starts_with(UPLOADS)
+}
+
+/// Modification time of the content (Nextcloud, rclone), and the answer that it is kept.
+pub(crate) const OC_MTIME: HeaderName = HeaderName::from_static("x-oc-mtime");
+/// The last second of the year 9999.
+pub(crate) const SECONDS_MAX: u64 = 253_402_300_799;
+
+/// The body of a request as a part of an upload.
+pub(crate) struct AppendedBody<'a> {
+    pub(crate) permit: &'a Permit<ToWrite>,
+    pub(crate) id: &'a str,
+    pub(crate) offset: u64,
+    pub(crate) checks: Option<BodyChecks>,
+    /// These are the last bytes.
+    pub(crate) completes: bool,
+}
+
+/// Carries the body to the upload. The bytes before a break are kept, unless a checksum was to prove them.
+pub(crate) async fn append(
+    exchange: &Exchange,
+    body: &mut RequestBody<'_>,
+    appended: AppendedBody<'_>,
+) -> Result<Appended, Reply> {
+    let AppendedBody { permit, id, offset, checks, completes } = appended;
+    let length = match exchange.head.body {
+        BodyFraming::Length(length) => Some(length),
+        BodyFraming::Chunked => None,
+    };
+    let terms = AppendTerms { offset, length, whole_only: checks.is_some(), completes, client: exchange.client() };
+    let part = exchange.shared.uploads.append(permit, id, terms).await.map_err(|error| of_resume(&error))?;
+    take_body(body, part, checks).await
+}
+
+async fn take_body(
+    body: &mut RequestBody<'_>,
+    mut part: AppendedPart,
+    mut checks: Option<BodyChecks>,
+) -> Result<Appended, Reply> {
+    loop {
+        let piece = tokio::select! {
+            biased;
+            piece = body.next() => piece,
+            error = part.ends() => {
+                keep(part, checks.is_some()).await;
+                return Err(of_resume(&error));
+            }
+        };
+        match piece {
+            Ok(Some(bytes)) => {
+                if let Some(checks) = &mut checks {
+                    checks.update(&bytes);
+                }
+                if let Err(error) = part.write(bytes).await {
+                    keep(part, checks.is_some()).await;
+                    return Err(of_resume(&error));
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                keep(part, checks.is_some()).await;
+                return Err(problem::of_body(&error));
+            }
+        }
+    }
+    if let Some(Err(error)) = checks.map(BodyChecks::verify) {
+        part.discard();
+        return Err(of_digest(&error));
+    }
+    part.finish().await.map_err(|error| of_resume(&error))
+}
+
+/// Keeps the bytes that came of a request that broke off.
+async fn keep(part: AppendedPart, is_unproven: bool) {
+    if is_unproven {
+        part.discard();
+    } else {
+        // Its client learns the offset from the next request.
+        let _ = part.break_off().await;
+    }
+}
+
+/// The name in a request's path, and the permit to write where it comes to lie.
+pub(crate) async fn at(exchange: &Exchange) -> Result<(&str, Permit<ToWrite>), Reply> {
+    let id = exchange.head.path.strip_prefix(UPLOADS).unwrap_or_default();
+    let path = exchange.shared.uploads.path_of(id).map_err(|error| of_resume(&error))?;
+    Ok((id, to_upload(exchange, &path).await?))
+}
+
+/// A permit to store at a path. A link has room for so many bytes, which a continued upload does not count.
+pub(crate) async fn to_upload(exchange: &Exchange, path: &ContentPath) -> Result<Permit<ToWrite>, Reply> {
+    let permit: Permit<ToWrite> = login::permit(exchange, path).await?;
+    if permit.link().is_some() {
+        return Err(Reply::problem(StatusCode::FORBIDDEN, "a link is for uploads by PUT"));
+    }
+    Ok(permit)
+}
+
+/// The modification time that the client gives the content (`X-OC-Mtime`, in seconds since 1970).
+pub(crate) fn modified(head: &RequestHead) -> Result<Option<SystemTime>, Reply> {
+    let Some(text) = joined(&head.headers, &OC_MTIME) else { return Ok(None) };
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX);
+    let unread = || Reply::problem(StatusCode::BAD_REQUEST, "`X-OC-Mtime` is no number of seconds since 1970");
+    seconds.map(|seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))).ok_or_else(unread)
+}
+
+pub(crate) fn text<'a>(head: &'a RequestHead, name: &str) -> Option<&'a str> {
+    head.headers.get(name)?.to_str().ok()
+}
+
+pub(crate) fn number(head: &RequestHead, name: &str) -> Result<Option<u64>, Reply> {
+    let Some(value) = head.headers.get(name) else { return Ok(None) };
+    let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|text| text.parse().ok());
+    let unread = || Reply::problem(StatusCode::BAD_REQUEST, &format!("`{name}` is no number of bytes"));
+    number.map(Some).ok_or_else(unread)
+}
+
+pub(crate) fn of_digest(error: &DigestError) -> Reply {
+    match error {
+        // tus: 460 Checksum Mismatch.
+        DigestError::Different(_) => {
+            let status = StatusCode::from_u16(460).unwrap_or(StatusCode::BAD_REQUEST);
+            Reply::problem(status, &error.to_string())
+        }
+        DigestError::Malformed(_) | DigestError::Unknown(_) => {
+            Reply::problem(StatusCode::BAD_REQUEST, &error.to_string())
+        }
+    }
+}

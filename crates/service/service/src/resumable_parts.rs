@@ -1,0 +1,293 @@
+//! The bytes of uploads that are continued: each request's bytes are a content of their own under a hidden name beside the target, and
+//! become the target when all are there.
+//!
+//! Promise: a part that is counted is durable; a request that breaks off leaves the bytes that came of it, unless a checksum was to prove
+//! them. One part gets the target's name; several are copied into it, as best effort. Not here: the table (`resumable`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::access::{Permit, ToWrite};
+use crate::contents::{ContentPath, NameKind, OnBreak, Precondition, StoreError};
+use crate::delivery::Client;
+use crate::events::{self, UploadOutcome};
+use crate::ingest::{self, IngestRequest, Writer};
+use crate::ingest_error::IngestError;
+use crate::namespace;
+use crate::pipeline::Stages;
+use crate::resumable::{KeptUpload, ResumableUploads, ResumeError, UploadRecord, UploadRole};
+use crate::stored_parts::{PARTS_MAX, StoredParts, part_path};
+
+/// Terms of an append.
+#[derive(Debug, Clone, Copy)]
+pub struct AppendTerms {
+    /// The byte at which the client continues.
+    pub offset: u64,
+    /// Bytes that the request has, if it says so.
+    pub length: Option<u64>,
+    /// Bytes of a request that breaks off are not kept: its checksum could not prove them.
+    pub whole_only: bool,
+    /// These are the last bytes: with them the length is known.
+    pub completes: bool,
+    /// The client.
+    pub client: Client,
+}
+
+/// A request that appends to an upload.
+pub struct AppendedPart {
+    uploads: Arc<ResumableUploads>,
+    kept: Arc<KeptUpload>,
+    turn: Option<OwnedMutexGuard<StoredParts>>,
+    writer: Option<Writer>,
+    received: u64,
+    /// Bytes that may come at most.
+    room: Option<u64>,
+    whole_only: bool,
+    completes: bool,
+}
+
+/// State of an upload after an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Durable bytes.
+    pub offset: u64,
+    /// It is a content by now.
+    pub is_done: bool,
+}
+
+impl ResumableUploads {
+    /// Begins to append at an offset.
+    ///
+    /// # Errors
+    /// The offset is another one, more bytes are announced than there is room for, or they cannot be stored.
+    pub async fn append(
+        self: &Arc<Self>,
+        permit: &Permit<ToWrite>,
+        id: &str,
+        terms: AppendTerms,
+    ) -> Result<AppendedPart, ResumeError> {
+        let kept = self.find(id, permit.user())?;
+        let turn = self.turn(&kept).await?;
+        let record = kept.record();
+        if record.is_done || terms.offset != turn.end() {
+            return Err(ResumeError::Offset(if record.is_done { record.length.unwrap_or(0) } else { turn.end() }));
+        }
+        let room = record.length.map(|length| length.saturating_sub(terms.offset));
+        if let (Some(length), Some(room), Some(all)) = (terms.length, room, record.length)
+            && length > room
+        {
+            return Err(ResumeError::TooLong(all));
+        }
+        if turn.parts.len() >= PARTS_MAX {
+            return Err(ResumeError::TooMany);
+        }
+        let request = IngestRequest {
+            length: None,
+            // A part that a crash left and that was found late is of the same bytes.
+            precondition: Precondition::None,
+            rate: None,
+            durable: None,
+            on_break: if terms.whole_only { OnBreak::Discard } else { OnBreak::Keep },
+            every: None,
+            modified: record.modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+            client: terms.client,
+        };
+        let at = permit.at(part_path(&kept.path(), id, terms.offset));
+        let writer = match terms.length {
+            Some(0) => None,
+            _ => Some(ingest::begin(&self.service, &at, request, Stages::default()).await?),
+        };
+        let AppendTerms { whole_only, completes, .. } = terms;
+        let (uploads, turn) = (Arc::clone(self), Some(turn));
+        Ok(AppendedPart { uploads, kept, turn, writer, received: 0, room, whole_only, completes })
+    }
+
+    /// Looks up the parts that are there, once.
+    pub(crate) async fn look_at_parts(&self, kept: &KeptUpload, turn: &mut StoredParts) -> Result<(), ResumeError> {
+        let record = kept.record();
+        if turn.is_known || record.is_done {
+            return Ok(());
+        }
+        let target = kept.path();
+        while turn.parts.len() < PARTS_MAX {
+            match self.service.contents.lookup(&part_path(&target, &record.id, turn.end)).await {
+                Ok(entry) if entry.kind == NameKind::File && entry.size > 0 => turn.add(entry.size),
+                Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        turn.is_known = true;
+        kept.offset.store(turn.end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes all parts.
+    pub(crate) async fn remove_parts(&self, target: &ContentPath, turn: &mut StoredParts) {
+        for (id, offset, _) in std::mem::take(&mut turn.parts) {
+            // One that stays is hidden, and takes space until an operator removes it.
+            let path = part_path(target, &id, offset);
+            let _ = self.service.contents.delete(&path, Precondition::None).await;
+        }
+        self.service.quotas.removed();
+        turn.end = 0;
+    }
+
+    /// Makes the content of its parts: the one part gets the name, several are copied.
+    pub(crate) async fn assemble(&self, kept: &KeptUpload, turn: &mut StoredParts) -> Result<(), ResumeError> {
+        let (record, target) = (kept.record(), kept.path());
+        let UploadRecord { client, modified, .. } = record;
+        let client = Client { address: client, local: client };
+        let begun = Instant::now();
+        if let [(id, offset, bytes)] = turn.parts.as_slice() {
+            let (part, bytes) = (self.part_place(id, &target, *offset), *bytes);
+            if matches!(self.service.contents.lookup(&target).await, Ok(entry) if entry.kind == NameKind::Directory) {
+                return Err(StoreError::IsDirectory.into());
+            }
+            self.service.contents.rename(&part, &target, true).await?;
+            self.service.quotas.removed();
+            self.service.listings.note_write();
+            let end = UploadOutcome { stored_bytes: Ok(bytes), duration: begun.elapsed() };
+            let event = events::upload_ended(&target.joined(), client.address, &end, SystemTime::now());
+            self.service.events.tell(event);
+            turn.parts.clear();
+            return Ok(());
+        }
+        let request = IngestRequest {
+            length: Some(turn.end),
+            precondition: Precondition::None,
+            rate: None,
+            durable: None,
+            on_break: OnBreak::Discard,
+            every: None,
+            modified: modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+            client,
+        };
+        let to = Permit::of_configuration(target.clone());
+        let mut writer = ingest::begin(&self.service, &to, request, Stages::default()).await?;
+        for (id, offset, _) in &turn.parts {
+            let from = Permit::of_configuration(self.part_place(id, &target, *offset));
+            namespace::copy_into(&self.service, &from, &mut writer, client).await?;
+        }
+        writer.finish().await?;
+        for (id, offset, _) in std::mem::take(&mut turn.parts) {
+            let part = self.part_place(&id, &target, offset);
+            let _ = self.service.contents.delete(&part, Precondition::None).await;
+        }
+        self.service.quotas.removed();
+        Ok(())
+    }
+
+    /// The path of a part of the upload `id`, which may have another target than the one that it becomes a part of.
+    fn part_place(&self, id: &str, target: &ContentPath, offset: u64) -> ContentPath {
+        part_path(&self.path_of(id).unwrap_or_else(|_| target.clone()), id, offset)
+    }
+}
+
+impl AppendedPart {
+    /// Takes the next bytes; waits while the disk is behind.
+    ///
+    /// # Errors
+    /// More than were announced, or they cannot be stored.
+    pub async fn write(&mut self, piece: Bytes) -> Result<(), ResumeError> {
+        let came = self.received + piece.len() as u64;
+        if let Some(room) = self.room.filter(|room| came > *room) {
+            return Err(ResumeError::TooLong(self.turn.as_ref().map_or(0, |turn| turn.end) + room));
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.write(piece).await?;
+        }
+        self.received = came;
+        Ok(())
+    }
+
+    /// Waits until a newer request wants the turn, or the store fails.
+    pub async fn ends(&mut self) -> ResumeError {
+        let failed = async {
+            match &mut self.writer {
+                Some(writer) => writer.failed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.kept.wanted.notified() => ResumeError::InUse,
+            error = failed => error.into(),
+        }
+    }
+
+    /// Nothing of this request's bytes is to be kept.
+    pub fn discard(mut self) {
+        self.whole_only = true;
+    }
+
+    /// Makes the received bytes durable: no more of the request come.
+    ///
+    /// # Errors
+    /// As [`AppendedPart::finish`].
+    pub async fn break_off(mut self) -> Result<Appended, ResumeError> {
+        self.completes = false;
+        self.finish().await
+    }
+
+    /// Makes the received bytes durable; a content of all, if they are all.
+    ///
+    /// # Errors
+    /// They cannot be stored, or not be put together.
+    pub async fn finish(mut self) -> Result<Appended, ResumeError> {
+        let Some(turn) = self.turn.take() else { return Err(ResumeError::Unknown) };
+        let work = end(
+            Arc::clone(&self.uploads),
+            Arc::clone(&self.kept),
+            turn,
+            (self.writer.take(), self.received),
+            self.completes,
+        );
+        // Its client may go before the end; what came is kept all the same.
+        let ended = self.uploads.service.runtime.spawn(work).await;
+        ended.map_err(|_| ResumeError::Ingest(IngestError::Stopping))?
+    }
+}
+
+impl Drop for AppendedPart {
+    fn drop(&mut self) {
+        if self.whole_only {
+            return;
+        }
+        let (Some(turn), Some(writer)) = (self.turn.take(), self.writer.take()) else { return };
+        let work = end(Arc::clone(&self.uploads), Arc::clone(&self.kept), turn, (Some(writer), self.received), false);
+        self.uploads.service.runtime.spawn(work);
+    }
+}
+
+/// Ends the part of a request, and the upload if that is whole.
+async fn end(
+    uploads: Arc<ResumableUploads>,
+    kept: Arc<KeptUpload>,
+    mut turn: OwnedMutexGuard<StoredParts>,
+    (writer, received): (Option<Writer>, u64),
+    completes: bool,
+) -> Result<Appended, ResumeError> {
+    if let Some(writer) = writer.filter(|_| received > 0) {
+        let stored = writer.finish().await?;
+        turn.add(stored.size);
+        kept.offset.store(turn.end, Ordering::Relaxed);
+    }
+    uploads.touch(&kept).await?;
+    if completes {
+        kept.end_at(turn.end);
+    }
+    let (record, offset) = (kept.record(), turn.end);
+    if record.role == UploadRole::Whole && record.length == Some(offset) {
+        if let Err(error) = uploads.assemble(&kept, &mut turn).await {
+            // The next request looks at the parts that are there.
+            *turn = StoredParts::of(&record.id);
+            return Err(error);
+        }
+        uploads.note_done(&kept).await?;
+        return Ok(Appended { offset, is_done: true });
+    }
+    Ok(Appended { offset, is_done: false })
+}
