@@ -328,7 +328,7 @@ impl StoreThread {
         if let Some(Busy::Committing { journal, .. }) = self.busy.as_mut().filter(|_| syncs) {
             *journal = JournalProgress::Clean;
         }
-        if let Some(CommitPart::Grown(upload)) = self.uploads.next_part()
+        if let Some(CommitPart::Grown(upload) | CommitPart::GrowthSettled(upload)) = self.uploads.next_part()
             && let Some(file) = self.uploads.file_mut(upload).filter(|_| ok)
         {
             file.durable = file.written;
@@ -436,7 +436,10 @@ impl StoreThread {
                     out.requests.push((Op::Flush, 0, 0));
                     return true;
                 }
-                CommitPart::SyncName(_) | CommitPart::Settled(_) | CommitPart::Grown(_) => {
+                CommitPart::SyncName(_)
+                | CommitPart::Settled(_)
+                | CommitPart::Grown(_)
+                | CommitPart::GrowthSettled(_) => {
                     self.part_done(true, now, out);
                 }
                 CommitPart::Withhold(upload) => {

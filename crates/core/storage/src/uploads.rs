@@ -679,7 +679,7 @@ mod tests {
         [first, second].into_iter().for_each(|id| write(&mut uploads, id, CHUNK, due));
         let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
         assert_eq!(uploads.granted(commit, due), Granted::Commit);
-        for id in [first, second] {
+        for id in [second, first] {
             assert!(matches!(uploads.next_part(), Some(CommitPart::Grown(grown)) if grown == id));
             uploads.part_done(Ok(()), due);
         }

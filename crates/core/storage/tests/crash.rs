@@ -366,7 +366,7 @@ impl Server {
                     None
                 }
                 CommitPart::SyncName(upload) => Some(self.uploads.file_mut(upload).map(|file| file.file)),
-                CommitPart::Settled(_) => None,
+                CommitPart::Settled(_) | CommitPart::GrowthSettled(_) => None,
                 CommitPart::Withhold(upload) => {
                     if self.wrong == Wrong::AcknowledgesBehindAFailedSync {
                         self.acknowledge(upload);
@@ -418,7 +418,7 @@ impl Server {
             _ if outcome.is_err() => {}
             CommitPart::SyncName(upload) | CommitPart::Settled(upload) => self.acknowledge(upload),
             CommitPart::CheckRemoval(removal) => removed = Some((removal.name.clone(), removal.effect)),
-            CommitPart::Grown(upload) => grown = Some(upload),
+            CommitPart::Grown(upload) | CommitPart::GrowthSettled(upload) => grown = Some(upload),
             _ => {}
         }
         self.uploads.part_done(outcome, self.now);

@@ -1,8 +1,8 @@
 //! Making durable: one operation for all that waits, on one grant, in parts.
 //!
 //! Promise: an acknowledged content or removal survives a power cut, and no name is left with a part of its bytes. Uploads that wait
-//! together share a commit: where a journal keeps changes in their order, the sync of the name that was given last makes all of them
-//! durable. The schedule receives the number of bytes written since the last flush: it decides how much a drive's cache may hold, and
+//! together share a commit: where a journal keeps changes in their order, the sync of the name that was given last, or of the recording
+//! that grew last, makes all of them durable. The schedule receives the number of bytes written since the last flush: it decides how much a drive's cache may hold, and
 //! when it is emptied though no upload waits.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -45,6 +45,8 @@ pub enum CommitPart<'a, R> {
     CheckRemoval(&'a mut R),
     /// Make durable the growth of an upload that is to be found after a power cut. The upload continues.
     Grown(UploadId),
+    /// The sync of a later change made its growth durable, too.
+    GrowthSettled(UploadId),
     /// Empty the drive's cache, though no upload waits for it.
     Flush {
         /// The upload written last, if it still continues.
@@ -87,10 +89,10 @@ pub(super) struct Commits<R> {
     /// One of them waits.
     named_due: bool,
     removals: VecDeque<(NameChange<R>, Option<JournalId>)>,
-    /// How many names were changed.
+    /// How many names were changed, and how often one grew.
     changes: u64,
-    /// Those that have grown since the last commit.
-    grown: BTreeMap<UploadId, Growth>,
+    /// Those that have grown since the last commit, and the number of their last growth.
+    grown: BTreeMap<UploadId, (Growth, u64)>,
     /// The offer that is out: the dirty bytes, and whether any change waited.
     offered: Option<(u64, bool)>,
     /// The upload written to last: a flush that no upload waits for goes through its file.
@@ -102,7 +104,8 @@ pub(super) struct Commits<R> {
 #[derive(Debug)]
 struct CommitBatch<R> {
     dirty_bytes: u64,
-    grown: VecDeque<UploadId>,
+    /// In the order of their last growth: the last is synced first.
+    grown: Vec<NameChange<UploadId>>,
     to_secure: VecDeque<UploadId>,
     to_publish: Option<UploadId>,
     /// In the order of their names' changes: the last is synced first.
@@ -144,7 +147,8 @@ impl<R> Commits<R> {
     pub(super) fn wrote(&mut self, upload: UploadId, bytes: u64, growth: Growth) {
         self.dirty_bytes += bytes;
         if growth != Growth::None && bytes > 0 {
-            self.grown.insert(upload, growth);
+            let NameChange { of, number } = next_change(&mut self.changes, upload);
+            self.grown.insert(of, (growth, number));
         }
         self.written_last = Some(upload);
     }
@@ -166,7 +170,8 @@ impl<R> Commits<R> {
 
     /// The growth of a recording that a commit did not make durable is promised again with its next block; true if there is any.
     pub(super) fn promise_again(&mut self, upload: UploadId) -> bool {
-        self.grown.get_mut(&upload).is_some_and(|growth| std::mem::replace(growth, Growth::Promised) == Growth::Kept)
+        let grown = self.grown.get_mut(&upload);
+        grown.is_some_and(|(growth, _)| std::mem::replace(growth, Growth::Promised) == Growth::Kept)
     }
 
     /// When the next of those that have their names begins to wait.
@@ -198,7 +203,7 @@ impl<R> Commits<R> {
     }
 
     fn is_awaited(&self) -> bool {
-        let promised = self.grown.values().any(|growth| *growth == Growth::Promised);
+        let promised = self.grown.values().any(|(growth, _)| *growth == Growth::Promised);
         !self.uploads.is_empty() || !self.removals.is_empty() || promised || self.named_due
     }
 
@@ -233,9 +238,12 @@ impl<R> Commits<R> {
         let uploads = self.uploads.len().min(NAMES_PER_COMMIT);
         let removals = self.removals.len().min(NAMES_PER_COMMIT - uploads);
         self.named_due = false;
+        let grown = std::mem::take(&mut self.grown).into_iter();
+        let mut grown: Vec<_> = grown.map(|(of, (_, number))| NameChange { of, number }).collect();
+        grown.sort_unstable_by_key(|growth| growth.number);
         let batch = CommitBatch {
             dirty_bytes: self.dirty_bytes,
-            grown: std::mem::take(&mut self.grown).into_keys().collect(),
+            grown,
             to_secure: self.uploads.drain(..uploads).collect(),
             to_publish: None,
             to_sync: self.named.drain(..).map(|(upload, _)| upload).collect(),
@@ -298,8 +306,10 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// The next part of the commit under way; none once it is over. The same one again until [`Uploads::part_done`].
     pub fn next_part(&mut self) -> Option<CommitPart<'_, R>> {
         let batch = self.commits.batch.as_mut()?;
-        if let Some(upload) = batch.grown.front().copied() {
-            return Some(CommitPart::Grown(upload));
+        if let Some(&NameChange { of: upload, number }) = batch.grown.last() {
+            let journal = self.uploads.get(&upload).and_then(|upload| upload.file.journal());
+            let is_settled = batch.is_settled(journal, number);
+            return Some(if is_settled { CommitPart::GrowthSettled(upload) } else { CommitPart::Grown(upload) });
         }
         if let Some(upload) = batch.to_publish {
             return Some(CommitPart::Publish(upload));
@@ -340,10 +350,11 @@ impl<F: UploadFile, R> Uploads<F, R> {
     pub fn part_done(&mut self, outcome: Result<(), UploadFailure>, now: Nanos) {
         let Commits { batch: Some(batch), changes, grown, .. } = &mut self.commits else { return };
         let mut over = None;
-        if let Some(id) = batch.grown.pop_front() {
+        if let Some(NameChange { of: id, number }) = batch.grown.pop() {
             batch.note(outcome);
+            batch.synced(self.uploads.get(&id).and_then(|upload| upload.file.journal()), number, outcome);
             if outcome.is_err() && self.uploads.contains_key(&id) {
-                grown.entry(id).or_insert(Growth::Kept);
+                grown.entry(id).or_insert((Growth::Kept, number));
             }
         } else if let Some(id) = batch.to_publish.take() {
             match outcome {

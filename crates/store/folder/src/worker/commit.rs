@@ -61,6 +61,7 @@ impl Worker {
                     result
                 }
                 CommitPart::Grown(upload) => self.sync_growth(upload).map_err(StoreError::from),
+                CommitPart::GrowthSettled(_) => Ok(()),
                 CommitPart::Flush { upload } => self.flush(upload).map_err(StoreError::from),
             };
             self.uploads.part_done(outcome.map_err(|error| error.trouble()), monotonic());
@@ -89,8 +90,7 @@ impl Worker {
         sync_name(target.file(), target.temporary.directory.as_fd())
     }
 
-    /// Makes the written bytes of a recording durable. Of those of one commit the first finds the journal's work to do, and the others
-    /// their own.
+    /// Makes the written bytes of a recording durable.
     fn sync_growth(&mut self, upload: UploadId) -> Result<(), Errno> {
         self.uploads.file_mut(upload).map_or(Ok(()), |target| fdatasync(target.file()))
     }
