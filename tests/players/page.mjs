@@ -307,7 +307,7 @@ test("no view has an error, or is wider than a phone", async () => {
   page.on("pageerror", (error) => errors.push(error.message));
   for (const size of [PHONE, DESKTOP]) {
     await page.setViewport(size);
-    for (const view of ["#/", "#live", "#health", "#log"]) {
+    for (const view of ["#/", "#live", "#health", "#log", "#access"]) {
       await page.goto("about:blank");
       await page.goto(`${address}/${view}`);
       await until(view, () => page.$("main .card:not([aria-busy=true])"));
@@ -318,6 +318,39 @@ test("no view has an error, or is wider than a phone", async () => {
   }
   page.off("console", note);
   assert.deepEqual(errors, []);
+});
+
+test("an administrator logs in, sees users, shares a content by a link and logs out", async () => {
+  // While there is no user, a program on this machine may make the first.
+  const headers = { "Content-Type": "application/json" };
+  const user = { name: "ada", password: "a long one", rights: ["read", "write", "delete", "share", "admin"] };
+  const made = await fetch(`${address}/api/v1/users`, { method: "POST", headers, body: JSON.stringify(user) });
+  assert.equal(made.status, 204);
+  const text = (part) => until(part, () => page.evaluate((part) => document.querySelector("main").innerText.includes(part), part));
+  const logIn = async (password) => {
+    await until("the form", () => page.$("input[name=password][autocomplete=current-password]"));
+    await page.$eval("input[name=name]", (field) => (field.value = "ada"));
+    await page.$eval("input[name=password]", (field, password) => (field.value = password), password);
+    await page.$eval("form", (form) => form.requestSubmit());
+  };
+  await page.goto("about:blank");
+  await page.goto(`${address}/#access`);
+  await logIn("a wrong one");
+  await text("the name or the password is wrong");
+  await logIn(user.password);
+  await text("Logged in as ada");
+  await text("browser");
+  await picture("access");
+  assert.equal(await page.evaluate(() => document.cookie.includes("isocast")), false, "no script reads the login");
+  const link = await page.evaluate(async () => {
+    const answer = await fetch("api/v1/shares", { method: "POST", headers: { "Content-Type": "application/json", "X-Isocast-Page": "1" }, body: '{"path":"film.mp4","expires_seconds":60,"uses":1}' });
+    return (await answer.json()).address;
+  });
+  assert.equal((await fetch(address + link)).status, 200);
+  assert.equal((await fetch(address + link)).status, 403, "it is used up");
+  await text("film.mp4");
+  await page.evaluate(() => [...document.querySelectorAll("button")].find((button) => button.textContent === "Log out").click());
+  await until("the form again", () => page.$("input[name=password][autocomplete=current-password]"));
 });
 
 test("the live figures tell the room and the rates, and a server that has gone is told of", async () => {

@@ -2,6 +2,7 @@
 
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { Access } from "./access/Access";
 import { Contents } from "./contents/Contents";
 import { isMedia } from "./contents/kinds";
 import { usePolled } from "./hooks";
@@ -63,6 +64,7 @@ function App() {
         {route.view === "live" && <Live />}
         {route.view === "health" && <Health />}
         {route.view === "log" && <Log />}
+        {route.view === "access" && <Access />}
       </main>
     </>
   );
@@ -104,6 +106,7 @@ function Views({ view, alarms }: { view: View; alarms: number }) {
     ["live", "#live", t.live],
     ["health", "#health", t.health],
     ["log", "#log", t.log],
+    ["access", "#access", t.access],
   ];
   return (
     <nav aria-label="Isocast">

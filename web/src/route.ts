@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-export const VIEWS = ["live", "health", "log"] as const;
+export const VIEWS = ["live", "health", "log", "access"] as const;
 export type View = "contents" | (typeof VIEWS)[number];
 
 export interface Route {
@@ -20,7 +20,7 @@ export function addressOf(path: string): string {
 
 /** The route of an address; the top folder of a broken one. */
 export function parse(hash: string): Route {
-  const view = VIEWS.find((view) => hash === `#${view}`);
+  const view = VIEWS.find((view) => hash.split("?")[0] === `#${view}`);
   if (view !== undefined) return { view, folder: "", content: null };
   let path = "";
   try {

@@ -11,6 +11,11 @@ export type VolumeStatus = Schemas["VolumeStatus"];
 export type JobStatus = Schemas["JobStatus"];
 export type QuotaStatus = Schemas["QuotaStatus"];
 export type WebhookStatus = Schemas["WebhookStatus"];
+export type LoginStatus = Schemas["LoginStatus"];
+export type AccountEntry = Schemas["AccountEntry"];
+export type TokenEntry = Schemas["TokenEntry"];
+export type LinkEntry = Schemas["LinkEntry"];
+export type LinkText = Schemas["LinkText"];
 
 /** One line of a folder's listing. */
 export interface Entry {
@@ -99,8 +104,17 @@ export async function move(from: string, to: string): Promise<void> {
   await ask(mediaUrl(from), { method: "MOVE", headers: { Destination: new URL(mediaUrl(to), location.href).href, Overwrite: "F" } });
 }
 
+/** A call of the API with a document. Throws a Problem. */
+export async function send(method: "POST" | "PUT" | "DELETE", url: string, body?: object): Promise<Response> {
+  if (body === undefined) return ask(url, { method });
+  return ask(url, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+}
+
+/** Says to the server that a page of its own sends the request: a log-in counts for changes, and the browser asks for no password itself. */
+export const PAGE = { "X-Isocast-Page": "1" };
+
 async function ask(url: string, options: RequestInit): Promise<Response> {
-  const answer = await fetch(url, { cache: "no-store", ...options }).catch((error: unknown) => {
+  const answer = await fetch(url, { cache: "no-store", ...options, headers: { ...(options.headers as Record<string, string> | undefined), ...PAGE } }).catch((error: unknown) => {
     if (options.signal?.aborted === true) throw error;
     return null;
   });

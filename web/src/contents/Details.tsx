@@ -1,10 +1,12 @@
 // Details of a content or folder: rates, address for players, readers, download, deletion.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
+import { Share } from "../access/Share";
 import * as format from "../format";
 import { usePolled } from "../hooks";
 import { figures, mediaUrl, type Entry, type Stream } from "../server";
 import { moment, t } from "../texts";
+import { Address } from "./Address";
 import { isMedia, kindOf } from "./kinds";
 
 const READERS_MS = 2000;
@@ -33,7 +35,8 @@ export function Details({ path, entry, close, rename, remove }: { path: string; 
       <dl class="lines">
         {lines.map(([name, value]) => value !== "" && <Line key={name} name={name} value={value} />)}
       </dl>
-      {file && <Address path={path} media={isMedia(entry.name)} />}
+      {file && <Address url={mediaUrl(path)} media={isMedia(entry.name)} />}
+      <Share path={file ? path : `${path}/`} media={file && isMedia(entry.name)} />
       <div class="bar wrap">
         {file && (
           <a class="button" href={mediaUrl(path, { rate: "max" })} download={entry.name}>
@@ -54,41 +57,6 @@ function Line({ name, value }: { name: string; value: string }) {
     <div>
       <dt>{name}</dt>
       <dd>{value}</dd>
-    </div>
-  );
-}
-
-/** The address for players of this content, to copy, to open, and as a QR code for a phone. */
-export function Address({ path, media }: { path: string; media: boolean }) {
-  const [code, setCode] = useState("");
-  const [copied, setCopied] = useState(false);
-  const field = useRef<HTMLInputElement>(null);
-  const address = new URL(mediaUrl(path), location.href).href;
-  const copy = async () => {
-    field.current?.select();
-    // Without a secure origin there is only the selection.
-    await navigator.clipboard?.writeText(address).catch(() => {});
-    setCopied(document.getSelection() !== null);
-  };
-  const show = async () => {
-    const { renderSVG } = await import("uqr");
-    setCode(`data:image/svg+xml,${encodeURIComponent(renderSVG(address, { border: 2 }))}`);
-  };
-  return (
-    <div class="address">
-      <label>
-        {media ? t.addressFor : t.address}
-        <input ref={field} readonly value={address} />
-      </label>
-      <div class="bar wrap">
-        <button onClick={() => void copy()}>{copied ? t.copied : t.copy}</button>
-        {media && (
-          <a class="button" href={`vlc://${address}`}>
-            {t.openInVlc}
-          </a>
-        )}
-        {code === "" ? <button onClick={() => void show()}>{t.qrCode}</button> : <img src={code} alt={t.qrCode} width="160" height="160" />}
-      </div>
     </div>
   );
 }

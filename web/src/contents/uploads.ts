@@ -1,6 +1,6 @@
 // Uploads one after the other, two at a time. A content that exists is replaced only when the user says so.
 
-import { mediaUrl, parsed, type Problem } from "../server";
+import { PAGE, mediaUrl, parsed, type Problem } from "../server";
 
 /** Uploads under way at once: one fills the link while the other waits for its disk. */
 const AT_ONCE = 2;
@@ -166,6 +166,7 @@ export function chosen(files: FileList, folder: string): { path: string; file: B
 function put(item: Item, replace: boolean, ended: (problem: Problem | null) => void, progress: (bytes: number) => void): () => void {
   const request = new XMLHttpRequest();
   request.open("PUT", mediaUrl(item.path));
+  for (const [name, value] of Object.entries(PAGE)) request.setRequestHeader(name, value);
   if (!replace) request.setRequestHeader("If-None-Match", "*");
   request.upload.onprogress = (event) => progress(event.loaded);
   request.onload = () => {

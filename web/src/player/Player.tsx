@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ending, playedAs } from "../contents/kinds";
-import { Address } from "../contents/Details";
+import { Address } from "../contents/Address";
 import * as format from "../format";
 import { useLatest, usePolled } from "../hooks";
 import { figures, mediaUrl, whyNot, words, type Problem, type Stream } from "../server";
@@ -273,7 +273,7 @@ function NoticeCard({ path, name, notice, again }: { path: string; name: string;
           </a>
         )}
       </div>
-      {notice.elsewhere === true && <Address path={path} media />}
+      {notice.elsewhere === true && <Address url={mediaUrl(path)} media />}
     </div>
   );
 }

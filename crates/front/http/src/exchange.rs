@@ -73,6 +73,11 @@ impl Exchange {
         }
     }
 
+    /// The account or link that the request logged in by.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.user.get().map(String::as_str)
+    }
+
     fn record(&self) -> AccessRecord {
         AccessRecord { user: self.user.get().cloned(), ..AccessRecord::of(self.peer.ip(), &self.head) }
     }

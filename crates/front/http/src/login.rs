@@ -4,6 +4,7 @@
 //! another origin never writes, and a cookie counts where something is changed only if a page of this origin sent the request (CSRF). Not here: judging (`service::access`).
 
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use http_types::{HeaderMap, Method, StatusCode};
 use service::access::{Denied, OwnPermit, PathRight, Permit, Principal, RightKind, ServerRight};
 use service::accounts::Right;
 use service::contents::ContentPath;
+use service::events;
 use service::logins::TOKEN_PREFIX;
 
 use crate::exchange::Exchange;
@@ -108,10 +110,17 @@ async fn proven(exchange: &Exchange, credentials: Credentials) -> Result<Option<
             Err(_) => return Ok(None),
         },
         Credentials::Password(..) if !takes_passwords(exchange) => return Err(password_refused()),
-        Credentials::Password(name, password) => match service.login(&name, &password, exchange.peer.ip()).await {
-            Ok(principal) => principal,
-            Err(error) => return problem::of_login(error).map_or(Ok(None), Err),
-        },
+        Credentials::Password(name, password) => {
+            let login = service.login(&name, &password, exchange.peer.ip()).await;
+            match login.map_err(problem::of_login) {
+                Ok(principal) => principal,
+                Err(Some(reply)) => return Err(reply),
+                Err(None) => {
+                    tell(exchange, &name, false);
+                    return Ok(None);
+                }
+            }
+        }
     };
     if let Principal::Account(account) = &principal {
         exchange.note_user(Some(account.name()));
@@ -131,8 +140,19 @@ pub(crate) fn password_refused() -> Reply {
     Reply::problem(StatusCode::FORBIDDEN, detail)
 }
 
+/// Logs that a client tried to log in.
+pub(crate) fn tell(exchange: &Exchange, name: &str, is_right: bool) {
+    let event = events::login(name, (exchange.peer.ip(), is_right), SystemTime::now());
+    exchange.shared.service.events.tell(event);
+}
+
 /// The answer to a client that may not do that, with the logins that it may try.
 fn refused(exchange: &Exchange, denied: Denied) -> Reply {
+    if let Some(user) = exchange.user() {
+        let (head, by) = (&exchange.head, (exchange.peer.ip(), user));
+        let event = events::access_refused((head.method.as_str(), &head.path), by, SystemTime::now());
+        exchange.shared.service.events.tell(event);
+    }
     problem::of_denied(denied, challenges_passwords(exchange))
 }
 

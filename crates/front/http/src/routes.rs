@@ -110,6 +110,13 @@ pub(crate) struct Route {
     pub(crate) refusals: &'static [(u16, &'static str)],
 }
 
+impl Route {
+    /// True if it changes users, groups, tokens, logins or links; other orders have events of their own.
+    pub(crate) fn changes_access(&self) -> bool {
+        self.method != "GET" && self.answer != CallAnswer::Begun && self.call != Call::BeginSession
+    }
+}
+
 /// Keys of the query of a list that comes in parts.
 const PART: &[(&str, &str)] = &[
     ("limit", "Most entries, 1 to 1000; without it 1000. `Link` names the next part."),

@@ -57,6 +57,13 @@ async fn an_administrator_makes_changes_and_removes_users_and_groups() {
     assert_eq!((names, rest.field("link")), (vec!["cy".into(), "eve".into()], None));
     assert_eq!(ada("GET /api/v1/users?limit=0", ""), 400);
     assert_eq!(ada("DELETE /api/v1/users/cy", ""), 204);
+    let events = &harness.events;
+    events.wait_until(|text| {
+        let changed = text.lines().filter(|line| line.contains("\"access_changed\"")).collect::<Vec<_>>();
+        changed.len() == 5 && changed.iter().all(|line| line.contains("\"user\":\"ada\"") && !line.contains("password"))
+    });
+    events.wait_until(|text| text.contains("\"call\":\"RemoveUser\"") && text.contains("\"about\":\"/users/cy\""));
+    events.wait_until(|text| text.contains("\"access_refused\"") && text.contains("\"user\":\"cy\""));
     assert_eq!(status(harness, "GET /media/other/b.ts", cy, ""), 401);
 }
 
@@ -134,6 +141,7 @@ async fn a_browser_is_logged_in_by_a_cookie_that_only_pages_of_this_origin_use_f
     let planted = "Cookie: isocast=planted\r\n";
     let begun = login(planted, "p");
     assert_eq!((begun.status, &begun.json()["user"]), (200, &"ada".into()));
+    harness.events.wait_until(|text| text.contains("\"right\":false") && text.contains("\"right\":true"));
     let cookie = cookie_of(&begun);
     assert_ne!(cookie, planted);
     assert_eq!(status(harness, "GET /media/other/b.ts", planted, ""), 401);

@@ -15,7 +15,7 @@ use crate::log::{KindLimit, Log, LogWriter};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 39] = [
+pub const KINDS: [&str; 42] = [
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -37,6 +37,9 @@ pub const KINDS: [&str; 39] = [
     "copy_unwritten",
     "copy_lost",
     "content_deleted",
+    "login",
+    "access_changed",
+    "access_refused",
     "full_soon",
     "content_moved",
     "folder_made",
@@ -281,6 +284,32 @@ pub fn content_deleted(path: &str, remover: Remover<'_>, now: SystemTime) -> Eve
         Remover::Quota { folder, reason } => json!({ "event": event, "path": path, "quota": folder, "reason": reason }),
     };
     stamped(object, now)
+}
+
+/// A client that tried to log in: the account, or the name that it gave. Names are cut: a mistyped one may be a password.
+#[must_use]
+pub fn login(user: &str, (client, is_right): (IpAddr, bool), now: SystemTime) -> EventLine {
+    let user: String = user.chars().take(64).collect();
+    stamped(json!({ "event": "login", "user": user, "client": client.to_string(), "right": is_right }), now)
+}
+
+/// A client changed users, groups, tokens, logins or links, by a call of the API.
+#[must_use]
+pub fn access_changed(
+    (call, about): (&str, &str),
+    (client, user): (IpAddr, Option<&str>),
+    now: SystemTime,
+) -> EventLine {
+    let client = client.to_string();
+    stamped(json!({ "event": "access_changed", "call": call, "about": about, "user": user, "client": client }), now)
+}
+
+/// A client with a login has no right to its request.
+#[must_use]
+pub fn access_refused((method, path): (&str, &str), (client, user): (IpAddr, &str), now: SystemTime) -> EventLine {
+    let path: String = path.chars().take(1024).collect();
+    let client = client.to_string();
+    stamped(json!({ "event": "access_refused", "method": method, "path": path, "user": user, "client": client }), now)
 }
 
 /// A disk, volume or quota is full within a day at its present rate.

@@ -8,8 +8,11 @@ mod json;
 mod openapi;
 mod session;
 
+use std::time::SystemTime;
+
 use http_types::header::CACHE_CONTROL;
 use http_types::{Method, StatusCode};
+use service::events;
 
 use crate::body::RequestBody;
 use crate::exchange::Exchange;
@@ -39,7 +42,14 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> O
     if is_change && login::is_cross_origin(&exchange.head.headers) {
         return Some(login::other_origin());
     }
-    let reply = perform(exchange, &found, body).await.unwrap_or_else(|reply| reply);
+    let performed = perform(exchange, &found, body).await;
+    if performed.is_ok() && found.route.changes_access() {
+        let (route, by) = (found.route, (exchange.peer.ip(), exchange.user()));
+        let about = path.strip_prefix(API).unwrap_or(path);
+        let event = events::access_changed((&format!("{:?}", route.call), about), by, SystemTime::now());
+        exchange.shared.service.events.tell(event);
+    }
+    let reply = performed.unwrap_or_else(|reply| reply);
     Some(reply.field(CACHE_CONTROL, "no-store"))
 }
 

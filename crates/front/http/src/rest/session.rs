@@ -36,8 +36,13 @@ pub(super) async fn begin(exchange: &Exchange, body: &mut RequestBody<'_>) -> Re
     let PasswordLogin { name, password } = read(exchange, body).await?;
     let service = &exchange.shared.service;
     let login = service.login(&name, &password, exchange.peer.ip()).await;
-    let principal =
-        login.map_err(|error| problem::of_login(error).unwrap_or_else(|| problem::of_login_failed(false)))?;
+    let principal = login.map_err(|error| {
+        problem::of_login(error).unwrap_or_else(|| {
+            login::tell(exchange, &name, false);
+            problem::of_login_failed(false)
+        })
+    })?;
+    login::tell(exchange, &name, true);
     exchange.note_user(Some(&name));
     end_present(exchange).await?;
     let agent = exchange.head.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
