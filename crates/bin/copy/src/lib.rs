@@ -159,6 +159,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether this end is a server, which does not list a file of this name.
+    fn hides(&self, name: &Path) -> bool {
+        let is_hidden = || name.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+        !matches!(self, Self::Here(_) | Self::Rclone(_)) && is_hidden()
+    }
+
     /// Removes a file.
     fn remove(&self, name: &Path) -> anyhow::Result<()> {
         match self {
@@ -331,6 +337,9 @@ impl Copying<'_> {
             copied.with_context(|| format!("{shown}: not copied"))?;
             self.summary.copying += began.elapsed();
             self.summary.files += 1;
+            if self.destination.hides(&file.name) {
+                self.summary.hidden.add(file.name.display());
+            }
             self.moved.file_is_done(0);
         }
         if self.terms.verify {

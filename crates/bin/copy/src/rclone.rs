@@ -56,6 +56,20 @@ impl Rclone {
         Ok(Self { remote: remote.to_owned(), lengths })
     }
 
+    /// The reason that a copy to `remote` (`REMOTE:PATH`) would fail now: this user has no such remote, or no `rclone`.
+    pub fn unknown_remote(remote: &str) -> Option<String> {
+        let (name, _) = remote.split_once(':')?;
+        match command(&["listremotes"]).stdin(Stdio::null()).output() {
+            Err(_) => Some("rclone cannot be run: install it (`apt-get install rclone`)".to_owned()),
+            Ok(listed) => {
+                let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+                let is_known =
+                    listed.lines().any(|known| known.trim_end_matches(':') == name.split(',').next().unwrap_or(name));
+                (!is_known).then(|| format!("rclone has no remote `{name}` for this user (`rclone config`)"))
+            }
+        }
+    }
+
     /// The file of this name, without the time when it was written.
     pub(super) fn find_version(&self, name: &str) -> Option<FileVersion> {
         let bytes = self.lengths.get(name).copied()?;

@@ -29,6 +29,8 @@ pub struct Summary {
     pub(super) compared: u64,
     passed_over: u64,
     excluded: u64,
+    /// Files stored under hidden names, which a server does not list.
+    pub(super) hidden: Failures,
     /// Files removed from the destination.
     pub(super) removed: u64,
     /// Files that were not copied, with the reasons.
@@ -50,6 +52,7 @@ impl Summary {
             compared: 0,
             passed_over: tree.passed_over,
             excluded: tree.excluded,
+            hidden: Failures::default(),
             removed: 0,
             failures,
         }
@@ -66,6 +69,7 @@ impl Summary {
         self.passed_over += other.passed_over;
         self.excluded += other.excluded;
         self.removed += other.removed;
+        self.hidden.append(other.hidden);
         self.failures.append(other.failures);
     }
 
@@ -128,6 +132,9 @@ impl Summary {
         for (count, what) in further.into_iter().filter(|(count, _)| *count > 0) {
             text.push_str(&format!("{count} {what}\n"));
         }
+        if self.hidden.count() > 0 {
+            text.push_str(&format!("{} stored, which a server does not list: {}\n", self.hidden.count(), self.hidden));
+        }
         if self.resumed_bytes > 0 {
             text.push_str(&format!("{} were there from an earlier copy\n", ByteCount(self.resumed_bytes)));
         }
@@ -155,6 +162,7 @@ impl Summary {
             "compared": self.compared,
             "passed_over": self.passed_over,
             "excluded": self.excluded,
+            "hidden": self.hidden.count(),
             "removed": self.removed,
             "failed": self.failures.count(),
         });

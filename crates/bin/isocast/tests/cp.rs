@@ -84,6 +84,7 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     fs::create_dir_all(&root).expect("made");
     let odd = OsStr::from_bytes(b"caf\xe9.ts");
     fs::write(from.join(".kept"), "hidden").expect("written");
+    fs::write(from.join(".DS_Store"), "of Finder").expect("written");
     fs::write(from.join(odd), "odd").expect("written");
     (0..4).for_each(|number| fs::write(from.join(format!("sub/{number}.ts")), "12345").expect("written"));
     std::os::unix::fs::symlink(".", from.join("self")).expect("linked");
@@ -93,10 +94,13 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     assert!(said.contains("2 files or folders were not copied: "), "{said}");
     assert!(said.contains(".kept: not copied: 403") && said.contains("its name is not UTF-8"), "{said}");
     assert_eq!(names(&root.join("up/sub")).len(), 4);
+    let up = cp(&["--json", text(&from), &url("again")]);
+    let up: Value = serde_json::from_slice(&up.stdout).expect("JSON");
+    assert_eq!((&up["files"], &up["hidden"], &up["failed"]), (&5.into(), &1.into(), &2.into()), "{up}");
     // Between folders a name is what it is; a link to a folder is passed over.
     let to = scratch.path().join("to");
     let done = figures(&[text(&from), text(&to)]);
-    assert_eq!((&done["files"], &done["passed_over"], &done["failed"]), (&6.into(), &1.into(), &0.into()), "{done}");
+    assert_eq!((&done["files"], &done["passed_over"], &done["failed"]), (&7.into(), &1.into(), &0.into()), "{done}");
     assert_eq!(fs::read(to.join(odd)).expect("there"), b"odd");
     // A file that was changed since is copied again, though it has the same length.
     let changed = from.join("sub/3.ts");

@@ -148,6 +148,7 @@ impl ConfigArgs {
         match &self.command {
             ConfigCommand::Check { file, json } => {
                 let checked = Config::load_with_parts(file).and_then(|config| config.check_here().map(|()| config));
+                let hints = checked.as_ref().map(Config::hints).unwrap_or_default();
                 if *json {
                     let problems: Vec<_> = checked
                         .as_ref()
@@ -156,13 +157,15 @@ impl ConfigArgs {
                         .iter()
                         .map(problem_json)
                         .collect();
-                    let verdict = json!({ "file": file, "usable": checked.is_ok(), "problems": problems });
+                    let verdict =
+                        json!({ "file": file, "usable": checked.is_ok(), "problems": problems, "hints": hints });
                     writeln!(out, "{verdict:#}")?;
                 }
                 let config = checked?;
                 if !*json {
                     let (file, folders) = (file.display(), config.roots.len());
                     writeln!(out, "{file}: usable; serves {folders} folder(s) on {}", config.listen)?;
+                    hints.iter().try_for_each(|hint| writeln!(out, "hint: {hint}"))?;
                 }
             }
             ConfigCommand::Show { serve, json } => {

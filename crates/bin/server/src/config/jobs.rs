@@ -179,7 +179,9 @@ pub(super) fn render_protected(protected: &[ContentPath], f: &mut fmt::Formatter
 
 fn parse_end(text: &str) -> Result<CopyEnd, String> {
     if let Some(remote) = text.strip_prefix("rclone:") {
-        let is_remote = remote.split_once(':').is_some_and(|(name, _)| !name.is_empty() && !name.starts_with('-'));
+        let is_remote = remote
+            .split_once(':')
+            .is_some_and(|(name, _)| !name.is_empty() && !name.starts_with('-') && !name.contains('/'));
         return if is_remote {
             Ok(CopyEnd::Rclone(remote.trim_end_matches('/').to_owned()))
         } else {
@@ -279,6 +281,10 @@ mod tests {
                 "http://HOST:PORT/media/FILE",
             ),
             ("schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"rclone:y\"".to_owned(), "names no remote"),
+            (
+                "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"rclone:/tmp/y:\"".to_owned(),
+                "names no remote",
+            ),
             (
                 "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"rclone:y:\"\nto = \"x\"".to_owned(),
                 "only be copied to",

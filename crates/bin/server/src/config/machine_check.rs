@@ -5,8 +5,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use automation::{CopyEnd, JobConfig, JobWork};
+use copy::Rclone;
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 use rustix::io::Errno;
+use store::ContentPath;
 
 use super::{Config, ConfigError, Problem};
 
@@ -68,6 +71,31 @@ impl Config {
             add("plane.cpu", format!("there is no CPU {cpu} for this program; it may use {known}"));
         }
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+
+    /// Names of jobs and quotas that lead nowhere now, and may later: a folder that is not there yet, a remote that this user's rclone does
+    /// not have. Folders of volumes are not looked at.
+    pub(crate) fn hints(&self) -> Vec<String> {
+        let is_away = |folder: &ContentPath| {
+            self.volumes.is_empty() && !self.roots.iter().any(|root| root.join(folder.joined()).is_dir())
+        };
+        let away = |about: String, folder: &ContentPath| {
+            is_away(folder).then(|| format!("{about}: no served folder has `{}` now", folder.joined()))
+        };
+        let of_job = |job: &JobConfig| {
+            let about = format!("the job `{}`", job.name);
+            match &job.work {
+                JobWork::Keep(limits) => away(about, &limits.folder),
+                JobWork::Scrub { folder, .. }
+                | JobWork::Copy { from: CopyEnd::Served(folder), to: CopyEnd::Isocast(_), .. } => away(about, folder),
+                JobWork::Copy { to: CopyEnd::Rclone(remote), .. } => {
+                    Rclone::unknown_remote(remote).map(|why| format!("{about}: {why}"))
+                }
+                JobWork::Copy { .. } | JobWork::Measure | JobWork::Command(_) => None,
+            }
+        };
+        let quotas = self.quotas.iter().filter_map(|quota| away("a quota".to_owned(), &quota.folder));
+        self.jobs.iter().filter_map(of_job).chain(quotas).collect()
     }
 }
 
@@ -134,6 +162,21 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_now_are_hints() {
+        let folder = tempfile::tempdir().expect("/tmp can be written");
+        std::fs::create_dir(folder.path().join("cams")).expect("there is room");
+        let job = |name: &str, folder: &str| {
+            format!(
+                "[[job]]\nname = \"{name}\"\nschedule = \"@daily\"\nkind = \"keep\"\nmax_age = \"3d\"\nfolder = \"{folder}\"\n"
+            )
+        };
+        let (root, jobs) = (folder.path().display(), job("a", "cams") + &job("b", "camms"));
+        let config =
+            Config::load_file("f.toml".as_ref(), &format!("roots = [\"{root}\"]\n{jobs}")).expect("a good text");
+        assert_eq!(config.hints(), ["the job `b`: no served folder has `camms` now"]);
     }
 
     #[test]
