@@ -367,6 +367,10 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             let detail = "the disk is full (a content that replaces another needs room beside it until it is stored), or no file may be so large there";
             (StatusCode::INSUFFICIENT_STORAGE, detail.to_owned())
         }
+        StoreError::Full(_) => {
+            let detail = format!("{error} (a content that replaces another needs room beside it until it is stored)");
+            (StatusCode::INSUFFICIENT_STORAGE, detail)
+        }
         // Not the client's fault, and not for it to mend: 507, as for a disk that is full (RFC 4918 §11.5).
         StoreError::ReadOnly => (
             StatusCode::INSUFFICIENT_STORAGE,

@@ -249,7 +249,7 @@ async fn the_folders_of_an_upload_are_made() {
     // A refused upload makes none: a content that would hide the folder, a disk that is too full, a condition.
     assert!(matches!(put(&store, "/film/first/a.ts", b"").await, Err(StoreError::NotADirectory)));
     let full = store.begin_upload(request("/none/of/this/a.ts", Some(1 << 60))).await;
-    assert!(matches!(full, Err(StoreError::NoSpace)), "{full:?}");
+    assert!(full.as_ref().is_err_and(StoreError::is_full), "{full:?}");
     let other = Precondition::MustMatch(vec!["\"x\"".to_owned()]);
     let unmet = UploadRequest { precondition: other, ..request("/none/of/this/a.ts", None) };
     assert!(matches!(store.begin_upload(unmet).await, Err(StoreError::PreconditionFailed)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use storage::uploads::UploadFailure;
-use units::DiskId;
+use units::{ByteCount, DiskId};
 
 use crate::path::COMPONENTS_MAX;
 
@@ -33,9 +33,12 @@ pub enum StoreError {
     /// A precondition (`If-Match`, `If-None-Match: *`) does not hold.
     #[error("the precondition does not hold")]
     PreconditionFailed,
-    /// The disk is full (or a quota is); nothing was left behind.
+    /// The disk is full, as the system found amid the work; nothing was left behind.
     #[error("no space left on the disk")]
     NoSpace,
+    /// A disk or a volume has too little room for it; nothing was left behind.
+    #[error("{0}")]
+    Full(Arc<FullPlace>),
     /// The file system is mounted read-only, or became so when its disk erred.
     #[error("the file system is read-only")]
     ReadOnly,
@@ -92,6 +95,16 @@ pub enum StoreError {
     /// Anything else the system says.
     #[error("{0}")]
     Io(#[source] Arc<io::Error>),
+}
+
+/// A place without room for an upload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place} has no room for it: {free} are left")]
+pub struct FullPlace {
+    /// The disk, by a folder on it, or the volume by its name.
+    pub place: String,
+    /// The room that is left.
+    pub free: ByteCount,
 }
 
 /// A disk that a volume is without.
@@ -165,10 +178,16 @@ impl StoreError {
         }
     }
 
+    /// True where there was no room.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::NoSpace | Self::Full(_))
+    }
+
     /// The failure as the life of an upload and the disk's schedule see it: a full or read-only file system is no disk that errs.
     pub fn trouble(&self) -> UploadFailure {
         match self {
-            Self::NoSpace => UploadFailure::Full,
+            _ if self.is_full() => UploadFailure::Full,
             Self::Io(_) => UploadFailure::Disk,
             _ => UploadFailure::Other,
         }

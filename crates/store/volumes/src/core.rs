@@ -12,7 +12,7 @@ use content::layout::FileAccess;
 use device::Device;
 use kernel::aligned::AlignedBlock;
 use storage::uploads::RecordingTerms;
-use units::{DiskId, UploadId};
+use units::{ByteCount, DiskId, UploadId};
 use volume::{DiskWrite, Drafts, MemberId, ReadCounts, Volume, VolumeError, WriteSets};
 
 use super::health::VolumeHealth;
@@ -28,7 +28,7 @@ use super::waiter::Waiter;
 use store::buffers::Chunk;
 use store::grants::GrantPort;
 use store::shared::DiskShared;
-use store::{OnBreak, StoreError};
+use store::{FullPlace, OnBreak, StoreError};
 
 /// A task of a disk's thread.
 #[derive(Debug)]
@@ -293,15 +293,18 @@ impl Core {
             VolumeError::IsFolder => StoreError::IsDirectory,
             VolumeError::Name(_) => StoreError::NameTooLong,
             VolumeError::NotAFolder => StoreError::NotADirectory,
-            VolumeError::Full | VolumeError::CatalogueFull | VolumeError::TooLong => StoreError::NoSpace,
+            VolumeError::Full | VolumeError::CatalogueFull | VolumeError::TooLong => full(&self.volume),
             VolumeError::ReadOnly => {
-                let members = (0u8..).map(MemberId).take(self.volume.superblock().members.len());
-                let away = members.into_iter().find(|member| !self.takes_writes(*member));
-                away.map_or(StoreError::ReadOnly, |member| {
-                    StoreError::VolumeReadOnly(Arc::new(self.members.away_disk(&self.volume, member)))
-                })
+                let mut members = (0u8..).map(MemberId).take(self.volume.superblock().members.len());
+                let away = |member| StoreError::VolumeReadOnly(Arc::new(self.members.away_disk(&self.volume, member)));
+                members.find(|member| !self.takes_writes(*member)).map_or(StoreError::ReadOnly, away)
             }
             VolumeError::PartLost => StoreError::DiskFailing(self.front.id),
         }
     }
+}
+
+fn full(volume: &Volume) -> StoreError {
+    let place = format!("the volume `{}`", volume.superblock().name);
+    StoreError::Full(Arc::new(FullPlace { place, free: ByteCount(volume.free_bytes()) }))
 }

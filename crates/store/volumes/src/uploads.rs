@@ -130,7 +130,7 @@ impl Core {
     pub(super) fn fail(&mut self, id: UploadId, error: &StoreError) {
         let Some(upload) = self.drafts.upload_mut(id.0) else { return };
         upload.tell_failure(error);
-        let keeps = upload.on_break == OnBreak::Keep && matches!(error, StoreError::NoSpace);
+        let keeps = upload.on_break == OnBreak::Keep && error.is_full();
         // On a full volume a recording ends as far as it came: there is room for that.
         let is_kept = keeps
             && self.drafts.receiving(id.0).is_some_and(|came| came > 0)

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use store::StoreError;
 use volumes::{OwnVolume, UpkeepOutcome, VolumeWish};
 
 use super::progress::ProgressLine;
@@ -18,7 +17,7 @@ pub(super) fn look_after(
     let done = volume.look_after(wish, |seen, total| line.show(seen, total))?;
     drop(line);
     match (&done.failed, &done.lost[..]) {
-        (Some(StoreError::NoSpace), _) => {
+        (Some(error), _) if error.is_full() => {
             bail!("there is no room for all copies: the copies made so far stay; make room, or add a disk, then repeat")
         }
         (Some(_), [name, ..]) => bail!("`{name}` is damaged in every copy: put it in anew or remove it, then repeat"),

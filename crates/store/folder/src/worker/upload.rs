@@ -18,12 +18,12 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT}
 use rustix::fs::{fallocate, fcntl_getfl, fcntl_setfl, fstat, fsync, ftruncate, futimens, mkdirat};
 use rustix::io::{Errno, pwrite};
 use storage::uploads::{JournalId, UploadFile};
-use units::{Nanos, UploadId, limits};
+use units::{ByteCount, Nanos, UploadId, limits};
 
 use crate::root::{Identity, Root};
 use store::buffers::{Chunk, count, index};
 use store::operation::{ChangeReply, UploadProgress, UploadTerms};
-use store::{ContentPath, Entry, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError};
+use store::{ContentPath, Entry, FullPlace, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError};
 
 use super::Worker;
 use super::content::{self, extents_of, is_buffered};
@@ -215,8 +215,10 @@ pub(super) fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result
             (opened, _) => break opened?,
         }
     };
-    if free_bytes(&folder)? < length {
-        return Err(StoreError::NoSpace);
+    let free = free_bytes(&folder)?;
+    if free < length {
+        let place = format!("the disk of {}", root.path.display());
+        return Err(StoreError::Full(Arc::new(FullPlace { place, free: ByteCount(free) })));
     }
     for name in missing.into_iter().rev() {
         // The umask, or the default ACL of the folder above, leaves the permitted bits.

@@ -116,7 +116,7 @@ fn an_upload_takes_the_room_of_optional_moves() {
         };
         core.begin(&path, terms).map(|_| ())
     };
-    assert!(matches!(begin(room + 1), Err(StoreError::NoSpace)));
+    assert!(begin(room + 1).is_err_and(|error| error.is_full()));
     assert!(begin(room).is_ok());
     assert!(core.upkeep.is_none() && core.moved_copies == 0);
 }
