@@ -299,7 +299,7 @@ fn recover(folders: &Folders, directory: BorrowedFd<'_>, parent: &ContentPath, h
 /// block. The server may have been killed before it cut them off.
 fn without_padding(file: &OwnedFd) -> u64 {
     let bytes = fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
-    if bytes == 0 || bytes % limits::DIRECT_ALIGN != 0 {
+    if bytes == 0 || !bytes.is_multiple_of(limits::DIRECT_ALIGN) {
         return bytes;
     }
     let mut block = vec![0; index(limits::DIRECT_ALIGN)];
