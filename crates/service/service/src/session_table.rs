@@ -36,6 +36,10 @@ use crate::unread::UnreadStreams;
 /// A player closes its old connection while it opens the next one, which the data plane notices two sends later. A
 /// client that takes nothing for so long, twenty ticks, does not play.
 const GONE_TIME_MAX: Duration = Duration::from_secs(1);
+/// Longest wait for a plane with a full queue to take releases: half of the time that a start may take.
+const RELEASE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Between two tries to send releases to a plane with a full queue.
+const RELEASE_PERIOD: Duration = Duration::from_millis(5);
 /// A refused request has reservations released for it so often, each time for twice as much as the time before.
 const RELEASES_MAX: u32 = 8;
 /// Longest wait for the end of a stream that was stopped because it had not started; then the newer one runs in no session.
@@ -205,6 +209,10 @@ impl SessionTable {
             match retry {
                 Retry::Release(yielding, streams) => {
                     yielding.into_iter().for_each(|reservation| self.plane.release(reservation));
+                    let patience = tokio::time::Instant::now() + RELEASE_TIME_MAX;
+                    while !self.plane.send_releases() && tokio::time::Instant::now() < patience {
+                        tokio::time::sleep(RELEASE_PERIOD).await;
+                    }
                     if !streams.is_empty() {
                         self.end_unread(&streams, deadline).await;
                     }
