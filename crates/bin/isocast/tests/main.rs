@@ -13,7 +13,6 @@ mod net;
 mod real_time;
 mod serve_accounts;
 mod serve_bad_players;
-mod serve_budgets;
 mod serve_cameras;
 mod serve_changes;
 mod serve_get;

@@ -44,7 +44,6 @@ mod streamed;
 mod tus;
 mod upload;
 mod upload_part;
-mod viewer_name;
 
 pub mod config;
 pub mod message;

@@ -11,7 +11,6 @@ use std::time::SystemTime;
 use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report, WrittenDisks};
 use units::{BitRate, LinkId, Nanos, ReservationId, limits};
 
-use crate::budgets::{BudgetRefusal, ChargedBudgets};
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
 use crate::media_service::MediaService;
@@ -76,7 +75,6 @@ impl RunningRecording {
 
     fn leave_listing(&self) {
         self.service.running.lock().remove(&self.request.stream);
-        self.service.sessions.end_recording(self.request.stream);
     }
 
     /// The reserved rate, in bits per second.
@@ -92,30 +90,18 @@ impl RunningRecording {
     }
 
     /// Enters it into the listing of streams; with its `progress`.
-    ///
-    /// # Errors
-    /// A budget does not admit it.
-    pub(crate) fn list(
-        &self,
-        path: &ContentPath,
-        (client, charged): (IpAddr, &ChargedBudgets),
-        progress: Arc<RecordingProgress>,
-    ) -> Result<(), BudgetRefusal> {
-        let service = &self.service;
-        service.sessions.begin_recording(self.request.stream, charged, self.request.rate)?;
+    pub(crate) fn list(&self, path: &ContentPath, client: IpAddr, progress: Arc<RecordingProgress>) {
         let running = RunningStream {
             path: path.joined(),
             client,
             user: None,
-            charged: charged.clone(),
             rate: Some(self.request.rate),
             disk: self.request.disks.store,
             started: SystemTime::now(),
             recording: Some(progress),
             stopped: false,
-            passed_to: None,
         };
-        service.running.enter(self.request.stream, running, None, &|key| service.accounts.limits(key))
+        self.service.running.lock().insert(self.request.stream, running);
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use dataplane::PlaneConfig;
 use http::config::HttpConfig;
 use service::accounts::OpenRights;
-use service::budgets::BudgetRules;
 use service::config::ServiceConfig;
 use service::connections::ConnectionLimits;
 use store::StoreSettings;
@@ -74,11 +73,6 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
 /// Rights without an account.
 pub(super) const fn open_rights(config: &Config) -> OpenRights {
     OpenRights { all_read: config.anonymous_reads, local_writes: config.local_writes }
-}
-
-/// Budgets of the settings.
-pub(super) fn budgets(config: &Config) -> BudgetRules {
-    BudgetRules::new(config.budgets.iter().cloned())
 }
 
 /// Memory for uploads and recordings: as much as ever helps, but at most a quarter of the memory allowed.
