@@ -17,14 +17,14 @@ use crate::message::query::pairs;
 use crate::message::reply::Reply;
 use crate::precondition::precondition;
 use crate::problem::{self, of_resume};
-use crate::upload_part::{AppendedBody, UPLOADS, append, at, modified, number, text, to_upload};
+use crate::upload_part::{
+    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, UPLOADS, append, at, modified, number, remove, text, to_upload,
+};
 
 /// A content with fewer bytes is sent again as fast as it is resumed.
 const RESUMED_BYTES_MIN: u64 = 1 << 20;
 const PARTIAL: &str = "application/partial-upload";
 const VERSION_FIELD: &str = "upload-draft-interop-version";
-const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
-const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
 const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
 const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
 
@@ -153,12 +153,6 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
     }
     let reply = Reply::empty(StatusCode::NO_CONTENT).field(UPLOAD_COMPLETE, "?0");
     Ok(reply.field(UPLOAD_OFFSET, appended.offset.to_string()))
-}
-
-async fn remove(exchange: &Exchange) -> Result<Reply, Reply> {
-    let (id, permit) = at(exchange).await?;
-    exchange.shared.uploads.remove(id, permit.user()).await.map_err(|error| of_resume(&error))?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// The answer to the request with the last bytes.

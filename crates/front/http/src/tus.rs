@@ -20,7 +20,10 @@ use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::reply::Reply;
 use crate::problem;
 use crate::problem::of_resume;
-use crate::upload_part::{AppendedBody, SECONDS_MAX, UPLOADS, append, at, number, of_digest, text, to_upload};
+use crate::upload_part::{
+    AppendedBody, SECONDS_MAX, UPLOAD_LENGTH, UPLOAD_OFFSET, UPLOADS, append, at, number, of_digest, remove, text,
+    to_upload,
+};
 
 const VERSION: &str = "1.0.0";
 const EXTENSIONS: &str =
@@ -34,8 +37,6 @@ const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
 const TUS_EXTENSION: HeaderName = HeaderName::from_static("tus-extension");
 const TUS_MAX_SIZE: HeaderName = HeaderName::from_static("tus-max-size");
 const TUS_CHECKSUMS: HeaderName = HeaderName::from_static("tus-checksum-algorithm");
-const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
-const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
 const UPLOAD_DEFER_LENGTH: HeaderName = HeaderName::from_static("upload-defer-length");
 const UPLOAD_METADATA: HeaderName = HeaderName::from_static("upload-metadata");
 const UPLOAD_EXPIRES: HeaderName = HeaderName::from_static("upload-expires");
@@ -165,12 +166,6 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
     Ok(Reply::empty(StatusCode::NO_CONTENT)
         .field(UPLOAD_OFFSET, appended.offset.to_string())
         .field(UPLOAD_EXPIRES, httpdate::fmt_http_date(expires)))
-}
-
-async fn remove(exchange: &Exchange) -> Result<Reply, Reply> {
-    let (id, permit) = at(exchange).await?;
-    exchange.shared.uploads.remove(id, permit.user()).await.map_err(|error| of_resume(&error))?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// The part that an upload has in another.

@@ -29,6 +29,8 @@ pub(crate) fn is_upload(path: &str) -> bool {
 
 /// Modification time of the content (Nextcloud, rclone), and the answer that it is kept.
 pub(crate) const OC_MTIME: HeaderName = HeaderName::from_static("x-oc-mtime");
+pub(crate) const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
+pub(crate) const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
 /// The last second of the year 9999.
 pub(crate) const SECONDS_MAX: u64 = 253_402_300_799;
 
@@ -63,31 +65,14 @@ async fn take_body(
     mut part: AppendedPart,
     mut checks: Option<BodyChecks>,
 ) -> Result<Appended, Reply> {
-    loop {
-        let piece = tokio::select! {
-            biased;
-            piece = body.next() => piece,
-            error = part.ends() => {
-                keep(part, checks.is_some()).await;
-                return Err(of_resume(&error));
-            }
-        };
-        match piece {
-            Ok(Some(bytes)) => {
-                if let Some(checks) = &mut checks {
-                    checks.update(&bytes);
-                }
-                if let Err(error) = part.write(bytes).await {
-                    keep(part, checks.is_some()).await;
-                    return Err(of_resume(&error));
-                }
-            }
-            Ok(None) => break,
-            Err(error) => {
-                keep(part, checks.is_some()).await;
-                return Err(problem::of_body(&error));
-            }
+    if let Err(reply) = carry(body, &mut part, &mut checks).await {
+        if checks.is_some() {
+            part.discard();
+        } else {
+            // Its client learns the offset from the next request.
+            let _ = part.break_off().await;
         }
+        return Err(reply);
     }
     if let Some(Err(error)) = checks.map(BodyChecks::verify) {
         part.discard();
@@ -96,13 +81,23 @@ async fn take_body(
     part.finish().await.map_err(|error| of_resume(&error))
 }
 
-/// Keeps the bytes that came of a request that broke off.
-async fn keep(part: AppendedPart, is_unproven: bool) {
-    if is_unproven {
-        part.discard();
-    } else {
-        // Its client learns the offset from the next request.
-        let _ = part.break_off().await;
+/// Carries the pieces of a body to the end of an upload.
+async fn carry(
+    body: &mut RequestBody<'_>,
+    part: &mut AppendedPart,
+    checks: &mut Option<BodyChecks>,
+) -> Result<(), Reply> {
+    loop {
+        let piece = tokio::select! {
+            biased;
+            piece = body.next() => piece,
+            error = part.ends() => return Err(of_resume(&error)),
+        };
+        let Some(bytes) = piece.map_err(|error| problem::of_body(&error))? else { return Ok(()) };
+        if let Some(checks) = checks {
+            checks.update(&bytes);
+        }
+        part.write(bytes).await.map_err(|error| of_resume(&error))?;
     }
 }
 
@@ -111,6 +106,13 @@ pub(crate) async fn at(exchange: &Exchange) -> Result<(&str, Permit<ToWrite>), R
     let id = exchange.head.path.strip_prefix(UPLOADS).unwrap_or_default();
     let path = exchange.shared.uploads.path_of(id).map_err(|error| of_resume(&error))?;
     Ok((id, to_upload(exchange, &path).await?))
+}
+
+/// Ends the upload that a request names.
+pub(crate) async fn remove(exchange: &Exchange) -> Result<Reply, Reply> {
+    let (id, permit) = at(exchange).await?;
+    exchange.shared.uploads.remove(id, permit.user()).await.map_err(|error| of_resume(&error))?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// A permit to store at a path. A link has room for so many bytes, which a continued upload does not count.

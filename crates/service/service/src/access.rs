@@ -409,9 +409,8 @@ mod tests {
         assert!(judged::<ToAdminister>(&known, &wide, "/").is_err());
     }
 
-    #[test]
-    fn a_link_gives_its_right_over_its_path_and_no_other() {
-        let known = accounts(false, &[]);
+    /// A link to read below `/a`, made by an account or by the operator.
+    fn link(by: Option<&str>) -> Principal {
         let link = SignedLink {
             id: 1,
             signature: [0; 16],
@@ -421,9 +420,15 @@ mod tests {
             uses: None,
             from: Vec::new(),
             stored: None,
-            by: None,
+            by: by.map(Into::into),
         };
-        let link = Principal::Link(ProvenLink::proven(Arc::new(link)));
+        Principal::Link(ProvenLink::proven(Arc::new(link)))
+    }
+
+    #[test]
+    fn a_link_gives_its_right_over_its_path_and_no_other() {
+        let known = accounts(false, &[]);
+        let link = link(None);
         assert_eq!(judged::<ToRead>(&known, &link, "/a/b"), Ok(None));
         let reads = RightUses(Right::Read);
         assert_eq!(judged::<ToRead>(&known, &link, "/b"), Err(Denied::NotByLink(reads)));
@@ -435,18 +440,7 @@ mod tests {
     #[test]
     fn a_link_gives_no_right_that_its_maker_has_lost() {
         let held = |rights: &[Right]| accounts(false, &[("ada", given("/a", rights))]);
-        let link = SignedLink {
-            id: 1,
-            signature: [0; 16],
-            given: given("/a", &[Right::Read]),
-            expires: u64::MAX,
-            rate: None,
-            uses: None,
-            from: Vec::new(),
-            stored: None,
-            by: Some("ada".into()),
-        };
-        let link = Principal::Link(ProvenLink::proven(Arc::new(link)));
+        let link = link(Some("ada"));
         assert!(judged::<ToRead>(&held(&[Right::Read, Right::Share]), &link, "/a/b").is_ok());
         for lost in [&[Right::Read][..], &[Right::Share]] {
             assert!(judged::<ToRead>(&held(lost), &link, "/a/b").is_err(), "{lost:?}");

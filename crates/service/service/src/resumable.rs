@@ -482,12 +482,12 @@ impl ResumableUploads {
     async fn write(&self, change: &UploadChange) -> Result<(), ResumeError> {
         let mut lines = self.lines.lock().await;
         let line = serde_json::to_string(change).map_err(|_| ResumeError::NotKept)?;
-        let all = self.all_lines();
-        let is_anew = *lines > all.len() + SPARE_LINES_MAX;
-        *lines = if is_anew { all.len() } else { *lines + 1 };
+        let count = lock(&self.table).len();
+        let anew = (*lines > count + SPARE_LINES_MAX).then(|| self.all_lines());
+        *lines = anew.as_ref().map_or(*lines + 1, Vec::len);
         let journal = Arc::clone(&self.journal);
         let kept = tokio::task::spawn_blocking(move || {
-            if is_anew {
+            if let Some(all) = anew {
                 journal.replace(&all)?;
             }
             journal.append(&line)

@@ -3,7 +3,6 @@
 //! Not here: the rules of who may see and change them (`service::administration`).
 
 use http_types::StatusCode;
-use percent_encoding::utf8_percent_encode;
 use service::access::{OwnPermit, Permit, ToAdminister, ToRead, ToShare, ToWrite};
 use service::account_changes::{ChangeError, Grantee, ListPart};
 use service::administration::{self, AccountWish, SharedRight, WishError, checked_name, folder_rights};
@@ -13,10 +12,10 @@ use api::{GrantEntry, LinkText, NewLink};
 
 use super::json::{listed, part, read};
 use crate::body::RequestBody;
-use crate::content::PREFIX;
+use crate::dav;
 use crate::exchange::Exchange;
 use crate::login;
-use crate::message::reply::{COMPONENT, Reply};
+use crate::message::reply::Reply;
 use crate::problem::{of_change, of_wish};
 use crate::routes::{Call, FoundCall};
 
@@ -102,7 +101,7 @@ async fn administer(
             return Ok(listed(exchange, &part, &groups, |group| group.name.clone()));
         }
         Call::AddUser => {
-            return made(administration::add_user(service, read(exchange, body).await?, permit).await);
+            return done(administration::add_user(service, read(exchange, body).await?, permit).await);
         }
         Call::RemoveUser => AccountWish::Remove(name()),
         Call::Join => AccountWish::Join(found.name(1).to_owned(), group(found)?),
@@ -142,9 +141,8 @@ async fn share(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
     };
     let made = administration::add_link(&exchange.shared.service, &wish, (&permit, &shared)).await;
     let (id, share) = made.map_err(|error| of_wish(&error))?;
-    let names = path.components().iter().map(|name| utf8_percent_encode(name, COMPONENT).to_string());
     let slash = if (wish.upload || wish.path.ends_with('/')) && !path.components().is_empty() { "/" } else { "" };
-    let address = format!("{PREFIX}{}{slash}?share={share}", names.collect::<Vec<_>>().join("/"));
+    let address = format!("{}?share={share}", dav::address(&path.joined(), slash));
     Ok(Reply { status: StatusCode::CREATED, ..Reply::json(&LinkText { id, share, address }) })
 }
 
@@ -157,9 +155,5 @@ fn group(found: &FoundCall) -> Result<String, Reply> {
 }
 
 fn done(changed: Result<(), WishError>) -> Result<Reply, Reply> {
-    changed.map(|()| Reply::empty(StatusCode::NO_CONTENT)).map_err(|error| of_wish(&error))
-}
-
-fn made(changed: Result<(), WishError>) -> Result<Reply, Reply> {
     changed.map(|()| Reply::empty(StatusCode::NO_CONTENT)).map_err(|error| of_wish(&error))
 }
