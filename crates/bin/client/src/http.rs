@@ -182,6 +182,8 @@ pub fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Re
         _ if matches!(problem["resource"].as_str(), Some("draining" | "starting")) => {
             Err(NoAnswer("the server is starting, or about to stop").into())
         }
+        // Answers to HEAD have no document.
+        _ if status == 503 && text.is_empty() => Err(NoAnswer("the server does not answer at present (503)").into()),
         _ => bail!("{status}: {detail}"),
     }
 }
@@ -189,6 +191,17 @@ pub fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_starts_gives_no_answer_with_a_document_and_without() {
+        let refused = |document: &str| {
+            let answer = Response::builder().status(503).body(Body::builder().data(document)).expect("an answer");
+            expect(answer, &[200]).expect_err("refused")
+        };
+        assert!(refused(r#"{"resource": "starting"}"#).is::<NoAnswer>());
+        assert!(refused("").is::<NoAnswer>(), "as HEAD is answered");
+        assert!(!refused(r#"{"resource": "disk", "detail": "it errs"}"#).is::<NoAnswer>());
+    }
 
     #[test]
     fn a_file_holds_a_name_with_its_password_or_a_token() {
