@@ -33,6 +33,8 @@ enum Wrong {
     SkipsCutting,
     /// A start leaves the leftovers of a crash.
     LeavesLeftovers,
+    /// A start takes the length of a leftover for its written bytes.
+    TrustsLengths,
     /// A flush that no upload waits for leaves the growth of recordings to the journal.
     FlushesTheCacheOnly,
     /// An upload is acknowledged though its sync had nothing left to do because another one failed.
@@ -334,7 +336,10 @@ impl Server {
             _ => None,
         };
         let file = self.uploads.file_mut(upload).expect("it was granted");
-        self.files.write(file.file, offset, written, file.content);
+        let first = self.chance.below(written / SECTOR + 1) * SECTOR;
+        for (at, bytes) in [(first, written - first), (0, first)] {
+            self.files.write(file.file, offset + at, bytes, file.content);
+        }
         if trouble.is_some() {
             file.sent = file.sent.min(offset + written);
             self.running.retain(|running| *running != upload);
@@ -487,13 +492,17 @@ impl Server {
         for name in names {
             let own = match leftover(&name, "2-b") {
                 None => continue,
-                Some(Leftover::Keep(own)) if files.length(files.file(&name).expect("listed")) > 0 => own,
+                Some(Leftover::Keep(own)) if files.written_bytes(files.file(&name).expect("listed")) > 0 => own,
                 Some(_) => {
                     files.unlink(&name);
                     continue;
                 }
             };
             let free = names_beside(own).find(|name| files.file(name).is_none());
+            let file = files.file(&name).expect("listed");
+            if self.wrong != Wrong::TrustsLengths {
+                files.truncate(file, files.written_bytes(file));
+            }
             files.rename(&name, &free.expect("one of many"));
         }
     }
@@ -519,6 +528,9 @@ impl Server {
             let there = sectors.iter().zip(1..).take_while(|(holds, number)| **holds == (*content, *number)).count();
             if u64::try_from(there).expect("few") < *durable {
                 self.violations.push(format!("of {name}, {durable} sectors were durable: {sectors:?}"));
+            }
+            if there < sectors.len() {
+                self.violations.push(format!("of {name}, only {there} sectors were written: {sectors:?}"));
             }
         }
         for name in after.names() {
@@ -605,6 +617,8 @@ fn each_way_to_do_it_wrongly_is_found() {
         (Wrong::SkipsSecuring, false),
         (Wrong::SkipsCutting, true),
         (Wrong::LeavesLeftovers, true),
+        (Wrong::TrustsLengths, true),
+        (Wrong::TrustsLengths, false),
         (Wrong::FlushesTheCacheOnly, true),
     ];
     for (wrong, ordered) in wrongs {

@@ -22,6 +22,11 @@ pub const FLAG_DELALLOC: u32 = 0x0004;
 pub const FLAG_ENCODED: u32 = 0x0008;
 /// Lies within metadata or a block's tail.
 pub const FLAG_NOT_ALIGNED: u32 = 0x0100;
+/// Space that was taken ahead and not written to: it reads as zeros.
+const FLAG_UNWRITTEN: u32 = 0x0800;
+
+/// Bytes that wait in the page cache are written first.
+const SYNC: u32 = 0x0001;
 
 const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B;
 
@@ -71,10 +76,23 @@ const _: () = assert!(size_of::<FiemapExtent>() == 56 && size_of::<Fiemap>() == 
 /// The kernel's: `EOPNOTSUPP` where the file system has no extents to report (tmpfs, network mounts); `InvalidData` if
 /// it reports extents that do not ascend, more than requested, or more than [`EXTENTS_MAX`].
 pub fn extents(file: BorrowedFd<'_>) -> io::Result<Vec<RawExtent>> {
+    list(file, 0)
+}
+
+/// Offset of the first byte in space that was taken ahead and not written to, be it within the file's length or beyond.
+///
+/// # Errors
+/// Those of [`extents`].
+pub fn unwritten_from(file: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let unwritten = list(file, SYNC)?.into_iter().find(|extent| extent.flags & FLAG_UNWRITTEN != 0);
+    Ok(unwritten.map(|extent| extent.logical))
+}
+
+fn list(file: BorrowedFd<'_>, flags: u32) -> io::Result<Vec<RawExtent>> {
     let mut found: Vec<RawExtent> = Vec::new();
     let mut start = 0;
     loop {
-        let step = step(file, start)?;
+        let step = step(file, start, flags)?;
         let mapped = usize::try_from(step.mapped_extents).unwrap_or(usize::MAX);
         let Some(extents) = step.extents.get(..mapped) else {
             return Err(invalid("FIEMAP reported more extents than it was asked for"));
@@ -104,11 +122,11 @@ pub fn extents(file: BorrowedFd<'_>) -> io::Result<Vec<RawExtent>> {
     }
 }
 
-fn step(file: BorrowedFd<'_>, start: u64) -> io::Result<Box<Fiemap>> {
+fn step(file: BorrowedFd<'_>, start: u64, flags: u32) -> io::Result<Box<Fiemap>> {
     let mut map = Box::new(Fiemap {
         start,
         length: u64::MAX - start,
-        flags: 0,
+        flags,
         mapped_extents: 0,
         extent_count: u32::try_from(STEP_EXTENTS).expect("a small constant"),
         reserved: 0,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::common::{
-    Ungoverned, everything_below, finishing, folder, governed, path, pattern, put, request, serve, settings,
+    Ungoverned, everything_below, finishing, folder, governed, lengthen, path, pattern, put, request, serve, settings,
     ungoverned, until,
 };
 use rustix::fs::{Mode, OFlags};
@@ -343,7 +343,7 @@ async fn child_that_is_killed() {
 }
 
 #[tokio::test]
-async fn killed_uploads_leave_nothing_visible_and_recordings_are_found() {
+async fn killed_uploads_leave_nothing_visible_and_recordings_are_found_as_far_as_they_were_written() {
     let root = folder();
     fs::write(root.path().join("old"), "old").unwrap();
     // As an upload on a file system without nameless files would leave it.
@@ -368,6 +368,9 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
+    let hidden =
+        everything_below(root.path()).into_iter().find(|name| name.ends_with("-talk.ts")).expect("it is hidden");
+    lengthen(&root.path().join(hidden), 1 << 20);
     fs::write(root.path().join("talk.ts"), "newer").unwrap();
     let (store, giver) = governed(root.path(), &settings());
     let listed: Vec<_> = store.list(&path("/")).await.unwrap().into_iter().map(|entry| entry.name).collect();

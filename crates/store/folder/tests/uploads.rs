@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use crate::common::{
-    Ungoverned, everything_below, fence, finishing, folder, governed, path, pattern, put, request, serve, settings,
-    ungoverned, until,
+    Ungoverned, everything_below, fence, finishing, folder, governed, lengthen, path, pattern, put, request, serve,
+    settings, ungoverned, until,
 };
 use storage::grant::WrittenDisks;
 use storage::grant::{Offer, RecordingPlace, StoreWork, WorkClass};
@@ -483,6 +483,7 @@ async fn an_upload_continues_behind_the_part_of_the_same_version() {
     drop(newer);
     fence(&store).await;
     assert_eq!(everything_below(&root), [part.as_str()], "of what nothing was written nothing stays");
+    lengthen(&root.join(&part), 1 << 20);
 
     // Also where another folder would be chosen for a new one.
     fs::create_dir(&before).unwrap();

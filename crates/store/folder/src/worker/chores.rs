@@ -275,7 +275,7 @@ fn recover(folders: &Folders, directory: BorrowedFd<'_>, parent: &ContentPath, h
     else {
         return;
     };
-    let bytes = without_padding(&found.file);
+    let bytes = without_padding(&found.file, found.written_bytes());
     if bytes == 0 {
         return found.forget();
     }
@@ -295,10 +295,9 @@ fn recover(folders: &Folders, directory: BorrowedFd<'_>, parent: &ContentPath, h
     }
 }
 
-/// Bytes of a file that an upload has left, without those that may be the padding of its last direct write: zeros at the end of a whole
-/// block. The server may have been killed before it cut them off.
-fn without_padding(file: &OwnedFd) -> u64 {
-    let bytes = fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+/// The `bytes` of a file that an upload has left, without those that may be the padding of its last direct write: zeros at the end of a
+/// whole block. The server may have been killed before it cut them off.
+fn without_padding(file: &OwnedFd, bytes: u64) -> u64 {
     if bytes == 0 || !bytes.is_multiple_of(limits::DIRECT_ALIGN) {
         return bytes;
     }

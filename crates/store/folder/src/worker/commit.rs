@@ -118,7 +118,7 @@ pub(super) fn sync_name(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Resu
 }
 
 /// True if no byte of a file waits in the page cache.
-fn is_direct(file: BorrowedFd<'_>) -> bool {
+pub(super) fn is_direct(file: BorrowedFd<'_>) -> bool {
     fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 

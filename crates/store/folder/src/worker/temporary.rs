@@ -7,6 +7,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use kernel::fiemap;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, RenameFlags, Stat, XattrFlags};
 use rustix::fs::{
     fchmod, fchown, flock, fsetxattr, fstat, getxattr, linkat, openat, renameat, renameat_with, statat, unlinkat,
@@ -99,6 +100,14 @@ impl TemporaryFile {
             Err(Errno::WOULDBLOCK) => Err(Errno::WOULDBLOCK),
             _ => Ok(Self { file, directory, state: TemporaryState::Recoverable(hidden.to_owned()) }),
         }
+    }
+
+    /// Bytes from its start that were written. Its length may be ahead of them: a file system makes the length of a file that it writes from
+    /// its page cache durable before the bytes, and of two direct writes in flight the later one may be there alone.
+    pub(super) fn written_bytes(&self) -> u64 {
+        let length = fstat(&self.file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        let unwritten = fiemap::unwritten_from(self.file.as_fd()).unwrap_or(None);
+        unwritten.map_or(length, |from| from.min(length))
     }
 
     /// It is not to be found again: dropped, it leaves nothing.

@@ -26,6 +26,7 @@ use store::operation::{ChangeReply, UploadProgress, UploadTerms};
 use store::{ContentPath, Entry, FullPlace, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError};
 
 use super::Worker;
+use super::commit::is_direct;
 use super::content::{self, extents_of, is_buffered};
 use super::folders::free_bytes;
 use super::temporary::TemporaryFile;
@@ -123,7 +124,7 @@ impl UploadTarget {
 
     /// Its client is gone: only bytes that another upload may continue are left, without the space that was taken ahead.
     fn leave(&mut self) {
-        let bytes = length(&self.temporary.file);
+        let bytes = self.temporary.written_bytes();
         let stays = matches!(self.on_break, OnBreak::Resume(_)) && bytes > 0;
         if !stays || ftruncate(&self.temporary.file, bytes).is_err() {
             self.temporary.forget();
@@ -191,10 +192,6 @@ impl UploadTarget {
             self.ready_from += count(chunk.filled);
         }
     }
-}
-
-fn length(file: &OwnedFd) -> u64 {
-    fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
 }
 
 fn open_folder(root: &Root, path: &ContentPath) -> Result<OwnedFd, Errno> {
@@ -269,10 +266,12 @@ impl Worker {
             Err(Errno::INVAL) if direct => made(open_folder(root, &parent)?, false)?,
             other => other?,
         };
+        // No journal orders bytes that wait in the page cache.
+        let journal = journal.filter(|_| is_direct(temporary.file.as_fd()));
         // The upload continues the bytes that are there at the beginning of a chunk.
-        let there = length(&temporary.file);
+        let there = temporary.written_bytes();
         let written = there.min(terms.length.unwrap_or(u64::MAX)) / limits::CHUNK_BYTES * limits::CHUNK_BYTES;
-        if written < there {
+        if let OnBreak::Resume(_) = terms.on_break {
             ftruncate(&temporary.file, written)?;
         }
         let mut target = UploadTarget {
@@ -302,8 +301,7 @@ impl Worker {
             target.allocate(self.folders.opened(root_index), written + limits::DIRECT_ALIGN)?;
         }
         let keeps = terms.on_break == OnBreak::Keep;
-        let orders_names = target.journal.is_some() && direct;
-        let early = terms.durable.filter(|_| terms.recording.is_none() && !keeps && orders_names);
+        let early = terms.durable.filter(|_| terms.recording.is_none() && !keeps && target.journal.is_some());
         target.durable = early;
         let upload = self.uploads.begin(target, terms.recording, keeps, written);
         if let Some(durable) = early {
@@ -377,7 +375,7 @@ impl Worker {
         let over = self.uploads.wrote(upload, written, error.as_ref().map(StoreError::trouble), monotonic());
         if let Some(mut target) = over {
             self.shared.stats.uploads_failed.add(1);
-            if length(&target.temporary.file) == 0 {
+            if target.temporary.written_bytes() == 0 {
                 // The next start would find nothing in it.
                 target.temporary.forget();
             }

@@ -6,11 +6,14 @@ pub mod skip;
 pub mod stored;
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use folder::{FolderDisks, RootSetting};
+use kernel::fiemap;
+use rustix::fs::{FallocateFlags, fallocate};
 use storage::grant::{Grant, GrantDone, JobId, Offer, StoreMessage, StoreWork};
 use store::{ContentPath, GrantPort, Published, Store, StoreBuilder, StoreError, StoreSettings, Upload, WakeFn};
 use units::{DiskId, Nanos};
@@ -33,6 +36,16 @@ pub fn serve(
     let mut store = StoreBuilder::new(settings).unwrap();
     FolderDisks::discover(roots).unwrap().join(&mut store, &mut serve).unwrap();
     store.finish()
+}
+
+/// Makes a file longer than the bytes written to it, as a power cut may leave it. A file system that cannot tell its extents leaves none so.
+pub fn lengthen(file: &Path, bytes: u64) {
+    let file = std::fs::File::options().write(true).open(file).unwrap();
+    if fiemap::extents(file.as_fd()).is_ok() {
+        let length = file.metadata().unwrap().len();
+        fallocate(&file, FallocateFlags::empty(), length, bytes).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), length + bytes);
+    }
 }
 
 /// A store with one disk on the test's own grants.
