@@ -103,6 +103,12 @@ pub(crate) fn by_prefix<T: Copy>(table: &[(String, T)], path: &str) -> Option<T>
 }
 
 impl ServiceConfig {
+    /// The rate that is configured for the folder of this path.
+    #[must_use]
+    pub fn rate_of(&self, path: &str) -> Option<BitRate> {
+        by_prefix(&self.path_rates, path)
+    }
+
     /// The links that a local address belongs to.
     #[must_use]
     pub fn links_of(&self, local: IpAddr) -> LinkPair {

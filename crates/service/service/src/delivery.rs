@@ -125,7 +125,7 @@ impl DeliveryTerms {
         media: Option<MediaRate>,
         bytes: u64,
     ) -> Self {
-        let decision = asked.decide(media, by_prefix(&config.path_rates, path), config.burst, bytes);
+        let decision = asked.decide(media, config.rate_of(path), config.burst, bytes);
         // A burst or ceiling that the request itself names is not changed.
         let is_stated = asked.burst.is_some() || asked.ceiling.is_some();
         let next = if is_stated { decision } else { decision.ahead(bytes, BitRate(u64::MAX)) };

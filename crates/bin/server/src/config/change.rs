@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
-use super::{Config, TlsConfig};
+use super::{Config, FtpConfig, TlsConfig};
 
 /// Settings that need a restart: these, or all below them.
-const RESTART: [&str; 10] = [
+const RESTART: [&str; 13] = [
     "listen",
     "tls.listen",
+    "ftp.listen",
+    "ftp.implicit_listen",
+    "ftp.tls",
     "roots",
     "volumes",
     "require_mount",
@@ -42,6 +45,11 @@ impl Change {
         let config = Config {
             listen: running.listen,
             tls: TlsConfig { listen: running.tls.listen, ..new.tls },
+            ftp: FtpConfig {
+                passive_ports: new.ftp.passive_ports,
+                passive_address: new.ftp.passive_address,
+                ..running.ftp.clone()
+            },
             roots: running.roots.clone(),
             volumes: running.volumes.clone(),
             require_mount: running.require_mount.clone(),

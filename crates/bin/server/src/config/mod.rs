@@ -6,6 +6,7 @@
 
 mod change;
 mod command;
+mod ftp;
 mod jobs;
 mod links;
 mod machine_check;
@@ -32,6 +33,7 @@ use units::{BitRate, ByteCount, Nanos};
 
 pub(crate) use change::Change;
 pub use command::{ConfigArgs, ServeArgs};
+pub(crate) use ftp::FtpConfig;
 use http::message::authority::{RequestHost, host};
 pub(crate) use links::LinkSetting;
 use settings::{Problem, Settings};
@@ -61,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     /// HTTP over TLS, beside that.
     pub(crate) tls: TlsConfig,
+    /// FTP, beside that.
+    pub(crate) ftp: FtpConfig,
     /// Folders to serve files from, merged into one namespace. May be empty here; `serve` needs one, or a volume.
     pub(crate) roots: Vec<PathBuf>,
     /// Volumes that are served beside them, each as its disks.
@@ -268,9 +272,11 @@ impl Config {
         let settings_ref = &mut settings;
         let schedule = ScheduleConfig::take(settings_ref);
         let durable_min = schedule.recording_durable_min();
+        let ftp = FtpConfig::take(settings_ref);
         let config = Self {
             listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
-            tls: TlsConfig::take(settings_ref),
+            tls: TlsConfig::take(settings_ref, ftp.listen.or(ftp.implicit_listen).is_some()),
+            ftp,
             roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
             volumes: settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect(),
             require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
@@ -325,6 +331,9 @@ impl Config {
             jobs: settings_ref.take_each("job", JOBS_MAX, jobs::take),
             webhooks: settings_ref.take_each("webhook", JOBS_MAX, webhooks::take),
         };
+        if let Some(message) = config.ftp.contradiction(&config.tls) {
+            settings.contradiction("ftp.tls", message);
+        }
         twice(&mut settings, "quota", quotas::folders(&config.quotas).iter().map(String::as_str));
         twice(&mut settings, "job", config.jobs.iter().map(|job| job.name.as_str()));
         twice(&mut settings, "webhook", config.webhooks.iter().map(|webhook| webhook.name.as_str()));
@@ -499,6 +508,8 @@ mod tests {
         config.agentx = None;
         assert!(config.tls.listen.is_some() && config.tls.pairs.len() == 1);
         config.tls = defaults.tls.clone();
+        assert!(config.ftp.listen.is_some() && config.ftp.passive_address.is_some());
+        config.ftp = defaults.ftp.clone();
         let kinds: Vec<&str> = config.jobs.iter().map(|job| job.work.kind()).collect();
         assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "scrub", "measure", "command"], 2));
         assert_eq!(config.quotas.len(), 2);
@@ -533,6 +544,7 @@ mod tests {
             ("", include_str!("mod.rs")),
             ("", include_str!("links.rs")),
             ("", include_str!("tls.rs")),
+            ("", include_str!("ftp.rs")),
             ("quota.", include_str!("quotas.rs")),
             ("job.", include_str!("jobs.rs")),
             ("webhook.", include_str!("webhooks.rs")),

@@ -24,6 +24,7 @@ impl fmt::Display for Config {
         writeln!(f, "refill_disks = {}", self.refill_disks)?;
         writeln!(f, "state = {}", quoted(&self.state.display()))?;
         self.tls.render(f)?;
+        self.ftp.render(f)?;
         writeln!(f, "\n[schedule]\ncycle = {}", span(self.schedule.cycle))?;
         writeln!(f, "tick = {}\nround = {}", span(self.schedule.tick), span(self.schedule.round))?;
         writeln!(f, "be_share = \"{}%\"", self.schedule.best_effort_percent)?;

@@ -32,7 +32,8 @@ pub(crate) struct TlsConfig {
 }
 
 impl TlsConfig {
-    pub(super) fn take(settings: &mut Settings) -> Self {
+    /// `by_ftp`: certificates have a use without an address of HTTP, too.
+    pub(super) fn take(settings: &mut Settings, by_ftp: bool) -> Self {
         let listen = settings.take_optional("tls.listen", parse_address);
         let certificates = settings.take_one_or_more("tls.certificate");
         let keys = settings.take_one_or_more("tls.key");
@@ -49,6 +50,7 @@ impl TlsConfig {
                 Some("name the address for TLS; write for example `[::]:443`")
             }
             (None, 0, false) => None,
+            (None, 1.., false) | (None, 0, true) if by_ftp && !redirect && hsts == Nanos::ZERO => None,
             (None, _, _) => Some("name the address for TLS; write for example `[::]:443`"),
             (Some(_), 0, false) => Some("TLS needs `tls.certificate` and `tls.key`, or `tls.self_signed = true`"),
             (Some(_), 1.., true) => {
@@ -64,6 +66,11 @@ impl TlsConfig {
         let pairs =
             pairs.map(|(certificate, key)| PairFiles { certificate: path(certificate), key: path(key) }).collect();
         Self { listen, pairs, self_signed, redirect, hsts }
+    }
+
+    /// True if there is a certificate, or one is made.
+    pub(crate) const fn has_certificate(&self) -> bool {
+        self.self_signed || !self.pairs.is_empty()
     }
 
     /// The origin of the certificates; none without TLS. A certificate that is made here is kept in the folder `state`, and is for

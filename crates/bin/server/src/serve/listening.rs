@@ -1,12 +1,14 @@
-//! The addresses that are listened on, and the certificates of the one with TLS.
+//! The addresses that are listened on, and the certificates of those with TLS.
 //!
-//! Not here: reading certificates (`tls`), connections (`http`).
+//! Not here: reading certificates (`tls`), connections (`http`, `ftp`).
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
+use ftp::FtpListener;
 use http::HttpListener;
 use service::{MediaService, events};
 use tls::{Acceptor, CertificateChange, CertificateSource, Certificates};
@@ -14,9 +16,13 @@ use tls::{Acceptor, CertificateChange, CertificateSource, Certificates};
 use super::{advice, wiring};
 use crate::config::Config;
 
-/// Listeners, the plain one first, and the certificates of the other.
+/// Listeners, and the certificates of those with TLS.
 pub(super) struct Listening {
+    /// Of HTTP, the plain one first.
     pub(super) listeners: Vec<HttpListener>,
+    pub(super) ftp: Vec<FtpListener>,
+    /// Of FTP's connections.
+    pub(super) ftp_acceptor: Option<Acceptor>,
     pub(super) certificates: Option<Arc<Certificates>>,
 }
 
@@ -26,19 +32,27 @@ impl Listening {
     /// # Errors
     /// The certificate or the address that cannot be used, with the remedy.
     pub(super) fn begin(config: &Config) -> anyhow::Result<Self> {
-        let mut listeners = vec![listen(config.listen, None)?];
-        let Some((address, source)) = config.tls.listen.zip(certificate_source(config)) else {
-            return Ok(Self { listeners, certificates: None });
+        let source = certificate_source(config);
+        let certificates = source.map(|source| Certificates::load(&source)).transpose().context("TLS")?;
+        let acceptor = |protocols: &[&str]| {
+            let made = certificates.as_ref().map(|certificates| {
+                Acceptor::new(Arc::clone(certificates), protocols, wiring::handshakes_max(config)).context("TLS")
+            });
+            made.transpose()
         };
-        let certificates = Certificates::load(&source).context("TLS")?;
-        let acceptor = Acceptor::new(Arc::clone(&certificates), http::PROTOCOLS, wiring::handshakes_max(config));
-        listeners.push(listen(address, Some(acceptor.context("TLS")?))?);
-        Ok(Self { listeners, certificates: Some(certificates) })
+        let mut listeners = vec![listen(config.listen, |address| HttpListener::bind(address, None))?];
+        if let Some((address, acceptor)) = config.tls.listen.zip(acceptor(http::PROTOCOLS)?) {
+            listeners.push(listen(address, |address| HttpListener::bind(address, Some(acceptor)))?);
+        }
+        let ftp = [(config.ftp.listen, false), (config.ftp.implicit_listen, true)].into_iter();
+        let ftp = ftp.filter_map(|(address, is_implicit)| Some((address?, is_implicit)));
+        let ftp = ftp.map(|(address, is_implicit)| listen(address, |address| FtpListener::bind(address, is_implicit)));
+        Ok(Self { listeners, ftp: ftp.collect::<anyhow::Result<_>>()?, ftp_acceptor: acceptor(&[])?, certificates })
     }
 }
 
-fn listen(address: SocketAddr, tls: Option<Acceptor>) -> anyhow::Result<HttpListener> {
-    HttpListener::bind(address, tls).map_err(|error| {
+fn listen<L>(address: SocketAddr, bind: impl FnOnce(SocketAddr) -> io::Result<L>) -> anyhow::Result<L> {
+    bind(address).map_err(|error| {
         let advice = advice::on_listening(address, &error);
         anyhow::Error::from(error).context(format!("cannot listen on {address}: {advice}"))
     })

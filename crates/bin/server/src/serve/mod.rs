@@ -33,6 +33,7 @@ use dataplane::Plane;
 use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use folder::RootSetting;
+use ftp::{FtpParts, FtpServer};
 use http::{ListenAddress, Server, Starting};
 use kernel::thread::PlaneThread;
 use program::output::{Console, say};
@@ -60,7 +61,7 @@ use logs::log_writers;
 use operations::ServerOperations;
 use restart::Unknown;
 use state::StateFolder;
-use wiring::{open_rights, plane_config, served};
+use wiring::{ftp_settings, open_rights, plane_config, served};
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
 const CPUS_FOR_OWN: usize = 3;
@@ -322,7 +323,15 @@ async fn serve(
         dav_journal: Arc::new(JournalFile::new(config.state.join("webdav.jsonl"))),
         upload_journal: Arc::new(JournalFile::new(config.state.join("uploads.jsonl"))),
     })?;
-    let (addresses, permissions) = (server.addresses(), &thread.permissions);
+    let ftp = FtpServer::start(FtpParts {
+        settings: ftp_settings(&config),
+        listeners: listening.ftp,
+        acceptor: listening.ftp_acceptor,
+        service: Arc::clone(&service),
+    })?;
+    let of_ftp = ftp.addresses().iter().map(|&(scheme, address)| ListenAddress { scheme, address });
+    let addresses: Vec<ListenAddress> = server.addresses().iter().copied().chain(of_ftp).collect();
+    let (addresses, permissions) = (addresses.as_slice(), &thread.permissions);
     let users = accounts.facts().accounts.len();
     let first_code = first_code(users, addresses)?;
     first_code.iter().for_each(|code| service.offer_first_account(code));
@@ -333,7 +342,7 @@ async fn serve(
         say(format_args!("{line}"));
     }
     tell_supervisor(&[NotifyState::Ready]);
-    let running = StartedServer { accounts, service, server, operations, plane, thread, events };
+    let running = StartedServer { accounts, service, server, ftp, operations, plane, thread, events };
     let ended = loop {
         tokio::select! {
             _ = signals.terminate.recv() => break ServerEnded::BySignal,
@@ -357,6 +366,7 @@ struct StartedServer {
     accounts: Arc<Accounts>,
     service: Arc<MediaService>,
     server: Arc<Server>,
+    ftp: FtpServer,
     operations: Arc<ServerOperations>,
     plane: PlaneHandle,
     thread: PlaneThread,
@@ -405,6 +415,7 @@ impl StartedServer {
         let (settings, http) = served(&config, &links, resources::memory());
         self.accounts.open(open_rights(&config));
         self.server.reload(http, access);
+        self.ftp.reload(ftp_settings(&config));
         self.service.reload(settings, events, (&changed, &restart));
         Ok(config)
     }

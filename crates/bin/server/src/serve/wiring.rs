@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dataplane::PlaneConfig;
+use ftp::FtpSettings;
 use http::config::HttpConfig;
 use service::accounts::OpenRights;
 use service::config::ServiceConfig;
@@ -68,6 +69,18 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         plain_passwords: config.plain_passwords,
     };
     (service, http)
+}
+
+/// The settings of FTP.
+pub(super) fn ftp_settings(config: &Config) -> FtpSettings {
+    FtpSettings {
+        tls: config.ftp.tls(&config.tls),
+        passive_ports: config.ftp.passive_ports.clone(),
+        passive_address: config.ftp.passive_address,
+        plain_passwords: config.plain_passwords,
+        stall_max: duration(config.streams.stall),
+        upload_idle_max: duration(config.limits.upload_idle),
+    }
 }
 
 /// Rights without an account.

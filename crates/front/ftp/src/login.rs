@@ -1,0 +1,97 @@
+//! The client of a control connection: its principal, and its permits.
+//!
+//! Promise: a password is taken over TLS or from this machine only, unless the settings say otherwise; a token may stand for it, as over
+//! HTTP. Without a login it is `anonymous`, with the rights of a client that has none. Not here: judging (`service::access`).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use service::MediaService;
+use service::access::{PathRight, Permit, Principal, RightKind, ToRead, ToWrite};
+use service::contents::ContentPath;
+use service::delivery::Client;
+use service::events;
+use service::logins::{LoginError, TOKEN_PREFIX};
+
+use crate::control::FtpReply;
+use crate::problem;
+
+/// The client of a control connection.
+pub(crate) struct FtpClient {
+    pub(crate) service: Arc<MediaService>,
+    /// The two ends of its connection.
+    pub(crate) ends: Client,
+    principal: Principal,
+    user: Option<String>,
+}
+
+impl FtpClient {
+    /// Without a login.
+    pub(crate) fn new(service: Arc<MediaService>, ends: Client) -> Self {
+        let here = |address: IpAddr| address.to_canonical().is_loopback();
+        let principal = if here(ends.address) && here(ends.local) {
+            Principal::Local
+        } else {
+            Principal::Remote("are accepted from this machine only")
+        };
+        Self { service, ends, principal, user: None }
+    }
+
+    /// Logs in.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(crate) async fn log_in(&mut self, name: &str, password: &str, takes_passwords: bool) -> Result<(), FtpReply> {
+        let wrong = |reason: String| FtpReply::new(530, reason);
+        if name.eq_ignore_ascii_case("anonymous") {
+            let root = ContentPath::root();
+            let reads = self.service.permit::<ToRead>(&self.principal, &root).map(drop);
+            return reads.or_else(|denied| {
+                let writes = self.service.permit::<ToWrite>(&self.principal, &root);
+                writes.map(drop).map_err(|_| wrong(denied.to_string()))
+            });
+        }
+        let principal = if password.starts_with(TOKEN_PREFIX) {
+            self.service.login_by_token(password).map_err(|error| wrong(error.to_string()))?
+        } else if takes_passwords {
+            match self.service.login(name, password, self.ends.address).await {
+                Ok(principal) => principal,
+                Err(error) => {
+                    if error == LoginError::Wrong {
+                        let event = events::login(name, (self.ends.address, false), SystemTime::now());
+                        self.service.events.tell(event);
+                    }
+                    return Err(wrong(error.to_string()));
+                }
+            }
+        } else {
+            let reason = "passwords are taken over TLS (AUTH TLS), or from this machine; `access.plain_passwords = true` \
+                          permits them without (tokens need no such permission)";
+            return Err(wrong(reason.to_owned()));
+        };
+        if let Principal::Account(account) = &principal {
+            self.user = Some(account.name().to_owned());
+        }
+        self.principal = principal;
+        Ok(())
+    }
+
+    /// A permit for the right `R` over `path`, for `command`.
+    ///
+    /// # Errors
+    /// The refusal, which the event log has too if there is a login.
+    pub(crate) fn permit<R: PathRight + RightKind>(
+        &self,
+        command: &str,
+        path: &ContentPath,
+    ) -> Result<Permit<R>, FtpReply> {
+        self.service.permit(&self.principal, path).map_err(|denied| {
+            if let Some(user) = &self.user {
+                let by = (self.ends.address, user.as_str());
+                self.service.events.tell(events::access_refused((command, &path.to_string()), by, SystemTime::now()));
+            }
+            problem::of_denied(denied)
+        })
+    }
+}
