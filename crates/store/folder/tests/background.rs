@@ -16,6 +16,7 @@ use storage::grant::{Grant, StoreMessage};
 use store::{
     GrantPort, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreSettings, UploadRequest, WakeFn, Want,
 };
+use units::Nanos;
 
 const STEP: u64 = 128 << 20;
 
@@ -379,6 +380,7 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found_as_far_as
     let teller = Arc::clone(&told);
     store.listen(Box::new(move |event| teller.lock().unwrap().push(event)));
     giver.do_chores(&store).await;
+    giver.grant(&giver.commit_offer(true), 0, Nanos::MAX);
     assert_eq!(everything_below(root.path()), [waiting, "old", "ready", "talk.ts", "talk~002.ts"]);
     // Another one has its name since: nothing is replaced.
     assert_eq!(fs::read(root.path().join("talk.ts")).unwrap(), b"newer");
@@ -388,4 +390,22 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found_as_far_as
     assert_eq!(*bytes, 2 << 20);
     assert_eq!(fs::read(root.path().join("old")).unwrap(), b"old");
     assert_eq!(fs::metadata(root.path().join("old")).unwrap().nlink(), 1);
+}
+
+/// A start after a power cut: cameras wait for the disk's thread beside it. Each recording had a sync of its own, all in one step: 6 s for 128.
+#[tokio::test]
+async fn recordings_that_a_crash_left_get_their_names_in_one_commit() {
+    const CAMERAS: usize = 20;
+    let root = folder();
+    for camera in 0..CAMERAS {
+        fs::write(root.path().join(format!(".isocast-upload-1-2-{camera}-cam{camera:02}.ts")), "what came").unwrap();
+    }
+    let (store, giver) = governed(root.path(), &settings());
+    let steps = giver.do_chores(&store).await;
+    assert!(steps > CAMERAS / 8, "a few at a time: {steps} steps");
+    let listed = async || store.list(&path("/")).await.unwrap().len();
+    assert_eq!(listed().await, 0, "no sync was made");
+    giver.grant(&giver.commit_offer(true), 0, Nanos::MAX);
+    assert_eq!(listed().await, CAMERAS);
+    assert_eq!(everything_below(root.path())[CAMERAS - 1], "cam19.ts");
 }

@@ -38,9 +38,12 @@ fn kill_and_look(serve: impl Fn() -> Server) {
         for one in &all {
             one.assert_there(&server);
         }
-        let events = server.stderr_text();
-        let kept = events.lines().filter(|line| line.contains("\"after_restart\":true")).count();
-        assert!(kept == all.len() - before, "{kept} of {} were told: {events}", all.len() - before);
+        // They have their names before these are durable.
+        until("an event for each", || {
+            let events = server.stderr_text();
+            let kept = events.lines().filter(|line| line.contains("\"after_restart\":true")).count();
+            if kept == all.len() - before { Ok(()) } else { Err(format!("{kept} of {}: {events}", all.len() - before)) }
+        });
         let (status, said) = server.stop();
         assert!(status.success() && !said.contains("panicked"), "{said}");
     }

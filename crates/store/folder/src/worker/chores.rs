@@ -12,21 +12,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use kernel::clock::monotonic;
 use kernel::lease::is_open_elsewhere;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, ftruncate, statat, unlinkat};
-use rustix::io::{Errno, pread};
-use storage::leftover::{Leftover, leftover, names_beside};
-use units::{Nanos, limits};
+use storage::leftover::{Leftover, leftover};
+use units::Nanos;
 
 use crate::beneath;
 use crate::open_folder::{Leftovers, OpenFolder};
 use store::ContentPath;
-use store::buffers::{count, index};
 use store::entry::Stamp;
-use store::event::StoreEvent;
 use store::hidden::our_run;
 
-use super::commit::sync_name;
 use super::folders::Folders;
-use super::temporary::TemporaryFile;
+use super::recover::LeftRecording;
 
 /// A removed file of more than this is cut down by as much per step: freeing many extents at once would hold up the
 /// file system's journal, and with it all commits.
@@ -40,6 +36,9 @@ const STEPS_MAX: usize = 50_000;
 
 /// Names looked at per step.
 const NAMES_PER_STEP: usize = 64;
+
+/// Recordings taken up per step: of each the last block is read.
+const RECORDINGS_PER_STEP: usize = 8;
 
 /// Small reads of a step, at a guess: a container's head, its tables, its end.
 pub(super) const READS_PER_STEP: u32 = 6;
@@ -71,6 +70,8 @@ pub(super) struct Chores {
 pub(super) enum ChoreStep {
     /// Read the names in a directory.
     Directory { root: usize, path: ContentPath },
+    /// Take up these recordings that a crash has left in it.
+    Recordings { root: usize, path: ContentPath, folder: OpenFolder, hidden: Vec<String> },
     /// Look at these names in it, and read on.
     Names { root: usize, path: ContentPath, folder: OpenFolder, names: Vec<OsString> },
     /// Find the rate of a content.
@@ -107,6 +108,7 @@ impl Chores {
     pub(super) fn forget(&mut self, gone: usize) {
         let is_of = |step: &ChoreStep| match step {
             ChoreStep::Directory { root, .. }
+            | ChoreStep::Recordings { root, .. }
             | ChoreStep::Names { root, .. }
             | ChoreStep::Content { root, .. }
             | ChoreStep::Discard { root, .. } => *root,
@@ -146,44 +148,66 @@ impl Chores {
         }
     }
 
-    /// Does one step.
-    pub(super) fn step(&mut self, folders: &mut Folders) {
-        if !self.free_some(folders) {
-            self.look_on(folders);
-        }
+    /// Does one step. Returns the recordings that it found left by a crash.
+    pub(super) fn step(&mut self, folders: &mut Folders) -> Vec<LeftRecording> {
+        if self.free_some(folders) { Vec::new() } else { self.look_on(folders) }
     }
 
     /// Looks through the folders for one more step.
-    fn look_on(&mut self, folders: &mut Folders) {
+    fn look_on(&mut self, folders: &mut Folders) -> Vec<LeftRecording> {
         match self.steps.pop() {
             None => {}
+            Some(ChoreStep::Recordings { root, path, folder, hidden }) => {
+                return self.open_recordings(root, path, folder, hidden);
+            }
             Some(ChoreStep::Directory { root, path }) => self.scan_directory(folders, root, path),
             Some(ChoreStep::Names { root, path, folder, names }) => self.scan_names(folders, root, path, folder, names),
             // It may be gone or unreadable: the next look through finds the content that is there then.
             Some(ChoreStep::Content { root, path }) => drop(folders.find_rate(root, &path)),
             Some(ChoreStep::Discard { root, item }) => self.discard(root, item),
         }
+        Vec::new()
+    }
+
+    fn open_recordings(
+        &mut self,
+        root: usize,
+        path: ContentPath,
+        folder: OpenFolder,
+        mut hidden: Vec<String>,
+    ) -> Vec<LeftRecording> {
+        let some = hidden.split_off(hidden.len().saturating_sub(RECORDINGS_PER_STEP));
+        let open = |hidden: &String| {
+            let Some(Leftover::Keep(own)) = leftover(hidden, our_run()) else { return None };
+            LeftRecording::open(root, path.stored_child(own).ok()?, folder.fd(), hidden)
+        };
+        let found = some.iter().filter_map(open).collect();
+        if !hidden.is_empty() {
+            self.add(ChoreStep::Recordings { root, path, folder, hidden });
+        }
+        found
     }
 
     fn scan_directory(&mut self, folders: &mut Folders, root: usize, path: ContentPath) {
         // It may be gone or unreadable: the next look through finds the folder that is there then.
         if let Ok(folder) = folders.folder(root, &path) {
-            self.read_on(folders, root, path, folder);
+            self.read_on(root, path, folder);
         }
     }
 
     /// Reads the next names in a directory, and removes the leftovers of a crash there.
-    fn read_on(&mut self, folders: &mut Folders, root: usize, path: ContentPath, folder: OpenFolder) {
+    fn read_on(&mut self, root: usize, path: ContentPath, folder: OpenFolder) {
         let Ok(mut names) = folder.names(Leftovers::Given) else { return };
         if names.is_empty() {
             return;
         }
+        let mut hidden = Vec::new();
         names.retain(|name| {
             // No path can name a name that is not UTF-8, and no upload was called so.
             let Some(name) = name.to_str() else { return false };
             let directory = folder.fd();
             match leftover(name, our_run()) {
-                Some(Leftover::Keep(own)) => recover(folders, directory, &path, name, own),
+                Some(Leftover::Keep(_)) => hidden.push(name.to_owned()),
                 Some(Leftover::Discard) => {
                     if let Ok(directory) = directory.try_clone_to_owned() {
                         self.discard_later(root, directory, name.into());
@@ -195,7 +219,10 @@ impl Chores {
             }
             false
         });
-        self.add(ChoreStep::Names { root, path, folder, names });
+        self.add(ChoreStep::Names { root, path: path.clone(), folder: folder.clone(), names });
+        if !hidden.is_empty() {
+            self.add(ChoreStep::Recordings { root, path, folder, hidden });
+        }
     }
 
     fn scan_names(
@@ -211,7 +238,7 @@ impl Chores {
         }
         let some = names.split_off(names.len().saturating_sub(NAMES_PER_STEP));
         if names.is_empty() {
-            self.read_on(folders, root, path.clone(), folder.clone());
+            self.read_on(root, path.clone(), folder.clone());
         } else {
             self.add(ChoreStep::Names { root, path: path.clone(), folder: folder.clone(), names });
         }
@@ -264,50 +291,6 @@ impl Chores {
             self.removed.swap_remove(place);
         }
         true
-    }
-}
-
-/// Gives its name to a recording during which an earlier run was killed, with the bytes that are there of it. It replaces nothing: if
-/// the name is taken by now, the recording gets another one.
-fn recover(folders: &Folders, directory: BorrowedFd<'_>, parent: &ContentPath, hidden: &str, own: &str) {
-    let Ok(mut found) =
-        directory.try_clone_to_owned().map_err(|_| Errno::MFILE).and_then(|d| TemporaryFile::left_behind(d, hidden))
-    else {
-        return;
-    };
-    let bytes = without_padding(&found.file, found.written_bytes());
-    if bytes == 0 {
-        return found.forget();
-    }
-    // Gives the space back that was taken ahead.
-    let _ = ftruncate(&found.file, bytes);
-    for name in names_beside(own) {
-        let Ok(path) = parent.stored_child(&name) else { return };
-        let named = found.publish_new(&name);
-        if named == Err(Errno::EXIST) {
-            continue;
-        }
-        let durable = named.and_then(|()| sync_name(found.file.as_fd(), directory));
-        return folders.shared.events.tell(match durable {
-            Ok(()) => StoreEvent::RecordingKept { path, bytes, after_restart: true },
-            Err(error) => StoreEvent::RecordingLost { path, why: error.into() },
-        });
-    }
-}
-
-/// The `bytes` of a file that an upload has left, without those that may be the padding of its last direct write: zeros at the end of a
-/// whole block. The server may have been killed before it cut them off.
-fn without_padding(file: &OwnedFd, bytes: u64) -> u64 {
-    if bytes == 0 || !bytes.is_multiple_of(limits::DIRECT_ALIGN) {
-        return bytes;
-    }
-    let mut block = vec![0; index(limits::DIRECT_ALIGN)];
-    let begin = bytes - limits::DIRECT_ALIGN;
-    match pread(file, &mut block, begin) {
-        Ok(read) if read == block.len() => {
-            begin + count(block.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1))
-        }
-        _ => begin,
     }
 }
 

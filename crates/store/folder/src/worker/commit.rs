@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use kernel::clock::monotonic;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fdatasync, fsync, openat};
 use rustix::io::Errno;
-use storage::uploads::CommitPart;
+use storage::uploads::{CommitPart, UploadFile};
 use units::UploadId;
 
 use store::StoreError;
@@ -72,11 +72,8 @@ impl Worker {
     /// not order them before names. (A name without bytes was seen on an overlay on ext4.)
     pub(super) fn secure(&mut self, upload: UploadId, length: u64) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Ok(()) };
-        let was_direct = is_direct(target.file());
-        let secured = target.cut(length).and_then(|()| {
-            let ordered = was_direct && content::syncs_names_with_files(target.file())?;
-            if ordered { Ok(()) } else { fdatasync(target.file()) }
-        });
+        let cut = target.cut(length);
+        let secured = if target.journal().is_some() { cut } else { cut.and_then(|()| fdatasync(target.file())) };
         let result = secured.map_err(StoreError::from);
         if let Err(error) = &result {
             target.tell_failure(error);

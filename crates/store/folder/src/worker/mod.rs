@@ -28,6 +28,7 @@ mod discard;
 mod folders;
 mod publish;
 mod rates;
+mod recover;
 mod removal;
 mod temporary;
 mod upload;
@@ -85,7 +86,9 @@ impl Backend for Worker {
     }
 
     fn step(&mut self, _until: Nanos) {
-        self.chores.step(&mut self.folders);
+        for left in self.chores.step(&mut self.folders) {
+            self.take_up(left);
+        }
     }
 
     fn give_up(&mut self) {

@@ -47,7 +47,8 @@ impl Worker {
                 Ok(())
             }
             Err(error) => {
-                if let Some(target) = self.uploads.file_mut(upload) {
+                // A recording that no client waits for stays for the next start.
+                if let Some(target) = self.uploads.file_mut(upload).filter(|_| !given_up) {
                     target.temporary.forget();
                 }
                 self.tell_end(upload, Err(error.clone()));
@@ -84,7 +85,14 @@ impl Worker {
 
     fn tell_end(&mut self, upload: UploadId, outcome: Result<Published, StoreError>) {
         let Some(target) = self.uploads.file_mut(upload) else { return };
-        tell_end(target.path.clone(), target.reply.take(), outcome, &self.shared);
+        let path = target.path.clone();
+        if !target.after_restart {
+            return tell_end(path, target.reply.take(), outcome, &self.shared);
+        }
+        self.shared.events.tell(match outcome {
+            Ok(published) => StoreEvent::RecordingKept { path, bytes: published.size, after_restart: true },
+            Err(why) => StoreEvent::RecordingLost { path, why },
+        });
     }
 
     fn give_name(

@@ -64,6 +64,8 @@ pub(crate) struct UploadTarget {
     pub(super) gathered: Option<Vec<u8>>,
     /// The last block of the content, from its start in the file, if the content ends within it.
     tail: Option<(u64, Vec<u8>)>,
+    /// A crash left it.
+    pub(super) after_restart: bool,
 }
 
 impl UploadFile for UploadTarget {
@@ -81,6 +83,39 @@ impl UploadFile for UploadTarget {
 }
 
 impl UploadTarget {
+    /// A file with so many bytes, of which no client sends more: it is kept, beside another content if its name is taken.
+    pub(super) fn kept(
+        (root, path): (usize, ContentPath),
+        temporary: TemporaryFile,
+        parent: Identity,
+        journal: Option<JournalId>,
+        bytes: u64,
+    ) -> Self {
+        Self {
+            root,
+            path,
+            precondition: Precondition::None,
+            on_break: OnBreak::Keep,
+            name_taken: NameTaken::Beside,
+            temporary,
+            parent,
+            reply: None,
+            published: None,
+            progress: Arc::default(),
+            ready: VecDeque::new(),
+            ready_from: bytes,
+            length: None,
+            allocated_bytes: bytes,
+            extents: Box::default(),
+            journal,
+            durable: None,
+            modified: None,
+            gathered: None,
+            tail: None,
+            after_restart: false,
+        }
+    }
+
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.temporary.file.as_fd()
     }
@@ -275,26 +310,14 @@ impl Worker {
             ftruncate(&temporary.file, written)?;
         }
         let mut target = UploadTarget {
-            root: root_index,
-            path: path.clone(),
             precondition: terms.precondition,
             on_break: terms.on_break,
             name_taken: terms.name_taken,
-            temporary,
-            parent: identity,
-            reply: None,
-            published: None,
             progress: terms.progress,
-            ready: VecDeque::new(),
-            ready_from: written,
             length: terms.length,
-            allocated_bytes: written,
-            extents: Box::default(),
-            journal,
-            durable: None,
             modified: terms.modified,
             gathered: (terms.recording.is_none() && written == 0).then(Vec::new),
-            tail: None,
+            ..UploadTarget::kept((root_index, path.clone()), temporary, identity, journal, written)
         };
         // A recording is charged by its zone: that must be known.
         if terms.recording.is_some() || terms.length.is_some_and(|length| length > written) {

@@ -1,0 +1,73 @@
+//! Recordings that a crash left: each gets its own name, or one beside it, in a commit with the others.
+//!
+//! Promise: a recording is listed with the bytes that were written, and replaces nothing; one that cannot be given its name stays for the
+//! next look. Not here: finding the hidden names (`chores`), the commit (`storage::uploads`).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::pread;
+use units::limits;
+
+use crate::root::Identity;
+use store::ContentPath;
+use store::buffers::{count, index};
+
+use super::Worker;
+use super::content;
+use super::temporary::TemporaryFile;
+use super::upload::UploadTarget;
+
+/// A recording during which an earlier run was killed.
+#[derive(Debug)]
+pub(super) struct LeftRecording {
+    root: usize,
+    /// The name it was to have.
+    path: ContentPath,
+    file: TemporaryFile,
+    bytes: u64,
+}
+
+impl LeftRecording {
+    /// The one called `own` that lies in a folder under a hidden name. None if nothing of it was written, or a process still writes it.
+    pub(super) fn open(root: usize, path: ContentPath, folder: BorrowedFd<'_>, hidden: &str) -> Option<Self> {
+        let mut file = TemporaryFile::left_behind(folder.try_clone_to_owned().ok()?, hidden).ok()?;
+        let bytes = without_padding(&file.file, file.written_bytes());
+        if bytes == 0 {
+            file.forget();
+            return None;
+        }
+        Some(Self { root, path, file, bytes })
+    }
+}
+
+impl Worker {
+    /// Hands a recording to the next commit. Where there are too many uploads, the next look finds it.
+    pub(super) fn take_up(&mut self, left: LeftRecording) {
+        let LeftRecording { root, path, file, bytes } = left;
+        if self.uploads.count() >= limits::UPLOADS_MAX {
+            return;
+        }
+        let folder = &file.directory;
+        let (Ok(parent), Ok(journal)) = (Identity::of(folder), content::journal_of(folder.as_fd())) else { return };
+        let mut kept = UploadTarget::kept((root, path), file, parent, journal, bytes);
+        kept.after_restart = true;
+        let upload = self.uploads.begin(kept, None, true, bytes);
+        self.uploads.finish(upload);
+    }
+}
+
+/// The `bytes` of a file that an upload has left, without those that may be the padding of its last direct write: zeros at the end of a
+/// whole block. The server may have been killed before it cut them off.
+fn without_padding(file: &OwnedFd, bytes: u64) -> u64 {
+    if bytes == 0 || !bytes.is_multiple_of(limits::DIRECT_ALIGN) {
+        return bytes;
+    }
+    let mut block = vec![0; index(limits::DIRECT_ALIGN)];
+    let begin = bytes - limits::DIRECT_ALIGN;
+    match pread(file, &mut block, begin) {
+        Ok(read) if read == block.len() => {
+            begin + count(block.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1))
+        }
+        _ => begin,
+    }
+}
