@@ -31,7 +31,7 @@ fn sample(placement: Placement, count: usize) -> MemoryDisks {
         volume.committed(Ok(()));
     };
     commit(&mut volume, &mut disks);
-    volume.superblock_writes().concat().iter().for_each(|write| disks.write(write));
+    volume.members().superblock_writes().concat().iter().for_each(|write| disks.write(write));
     for (name, seed, length) in [REPLACED].into_iter().chain(CONTENTS).chain([("gone", 66, 100)]) {
         let mut draft = volume.begin(name, Some(length)).expect("there is room");
         write_content(&mut volume, &mut draft, (seed, length, 1), |write| disks.write(write)).expect("it was promised");
@@ -148,12 +148,12 @@ pub fn forged(data: &[u8]) {
     let opened = volume::open(&identified, &mut disks);
     let mut placed = Placed { disks: &mut disks, places: identified.disks.clone() };
     for mut volume in opened.into_iter().chain([rebuilt.volume]) {
-        for step in volume.even_superblocks(&identified) {
+        for step in identified.even_superblocks(volume.members()) {
             step.iter().for_each(|write| placed.write(write));
         }
         for (name, content) in volume.contents() {
             for part in (0u32..).take(content.parts.len().min(64)) {
-                let _ = volume.examine(name, content, part, Depth::Payload, &mut placed);
+                let _ = volume.members().examine(name, content, part, Depth::Payload, &mut placed);
             }
         }
         change(&mut volume, &mut placed);

@@ -110,7 +110,7 @@ fn lies_outside(disk: &Path, name: &str) -> bool {
     let identified = volume::identify(&[DISK_BYTES], &mut file).expect("a volume");
     let volume = volume::open(&identified, &mut file).expect("a volume");
     let content = volume.find(name).expect("it is there");
-    content.parts.iter().all(|part| part.first.unit < volume.unit_count(part.first.member).div_ceil(2))
+    content.parts.iter().all(|part| part.first.unit < volume.members().unit_count(part.first.member).div_ceil(2))
 }
 
 #[test]

@@ -45,18 +45,18 @@ fn put(volume: &mut Volume, number: u64, payload: &[u8]) -> Result<(), Box<dyn E
     while !rest.is_empty() {
         let (_, room) = volume.room(&mut draft)?;
         let (now, later) = rest.split_at(usize::try_from(room)?.min(rest.len()));
-        volume.add(&mut draft, now);
+        draft.add(volume.members(), now);
         rest = later;
     }
-    let tail = volume.tail(&mut draft);
+    let tail = draft.tail();
     let mut rest = tail.as_slice();
     while !rest.is_empty() {
         let (_, room) = volume.room(&mut draft)?;
         let (now, later) = rest.split_at(usize::try_from(room)?.min(rest.len()));
-        volume.add(&mut draft, now);
+        draft.add(volume.members(), now);
         rest = later;
     }
-    volume.end(&mut draft, number);
+    draft.end(volume.members(), number);
     volume.publish(draft, number)?;
     Ok(())
 }
@@ -71,7 +71,7 @@ fn make(contents: u64, bytes: usize, paths: &[String]) -> Result<(), Box<dyn Err
     let (name, sizes) = ("many".to_owned(), vec![size; paths.len()]);
     let mut volume = Volume::create(NewVolume { volume: [7; 16], name, placement, unit_bytes: UNIT_BYTES, sizes })?;
     files.commit(&mut volume)?;
-    files.write(&volume.superblock_writes().concat())?;
+    files.write(&volume.members().superblock_writes().concat())?;
     let payload = vec![1; bytes];
     for number in 0..contents {
         put(&mut volume, number, &payload)?;

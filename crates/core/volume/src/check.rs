@@ -5,8 +5,9 @@
 
 use crate::content::{StoredContent, UnitPlace, stored_bytes};
 use crate::disk::ReadDisk;
+use crate::members::MemberTable;
 use crate::unit::{ChecksumTable, UnitHeader};
-use crate::{BLOCK_BYTES, BLOCK_LEN, MemberId, Volume};
+use crate::{BLOCK_BYTES, BLOCK_LEN};
 
 /// Payload bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -39,7 +40,7 @@ pub struct DamagedCopy {
     pub damage: Damage,
 }
 
-impl Volume {
+impl MemberTable {
     /// The checksums of the unit at `place`, which holds part `part` of `content`. `disks` counts the disks as the volume does.
     ///
     /// # Errors
@@ -60,7 +61,7 @@ impl Volume {
         self.table_of(content, part, place, &block)
     }
 
-    /// As [`Volume::checksums`], from the bytes of the header's block.
+    /// As [`MemberTable::checksums`], from the bytes of the header's block.
     ///
     /// # Errors
     /// The unit does not agree with the catalogue.
@@ -74,7 +75,7 @@ impl Volume {
         let header = UnitHeader::decode(block).ok_or(Damage::NoHeader)?;
         let stored = usize::try_from(part).ok().and_then(|part| content.parts.get(part)).ok_or(Damage::WrongUnit)?;
         let named = (header.volume, header.member, header.unit, header.content, header.generation, header.part)
-            == (self.superblock.volume, place.member, place.unit, content.content, content.generation, part);
+            == (self.superblock().volume, place.member, place.unit, content.content, content.generation, part);
         let right = named
             && header.table.digest() == stored.digest
             && u64::from(header.payload) == self.part_bytes(content, part);
@@ -139,22 +140,6 @@ impl Volume {
             offset += counted;
         }
         Ok(())
-    }
-
-    /// Checks that free, used and promised units add up on each disk; gives the disks where they do not.
-    #[must_use]
-    pub fn unbalanced(&self) -> Vec<MemberId> {
-        let mut used = vec![0u64; self.free.len()];
-        let named = self.named_parts().flat_map(crate::StoredPart::places);
-        let committing = self.committing.iter().map(|commit| &commit.retired);
-        let retired = committing.chain([&self.changes.retired, &self.retired]).flatten();
-        for place in named.chain(retired.flat_map(|retired| retired.units.iter().copied())) {
-            used[place.member.index()] += 1;
-        }
-        let sums = self.member_ids().zip(used).zip(&self.free);
-        sums.filter(|((_, used), free)| used + u64::from(free.free()) != u64::from(free.units()))
-            .map(|((member, _), _)| member)
-            .collect()
     }
 }
 

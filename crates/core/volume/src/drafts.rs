@@ -146,7 +146,7 @@ impl<U, P: Clone> Drafts<U, P> {
     /// A recording that a crash left was read ([`Volume::restore`]). Gives how many bytes of it are lost.
     pub fn restore(&mut self, number: u64, restored: Restored, volume: &Volume) -> u64 {
         let Some(state) = self.drafts.get_mut(&number) else { return 0 };
-        let (headers, lost) = volume.restore(&mut state.draft, restored);
+        let (headers, lost) = state.draft.restore(restored, volume.members());
         self.write_headers(number, headers, volume);
         lost
     }
@@ -250,7 +250,7 @@ impl<U, P: Clone> Drafts<U, P> {
             return Ok(());
         };
         volume.free_for_tail(&mut state.draft);
-        let mut tail = state.tail.take().unwrap_or_else(|| volume.tail(&mut state.draft));
+        let mut tail = state.tail.take().unwrap_or_else(|| state.draft.tail());
         while !tail.is_empty() {
             let room = match self.make_room(number, volume) {
                 Ok(room) => usize::try_from(room).unwrap_or(usize::MAX),
@@ -265,7 +265,7 @@ impl<U, P: Clone> Drafts<U, P> {
             self.add(number, &tail, &DraftBytes::Made(block), volume);
             tail = later;
         }
-        let headers = volume.end(&mut self.state(number).draft, modified);
+        let headers = self.state(number).draft.end(volume.members(), modified);
         self.write_headers(number, headers, volume);
         self.close(number, DraftLife::Whole(modified), volume);
         Ok(())
@@ -345,7 +345,7 @@ impl<U, P: Clone> Drafts<U, P> {
 
     /// Gives the disks that it goes to.
     fn add(&mut self, number: u64, payload: &[u8], bytes: &DraftBytes<P>, volume: &Volume) -> Vec<MemberId> {
-        let places = volume.add(&mut self.state(number).draft, payload);
+        let places = self.state(number).draft.add(volume.members(), payload);
         let length = whole_blocks(payload.len());
         for place in &places {
             self.write(number, *place, (bytes.clone(), length), volume);

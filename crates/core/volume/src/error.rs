@@ -174,3 +174,17 @@ pub enum VolumeError {
     #[error("a content has at most 4 million units")]
     TooLong,
 }
+
+/// The reason that a folder cannot have a layout of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FolderLayoutError {
+    /// Its name is not possible, or the volume takes no changes.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// Two copies would be on one drive.
+    #[error("a mirror needs disks on two drives or more")]
+    OneDrive,
+    /// Too many folders have one.
+    #[error("the superblock has no room for the layout of another folder")]
+    NoRoom,
+}

@@ -3,10 +3,7 @@
 //! Promise: a disk leaves when nothing that the catalogue names lies on it. A crash at any moment leaves every content whole.
 //! Not here: moving the units on it to the others (`upkeep`).
 
-use std::collections::BTreeSet;
-
-use crate::allocator::FreeUnits;
-use crate::superblock::{MemberRecord, MemberState};
+use crate::superblock::MemberState;
 use crate::{Areas, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Volume, VolumeError};
 
 impl Volume {
@@ -16,60 +13,37 @@ impl Volume {
     /// # Errors
     /// It is too small, or there are as many disks as can be; the volume takes no changes.
     pub fn add_disk(&mut self, size: u64) -> Result<(MemberId, [Vec<DiskWrite>; 4]), AddError> {
-        self.check_changes()?;
-        let areas = Areas::for_disk(size, self.superblock.journal_half, self.unit_bytes())?;
+        self.changes.check()?;
+        let areas = Areas::for_disk(size, self.superblock().journal_half, self.unit_bytes())?;
         let member = self.next_member().ok_or(CreateError::DiskCount(MEMBERS_MAX + 1))?;
-        let (number, known) = (member.index(), self.superblock.members.len());
-        let since = self.superblock.generation + 1;
-        let record = MemberRecord { size: areas.size, state: MemberState::Active, since };
-        let free = FreeUnits::new(areas.units());
-        if number < known {
-            // Units that moved away and are still read were on the disk that left.
-            let committing = self.committing.iter_mut().map(|commit| &mut commit.retired);
-            let waiting = committing.chain([&mut self.changes.retired, &mut self.retired]).flatten();
-            waiting.for_each(|retired| retired.units.retain(|place| place.member != member));
-            self.superblock.members[number] = record;
-            (self.present[number], self.free[number]) = (true, free);
-        } else {
-            self.superblock.members.push(record);
-            self.present.push(true);
-            self.free.push(free);
-            self.drives.push(0);
-        }
-        self.drives[number] = self.drives.iter().max().map_or(0, |drive| drive + 1);
+        self.changes.forget_retired(member);
+        self.members.enter(member, areas.size, MemberState::Active);
+        self.space.enter(member, areas.units());
         Ok((member, self.set_coming(member, MemberState::Active)))
     }
 
     /// The number that the next disk gets: one that left, or a new one; none if there are as many disks as can be.
     #[must_use]
     pub fn next_member(&self) -> Option<MemberId> {
-        let left = self.member_ids().find(|member| self.has_left(*member));
-        let new = || u8::try_from(self.superblock.members.len()).ok().map(MemberId);
+        let left = self.members.ids().find(|member| self.has_left(*member));
+        let new = || u8::try_from(self.superblock().members.len()).ok().map(MemberId);
         left.or_else(new).filter(|member| member.index() < MEMBERS_MAX)
     }
 
     /// The disks that are out and have not left: the parts on them have their other copies only.
     pub fn taken_out(&self) -> impl Iterator<Item = MemberId> {
-        let is_out = |member: &MemberId| self.superblock.members[member.index()].state == MemberState::Out;
-        self.member_ids().filter(move |member| is_out(member) && !self.has_left(*member))
+        let is_out = |member: &MemberId| self.members.state(*member) == Some(MemberState::Out);
+        self.members.ids().filter(move |member| is_out(member) && !self.has_left(*member))
     }
 
     /// True if a disk is out and nothing lies on it.
     #[must_use]
     pub fn has_left(&self, member: MemberId) -> bool {
-        self.superblock.members[member.index()].state == MemberState::Out && !self.holds_parts(member)
+        self.members.state(member) == Some(MemberState::Out) && !self.holds_parts(member)
     }
 
     fn holds_parts(&self, member: MemberId) -> bool {
         self.named_parts().any(|part| part.places().any(|place| place.member == member))
-    }
-
-    /// True if disks on enough drives are left without this one for the volume's layout.
-    #[must_use]
-    pub fn may_leave(&self, member: MemberId) -> bool {
-        let others = self.member_ids().filter(|other| *other != member && self.is_readable(*other));
-        let drives = others.map(|other| self.drives[other.index()]).collect::<BTreeSet<_>>().len();
-        u64::try_from(drives).is_ok_and(|drives| drives >= self.placement().copies())
     }
 
     /// Takes a disk out on which nothing lies any more, durably. Gives the superblocks to write, in two steps (see
@@ -78,8 +52,8 @@ impl Volume {
     /// # Errors
     /// Something lies on it ([`VolumeError::PartLost`]); it would leave too few disks ([`VolumeError::Full`]).
     pub fn leave(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
-        self.check_changes()?;
-        if !self.may_leave(member) {
+        self.changes.check()?;
+        if !self.members.may_leave(member) {
             return Err(VolumeError::Full);
         }
         if self.holds_parts(member) {

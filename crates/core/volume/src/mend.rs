@@ -4,7 +4,8 @@
 
 use crate::content::{StoredContent, UnitPlace};
 use crate::disk::ReadDisk;
-use crate::superblock::{MemberRecord, MemberState};
+use crate::members::MemberTable;
+use crate::superblock::MemberState;
 use crate::unit::{ChecksumTable, UnitHeader};
 use crate::{Areas, DiskWrite, MemberId, Volume, VolumeError};
 
@@ -17,7 +18,7 @@ pub struct CopyRewrite {
     pub header: DiskWrite,
 }
 
-impl Volume {
+impl MemberTable {
     /// The writes that renew the copy at `place` of a part; its other copy has these checksums.
     #[must_use]
     pub fn mend(
@@ -31,7 +32,7 @@ impl Volume {
         let areas = self.areas(place.member);
         let last = usize::try_from(part).is_ok_and(|part| part + 1 == content.parts.len());
         let header = UnitHeader {
-            volume: self.superblock.volume,
+            volume: self.superblock().volume,
             member: place.member,
             unit: place.unit,
             content: content.content,
@@ -51,27 +52,6 @@ impl Volume {
         DiskWrite { member, position: self.areas(member).header(unit), bytes: header.encode() }
     }
 
-    /// Puts a new disk of `size` bytes in the place of `member`, to be filled: it is written to from now on and read when
-    /// [`Volume::filled`] was called. Gives the superblocks to write, in four steps: its own, and those of all others (see
-    /// [`Volume::take_out`]).
-    ///
-    /// # Errors
-    /// It is too small; no other disk has copies of the old one's units.
-    pub fn put_in(&mut self, member: MemberId, size: u64) -> Result<[Vec<DiskWrite>; 4], VolumeError> {
-        self.check_changes()?;
-        let areas = self.areas(member);
-        let new = Areas { size: size - size % crate::BLOCK_BYTES, ..areas };
-        let others = self.member_ids().any(|other| other != member && self.is_readable(other));
-        if new.units() < areas.units() || self.placement().copies() < 2 || !others {
-            return Err(VolumeError::Full);
-        }
-        // The new disk is used as far as the old one was: unit numbers do not change.
-        let since = self.superblock.generation + 1;
-        self.superblock.members[member.index()] = MemberRecord { size: areas.size, state: MemberState::Filling, since };
-        self.present[member.index()] = true;
-        Ok(self.set_coming(member, MemberState::Filling))
-    }
-
     /// True if the unit at `place`, on a disk that may still be filled, is part `part` of `content`, whole.
     pub fn holds(&self, content: &StoredContent, part: u32, place: UnitPlace, disks: &mut impl ReadDisk) -> bool {
         let mut block = vec![0; crate::BLOCK_LEN];
@@ -80,17 +60,38 @@ impl Volume {
         let length = self.part_bytes(content, part);
         table.is_some_and(|table| self.read_whole(place, length, &table, disks, |_| {}).is_ok())
     }
+}
+
+impl Volume {
+    /// Puts a new disk of `size` bytes in the place of `member`, to be filled: it is written to from now on and read when
+    /// [`Volume::filled`] was called. Gives the superblocks to write, in four steps: its own, and those of all others (see
+    /// [`Volume::take_out`]).
+    ///
+    /// # Errors
+    /// It is too small; no other disk has copies of the old one's units.
+    pub fn put_in(&mut self, member: MemberId, size: u64) -> Result<[Vec<DiskWrite>; 4], VolumeError> {
+        self.changes.check()?;
+        let areas = self.members.areas(member);
+        let new = Areas { size: size - size % crate::BLOCK_BYTES, ..areas };
+        let others = self.members.ids().any(|other| other != member && self.is_readable(other));
+        if new.units() < areas.units() || self.members.placement().copies() < 2 || !others {
+            return Err(VolumeError::Full);
+        }
+        // The new disk is used as far as the old one was: unit numbers do not change.
+        self.members.enter(member, areas.size, MemberState::Filling);
+        Ok(self.set_coming(member, MemberState::Filling))
+    }
 
     /// A disk that was put in has all its copies, durably. Gives the superblocks to write, in two steps; the disk counts when they are
     /// durable ([`Volume::superblocks_durable`]).
     pub fn filled(&mut self, member: MemberId) -> [Vec<DiskWrite>; 2] {
         let steps = self.set_member(member, MemberState::Active);
-        self.filled.push(member);
+        self.members.await_filled(member);
         steps
     }
 
     /// All superblocks that were to be written are durable.
     pub fn superblocks_durable(&mut self) {
-        self.filled.clear();
+        self.members.superblocks_durable();
     }
 }

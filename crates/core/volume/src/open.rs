@@ -3,16 +3,17 @@
 //! Promise: any bytes on the disks give a volume or an error, never a panic; opening twice gives the same, and opening writes
 //! nothing.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::bytes::Decoder;
 use crate::catalogue::Catalogue;
-use crate::content::{StoredContent, UnitPlace, part_count};
+use crate::changes::PendingChanges;
 use crate::disk::ReadDisk;
 use crate::error::VolumeOpenError;
 use crate::journal::{Area, JournalContents};
-use crate::record::{self, Record, Recorded};
+use crate::members::MemberTable;
+use crate::record::Record;
+use crate::recording::Recordings;
 use crate::superblock::{MemberRecord, MemberState, mark_of};
 use crate::{BLOCK_LEN, DiskWrite, FORMAT_VERSION, MemberId, Superblock, SuperblockError, Volume};
 
@@ -38,6 +39,16 @@ impl Identified {
             if gone { u8::try_from(number).ok().map(MemberId) } else { None }
         };
         (0..self.disks.len()).filter_map(missing).collect()
+    }
+
+    /// Superblock writes that precede all others to the volume of these disks, each step durable before the next: a crash left the
+    /// superblocks as they are, and another one would leave none that two copies share, or one that is too old. Of each disk first the
+    /// copies that do not count.
+    #[must_use]
+    pub fn even_superblocks(&self, members: &MemberTable) -> Vec<Vec<DiskWrite>> {
+        let newest = if self.is_uneven { members.superblock_writes().to_vec() } else { Vec::new() };
+        let torn = (!self.torn.is_empty()).then(|| self.torn.clone());
+        torn.into_iter().chain(newest).collect()
     }
 }
 
@@ -170,19 +181,18 @@ pub fn open(identified: &Identified, disks: &mut impl ReadDisk) -> Result<Volume
         .map_err(|error| if missing.is_empty() { error } else { VolumeOpenError::CatalogueMissing(missing) })?;
     let (uneven, journal) = (found.uneven, found.journal.clone());
     let is_mostly_changes = bytes(&found.changes) > bytes(&found.checkpoint);
-    let Replayed { catalogue, recordings, numbers } = replay(found)?;
-    let present = identified.disks.iter().map(Option::is_some).collect();
-    let mut volume = Volume::assemble(superblock.clone(), present, catalogue, journal, numbers);
-    volume.recordings = recordings;
-    for member in volume.member_ids().filter(|member| superblock.members[member.index()].state != MemberState::Active) {
-        volume.leave_out_of_recordings(member);
+    let Replayed { catalogue, mut recordings, numbers } = replay(found)?;
+    let members = MemberTable::new(superblock.clone(), identified.disks.iter().map(Option::is_some).collect());
+    for member in members.ids().filter(|member| members.state(*member) != Some(MemberState::Active)) {
+        recordings.leave_out(member);
     }
-    volume.claim_all().map_err(VolumeOpenError::CatalogueDamaged)?;
+    let mut changes = PendingChanges::behind(journal, members.journal_members(), numbers);
     // A checkpoint is read several times as fast as as many changes: the next start is to find one. A disk that is being filled may have
     // an old journal.
-    volume.changes.with_checkpoint = uneven || is_mostly_changes || volume.filling().next().is_some();
-    volume.journal_on = volume.journal_members();
-    Ok(volume)
+    if uneven || is_mostly_changes || members.filling().next().is_some() {
+        changes.renew_catalogue();
+    }
+    Volume::of(members, catalogue, recordings, changes).map_err(VolumeOpenError::CatalogueDamaged)
 }
 
 fn bytes(payloads: &[Vec<u8>]) -> usize {
@@ -192,14 +202,14 @@ fn bytes(payloads: &[Vec<u8>]) -> usize {
 /// The state that checkpoint and changes give.
 struct Replayed {
     catalogue: Catalogue,
-    recordings: BTreeMap<u64, Recorded>,
+    recordings: Recordings,
     /// The first number that was never used.
     numbers: u64,
 }
 
 fn replay(found: JournalContents) -> Result<Replayed, VolumeOpenError> {
     let damaged = || VolumeOpenError::CatalogueDamaged("a record in it makes no sense");
-    let (mut contents, mut recordings, mut numbers) = (Vec::new(), BTreeMap::new(), 1);
+    let (mut contents, mut recordings, mut numbers) = (Vec::new(), Recordings::default(), 1);
     for payload in found.checkpoint {
         let mut payload = Decoder::new(&payload);
         while !payload.is_empty() {
@@ -207,7 +217,7 @@ fn replay(found: JournalContents) -> Result<Replayed, VolumeOpenError> {
                 Record::Put(name, content) => contents.push((name, Arc::new(content))),
                 Record::NumbersFrom(number) => numbers = numbers.max(number),
                 Record::Recorded(from, name, content) => {
-                    record::replay(&mut recordings, from, name, content).ok_or_else(damaged)?;
+                    recordings.replay(from, name, content).ok_or_else(damaged)?;
                 }
                 Record::Remove(_) | Record::Rename(..) | Record::GivenUp(_) => return Err(damaged()),
             }
@@ -219,13 +229,13 @@ fn replay(found: JournalContents) -> Result<Replayed, VolumeOpenError> {
         while !payload.is_empty() {
             match Record::decode(&mut payload).ok_or_else(damaged)? {
                 Record::Put(name, content) => {
-                    recordings.remove(&content.generation);
+                    recordings.remove(content.generation);
                     catalogue.insert(name, Arc::new(content));
                 }
                 Record::Recorded(from, name, content) => {
-                    record::replay(&mut recordings, from, name, content).ok_or_else(damaged)?;
+                    recordings.replay(from, name, content).ok_or_else(damaged)?;
                 }
-                Record::GivenUp(generation) => drop(recordings.remove(&generation).ok_or_else(damaged)?),
+                Record::GivenUp(generation) => drop(recordings.remove(generation).ok_or_else(damaged)?),
                 Record::Remove(name) => {
                     catalogue.remove(&name).ok_or_else(damaged)?;
                 }
@@ -237,47 +247,7 @@ fn replay(found: JournalContents) -> Result<Replayed, VolumeOpenError> {
             }
         }
     }
-    let generations = catalogue.iter().map(|(_, content)| content.generation).chain(recordings.keys().copied());
+    let generations = catalogue.iter().map(|(_, content)| content.generation).chain(recordings.generations());
     let used = generations.max().unwrap_or(0);
     Ok(Replayed { catalogue, recordings, numbers: numbers.max(used.saturating_add(1)) })
-}
-
-impl Volume {
-    /// Superblock writes that precede all others to the volume, each step durable before the next: a crash left the superblocks as they
-    /// are, and another one would leave none that two copies share, or one that is too old. Of each disk first the copies that do not
-    /// count.
-    #[must_use]
-    pub fn even_superblocks(&self, identified: &Identified) -> Vec<Vec<DiskWrite>> {
-        let newest = if identified.is_uneven { self.superblock_writes().to_vec() } else { Vec::new() };
-        let torn = (!identified.torn.is_empty()).then(|| identified.torn.clone());
-        torn.into_iter().chain(newest).collect()
-    }
-
-    /// Takes the units of all contents.
-    pub(crate) fn claim_all(&mut self) -> Result<(), &'static str> {
-        let unit_bytes = self.unit_bytes();
-        let (free, catalogue) = (&mut self.free, &self.catalogue);
-        let mut claim = |place: UnitPlace| {
-            let taken = free.get_mut(place.member.index()).is_some_and(|free| free.claim(place.unit));
-            if taken { Ok(()) } else { Err("two contents have one unit, or one has a unit that does not exist") }
-        };
-        for (_, content) in catalogue.iter() {
-            if !is_complete(content, unit_bytes) {
-                return Err("a content's length does not agree with its units");
-            }
-            content.parts.iter().flat_map(crate::StoredPart::places).try_for_each(&mut claim)?;
-        }
-        for Recorded { content, .. } in self.recordings.values() {
-            let parts = usize::try_from(content.length.div_ceil(unit_bytes));
-            if parts != Ok(content.parts.len()) {
-                return Err("a recording's length does not agree with its units");
-            }
-            content.parts.iter().flat_map(crate::StoredPart::places).try_for_each(&mut claim)?;
-        }
-        Ok(())
-    }
-}
-
-fn is_complete(content: &StoredContent, unit_bytes: u64) -> bool {
-    usize::try_from(part_count(content.length, unit_bytes)).is_ok_and(|parts| parts == content.parts.len())
 }

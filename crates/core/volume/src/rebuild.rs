@@ -7,10 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::catalogue::Catalogue;
+use crate::changes::PendingChanges;
 use crate::content::{StoredContent, StoredPart, UnitPlace, name_problem, stored_bytes};
 use crate::disk::ReadDisk;
 use crate::journal::{Area, Journal};
+use crate::members::MemberTable;
 use crate::open::Identified;
+use crate::recording::Recordings;
 use crate::unit::UnitHeader;
 use crate::{BLOCK_LEN, MemberId, Volume};
 
@@ -102,10 +105,11 @@ pub fn rebuild(identified: &Identified, disks: &mut impl ReadDisk, mut progress:
     let (catalogue, incomplete) = newest(versions, superblock.unit_bytes);
     let epoch = journal_epoch(identified, disks);
     let journal = Journal::new(superblock.volume, superblock.journal_half, epoch, superblock.journal_half);
-    let there = identified.disks.iter().map(Option::is_some).collect();
-    let mut volume = Volume::assemble(superblock.clone(), there, catalogue, journal, numbers);
-    volume.claim_all().expect("each unit has one header, and so one content");
-    volume.changes.with_checkpoint = true;
+    let members = MemberTable::new(superblock.clone(), identified.disks.iter().map(Option::is_some).collect());
+    let mut changes = PendingChanges::behind(journal, Vec::new(), numbers);
+    changes.renew_catalogue();
+    let volume = Volume::of(members, catalogue, Recordings::default(), changes);
+    let volume = volume.expect("each unit has one header, and so one content");
     Rebuilt { volume, incomplete, unreadable }
 }
 

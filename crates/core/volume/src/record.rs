@@ -1,7 +1,5 @@
 //! A record: one change of the catalogue as the journal holds it. A checkpoint is a row of `Put` in order of names.
 
-use std::collections::BTreeMap;
-
 use crate::MemberId;
 use crate::bytes::{Decoder, Encode};
 use crate::content::{StoredContent, StoredPart, UnitPlace, name_problem};
@@ -97,21 +95,6 @@ impl Recorded {
     pub(crate) fn places(&self) -> impl Iterator<Item = UnitPlace> {
         self.content.parts.iter().flat_map(StoredPart::places)
     }
-}
-
-/// Replays `Recorded`. None if it makes no sense.
-pub(crate) fn replay(
-    recordings: &mut BTreeMap<u64, Recorded>,
-    from: u32,
-    name: Box<str>,
-    mut content: StoredContent,
-) -> Option<()> {
-    let before = recordings.remove(&content.generation);
-    let before = before.as_ref().map_or(&[][..], |recorded| &recorded.content.parts);
-    let same = before.get(..usize::try_from(from).ok()?)?;
-    content.parts = same.iter().chain(&content.parts).copied().collect();
-    recordings.insert(content.generation, Recorded { name, content });
-    Some(())
 }
 
 /// Appends `Put` without making a record of it.

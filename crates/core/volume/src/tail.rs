@@ -5,11 +5,11 @@
 //!
 //! Promise: a tail is of one version of one content, or it is none.
 
+use crate::BLOCK_BYTES;
 use crate::bytes::{Decoder, Encode};
 use crate::content::{StoredContent, stored_bytes};
 use crate::draft::Draft;
 use crate::unit::{CHECKED_BYTES, ChecksumTable};
-use crate::{BLOCK_BYTES, Volume};
 
 impl StoredContent {
     /// The place of the tail in its stored bytes: start and length.
@@ -37,11 +37,11 @@ impl StoredContent {
     }
 }
 
-impl Volume {
+impl Draft {
     /// Ends the content's own bytes and gives its tail: payload that is added to the draft like theirs, from the next block on.
-    pub fn tail(&self, draft: &mut Draft) -> Vec<u8> {
-        let (content, generation) = (draft.content, draft.generation);
-        let (length, table) = draft.end_content();
+    pub fn tail(&mut self) -> Vec<u8> {
+        let (content, generation) = (self.content(), self.generation());
+        let (length, table) = self.end_content();
         if length == 0 {
             return Vec::new();
         }

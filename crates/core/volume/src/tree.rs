@@ -21,10 +21,9 @@ impl Volume {
         self.find(name).map_or(Ok(()), |_| Err(VolumeError::NotAFolder))?;
         let mark = mark_of(name);
         self.check_catalogue_room(put_bytes(mark.len(), 0))?;
-        let number = self.new_number()?;
+        let number = self.changes.new_number()?;
         let content = StoredContent { content: number, generation: number, length: 0, modified, parts: Box::new([]) };
-        Record::Put(mark.as_str().into(), content.clone()).encode(&mut self.changes.records);
-        self.catalogue.insert(mark.into(), Arc::new(content));
+        self.put(mark.into(), Arc::new(content));
         Ok(())
     }
 
@@ -34,12 +33,12 @@ impl Volume {
     /// Nothing has the name; one of the two lies in the other; a name that would come is not possible; the catalogue is full; the volume
     /// takes no changes. Nothing has changed then.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<(), VolumeError> {
-        self.check_changes()?;
+        self.changes.check()?;
         let change = self.catalogue.renaming(from, to)?;
         self.check_catalogue_room(change.more_bytes)?;
         change.gone.iter().try_for_each(|name| self.remove(name))?;
         for (old, new) in change.renamed {
-            Record::Rename(old.as_str().into(), new.as_str().into()).encode(&mut self.changes.records);
+            self.changes.record(&Record::Rename(old.as_str().into(), new.as_str().into()));
             self.catalogue.give_name(&old, new);
         }
         Ok(())
@@ -50,7 +49,7 @@ impl Volume {
     /// # Errors
     /// There is no such folder; the volume takes no changes.
     pub fn remove_tree(&mut self, folder: &str) -> Result<(), VolumeError> {
-        self.check_changes()?;
+        self.changes.check()?;
         self.catalogue.tree(folder)?.iter().try_for_each(|name| self.remove(name))
     }
 }

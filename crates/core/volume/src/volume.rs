@@ -1,21 +1,23 @@
 //! The volume: the catalogue, the free units and the journal as one state machine.
 //!
 //! Promise: a change is checked as a whole before anything of it is done; every unit belongs to one content, to one draft, or to neither.
-//! Not here: choosing disks (`choice`) and units (`layout`), durability (`commit`), writing contents (`draft`).
+//! Not here: the disks' states (`members`), free units (`space`), durability (`changes`), writing contents (`draft`), recordings that are
+//! not over (`recording`): each of these owns its state, and the volume leads a change through them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::allocator::FreeUnits;
 use crate::areas::Areas;
 use crate::catalogue::{Catalogue, ListedName};
-use crate::changes::{CommitUnderWay, RetiredUnits, StagedChanges};
-use crate::choice::{HeldUnits, pairs};
-use crate::content::{StoredContent, StoredPart};
-use crate::error::{CreateError, VolumeError};
+use crate::changes::PendingChanges;
+use crate::content::{StoredContent, StoredPart, part_count};
+use crate::copy_plan::CopyPlan;
+use crate::draft::{Draft, PARTS_MAX};
+use crate::error::{CreateError, FolderLayoutError, VolumeError};
 use crate::journal::Journal;
-use crate::numbers::Numbers;
-use crate::record::{Record, Recorded};
+use crate::members::MemberTable;
+use crate::record::{Record, Recorded, put_bytes};
+use crate::recording::Recordings;
+use crate::space::FreeSpace;
 use crate::superblock::{MemberRecord, MemberState, Placement, Superblock};
 use crate::{DiskWrite, MEMBERS_MAX, MemberId, VolumeId, name_problem};
 
@@ -34,165 +36,109 @@ pub struct NewVolume {
     pub sizes: Vec<u64>,
 }
 
-/// The reason that a folder cannot have a layout of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FolderLayoutError {
-    /// Its name is not possible, or the volume takes no changes.
-    #[error(transparent)]
-    Volume(#[from] VolumeError),
-    /// Two copies would be on one drive.
-    #[error("a mirror needs disks on two drives or more")]
-    OneDrive,
-    /// Too many folders have one.
-    #[error("the superblock has no room for the layout of another folder")]
-    NoRoom,
-}
-
-/// Parts that are promised to drafts.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct PromisedParts {
-    /// Parts with two copies.
-    pairs: u64,
-    /// Parts with one.
-    singles: u64,
-}
-
-impl PromisedParts {
-    pub(crate) const fn of(&mut self, placement: Placement) -> &mut u64 {
-        if placement.copies() > 1 { &mut self.pairs } else { &mut self.singles }
+impl NewVolume {
+    fn superblock(self) -> Result<Superblock, CreateError> {
+        let least = if self.placement == Placement::Mirror { 2 } else { 1 };
+        if !(least..=MEMBERS_MAX).contains(&self.sizes.len()) {
+            return Err(CreateError::DiskCount(self.sizes.len()));
+        }
+        if self.name.is_empty() || self.name.len() > 64 {
+            return Err(CreateError::Name);
+        }
+        if !Areas::unit_bytes_allowed(self.unit_bytes) {
+            return Err(CreateError::UnitSize(self.unit_bytes));
+        }
+        let journal_half = Areas::journal_half_for(&self.sizes, self.unit_bytes);
+        let areas = self.sizes.iter().map(|size| Areas::for_disk(*size, journal_half, self.unit_bytes));
+        let areas = areas.collect::<Result<Vec<_>, _>>()?;
+        let record = |areas: &Areas| MemberRecord { size: areas.size, state: MemberState::Active, since: 0 };
+        Ok(Superblock {
+            volume: self.volume,
+            generation: 1,
+            name: self.name,
+            placement: self.placement,
+            unit_bytes: self.unit_bytes,
+            journal_half,
+            member: MemberId(0),
+            members: areas.iter().map(record).collect(),
+            folders: Vec::new(),
+        })
     }
-}
-
-/// The disks and units of the upkeep under way.
-#[derive(Debug, Default)]
-pub(crate) struct UpkeepUnits {
-    /// A disk that takes nothing new: the copies on it move to the others.
-    pub(crate) draining: Option<MemberId>,
-    /// Units that it takes next for the content it is at.
-    pub(crate) held: HeldUnits,
-    /// While disks are balanced: the units of each that are to go to others, or to come if there are less than none; empty else.
-    pub(crate) surplus: Vec<i64>,
 }
 
 /// An open volume.
 #[derive(Debug)]
 pub struct Volume {
-    pub(crate) superblock: Superblock,
-    /// For each disk, true if it was there when the volume was opened.
-    pub(crate) present: Vec<bool>,
+    pub(crate) members: MemberTable,
+    pub(crate) space: FreeSpace,
     pub(crate) catalogue: Catalogue,
-    /// Recordings that are not over, as the journal has them, or will have them with the next commit, by their generations.
-    pub(crate) recordings: BTreeMap<u64, Recorded>,
-    pub(crate) free: Vec<FreeUnits>,
-    /// For each disk the number of the drive that it is, or is a part of ([`Volume::set_drives`]).
-    pub(crate) drives: Vec<usize>,
-    pub(crate) promised: PromisedParts,
-    pub(crate) journal: Journal,
-    /// Changes that the next commit makes durable.
-    pub(crate) changes: StagedChanges,
-    pub(crate) committing: Option<CommitUnderWay>,
-    /// Disks that hold the durable state of the journal.
-    pub(crate) journal_on: Vec<MemberId>,
-    pub(crate) retired: Vec<RetiredUnits>,
-    pub(crate) numbers: Numbers,
-    pub(crate) read_only: bool,
-    /// Failed disks that have the only copy of their units: they are read, and not written to before the volume is opened anew.
-    pub(crate) only_read: Vec<MemberId>,
-    /// Disks that were filled, which no superblock says durably: until then nothing relies on them.
-    pub(crate) filled: Vec<MemberId>,
-    pub(crate) upkeep: UpkeepUnits,
+    pub(crate) recordings: Recordings,
+    pub(crate) changes: PendingChanges,
+    pub(crate) upkeep: CopyPlan,
 }
 
 impl Volume {
-    /// A new, empty volume. Write its first commit before its superblocks ([`Volume::superblock_writes`]): disks bear its mark
+    /// A new, empty volume. Write its first commit before its superblocks ([`MemberTable::superblock_writes`]): disks bear its mark
     /// when everything else is there.
     ///
     /// # Errors
     /// The name, the unit or the number of disks is not possible, or a disk is too small.
     pub fn create(new: NewVolume) -> Result<Self, CreateError> {
-        let least = if new.placement == Placement::Mirror { 2 } else { 1 };
-        if !(least..=MEMBERS_MAX).contains(&new.sizes.len()) {
-            return Err(CreateError::DiskCount(new.sizes.len()));
-        }
-        if new.name.is_empty() || new.name.len() > 64 {
-            return Err(CreateError::Name);
-        }
-        if !Areas::unit_bytes_allowed(new.unit_bytes) {
-            return Err(CreateError::UnitSize(new.unit_bytes));
-        }
-        let journal_half = Areas::journal_half_for(&new.sizes, new.unit_bytes);
-        let areas = new.sizes.iter().map(|size| Areas::for_disk(*size, journal_half, new.unit_bytes));
-        let areas = areas.collect::<Result<Vec<_>, _>>()?;
-        let record = |areas: &Areas| MemberRecord { size: areas.size, state: MemberState::Active, since: 0 };
-        let members = areas.iter().map(record).collect();
-        let superblock = Superblock {
-            volume: new.volume,
-            generation: 1,
-            name: new.name,
-            placement: new.placement,
-            unit_bytes: new.unit_bytes,
-            journal_half,
-            member: MemberId(0),
-            members,
-            folders: Vec::new(),
-        };
-        let present = vec![true; areas.len()];
-        let journal = Journal::new(new.volume, journal_half, 0, journal_half);
-        Ok(Self::assemble(superblock, present, Catalogue::default(), journal, 1))
+        let superblock = new.superblock()?;
+        let journal_half = superblock.journal_half;
+        let journal = Journal::new(superblock.volume, journal_half, 0, journal_half);
+        let present = vec![true; superblock.members.len()];
+        let members = MemberTable::new(superblock, present);
+        let changes = PendingChanges::behind(journal, Vec::new(), 1);
+        Ok(Self::of(members, Catalogue::default(), Recordings::default(), changes).expect("no content has a unit"))
     }
 
-    /// A volume of these parts, all of its units free.
-    pub(crate) fn assemble(
-        superblock: Superblock,
-        present: Vec<bool>,
+    /// The volume of these parts: all units are free that no content and no recording has.
+    pub(crate) fn of(
+        members: MemberTable,
         catalogue: Catalogue,
-        journal: Journal,
-        next_number: u64,
-    ) -> Self {
-        let members = (0..superblock.members.len()).filter_map(|number| u8::try_from(number).ok()).map(MemberId);
-        let free = members.map(|member| FreeUnits::new(superblock.areas(member).units())).collect();
-        let mut changes = StagedChanges::default();
-        let numbers = Numbers::from(next_number, &mut changes.records);
-        let drives = (0..superblock.members.len()).collect();
-        Self {
-            superblock,
-            present,
-            catalogue,
-            recordings: BTreeMap::new(),
-            free,
-            drives,
-            promised: PromisedParts::default(),
-            journal,
-            changes,
-            committing: None,
-            journal_on: Vec::new(),
-            retired: Vec::new(),
-            numbers,
-            read_only: false,
-            only_read: Vec::new(),
-            filled: Vec::new(),
-            upkeep: UpkeepUnits::default(),
+        recordings: Recordings,
+        changes: PendingChanges,
+    ) -> Result<Self, &'static str> {
+        let space = FreeSpace::of(&members);
+        let mut volume = Self { members, space, catalogue, recordings, changes, upkeep: CopyPlan::default() };
+        volume.claim_all()?;
+        Ok(volume)
+    }
+
+    /// Takes the units of all contents.
+    fn claim_all(&mut self) -> Result<(), &'static str> {
+        let (unit_bytes, space) = (self.members.unit_bytes(), &mut self.space);
+        let is_whole = |content: &StoredContent, parts: u64| usize::try_from(parts) == Ok(content.parts.len());
+        let mut claim = |content: &StoredContent| {
+            let is_free = content.parts.iter().flat_map(StoredPart::places).all(|place| space.claim(place));
+            if is_free { Ok(()) } else { Err("two contents have one unit, or one has a unit that does not exist") }
+        };
+        for (_, content) in self.catalogue.iter() {
+            if !is_whole(content, part_count(content.length, unit_bytes)) {
+                return Err("a content's length does not agree with its units");
+            }
+            claim(content)?;
         }
+        for Recorded { content, .. } in self.recordings.iter() {
+            if !is_whole(content, content.length.div_ceil(unit_bytes)) {
+                return Err("a recording's length does not agree with its units");
+            }
+            claim(content)?;
+        }
+        Ok(())
+    }
+
+    /// Its disks.
+    #[must_use]
+    pub const fn members(&self) -> &MemberTable {
+        &self.members
     }
 
     /// The superblock that all disks share.
     #[must_use]
     pub const fn superblock(&self) -> &Superblock {
-        &self.superblock
-    }
-
-    /// The layout of contents over the disks.
-    #[must_use]
-    pub const fn placement(&self) -> Placement {
-        self.superblock.placement
-    }
-
-    /// The layout of a content of this name when it is written: that of its folder, or of the nearest above it; else that of the volume.
-    #[must_use]
-    pub fn placement_of(&self, name: &str) -> Placement {
-        let is_above = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-        let folders = self.superblock.folders.iter().filter(|(folder, _)| is_above(folder));
-        folders.max_by_key(|(folder, _)| folder.len()).map_or(self.placement(), |(_, placement)| *placement)
+        self.members.superblock()
     }
 
     /// Lays contents written below `folder` so from now on; as the volume's others, if none. Existing contents stay as they are. Gives the
@@ -205,66 +151,38 @@ impl Volume {
         folder: &str,
         placement: Option<Placement>,
     ) -> Result<[Vec<DiskWrite>; 2], FolderLayoutError> {
-        self.check_changes()?;
-        if let Some(problem) = name_problem(folder) {
-            return Err(VolumeError::Name(problem).into());
-        }
-        if placement == Some(Placement::Mirror) && self.drives.iter().collect::<BTreeSet<_>>().len() < 2 {
-            return Err(FolderLayoutError::OneDrive);
-        }
-        let mut folders = self.superblock.folders.clone();
-        folders.retain(|(other, _)| other != folder);
-        folders.extend(placement.map(|placement| (folder.to_owned(), placement)));
-        if !Superblock::has_room_for(&folders) {
-            return Err(FolderLayoutError::NoRoom);
-        }
-        self.superblock.folders = folders;
-        self.superblock.generation += 1;
-        Ok(self.superblock_writes())
+        self.changes.check()?;
+        self.members.set_folder_layout(folder, placement)
     }
 
     /// Sets the drive of each disk, by the drives' names; a disk without one is a drive of its own, as all are until then and as one that
     /// comes is. The two copies of a part are never put on one drive.
     pub fn set_drives(&mut self, names: &[Option<&str>]) {
-        let first = |(number, name): (usize, &Option<&str>)| match name {
-            Some(_) => names.iter().position(|other| other == name).unwrap_or(number),
-            None => number,
-        };
-        let known = names.iter().enumerate().map(first);
-        self.drives = known.chain(names.len()..).take(self.superblock.members.len()).collect();
+        self.members.set_drives(names);
     }
 
     /// Payload bytes of a unit.
     #[must_use]
     pub const fn unit_bytes(&self) -> u64 {
-        self.superblock.unit_bytes
-    }
-
-    /// The areas of a disk.
-    #[must_use]
-    pub fn areas(&self, member: MemberId) -> Areas {
-        self.superblock.areas(member)
+        self.members.unit_bytes()
     }
 
     /// True if a disk holds the units that the catalogue places on it.
     #[must_use]
     pub fn is_readable(&self, member: MemberId) -> bool {
-        let state = self.superblock.members.get(member.index()).map(|member| member.state);
-        state == Some(MemberState::Active) && self.present[member.index()] && !self.filled.contains(&member)
+        self.members.is_readable(member)
     }
 
     /// True if contents are written to a disk.
     #[must_use]
     pub fn is_writable(&self, member: MemberId) -> bool {
-        let state = self.superblock.members.get(member.index()).map(|member| member.state);
-        let takes_part = state.is_some_and(|state| state != MemberState::Out) && self.present[member.index()];
-        takes_part && !self.only_read.contains(&member)
+        self.members.is_writable(member)
     }
 
     /// True if the volume takes no more changes.
     #[must_use]
     pub const fn is_read_only(&self) -> bool {
-        self.read_only
+        self.changes.is_read_only()
     }
 
     /// The number of contents.
@@ -282,11 +200,10 @@ impl Volume {
     /// The number of contents with a part that lies on no disk that is read.
     #[must_use]
     pub fn unreadable_count(&self) -> usize {
-        if self.member_ids().all(|member| self.is_readable(member)) {
+        if self.members.ids().all(|member| self.is_readable(member)) {
             return 0;
         }
-        let is_there = |part: &StoredPart| part.places().any(|place| self.is_readable(place.member));
-        self.contents().filter(|(_, content)| !content.parts.iter().all(is_there)).count()
+        self.contents().filter(|(_, content)| !content.parts.iter().all(|part| self.members.can_read(part))).count()
     }
 
     /// Every content with its name, in order of names.
@@ -328,29 +245,43 @@ impl Volume {
     /// Free units of each disk, none where it cannot be written, or leaves.
     #[must_use]
     pub fn free_counts(&self) -> Vec<Option<u64>> {
-        let takes = |member: MemberId| self.is_writable(member) && self.upkeep.draining != Some(member);
-        let free = |member: MemberId| takes(member).then(|| u64::from(self.free[member.index()].free()));
-        self.member_ids().map(free).collect()
+        self.space.counts(&self.members)
     }
 
-    /// Those that new contents of this layout may take: of each part a copy can be read at once. So of the disks that are being filled one
-    /// takes second copies, and none takes single ones.
-    pub(crate) fn free_for(&self, placement: Placement) -> Vec<Option<u64>> {
-        let filling = self.unreadable().next().filter(|_| placement.copies() > 1);
-        let takes = |member: MemberId| self.is_readable(member) || filling == Some(member);
-        self.member_ids().zip(self.free_counts()).map(|(member, free)| free.filter(|_| takes(member))).collect()
-    }
-
-    /// Units of a disk, free and used.
+    /// The sets of disks, of which a content of this name is written to one if it is begun now, the emptiest first, and how many copies of
+    /// each byte go to them. A span has a set for each disk ([`Draft::begin_on`]).
     #[must_use]
-    pub fn unit_count(&self, member: MemberId) -> u32 {
-        self.free.get(member.index()).map_or(0, FreeUnits::units)
+    pub fn written_disks(&self, name: &str) -> (Vec<Vec<MemberId>>, u8) {
+        self.space.written_disks(self.members.placement_of(name), &self.members)
     }
 
     /// Payload bytes that can still be written, in whole units, without those promised to drafts.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.parts_left(self.placement()) * self.unit_bytes()
+        self.parts_left() * self.unit_bytes()
+    }
+
+    /// Parts that can still be written in the volume's own layout.
+    pub(crate) fn parts_left(&self) -> u64 {
+        self.space.parts_left(self.members.placement(), &self.members)
+    }
+
+    /// Checks that free, used and promised units add up on each disk; gives the disks where they do not.
+    #[must_use]
+    pub fn unbalanced(&self) -> Vec<MemberId> {
+        let named = self.named_parts().flat_map(StoredPart::places);
+        self.space.unbalanced(named.chain(self.changes.retired_units()))
+    }
+
+    /// The recordings that are not over, as far as they are durable, or will be with the next commit.
+    pub fn recordings(&self) -> impl Iterator<Item = (&str, &StoredContent)> {
+        self.recordings.iter().map(|recorded| (&*recorded.name, &recorded.content))
+    }
+
+    /// True if nothing has this name, and a content may.
+    #[must_use]
+    pub fn is_free_name(&self, name: &str) -> bool {
+        self.check_new_name(name).is_ok() && self.find(name).is_none()
     }
 
     /// Removes a content. It is gone at once, and durably so with the next commit.
@@ -358,19 +289,15 @@ impl Volume {
     /// # Errors
     /// No content has the name; the volume takes no changes.
     pub fn remove(&mut self, name: &str) -> Result<(), VolumeError> {
-        self.check_changes()?;
+        self.changes.check()?;
         let old = self.catalogue.remove(name).ok_or(VolumeError::NotFound)?;
-        Record::Remove(name.into()).encode(&mut self.changes.records);
-        self.retire(old);
+        self.changes.record(&Record::Remove(name.into()));
+        self.changes.retire(old);
         Ok(())
     }
 
-    pub(crate) fn check_changes(&self) -> Result<(), VolumeError> {
-        if self.read_only { Err(VolumeError::ReadOnly) } else { Ok(()) }
-    }
-
     pub(crate) fn check_new_name(&self, name: &str) -> Result<(), VolumeError> {
-        self.check_changes()?;
+        self.changes.check()?;
         if let Some(problem) = name_problem(name) {
             return Err(VolumeError::Name(problem));
         }
@@ -382,40 +309,137 @@ impl Volume {
 
     /// All parts that the catalogue, or the journal of a recording that is not over, names.
     pub(crate) fn named_parts(&self) -> impl Iterator<Item = &StoredPart> {
-        let recorded = self.recordings.values().map(|recorded| &recorded.content);
+        let recorded = self.recordings.iter().map(|recorded| &recorded.content);
         self.contents().map(|(_, content)| &**content).chain(recorded).flat_map(|content| &content.parts)
     }
 
     /// Three quarters of a half of the journal are for the checkpoint, the rest for frames' heads and changes.
     pub(crate) fn check_catalogue_room(&self, more: usize) -> Result<(), VolumeError> {
-        let recorded: usize = self.recordings.values().map(Recorded::bytes).sum();
+        let recorded: usize = self.recordings.iter().map(Recorded::bytes).sum();
         let bytes = u64::try_from(self.catalogue.record_bytes() + recorded + more).unwrap_or(u64::MAX);
-        if bytes <= self.superblock.journal_half / 4 * 3 { Ok(()) } else { Err(VolumeError::CatalogueFull) }
+        if bytes <= self.superblock().journal_half / 4 * 3 { Ok(()) } else { Err(VolumeError::CatalogueFull) }
     }
 
-    /// The number of parts that can still be written in this layout. A part with one copy takes at most one of the pairs that are left.
-    pub(crate) fn parts_left(&self, placement: Placement) -> u64 {
-        let counts = self.free_for(Placement::Mirror);
-        let there = counts.iter().zip(&self.drives).filter_map(|(free, drive)| free.map(|free| (free, *drive)));
-        let (free, drives): (Vec<u64>, Vec<usize>) = there.unzip();
-        let all: u64 = self.free_for(Placement::Stripe).iter().flatten().sum();
-        let pairs = if drives.iter().collect::<BTreeSet<_>>().len() > 1 { pairs(&free, &drives) } else { all };
-        let PromisedParts { pairs: doubled, singles } = self.promised;
-        let in_pairs = pairs.saturating_sub(doubled + singles);
-        match (placement, doubled) {
-            (Placement::Mirror, _) => in_pairs,
-            (Placement::Span | Placement::Stripe, 0) => all.saturating_sub(singles),
-            (Placement::Span | Placement::Stripe, _) => all.saturating_sub(2 * doubled + singles).min(in_pairs),
+    /// Gives units back that are durably free and unread.
+    pub(crate) fn reuse_retired(&mut self) {
+        self.space.give(self.changes.take_unread());
+    }
+
+    /// Begins a content, which replaces the one of this name when it is published. Where its length is known, room for it is
+    /// reserved.
+    ///
+    /// # Errors
+    /// The name is not possible; there is no room for the length; the volume takes no changes.
+    pub fn begin(&mut self, name: &str, length: Option<u64>) -> Result<Draft, VolumeError> {
+        self.check_new_name(name)?;
+        let parts = length.map_or(0, |length| part_count(length, self.unit_bytes()));
+        let count = usize::try_from(parts).ok().filter(|count| *count <= PARTS_MAX).ok_or(VolumeError::TooLong)?;
+        self.check_catalogue_room(put_bytes(name.len(), count))?;
+        self.reuse_retired();
+        let placement = self.members.placement_of(name);
+        let left = self.space.parts_left(placement, &self.members);
+        if parts > left || left == 0 && length != Some(0) {
+            return Err(VolumeError::Full);
         }
+        let generation = self.changes.new_number()?;
+        let content = self.catalogue.find(name).map_or(generation, |old| old.content);
+        self.space.promise(placement, parts);
+        Ok(Draft::new(name, (content, generation), placement, parts))
     }
 
-    /// A number that was never used and never will be, even after a crash.
-    pub(crate) fn new_number(&mut self) -> Result<u64, VolumeError> {
-        self.numbers.take().ok_or(VolumeError::ReadOnly)
+    /// Makes room for more payload: gives the headers of a unit that is full, to be written, and how many bytes there is room
+    /// for; at least one.
+    ///
+    /// # Errors
+    /// The volume is full; the content is too long. The draft is unchanged: it can be tried again.
+    pub fn room(&mut self, draft: &mut Draft) -> Result<(Vec<DiskWrite>, u64), VolumeError> {
+        draft.room(&self.members, &mut self.space).or_else(|error| {
+            self.reuse_retired();
+            if error == VolumeError::Full { draft.room(&self.members, &mut self.space) } else { Err(error) }
+        })
     }
 
-    pub(crate) fn retire(&mut self, content: Arc<StoredContent>) {
-        let units = content.parts.iter().flat_map(StoredPart::places).collect();
-        self.changes.retired.push(RetiredUnits { units, content });
+    /// Keeps a part free for the tail of a content of unknown length, if there is one and none is kept yet.
+    pub(crate) fn keep_for_tail(&mut self, draft: &mut Draft) {
+        draft.keep_for_tail(&self.members, &mut self.space);
+    }
+
+    /// The tail comes now.
+    pub(crate) fn free_for_tail(&mut self, draft: &mut Draft) {
+        draft.free_for_tail(&mut self.space);
+    }
+
+    /// Enters `length` bytes of a recording, which are on its disks; `digest` is the checksum of the last part's table there. Durable with
+    /// the next commit.
+    pub(crate) fn enter(&mut self, draft: &Draft, length: u64, digest: u32, modified: u64) -> Result<(), VolumeError> {
+        self.changes.check()?;
+        let Some(new) = draft.recorded(length, digest, modified, self.unit_bytes()) else { return Ok(()) };
+        match new.bytes().saturating_sub(self.recordings.bytes_of(draft.generation())) {
+            0 => {}
+            more => self.check_catalogue_room(more)?,
+        }
+        self.recordings.enter(new, &mut self.changes);
+        Ok(())
+    }
+
+    /// Takes up the recordings that a crash left, each as a draft: to be done once, before anything is begun. Each is to be read
+    /// ([`Draft::reader`]), restored and ended.
+    pub fn take_up_recordings(&self) -> Vec<Draft> {
+        let draft = |recorded: &Recorded| Draft::of_recorded(recorded, self.members.placement_of(&recorded.name));
+        self.recordings.iter().map(draft).collect()
+    }
+
+    /// Gives the content its name, once all writes of the draft are complete. It is visible at once and durable with the next commit. The
+    /// units of a content that had the name are free when that is durable and its last reader is gone.
+    ///
+    /// # Errors
+    /// A disk was taken out that held the only copy of a part; a name on the way to it became a content; the catalogue is
+    /// full. The draft's units are free again.
+    ///
+    /// # Panics
+    /// A disk was taken out and [`Volume::leave_out`] not called.
+    pub fn publish(&mut self, draft: Draft, modified: u64) -> Result<Arc<StoredContent>, VolumeError> {
+        let checked = self.check_new_name(draft.name()).and_then(|()| {
+            self.check_catalogue_room(put_bytes(draft.name().len(), draft.part_count()))?;
+            if draft.is_lost() { Err(VolumeError::PartLost) } else { Ok(()) }
+        });
+        if let Err(error) = checked {
+            self.abandon(draft);
+            return Err(error);
+        }
+        let (name, content) = draft.into_content(modified, &mut self.space);
+        let members = content.parts.iter().flat_map(StoredPart::places).map(|place| place.member);
+        let (written, only_read): (Vec<_>, Vec<_>) = members.partition(|member| self.is_writable(*member));
+        let are_read = only_read.into_iter().all(|member| self.is_readable(member));
+        assert!(are_read, "copies on disks that are out were left out");
+        self.changes.await_payload(written);
+        let content = Arc::new(content);
+        self.put(name, Arc::clone(&content)).into_iter().for_each(|old| self.changes.retire(old));
+        self.recordings.end(&content, &mut self.changes);
+        Ok(content)
+    }
+
+    /// Enters a content under its name, and gives the one that had it.
+    pub(crate) fn put(&mut self, name: Box<str>, content: Arc<StoredContent>) -> Option<Arc<StoredContent>> {
+        self.changes.record_content(&name, &content);
+        self.catalogue.insert(name, content)
+    }
+
+    /// Gives up a draft: its units are free at once, but those of a recording that the journal names with the next commit. All writes to
+    /// them must be complete.
+    pub fn abandon(&mut self, draft: Draft) {
+        let named = self.recordings.give_up(draft.generation(), &mut self.changes);
+        draft.give_back(&named, &mut self.space);
+    }
+
+    /// Leaves out the copies of a draft on a disk that was taken out, is only read, or leaves. To be done for each draft at once: the next
+    /// disk of this number does not hold them. A part that is nowhere else stays named if its disk is only read; the unit that is not full
+    /// continues elsewhere. Gives the bytes of these, any of which may be wrong: the disk erred before it made them durable.
+    ///
+    /// # Errors
+    /// A part has no other copy on a disk that can be read, or there is no room to continue: the draft can only be abandoned.
+    pub fn leave_out(&mut self, draft: &mut Draft, member: MemberId) -> Result<u64, VolumeError> {
+        self.reuse_retired();
+        draft.leave_out(member, &self.members, &self.recordings, &mut self.space)
     }
 }

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::choice::Half;
-use crate::content::{StoredContent, UnitPlace};
-use crate::{MemberId, Upkeep, Volume};
+use crate::content::StoredContent;
+use crate::space::HalvesFree;
+use crate::{Upkeep, Volume};
 
 /// Contents that are counted. Of all bytes read, a content with more than a 1024th is surely among them (Metwally, Agrawal, El Abbadi:
 /// "Efficient computation of frequent and top-k elements in data streams", 2005, theorem 2).
@@ -71,27 +72,13 @@ impl ReadCounts {
     }
 }
 
-/// Free units of a disk in its outer and its inner half.
-#[derive(Debug, Clone, Copy, Default)]
-struct HalvesFree {
-    outer: u64,
-    inner: u64,
-}
-
 impl Volume {
-    /// Bytes of the outer halves of all disks.
-    #[must_use]
-    pub fn outer_bytes(&self) -> u64 {
-        let units = |member: MemberId| u64::from(Half::Outer.range(self.unit_count(member)).end);
-        self.member_ids().map(units).sum::<u64>() * self.unit_bytes()
-    }
-
     /// The moves for the most read content that does not lie in the outer halves as a whole and can: first inwards, the contents that were
     /// read less than half as much and make room for it, then this one outwards. Half, since age shows in a count only as a halving.
     /// Empty if nothing is to be gained.
     #[must_use]
     pub fn zone_moves(&self, counts: &ReadCounts) -> Vec<ZoneMove> {
-        let free: Vec<HalvesFree> = self.member_ids().map(|member| self.halves_free(member)).collect();
+        let free: Vec<HalvesFree> = self.members.ids().map(|member| self.space.halves(member, &self.members)).collect();
         let moves = |(name, count): (&str, u64)| self.moves_for(name, count, free.clone(), counts);
         if self.is_read_only() { None } else { counts.most_read().into_iter().find_map(moves) }.unwrap_or_default()
     }
@@ -131,24 +118,10 @@ impl Volume {
 
     /// The number of first copies of a content in that half, for each disk.
     fn firsts_in(&self, content: &Arc<StoredContent>, half: Half) -> Vec<u64> {
-        let mut units = vec![0; self.superblock.members.len()];
-        let firsts = content.parts.iter().map(|part| part.first).filter(|first| self.lies_in(*first, half));
+        let mut units = vec![0; self.superblock().members.len()];
+        let firsts = content.parts.iter().map(|part| part.first).filter(|first| self.members.lies_in(*first, half));
         firsts.for_each(|first| units[first.member.index()] += 1);
         units
-    }
-
-    /// True if a copy lies in that half of a disk that is written to.
-    pub(crate) fn lies_in(&self, place: UnitPlace, half: Half) -> bool {
-        self.takes_copies(place.member) && half.range(self.unit_count(place.member)).contains(&place.unit)
-    }
-
-    fn halves_free(&self, member: MemberId) -> HalvesFree {
-        if !self.takes_copies(member) || self.upkeep.draining == Some(member) {
-            return HalvesFree::default();
-        }
-        let free = &self.free[member.index()];
-        let outer = free.free_in(Half::Outer.range(free.units()));
-        HalvesFree { outer, inner: u64::from(free.free()) - outer }
     }
 }
 

@@ -63,17 +63,17 @@ impl AgedVolume {
             }
         }
         for (mut draft, _) in drafts {
-            let tail = self.volume.tail(&mut draft);
+            let tail = draft.tail();
             assert!(self.volume.room(&mut draft).expect("room was kept").1 >= tail.len() as u64);
-            self.volume.add(&mut draft, &tail);
-            self.volume.end(&mut draft, 0);
+            draft.add(self.volume.members(), &tail);
+            draft.end(self.volume.members(), 0);
             self.volume.publish(draft, 0).expect("nothing came between");
         }
     }
 
     fn add(&mut self, draft: &mut Draft, left: u64) {
         let (_, room) = self.volume.room(draft).expect("there is room");
-        self.volume.add(draft, &vec![0; room.min(left) as usize]);
+        draft.add(self.volume.members(), &vec![0; room.min(left) as usize]);
     }
 
     /// Stretches of all contents, for each content.
@@ -152,10 +152,10 @@ fn rings(placement: Placement, disks: usize, turns: u64) -> f64 {
             if !(step + camera * 5).is_multiple_of(HALVES) {
                 continue;
             }
-            let tail = aged.volume.tail(draft);
+            let tail = draft.tail();
             assert!(aged.volume.room(draft).expect("room was kept").1 >= tail.len() as u64);
-            aged.volume.add(draft, &tail);
-            aged.volume.end(draft, 0);
+            draft.add(aged.volume.members(), &tail);
+            draft.end(aged.volume.members(), 0);
             if *number + 1 >= FILES {
                 aged.volume.remove(&name(camera, *number + 1 - FILES)).expect("it is there");
                 commit(&mut aged.volume);

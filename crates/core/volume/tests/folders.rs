@@ -56,7 +56,7 @@ fn a_folder_has_its_own_layout_and_keeps_it() {
         assert!(read_content(&volume, content, &mut disks).is_some(), "{name}");
     }
     steps(&volume.set_folder_layout("kept/raw", None).expect("a name"), &mut disks);
-    assert_eq!(volume.placement_of("kept/raw/b"), Placement::Mirror);
+    assert_eq!(volume.members().placement_of("kept/raw/b"), Placement::Mirror);
 }
 
 /// Room promised with two copies is there for both, even if contents with one come meanwhile.
@@ -163,7 +163,7 @@ fn an_empty_folder_is_kept_and_is_no_content() {
     assert_eq!(volume.make_folder("a", 1), Err(VolumeError::IsFolder));
     assert!(matches!(volume.make_folder("a/", 1), Err(VolumeError::Name(_))));
     commit(&mut volume, &mut disks);
-    steps(&volume.superblock_writes(), &mut disks);
+    steps(&volume.members().superblock_writes(), &mut disks);
     put("a/b/c", &mut volume, &mut disks);
     assert_eq!(volume.make_folder("a/b/c", 1), Err(VolumeError::NotAFolder));
     assert_eq!(volume.make_folder("a/b/c/d", 1), Err(VolumeError::NotAFolder));
@@ -185,7 +185,7 @@ fn a_tree_has_another_name_as_a_whole_or_not_at_all() {
     let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(16 << 20))]);
     let mut volume = Volume::create(new_volume(Placement::Span, vec![16 << 20])).expect("sizes are fine");
     commit(&mut volume, &mut disks);
-    steps(&volume.superblock_writes(), &mut disks);
+    steps(&volume.members().superblock_writes(), &mut disks);
     for name in ["old/a", "old/deep/b", "old2/c", "there/x"] {
         put(name, &mut volume, &mut disks);
     }

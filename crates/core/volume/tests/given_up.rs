@@ -26,7 +26,7 @@ impl Bench {
         let volume = Volume::create(new_volume(placement, vec![DISK; count])).expect("sizes are fine");
         let disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]);
         let mut bench = Self { volume, write_sets: WriteSets::new(0), disks };
-        let superblocks = bench.volume.superblock_writes();
+        let superblocks = bench.volume.members().superblock_writes();
         bench.write_sets.write_superblocks(superblocks);
         bench.go_on();
         bench
@@ -265,7 +265,7 @@ fn a_superblock_that_a_power_cut_left_half_written_survives_the_next_one() {
     let change = |disks: &mut MemoryDisks, folder: &str| {
         let identified = volume::identify(&[DISK; 2], disks).expect("a power cut leaves a superblock");
         let mut volume = volume::open(&identified, disks).expect("nothing else was changed");
-        for step in volume.even_superblocks(&identified) {
+        for step in identified.even_superblocks(volume.members()) {
             step.iter().for_each(|write| disks.write(write));
             disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
         }
@@ -295,7 +295,7 @@ fn a_recording_leaves_a_read_only_disk_and_counts_damage() {
             let (headers, room) = bench.volume.room(&mut draft).expect("there is room");
             headers.iter().for_each(|header| bench.disks.write(header));
             let bytes = payload(1, written, room.min(UNIT / 4));
-            for (member, position) in bench.volume.add(&mut draft, &bytes) {
+            for (member, position) in draft.add(bench.volume.members(), &bytes) {
                 assert!(taken.is_none() || member != fails, "it is only read");
                 bench.disks.write(&volume::DiskWrite { member, position, bytes: bytes.clone() });
                 // In the middle of a unit on that disk: no other disk has the bytes in the unit so far.
@@ -306,12 +306,12 @@ fn a_recording_leaves_a_read_only_disk_and_counts_damage() {
             }
             written += bytes.len() as u64;
         }
-        let tail = bench.volume.tail(&mut draft);
+        let tail = draft.tail();
         bench.volume.room(&mut draft).expect("there is room");
-        for (member, position) in bench.volume.add(&mut draft, &tail) {
+        for (member, position) in draft.add(bench.volume.members(), &tail) {
             bench.disks.write(&volume::DiskWrite { member, position, bytes: crate::common::padded(tail.clone()) });
         }
-        bench.volume.end(&mut draft, 1).iter().for_each(|header| bench.disks.write(header));
+        draft.end(bench.volume.members(), 1).iter().for_each(|header| bench.disks.write(header));
         bench.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
         bench.volume.publish(draft, 1).expect("nothing came between");
         bench.write_sets.wait("a");
@@ -441,7 +441,7 @@ fn a_draft_that_finds_no_room_can_try_again() {
     let Bench { mut volume, .. } = Bench::with(Placement::Span, 1);
     let fill = |volume: &mut Volume, draft: &mut volume::Draft| {
         let headers = volume.room(draft)?.0;
-        volume.add(draft, &payload(1, 0, UNIT));
+        draft.add(volume.members(), &payload(1, 0, UNIT));
         Ok::<_, volume::VolumeError>(headers)
     };
     let [mut draft, mut other] = ["a", "b"].map(|name| volume.begin(name, None).expect("there is room"));

@@ -73,7 +73,7 @@ impl Bench {
                     assert!(stored.places().all(|other| other.member != to.member), "not beside the other copy");
                     let mut checksums = Checksums::default();
                     checksums.add(&bytes);
-                    let mend = volume.mend(&name, &content, part, to, checksums.finish());
+                    let mend = volume.members().mend(&name, &content, part, to, checksums.finish());
                     let (member, position) = mend.payload;
                     self.write(&[DiskWrite { member, position, bytes: padded(bytes) }, mend.header]);
                     copies.extend(task.new_copy);
@@ -102,7 +102,7 @@ fn with_crash_at(placement: Placement, crash_at: usize) -> bool {
     let mut volume = Volume::create(new_volume(placement, vec![DISK; 2])).expect("sizes are fine");
     let disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 3]);
     let mut bench = Bench { disks, flushes_left: usize::MAX, chance: Chance::new(crash_at as u64) };
-    let steps = volume.superblock_writes();
+    let steps = volume.members().superblock_writes();
     let made = bench.commit(&mut volume).and_then(|()| bench.steps(&steps));
     assert!(made.is_ok(), "no crash yet");
     for (name, seed, length) in NAMES {
@@ -131,7 +131,7 @@ fn with_crash_at(placement: Placement, crash_at: usize) -> bool {
     }
     let mut volume = bench.disks.open().expect("a crash leaves a state");
     bench.check(&volume, &format!("{placement:?}, crash at {crash_at}"));
-    if volume.unit_count(MemberId(2)) == 0 {
+    if volume.members().unit_count(MemberId(2)) == 0 {
         bench.disks.0[2] = Some(MemoryDisk::new(DISK));
         assert!(bench.add(&mut volume).is_ok());
     }
@@ -212,7 +212,7 @@ fn a_disk_takes_the_place_of_one_left_under_a_reader() {
     assert!(bench.remove(&mut volume, member).is_ok());
     bench.disks.0[member.index()] = Some(MemoryDisk::new(DISK));
     assert_eq!(bench.add(&mut volume).ok(), Some(member));
-    let units = u64::from(volume.unit_count(member));
+    let units = u64::from(volume.members().unit_count(member));
     drop(reader);
     volume.remove("a").expect("it is there");
     assert!(bench.commit(&mut volume).is_ok());
@@ -230,7 +230,7 @@ fn most_read_contents_get_the_outer_zones() {
             flushes_left: usize::MAX,
             chance: Chance::new(1),
         };
-        let steps = volume.superblock_writes();
+        let steps = volume.members().superblock_writes();
         assert!(bench.commit(&mut volume).and_then(|()| bench.steps(&steps)).is_ok());
         // Each as long as an eighth of the volume, seven of them: some lie in the inner half.
         let units = volume.free_bytes() / UNIT / 8;
@@ -247,13 +247,16 @@ fn most_read_contents_get_the_outer_zones() {
         }
         let outer = |volume: &Volume, name: &str| {
             let parts = &volume.find(name).expect("it is there").parts;
-            parts.iter().filter(|part| part.first.unit < volume.unit_count(part.first.member).div_ceil(2)).count()
+            parts
+                .iter()
+                .filter(|part| part.first.unit < volume.members().unit_count(part.first.member).div_ceil(2))
+                .count()
                 == parts.len()
         };
         let mut counts = volume::ReadCounts::default();
         assert!(volume.zone_moves(&counts).is_empty(), "nothing was read");
         for (name, bytes) in [("6", 1_000), ("5", 900), ("0", 700)] {
-            counts.add(name, bytes, volume.outer_bytes());
+            counts.add(name, bytes, volume.members().outer_bytes());
         }
         let (mut rounds, before) = (0, volume.free_bytes());
         loop {
@@ -273,7 +276,7 @@ fn most_read_contents_get_the_outer_zones() {
                         let bytes = read_part(&volume, &content, part, &mut bench.disks).expect("it is whole");
                         let mut checksums = Checksums::default();
                         checksums.add(&bytes);
-                        let mend = volume.mend(&name, &content, part, task.target, checksums.finish());
+                        let mend = volume.members().mend(&name, &content, part, task.target, checksums.finish());
                         let (member, position) = mend.payload;
                         bench.write(&[DiskWrite { member, position, bytes: padded(bytes) }, mend.header]);
                         copies.extend(task.new_copy);

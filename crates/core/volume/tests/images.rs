@@ -34,7 +34,7 @@ fn sample(placement: Placement, count: usize) -> MemoryDisks {
     let mut volume = Volume::create(new_volume(placement, vec![DISK; count])).expect("sizes are fine");
     let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); count]);
     commit(&mut volume, &mut disks);
-    write_steps(volume.superblock_writes(), &mut disks);
+    write_steps(volume.members().superblock_writes(), &mut disks);
     for (name, seed, length) in NAMES {
         add(&mut volume, &mut disks, name, seed, length);
         commit(&mut volume, &mut disks);
@@ -224,7 +224,7 @@ fn a_million_contents_need_as_many_units_and_no_more_time_each() {
     let mut volume = Volume::create(new_volume(Placement::Span, vec![size])).expect("sizes are fine");
     let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(size))]);
     commit(&mut volume, &mut disks);
-    write_steps(volume.superblock_writes(), &mut disks);
+    write_steps(volume.members().superblock_writes(), &mut disks);
     for number in 0..20_000 {
         add(&mut volume, &mut disks, &format!("folder/content-{number:07}"), number, 8);
     }

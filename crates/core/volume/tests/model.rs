@@ -71,7 +71,7 @@ impl Machine {
         let commit = machine.volume.commit().expect("a new volume has a first commit");
         machine.carry_out(&commit, &mut |_| {}).expect("no faults yet");
         machine.volume.committed(Ok(()));
-        let steps = machine.volume.superblock_writes();
+        let steps = machine.volume.members().superblock_writes();
         machine.write_steps(steps);
         machine.faults = faults;
         machine
@@ -90,7 +90,7 @@ impl Machine {
             Some((member, often)) if member == write.member && self.chance.one_in(often) => {
                 // Half of them go elsewhere: over another unit, or over the journal where the disk is not alone.
                 let alone = self.disks.0.len() == 1;
-                let areas = self.volume.areas(member);
+                let areas = self.volume.members().areas(member);
                 let start = if alone { areas.units_start() } else { areas.journal_start() };
                 if self.chance.one_in(2) {
                     let room = (DISK - (1 << 20) - start - write.bytes.len() as u64) / 4096;
@@ -202,7 +202,7 @@ impl Machine {
                 let Ok(bytes) = read_part(&self.volume, &content, part, &mut self.disks) else { continue };
                 let mut checksums = Checksums::default();
                 checksums.add(&bytes);
-                let mend = self.volume.mend(&name, &content, part, *place, checksums.finish());
+                let mend = self.volume.members().mend(&name, &content, part, *place, checksums.finish());
                 let (member, position) = mend.payload;
                 self.disks.write(&DiskWrite { member, position, bytes: padded(bytes) });
                 self.disks.write(&mend.header);
@@ -359,7 +359,7 @@ fn lies_in(name: &str, item: &str) -> bool {
 fn check_content(volume: &Volume, disks: &mut MemoryDisks, name: &str, known: &Known, faults: Faults) -> u64 {
     let content = Arc::clone(volume.find(name).expect("the map and the volume agree"));
     let whole = check_parts(volume, disks, &content, known);
-    let alone = volume.placement().copies() == 1;
+    let alone = volume.members().placement().copies() == 1;
     assert!(whole || (alone && faults.lying.is_some()), "`{name}` was lost although a copy was right");
     u64::from(!whole)
 }

@@ -24,7 +24,7 @@ fn a_start_that_read_more_changes_than_checkpoint_writes_a_checkpoint() {
     let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK))]);
     let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK])).expect("room");
     let checkpoint = commit(&mut volume, &mut disks);
-    volume.superblock_writes().concat().iter().for_each(|write| disks.write(write));
+    volume.members().superblock_writes().concat().iter().for_each(|write| disks.write(write));
     for (number, name) in (1u64..).zip(["a", "b", "c"]) {
         let mut draft = volume.begin(name, None).expect("room");
         write_content(&mut volume, &mut draft, (number, UNIT, 0), |write| disks.write(write)).expect("room");
@@ -33,7 +33,7 @@ fn a_start_that_read_more_changes_than_checkpoint_writes_a_checkpoint() {
     }
     let mut volume = disks.open().expect("sound");
     let again = commit(&mut volume, &mut disks);
-    let half = volume.areas(MemberId(0)).journal_half;
+    let half = volume.members().areas(MemberId(0)).journal_half;
     assert_eq!(again.abs_diff(checkpoint), half, "a checkpoint in the other half");
     let mut volume = disks.open().expect("sound");
     assert_eq!(volume.len(), 3);
@@ -58,7 +58,7 @@ fn a_volume_of_version_3_is_used_and_is_of_version_4_from_then_on() {
     let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK))]);
     let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK])).expect("room");
     commit(&mut volume, &mut disks);
-    volume.superblock_writes().concat().iter().for_each(|write| disks.write(write));
+    volume.members().superblock_writes().concat().iter().for_each(|write| disks.write(write));
     disks.flush(MemberId(0));
     let new = disks.0[0].clone().expect("it is there").blocks;
     of_version_3(disks.0[0].as_mut().expect("it is there"));

@@ -116,7 +116,7 @@ impl Server {
             counts: Counts::default(),
         };
         let commit = server.volume.commit().expect("a new volume has a first commit");
-        let superblocks = server.volume.superblock_writes();
+        let superblocks = server.volume.members().superblock_writes();
         for step in [commit.writes].into_iter().chain(superblocks) {
             step.iter().for_each(|write| server.disks.write(write));
             server.disks.0.iter_mut().flatten().for_each(MemoryDisk::flush);
@@ -461,12 +461,13 @@ impl Server {
                 break;
             };
             for task in tasks {
-                if task.new_copy.is_some() || !self.volume.holds(&content, part, task.target, &mut self.disks) {
+                if task.new_copy.is_some() || !self.volume.members().holds(&content, part, task.target, &mut self.disks)
+                {
                     let bytes =
                         read_part(&self.volume, &content, part, &mut self.disks).expect("the other copy is right");
                     let mut checksums = Checksums::default();
                     checksums.add(&bytes);
-                    let mend = self.volume.mend(&name, &content, part, task.target, checksums.finish());
+                    let mend = self.volume.members().mend(&name, &content, part, task.target, checksums.finish());
                     let (member, position) = mend.payload;
                     self.disks.write(&DiskWrite { member, position, bytes: padded(bytes) });
                     self.disks.write(&mend.header);
@@ -512,7 +513,7 @@ impl Server {
                     continue;
                 }
                 for place in stored.places().filter(|place| volume.is_readable(place.member)) {
-                    let holds = volume.holds(content, part, place, disks);
+                    let holds = volume.members().holds(content, part, place, disks);
                     assert!(holds, "part {part} of `{name}` is not on {:?}, which is trusted", place.member);
                 }
                 let bytes = read_part(&volume, content, part, disks).expect("a copy was just right");
@@ -531,8 +532,8 @@ impl Server {
                 continue;
             }
             let length = draft.length();
-            let restored = volume.reader_of(&draft).read(disks);
-            let (_, lost) = volume.restore(&mut draft, restored);
+            let restored = draft.reader(volume.members()).read(disks);
+            let (_, lost) = draft.restore(restored, volume.members());
             assert!((lost, draft.length()) == (0, length), "{lost} of {length} bytes of `{}`", draft.name());
             let (seed, _) = self.payloads[&draft.generation()];
             let bytes = read_recorded(volume, draft.generation(), disks);
@@ -571,7 +572,7 @@ impl Server {
         (self.drafts, self.resting) = (Drafts::default(), None);
         let worker = |member: MemberId| self.volume.is_writable(member).then(DiskThread::default);
         self.workers = self.members().into_iter().map(worker).collect();
-        self.fill = self.volume.filling().next().map(|member| Fill { member, name: String::new() });
+        self.fill = self.volume.members().filling().next().map(|member| Fill { member, name: String::new() });
         self.take_up_recordings();
     }
 
@@ -581,7 +582,7 @@ impl Server {
             self.counts.recovered += 1;
             let (seed, _) = self.payloads[&draft.generation()];
             let doubts = self.doubtful.get(&draft.generation()).cloned().unwrap_or_default();
-            let restored = self.volume.reader_of(&draft).read(&mut self.disks);
+            let restored = draft.reader(self.volume.members()).read(&mut self.disks);
             let length = draft.length();
             let upload = Upload { seed, length, is_recording: false, is_recovered: true, doubts };
             let number = self.drafts.begin(draft, false, upload);
@@ -638,7 +639,7 @@ fn read_recorded(volume: &Volume, generation: u64, disks: &mut MemoryDisks) -> V
     for part in &content.parts {
         let place = part.places().find(|place| volume.is_readable(place.member)).expect("a copy can be read");
         let mut unit = vec![0; UNIT as usize];
-        let position = volume.areas(place.member).payload(place.unit);
+        let position = volume.members().areas(place.member).payload(place.unit);
         disks.read(place.member.index(), position, &mut unit).expect("it is there");
         bytes.extend(unit);
     }

@@ -129,7 +129,7 @@ impl Members {
                         file
                     }
                 };
-                let offset = volume.areas(place.member).payload(place.unit);
+                let offset = volume.members().areas(place.member).payload(place.unit);
                 let length = volume.unit_bytes().min(stored_bytes(content.length) - logical);
                 runs.push(Unit { logical, length, file, offset });
                 logical += length;
@@ -142,7 +142,7 @@ impl Members {
         }
         let runs = runs.into_iter().map(Vec::into_boxed_slice).collect();
         let layout = ContentLayout::new(files.into_boxed_slice(), runs);
-        Ok(match volume.placement_of(name) {
+        Ok(match volume.members().placement_of(name) {
             Placement::Span => layout,
             Placement::Stripe | Placement::Mirror => layout.spread_over(self.readable_disks(volume)),
         })
@@ -183,7 +183,7 @@ impl Members {
         let positions = match member.start_bytes {
             0 => Positions::Device,
             start => {
-                let length = volume.areas(place.member).size;
+                let length = volume.members().areas(place.member).size;
                 Positions::Extents(Box::new([Extent { logical: 0, physical: start, length }]))
             }
         };

@@ -111,7 +111,7 @@ impl FoundDisks {
         let mut given: Vec<Option<OpenDisk>> = given.0.into_iter().map(Some).collect();
         let disks = identified.disks.iter().map(|disk| disk.and_then(|disk| given[disk].take())).collect();
         let mut settled = SettledDisks { disks, away: Vec::new(), notices: Vec::new() };
-        settled.write(&volume.even_superblocks(&identified))?;
+        settled.write(&identified.even_superblocks(volume.members()))?;
         let is_stale = |member: &MemberId| stale.iter().any(|(_, other)| other == member);
         let out = volume.taken_out().filter(|member| !is_stale(member)).collect::<Vec<_>>();
         let mut absent = identified.missing().into_iter().chain(out);

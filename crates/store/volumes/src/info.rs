@@ -185,7 +185,7 @@ impl ServedVolume {
             failure: core.health.failure(number).cloned(),
             wrong_copies: core.health.wrong_copies(number),
             size: ByteCount(record.size),
-            units: u64::from(core.volume.unit_count(number)),
+            units: u64::from(core.volume.members().unit_count(number)),
             free_units,
         });
         let under_way = core.upkeep.as_ref().filter(|run| !run.gives_way()).or(core.undurable_upkeep.as_ref());

@@ -54,7 +54,7 @@ pub(super) fn start(volume: &ServedVolume) -> io::Result<()> {
 fn recover(core: &SharedCore, id: UploadId, modified: u64) -> bool {
     let locked = lock(core);
     let draft = locked.drafts.draft(id.0).filter(|_| !locked.closed);
-    let Some(reader) = draft.map(|draft| locked.volume.reader_of(draft)) else { return true };
+    let Some(reader) = draft.map(|draft| draft.reader(locked.volume.members())) else { return true };
     drop(locked);
     let mut disks = GrantedReads::new(core);
     let restored = reader.read(&mut disks);

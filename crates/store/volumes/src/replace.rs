@@ -34,7 +34,7 @@ impl ServedVolume {
     pub(super) fn replace(&self, member: MemberId, path: &Path) -> Result<(), UpkeepError> {
         self.check_replacement(member)?;
         let new = open_blank(path)?;
-        let needed = lock(&self.core).volume.areas(member).size;
+        let needed = lock(&self.core).volume.members().areas(member).size;
         if new.size < needed {
             return Err(UpkeepError::TooSmall(needed));
         }
@@ -128,7 +128,7 @@ impl ServedVolume {
             .filter(|member| instead_of != Some(*member));
         let named = stay.filter_map(|member| core.members.named[member.index()].as_ref()?.found.as_ref());
         let others: Vec<&Device> = named.map(|(_, device)| device).collect();
-        check_apart(&new.device, &others, core.volume.placement())
+        check_apart(&new.device, &others, core.volume.members().placement())
     }
 
     /// The place of a disk that was taken out, when its thread has let go of it.

@@ -71,7 +71,7 @@ impl Core {
     /// Counts `bytes` read of a content.
     pub(super) fn note_read(&mut self, name: &str, bytes: u64) {
         if self.volume.find(name).is_some() {
-            self.reads.add(name, bytes, self.volume.outer_bytes());
+            self.reads.add(name, bytes, self.volume.members().outer_bytes());
             self.reads_changed = true;
         }
     }
@@ -95,7 +95,7 @@ impl Core {
 
     /// Fills a disk that stands in for one that failed.
     pub(super) fn fill_disks(&mut self) {
-        let filling = self.volume.filling().next();
+        let filling = self.volume.members().filling().next();
         if let Some(member) = filling {
             let _ = self.begin_upkeep(Upkeep::Fill(member));
         }
@@ -136,7 +136,7 @@ impl Core {
         match self.volume.copies_to_look_after(run.upkeep, &run.name, &content, run.next_part) {
             Ok(tasks) => {
                 run.tasks = tasks.into();
-                run.report.seen.0 += self.volume.part_bytes(&content, run.next_part);
+                run.report.seen.0 += self.volume.members().part_bytes(&content, run.next_part);
                 run.next_part += 1;
             }
             Err(error) => self.end_upkeep(Err(error)),
@@ -187,8 +187,8 @@ impl Core {
         if self.members.there.get(place.member.index()).is_none_or(Option::is_none) {
             return self.read_source(number + 1);
         }
-        let areas = self.volume.areas(place.member);
-        let length = self.volume.part_bytes(&copying.content, part);
+        let areas = self.volume.members().areas(place.member);
+        let length = self.volume.members().part_bytes(&copying.content, part);
         let read = UnitRead::new(id, Arc::clone(&copying.content), part, (place, areas), length);
         self.members.tell(place.member, Task::Read(Box::new(read)));
     }
@@ -229,7 +229,7 @@ impl Core {
             return self.end_copy(CopyVerdict::Unwritten);
         }
         let (id, part) = (copying.id, copying.task.part);
-        let mend = self.volume.mend(&copying.name, &copying.content, part, target, bytes.table);
+        let mend = self.volume.members().mend(&copying.name, &copying.content, part, target, bytes.table);
         let header = AlignedBlock::new(&mend.header.bytes);
         self.members.tell(target.member, Task::Begin(id, OnBreak::Discard, None));
         for (position, bytes) in [(mend.payload.1, bytes.payload), (mend.header.position, header)] {
@@ -262,7 +262,7 @@ impl Core {
                 run.report.right += u64::from(!was_written);
                 if was_written {
                     run.report.written += 1;
-                    run.report.written_bytes.0 += self.volume.part_bytes(&content, task.part);
+                    run.report.written_bytes.0 += self.volume.members().part_bytes(&content, task.part);
                 }
             }
             (_, new_copy, run) => {

@@ -59,7 +59,7 @@ fn new_volume(disks: &[PathBuf], placement: Placement) -> (Volume, Vec<File>) {
     let mut volume = Volume::create(new).unwrap();
     let files: Vec<File> = disks.iter().map(|disk| blank_disk(disk)).collect();
     let commit = volume.commit().unwrap().writes;
-    for write in commit.into_iter().chain(volume.superblock_writes().into_iter().flatten()) {
+    for write in commit.into_iter().chain(volume.members().superblock_writes().into_iter().flatten()) {
         files[usize::from(write.member.0)].write_all_at(&write.bytes, write.position).unwrap();
     }
     volume.committed(Ok(()));

@@ -149,8 +149,8 @@ fn examine(volume: &Volume, disks: &mut VolumeDisks, depth: Depth) -> Vec<Damage
     for (name, content) in volume.contents() {
         for (number, part) in (0u32..).zip(&content.parts) {
             progress.show(done, total);
-            done += volume.part_bytes(content, number);
-            let findings = volume.examine(name, content, number, depth, disks);
+            done += volume.members().part_bytes(content, number);
+            let findings = volume.members().examine(name, content, number, depth, disks);
             let elsewhere = findings.len() < part.places().count();
             found.extend(findings.into_iter().map(|finding| DamagedPart { finding, elsewhere, repaired: false }));
         }

@@ -82,7 +82,7 @@ impl Create {
             volume.set_folder_layout(&folder, layout).with_context(|| format!("the folder `{folder}`"))?;
         }
         disks.commit(&mut volume)?;
-        disks.write_steps(&volume.superblock_writes())?;
+        disks.write_steps(&volume.members().superblock_writes())?;
         if self.json {
             let made = serde_json::json!({
                 "name": self.name, "free_bytes": volume.free_bytes(), "unit_bytes": volume.unit_bytes(), "disks": self.disks,

@@ -174,7 +174,7 @@ impl VolumeDisks {
         let mut disks = given.in_order(&identified);
         disks.tell_drives(&mut volume);
         if purpose == Purpose::Write {
-            disks.write_steps(&volume.even_superblocks(&identified))?;
+            disks.write_steps(&identified.even_superblocks(volume.members()))?;
         }
         Ok((disks, volume))
     }

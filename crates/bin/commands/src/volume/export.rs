@@ -130,7 +130,7 @@ impl Export {
         let mut damaged: Vec<Range<u64>> = Vec::new();
         for (number, part) in (0u32..).zip(&content.parts) {
             let begin = u64::from(number) * volume.unit_bytes();
-            let length = volume.part_bytes(content, number).min(content.length.saturating_sub(begin));
+            let length = volume.members().part_bytes(content, number).min(content.length.saturating_sub(begin));
             let places: Vec<UnitPlace> = part.places().collect();
             let whole = places.iter().find_map(|place| read_unit(volume, content, number, *place, disks));
             let (bytes, wrong) = match whole {
@@ -162,10 +162,10 @@ fn read_unit(
     place: UnitPlace,
     disks: &mut VolumeDisks,
 ) -> Option<Vec<u8>> {
-    let table = volume.checksums(content, part, place, disks).ok()?;
+    let table = volume.members().checksums(content, part, place, disks).ok()?;
     let mut bytes = Vec::new();
-    let length = volume.part_bytes(content, part);
-    volume.read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece)).ok()?;
+    let length = volume.members().part_bytes(content, part);
+    volume.members().read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece)).ok()?;
     Some(bytes)
 }
 
@@ -177,15 +177,15 @@ fn read_blocks(
     places: &[UnitPlace],
     disks: &mut VolumeDisks,
 ) -> (Vec<u8>, Vec<Range<u64>>) {
-    let length = usize::try_from(volume.part_bytes(content, part)).expect("a unit has at most 32 MiB");
+    let length = usize::try_from(volume.members().part_bytes(content, part)).expect("a unit has at most 32 MiB");
     let mut bytes = vec![0; length.next_multiple_of(block_len())];
-    let table = places.iter().find_map(|place| volume.checksums(content, part, *place, disks).ok());
+    let table = places.iter().find_map(|place| volume.members().checksums(content, part, *place, disks).ok());
     let mut damaged = Vec::new();
     for (number, block) in bytes.chunks_mut(CHECKED_BYTES).enumerate() {
         let begin = number * CHECKED_BYTES;
         let counted = block.len().min(length - begin);
         let is_right = places.iter().any(|place| {
-            let position = volume.areas(place.member).payload(place.unit) + begin as u64;
+            let position = volume.members().areas(place.member).payload(place.unit) + begin as u64;
             let is_read = disks.read(place.member.index(), position, block).is_ok();
             is_read && table.as_ref().is_some_and(|table| table.verify(begin, &block[..counted]).is_ok())
         });

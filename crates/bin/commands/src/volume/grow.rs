@@ -47,7 +47,7 @@ impl AddDisk {
         let (member, volume) = match VolumeDisks::open(&all, Purpose::Write).ok().filter(|_| self.coming.yes) {
             // Broken off before: it is in already, and perhaps not all disks know.
             Some((mut disks, mut volume)) => {
-                disks.write_steps(&volume.superblock_writes())?;
+                disks.write_steps(&volume.members().superblock_writes())?;
                 disks.commit(&mut volume)?;
                 (disks.number_of(&self.coming.new)?, volume)
             }
@@ -135,7 +135,7 @@ impl RemoveDisk {
         let (disks, volume) = VolumeDisks::open(&all, Purpose::Write)?;
         refuse_missing(&volume)?;
         let member = disks.number_of(&self.old)?;
-        if !volume.may_leave(member) {
+        if !volume.members().may_leave(member) {
             bail!("without {} too few disks are left for this layout: add one first", self.old.display());
         }
         self.confirm()?;

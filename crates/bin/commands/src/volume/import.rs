@@ -238,7 +238,7 @@ fn write_all(
         left -= count as u64;
         read(count as u64);
     }
-    let tail = volume.tail(draft);
+    let tail = draft.tail();
     let mut rest = &tail[..];
     while !rest.is_empty() {
         let count = usize::try_from(room(volume, draft, disks)?).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
@@ -246,7 +246,7 @@ fn write_all(
         write_piece(now, volume, draft, disks)?;
         rest = later;
     }
-    volume.end(draft, modified).iter().try_for_each(|header| disks.write(header)).map_err(Obstacle::Disk)
+    draft.end(volume.members(), modified).iter().try_for_each(|header| disks.write(header)).map_err(Obstacle::Disk)
 }
 
 /// Bytes of a content that fit before the next header.
@@ -259,7 +259,7 @@ fn room(volume: &mut Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> Resu
 fn write_piece(bytes: &[u8], volume: &Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> Result<(), Obstacle> {
     let mut padded = bytes.to_vec();
     padded.resize(bytes.len().next_multiple_of(block_len()), 0);
-    let mut places = volume.add(draft, bytes).into_iter();
+    let mut places = draft.add(volume.members(), bytes).into_iter();
     places.try_for_each(|(member, at)| disks.write_payload(member, at, &padded)).map_err(Obstacle::Disk)
 }
 

@@ -112,7 +112,7 @@ impl Replace {
     fn put_in(&self, others: &[PathBuf]) -> anyhow::Result<MemberId> {
         let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
         let (mut disks, mut volume) = VolumeDisks::open(others, Purpose::Write)?;
-        if volume.placement() != Placement::Mirror {
+        if volume.members().placement() != Placement::Mirror {
             bail!(
                 "the volume has one copy of each content, so that a disk cannot be filled from the others: while the old disk \
                  can be read, copy it to the new one as a whole (`dd`), or export the contents"
@@ -127,14 +127,14 @@ impl Replace {
                 self.old.display()
             );
         };
-        let (size, needed) = (new.size, volume.areas(member).size);
+        let (size, needed) = (new.size, volume.members().areas(member).size);
         if size < needed {
             bail!(
                 "{} has {size} bytes, and the disk it stands in for has {needed}: choose a larger one",
                 self.coming.new.display()
             );
         }
-        check_apart(disks.0.iter().flatten().chain([&new]), volume.placement())?;
+        check_apart(disks.0.iter().flatten().chain([&new]), volume.members().placement())?;
         self.confirm()?;
         new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
         if volume.superblock().members[member.index()].state != MemberState::Out {

@@ -61,7 +61,7 @@ impl Status {
             path: disks.0[member.index()].as_ref().map(|disk| disk.path.display().to_string()),
             state: state_name(&volume, member).to_owned(),
             size_bytes: record.size,
-            units: u64::from(volume.unit_count(member)),
+            units: u64::from(volume.members().unit_count(member)),
             free_units,
             error: None,
             wrong_copies: 0,

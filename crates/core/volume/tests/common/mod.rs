@@ -132,7 +132,7 @@ impl MemoryDisks {
             match volume::identify(&sizes, &mut given) {
                 Ok(identified) => {
                     let volume = volume::open(&identified, &mut given)?;
-                    for step in volume.even_superblocks(&identified) {
+                    for step in identified.even_superblocks(volume.members()) {
                         step.iter().for_each(|write| self.write(write));
                         step.iter().for_each(|write| self.flush(write.member));
                     }
@@ -173,7 +173,7 @@ pub(crate) fn open_as_served(disks: &mut MemoryDisks) -> Result<(Volume, Found),
             }
         };
         let volume = volume::open(&identified, &mut given)?;
-        let superblocks = volume.even_superblocks(&identified);
+        let superblocks = identified.even_superblocks(volume.members());
         return Ok((volume, Found { superblocks, stale, missing: identified.missing() }));
     }
 }
@@ -207,7 +207,7 @@ pub(crate) fn write_content(
         let (headers, room) = volume.room(draft)?;
         headers.iter().for_each(&mut write);
         let bytes = bytes(room);
-        let places = volume.add(draft, &bytes);
+        let places = draft.add(volume.members(), &bytes);
         for (member, position) in places {
             write(&DiskWrite { member, position, bytes: padded(bytes.clone()) });
         }
@@ -217,12 +217,12 @@ pub(crate) fn write_content(
     while offset < length {
         offset += add(volume, draft, &mut |room| payload(seed, offset, room.min(length - offset)))? as u64;
     }
-    let tail = volume.tail(draft);
+    let tail = draft.tail();
     let mut done = 0;
     while done < tail.len() {
         done += add(volume, draft, &mut |room| tail[done..tail.len().min(done + room as usize)].to_vec())?;
     }
-    volume.end(draft, modified).iter().for_each(write);
+    draft.end(volume.members(), modified).iter().for_each(write);
     Ok(())
 }
 
@@ -237,9 +237,9 @@ pub(crate) fn read_part(
     let places: Vec<UnitPlace> = content.parts[part as usize].places().collect();
     for place in places {
         let mut bytes = Vec::new();
-        let outcome = volume.checksums(content, part, place, disks).and_then(|table| {
-            let length = volume.part_bytes(content, part);
-            volume.read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece))
+        let outcome = volume.members().checksums(content, part, place, disks).and_then(|table| {
+            let length = volume.members().part_bytes(content, part);
+            volume.members().read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece))
         });
         match outcome {
             Ok(()) => return Ok(bytes),

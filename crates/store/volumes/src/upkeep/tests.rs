@@ -71,11 +71,11 @@ fn with_contents() -> Core {
         let mut draft = volume.begin(&number.to_string(), None).expect("there is room");
         for share in [1, 1, 1, 1, 2] {
             let (_, room) = volume.room(&mut draft).expect("there is room");
-            volume.add(&mut draft, &vec![7; index(room) / share]);
+            draft.add(volume.members(), &vec![7; index(room) / share]);
         }
-        let tail = volume.tail(&mut draft);
-        volume.add(&mut draft, &tail);
-        volume.end(&mut draft, 0);
+        let tail = draft.tail();
+        draft.add(volume.members(), &tail);
+        draft.end(volume.members(), 0);
         volume.publish(draft, 0).expect("it is whole");
     }
     core.begin_write_set();
@@ -97,7 +97,7 @@ fn an_upload_takes_the_room_of_optional_moves() {
     }
     core.upkeep_turn();
     // The unit that is being written is another matter.
-    let room = u64::from(core.volume.unit_count(MemberId(0))) - 8 * 5 - 1;
+    let room = u64::from(core.volume.members().unit_count(MemberId(0))) - 8 * 5 - 1;
     let mut begin = |parts: u64| {
         let path = store::ContentPath::parse_encoded("/new").expect("a name");
         let (length, on_break) = (Some((parts << 20) - (64 << 10)), store::OnBreak::Discard);
