@@ -13,6 +13,7 @@ mod names;
 mod net;
 mod real_time;
 mod serve_accounts;
+mod serve_api;
 mod serve_bad_players;
 mod serve_cameras;
 mod serve_changes;

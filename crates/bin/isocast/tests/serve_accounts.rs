@@ -10,7 +10,7 @@ use crate::common::program;
 use crate::common::server::{Server, Setup};
 
 /// Runs a command of the program for this state folder. Gives its output, without the last line feed.
-fn isocast(state: &Path, arguments: &[&str], input: &str) -> String {
+pub(crate) fn isocast(state: &Path, arguments: &[&str], input: &str) -> String {
     let mut command = Command::new(program());
     command
         .args(arguments)

@@ -117,6 +117,8 @@ impl Route {
     }
 }
 
+/// Keys of queries that a call cannot do without.
+pub(crate) const REQUIRED_KEYS: &[&str] = &["device", "from", "to", "path"];
 /// Keys of the query of a list that comes in parts.
 const PART: &[(&str, &str)] = &[
     ("limit", "Most entries, 1 to 1000; without it 1000. `Link` names the next part."),
@@ -135,7 +137,7 @@ const RULE: &[(&str, &str)] = &[
 const TWO_PATHS: &[(&str, &str)] = &[
     ("from", "The item, by its path below `/media/`."),
     ("to", "The path that it gets."),
-    ("replace", "`true`: in the place of the item that has the path."),
+    ("replace", "In the place of the item that has the path."),
 ];
 const ONE_PATH: &[(&str, &str)] = &[("path", "The item, by its path below `/media/`.")];
 const LOCKED: (u16, &str) = (423, "The item, or the folder that it lies in, is locked.");
@@ -405,8 +407,9 @@ impl FoundCall {
 /// The methods that there are at `path`; none: it is the path of no call.
 pub(crate) fn find(method: &str, path: &str) -> Result<FoundCall, Vec<&'static str>> {
     let mut methods = Vec::new();
+    let is_literal = ROUTES.iter().any(|route| path.strip_prefix(API) == Some(route.path));
     for route in ROUTES {
-        let Some(names) = matched(route.path, path) else { continue };
+        let Some(names) = matched(route.path, path).filter(|names| names.is_empty() || !is_literal) else { continue };
         if route.method == method || (route.method == "GET" && method == "HEAD") {
             return Ok(FoundCall { route, names });
         }
@@ -447,6 +450,7 @@ mod tests {
         assert_eq!(found("DELETE", "/api/v1/users/a%2Fb"), Ok((Call::RemoveUser, own(&["a/b"]))));
         assert_eq!(found("PUT", "/api/v1/groups/g/members/u"), Ok((Call::Join, own(&["g", "u"]))));
         assert_eq!(found("POST", "/api/v1/streams//stop"), Ok((Call::StopStream, own(&[""]))));
+        assert_eq!(found("DELETE", "/api/v1/shares/rotate"), Err(vec!["POST"]), "the number of no link");
         assert_eq!(found("PATCH", "/api/v1/session"), Err(vec!["GET", "HEAD", "POST", "DELETE"]));
         for other in ["/api/v1", "/api/v1/", "/api/v1/users/", "/api/v2/users", "/api/v1/users/a/b", "/media/users"] {
             assert_eq!(found("GET", other).ok(), None, "{other}");

@@ -6,12 +6,29 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// A right, as documents have it.
+#[derive(Debug, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RightWord {
+    /// To read contents.
+    Read,
+    /// To store them.
+    Write,
+    /// To remove and rename them.
+    Delete,
+    /// To make signed links.
+    Share,
+    /// To administer the server, where it is over everything.
+    Admin,
+}
+
 /// Rights over a folder, of an account or group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrantEntry {
     /// The folder, from the root on.
     pub folder: String,
     /// `read`, `write`, `delete`, `share`, `admin`.
+    #[schema(value_type = Vec<RightWord>)]
     pub rights: Vec<String>,
 }
 
@@ -54,6 +71,7 @@ pub struct TokenEntry {
     /// Its bounds.
     pub folder: String,
     /// The rights that it may use there, as far as its account has them.
+    #[schema(value_type = Vec<RightWord>)]
     pub rights: Vec<String>,
     /// When it was made, seconds since 1970.
     pub created: u64,
@@ -71,6 +89,7 @@ pub struct LinkEntry {
     /// The content or folder.
     pub path: String,
     /// The rights that it gives there.
+    #[schema(value_type = Vec<RightWord>)]
     pub rights: Vec<String>,
     /// The value of `share=`; none once it has expired.
     pub share: Option<String>,
@@ -104,6 +123,7 @@ pub struct NewAccount {
     pub password: String,
     /// Its rights over everything.
     #[serde(default)]
+    #[schema(value_type = Vec<RightWord>)]
     pub rights: Vec<String>,
 }
 
@@ -144,10 +164,11 @@ pub struct NewToken {
     #[serde(default = "root")]
     pub folder: String,
     /// The rights that it may use there, as far as its account has them.
+    #[schema(value_type = Vec<RightWord>)]
     pub rights: Vec<String>,
     /// Seconds until it expires; none: never.
     #[serde(default)]
-    pub expires_seconds: Option<u64>,
+    pub expires_seconds: Option<u32>,
 }
 
 fn root() -> String {
@@ -170,7 +191,7 @@ pub struct NewLink {
     /// The content or folder, below `/media/`, not encoded.
     pub path: String,
     /// Seconds until it expires.
-    pub expires_seconds: u64,
+    pub expires_seconds: u32,
     /// The rate of its streams, and the most that they may have, bit/s.
     #[serde(default)]
     pub rate_bps: Option<u64>,

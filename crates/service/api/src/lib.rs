@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 pub use accounts::{
     AccountEntry, FirstAccount, GrantEntry, GroupEntry, LinkEntry, LinkText, LoginStatus, NewAccount, NewLink,
-    NewPassword, NewToken, PasswordLogin, TokenEntry, TokenText,
+    NewPassword, NewToken, PasswordLogin, RightWord, TokenEntry, TokenText,
 };
 pub use alarms::{Alarm, AlarmSeverity, Forecast, QuotaStatus, RemovableContent, Removals};
 pub use certificate::CertificateStatus;

@@ -22,7 +22,7 @@ use crate::logins::{LoginError, PASSWORD_BYTES_MAX, hash_password};
 /// A login of a browser that is not used for so long ends, s.
 pub const LOGIN_IDLE: u64 = 7 * 24 * 3600;
 /// A login of a browser ends after so long in any case, s.
-pub const LOGIN_LIFE: u64 = 30 * 24 * 3600;
+pub const LOGIN_LIFE: u32 = 30 * 24 * 3600;
 /// Longest name of an account or group, bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Longest label of a token or login, bytes.
@@ -364,8 +364,8 @@ async fn made(service: &MediaService, change: AccountChange) -> Result<(i64, Str
 }
 
 /// The time so long from now, seconds since 1970.
-fn ends_after(service: &MediaService, seconds: u64) -> Result<u64, WishError> {
-    if seconds == 0 { Err(WishError::Zero) } else { Ok(service.accounts.now().saturating_add(seconds)) }
+fn ends_after(service: &MediaService, seconds: u32) -> Result<u64, WishError> {
+    if seconds == 0 { Err(WishError::Zero) } else { Ok(service.accounts.now().saturating_add(u64::from(seconds))) }
 }
 
 /// Hashes a password on a thread of its own.

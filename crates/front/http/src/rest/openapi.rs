@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::message::problem_type::ProblemType;
-use crate::routes::{API, CallAnswer, CallRight, ROUTES, Route};
+use crate::routes::{API, CallAnswer, CallRight, REQUIRED_KEYS, ROUTES, Route};
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
@@ -180,10 +180,13 @@ fn parameters(route: &Route) -> Vec<Value> {
     let in_query = route.query.iter().map(|(key, meaning)| {
         let schema = match *key {
             "limit" => json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
+            "replace" => json!({ "type": "boolean" }),
+            "after" if route.path == "/tokens" || route.path == "/shares" => json!({ "type": "integer" }),
             "protected" => json!({ "type": "array", "items": { "type": "string" } }),
             _ => json!({ "type": "string" }),
         };
-        json!({ "name": key, "in": "query", "description": meaning, "schema": schema })
+        let required = REQUIRED_KEYS.contains(key);
+        json!({ "name": key, "in": "query", "required": required, "description": meaning, "schema": schema })
     });
     in_path.chain(in_query).collect()
 }

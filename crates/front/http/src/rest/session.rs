@@ -79,7 +79,7 @@ async fn end_present(exchange: &Exchange) -> Result<(), Reply> {
 
 /// `Set-Cookie`: no script reads it, no request of another site has it but a link that is followed. Within TLS no other host of the domain
 /// can have set it (`__Host-`, RFC 6265bis §4.1.3.2).
-fn cookie(exchange: &Exchange, text: &str, seconds: u64) -> String {
+fn cookie(exchange: &Exchange, text: &str, seconds: u32) -> String {
     let secure = if exchange.is_sealed { "; Secure" } else { "" };
     format!("{}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}", cookie_name(exchange))
 }
