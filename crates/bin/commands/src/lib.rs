@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod accounts;
+mod budget;
 pub mod disk;
 pub mod doctor;
 pub mod names;

@@ -11,10 +11,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use service::account_changes::{AccountChange, LinkWish, ListPart};
 use service::accounts::{FolderRights, Right, Rights, parse_network};
+use service::budgets::BudgetKey;
 use service::contents::ContentPath;
 use units::{BitRate, ByteCount, Nanos};
 
 use crate::accounts::{StateOfServer, ends_after, shown};
+use crate::budget::BudgetOptions;
 use crate::user::content_path;
 
 /// Characters that a name in a path must escape.
@@ -72,6 +74,18 @@ enum ShareSubcommand {
         #[arg(long)]
         json: bool,
     },
+    /// Limit a link: streams, rates, requests, bytes stored. The limits given take the place of those that there are.
+    Budget {
+        /// Its number, as `isocast share list` shows it.
+        id: i64,
+        #[command(flatten)]
+        limits: BudgetOptions,
+        #[command(flatten)]
+        state: StateOfServer,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Revoke a link.
     Revoke {
         /// Its number, as `isocast share list` shows it.
@@ -115,6 +129,9 @@ impl ShareCommand {
                     writeln!(out, "{} {}: {rights}; {end} {at}{rate}{uses}{stored}{by}", link.id, link.path)?;
                 }
                 Ok(())
+            }
+            Some(ShareSubcommand::Budget { id, limits, state, json }) => {
+                limits.set(out, (state, *json), BudgetKey::Link(*id))
             }
             Some(ShareSubcommand::Revoke { id, state, json }) => {
                 state.change(AccountChange::RevokeLink { id: *id, of: None })?;

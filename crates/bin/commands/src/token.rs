@@ -8,10 +8,12 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use service::account_changes::{AccountChange, ListPart};
 use service::accounts::{FolderRights, Rights};
+use service::budgets::BudgetKey;
 use service::contents::ContentPath;
 use units::Nanos;
 
 use crate::accounts::{StateOfServer, ends_after, shown};
+use crate::budget::BudgetOptions;
 use crate::user::content_path;
 
 /// Make tokens, by which programs log in as a user, within bounds.
@@ -49,6 +51,18 @@ enum TokenSubcommand {
     List {
         /// Those of this user only.
         user: Option<String>,
+        #[command(flatten)]
+        state: StateOfServer,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Limit a token: streams, rates, requests, bytes stored. The limits given take the place of those that there are.
+    Budget {
+        /// Its number, as `isocast token list` shows it.
+        id: i64,
+        #[command(flatten)]
+        limits: BudgetOptions,
         #[command(flatten)]
         state: StateOfServer,
         /// Print JSON.
@@ -104,6 +118,9 @@ impl TokenCommand {
                         token.id, token.user, token.folder
                     )?;
                 }
+            }
+            TokenSubcommand::Budget { id, limits, state, json } => {
+                limits.set(out, (state, *json), BudgetKey::Token(*id))?;
             }
             TokenSubcommand::Revoke { id, state, json } => {
                 state.change(AccountChange::RevokeToken { id: *id, of: None })?;

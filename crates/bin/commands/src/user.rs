@@ -9,10 +9,12 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use service::account_changes::{AccountChange, Grantee, ListPart};
 use service::accounts::{FolderRights, Rights};
+use service::budgets::BudgetKey;
 use service::contents::ContentPath;
 use service::logins::hash_password;
 
 use crate::accounts::StateOfServer;
+use crate::budget::BudgetOptions;
 use crate::password::password;
 
 /// Before the name of a group, where an account could stand as well.
@@ -66,6 +68,16 @@ enum UserSubcommand {
     Join(MemberArgs),
     /// Take a user out of a group.
     Leave(MemberArgs),
+    /// Limit a user or a group: streams, rates, requests, bytes stored. The limits given take the place of those that there are.
+    Budget {
+        /// The user's name, or `group:NAME`.
+        #[arg(value_parser = grantee)]
+        name: Grantee,
+        #[command(flatten)]
+        limits: BudgetOptions,
+        #[command(flatten)]
+        common: CommonArgs,
+    },
     /// List the groups with their members and rights.
     Groups(CommonArgs),
 }
@@ -151,6 +163,13 @@ impl UserCommand {
             }
             UserSubcommand::Join(args) => args.change(out, true),
             UserSubcommand::Leave(args) => args.change(out, false),
+            UserSubcommand::Budget { name, limits, common } => {
+                let of = match name {
+                    Grantee::Account(name) => BudgetKey::Account(name.as_str().into()),
+                    Grantee::Group(name) => BudgetKey::Group(name.as_str().into()),
+                };
+                limits.set(out, (&common.state, common.json), of)
+            }
             UserSubcommand::List(common) => list(out, common),
             UserSubcommand::Groups(common) => {
                 let groups = common.state.database()?.groups(&ListPart::default())?;

@@ -105,6 +105,8 @@ impl OwnFolder {
             0 => Vec::new(),
             length => vec![Segment::Range { offset: from, length }],
         };
+        let client = own();
+        let charged = self.service.charged(&permit, client);
         let read = ContentRead {
             opened,
             body,
@@ -115,8 +117,9 @@ impl OwnFolder {
                 burst: None,
                 ceiling: None,
             },
-            viewer: Viewer::Unnamed { address: OWN, agent: self.service.hash(module_path!()) },
-            client: Client { address: OWN, local: OWN },
+            viewer: Viewer::unnamed(OWN, self.service.hash(module_path!()), &charged),
+            charged,
+            client,
             stages: Stages::default(),
         };
         let pipe = self.runtime.block_on(reads::open_pipe(&self.service, read)).map_err(refused)?;
@@ -201,7 +204,7 @@ impl OwnFolder {
             on_break: OnBreak::Resume(hasher.finish()),
             every: None,
             modified: None,
-            client: Client { address: OWN, local: OWN },
+            client: own(),
         };
         let begun = ingest::begin(&self.service, &permit, request, Stages::default());
         let writer = self.runtime.block_on(begun)?;
@@ -246,6 +249,11 @@ impl OwnFolder {
 }
 
 /// The reason why a read was not started.
+/// The server itself, which has no budget.
+const fn own() -> Client {
+    Client { address: OWN, local: OWN, is_proxy: true }
+}
+
 fn refused(error: DeliveryError) -> anyhow::Error {
     match error {
         DeliveryError::NoRoom(refusal) if refusal.grantable.0 > 0 => {

@@ -15,6 +15,7 @@ mod real_time;
 mod serve_accounts;
 mod serve_api;
 mod serve_bad_players;
+mod serve_budgets;
 mod serve_cameras;
 mod serve_changes;
 mod serve_get;

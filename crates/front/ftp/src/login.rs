@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use service::MediaService;
 use service::access::{PathRight, Permit, Principal, RightKind, ToRead, ToWrite};
+use service::budget_use::count_request;
 use service::contents::ContentPath;
 use service::delivery::Client;
 use service::events;
@@ -86,12 +87,15 @@ impl FtpClient {
         command: &str,
         path: &ContentPath,
     ) -> Result<Permit<R>, FtpReply> {
-        self.service.permit(&self.principal, path).map_err(|denied| {
+        let permit = self.service.permit(&self.principal, path).map_err(|denied| {
             if let Some(user) = &self.user {
                 let by = (self.ends.address, user.as_str());
                 self.service.events.tell(events::access_refused((command, &path.to_string()), by, SystemTime::now()));
             }
             problem::of_denied(denied)
-        })
+        })?;
+        let charged = self.service.charged(&permit, self.ends);
+        count_request(&self.service, &charged).map_err(|refusal| FtpReply::new(450, refusal.to_string()))?;
+        Ok(permit)
     }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn remove(client: &FtpClient, path: &ContentPath, kind: NameKin
         (NameKind::File, NameKind::Directory) => return Err(FtpReply::new(550, "this is a content: DELE removes it")),
         _ => {}
     }
-    let deleted = ingest::delete(&client.service, &permit, Precondition::None, client.ends.address).await;
+    let deleted = ingest::delete(&client.service, &permit, Precondition::None, client.ends).await;
     deleted.map_err(|error| problem::of_store(&error))?;
     Ok(FtpReply::new(250, "removed"))
 }

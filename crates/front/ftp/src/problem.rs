@@ -61,9 +61,9 @@ pub(crate) fn of_store(error: &StoreError) -> FtpReply {
 pub(crate) fn of_ingest(error: &IngestError) -> FtpReply {
     let code = match error {
         IngestError::Store(error) => return of_store(error),
-        IngestError::Quota(_) | IngestError::TooLarge(_) => 552,
+        IngestError::Quota(_) | IngestError::TooLarge(_) | IngestError::Claim(_) => 552,
         IngestError::NoRoom(_) | IngestError::Busy | IngestError::ClientBusy(_) | IngestError::Stopping => 450,
-        IngestError::NameTaken | IngestError::Superseded => 450,
+        IngestError::NameTaken | IngestError::Superseded | IngestError::Budget(_) => 450,
         IngestError::Names(_) | IngestError::Durable(_) | IngestError::Stage(_) => 553,
     };
     FtpReply::new(code, error.to_string())
@@ -86,7 +86,7 @@ pub(crate) fn of_delivery(error: &DeliveryError) -> FtpReply {
             let (short, rate) = (resource_name(refusal.resource), refusal.grantable);
             FtpReply::new(450, format!("there is no room for this stream: {short} is short; {rate} would be granted"))
         }
-        DeliveryError::Busy => FtpReply::new(450, error.to_string()),
+        DeliveryError::Budget(_) | DeliveryError::Busy => FtpReply::new(450, error.to_string()),
     }
 }
 

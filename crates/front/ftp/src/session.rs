@@ -10,8 +10,6 @@ use std::time::Duration;
 
 use service::contents::{ContentPath, NameKind};
 use service::delivery::Client;
-use service::session::Viewer;
-use service::shares::{NETWORK_BITS, network};
 use tls::HANDSHAKE_TIME_MAX;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -41,7 +39,7 @@ const CLIENT_PORT_MIN: u16 = 1024;
 /// Serves a connection to its end.
 pub(crate) async fn serve(shared: Arc<FtpShared>, stream: TcpStream, peer: SocketAddr, is_implicit: bool) {
     let Ok(local) = stream.local_addr() else { return };
-    let ends = Client { address: peer.ip(), local: local.ip().to_canonical() };
+    let ends = Client { address: peer.ip(), local: local.ip().to_canonical(), is_proxy: false };
     let hello = FtpReply::new(220, "Isocast");
     let mut stream = stream;
     if !is_implicit {
@@ -68,7 +66,8 @@ pub(crate) async fn serve(shared: Arc<FtpShared>, stream: TcpStream, peer: Socke
 struct FtpSession {
     shared: Arc<FtpShared>,
     client: FtpClient,
-    viewer: Viewer,
+    /// The name of its viewer.
+    viewer: String,
     is_sealed: bool,
     login: LoginState,
     login_until: Instant,
@@ -106,8 +105,7 @@ impl FtpSession {
     fn new(shared: &Arc<FtpShared>, ends: Client, peer: SocketAddr, is_sealed: bool) -> Self {
         let service = Arc::clone(&shared.service);
         // No other client can guess it.
-        let name = format!("ftp {:016x}", service.hash(("ftp", peer, shared.next_number())));
-        let viewer = Viewer::Named { name, network: network(ends.address, NETWORK_BITS) };
+        let viewer = format!("ftp {:016x}", service.hash(("ftp", peer, shared.next_number())));
         Self {
             shared: Arc::clone(shared),
             client: FtpClient::new(service, ends),

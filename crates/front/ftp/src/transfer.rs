@@ -68,7 +68,7 @@ pub(crate) async fn retrieve(
     client: &FtpClient,
     path: &ContentPath,
     (offset, rate): (u64, Option<BitRate>),
-    viewer: &Viewer,
+    viewer: &str,
 ) -> Result<DataTransfer, FtpReply> {
     let permit: Permit<ToRead> = client.permit("RETR", path)?;
     let rate = rate.or_else(|| client.service.config().rate_of(&path.joined()));
@@ -83,8 +83,9 @@ async fn open(
     permit: &Permit<ToRead>,
     (offset, end): (u64, Option<u64>),
     rate: RequestedRate,
-    viewer: &Viewer,
+    viewer: &str,
 ) -> Result<Pipe, FtpReply> {
+    let charged = client.service.charged(permit, client.ends);
     let opened = reads::open_content(&client.service, permit, Want::File).await;
     let opened = opened.map_err(|error| problem::of_store(&error))?;
     let length = end.unwrap_or(opened.entry.size).checked_sub(offset);
@@ -96,7 +97,8 @@ async fn open(
         part: if offset == 0 { ContentPart::Download } else { ContentPart::Elsewhere },
         purpose: ReadPurpose::Plays,
         terms: RateTerms { rate, burst: None, ceiling: None },
-        viewer: viewer.clone(),
+        viewer: Viewer::named(viewer.to_owned(), &charged),
+        charged,
         client: client.ends,
         stages: Stages::default(),
     };
@@ -133,7 +135,7 @@ pub(crate) async fn store(
     client: &FtpClient,
     path: &ContentPath,
     from: StoreFrom,
-    viewer: &Viewer,
+    viewer: &str,
 ) -> Result<DataTransfer, FtpReply> {
     let command = if from == StoreFrom::End { "APPE" } else { "STOR" };
     let permit: Permit<ToWrite> = client.permit(command, path)?;
@@ -158,7 +160,7 @@ async fn kept(
     client: &FtpClient,
     path: &ContentPath,
     from: StoreFrom,
-    viewer: &Viewer,
+    viewer: &str,
 ) -> Result<(Option<Pipe>, Precondition), FtpReply> {
     if from == StoreFrom::Byte(0) {
         return Ok((None, Precondition::None));

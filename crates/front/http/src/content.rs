@@ -12,19 +12,18 @@ use http_types::header::{self, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
 use percent_encoding::utf8_percent_encode;
 use service::access::{Permit, ToRead};
+use service::budgets::ChargedBudgets;
 use service::contents::{ContentPath, PathError, StoreError, Want};
 use service::delivery::Finished;
 use service::pipeline::{Pipe, Stages};
 use service::reads::{self, ContentRead, PacedRead, ReadPurpose};
 use service::session::{ContentPart, Viewer};
-use service::shares::{NETWORK_BITS, network};
 use units::BitRate;
 
 use crate::client_stream::{ClientStream, write_all};
 use crate::exchange::Exchange;
 use crate::guard::guarded;
 use crate::message::cmcd::{Cmcd, ObjectType};
-use crate::message::cookie::cookie;
 use crate::message::head::RequestHead;
 use crate::message::media_type::{PLAYLIST, media_type};
 use crate::message::query::Query;
@@ -32,7 +31,7 @@ use crate::message::reply::{After, COMPONENT, Reply, location, render_head};
 use crate::plan::{StreamPlan, plan};
 use crate::rate_request::requested_rate;
 use crate::streamed::{Framing, PieceSink, Streamed};
-use crate::{login, playlist, problem, share};
+use crate::{login, playlist, problem, share, viewer_name};
 
 /// The field with the granted rate, in bits per second.
 const RATE_FIELD: HeaderName = HeaderName::from_static("x-isocast-rate");
@@ -109,7 +108,8 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let path = content_path(head).map_err(problem::bad_request)?;
     let permit = login::permit(exchange, &path).await?;
     let asked = share::bounded(asked, &permit);
-    let (viewer, object) = (viewer(exchange, &query, &cmcd), cmcd.object);
+    let charged = service.charged(&permit, exchange.client());
+    let (viewer, object) = (viewer(exchange, &query, &cmcd, &charged), cmcd.object);
     // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
     let opened = match head.method {
         Method::GET => reads::open_for(service, &permit, asked.rate, &viewer).await,
@@ -135,6 +135,9 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         () if object == ObjectType::Accompanying || media_type(name) == PLAYLIST => ReadPurpose::Accompanies,
         () => ReadPurpose::Plays,
     };
+    if media_type(name) == PLAYLIST {
+        plan.fields.extend(viewer_name::field(exchange));
+    }
     let read = ContentRead {
         opened,
         body: plan.body.clone(),
@@ -142,6 +145,7 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         purpose,
         terms: asked,
         viewer,
+        charged,
         client: exchange.client(),
         stages,
     };
@@ -186,22 +190,19 @@ fn part_of(plan: &StreamPlan, query: &Query) -> ContentPart {
 }
 
 /// The viewer of a request: the session it names, else its address and program.
-fn viewer(exchange: &Exchange, query: &Query, cmcd: &Cmcd) -> Viewer {
+fn viewer(exchange: &Exchange, query: &Query, cmcd: &Cmcd, charged: &ChargedBudgets) -> Viewer {
     let head = &exchange.head;
     // Sound counts as a viewer of its own: a reservation for its rate is of no use to the picture.
     let track = if cmcd.object == ObjectType::Audio { " audio" } else { "" };
     let session = cmcd.session.as_ref().map(|session| format!("{session}{track}"));
-    let named =
-        session.or_else(|| query.session.clone()).or_else(|| cookie(&head.headers, "session").map(str::to_owned));
+    let named = session.or_else(|| query.session.clone()).or_else(|| viewer_name::cookie(head));
     let service = &exchange.shared.service;
     match named {
-        Some(name) if name.len() <= 128 && !name.is_empty() => {
-            Viewer::Named { name, network: network(exchange.peer.ip(), NETWORK_BITS) }
+        Some(name) if name.len() <= 128 && !name.is_empty() => Viewer::named(name, charged),
+        _ => {
+            let agent = service.hash(head.headers.get(USER_AGENT).map(http_types::HeaderValue::as_bytes));
+            Viewer::unnamed(exchange.peer.ip(), agent, charged)
         }
-        _ => Viewer::Unnamed {
-            address: exchange.peer.ip(),
-            agent: service.hash(head.headers.get(USER_AGENT).map(http_types::HeaderValue::as_bytes)),
-        },
     }
 }
 

@@ -44,6 +44,7 @@ mod streamed;
 mod tus;
 mod upload;
 mod upload_part;
+mod viewer_name;
 
 pub mod config;
 pub mod message;

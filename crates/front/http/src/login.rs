@@ -12,6 +12,7 @@ use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
 use http_types::{HeaderMap, Method, StatusCode};
 use service::access::{Denied, OwnPermit, PathRight, Permit, Principal, RightKind, ServerRight};
 use service::accounts::Right;
+use service::budget_use::count_request;
 use service::contents::ContentPath;
 use service::events;
 use service::logins::TOKEN_PREFIX;
@@ -77,14 +78,19 @@ async fn judged<R: RightKind>(
     let peer = exchange.peer.ip();
     let first = match share::text(&exchange.head)? {
         Some(text) => service.login_by_link(&text, peer).map_err(|error| problem::of_link(&error))?,
-        None => without_login(headers, exchange.socket_peer, exchange.local.ip()),
+        None => match without_password(exchange) {
+            // It reads with the budgets of its account, also where no login is needed.
+            Some(account) if judge(&account).is_ok() => account,
+            _ => without_login(headers, exchange.socket_peer, exchange.local.ip()),
+        },
     };
     let denied = match judge(&first) {
         Ok(permit) => {
             if let Some(link) = permit.link() {
                 exchange.note_user(Some(&format!("link:{}", link.id)));
             }
-            return Ok(permit);
+            exchange.note_user(permit.user());
+            return counted(exchange, permit);
         }
         Err(denied) => denied,
     };
@@ -94,7 +100,26 @@ async fn judged<R: RightKind>(
     };
     let Some(credentials) = credentials else { return Err(refused(exchange, denied)) };
     let principal = proven(exchange, credentials).await?.ok_or_else(|| refused(exchange, denied))?;
-    judge(&principal).map_err(|denied| refused(exchange, denied))
+    judge(&principal).map_err(|denied| refused(exchange, denied)).and_then(|permit| counted(exchange, permit))
+}
+
+/// The account of a valid token or login of a browser that the request carries.
+fn without_password(exchange: &Exchange) -> Option<Principal> {
+    let service = &exchange.shared.service;
+    match credentials(exchange)? {
+        Credentials::Token(text) => service.login_by_token(&text).ok(),
+        Credentials::Browser(text) => service.login_by_browser(&text).ok().map(|(_, principal)| principal),
+        Credentials::Password(..) => None,
+    }
+}
+
+/// The permit, if the budgets that it is charged to admit one more request.
+fn counted<R: RightKind>(exchange: &Exchange, permit: Permit<R>) -> Result<Permit<R>, Reply> {
+    let service = &exchange.shared.service;
+    match count_request(service, &service.charged(&permit, exchange.client())) {
+        Ok(()) => Ok(permit),
+        Err(refusal) => Err(problem::of_budget(&refusal)),
+    }
 }
 
 /// The account that the credentials prove; none: they are wrong. Its name goes to the access log.

@@ -7,6 +7,7 @@ use http_types::StatusCode;
 use http_types::header::CACHE_CONTROL;
 use service::access::{Permit, ToObserve};
 use service::alarms::{alarms, quotas};
+use service::budget_use::budgets;
 use service::figures;
 
 use crate::exchange::Exchange;
@@ -45,6 +46,7 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
         Call::Alarms => Reply::json(&alarms(service, permit)),
         Call::Quotas => Reply::json(&quotas(service, permit)),
         Call::Uploads => Reply::json(&exchange.shared.uploads.list(permit)),
+        Call::Budgets => Reply::json(&budgets(service, permit)),
         Call::Forecasts => Reply::json(&service.forecasts(permit)),
         Call::Webhooks => Reply::json(&service.webhooks(permit)),
         Call::Events => follow::latest(service.latest_events(permit), permit),

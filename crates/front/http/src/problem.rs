@@ -1,5 +1,7 @@
 //! The one table from errors to answers.
 
+use std::time::Duration;
+
 use dataplane::control::{Outcome, Refusal, Resource};
 use http_types::StatusCode;
 use http_types::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -7,6 +9,8 @@ use service::StopError;
 use service::access::Denied;
 use service::account_changes::ChangeError;
 use service::administration::WishError;
+use service::budget_use::ClaimError;
+use service::budgets::{BudgetLimit, BudgetRefusal};
 use service::contents::{StoreError, UpkeepError};
 use service::delivery::{DeliveryError, resource_name};
 use service::ingest::IngestError;
@@ -105,6 +109,26 @@ pub(crate) fn client_busy(detail: &str) -> Reply {
     Reply::problem(StatusCode::TOO_MANY_REQUESTS, detail).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
 }
 
+/// 429, or 507 where it is room for bytes: a budget is used up. `frees_in_seconds` is null where the end of a stream frees it.
+pub(crate) fn of_budget(refusal: &BudgetRefusal) -> Reply {
+    let status = match refusal.limit {
+        BudgetLimit::Stored => StatusCode::INSUFFICIENT_STORAGE,
+        BudgetLimit::Streams | BudgetLimit::Reserved | BudgetLimit::Requests => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let frees_in = refusal.frees_in.map(|time| Duration::from_nanos(time.0).as_secs() + 1);
+    let members = [
+        ("budget", refusal.budget.to_string().into()),
+        ("limit", refusal.limit.to_string().into()),
+        ("most", refusal.most.into()),
+        ("used", refusal.used.into()),
+        ("needed", refusal.more.into()),
+        ("frees_in_seconds", frees_in.map_or(serde_json::Value::Null, Into::into)),
+    ];
+    let retry_after = frees_in.map_or_else(|| RETRY_AFTER_SECONDS.to_owned(), |seconds| seconds.to_string());
+    problem_with(problem_type::BUDGET, status, "Budget used up", &refusal.to_string(), &members)
+        .field(RETRY_AFTER, retry_after)
+}
+
 /// 503: no change is begun any more.
 pub(crate) fn stopping() -> Reply {
     unavailable(problem_type::STOPPING, "Stopping", "the server is about to stop; try again later", ("draining", 0))
@@ -137,6 +161,7 @@ pub(crate) fn starting(step: &str) -> Reply {
 pub(crate) fn of_open(error: &DeliveryError) -> Reply {
     match error {
         DeliveryError::NoRoom(refusal) => of_refusal(*refusal),
+        DeliveryError::Budget(refusal) => of_budget(refusal),
         DeliveryError::Busy => busy(),
     }
 }
@@ -212,6 +237,9 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
             Reply::problem_of(problem_type::QUOTA, StatusCode::INSUFFICIENT_STORAGE, &refusal.to_string())
         }
         IngestError::NoRoom(refusal) => of_refusal(*refusal),
+        IngestError::Budget(refusal) => of_budget(refusal),
+        IngestError::Claim(ClaimError::Change(error)) => of_change(error),
+        IngestError::Claim(ClaimError::Length(_)) => Reply::problem(StatusCode::LENGTH_REQUIRED, &error.to_string()),
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
         IngestError::NameTaken | IngestError::Superseded => {
@@ -293,6 +321,7 @@ pub(crate) fn of_change(error: &ChangeError) -> Reply {
         ChangeError::AccountExists(_) | ChangeError::NotHeld(..) | ChangeError::NotFirst => StatusCode::CONFLICT,
         ChangeError::UsedUp(_) => StatusCode::FORBIDDEN,
         ChangeError::StoredFull { .. } | ChangeError::TooMany(..) => StatusCode::INSUFFICIENT_STORAGE,
+        ChangeError::Budget(refusal) => return of_budget(refusal),
         ChangeError::Unavailable(_) => return not_now(&error.to_string()),
     };
     Reply::problem(status, &error.to_string())

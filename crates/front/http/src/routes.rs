@@ -26,6 +26,7 @@ pub(crate) enum Call {
     ReplaceDisk,
     Alarms,
     Quotas,
+    Budgets,
     Forecasts,
     Removals,
     Uploads,
@@ -217,6 +218,12 @@ pub(crate) const ROUTES: &[Route] = &[
     },
     get("/alarms", Call::Alarms, "Conditions that need attention.", CallAnswer::List("Alarm")),
     get("/quotas", Call::Quotas, "Quotas of folders, and the room that is used.", CallAnswer::List("QuotaStatus")),
+    get(
+        "/budgets",
+        Call::Budgets,
+        "Budgets that have limits of their own or are in use.",
+        CallAnswer::List("BudgetStatus"),
+    ),
     get("/forecasts", Call::Forecasts, "When disks, volumes and quotas are full.", CallAnswer::List("Forecast")),
     Route {
         query: RULE,

@@ -66,7 +66,7 @@ pub(crate) async fn delete(exchange: &Exchange) -> Reply {
 /// Removes a content, or a folder with all in it, and its locks and properties.
 pub(crate) async fn remove_item(exchange: &Exchange, path: &ContentPath) -> Result<(), Reply> {
     let permit = login::permit(exchange, path).await?;
-    let (service, client) = (&exchange.shared.service, exchange.peer.ip());
+    let (service, client) = (&exchange.shared.service, exchange.client());
     if exchange.head.path.ends_with('/') {
         let entry = service.lookup(&permit).await.map_err(|error| problem::of_missing(&error))?;
         if entry.kind == NameKind::File {

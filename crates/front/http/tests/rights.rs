@@ -89,7 +89,7 @@ const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 62] = [
+const TABLE: [(&str, [u16; KINDS]); 63] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -105,6 +105,7 @@ const TABLE: [(&str, [u16; KINDS]); 62] = [
     ("GET /api/v1/alarms", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/quotas", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/webhooks", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/budgets", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/forecasts", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/uploads", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("POST /api/v1/contents/remove?path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),

@@ -5,7 +5,9 @@
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use service::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish};
 use service::accounts::{FolderRights, Rights};
+use service::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal};
 use service::logins::{link_text, token_digest};
+use units::BitRate;
 
 use crate::database::{Database, DatabaseError};
 use crate::entries::{link_of, stored_bits};
@@ -21,6 +23,7 @@ const MEMBERS_MAX: u64 = 100_000;
 const TOKENS_OF_ACCOUNT_MAX: u64 = 1000;
 /// Logins of one account by browsers; a further one ends the oldest.
 const LOGINS_OF_ACCOUNT_MAX: i64 = 32;
+const BUDGETS_MAX: u64 = 100_000;
 /// An expired link is listed, and its use is answered as one of an expired link, for so long, s.
 const ENDED_KEPT: i64 = 30 * 24 * 3600;
 
@@ -149,6 +152,7 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
         AccountChange::RemoveAccount { name } => {
             let removed = tables.execute("DELETE FROM account WHERE name = ?1", [name])?;
             one_of(removed, || ChangeError::NoAccount(name.clone()))?;
+            forget_budget(tables, &BudgetKey::Account(name.as_str().into()))?;
         }
         AccountChange::Grant { to, given } => grant(tables, to, given)?,
         AccountChange::Revoke { of, taken } => revoke(tables, of, taken)?,
@@ -195,12 +199,16 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
         AccountChange::RevokeToken { id, of } => {
             let sql = "DELETE FROM token WHERE id = ?1 AND (?2 IS NULL OR account = ?2)";
             one_of(tables.execute(sql, params![id, of])?, || ChangeError::NoToken(*id))?;
+            forget_budget(tables, &BudgetKey::Token(*id))?;
         }
         AccountChange::AddLink(wish) => return add_link(tables, wish, now),
         AccountChange::RevokeLink { id, of } => {
             let sql = "DELETE FROM link WHERE id = ?1 AND (?2 IS NULL OR account = ?2)";
             one_of(tables.execute(sql, params![id, of])?, || ChangeError::NoLink(*id))?;
+            forget_budget(tables, &BudgetKey::Link(*id))?;
         }
+        AccountChange::SetBudget { of, limits } => set_budget(tables, of, limits)?,
+        AccountChange::Store { budgets, bytes } => store(tables, budgets, *bytes)?,
         AccountChange::UseLink { id, uses, stored } => use_link(tables, *id, *uses, *stored)?,
         AccountChange::RotateKeys => {
             tables.execute("DELETE FROM link", [])?;
@@ -294,6 +302,75 @@ fn use_link(tables: &Connection, id: i64, uses: u64, stored: i64) -> Result<(), 
         return Err(ChangeError::StoredFull { limit, used, more }.into());
     }
     tables.execute("UPDATE link SET used = ?2, stored = ?3 WHERE id = ?1", [id, used_then, stored_then])?;
+    Ok(())
+}
+
+/// Sets the limits of a holder that there is, in place of those that it had; without any, its budget goes.
+fn set_budget(tables: &Connection, of: &BudgetKey, limits: &BudgetLimits) -> Result<(), StepError> {
+    let count = |table: &str, id: i64| -> rusqlite::Result<i64> {
+        tables.query_row(&format!("SELECT count(*) FROM {table} WHERE id = ?1"), [id], |row| row.get(0))
+    };
+    match of {
+        BudgetKey::Account(name) => check_account(tables, name)?,
+        BudgetKey::Token(id) if count("token", *id)? == 0 => return Err(ChangeError::NoToken(*id).into()),
+        BudgetKey::Link(id) if count("link", *id)? == 0 => return Err(ChangeError::NoLink(*id).into()),
+        _ => {}
+    }
+    let holder = of.to_string();
+    tables.execute("DELETE FROM budget WHERE holder = ?1", [&holder])?;
+    if !limits.is_empty() {
+        has_room(tables, "budget", BUDGETS_MAX, "budgets")?;
+        let rate = |rate: Option<BitRate>| rate.map(|rate| signed(rate.0));
+        let BudgetLimits { streams, reserved, idle, download, upload, requests, stored } = *limits;
+        tables.execute(
+            "INSERT INTO budget VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                holder,
+                streams.map(signed),
+                rate(reserved),
+                rate(idle),
+                rate(download),
+                rate(upload),
+                requests.map(signed),
+                stored.map(signed),
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+/// Counts bytes that are stored within limits; negative: given back.
+fn store(tables: &Connection, budgets: &[(BudgetKey, u64)], bytes: i64) -> Result<(), StepError> {
+    for (budget, most) in budgets {
+        let holder = budget.to_string();
+        let sql = "SELECT bytes FROM budget_stored WHERE holder = ?1";
+        let used: i64 = tables.query_row(sql, [&holder], |row| row.get(0)).optional()?.unwrap_or_default();
+        let then = used.saturating_add(bytes).max(0);
+        if bytes > 0 && then > signed(*most) {
+            return Err(ChangeError::Budget(BudgetRefusal {
+                budget: budget.clone(),
+                limit: BudgetLimit::Stored,
+                most: *most,
+                used: used.unsigned_abs(),
+                more: bytes.unsigned_abs(),
+                frees_in: None,
+            })
+            .into());
+        }
+        if used == 0 {
+            has_room(tables, "budget_stored", BUDGETS_MAX, "budgets with stored bytes")?;
+        }
+        tables.execute("INSERT OR REPLACE INTO budget_stored VALUES (?1, ?2)", params![holder, then])?;
+        tables.execute("DELETE FROM budget_stored WHERE bytes = 0", [])?;
+    }
+    Ok(())
+}
+
+/// Removes the budget of a holder that is no more.
+fn forget_budget(tables: &Connection, of: &BudgetKey) -> rusqlite::Result<()> {
+    for table in ["budget", "budget_stored"] {
+        tables.execute(&format!("DELETE FROM {table} WHERE holder = ?1"), [of.to_string()])?;
+    }
     Ok(())
 }
 

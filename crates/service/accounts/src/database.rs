@@ -21,7 +21,7 @@ const APPLICATION: i32 = 0x6973_6f63;
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Steps from one version of the tables to the next; `PRAGMA user_version` is the number of those made.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE account (
         name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, created INTEGER NOT NULL
@@ -56,6 +56,13 @@ const MIGRATIONS: [&str; 2] = [
 ",
     "
     ALTER TABLE token ADD COLUMN idle INTEGER;
+",
+    "
+    CREATE TABLE budget (
+        holder TEXT PRIMARY KEY, streams INTEGER, reserved INTEGER, idle INTEGER, download INTEGER, upload INTEGER,
+        requests INTEGER, stored INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE budget_stored (holder TEXT PRIMARY KEY, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 ",
 ];
 

@@ -7,6 +7,7 @@ use api::{AccountEntry, GrantEntry, GroupEntry, LinkEntry, TokenEntry};
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 use service::account_changes::ListPart;
 use service::accounts::{Account, AccountFacts, AccountToken, CredentialKind, FolderRights, Rights, SignedLink};
+use service::budgets::{BudgetLimits, BudgetRules, BudgetScope};
 use service::contents::ContentPath;
 use service::logins::link_text;
 use units::BitRate;
@@ -34,11 +35,18 @@ impl Database {
                 }
                 Ok(())
             })?;
-            let mut facts = AccountFacts::default();
+            let mut groups: HashMap<String, Vec<Arc<str>>> = HashMap::new();
+            each(tables, "SELECT account, team FROM member ORDER BY team", [], |row| {
+                groups.entry(row.get(0)?).or_default().push(row.get::<_, String>(1)?.into());
+                Ok(())
+            })?;
+            let (budgets, stored) = (budgets(tables)?, stored(tables)?);
+            let mut facts = AccountFacts { budgets, stored, ..AccountFacts::default() };
             each(tables, "SELECT name, password_hash FROM account", [], |row| {
                 let name: String = row.get(0)?;
                 let rights = Arc::from(rights.remove(&name).unwrap_or_default());
-                let account = Account { password_hash: Some(row.get::<_, String>(1)?.into()), rights };
+                let groups = Arc::from(groups.remove(&name).unwrap_or_default());
+                let account = Account { password_hash: Some(row.get::<_, String>(1)?.into()), rights, groups };
                 facts.accounts.insert(name, account);
                 Ok(())
             })?;
@@ -175,6 +183,39 @@ impl Database {
             Ok(entries)
         })
     }
+}
+
+/// The budgets that are set.
+fn budgets(tables: &Connection) -> rusqlite::Result<BudgetRules> {
+    let mut rules = Vec::new();
+    let sql = "SELECT holder, streams, reserved, idle, download, upload, requests, stored FROM budget";
+    each(tables, sql, [], |row| {
+        let Ok(scope) = row.get::<_, String>(0)?.parse::<BudgetScope>() else { return Ok(()) };
+        let number = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::unsigned_abs));
+        let rate = |column| Ok::<_, rusqlite::Error>(number(column)?.map(BitRate));
+        let limits = BudgetLimits {
+            streams: number(1)?,
+            reserved: rate(2)?,
+            idle: rate(3)?,
+            download: rate(4)?,
+            upload: rate(5)?,
+            requests: number(6)?,
+            stored: number(7)?,
+        };
+        rules.push((scope, limits));
+        Ok(())
+    })?;
+    Ok(BudgetRules::new(rules))
+}
+
+/// Bytes that are stored, by the budgets that limit them.
+fn stored(tables: &Connection) -> rusqlite::Result<HashMap<String, u64>> {
+    let mut all = HashMap::new();
+    each(tables, "SELECT holder, bytes FROM budget_stored", [], |row| {
+        all.insert(row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs());
+        Ok(())
+    })?;
+    Ok(all)
 }
 
 /// The link of this number.

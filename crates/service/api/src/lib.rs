@@ -5,6 +5,7 @@
 
 mod accounts;
 mod alarms;
+mod budget;
 mod certificate;
 mod link;
 
@@ -18,6 +19,7 @@ pub use accounts::{
     NewPassword, NewToken, PasswordLogin, RightWord, TokenEntry, TokenText,
 };
 pub use alarms::{Alarm, AlarmSeverity, Forecast, QuotaStatus, RemovableContent, Removals};
+pub use budget::{BudgetAmounts, BudgetStatus};
 pub use certificate::CertificateStatus;
 pub use link::{LinkDirection, LinkStatus};
 
@@ -94,6 +96,9 @@ pub struct Stream {
     pub disk: u16,
     /// When it started, seconds since 1970.
     pub started: f64,
+    /// The stream of the same viewer that took its reservation over; it continues as best effort.
+    #[serde(default)]
+    pub passed_to: Option<u64>,
     /// The session that it is read in, once that has sent a content whole.
     #[serde(default)]
     pub session: Option<SessionFigures>,

@@ -8,7 +8,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::accounts::{AccountToken, Accounts, FolderRights, Holder, Right, SignedLink};
+use crate::accounts::{AccountToken, Accounts, Holder, Right, SignedLink};
+use crate::budgets::{BudgetKey, ChargedBudgets};
+use crate::client::Client;
 use crate::contents::ContentPath;
 
 /// The source of a request.
@@ -28,16 +30,16 @@ pub enum Principal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountName {
     name: Arc<str>,
-    within: Option<FolderRights>,
+    token: Option<Arc<AccountToken>>,
 }
 
 impl AccountName {
     pub(crate) fn proven(name: &str) -> Self {
-        Self { name: name.into(), within: None }
+        Self { name: name.into(), token: None }
     }
 
-    pub(crate) fn of_token(token: &AccountToken) -> Self {
-        Self { name: Arc::clone(&token.account), within: Some(token.within.clone()) }
+    pub(crate) fn of_token(token: Arc<AccountToken>) -> Self {
+        Self { name: Arc::clone(&token.account), token: Some(token) }
     }
 
     /// The name.
@@ -200,6 +202,23 @@ impl<R: RightKind> Permit<R> {
         }
     }
 
+    /// The budgets to which requests of `client` with this permit are charged.
+    #[must_use]
+    pub fn charged(&self, accounts: &Accounts, client: Client) -> ChargedBudgets {
+        match &self.by {
+            PermitHolder::Anybody => ChargedBudgets::of(&[client.budget()]),
+            PermitHolder::Link(link) => ChargedBudgets::of(&[BudgetKey::Link(link.id), client.budget()]),
+            PermitHolder::Account(account, _) => {
+                let mut keys = vec![BudgetKey::Account(Arc::clone(&account.name))];
+                if let Some(known) = accounts.facts().accounts.get(account.name()) {
+                    keys.extend(known.groups.iter().map(|group| BudgetKey::Group(Arc::clone(group))));
+                }
+                keys.extend(account.token.as_ref().map(|token| BudgetKey::Token(token.id)));
+                ChargedBudgets::of(&keys)
+            }
+        }
+    }
+
     /// True if it may see the names, addresses and paths of other clients: every client where all may read, else those that administer
     /// the server.
     #[must_use]
@@ -260,12 +279,12 @@ pub(crate) fn permit_own(accounts: &Accounts, principal: &Principal) -> Result<O
     match permit::<ToAdminister>(accounts, principal, &ContentPath::root()) {
         Ok(all) => Ok(OwnPermit { account: all.user().map(Arc::from), administers: true }),
         Err(denied) => match principal {
-            Principal::Account(AccountName { name, within: None })
+            Principal::Account(AccountName { name, token: None })
                 if accounts.facts().accounts.contains_key(&**name) =>
             {
                 Ok(OwnPermit { account: Some(Arc::clone(name)), administers: false })
             }
-            Principal::Account(AccountName { within: Some(_), .. }) => Err(Denied::ByToken),
+            Principal::Account(AccountName { token: Some(_), .. }) => Err(Denied::ByToken),
             _ => Err(denied),
         },
     }
@@ -287,15 +306,18 @@ pub(crate) fn permit<R: RightKind>(
         return Ok(Permit::new(path.clone(), PermitHolder::Link(Arc::clone(link))));
     }
     let may = |holder| accounts.may(holder, R::RIGHT, path);
+    if let Principal::Account(account) = principal
+        && (account.may(accounts, R::RIGHT, path) || may(Holder::Anybody))
+        && accounts.facts().accounts.contains_key(account.name())
+    {
+        let administers = may(Holder::Anybody) || account.may(accounts, Right::Administer, &ContentPath::root());
+        return Ok(Permit::new(path.clone(), PermitHolder::Account(account.clone(), administers)));
+    }
     if may(Holder::Anybody) || (*principal == Principal::Local && may(Holder::ThisMachine)) {
         return Ok(Permit::new(path.clone(), PermitHolder::Anybody));
     }
     let uses = RightUses(R::RIGHT);
     match principal {
-        Principal::Account(account) if account.may(accounts, R::RIGHT, path) => {
-            let administers = account.may(accounts, Right::Administer, &ContentPath::root());
-            Ok(Permit::new(path.clone(), PermitHolder::Account(account.clone(), administers)))
-        }
         Principal::Account(_) => Err(Denied::NoRight(uses)),
         Principal::Link(_) => Err(Denied::NotByLink(uses)),
         _ if !accounts.facts().accounts.is_empty() => Err(Denied::UserNeeded(uses)),
@@ -313,7 +335,7 @@ fn shares(accounts: &Accounts, account: &str, right: Right, path: &ContentPath) 
 impl AccountName {
     /// True if it has the right, within the bounds of its token.
     fn may(&self, accounts: &Accounts, right: Right, path: &ContentPath) -> bool {
-        self.within.as_ref().is_none_or(|within| within.covers(right, path))
+        self.token.as_ref().is_none_or(|token| token.within.covers(right, path))
             && accounts.may(Holder::Account(&self.name), right, path)
     }
 }
@@ -321,7 +343,7 @@ impl AccountName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::{Account, AccountFacts, CredentialKind, OpenRights, Rights};
+    use crate::accounts::{Account, AccountFacts, CredentialKind, FolderRights, OpenRights, Rights};
 
     const FAR: Principal = Principal::Remote("from afar");
 
@@ -339,7 +361,11 @@ mod tests {
 
     /// Accounts with these rights.
     fn accounts(all_read: bool, held: &[(&str, FolderRights)]) -> Accounts {
-        let account = |given: &FolderRights| Account { password_hash: None, rights: Arc::from([given.clone()]) };
+        let account = |given: &FolderRights| Account {
+            password_hash: None,
+            rights: Arc::from([given.clone()]),
+            groups: Arc::from([]),
+        };
         let accounts = held.iter().map(|(name, given)| ((*name).to_owned(), account(given))).collect();
         let known = Accounts::default();
         known.put(AccountFacts { accounts, ..AccountFacts::default() });
@@ -397,7 +423,7 @@ mod tests {
         let token = |within| {
             let kind = CredentialKind::Token;
             let token = AccountToken { id: 1, account: "ada".into(), within, expires: None, kind };
-            Principal::Account(AccountName::of_token(&token))
+            Principal::Account(AccountName::of_token(Arc::new(token)))
         };
         let reader = token(given("/a/b", &[Right::Read]));
         assert!(judged::<ToRead>(&known, &reader, "/a/b/c").is_ok());
@@ -458,7 +484,7 @@ mod tests {
         let token = |account: &str, rights: &[Right]| {
             let (within, kind) = (given("/", rights), CredentialKind::Token);
             let token = AccountToken { id: 1, account: account.into(), within, expires: None, kind };
-            own(&Principal::Account(AccountName::of_token(&token)))
+            own(&Principal::Account(AccountName::of_token(Arc::new(token))))
         };
         assert_eq!(token("bob", &[Right::Read]), Err(Denied::ByToken));
         assert_eq!(token("ada", &[Right::Read]), Err(Denied::ByToken));

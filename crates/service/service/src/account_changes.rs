@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use units::BitRate;
 
 use crate::accounts::{FolderRights, Rights};
+use crate::budgets::{BudgetKey, BudgetLimits, BudgetRefusal};
 use crate::contents::ContentPath;
 
 /// A holder of granted rights.
@@ -141,6 +142,20 @@ pub enum AccountChange {
         /// Bytes to be stored; negative: given back.
         stored: i64,
     },
+    /// Sets the limits of an account, a group, a token or a link, in place of those that it has; none: it has no budget of its own.
+    SetBudget {
+        /// The holder.
+        of: BudgetKey,
+        /// The limits.
+        limits: BudgetLimits,
+    },
+    /// Counts bytes towards what may be stored.
+    Store {
+        /// The budgets, with their limits.
+        budgets: Vec<(BudgetKey, u64)>,
+        /// Bytes to be stored; negative: given back.
+        bytes: i64,
+    },
     /// Signs links with another key from now on, and ends those that were made before.
     RotateKeys,
 }
@@ -193,6 +208,9 @@ pub enum ChangeError {
         /// Those of this upload.
         more: u64,
     },
+    /// A budget does not admit it.
+    #[error(transparent)]
+    Budget(#[from] BudgetRefusal),
     /// A limit on the number of entries.
     #[error("there are {0} {1} already, the most that there may be")]
     TooMany(u64, &'static str),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use ipnet::IpNet;
 use units::BitRate;
 
+use crate::budgets::{BudgetKey, BudgetLimits, BudgetRules};
 use crate::contents::ContentPath;
 
 /// A right over a content, or over a folder and everything below it.
@@ -61,6 +62,8 @@ pub struct Account {
     pub password_hash: Option<Arc<str>>,
     /// Its own rights, and those of its groups.
     pub rights: Arc<[FolderRights]>,
+    /// Its groups.
+    pub groups: Arc<[Arc<str>]>,
 }
 
 /// The holder of a credential that stands for an account.
@@ -122,6 +125,10 @@ pub struct AccountFacts {
     pub tokens: HashMap<[u8; 32], Arc<AccountToken>>,
     /// By number.
     pub links: HashMap<i64, Arc<SignedLink>>,
+    /// Budgets of accounts, groups, tokens and links.
+    pub budgets: BudgetRules,
+    /// Bytes stored, by the text of the budget that they count towards.
+    pub stored: HashMap<String, u64>,
 }
 
 /// Rights without an account.
@@ -144,12 +151,19 @@ impl Default for OpenRights {
 pub struct Accounts {
     facts: RwLock<Arc<AccountFacts>>,
     open: RwLock<OpenRights>,
+    /// Budgets of the settings.
+    budgets: RwLock<Arc<BudgetRules>>,
     clock: SteadyClock,
 }
 
 impl Default for Accounts {
     fn default() -> Self {
-        Self { facts: RwLock::default(), open: RwLock::default(), clock: SteadyClock::start() }
+        Self {
+            facts: RwLock::default(),
+            open: RwLock::default(),
+            budgets: RwLock::default(),
+            clock: SteadyClock::start(),
+        }
     }
 }
 
@@ -162,6 +176,32 @@ impl Accounts {
     /// Puts other rights without an account in force.
     pub fn open(&self, open: OpenRights) {
         *self.open.write().unwrap_or_else(PoisonError::into_inner) = open;
+    }
+
+    /// Puts other budgets of the settings in force.
+    pub fn limit(&self, budgets: BudgetRules) {
+        *self.budgets.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(budgets);
+    }
+
+    /// The limits of a budget: those that commands set, and those of the settings where they set none.
+    #[must_use]
+    pub fn limits(&self, key: &BudgetKey) -> BudgetLimits {
+        let settings = Arc::clone(&self.budgets.read().unwrap_or_else(PoisonError::into_inner));
+        self.facts().budgets.limits(key).or(settings.limits(key))
+    }
+
+    /// True if a budget is set at all.
+    #[must_use]
+    pub fn has_budgets(&self) -> bool {
+        let settings = self.budgets.read().unwrap_or_else(PoisonError::into_inner);
+        !settings.is_empty() || !self.facts().budgets.is_empty()
+    }
+
+    /// Holders with limits of their own.
+    #[must_use]
+    pub fn limited(&self) -> Vec<BudgetKey> {
+        let settings = Arc::clone(&self.budgets.read().unwrap_or_else(PoisonError::into_inner));
+        self.facts().budgets.named().chain(settings.named()).cloned().collect()
     }
 
     /// The facts in force.

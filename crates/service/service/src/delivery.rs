@@ -13,8 +13,10 @@ use std::time::{Instant, SystemTime};
 use content::{Content, Segment};
 use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class};
 use socket2::SockRef;
-use units::{BitRate, LinkId, Nanos, StreamId};
+use units::{BitRate, Nanos, StreamId};
 
+use crate::budgets::{BudgetLimit, BudgetRefusal, ChargedBudgets};
+pub use crate::client::Client;
 use crate::config::{ServiceConfig, WhenFull, by_prefix};
 use crate::contents::{MediaRate, Want};
 use crate::events;
@@ -31,15 +33,6 @@ const BUFFER_BYTES_MIN: usize = 16 * 1024;
 const BUFFER_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Send buffer of a best-effort delivery.
 const BEST_EFFORT_BUFFER_BYTES: usize = 512 * 1024;
-
-/// The two ends of a client's connection.
-#[derive(Debug, Clone, Copy)]
-pub struct Client {
-    /// Where the client is.
-    pub address: IpAddr,
-    /// The address it has reached us at, which tells the link.
-    pub local: IpAddr,
-}
 
 /// Terms on which a read is served, and its treatment when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +68,8 @@ pub(crate) struct DeliveryRequest {
     pub(crate) client: Client,
     /// The account that it is for.
     pub(crate) user: Option<String>,
+    /// The budgets that it is charged to.
+    pub(crate) charged: ChargedBudgets,
     /// How the content was opened.
     pub(crate) want: Want,
     /// When it was asked for.
@@ -82,11 +77,14 @@ pub(crate) struct DeliveryRequest {
 }
 
 /// Why a delivery was not started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
     /// Not admitted; with the resource that is short and the rate that would be granted.
     #[error("there is no room for the stream")]
     NoRoom(Refusal),
+    /// A budget does not admit it.
+    #[error(transparent)]
+    Budget(#[from] BudgetRefusal),
     /// A queue or table is full, or the data plane is gone, with the socket.
     #[error("too many requests are under way")]
     Busy,
@@ -151,17 +149,25 @@ pub(crate) async fn open(
     prefix: HeadRenderer<'_>,
 ) -> Result<Paced, (Option<OwnedFd>, DeliveryError)> {
     let stated_rate = request.terms.decision.rate();
-    let content = service.hash(&request.path);
     let mut tried = RefusedStart::default();
+    let mut over_budget = BudgetRetry::default();
     loop {
         let (back, unused, error) = match start(service, request, socket, prefix, tried.no_room).await {
             Ok(paced) => return Ok(paced),
             Err(refused) => *refused,
         };
         request = unused;
-        let DeliveryError::NoRoom(refusal) = error else { return Err((back, error)) };
         let Some(back) = back else { return Err((None, error)) };
         socket = back;
+        let refusal = match error {
+            DeliveryError::NoRoom(refusal) => refusal,
+            DeliveryError::Budget(refusal) if over_budget.again(service, &refusal, &request.viewer).await => continue,
+            DeliveryError::Budget(refusal) => {
+                note_budget_refusal(service, &refusal, &request.path, request.client.address);
+                return Err((Some(socket), refusal.into()));
+            }
+            DeliveryError::Busy => return Err((Some(socket), error)),
+        };
         let draining = refusal.resource == Resource::Draining;
         let guaranteed = request.terms.decision != Decision::BestEffort;
         let small = request.terms.decision.rate().filter(|_| request.terms.is_companion);
@@ -169,8 +175,11 @@ pub(crate) async fn open(
             request.terms.decision = Decision::BestEffort;
             continue;
         }
-        let may_pass = guaranteed && !draining && !matches!(refusal.resource, Resource::DiskFailing(_));
-        if may_pass && service.sessions.makes_room(&request.viewer, content, request.part, &mut tried).await {
+        if !draining
+            && !matches!(refusal.resource, Resource::DiskFailing(_))
+            && let Some(entering) = session_request(service, &request, StreamId(0), tried.no_room)
+            && service.sessions.makes_room(&entering, refusal.resource, &mut tried).await
+        {
             continue;
         }
         if guaranteed && request.terms.when_full == WhenFull::BestEffort && !draining {
@@ -179,7 +188,24 @@ pub(crate) async fn open(
         }
         let rate = request.terms.decision.rate().and(stated_rate);
         note_refusal(service, &refusal, &request.path, request.client.address, rate);
-        return Err((Some(socket), error));
+        return Err((Some(socket), DeliveryError::NoRoom(refusal)));
+    }
+}
+
+/// The attempts so far of a request that a budget did not admit.
+#[derive(Debug, Clone, Copy, Default)]
+struct BudgetRetry {
+    has_waited: bool,
+}
+
+impl BudgetRetry {
+    /// True if the budget may admit the request now: it gave up what it held without reading it, or a stream has ended meanwhile, as that
+    /// which a player leaves.
+    async fn again(&mut self, service: &MediaService, refusal: &BudgetRefusal, viewer: &Viewer) -> bool {
+        if refusal.limit == BudgetLimit::Reserved && service.sessions.give_up(&refusal.budget, viewer) {
+            return true;
+        }
+        !std::mem::replace(&mut self.has_waited, true) && service.sessions.changes().await
     }
 }
 
@@ -205,11 +231,17 @@ async fn start(
     }
     segments.extend(request.body.iter().cloned());
     let link = service.link_out(request.client.local);
-    let (class, viewer) = enter(service, &mut request, pending.stream, link, no_room).await;
+    let entered = match enter(service, &mut request, pending.stream, no_room).await {
+        Ok(entered) => entered,
+        Err(refusal) => return Err(Box::new((Some(socket), request, refusal.into()))),
+    };
+    let EnteredStream { class, viewer, from } = entered;
     let mut session =
         SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: StreamRelease::Refused };
     // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
-    list(service, &request, pending.stream);
+    if let Err(refusal) = list(service, &request, pending.stream, from) {
+        return Err(Box::new((Some(socket), request, refusal.into())));
+    }
     let content = Arc::clone(&request.content);
     let segments = segments.into();
     let delivery = Box::new(Delivery { stream: pending.stream, socket, link, segments, content, service: class });
@@ -224,6 +256,9 @@ async fn start(
                 service.sessions.started(viewer, pending.stream, reservation);
             }
             service.stats.streams_started.fetch_add(1, Ordering::Relaxed);
+            if let Some(older) = from {
+                note_passed(service, older, pending.stream);
+            }
             None
         }
         Some(Report::Refused { delivery, refusal }) => {
@@ -341,26 +376,61 @@ fn send_buffer_bytes(config: &ServiceConfig, rate: Option<BitRate>) -> usize {
     usize::try_from(rate.bytes_in(span)).unwrap_or(usize::MAX).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
 }
 
-/// The class of a stream, and the viewer of the session in which it is entered, if it is.
+/// A stream that entered the session of its viewer, or runs in none.
+struct EnteredStream {
+    class: Class,
+    /// The viewer of its session.
+    viewer: Option<Viewer>,
+    /// The read that loses its reservation to it.
+    from: Option<StreamId>,
+}
+
+impl EnteredStream {
+    const fn in_none(class: Class) -> Self {
+        Self { class, viewer: None, from: None }
+    }
+}
+
+/// The request to the session of its viewer; none: it reads as best effort.
+fn session_request(
+    service: &MediaService,
+    request: &DeliveryRequest,
+    stream: StreamId,
+    no_room: bool,
+) -> Option<session::SessionRequest> {
+    let Decision::Constant { rate, burst_bytes } = request.terms.decision else { return None };
+    // On a volume the next content of a session lies on another of its disks.
+    let disk = request.content.layout.spread().first().copied().unwrap_or_else(|| request.content.disk());
+    let link = service.link_out(request.client.local);
+    let terms = session::ReservationTerms { disk, link, rate, is_named: request.terms.is_named, burst_bytes };
+    Some(session::SessionRequest {
+        viewer: request.viewer.clone(),
+        charged: request.charged.clone(),
+        stream,
+        content: service.hash(&request.path),
+        part: request.part,
+        terms,
+        is_small: request.terms.is_companion,
+        no_room,
+    })
+}
+
+/// Enters a stream in the session of its viewer, and decides its class.
+///
+/// # Errors
+/// A budget does not admit it.
 async fn enter(
     service: &MediaService,
     request: &mut DeliveryRequest,
     stream: StreamId,
-    link: LinkId,
     no_room: bool,
-) -> (Class, Option<Viewer>) {
-    let Decision::Constant { rate, burst_bytes } = request.terms.decision else {
+) -> Result<EnteredStream, BudgetRefusal> {
+    let Some(entering) = session_request(service, request, stream, no_room) else {
         let session =
             if request.terms.is_companion { service.sessions.share_beside(&request.viewer).await } else { None };
-        return (session.map_or(Class::BestEffort, |session| Class::Beside { session }), None);
+        return Ok(EnteredStream::in_none(session.map_or(Class::BestEffort, |session| Class::Beside { session })));
     };
-    // On a volume the next content of a session lies on another of its disks.
-    let disk = request.content.layout.spread().first().copied().unwrap_or_else(|| request.content.disk());
-    let terms = session::ReservationTerms { disk, link, rate, is_named: request.terms.is_named, burst_bytes };
-    let (viewer, content) = (request.viewer.clone(), service.hash(&request.path));
-    let is_small = request.terms.is_companion;
-    let entering = session::SessionRequest { viewer, stream, content, part: request.part, terms, is_small, no_room };
-    let SessionSlot { held, in_session: hold, goes_on } = service.sessions.enter(&entering).await;
+    let SessionSlot { held, from, in_session: hold, goes_on } = service.sessions.enter(&entering).await?;
     if goes_on {
         let (contents, want) = (Arc::clone(&service.contents), request.want);
         service.opens_ahead.open_next(&request.path, |next| async move {
@@ -370,22 +440,51 @@ async fn enter(
     } else {
         request.terms.next = request.terms.decision;
     }
-    let Decision::Constant { rate, burst_bytes } = request.terms.next else { return (Class::BestEffort, None) };
-    (Class::Constant { rate, burst_bytes, held, hold }, hold.then(|| request.viewer.clone()))
+    let Decision::Constant { rate, burst_bytes } = request.terms.next else {
+        return Ok(EnteredStream::in_none(Class::BestEffort));
+    };
+    let viewer = hold.then(|| request.viewer.clone());
+    Ok(EnteredStream { class: Class::Constant { rate, burst_bytes, held, hold }, viewer, from })
 }
 
-fn list(service: &MediaService, request: &DeliveryRequest, stream: StreamId) {
+/// Lists a stream, if its budgets admit one more; `from` is one that it continues.
+fn list(
+    service: &MediaService,
+    request: &DeliveryRequest,
+    stream: StreamId,
+    from: Option<StreamId>,
+) -> Result<(), BudgetRefusal> {
     let running = RunningStream {
         path: request.path.clone(),
         client: request.client.address,
         user: request.user.clone(),
+        charged: request.charged.clone(),
         rate: request.terms.decision.rate(),
         disk: request.content.disk(),
         started: SystemTime::now(),
         recording: None,
         stopped: false,
+        passed_to: None,
     };
-    service.running.lock().insert(stream, running);
+    service.running.enter(stream, running, from, &|key| service.accounts.limits(key))
+}
+
+/// Notes that a stream lost its reservation to a newer read of its viewer.
+fn note_passed(service: &MediaService, older: StreamId, newer: StreamId) {
+    let mut running = service.running.lock();
+    let Some(known) = running.get_mut(&older) else { return };
+    known.passed_to = Some(newer);
+    let (path, client) = (known.path.clone(), known.client);
+    drop(running);
+    service.events.tell_often("reservation_passed", || {
+        events::reservation_passed((older, newer), &path, client, SystemTime::now())
+    });
+}
+
+/// Counts a refusal by a budget and tells it in the event log.
+pub(crate) fn note_budget_refusal(service: &MediaService, refusal: &BudgetRefusal, path: &str, client: IpAddr) {
+    service.stats.refusals.count_budget();
+    service.events.tell_often("budget_refused", || events::budget_refused(refusal, path, client, SystemTime::now()));
 }
 
 /// Counts a refusal and tells it in the event log.

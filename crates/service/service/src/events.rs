@@ -9,13 +9,16 @@ use dataplane::control::{Ending, Event};
 use serde_json::json;
 use units::{BitRate, DiskId, StreamId};
 
+use crate::budgets::BudgetRefusal;
 use crate::contents::StoreEvent;
 use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 42] = [
+pub const KINDS: [&str; 44] = [
+    "budget_refused",
+    "reservation_passed",
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -188,6 +191,28 @@ pub fn stream_refused(
     let object = json!({
         "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
         "resource": resource, "grantable_bps": grantable.0,
+    });
+    stamped(object, now)
+}
+
+/// A budget does not admit a request.
+pub(crate) fn budget_refused(refusal: &BudgetRefusal, path: &str, client: IpAddr, now: SystemTime) -> EventLine {
+    let object = json!({
+        "event": "budget_refused", "path": path, "client": client.to_string(), "budget": refusal.budget.to_string(),
+        "limit": refusal.limit.to_string(), "most": refusal.most, "used": refusal.used,
+    });
+    stamped(object, now)
+}
+
+/// A stream lost its reservation to a newer read of its viewer, and continues as best effort.
+pub(crate) fn reservation_passed(
+    (stream, to): (StreamId, StreamId),
+    path: &str,
+    client: IpAddr,
+    now: SystemTime,
+) -> EventLine {
+    let object = json!({
+        "event": "reservation_passed", "stream": stream.0, "to": to.0, "path": path, "client": client.to_string(),
     });
     stamped(object, now)
 }

@@ -68,6 +68,7 @@ pub fn streams(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<Stream
                 held_up_by: gauges.and_then(held_up_by),
                 disk: known.disk.0,
                 started: unix_seconds(known.started),
+                passed_to: known.passed_to.map(|stream| stream.0),
                 session: of_session(id),
             }
         })

@@ -5,7 +5,6 @@
 //! waits, so that a slow disk slows the client. Not here: disks (`contents`), the right to write (`access`), a reservation's life
 //! (`recording`).
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,12 +15,15 @@ use tokio::sync::watch;
 use units::{BitRate, Nanos};
 
 use crate::access::{Permit, ToDelete, ToWrite};
+use crate::budget_meter::Metered;
+use crate::budget_use::{self, StoredClaim};
+use crate::budgets::ChargedBudgets;
 use crate::content_writer::ContentWriter;
 use crate::contents::{
     NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest, UploadSink,
 };
-use crate::delivery::DeliveryError;
 use crate::delivery::{Client, note_refusal};
+use crate::delivery::{DeliveryError, note_budget_refusal};
 use crate::events::{self, Remover};
 use crate::file_names::RecordingFiles;
 pub use crate::ingest_error::IngestError;
@@ -69,6 +71,8 @@ pub struct Writer {
     pace: Option<RecordingPace>,
     stopping: watch::Receiver<bool>,
     client: Client,
+    charged: ChargedBudgets,
+    claim: Option<StoredClaim>,
     begun: Instant,
     /// Dropped last, so that its name is free when all else of it is over.
     name: Option<ClaimedName>,
@@ -95,6 +99,7 @@ pub async fn begin(
     let identity = ClientIdentity::of(permit.user(), request.client.address);
     let share = service.uploads.take(identity, most).ok_or(IngestError::ClientBusy(most))?;
     let progress: Arc<RecordingProgress> = Arc::default();
+    let charged = permit.charged(&service.accounts, request.client);
     let IngestRequest { precondition, rate, durable, on_break, every, modified, client, .. } = request;
     // Bytes that stages alter may become more or fewer than the announced length.
     let length = request.length.filter(|_| stages.alteration().is_none() && every.is_none());
@@ -108,6 +113,11 @@ pub async fn begin(
     let (class, memory) = (UploadClass::BestEffort, None);
     let request = UploadRequest { path, length, precondition, class, on_break, durable, name_taken, modified, memory };
     let quota = take_quota(service, &request).await?;
+    let replaced = match budget_use::counts_stored(service, &charged) {
+        true => service.contents.place_of(&request.path).await?.replaced_bytes,
+        false => 0,
+    };
+    let claim = StoredClaim::take(service, &charged, request.length, replaced).await?;
     let mut name = None;
     let begun_upload = match rate {
         Some(rate) => {
@@ -115,9 +125,9 @@ pub async fn begin(
             let claim = service.recording_names.claim(permit.path(), &progress, service.uptime()).await;
             let (claimed, held) = claim.ok_or(IngestError::NameTaken)?;
             name = Some(claimed);
-            match go_on_in_place(service, &request, (held, rate), client, &progress).await {
+            match go_on_in_place(service, &request, (held, rate), (client, &charged), &progress).await {
                 Some(begun) => begun,
-                None => begin_recording(service, &request, rate, client, &progress).await?,
+                None => begin_recording(service, &request, rate, (client, &charged), &progress).await?,
             }
         }
         None => (None, service.contents.begin_upload(request.clone()).await?),
@@ -134,6 +144,8 @@ pub async fn begin(
         pace: rate.map(RecordingPace::new),
         stopping: service.stopping(),
         client,
+        charged,
+        claim: Some(claim),
         begun,
         name,
     })
@@ -144,7 +156,7 @@ async fn go_on_in_place(
     service: &Arc<MediaService>,
     request: &UploadRequest,
     (held, rate): (Option<HeldPlace>, BitRate),
-    client: Client,
+    (client, charged): (Client, &ChargedBudgets),
     progress: &Arc<RecordingProgress>,
 ) -> Option<BegunUpload> {
     let durable = request.durable.unwrap_or(service.config().recording_durable);
@@ -155,7 +167,7 @@ async fn go_on_in_place(
     }
     let request = UploadRequest { class: recording.class(), ..request.clone() };
     let upload = service.contents.begin_upload(request.clone()).await.ok()?;
-    recording.list(&request.path, client.address, Arc::clone(progress));
+    recording.list(&request.path, (client.address, charged), Arc::clone(progress)).ok()?;
     Some((Some(Arc::new(recording)), upload))
 }
 
@@ -181,7 +193,7 @@ async fn begin_recording(
     service: &Arc<MediaService>,
     request: &UploadRequest,
     rate: BitRate,
-    client: Client,
+    (client, charged): (Client, &ChargedBudgets),
     progress: &Arc<RecordingProgress>,
 ) -> Result<BegunUpload, IngestError> {
     let link = service.link_in(client.local);
@@ -202,7 +214,10 @@ async fn begin_recording(
         };
         match service.contents.begin_upload(UploadRequest { class: recording.class(), ..request.clone() }).await {
             Ok(upload) => {
-                recording.list(&request.path, client.address, Arc::clone(progress));
+                if let Err(refusal) = recording.list(&request.path, (client.address, charged), Arc::clone(progress)) {
+                    note_budget_refusal(service, &refusal, &request.path.joined(), client.address);
+                    return Err(refusal.into());
+                }
                 return Ok((Some(Arc::new(recording)), upload));
             }
             Err(error) if error.is_read_only() => read_only = error,
@@ -229,6 +244,9 @@ impl Writer {
         let bytes = piece.len() as u64;
         self.progress.note(bytes, self.service.uptime());
         self.look_at_rate(bytes);
+        if self.pace.is_none() {
+            budget_use::wait_for(&self.service, &self.charged, Metered::Upload, bytes).await;
+        }
         self.service.stats.bytes_uploaded.fetch_add(bytes, Ordering::Relaxed);
         let outcome = async {
             if *self.stopping.borrow() {
@@ -272,7 +290,8 @@ impl Writer {
             // Its disk takes no more; another one may have room.
             Err(error) => {
                 let (request, rate) = (UploadRequest { memory: None, ..request.clone() }, recording.rate());
-                let begun = begin_recording(&self.service, &request, rate, self.client, &self.progress).await;
+                let begun =
+                    begin_recording(&self.service, &request, rate, (self.client, &self.charged), &self.progress).await;
                 begun.map_err(|_| error)?
             }
         };
@@ -349,6 +368,9 @@ impl Writer {
         let outcome = outcome.await;
         self.content.noted(outcome)?;
         let published = self.content.finish().await;
+        if let (Some(claim), true) = (self.claim.take(), published.is_ok()) {
+            claim.stored();
+        }
         if let Some(mut files) = self.files {
             while files.ending.join_next().await.is_some() {}
         }
@@ -361,13 +383,19 @@ impl Writer {
 /// # Errors
 /// The store's error.
 pub async fn delete(
-    service: &MediaService,
+    service: &Arc<MediaService>,
     permit: &Permit<ToDelete>,
     precondition: Precondition,
-    client: IpAddr,
+    client: Client,
 ) -> Result<(), StoreError> {
+    let charged = permit.charged(&service.accounts, client);
+    let bytes = match budget_use::counts_stored(service, &charged) {
+        true => service.contents.lookup(permit.path()).await?.size,
+        false => 0,
+    };
     service.contents.delete(permit.path(), precondition).await?;
-    note_removal(service, &permit.path().joined(), Remover::Client(client));
+    budget_use::removed(service, &charged, bytes);
+    note_removal(service, &permit.path().joined(), Remover::Client(client.address));
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 use dataplane::control::Refusal;
 use units::Nanos;
 
+use crate::budget_use::ClaimError;
+use crate::budgets::BudgetRefusal;
 use crate::contents::StoreError;
 use crate::file_names::PatternError;
 use crate::pipeline::StageError;
@@ -11,6 +13,9 @@ use crate::quota::QuotaRefusal;
 /// Why something is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
+    /// A budget does not admit it.
+    #[error(transparent)]
+    Budget(#[from] BudgetRefusal),
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -20,6 +25,9 @@ pub enum IngestError {
     /// Its rate cannot be reserved.
     #[error("there is no room for a recording at this rate")]
     NoRoom(Refusal),
+    /// Its bytes cannot be claimed from its budgets.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// A queue or table is full.
     #[error("too many requests are under way")]
     Busy,

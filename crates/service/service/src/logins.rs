@@ -66,7 +66,7 @@ pub enum CredentialError {
 /// It is not valid.
 pub fn of_token(accounts: &Accounts, text: &str) -> Result<(Arc<AccountToken>, Principal), CredentialError> {
     let token = valid(accounts, text, "token", |kind| kind == CredentialKind::Token)?;
-    let principal = Principal::Account(AccountName::of_token(&token));
+    let principal = Principal::Account(AccountName::of_token(Arc::clone(&token)));
     Ok((token, principal))
 }
 
@@ -230,7 +230,10 @@ mod tests {
         let quick = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8, 1, 1, None).expect("parameters"));
         let user = |name: &str, password: &[u8]| {
             let hash = quick.hash_password(password, &salt).expect("a hash").to_string();
-            (name.to_owned(), Account { password_hash: Some(hash.into()), rights: Arc::from([]) })
+            (
+                name.to_owned(),
+                Account { password_hash: Some(hash.into()), rights: Arc::from([]), groups: Arc::from([]) },
+            )
         };
         let accounts = Accounts::default();
         let both = [user("ada", b"secret"), user("eve", b"other")].into();

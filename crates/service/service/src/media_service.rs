@@ -26,6 +26,8 @@ use crate::access::{
 };
 use crate::account_changes::{AccountChange, AccountStore, ChangeError};
 use crate::accounts::Accounts;
+use crate::budget_meter::BudgetMeters;
+use crate::budgets::ChargedBudgets;
 use crate::config::ServiceConfig;
 use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, Connections};
 use crate::contents::{
@@ -33,6 +35,7 @@ use crate::contents::{
     failure,
 };
 use crate::counts::{AllCounts, Readings};
+use crate::delivery::Client;
 use crate::events::{self, Events};
 use crate::latest::RecentEvents;
 use crate::link_uses::LinkUses;
@@ -105,7 +108,7 @@ pub struct MediaService {
     /// Connections of all front ends.
     pub connections: Arc<Connections>,
     /// Streams and recordings under way.
-    pub(crate) running: RunningStreams,
+    pub(crate) running: Arc<RunningStreams>,
     /// Names of recordings, and places that are held for them.
     pub(crate) recording_names: Arc<RecordingNames>,
     pub(crate) readings: Readings,
@@ -113,6 +116,7 @@ pub struct MediaService {
     pub(crate) account_store: Arc<dyn AccountStore>,
     /// Digest of the code by which the first account is made, while there is none.
     first_code: OnceLock<[u8; 32]>,
+    pub(crate) meters: BudgetMeters,
     link_uses: LinkUses,
     logins: Logins,
     disk_doubts: Mutex<BTreeMap<DiskId, String>>,
@@ -185,10 +189,17 @@ impl MediaService {
 
     fn of_parts(parts: ServiceParts) -> Arc<Self> {
         let plane = Arc::new(PlaneClient::new(parts.plane));
+        let running = Arc::<RunningStreams>::default();
         let quotas = Arc::new(Quotas::default());
         quotas.configure(&parts.config.quotas);
         Arc::new(Self {
-            sessions: SessionTable::new(parts.config.session_hold, Arc::clone(&plane), Arc::clone(&parts.gauges)),
+            sessions: SessionTable::new(
+                parts.config.session_hold,
+                Arc::clone(&plane),
+                Arc::clone(&parts.gauges),
+                Arc::clone(&parts.accounts),
+                Arc::clone(&running),
+            ),
             config: RwLock::new(Arc::new(parts.config)),
             contents: parts.contents,
             admin: parts.admin,
@@ -199,6 +210,7 @@ impl MediaService {
             accounts: parts.accounts,
             account_store: parts.account_store,
             first_code: OnceLock::new(),
+            meters: BudgetMeters::default(),
             link_uses: LinkUses::default(),
             logins: Logins::default(),
             quotas,
@@ -208,7 +220,7 @@ impl MediaService {
             plane,
             runtime: Handle::current(),
             connections: Arc::default(),
-            running: RunningStreams::default(),
+            running,
             recording_names: Arc::default(),
             disk_doubts: Mutex::new(parts.disk_doubts),
             readings: Readings::default(),
@@ -438,6 +450,11 @@ impl MediaService {
     /// Why not.
     pub fn permit_own(&self, principal: &Principal) -> Result<OwnPermit, Denied> {
         access::permit_own(&self.accounts, principal)
+    }
+
+    /// The budgets to which requests of `client` with this permit are charged.
+    pub fn charged<R: RightKind>(&self, permit: &Permit<R>, client: Client) -> ChargedBudgets {
+        permit.charged(&self.accounts, client)
     }
 
     /// The principal, if `name` and `password` are those of an account. `from` is where they were sent from.

@@ -255,13 +255,15 @@ pub(crate) async fn copy_into(
     let opened = reads::open_content(service, from, Want::File).await?;
     let length = opened.entry.size;
     let body = if length == 0 { Vec::new() } else { vec![Segment::Range { offset: 0, length }] };
+    let charged = service.charged(from, client);
     let read = ContentRead {
         opened,
         body,
         part: ContentPart::Whole,
         purpose: ReadPurpose::Plays,
         terms: RateTerms { rate: RequestedRate::Bulk, burst: None, ceiling: None },
-        viewer: Viewer::Unnamed { address: client.address, agent: service.hash(module_path!()) },
+        viewer: Viewer::unnamed(client.address, service.hash(module_path!()), &charged),
+        charged,
         client,
         stages: Stages::default(),
     };

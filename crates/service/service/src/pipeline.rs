@@ -18,6 +18,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use units::BitRate;
 
+use crate::budget_meter::Metered;
+use crate::budget_use;
+use crate::budgets::ChargedBudgets;
 use crate::delivery::{self, DeliveryError, DeliveryRequest, Paced};
 use crate::media_service::MediaService;
 
@@ -123,6 +126,8 @@ pub struct Pipe {
     stages: Stages,
     /// None once its end is logged, and where there is nothing to deliver.
     paced: Option<Paced>,
+    /// The budgets for which its bytes wait; none: they have a rate, or no such budget.
+    metered: Option<ChargedBudgets>,
     ended: bool,
 }
 
@@ -142,6 +147,7 @@ pub(crate) async fn open(
     // such a socket waits for its reader, which is no thread of real-time priority. The plane's sends never wait.
     let left = request.body.iter().map(Segment::length).sum();
     let stated_rate = request.terms.decision.rate();
+    let charged = request.charged.clone();
     // The plane has no streams without bytes, but stages may still add some.
     let paced = match left {
         0 => None,
@@ -153,7 +159,8 @@ pub(crate) async fn open(
     };
     let service = Arc::clone(service);
     let rate = paced.as_ref().map_or(stated_rate, Paced::rate);
-    Ok(Pipe { service, socket, left, rate, buffer: BytesMut::new(), stages, paced, ended: false })
+    let metered = (rate.is_none() && budget_use::is_metered(&service, &charged, Metered::Download)).then_some(charged);
+    Ok(Pipe { service, socket, left, rate, buffer: BytesMut::new(), stages, paced, metered, ended: false })
 }
 
 impl Pipe {
@@ -175,6 +182,9 @@ impl Pipe {
                 Ok(0) | Err(_) => return Err(self.broken_off().await),
             };
             self.left = self.left.checked_sub(read).expect("the plane sends its segments and nothing else");
+            if let Some(charged) = &self.metered {
+                budget_use::wait_for(&self.service, charged, Metered::Download, read).await;
+            }
             let passed = self.stages.pass(self.buffer.split().freeze());
             let passed = self.unless_refused(passed).await?;
             if !passed.is_empty() {

@@ -82,15 +82,16 @@ impl PlaneClient {
         }
     }
 
-    /// Sends the releases that wait for room in the queue.
-    pub(crate) fn send_releases(&self) {
+    /// Sends the releases that wait for room in the queue; true if none is left.
+    pub(crate) fn send_releases(&self) -> bool {
         let mut unsent = lock(&self.unsent_releases);
         while let Some(reservation) = unsent.pop() {
             if self.plane.send(Command::Release(reservation)).is_err() {
                 unsent.push(reservation);
-                return;
+                return false;
             }
         }
+        true
     }
 
     /// Gives a disk another profile.

@@ -10,20 +10,27 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use content::{Content, Segment};
-use units::BitRate;
+use units::{BitRate, Nanos};
 
 use crate::access::{Permit, ToRead};
+use crate::budget_meter::Metered;
+use crate::budget_use;
+use crate::budgets::ChargedBudgets;
 use crate::contents::{Entry, MediaRate, Opened, StoreError, Want};
 use crate::delivery::{self, Client, DeliveryError, DeliveryRequest, DeliveryTerms, HeadRenderer, Paced};
 use crate::media_service::MediaService;
 use crate::pipeline::{self, Pipe, Stages};
-use crate::rate::{RateTerms, RequestedRate};
+use crate::rate::{Decision, RateTerms, RequestedRate};
 use crate::session::{ContentPart, Viewer};
 use crate::small_reads;
 
 /// A read up to so many bytes may be a look at an index, or belong to the media that its viewer plays: sound, subtitles, a
 /// playlist.
 const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
+
+/// The longest start burst of a client without an account or a link: as long as that of a content that names its own (`media`). A burst is
+/// buffers.
+const OPEN_BURST_MAX: Nanos = Nanos::from_secs(4);
 
 /// An open content, with a permit to read it.
 pub struct OpenedContent {
@@ -59,6 +66,8 @@ pub struct ContentRead {
     pub terms: RateTerms,
     /// The viewer.
     pub viewer: Viewer,
+    /// The budgets that it is charged to ([`MediaService::charged`]).
+    pub charged: ChargedBudgets,
     /// The connection.
     pub client: Client,
     /// The stages that the bytes pass on their way.
@@ -106,6 +115,9 @@ impl ContentRead {
         let bytes = ranges.map(Segment::length).sum();
         let is_small = bytes <= SMALL_READ_BYTES_MAX;
         let mut asked = self.terms;
+        if self.charged.is_open() {
+            asked.burst = asked.burst.map(|burst| burst.min(OPEN_BURST_MAX));
+        }
         match self.purpose {
             _ if !is_small => {}
             ReadPurpose::Plays
@@ -123,9 +135,14 @@ impl ContentRead {
     fn into_request(self, service: &MediaService) -> (DeliveryRequest, Stages) {
         let terms = self.terms(service);
         let want = if self.terms.rate == RequestedRate::Unstated { Want::FileAndRate } else { Want::File };
-        let Self { opened: OpenedContent { path, user, content, .. }, body, part, viewer, client, stages, .. } = self;
+        let Self {
+            opened: OpenedContent { path, user, content, .. }, body, part, viewer, charged, client, stages, ..
+        } = self;
         let requested_at = Instant::now();
-        (DeliveryRequest { path, content, body, terms, viewer, part, client, user, want, requested_at }, stages)
+        (
+            DeliveryRequest { path, content, body, terms, viewer, part, client, user, charged, want, requested_at },
+            stages,
+        )
     }
 }
 
@@ -191,12 +208,16 @@ pub async fn open(
     if request.body.is_empty() && stages.0.is_empty() {
         return Ok(PacedRead::Kept { bytes: Bytes::new(), rate: request.terms.decision.rate() });
     }
+    let is_metered = request.terms.decision == Decision::BestEffort
+        && budget_use::is_metered(service, &request.charged, Metered::Download);
     if stages.0.is_empty()
+        && !is_metered
         && let Some(bytes) = small_reads::kept_bytes(service, &request, &mut stages)
     {
         return Ok(PacedRead::Kept { bytes, rate: None });
     }
     if stages.0.is_empty()
+        && !is_metered
         && let Some(take_socket) = take_socket
     {
         let socket = take_socket().ok_or((None, DeliveryError::Busy))?;

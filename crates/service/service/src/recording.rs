@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report, WrittenDisks};
 use units::{BitRate, LinkId, Nanos, ReservationId, limits};
 
+use crate::budgets::{BudgetRefusal, ChargedBudgets};
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
 use crate::media_service::MediaService;
@@ -75,6 +76,7 @@ impl RunningRecording {
 
     fn leave_listing(&self) {
         self.service.running.lock().remove(&self.request.stream);
+        self.service.sessions.end_recording(self.request.stream);
     }
 
     /// The reserved rate, in bits per second.
@@ -90,18 +92,30 @@ impl RunningRecording {
     }
 
     /// Enters it into the listing of streams; with its `progress`.
-    pub(crate) fn list(&self, path: &ContentPath, client: IpAddr, progress: Arc<RecordingProgress>) {
+    ///
+    /// # Errors
+    /// A budget does not admit it.
+    pub(crate) fn list(
+        &self,
+        path: &ContentPath,
+        (client, charged): (IpAddr, &ChargedBudgets),
+        progress: Arc<RecordingProgress>,
+    ) -> Result<(), BudgetRefusal> {
+        let service = &self.service;
+        service.sessions.begin_recording(self.request.stream, charged, self.request.rate)?;
         let running = RunningStream {
             path: path.joined(),
             client,
             user: None,
+            charged: charged.clone(),
             rate: Some(self.request.rate),
             disk: self.request.disks.store,
             started: SystemTime::now(),
             recording: Some(progress),
             stopped: false,
+            passed_to: None,
         };
-        self.service.running.lock().insert(self.request.stream, running);
+        service.running.enter(self.request.stream, running, None, &|key| service.accounts.limits(key))
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dataplane::control::Resource;
 
 /// The resources that can be short, as figures name them.
-pub const RESOURCES: [&str; 7] = ["disk", "disk_failing", "network", "memory", "processor", "table", "draining"];
+pub const RESOURCES: [&str; 8] =
+    ["disk", "disk_failing", "network", "memory", "processor", "table", "draining", "budget"];
 
 /// The counts.
 #[derive(Debug, Default)]
@@ -23,6 +24,10 @@ impl RefusalCounts {
             Resource::Draining => 6,
         };
         self.0[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_budget(&self) {
+        self.0[7].fetch_add(1, Ordering::Relaxed);
     }
 
     /// In the order of [`RESOURCES`].

@@ -140,7 +140,7 @@ impl ResumableUploads {
     pub(crate) async fn assemble(&self, kept: &KeptUpload, turn: &mut StoredParts) -> Result<(), ResumeError> {
         let (record, target) = (kept.record(), kept.path());
         let UploadRecord { client, modified, .. } = record;
-        let client = Client { address: client, local: client };
+        let client = Client { address: client, local: client, is_proxy: true };
         let begun = Instant::now();
         if let [(id, offset, bytes)] = turn.parts.as_slice() {
             let (part, bytes) = (self.part_place(id, &target, *offset), *bytes);

@@ -2,7 +2,7 @@
 //!
 //! Promise: a listing is never behind a stream's first byte, nor ahead of its end. Not here: the plane's table of streams (`dataplane`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
@@ -10,8 +10,10 @@ use std::time::SystemTime;
 use api::RunningClasses;
 use units::{BitRate, DiskId, StreamId};
 
+use crate::budgets::{BudgetKey, BudgetLimit, BudgetRefusal, ChargedBudgets};
 use crate::lock::lock;
 use crate::recording_pace::RecordingProgress;
+use crate::session::Limits;
 
 /// The streams and recordings under way, by number.
 #[derive(Debug, Default)]
@@ -27,6 +29,8 @@ pub struct RunningStream {
     pub client: IpAddr,
     /// The account that it logged in as; none: without a login, or a recording's.
     pub user: Option<String>,
+    /// The budgets that it is charged to.
+    pub charged: ChargedBudgets,
     /// The rate promised; none for best effort.
     pub rate: Option<BitRate>,
     /// The disk it reads from or is written to.
@@ -37,11 +41,48 @@ pub struct RunningStream {
     pub recording: Option<Arc<RecordingProgress>>,
     /// A client requested its end, so that others get its reservation: its viewer keeps nothing of it.
     pub stopped: bool,
+    /// The newer read of its viewer that took its reservation over; it continues as best effort.
+    pub passed_to: Option<StreamId>,
 }
 
 impl RunningStreams {
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<StreamId, RunningStream>> {
         lock(&self.0)
+    }
+
+    /// Enters a stream, if its budgets admit one more beside those that run; `from` is one that loses its reservation to it.
+    ///
+    /// # Errors
+    /// A budget has as many streams as it may.
+    pub(crate) fn enter(
+        &self,
+        stream: StreamId,
+        running: RunningStream,
+        from: Option<StreamId>,
+        limits: Limits<'_>,
+    ) -> Result<(), BudgetRefusal> {
+        let mut streams = self.lock();
+        for key in running.charged.iter() {
+            let Some(most) = limits(key).streams else { continue };
+            let counts = |(id, known): &(&StreamId, &RunningStream)| Some(**id) != from && known.is_charged_to(key);
+            let used = streams.iter().filter(counts).count() as u64;
+            if used >= most {
+                let (budget, limit, frees_in) = (key.clone(), BudgetLimit::Streams, None);
+                return Err(BudgetRefusal { budget, limit, most, used, more: 1, frees_in });
+            }
+        }
+        streams.insert(stream, running);
+        Ok(())
+    }
+
+    /// Streams and recordings that are charged to a budget.
+    pub(crate) fn charged_to(&self, key: &BudgetKey) -> u64 {
+        self.lock().values().filter(|known| known.is_charged_to(key)).count() as u64
+    }
+
+    /// The budgets that streams and recordings are charged to.
+    pub(crate) fn budgets(&self) -> HashSet<BudgetKey> {
+        self.lock().values().flat_map(|known| known.charged.iter().cloned()).collect()
     }
 
     /// How many are under way, by how they were begun.
@@ -70,5 +111,12 @@ impl RunningStreams {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
+    }
+}
+
+impl RunningStream {
+    /// True if it counts among the streams of a budget: one that passed its reservation on is about to end.
+    fn is_charged_to(&self, key: &BudgetKey) -> bool {
+        self.passed_to.is_none() && self.charged.has(key)
     }
 }

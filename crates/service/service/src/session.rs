@@ -4,182 +4,58 @@
 //! takes a film as a hundred segments. So a reservation belongs to the viewer, and passes from read to read:
 //!
 //! 1. A reservation that the viewer still holds from a read that has ended serves its next read.
-//! 2. A seek (a read of the same content from elsewhere than its start) takes over the reservation of the older read at once. If the viewer
-//!    names itself, so does any newer read of the content. The older read continues with the rate that is left over.
-//! 3. A read from the start by a viewer without a name may be another person's behind the same address, so it gets a reservation of its own
-//!    while there is room. It takes over nevertheless if it is a range and the viewer has just begun with ranges from elsewhere alone,
-//!    because a viewer that opens many ranges at once opens them in any order.
-//! 4. Where there is no room for a read from the start, it takes over from an older read that has just begun, and so has only looked
-//!    (MPlayer opens a transport stream three times before it plays). From one that plays only a range does, because players ask for
-//!    ranges, and only if it is the viewer's one read of the content: several are several persons, and none of them loses a promised rate
-//!    because another one comes. A read of the whole content that names its rate takes over from none: a download.
+//! 2. If the viewer names itself, a newer read of a content takes over the reservation of the older one at once. The older read continues
+//!    with the rate that is left over.
+//! 3. A read of a viewer without a name may be another person's behind the same address, so it gets a reservation of its own while there is
+//!    room. Where there is none, a range takes over from the one read that its viewer has: ffmpeg and MPlayer close the connection that they
+//!    leave by a seek once the next one is answered, or never. Several reads are several persons, and none of them loses a promised rate
+//!    because another one comes or seeks, but from the one read of a content that has just begun, and so has only looked ([`PLAYS_AFTER`]):
+//!    MPlayer opens a transport stream three times before it plays. Ranges of it share its reservation even where there is room, because a
+//!    player that opens many at once opens them in any order. A read of the whole content that names its rate takes over from none: a
+//!    download.
+//! 4. A read that ends within [`SEEK_TIME`] after a newer one of its viewer and content began was left for that: the newer one continues
+//!    it, and needs no second reservation.
 //! 5. Where there is no room at all, a viewer that names itself and waits for a content of which nothing was sent yet has changed to
 //!    another one ([`Sessions::leaves`]): players that seek close the connection on which they wait, which shows only when something is
-//!    sent. Else another read of the viewer may be about to end, and the request waits a moment for that. An older read with a client that
-//!    has taken nothing all the while counts as one that only looks: MPlayer goes back to the start of a transport stream without closing
+//!    sent. Else another read of the viewer may be about to end, and the request waits a moment for that. An older read of the content with
+//!    a client that has taken nothing all the while is left, too: MPlayer goes back to the start of a transport stream without closing
 //!    the connection of the read it has left, and a player that was killed closes nothing.
 //!
-//! After a read, its reservation is held for the viewer as long as `hold` says. Others are refused it meanwhile (after the end of a content
-//! for [`AFTER_END`]) if its viewer has played for [`PLAYS_AFTER`] in parts; if it names itself, for as long as the media that it took
-//! lasts. The reservation of any other viewer, which may have looked at a head or an index only, is given up to any request that needs the
-//! room: a request that is closed at once keeps nothing from others, under however many names it is repeated.
+//! After a read, its reservation is held for the viewer as long as `hold` says. It is kept from others for as long as its viewer has
+//! played, at most (after the end of a content for [`AFTER_END`]), and within the budget of its address (`budgets`): the reservation of any
+//! other viewer, which may have looked at a head or an index only, and what an address holds beyond its budget, are given up to any
+//! request that needs the room, the oldest first. So neither requests that are closed at once nor viewers that were invented
+//! keep anything from others, under however many names they are repeated.
 //!
 //! Promise: the rules are pure (the time is an argument). A reservation that is taken in is given out once: to a read, or to be released.
 //! There are no more entries than streams and reservations. Not here: commands to the data plane (`session_table`), the identity of a
-//! viewer (the front ends).
+//! viewer (the front ends), the limits of budgets (`budgets`).
 
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::collections::{HashMap, HashSet};
 
-use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
+use api::Direction;
+use dataplane::control::Resource;
+use units::{BitRate, Nanos, ReservationId, StreamId};
 
+use crate::budgets::{
+    BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal, ChargedBudgets, IdleHolder, IdleReservation, yielding,
+};
 use crate::session_account::{SessionAccount, WholeContent};
-
-/// A viewer without a name plays once its reads have used a reservation for so long; until then it only looks.
-pub const PLAYS_AFTER: Nanos = Nanos::from_secs(10);
-/// Segments come up to so many times as fast as they play (`delivery`), so that a read of one is shorter than its media by that factor.
-const SEGMENT_SPEEDUP: u64 = 4;
-/// For the next title, after a read to the end of a content: the player shows the rest of its buffer first.
-pub const AFTER_END: Nanos = Nanos::from_secs(10);
-
-/// The receiver of streams; its reads share reservations.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Viewer {
-    /// Names itself, in the way that its protocol provides. The name is good only where it was begun, because names are guessed, and are
-    /// seen in logs and links.
-    Named {
-        /// The name.
-        name: String,
-        /// The network of its address ([`crate::shares::network`]).
-        network: IpAddr,
-    },
-    /// Does not: its address and program stand for it.
-    Unnamed {
-        /// Its address.
-        address: IpAddr,
-        /// Hash of the program's name.
-        agent: u64,
-    },
-}
-
-/// A request for a stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionRequest {
-    /// The viewer.
-    pub viewer: Viewer,
-    /// Its number.
-    pub stream: StreamId,
-    /// Hash of the content's path.
-    pub content: u64,
-    /// Which part it reads.
-    pub part: ContentPart,
-    /// The terms that it asks for.
-    pub terms: ReservationTerms,
-    /// True for a read small enough to be sound beside pictures: it takes no reservation of a higher rate.
-    pub is_small: bool,
-    /// It was refused: it takes any reservation that its viewer has.
-    pub no_room: bool,
-}
-
-impl SessionRequest {
-    /// True if it may be sound beside the pictures for which a reservation is held.
-    fn is_beside(&self, share: &ViewerReservation) -> bool {
-        self.is_small && !self.no_room && share.terms.rate > self.terms.rate
-    }
-
-    /// True if it is the first range of many that were opened at once, but does not come first.
-    fn is_one_of_many(&self, older: &ViewerReservation, now: Nanos) -> bool {
-        self.part == ContentPart::FromStart && !older.has_start && older.used_at(now) < PLAYS_AFTER
-    }
-}
-
-/// Which part of a content is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ContentPart {
-    /// All of it, without a range, at a rate that the request names: nothing that a player does by itself.
-    Download,
-    /// All of it, without a range: a player that opens it, or a download.
-    Whole,
-    /// A range from the start.
-    FromStart,
-    /// A range from elsewhere: a seek, or the index.
-    Elsewhere,
-}
-
-impl ContentPart {
-    /// True if a read of it may take a reservation from an older read that continues, of `all` that its viewer has.
-    fn takes_over(
-        self,
-        viewer: &Viewer,
-        superseded: &ViewerReservation,
-        all: &[ViewerReservation],
-        now: Nanos,
-    ) -> bool {
-        let only_looks = superseded.used_at(now) < PLAYS_AFTER;
-        let is_alone = || all.iter().filter(|share| share.content == superseded.content).count() == 1;
-        matches!(viewer, Viewer::Named { .. })
-            || match self {
-                Self::Download => false,
-                Self::Whole => only_looks,
-                Self::FromStart => only_looks || is_alone(),
-                Self::Elsewhere => true,
-            }
-    }
-}
-
-/// The terms on which a reservation was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReservationTerms {
-    /// The disk.
-    pub disk: DiskId,
-    /// The link.
-    pub link: LinkId,
-    /// The rate.
-    pub rate: BitRate,
-    /// The request named the rate; else it is what the content needs.
-    pub is_named: bool,
-    /// The start burst, which is buffers.
-    pub burst_bytes: u64,
-}
-
-impl ReservationTerms {
-    /// True if a read may use the reservation made for the other; the data plane looks at the bursts.
-    fn fit(&self, other: &Self) -> bool {
-        (self.disk, self.link, self.rate) == (other.disk, other.link, other.rate)
-    }
-}
-
-/// Where a request for a stream has its reservation from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReservationSource {
-    /// Ask for a new reservation.
-    New,
-    /// Use this one, whichever stream has it.
-    Take(ReservationId),
-    /// Ask again when this stream, which it takes over from, has started or ended.
-    After(StreamId),
-}
+pub use crate::session_request::{ContentPart, ReservationSource, ReservationTerms, SessionRequest, StopPoint, Viewer};
+pub use crate::viewer_reservation::{AFTER_END, PLAYS_AFTER, SEEK_TIME};
+use crate::viewer_reservation::{ReservationState, ViewerReservation, newest};
 
 /// The next step of a request that was refused for want of room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Retry {
-    /// Release these, then begin again.
-    Release(Vec<ReservationId>),
+    /// Release these, and end the streams, then begin again.
+    Release(Vec<ReservationId>, Vec<StreamId>),
     /// Begin again with `no_room`: its viewer has something.
     TakeOwn,
     /// Ask again when another read of the viewer has ended.
     Wait,
     /// Nothing.
     GiveUp,
-}
-
-/// Where a read ended in its content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopPoint {
-    /// Before the end: its viewer seeks or pauses.
-    Midway,
-    /// At the end.
-    AtEnd,
 }
 
 /// The remainder of a stream after its end.
@@ -193,35 +69,19 @@ pub enum StreamRelease {
     Nothing,
 }
 
-/// A reservation of a viewer, or one that it asks for.
-#[derive(Debug)]
-struct ViewerReservation {
-    terms: ReservationTerms,
-    content: u64,
-    part: ContentPart,
-    /// The reads of this content that passed it on from one to the next include one from the start.
-    has_start: bool,
-    /// For how long reads had it, and since when one has it now.
-    used: Nanos,
-    since: Nanos,
-    /// It has served several contents, one after the other, as players read segments: the end of one is not the end of the media played.
-    goes_on: bool,
-    /// Its viewer waits for nothing of its read.
-    is_left: bool,
-    /// The bytes that its reads got, against those that it promised.
-    account: SessionAccount,
-    state: ReservationState,
-    /// It as it was before the read that has taken it, until that is admitted.
-    before: Option<Box<Self>>,
+/// A resource that is short.
+#[derive(Debug, Clone, Copy)]
+pub struct ShortResource<'a> {
+    /// The resource.
+    pub resource: Resource,
+    /// As many times as the request needs are released.
+    pub times: u64,
+    /// Streams with clients that take nothing.
+    pub unread: &'a HashSet<StreamId>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum ReservationState {
-    /// A read has it (`None` until the data plane has reported which), or will have it if it is admitted.
-    Running { stream: StreamId, reservation: Option<ReservationId> },
-    /// It waits for the viewer's next read; from `firm_until` on others may have it.
-    Held { reservation: ReservationId, firm_until: Nanos, until: Nanos },
-}
+/// The limits of a budget, as they are now.
+pub type Limits<'a> = &'a dyn Fn(&BudgetKey) -> BudgetLimits;
 
 /// All viewers that read or hold something.
 #[derive(Debug)]
@@ -229,13 +89,15 @@ pub struct Sessions {
     /// For how long a reservation is held after a read.
     hold: Nanos,
     table: HashMap<Viewer, Vec<ViewerReservation>>,
+    /// Recordings, by their streams' numbers, with their rates.
+    recordings: HashMap<StreamId, (ChargedBudgets, BitRate)>,
 }
 
 impl Sessions {
     /// No sessions. A reservation is held for `hold` after a read.
     #[must_use]
     pub fn new(hold: Nanos) -> Self {
-        Self { hold, table: HashMap::new() }
+        Self { hold, table: HashMap::new(), recordings: HashMap::new() }
     }
 
     /// Reservations are held for `hold` from now on.
@@ -297,7 +159,7 @@ impl Sessions {
         shares.into_iter().flatten().filter_map(ViewerReservation::stream).collect()
     }
 
-    /// The viewer waits for nothing of this read any more: the next one that finds no room takes over from it.
+    /// The viewer waits for nothing of this read any more, or its client takes nothing: the next read that finds no room takes over from it.
     pub fn leaves(&mut self, viewer: &Viewer, stream: StreamId) {
         let mut shares = self.table.get_mut(viewer).into_iter().flatten();
         if let Some(share) = shares.find(|share| share.stream() == Some(stream)) {
@@ -305,35 +167,129 @@ impl Sessions {
         }
     }
 
-    /// The client of this read takes nothing: it counts as one that has only looked so far.
-    pub fn looks_away(&mut self, viewer: &Viewer, stream: StreamId, now: Nanos) {
-        let mut shares = self.table.get_mut(viewer).into_iter().flatten();
-        if let Some(share) = shares.find(|share| share.stream() == Some(stream)) {
-            (share.used, share.since) = (Nanos::ZERO, now);
-        }
-    }
-
-    /// A request comes. After [`ReservationSource::New`] and [`ReservationSource::Take`] its stream runs in the session until
+    /// A request comes. After [`ReservationSource::New`] and the two that take one, its stream runs in the session until
     /// [`Sessions::end`].
-    pub fn begin(&mut self, request: &SessionRequest, now: Nanos) -> ReservationSource {
+    pub fn begin(&mut self, request: &SessionRequest, limits: Limits<'_>, now: Nanos) -> ReservationSource {
+        let nth = self.taken_by(request, now);
+        let before = nth.map_or(BitRate(0), |nth| self.table[&request.viewer][nth].terms.rate);
+        if let Err(refusal) =
+            self.check_reserved(&request.charged, (Direction::Out, before, request.terms.rate), limits, now)
+        {
+            return ReservationSource::Refused(refusal);
+        }
         let shares = self.table.entry(request.viewer.clone()).or_default();
-        let named = matches!(request.viewer, Viewer::Named { .. });
-        let takes_any = named || request.no_room;
-        let moves_on = takes_any || request.part == ContentPart::Elsewhere;
-        let is_older = |share: &ViewerReservation| {
-            share.content == request.content && request.part.takes_over(&request.viewer, share, shares, now)
-        };
-        let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
-            .or_else(|| newest(shares, |share| share.is_held() && takes_any && !request.is_beside(share)));
-        let superseded = || newest(shares, |share| (moves_on || request.is_one_of_many(share, now)) && is_older(share));
-        let left = || newest(shares, |share| request.no_room && share.is_left && share.reservation().is_some());
-        match held.or_else(superseded).or_else(left) {
+        match nth {
             Some(nth) => shares[nth].take(request, now),
             None => {
                 shares.push(ViewerReservation::new(request, now));
                 ReservationSource::New
             }
         }
+    }
+
+    /// The share of its viewer that a request takes; none: it needs a new one.
+    fn taken_by(&self, request: &SessionRequest, now: Nanos) -> Option<usize> {
+        let shares = self.table.get(&request.viewer)?;
+        let named = matches!(request.viewer, Viewer::Named { .. });
+        let takes_any = named || request.no_room;
+        let held = newest(shares, |share| share.is_held() && share.terms.fit(&request.terms))
+            .or_else(|| newest(shares, |share| share.is_held() && takes_any && !request.is_beside(share)));
+        let moves_on = |share: &ViewerReservation| takes_any || request.is_one_of_many(share, now);
+        let superseded = || newest(shares, |share| moves_on(share) && request.takes_over(share, shares, now));
+        let left = || newest(shares, |share| request.no_room && share.is_left && share.reservation().is_some());
+        held.or_else(superseded).or_else(left)
+    }
+
+    /// A recording of this rate begins, until [`Sessions::end_recording`].
+    ///
+    /// # Errors
+    /// A budget does not admit it.
+    pub fn begin_recording(
+        &mut self,
+        stream: StreamId,
+        (charged, rate): (&ChargedBudgets, BitRate),
+        limits: Limits<'_>,
+        now: Nanos,
+    ) -> Result<(), BudgetRefusal> {
+        self.check_reserved(charged, (Direction::In, BitRate(0), rate), limits, now)?;
+        self.recordings.insert(stream, (charged.clone(), rate));
+        Ok(())
+    }
+
+    /// The recording ended.
+    pub fn end_recording(&mut self, stream: StreamId) {
+        self.recordings.remove(&stream);
+    }
+
+    /// Checks the rates that budgets have reserved against their limits, for a request of `rate` that gives `before` back.
+    fn check_reserved(
+        &self,
+        charged: &ChargedBudgets,
+        (direction, before, rate): (Direction, BitRate, BitRate),
+        limits: Limits<'_>,
+        now: Nanos,
+    ) -> Result<(), BudgetRefusal> {
+        for key in charged.iter() {
+            let BudgetLimits { reserved, download, upload, .. } = limits(key);
+            let of_direction = match direction {
+                Direction::Out => download,
+                Direction::In => upload,
+            };
+            let Some(most) = reserved.into_iter().chain(of_direction).min() else { continue };
+            let used = self.reserved_by(key).saturating_sub(before.0);
+            if used.saturating_add(rate.0) > most.0 {
+                let ends = self.shares_of(key).filter_map(ViewerReservation::held_until).min();
+                return Err(BudgetRefusal {
+                    budget: key.clone(),
+                    limit: BudgetLimit::Reserved,
+                    most: most.0,
+                    used,
+                    more: rate.0,
+                    frees_in: ends.map(|until| until.saturating_sub(now)),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn shares_of<'a>(&'a self, key: &'a BudgetKey) -> impl Iterator<Item = &'a ViewerReservation> {
+        self.table.values().flatten().filter(|share| share.charged.has(key))
+    }
+
+    /// Bits per second that are reserved for reads and recordings charged to this budget.
+    #[must_use]
+    pub fn reserved_by(&self, key: &BudgetKey) -> u64 {
+        let recordings = self.recordings.values().filter(|(charged, _)| charged.has(key)).map(|(_, rate)| rate.0);
+        let rates = self.shares_of(key).map(|share| share.terms.rate.0).chain(recordings);
+        rates.fold(0, u64::saturating_add)
+    }
+
+    /// The bits per second that are promised to reads, and to recordings, charged to this budget.
+    #[must_use]
+    pub fn promised_by(&self, key: &BudgetKey) -> (u64, u64) {
+        let recordings = self.recordings.values().filter(|(charged, _)| charged.has(key)).map(|(_, rate)| rate.0);
+        let reads = self.shares_of(key).filter(|share| !share.is_held()).map(|share| share.terms.rate.0);
+        (reads.fold(0, u64::saturating_add), recordings.fold(0, u64::saturating_add))
+    }
+
+    /// The budgets that something is charged to.
+    #[must_use]
+    pub fn budgets(&self) -> HashSet<BudgetKey> {
+        let shares = self.table.values().flatten().map(|share| &share.charged);
+        let recordings = self.recordings.values().map(|(charged, _)| charged);
+        shares.chain(recordings).flat_map(|charged| charged.iter().cloned()).collect()
+    }
+
+    /// Of these, those that no read uses.
+    #[must_use]
+    pub fn idle_by(&self, key: &BudgetKey) -> u64 {
+        self.shares_of(key).filter(|share| share.is_held()).fold(0, |sum, share| sum.saturating_add(share.terms.rate.0))
+    }
+
+    /// Takes out the reservations that no read uses and that are charged to this budget, so that its next read has their room; those that
+    /// `viewer` may take stay.
+    pub fn give_up(&mut self, key: &BudgetKey, viewer: &Viewer) -> Vec<ReservationId> {
+        self.take_out(|other, share| other != viewer && share.is_held() && share.charged.has(key))
     }
 
     /// True if the reservation of this stream served another content of its viewer's session before: it reads the next segment of the media
@@ -344,29 +300,74 @@ impl Sessions {
         shares.any(|share| share.stream() == Some(stream) && share.goes_on)
     }
 
-    /// A request was refused for want of room, after a call of [`Sessions::end`] for it.
-    pub fn refused(&mut self, viewer: &Viewer, content: u64, part: ContentPart, now: Nanos) -> Retry {
-        // What a viewer that names itself holds counts for its next read, whether that needs more or less.
-        let is_own = |other: &Viewer| other == viewer && matches!(viewer, Viewer::Named { .. });
-        let is_loose = |share: &ViewerReservation| matches!(share.state, ReservationState::Held { firm_until, .. } if firm_until <= now);
-        let loose = self.take_out(|other, share| is_loose(share) && !is_own(other));
-        if !loose.is_empty() {
-            return Retry::Release(loose);
+    /// A request was refused for want of a resource, after a call of [`Sessions::end`] for it. Reservations that yield to it are
+    /// released, up to `times` as much as it needs.
+    pub fn refused(
+        &mut self,
+        request: &SessionRequest,
+        short: ShortResource<'_>,
+        limits: Limits<'_>,
+        now: Nanos,
+    ) -> Retry {
+        let yields = self.yielding(request, short, limits, now);
+        if !yields.is_empty() {
+            let goes = |id| yields.contains(&IdleHolder::Session(id));
+            let released = self.take_out(|_, share| share.is_held() && share.reservation().is_some_and(goes));
+            let stream = |holder| if let IdleHolder::Stream(stream) = holder { Some(stream) } else { None };
+            return Retry::Release(released, yields.iter().copied().filter_map(stream).collect());
         }
-        let Some(shares) = self.table.get(viewer) else { return Retry::GiveUp };
-        let is_own = |share: &ViewerReservation| {
-            share.is_held() || (share.content == content && part.takes_over(viewer, share, shares, now))
-        };
-        if shares.iter().any(is_own) { Retry::TakeOwn } else { Retry::Wait }
+        let Some(shares) = self.table.get(&request.viewer) else { return Retry::GiveUp };
+        if shares.iter().any(|share| share.is_held() || request.takes_over(share, shares, now)) {
+            Retry::TakeOwn
+        } else {
+            Retry::Wait
+        }
     }
 
-    /// A stream of the session was admitted with this reservation.
-    pub fn started(&mut self, viewer: &Viewer, stream: StreamId, granted: ReservationId) {
-        let Some(shares) = self.table.get_mut(viewer) else { return };
-        if let Some(nth) = newest(shares, |share| share.stream() == Some(stream)) {
-            shares[nth].state = ReservationState::Running { stream, reservation: Some(granted) };
-            shares[nth].before = None;
+    /// The reservations that yield to a request.
+    fn yielding(
+        &self,
+        request: &SessionRequest,
+        ShortResource { resource: short, times, unread }: ShortResource<'_>,
+        limits: Limits<'_>,
+        now: Nanos,
+    ) -> Vec<IdleHolder> {
+        let mut promised = 0u64;
+        let mut idle = Vec::new();
+        for (viewer, shares) in &self.table {
+            // A viewer that names itself keeps what it holds for its next read, whether that needs more or less.
+            let is_own = viewer == &request.viewer && matches!(viewer, Viewer::Named { .. });
+            for share in shares {
+                let weight = share.terms.weight(short);
+                promised = promised.saturating_add(weight);
+                let (id, since, is_firm) = match share.state {
+                    _ if is_own => continue,
+                    ReservationState::Held { reservation, since, firm_until, .. } => {
+                        (IdleHolder::Session(reservation), since, firm_until > now)
+                    }
+                    // Its neighbours behind one address are no reason to end it.
+                    ReservationState::Running { stream, reservation: Some(_) }
+                        if unread.contains(&stream) && share.charged.owner() != request.charged.owner() =>
+                    {
+                        (IdleHolder::Stream(stream), share.since, true)
+                    }
+                    ReservationState::Running { .. } => continue,
+                };
+                let (charged, rate) = (share.charged.clone(), share.terms.rate);
+                idle.push(IdleReservation { id, charged, since, is_firm, rate, weight });
+            }
         }
+        let wanted = request.terms.weight(short).saturating_mul(times);
+        yielding(idle, (promised, wanted), limits)
+    }
+
+    /// A stream of the session was admitted with this reservation. Returns the reservation to be released.
+    pub fn started(&mut self, viewer: &Viewer, stream: StreamId, granted: ReservationId) -> Option<ReservationId> {
+        let shares = self.table.get_mut(viewer)?;
+        let nth = newest(shares, |share| share.stream() == Some(stream))?;
+        shares[nth].state = ReservationState::Running { stream, reservation: Some(granted) };
+        shares[nth].before = None;
+        continued(shares)
     }
 
     /// A stream that began in the session ended, or was refused. Returns the reservation to be released.
@@ -382,7 +383,7 @@ impl Sessions {
         let release = match (left, shares[nth].before.take()) {
             (StreamRelease::Held(reservation, left_off), _) => {
                 shares[nth].hold(reservation, left_off, named, self.hold, now);
-                None
+                continued(shares)
             }
             (StreamRelease::Refused, Some(before)) => {
                 shares[nth] = *before;
@@ -434,98 +435,13 @@ impl Sessions {
     }
 }
 
-/// The newest share for which `so` is true.
-fn newest(shares: &[ViewerReservation], so: impl Fn(&ViewerReservation) -> bool) -> Option<usize> {
-    shares.iter().rposition(so)
-}
-
-impl ViewerReservation {
-    /// The reservation that a request asks for.
-    fn new(request: &SessionRequest, now: Nanos) -> Self {
-        let SessionRequest { stream, content, part, terms, .. } = *request;
-        let state = ReservationState::Running { stream, reservation: None };
-        let has_start = part != ContentPart::Elsewhere;
-        let (used, account) = (Nanos::ZERO, SessionAccount::default());
-        let (goes_on, is_left, before) = (false, false, None);
-        Self { terms, content, part, has_start, used, since: now, goes_on, is_left, account, state, before }
-    }
-
-    const fn is_held(&self) -> bool {
-        matches!(self.state, ReservationState::Held { .. })
-    }
-
-    const fn stream(&self) -> Option<StreamId> {
-        match self.state {
-            ReservationState::Running { stream, .. } => Some(stream),
-            ReservationState::Held { .. } => None,
-        }
-    }
-
-    const fn reservation(&self) -> Option<ReservationId> {
-        match self.state {
-            ReservationState::Running { reservation, .. } => reservation,
-            ReservationState::Held { reservation, .. } => Some(reservation),
-        }
-    }
-
-    /// For how long reads had it until now.
-    const fn used_at(&self, now: Nanos) -> Nanos {
-        match self.state {
-            ReservationState::Running { .. } => self.used.saturating_add(now.saturating_sub(self.since)),
-            ReservationState::Held { .. } => self.used,
-        }
-    }
-
-    /// Gives it to a newer read.
-    fn take(&mut self, request: &SessionRequest, now: Nanos) -> ReservationSource {
-        let (reservation, was_begun) = match self.state {
-            ReservationState::Held { reservation, .. } => (reservation, false),
-            ReservationState::Running { stream, reservation: None } => return ReservationSource::After(stream),
-            ReservationState::Running { reservation: Some(reservation), .. } => {
-                (reservation, self.has_start && self.content == request.content)
-            }
-        };
-        self.before = Some(Box::new(Self { before: None, ..*self }));
-        if self.is_held() {
-            // The player was started again: it begins with a look.
-            if self.content == request.content && request.part == ContentPart::Whole {
-                self.used = Nanos::ZERO;
-            }
-            self.since = now;
-        }
-        self.has_start = request.part != ContentPart::Elsewhere || was_begun;
-        self.goes_on |= self.content != request.content;
-        self.is_left = false;
-        (self.content, self.part, self.terms) = (request.content, request.part, request.terms);
-        self.state = ReservationState::Running { stream: request.stream, reservation: Some(reservation) };
-        ReservationSource::Take(reservation)
-    }
-
-    /// The read it was taken from has ended.
-    fn forget(&mut self, ended: StreamId) {
-        self.before = self.before.take().filter(|before| before.stream() != Some(ended));
-    }
-
-    /// Its read ended: it is held for the viewer's next one.
-    fn hold(&mut self, reservation: ReservationId, left_off: StopPoint, named: bool, hold: Nanos, now: Nanos) {
-        self.used = self.used_at(now);
-        let in_parts = self.goes_on || matches!(self.part, ContentPart::FromStart | ContentPart::Elsewhere);
-        let plays = self.used >= PLAYS_AFTER && in_parts;
-        let earned = match () {
-            () if plays => hold,
-            () if named => Nanos(self.used.0.saturating_mul(SEGMENT_SPEEDUP)).min(hold),
-            () => Nanos::ZERO,
-        };
-        let firm = match () {
-            () if left_off == StopPoint::AtEnd && !self.goes_on => earned.min(AFTER_END),
-            () => earned,
-        };
-        self.state = ReservationState::Held {
-            reservation,
-            firm_until: now.saturating_add(firm),
-            until: now.saturating_add(hold),
-        };
-    }
+/// Takes out a reservation of which the read was left for a newer one that has its own.
+fn continued(shares: &mut Vec<ViewerReservation>) -> Option<ReservationId> {
+    let pairs = (0..shares.len()).flat_map(|older| (0..shares.len()).map(move |newer| (older, newer)));
+    let (older, newer) = pairs.into_iter().find(|(older, newer)| shares[*newer].continues(&shares[*older]))?;
+    shares[newer].is_fresh = false;
+    shares[newer].used = shares[newer].used.saturating_add(shares[older].used);
+    shares.swap_remove(older).reservation()
 }
 
 #[cfg(test)]

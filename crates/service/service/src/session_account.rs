@@ -59,6 +59,12 @@ impl SessionAccount {
         before <= logged_from && self.lag > logged_from
     }
 
+    /// The media that its contents hold, at the session's rate.
+    #[must_use]
+    pub const fn promised(&self) -> Nanos {
+        self.promised
+    }
+
     /// J of the session: the time by which contents were late, in percent of the time that they last; none before the second.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a figure for people")]

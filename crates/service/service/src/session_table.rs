@@ -12,24 +12,36 @@
 //!
 //! Promise: no request waits longer than a player's patience. Not here: the rules (`session`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use dataplane::control::Command;
+use dataplane::control::{Command, Resource};
 use dataplane::gauges::Gauges;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 use units::{BitRate, Nanos, ReservationId, StreamId};
 
+use crate::accounts::Accounts;
+use crate::budgets::{BudgetKey, BudgetRefusal, ChargedBudgets};
 use crate::lock::lock;
 use crate::plane_client::PlaneClient;
-use crate::session::{ContentPart, ReservationSource, Retry, SessionRequest, Sessions, StreamRelease, Viewer};
+use crate::running::RunningStreams;
+use crate::session::{
+    ContentPart, ReservationSource, Retry, SessionRequest, Sessions, ShortResource, StreamRelease, Viewer,
+};
 use crate::session_account::{SessionAccount, WholeContent};
+use crate::unread::UnreadStreams;
 
 /// A player closes its old connection while it opens the next one, which the data plane notices two sends later. A
 /// client that takes nothing for so long, twenty ticks, does not play.
 const GONE_TIME_MAX: Duration = Duration::from_secs(1);
+/// Longest wait for a plane with a full queue to take releases: half of the time that a start may take.
+const RELEASE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Between two tries to send releases to a plane with a full queue.
+const RELEASE_PERIOD: Duration = Duration::from_millis(5);
+/// A refused request has reservations released for it so often, each time for twice as much as the time before.
+const RELEASES_MAX: u32 = 8;
 /// Longest wait for the end of a stream that was stopped because it had not started; then the newer one runs in no session.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -39,6 +51,10 @@ pub(crate) struct SessionTable {
     changed: Notify,
     plane: Arc<PlaneClient>,
     gauges: Arc<Gauges>,
+    /// The limits of budgets.
+    accounts: Arc<Accounts>,
+    running: Arc<RunningStreams>,
+    unread: UnreadStreams,
     started: Instant,
 }
 
@@ -47,6 +63,8 @@ pub(crate) struct SessionTable {
 pub(crate) struct SessionSlot {
     /// A reservation to use.
     pub(crate) held: Option<ReservationId>,
+    /// The read of its viewer that loses this reservation.
+    pub(crate) from: Option<StreamId>,
     /// The session keeps the reservation afterwards.
     pub(crate) in_session: bool,
     /// It reads the next segment of the media that its viewer plays.
@@ -56,23 +74,32 @@ pub(crate) struct SessionSlot {
 /// The attempts so far of a request that is refused for want of room.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RefusedStart {
-    released: bool,
+    /// How often reservations of others were released for it.
+    released: u32,
     /// It uses any reservation that its viewer has.
     pub(crate) no_room: bool,
     waited: bool,
 }
 
-/// A read from which a newer one would take over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct OlderRead {
-    stream: StreamId,
-    sent_bytes: u64,
-}
-
 impl SessionTable {
-    pub(crate) fn new(hold: Nanos, plane: Arc<PlaneClient>, gauges: Arc<Gauges>) -> Self {
+    pub(crate) fn new(
+        hold: Nanos,
+        plane: Arc<PlaneClient>,
+        gauges: Arc<Gauges>,
+        accounts: Arc<Accounts>,
+        running: Arc<RunningStreams>,
+    ) -> Self {
         let sessions = Mutex::new(Sessions::new(hold));
-        Self { sessions, changed: Notify::new(), plane, gauges, started: Instant::now() }
+        Self {
+            sessions,
+            changed: Notify::new(),
+            plane,
+            gauges,
+            accounts,
+            running,
+            unread: UnreadStreams::default(),
+            started: Instant::now(),
+        }
     }
 
     pub(crate) fn hold_for(&self, hold: Nanos) {
@@ -119,26 +146,32 @@ impl SessionTable {
 
     /// Enters a stream into its viewer's session. Where that would take over from a read that waits for its start, that is
     /// waited for, and stopped if it takes long.
-    pub(crate) async fn enter(&self, request: &SessionRequest) -> SessionSlot {
+    ///
+    /// # Errors
+    /// A budget does not admit it.
+    pub(crate) async fn enter(&self, request: &SessionRequest) -> Result<SessionSlot, BudgetRefusal> {
         let mut deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
         let mut stopped = false;
         loop {
             let changed = self.changed.notified();
             let (begin, goes_on) = {
                 let mut sessions = lock(&self.sessions);
-                let begin = sessions.begin(request, self.now());
+                let begin = sessions.begin(request, &|key| self.accounts.limits(key), self.now());
                 (begin, sessions.goes_on(&request.viewer, request.stream))
             };
-            let superseded = match begin {
-                ReservationSource::New => return SessionSlot { held: None, in_session: true, goes_on },
-                ReservationSource::Take(reservation) => {
-                    return SessionSlot { held: Some(reservation), in_session: true, goes_on };
-                }
-                ReservationSource::After(superseded) => superseded,
+            let (held, from) = match begin {
+                ReservationSource::New => (None, None),
+                ReservationSource::Take(reservation) => (Some(reservation), None),
+                ReservationSource::TakeFrom(reservation, stream) => (Some(reservation), Some(stream)),
+                ReservationSource::Refused(refusal) => return Err(refusal),
+                ReservationSource::After(_) => (None, None),
+            };
+            let ReservationSource::After(superseded) = begin else {
+                return Ok(SessionSlot { held, from, in_session: true, goes_on });
             };
             if timeout_at(deadline, changed).await.is_err() {
                 if stopped {
-                    return SessionSlot { held: None, in_session: false, goes_on: false };
+                    return Ok(SessionSlot { held: None, from: None, in_session: false, goes_on: false });
                 }
                 // A full queue shows again when the new stream is started; nothing to do about it here.
                 let _ = self.plane.send(Command::Stop(superseded));
@@ -150,56 +183,144 @@ impl SessionTable {
 
     /// A stream of a session was admitted.
     pub(crate) fn started(&self, viewer: &Viewer, stream: StreamId, reservation: ReservationId) {
-        lock(&self.sessions).started(viewer, stream, reservation);
+        let release = lock(&self.sessions).started(viewer, stream, reservation);
         self.changed.notify_waiters();
+        if let Some(reservation) = release {
+            self.plane.release(reservation);
+        }
     }
 
-    /// True if a request that was refused may have room now: others gave up reservations that they do not need, or the viewer has one of
+    /// True if a request that was refused may have room now: others gave up reservations that yield to it, or the viewer has one of
     /// its own.
-    pub(crate) async fn makes_room(
-        &self,
-        viewer: &Viewer,
-        content: u64,
-        part: ContentPart,
-        tried: &mut RefusedStart,
-    ) -> bool {
+    pub(crate) async fn makes_room(&self, request: &SessionRequest, short: Resource, tried: &mut RefusedStart) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
-        let is_from_start = matches!(part, ContentPart::Whole | ContentPart::FromStart);
-        let superseded = is_from_start.then(|| self.superseded(viewer, content)).flatten();
+        // A download takes over from no read.
+        let mut older = match request.part {
+            ContentPart::Download => Vec::new(),
+            _ => self.taken_bytes(&request.viewer, request.content),
+        };
         loop {
             let changed = self.changed.notified();
-            let retry = lock(&self.sessions).refused(viewer, content, part, self.now());
+            let times = 1 << tried.released;
+            let limits = &|key: &_| self.accounts.limits(key);
+            let unread = self.unread.unread(Instant::now());
+            let short = ShortResource { resource: short, times, unread: &unread };
+            let retry = lock(&self.sessions).refused(request, short, limits, self.now());
             match retry {
-                Retry::Release(loose) => {
-                    loose.into_iter().for_each(|reservation| self.plane.release(reservation));
-                    if !tried.released {
-                        tried.released = true;
+                Retry::Release(yielding, streams) => {
+                    yielding.into_iter().for_each(|reservation| self.plane.release(reservation));
+                    let patience = tokio::time::Instant::now() + RELEASE_TIME_MAX;
+                    while !self.plane.send_releases() && tokio::time::Instant::now() < patience {
+                        tokio::time::sleep(RELEASE_PERIOD).await;
+                    }
+                    if !streams.is_empty() {
+                        self.end_unread(&streams, deadline).await;
+                    }
+                    if tried.released < RELEASES_MAX {
+                        tried.released += 1;
                         return true;
                     }
                 }
                 Retry::TakeOwn => return !std::mem::replace(&mut tried.no_room, true),
                 Retry::GiveUp => return std::mem::take(&mut tried.waited),
                 Retry::Wait => {
-                    if let Some(unsent) = self.unsent(viewer).filter(|_| !tried.no_room) {
-                        lock(&self.sessions).leaves(viewer, unsent);
+                    if let Some(unsent) = self.unsent(&request.viewer).filter(|_| !tried.no_room) {
+                        lock(&self.sessions).leaves(&request.viewer, unsent);
                         tried.no_room = true;
                         return true;
                     }
                     tried.waited = true;
                     if timeout_at(deadline, changed).await.is_err() {
-                        let still = superseded.filter(|older| self.blocked(older.stream) == Some(*older));
-                        let Some(still) = still else { return false };
-                        lock(&self.sessions).looks_away(viewer, still.stream, self.now());
+                        let still = self.taken_bytes(&request.viewer, request.content);
+                        let mut stopped = still.into_iter().filter(|read| older.contains(read));
+                        let Some((stopped, _)) = stopped.find(|(stream, _)| self.is_blocked(*stream)) else {
+                            return false;
+                        };
+                        older.clear();
+                        lock(&self.sessions).leaves(&request.viewer, stopped);
                     }
                 }
             }
         }
     }
 
-    /// The viewer's newest read of the content of which the client takes nothing just now.
-    fn superseded(&self, viewer: &Viewer, content: u64) -> Option<OlderRead> {
+    /// Ends streams that are not read, and waits until they have ended, as long as that takes no longer than `deadline`. Their viewers keep
+    /// nothing of them.
+    async fn end_unread(&self, streams: &[StreamId], deadline: tokio::time::Instant) {
+        for stream in streams {
+            if let Some(known) = self.running.lock().get_mut(stream) {
+                known.stopped = true;
+            }
+            self.plane.stop(*stream);
+        }
+        loop {
+            let changed = self.changed.notified();
+            let is_over = !streams.iter().any(|stream| self.running.lock().contains_key(stream));
+            if is_over || timeout_at(deadline, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The viewer's reads of a content, the newest first, with the bytes that the client of each has taken.
+    fn taken_bytes(&self, viewer: &Viewer, content: u64) -> Vec<(StreamId, u64)> {
         let reads = lock(&self.sessions).reads(viewer, content);
-        reads.into_iter().find_map(|stream| self.blocked(stream))
+        let taken = |stream| Some((stream, self.gauges.find(stream)?.sent_bytes.get()));
+        reads.into_iter().filter_map(taken).collect()
+    }
+
+    /// True if the client of a read takes nothing just now.
+    fn is_blocked(&self, stream: StreamId) -> bool {
+        self.gauges.find(stream).is_some_and(|gauges| gauges.blocked.get() != 0)
+    }
+
+    /// A recording begins.
+    ///
+    /// # Errors
+    /// A budget does not admit it.
+    pub(crate) fn begin_recording(
+        &self,
+        stream: StreamId,
+        charged: &ChargedBudgets,
+        rate: BitRate,
+    ) -> Result<(), BudgetRefusal> {
+        let limits = &|key: &_| self.accounts.limits(key);
+        lock(&self.sessions).begin_recording(stream, (charged, rate), limits, self.now())
+    }
+
+    /// The recording ended.
+    pub(crate) fn end_recording(&self, stream: StreamId) {
+        lock(&self.sessions).end_recording(stream);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits a moment for the start or end of a stream; true if there was one.
+    pub(crate) async fn changes(&self) -> bool {
+        timeout_at(tokio::time::Instant::now() + GONE_TIME_MAX, self.changed.notified()).await.is_ok()
+    }
+
+    /// Releases what a budget holds without reading it, but for the reservations of `viewer`; true if there was something.
+    pub(crate) fn give_up(&self, key: &BudgetKey, viewer: &Viewer) -> bool {
+        let given_up = lock(&self.sessions).give_up(key, viewer);
+        let some = !given_up.is_empty();
+        given_up.into_iter().for_each(|reservation| self.plane.release(reservation));
+        some
+    }
+
+    /// Bits per second that a budget has promised to reads, and to recordings.
+    pub(crate) fn promised_by(&self, key: &BudgetKey) -> (u64, u64) {
+        lock(&self.sessions).promised_by(key)
+    }
+
+    /// The budgets that something is charged to.
+    pub(crate) fn budgets(&self) -> HashSet<BudgetKey> {
+        lock(&self.sessions).budgets()
+    }
+
+    /// Bits per second that a budget has reserved, and the part of them that no read uses.
+    pub(crate) fn reserved_by(&self, key: &BudgetKey) -> (u64, u64) {
+        let sessions = lock(&self.sessions);
+        (sessions.reserved_by(key), sessions.idle_by(key))
     }
 
     /// A read of a viewer that names itself of which nothing was sent yet.
@@ -208,12 +329,6 @@ impl SessionTable {
         let is_unsent =
             |stream: &StreamId| self.gauges.find(*stream).is_some_and(|gauges| gauges.sent_bytes.get() == 0);
         reads.into_iter().find(is_unsent)
-    }
-
-    /// How much the client of a read has taken, if it takes nothing just now.
-    fn blocked(&self, stream: StreamId) -> Option<OlderRead> {
-        let gauges = self.gauges.find(stream)?;
-        (gauges.blocked.get() != 0).then(|| OlderRead { stream, sent_bytes: gauges.sent_bytes.get() })
     }
 
     /// Notes that a read sent its content whole, `took` after its request; the content `lasts` this time at its rate. Returns the account
@@ -243,8 +358,9 @@ impl SessionTable {
         }
     }
 
-    /// Releases the reservations that sessions held for too long.
+    /// Releases the reservations that sessions held for too long, and looks for streams that are not read. Called each second.
     pub(crate) fn expire(&self) {
+        self.unread.look(&self.gauges, Instant::now());
         let expired = lock(&self.sessions).expire(self.now());
         for reservation in expired {
             self.plane.release(reservation);

@@ -4,6 +4,7 @@
 //! the effect of the settings. Reference: docs/reference/config.md; sample: packaging/isocast.toml (tests keep both in
 //! step with this file).
 
+mod budgets;
 mod change;
 mod command;
 mod ftp;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use kernel::EngineChoice;
+use service::budgets::{BudgetLimits, BudgetScope};
 use service::config::WhenFull;
 use service::quota::QuotaConfig;
 use snmp::AgentxAddress;
@@ -116,6 +118,8 @@ pub(crate) struct Config {
     pub(crate) agentx: Option<AgentxAddress>,
     /// Bounds on the contents of folders.
     pub(crate) quotas: Vec<QuotaConfig>,
+    /// Budgets of users, groups, tokens, links and addresses.
+    pub(crate) budgets: Vec<(BudgetScope, BudgetLimits)>,
     /// Work at set times.
     pub(crate) jobs: Vec<automation::JobConfig>,
     /// Receivers of events.
@@ -328,6 +332,7 @@ impl Config {
             },
             agentx: settings_ref.take_optional("snmp.agentx", AgentxAddress::parse),
             quotas: settings_ref.take_each("quota", JOBS_MAX, quotas::take),
+            budgets: settings_ref.take_each("budget", JOBS_MAX, budgets::take),
             jobs: settings_ref.take_each("job", JOBS_MAX, jobs::take),
             webhooks: settings_ref.take_each("webhook", JOBS_MAX, webhooks::take),
         };
@@ -335,6 +340,8 @@ impl Config {
             settings.contradiction("ftp.tls", message);
         }
         twice(&mut settings, "quota", quotas::folders(&config.quotas).iter().map(String::as_str));
+        let holders: Vec<String> = config.budgets.iter().map(|(of, _)| of.to_string()).collect();
+        twice(&mut settings, "budget", holders.iter().map(String::as_str));
         twice(&mut settings, "job", config.jobs.iter().map(|job| job.name.as_str()));
         twice(&mut settings, "webhook", config.webhooks.iter().map(|webhook| webhook.name.as_str()));
         if let Some(other) = config.require_mount.iter().find(|path| !config.roots.contains(path)) {
@@ -514,6 +521,8 @@ mod tests {
         assert_eq!((kinds, config.webhooks.len()), (vec!["keep", "copy", "scrub", "measure", "command"], 2));
         assert_eq!(config.quotas.len(), 2);
         config.quotas.clear();
+        assert_eq!(config.budgets.len(), 2);
+        config.budgets.clear();
         config.jobs.clear();
         config.webhooks.clear();
         config.links.clear();
@@ -546,6 +555,7 @@ mod tests {
             ("", include_str!("tls.rs")),
             ("", include_str!("ftp.rs")),
             ("quota.", include_str!("quotas.rs")),
+            ("budget.", include_str!("budgets.rs")),
             ("job.", include_str!("jobs.rs")),
             ("webhook.", include_str!("webhooks.rs")),
         ];

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use kernel::EngineChoice;
 
 use super::toml_text::{quoted, span};
-use super::{Config, MemorySetting, WhenFull, jobs, links, quotas, webhooks};
+use super::{Config, MemorySetting, WhenFull, budgets, jobs, links, quotas, webhooks};
 
 /// The disks of a volume, as they are written.
 fn joined(disks: &[PathBuf]) -> String {
@@ -89,6 +89,7 @@ impl fmt::Display for Config {
             writeln!(f, "agentx = {}", quoted(agentx))?;
         }
         self.quotas.iter().try_for_each(|quota| quotas::render(quota, f))?;
+        self.budgets.iter().try_for_each(|budget| budgets::render(budget, f))?;
         self.jobs.iter().try_for_each(|job| jobs::render(job, f))?;
         self.webhooks.iter().try_for_each(|webhook| webhooks::render(webhook, f))
     }

@@ -61,7 +61,7 @@ use logs::log_writers;
 use operations::ServerOperations;
 use restart::Unknown;
 use state::StateFolder;
-use wiring::{ftp_settings, open_rights, plane_config, served};
+use wiring::{budgets, ftp_settings, open_rights, plane_config, served};
 
 /// A data plane of its own CPU: with fewer CPUs than this it shares, but goes first.
 const CPUS_FOR_OWN: usize = 3;
@@ -185,6 +185,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     let state = StateFolder::take(&config.state)?;
     let accounts = Arc::<Accounts>::default();
     accounts.open(open_rights(config));
+    accounts.limit(budgets(config));
     let keeper = Keeper::start(&config.state, &config.users, &accounts)?;
     // Faults that keep the data plane from starting at all are reported now, not when disks were measured for seconds.
     kernel::thread::check(kernel::thread::ThreadConfig {
@@ -414,6 +415,7 @@ impl StartedServer {
         self.operations.snmp.configure(config.agentx.as_ref());
         let (settings, http) = served(&config, &links, resources::memory());
         self.accounts.open(open_rights(&config));
+        self.accounts.limit(budgets(&config));
         self.server.reload(http, access);
         self.ftp.reload(ftp_settings(&config));
         self.service.reload(settings, events, (&changed, &restart));

@@ -6,6 +6,7 @@ use dataplane::PlaneConfig;
 use ftp::FtpSettings;
 use http::config::HttpConfig;
 use service::accounts::OpenRights;
+use service::budgets::BudgetRules;
 use service::config::ServiceConfig;
 use service::connections::ConnectionLimits;
 use store::StoreSettings;
@@ -86,6 +87,11 @@ pub(super) fn ftp_settings(config: &Config) -> FtpSettings {
 /// Rights without an account.
 pub(super) const fn open_rights(config: &Config) -> OpenRights {
     OpenRights { all_read: config.anonymous_reads, local_writes: config.local_writes }
+}
+
+/// Budgets of the settings.
+pub(super) fn budgets(config: &Config) -> BudgetRules {
+    BudgetRules::new(config.budgets.iter().cloned())
 }
 
 /// Memory for uploads and recordings: as much as ever helps, but at most a quarter of the memory allowed.

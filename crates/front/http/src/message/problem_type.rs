@@ -29,8 +29,22 @@ pub const NO_RIGHT: ProblemType = ProblemType("urn:isocast:no-right");
 /// A quota is full.
 pub const QUOTA: ProblemType = ProblemType("urn:isocast:quota");
 
-const KINDS: [ProblemType; 10] =
-    [NO_ROOM, BUSY, STOPPING, STARTING, LOGIN_NEEDED, LOGIN_WRONG, TOKEN_INVALID, LINK_INVALID, NO_RIGHT, QUOTA];
+/// A budget is used up: `budget`, its `limit`, `most`, `used`.
+pub const BUDGET: ProblemType = ProblemType("urn:isocast:budget");
+
+const KINDS: [ProblemType; 11] = [
+    NO_ROOM,
+    BUSY,
+    STOPPING,
+    STARTING,
+    LOGIN_NEEDED,
+    LOGIN_WRONG,
+    TOKEN_INVALID,
+    LINK_INVALID,
+    NO_RIGHT,
+    QUOTA,
+    BUDGET,
+];
 
 /// Types of the other problems, by status.
 const STATUSES: [(u16, ProblemType); 25] = [

@@ -97,6 +97,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         | Call::Volumes
         | Call::Alarms
         | Call::Quotas
+        | Call::Budgets
         | Call::Forecasts
         | Call::Uploads
         | Call::Webhooks

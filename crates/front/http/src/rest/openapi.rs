@@ -32,6 +32,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::VolumeStatus>,
     with_parts::<api::Alarm>,
     with_parts::<api::QuotaStatus>,
+    with_parts::<api::BudgetStatus>,
     with_parts::<api::Forecast>,
     with_parts::<api::Removals>,
     with_parts::<api::UploadStatus>,

@@ -66,7 +66,10 @@ impl AccountStore for NoStore {
 pub fn users(users: &[(&str, &str, FolderRights)]) -> AccountFacts {
     let account = |(name, password, given): &(&str, &str, FolderRights)| {
         let hash = password_hash(password).into();
-        ((*name).to_owned(), Account { password_hash: Some(hash), rights: Arc::from([given.clone()]) })
+        (
+            (*name).to_owned(),
+            Account { password_hash: Some(hash), rights: Arc::from([given.clone()]), groups: Arc::from([]) },
+        )
     };
     AccountFacts { accounts: users.iter().map(account).collect(), ..AccountFacts::default() }
 }

@@ -1,0 +1,216 @@
+//! Budgets: no holder keeps the server from others, by however many names, ranges and connections.
+
+use std::time::Duration;
+
+use crate::common::client::{Client, pattern};
+use crate::common::server::{Server, Setup};
+use crate::serve_accounts::isocast;
+
+const FILM_BYTES: usize = 30_000_000;
+
+/// A server with a link of this rate and a film.
+fn server(link: &str, setup: Setup) -> Server {
+    let server = setup.set(&format!("links.lo={link}")).start();
+    server.file("film.ts", &pattern(FILM_BYTES));
+    server
+}
+
+/// Begins to read `target` from `source`; gives the connection and the status.
+fn read(server: &Server, source: &str, target: &str, fields: &str) -> (Client, u16) {
+    let mut client = server.connect_from(source);
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes());
+    let status = client.head().status;
+    (client, status)
+}
+
+fn streams(server: &Server) -> Vec<serde_json::Value> {
+    server.json("/api/v1/streams").as_array().expect("a list").clone()
+}
+
+fn constant(server: &Server) -> usize {
+    streams(server).iter().filter(|stream| stream["class"] == "constant").count()
+}
+
+#[test]
+fn eleven_requests_with_invented_names_cost_others_nothing() {
+    let server = server("100M", Setup::default());
+    for name in 0..11 {
+        let (mut client, status) = read(&server, "127.0.0.5", &format!("/media/film.ts?rate=8.8M&session=x{name}"), "");
+        assert_eq!(status, 200, "request {name}");
+        // Each plays for some time, and is closed.
+        client.take(2_000_000);
+    }
+    server.wait_for("the end of all streams", |server| streams(server).is_empty());
+    let budgets = server.json("/api/v1/budgets");
+    let held = budgets.as_array().expect("a list").iter().find(|budget| budget["budget"] == "address:127.0.0.5");
+    assert!(held.is_some_and(|held| held["used"]["idle_bps"].as_u64() > Some(80_000_000)), "{budgets}");
+    let viewers: Vec<_> = (0..6)
+        .map(|viewer| read(&server, &format!("127.0.0.{}", 20 + viewer), "/media/film.ts?rate=8.8M", ""))
+        .collect();
+    let statuses: Vec<u16> = viewers.iter().map(|(_, status)| *status).collect();
+    assert_eq!(statuses, [200; 6], "all but the four that it may hold");
+}
+
+#[test]
+fn connections_that_are_not_read_cost_others_nothing() {
+    let server = server("100M", Setup::default());
+    let open: Vec<_> = (0..11)
+        .map(|name| read(&server, "127.0.0.5", &format!("/media/film.ts?rate=8.8M&session=x{name}"), ""))
+        .collect();
+    assert!(open.iter().filter(|(_, status)| *status == 200).count() >= 10, "the link is full");
+    for viewer in 20..24 {
+        let source = format!("127.0.0.{viewer}");
+        server.wait_for("a place", |server| {
+            let (client, status) = read(server, &source, "/media/film.ts?rate=8.8M&session=honest", "");
+            // It stays open, and its client takes nothing either: its address has one stream.
+            std::mem::forget(client);
+            status == 200
+        });
+    }
+}
+
+#[test]
+fn one_address_takes_no_places_and_no_buffers_with_reads_that_it_closes() {
+    let server = server("1G", Setup::default());
+    for name in 0..300 {
+        let (_, status) = read(&server, "127.0.0.5", &format!("/media/film.ts?rate=1k&session=x{name}"), "");
+        assert_eq!(status, 200);
+    }
+    let (_, status) = read(&server, "127.0.0.5", "/media/film.ts?rate=60M&burst=60s&session=long", "");
+    assert!(matches!(status, 200 | 503), "{status}");
+    server.wait_for("room for another", |server| {
+        read(server, "127.0.0.9", "/media/film.ts?rate=8.8M&session=honest", "").1 == 200
+    });
+}
+
+#[test]
+fn viewers_without_names_behind_one_address_lose_nothing_to_newcomers_and_seeks() {
+    let server = server("20M", Setup::default());
+    let fields = "User-Agent: TV/1\r\nRange: bytes=0-\r\n";
+    let target = "/media/film.ts?rate=2.8M&burst=0";
+    let watching: Vec<_> = (0..6).map(|_| read(&server, "127.0.0.1", target, fields)).collect();
+    assert!(watching.iter().all(|(_, status)| *status == 206));
+    let readers: Vec<_> = watching
+        .into_iter()
+        .map(|(mut client, _)| {
+            std::thread::spawn(move || {
+                client.take(4_000_000);
+                client
+            })
+        })
+        .collect();
+    for range in ["0-", "5000000-"] {
+        let fields = format!("User-Agent: TV/1\r\nRange: bytes={range}\r\n");
+        assert_eq!(read(&server, "127.0.0.1", target, &fields).1, 503, "{range}: there is room for six");
+        assert_eq!(constant(&server), 6, "{range}");
+    }
+    for reader in readers {
+        drop(reader.join().expect("it got its bytes"));
+    }
+}
+
+#[test]
+fn boxes_without_names_behind_a_trusted_proxy_hold_a_stream_each() {
+    let server = server("100M", Setup::default().config("[access]\ntrusted_proxies = [\"127.0.0.1\"]\n"));
+    let fields = "User-Agent: Box/1\r\nRange: bytes=0-\r\n";
+    let boxes: Vec<_> =
+        (0..40).map(|_| read(&server, "127.0.0.1", "/media/film.ts?rate=400k&burst=0", fields)).collect();
+    assert!(boxes.iter().all(|(_, status)| *status == 206));
+    assert_eq!(constant(&server), boxes.len());
+}
+
+#[test]
+fn a_read_that_passes_its_reservation_on_is_listed_and_logged() {
+    let server = server("20M", Setup::default());
+    let target = "/media/film.ts?rate=5M&burst=0&session=v";
+    let (_older, status) = read(&server, "127.0.0.1", target, "");
+    assert_eq!(status, 200);
+    let (_newer, status) = read(&server, "127.0.0.1", target, "Range: bytes=1000000-\r\n");
+    assert_eq!(status, 206);
+    server.wait_event(&["reservation_passed", "film.ts"]);
+    let all = streams(&server);
+    assert_eq!(all[0]["passed_to"], all[1]["id"], "{all:?}");
+}
+
+#[test]
+fn budgets_set_by_commands_are_in_force_at_once_and_refusals_name_them() {
+    let server = server("100M", Setup::default());
+    let state = server.folders.path().join("state");
+    isocast(&state, &["user", "add", "ada", "--password-stdin"], "secret\n");
+    isocast(&state, &["user", "grant", "ada", "read,write,delete"], "");
+    let token = isocast(&state, &["token", "add", "ada", "--rights", "read,write,delete"], "");
+    isocast(&state, &["user", "budget", "ada", "--streams", "2", "--reserved", "8M", "--stored", "1MB"], "");
+    isocast(&state, &["token", "budget", "1", "--requests", "1000"], "");
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    let open = |rate: &str, name: u32| {
+        let mut client = server.connect();
+        client.send(format!(
+            "GET /media/film.ts?rate={rate}&burst=0&session={name} HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n"
+        ));
+        let head = client.head();
+        (client, head)
+    };
+    let (first, head) = open("5M", 1);
+    assert_eq!(head.status, 200);
+    let refused = |rate: &str| {
+        let answer = server
+            .ask(&format!("GET /media/film.ts?rate={rate}&session=9 HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n"));
+        (answer.status, serde_json::from_slice::<serde_json::Value>(&answer.body).expect("a problem"))
+    };
+    let (status, problem) = refused("4M");
+    assert_eq!((status, &problem["budget"], &problem["limit"]), (429, &"user:ada".into(), &"reserved".into()));
+    assert_eq!((&problem["most"], &problem["used"]), (&8_000_000.into(), &5_000_000.into()), "{problem}");
+    let (_second, head) = open("1M", 2);
+    assert_eq!(head.status, 200);
+    let (status, problem) = refused("1M");
+    assert_eq!((status, &problem["limit"], &problem["used"]), (429, &"streams".into(), &2.into()), "{problem}");
+    drop(first);
+
+    let put = |name: &str, bytes: usize| server.put(&format!("/media/{name}"), &bearer, &pattern(bytes)).status;
+    assert_eq!((put("a", 700_000), put("b", 700_000)), (201, 507));
+    assert_eq!(server.ask(&format!("DELETE /media/a HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n")).status, 204);
+    server.wait_for("room for another", |_| put("b", 700_000) == 201);
+    let all = server.json("/api/v1/budgets");
+    let ada = all.as_array().expect("a list").iter().find(|budget| budget["budget"] == "user:ada").expect("listed");
+    assert_eq!((&ada["limits"]["stored_bytes"], &ada["used"]["stored_bytes"]), (&1_000_000.into(), &700_000.into()));
+
+    isocast(&state, &["token", "budget", "1", "--requests", "1"], "");
+    let list = || server.ask(&format!("GET /media/?format=json HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n")).status;
+    let answers: Vec<u16> = (0..20).map(|_| list()).collect();
+    assert!(answers.contains(&429), "{answers:?}");
+    isocast(&state, &["token", "budget", "1"], "");
+    isocast(&state, &["user", "budget", "ada"], "");
+    assert_eq!(open("1M", 3).1.status, 200);
+}
+
+#[test]
+fn downloads_and_uploads_without_a_rate_wait_for_their_budget() {
+    let config = "[[budget]]\nof = \"address\"\ndownload = \"8M\"\nupload = \"8M\"\n";
+    let server = server("1G", Setup::default().config(config).set("access.local_writes=true"));
+    let mut client = server.connect();
+    client.send(b"GET /media/film.ts?rate=max HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    // A second of it comes at once, and the buffers of the connection hold some more.
+    client.take(1_000_000);
+    std::thread::sleep(Duration::from_secs(1));
+    let sent = streams(&server)[0]["sent_bytes"].as_u64().expect("a number");
+    assert!(sent < FILM_BYTES as u64 / 2, "{sent} bytes in a second at 1 MB/s");
+    assert_eq!(read(&server, "127.0.0.1", "/media/film.ts?rate=9M", "").1, 429, "beyond it");
+}
+
+#[test]
+fn the_page_and_playlists_name_their_viewer_once() {
+    let server = server("20M", Setup::default());
+    server.file("a.m3u8", b"#EXTM3U\n");
+    let cookie = |target: &str, fields: &str| {
+        let answer = server.ask(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        answer.field("set-cookie").map(str::to_owned)
+    };
+    for target in ["/", "/media/a.m3u8"] {
+        let given = cookie(target, "").expect("a name");
+        assert!(given.starts_with("session=") && given.contains("SameSite=Lax"), "{given}");
+        let pair = given.split(';').next().expect("a pair");
+        assert_eq!(cookie(target, &format!("Cookie: {pair}\r\n")), None);
+    }
+    assert_eq!(cookie("/media/film.ts", "Range: bytes=0-1\r\n"), None);
+}

@@ -1,0 +1,43 @@
+//! Names of viewers: the page and playlists give one to each program that has none, as a cookie.
+//!
+//! A viewer with a name keeps its stream among others behind its address (`service::session`). The name is no secret: it is good only for the
+//! account, link or address that began it.
+
+use std::time::SystemTime;
+
+use http_types::HeaderName;
+use http_types::header::{COOKIE, SET_COOKIE};
+
+use crate::exchange::Exchange;
+use crate::message::head::RequestHead;
+use crate::message::reply::Reply;
+
+/// The cookie with the name.
+const NAME: &str = "session";
+
+/// The name that a request carries as a cookie.
+pub(crate) fn cookie(head: &RequestHead) -> Option<String> {
+    let cookies = head.headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    cookies.flat_map(|line| line.split(';')).find_map(|pair| {
+        let (name, value) = pair.trim().split_once('=')?;
+        (name == NAME).then(|| value.to_owned())
+    })
+}
+
+/// The field that gives a name to a program that sent none.
+pub(crate) fn field(exchange: &Exchange) -> Option<(HeaderName, String)> {
+    if cookie(&exchange.head).is_some() {
+        return None;
+    }
+    let (service, now) = (&exchange.shared.service, SystemTime::now());
+    let name = service.hash((exchange.peer, now, NAME));
+    Some((SET_COOKIE, format!("{NAME}={name:016x}; Path=/; HttpOnly; SameSite=Lax")))
+}
+
+/// Adds it to the page.
+pub(crate) fn named(exchange: &Exchange, page: Reply) -> Reply {
+    match field(exchange) {
+        Some((field, value)) => page.field(field, value),
+        None => page,
+    }
+}

@@ -1,0 +1,109 @@
+//! Meters of budgets: bytes sent and received, and requests, against so many per second.
+//!
+//! Each meter has a moment until which all that it has let pass is paid for at its rate. What passes moves it on; it may be [`AHEAD_MAX`] ahead of
+//! the clock, so that short bursts pass at once. No timer runs, and a meter that is behind the clock is forgotten.
+//!
+//! Promise: pure but for its table (the time is an argument); memory is bounded by the budgets that are in use. Not here: waiting
+//! (`budget_use`), the limits (`budgets`).
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::budgets::BudgetKey;
+use crate::lock::lock;
+
+/// A meter may be so far ahead of the clock.
+const AHEAD_MAX: Duration = Duration::from_secs(1);
+/// Meters kept before those that are behind the clock are looked for.
+const KEPT_MIN: usize = 1024;
+
+/// What a meter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Metered {
+    /// Bytes sent.
+    Download,
+    /// Bytes received.
+    Upload,
+    /// Requests.
+    Requests,
+}
+
+/// All meters.
+#[derive(Debug, Default)]
+pub(crate) struct BudgetMeters(Mutex<HashMap<(BudgetKey, Metered), Instant>>);
+
+impl BudgetMeters {
+    /// Lets something pass that is paid for in `cost`. Returns the time until it is to pass.
+    pub(crate) fn pass(&self, key: &BudgetKey, metered: Metered, cost: Duration, now: Instant) -> Duration {
+        let mut meters = lock(&self.0);
+        if meters.len() > KEPT_MIN {
+            meters.retain(|_, paid_until| *paid_until > now);
+        }
+        let paid_until = meters.entry((key.clone(), metered)).or_insert(now);
+        *paid_until = (*paid_until).max(now) + cost;
+        paid_until.saturating_duration_since(now + AHEAD_MAX)
+    }
+
+    /// As [`BudgetMeters::pass`], if it may pass now; else the time until it may.
+    pub(crate) fn pass_now(
+        &self,
+        key: &BudgetKey,
+        metered: Metered,
+        cost: Duration,
+        now: Instant,
+    ) -> Result<(), Duration> {
+        let ahead = self.ahead(key, metered, now) + cost;
+        // One always passes a meter that is not ahead, whatever it costs.
+        match ahead.checked_sub(AHEAD_MAX.max(cost)) {
+            Some(wait) if !wait.is_zero() => Err(wait),
+            _ => {
+                self.pass(key, metered, cost, now);
+                Ok(())
+            }
+        }
+    }
+
+    /// By how much a meter is ahead of the clock: the part of a second that is used up.
+    pub(crate) fn ahead(&self, key: &BudgetKey, metered: Metered, now: Instant) -> Duration {
+        let meters = lock(&self.0);
+        meters.get(&(key.clone(), metered)).map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn a_second_passes_at_once_and_the_rest_at_its_rate() {
+        let (meters, now, key) = (BudgetMeters::default(), Instant::now(), BudgetKey::Token(1));
+        let pass = |at: Duration| meters.pass(&key, Metered::Download, MS(100), now + at);
+        assert_eq!((0..10).map(|_| pass(MS(0))).max(), Some(MS(0)));
+        assert_eq!([pass(MS(0)), pass(MS(0)), pass(MS(200))], [MS(100), MS(200), MS(100)]);
+        assert_eq!(pass(MS(60_000)), MS(0));
+        assert_eq!(meters.pass(&key, Metered::Upload, MS(100), now), MS(0), "another meter");
+    }
+
+    #[test]
+    fn requests_beyond_their_number_learn_when_one_passes() {
+        let (meters, now, key) = (BudgetMeters::default(), Instant::now(), BudgetKey::Token(1));
+        let ask = |at: Duration| meters.pass_now(&key, Metered::Requests, MS(250), now + at);
+        assert_eq!([ask(MS(0)), ask(MS(0)), ask(MS(0)), ask(MS(0))], [Ok(()); 4]);
+        assert_eq!(
+            [ask(MS(0)), ask(MS(100)), ask(MS(250)), ask(MS(250))],
+            [Err(MS(250)), Err(MS(150)), Ok(()), Err(MS(250))]
+        );
+    }
+
+    #[test]
+    fn meters_that_are_paid_for_are_forgotten() {
+        let (meters, now) = (BudgetMeters::default(), Instant::now());
+        for id in 0..3000 {
+            meters.pass(&BudgetKey::Token(id), Metered::Requests, MS(1), now + MS(2 * id.unsigned_abs()));
+        }
+        assert!(lock(&meters.0).len() <= KEPT_MIN + 1);
+    }
+}

@@ -1,0 +1,211 @@
+//! Budgets in use: whether a request passes them, how long bytes wait for them, and their figures.
+//!
+//! Promise: what waits is best effort and uploads alone; streams and recordings with a rate are admitted within the budget of their direction,
+//! and best effort has what they leave of it. A budget without a limit costs a request nothing but the look. Not here: the limits
+//! (`budgets`), reservations (`session`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{BudgetAmounts, BudgetStatus};
+use units::{BitRate, Nanos};
+
+use crate::access::{Permit, ToObserve};
+use crate::account_changes::{AccountChange, ChangeError};
+use crate::budget_meter::Metered;
+use crate::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal, ChargedBudgets};
+use crate::media_service::MediaService;
+
+/// The part of a rate that best effort has in any case: one in so many.
+const REST_PART: u64 = 64;
+
+/// Counts a request towards its budgets.
+///
+/// # Errors
+/// One of them has had as many within the last second as it may.
+pub fn count_request(service: &MediaService, charged: &ChargedBudgets) -> Result<(), BudgetRefusal> {
+    if !service.accounts.has_budgets() {
+        return Ok(());
+    }
+    for key in charged.iter() {
+        let Some(most) = service.accounts.limits(key).requests else { continue };
+        let cost = Duration::from_secs(1) / u32::try_from(most).unwrap_or(u32::MAX).max(1);
+        let passed = service.meters.pass_now(key, Metered::Requests, cost, Instant::now());
+        passed.map_err(|wait| BudgetRefusal {
+            budget: key.clone(),
+            limit: BudgetLimit::Requests,
+            most,
+            used: most,
+            more: 1,
+            frees_in: Some(Nanos::from(wait)),
+        })?;
+    }
+    Ok(())
+}
+
+/// True if bytes of best effort in this direction wait for a budget.
+pub(crate) fn is_metered(service: &MediaService, charged: &ChargedBudgets, metered: Metered) -> bool {
+    service.accounts.has_budgets() && charged.iter().any(|key| rate_of(service.accounts.limits(key), metered).is_some())
+}
+
+/// Waits until bytes of best effort may pass.
+pub(crate) async fn wait_for(service: &MediaService, charged: &ChargedBudgets, metered: Metered, bytes: u64) {
+    if !service.accounts.has_budgets() {
+        return;
+    }
+    let mut wait = Duration::ZERO;
+    for key in charged.iter() {
+        let Some(most) = rate_of(service.accounts.limits(key), metered) else { continue };
+        let (out, into) = service.sessions.promised_by(key);
+        let promised = if metered == Metered::Download { out } else { into };
+        let left = BitRate(most.0.saturating_sub(promised).max(most.0 / REST_PART).max(1));
+        let cost = Duration::from_nanos(left.time_for(bytes).0);
+        wait = wait.max(service.meters.pass(key, metered, cost, Instant::now()));
+    }
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
+}
+
+const fn rate_of(limits: BudgetLimits, metered: Metered) -> Option<BitRate> {
+    match metered {
+        Metered::Download => limits.download,
+        Metered::Upload => limits.upload,
+        Metered::Requests => None,
+    }
+}
+
+/// Bytes that an upload has taken of what its budgets may store; given back when this is dropped, unless they are stored.
+pub(crate) struct StoredClaim {
+    service: Arc<MediaService>,
+    budgets: Vec<(BudgetKey, u64)>,
+    /// Bytes of the upload.
+    bytes: u64,
+    /// Bytes of the content that it replaces.
+    replaced: u64,
+    is_stored: bool,
+}
+
+/// Why bytes cannot be claimed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// A budget, or the database of budgets, does not take them.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// The upload does not tell its length.
+    #[error("the budget of {0} has room for so many bytes: an upload needs its length (Content-Length) first")]
+    Length(BudgetKey),
+}
+
+impl StoredClaim {
+    /// Takes room for an upload of `length` in place of `replaced` bytes, before its first byte.
+    pub(crate) async fn take(
+        service: &Arc<MediaService>,
+        charged: &ChargedBudgets,
+        length: Option<u64>,
+        replaced: u64,
+    ) -> Result<Self, ClaimError> {
+        let budgets = stored_limits(service, charged);
+        let claim =
+            |bytes| Self { service: Arc::clone(service), budgets: budgets.clone(), bytes, replaced, is_stored: false };
+        let Some((first, _)) = budgets.first() else { return Ok(claim(0)) };
+        let bytes = length.ok_or_else(|| ClaimError::Length(first.clone()))?;
+        // What is replaced stays until the upload is stored.
+        let change = AccountChange::Store { budgets: budgets.clone(), bytes: signed(bytes) };
+        service.account_store.change(change).await?;
+        Ok(claim(bytes))
+    }
+
+    /// The upload is stored.
+    pub(crate) fn stored(mut self) {
+        self.is_stored = true;
+    }
+}
+
+impl Drop for StoredClaim {
+    fn drop(&mut self) {
+        let bytes = if self.is_stored { self.replaced } else { self.bytes };
+        if bytes > 0 && !self.budgets.is_empty() {
+            give_back(&self.service, std::mem::take(&mut self.budgets), bytes);
+        }
+    }
+}
+
+/// Gives back room for bytes that are stored no more. Where that cannot be kept now, the budget stores that much less.
+fn give_back(service: &Arc<MediaService>, budgets: Vec<(BudgetKey, u64)>, bytes: u64) {
+    let store = Arc::clone(&service.account_store);
+    let change = AccountChange::Store { budgets, bytes: -signed(bytes) };
+    service.runtime.spawn(async move { drop(store.change(change).await) });
+}
+
+/// A content of `bytes` was removed by a request that is charged to these budgets.
+pub(crate) fn removed(service: &Arc<MediaService>, charged: &ChargedBudgets, bytes: u64) {
+    let budgets = stored_limits(service, charged);
+    if !budgets.is_empty() && bytes > 0 {
+        give_back(service, budgets, bytes);
+    }
+}
+
+/// The budgets that limit stored bytes, with their limits.
+fn stored_limits(service: &MediaService, charged: &ChargedBudgets) -> Vec<(BudgetKey, u64)> {
+    if !service.accounts.has_budgets() {
+        return Vec::new();
+    }
+    charged.iter().filter_map(|key| Some((key.clone(), service.accounts.limits(key).stored?))).collect()
+}
+
+/// True if what is stored counts towards a budget of these.
+pub(crate) fn counts_stored(service: &MediaService, charged: &ChargedBudgets) -> bool {
+    !stored_limits(service, charged).is_empty()
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// The budgets that have limits of their own or are in use, with both. Of a permit that sees no others, those of its account.
+#[must_use]
+pub fn budgets(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<BudgetStatus> {
+    let mut keys = service.accounts.limited();
+    keys.extend(service.sessions.budgets());
+    keys.extend(service.running.budgets());
+    let own = |key: &BudgetKey| matches!(key, BudgetKey::Account(name) if Some(&**name) == permit.user());
+    keys.retain(|key| permit.sees_others() || own(key));
+    let mut all: Vec<BudgetStatus> = keys.iter().map(|key| status(service, key)).collect();
+    all.sort_by(|one, other| one.budget.cmp(&other.budget));
+    all.dedup_by(|one, other| one.budget == other.budget);
+    all
+}
+
+fn status(service: &MediaService, key: &BudgetKey) -> BudgetStatus {
+    let limits = service.accounts.limits(key);
+    let (reserved, idle) = service.sessions.reserved_by(key);
+    let now = Instant::now();
+    let used_part = |metered, most: u64| {
+        let ahead = service.meters.ahead(key, metered, now).min(Duration::from_secs(1));
+        u64::try_from(u128::from(most) * ahead.as_nanos() / 1_000_000_000).unwrap_or(most)
+    };
+    let bits = |rate: Option<BitRate>| rate.map(|rate| rate.0);
+    let text = key.to_string();
+    BudgetStatus {
+        limits: BudgetAmounts {
+            streams: limits.streams,
+            reserved_bps: bits(limits.reserved),
+            idle_bps: bits(limits.idle),
+            download_bps: bits(limits.download),
+            upload_bps: bits(limits.upload),
+            requests: limits.requests,
+            stored_bytes: limits.stored,
+        },
+        used: BudgetAmounts {
+            streams: Some(service.running.charged_to(key)),
+            reserved_bps: Some(reserved),
+            idle_bps: Some(idle),
+            download_bps: limits.download.map(|most| used_part(Metered::Download, most.0)),
+            upload_bps: limits.upload.map(|most| used_part(Metered::Upload, most.0)),
+            requests: limits.requests.map(|most| used_part(Metered::Requests, most)),
+            stored_bytes: service.accounts.facts().stored.get(&text).copied(),
+        },
+        budget: text,
+    }
+}

@@ -1,0 +1,462 @@
+//! Budgets: how much of the server each account, group, token, signed link and address may have at once.
+//!
+//! Every request is charged to budgets ([`ChargedBudgets`]): that of its address, or those of its account, the account's groups and its
+//! token; a signed link's beside the address's. What a budget limits is refused beyond the limit, but for reservations that no client
+//! reads just now: what is held of these beyond the budget yields to newcomers, the oldest first, before a request is refused.
+//!
+//! An address may hold so a tenth of all that is promised of the resource that is short ([`ADDRESS_IDLE_PART`]), and
+//! [`ADDRESS_IDLE_STREAMS`] reservations at least: when a resource is short, all that it can promise is promised.
+//!
+//! Promise: pure; nothing of it runs in the data plane. Not here: the amounts in use (`session`, `budget_use`), the limits that commands set
+//! (the crate `accounts`).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use units::{BitRate, Nanos, ReservationId, StreamId};
+
+use crate::shares::{NETWORK_BITS, network};
+
+/// The part of all that is promised that an address may hold without reading it: one in so many.
+pub const ADDRESS_IDLE_PART: u64 = 10;
+/// Reservations that an address may hold without reading them in any case.
+pub const ADDRESS_IDLE_STREAMS: u64 = 4;
+
+/// The holder of a budget.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum BudgetKey {
+    /// An IPv4 address, or the /64 of an IPv6 address.
+    Address(IpAddr),
+    /// A trusted proxy that does not name its client, or the server itself: it has no budget.
+    Proxy(IpAddr),
+    /// The account of this name.
+    Account(Arc<str>),
+    /// The group of this name.
+    Group(Arc<str>),
+    /// The token of this number.
+    Token(i64),
+    /// The signed link of this number.
+    Link(i64),
+}
+
+impl BudgetKey {
+    /// The budget of a client at `address`.
+    #[must_use]
+    pub fn of_address(address: IpAddr) -> Self {
+        Self::Address(network(address, NETWORK_BITS))
+    }
+}
+
+/// As settings, commands and refusals name it.
+impl fmt::Display for BudgetKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address @ IpAddr::V4(_)) | Self::Proxy(address) => write!(f, "address:{address}"),
+            Self::Address(address) => write!(f, "address:{address}/{NETWORK_BITS}"),
+            Self::Account(name) => write!(f, "user:{name}"),
+            Self::Group(name) => write!(f, "group:{name}"),
+            Self::Token(id) => write!(f, "token:{id}"),
+            Self::Link(id) => write!(f, "link:{id}"),
+        }
+    }
+}
+
+/// The budgets to which a request is charged, at least one. Sessions belong to the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChargedBudgets(Arc<[BudgetKey]>);
+
+impl ChargedBudgets {
+    /// These.
+    ///
+    /// # Panics
+    /// There is none.
+    #[must_use]
+    pub fn of(keys: &[BudgetKey]) -> Self {
+        assert!(!keys.is_empty(), "each request has an address at least");
+        Self(keys.into())
+    }
+
+    /// The budget to which sessions of the request belong.
+    #[must_use]
+    pub fn owner(&self) -> &BudgetKey {
+        &self.0[0]
+    }
+
+    /// True if the request was made without an account or a link.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.owner(), BudgetKey::Address(_) | BudgetKey::Proxy(_))
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, BudgetKey> {
+        self.0.iter()
+    }
+
+    /// True if `key` is one of them.
+    #[must_use]
+    pub fn has(&self, key: &BudgetKey) -> bool {
+        self.0.contains(key)
+    }
+}
+
+/// The limits of a budget; none: no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BudgetLimits {
+    /// Streams and recordings at once.
+    pub streams: Option<u64>,
+    /// Rate reserved at once, read or not.
+    pub reserved: Option<BitRate>,
+    /// Rate held without being read; what is beyond it yields.
+    pub idle: Option<BitRate>,
+    /// Rate of all bytes sent.
+    pub download: Option<BitRate>,
+    /// Rate of all bytes received.
+    pub upload: Option<BitRate>,
+    /// Requests per second.
+    pub requests: Option<u64>,
+    /// Bytes stored.
+    pub stored: Option<u64>,
+}
+
+impl BudgetLimits {
+    /// These limits, and those of `other` where these have none.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            streams: self.streams.or(other.streams),
+            reserved: self.reserved.or(other.reserved),
+            idle: self.idle.or(other.idle),
+            download: self.download.or(other.download),
+            upload: self.upload.or(other.upload),
+            requests: self.requests.or(other.requests),
+            stored: self.stored.or(other.stored),
+        }
+    }
+
+    /// True if there is no limit.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The budgets of a setting: of one holder, or each of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum BudgetScope {
+    /// Each address.
+    EachAddress,
+    /// Each account.
+    EachAccount,
+    /// Each token.
+    EachToken,
+    /// Each signed link.
+    EachLink,
+    /// One holder.
+    One(BudgetKey),
+}
+
+/// As settings name it.
+impl fmt::Display for BudgetScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EachAddress => f.write_str("address"),
+            Self::EachAccount => f.write_str("user"),
+            Self::EachToken => f.write_str("token"),
+            Self::EachLink => f.write_str("link"),
+            Self::One(key) => key.fmt(f),
+        }
+    }
+}
+
+/// A text that names no budget.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no budget's holder; write `address`, `user`, `token`, `link`, `user:NAME`, `group:NAME`, `token:ID` or `link:ID`"
+)]
+pub struct UnknownBudget(String);
+
+impl FromStr for BudgetScope {
+    type Err = UnknownBudget;
+
+    fn from_str(text: &str) -> Result<Self, UnknownBudget> {
+        let unknown = || UnknownBudget(text.to_owned());
+        let id = |id: &str| id.parse::<i64>().ok().filter(|id| *id > 0).ok_or_else(unknown);
+        Ok(match text.split_once(':') {
+            None if text == "address" => Self::EachAddress,
+            None if text == "user" => Self::EachAccount,
+            None if text == "token" => Self::EachToken,
+            None if text == "link" => Self::EachLink,
+            Some(("user", name)) if !name.is_empty() => Self::One(BudgetKey::Account(name.into())),
+            Some(("group", name)) if !name.is_empty() => Self::One(BudgetKey::Group(name.into())),
+            Some(("token", number)) => Self::One(BudgetKey::Token(id(number)?)),
+            Some(("link", number)) => Self::One(BudgetKey::Link(id(number)?)),
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+/// Budgets that are set, by their scope.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BudgetRules(HashMap<BudgetScope, BudgetLimits>);
+
+impl BudgetRules {
+    /// These budgets.
+    #[must_use]
+    pub fn new(rules: impl IntoIterator<Item = (BudgetScope, BudgetLimits)>) -> Self {
+        Self(rules.into_iter().collect())
+    }
+
+    /// The limits of a holder: its own, then those of its kind.
+    #[must_use]
+    pub fn limits(&self, key: &BudgetKey) -> BudgetLimits {
+        if self.0.is_empty() {
+            return BudgetLimits::default();
+        }
+        let of = |scope: &BudgetScope| self.0.get(scope).copied().unwrap_or_default();
+        let of_kind = match key {
+            BudgetKey::Address(_) => return of(&BudgetScope::EachAddress),
+            BudgetKey::Proxy(_) => return BudgetLimits::default(),
+            BudgetKey::Account(_) => of(&BudgetScope::EachAccount),
+            BudgetKey::Group(_) => BudgetLimits::default(),
+            BudgetKey::Token(_) => of(&BudgetScope::EachToken),
+            BudgetKey::Link(_) => of(&BudgetScope::EachLink),
+        };
+        of(&BudgetScope::One(key.clone())).or(of_kind)
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Holders that have limits of their own.
+    pub fn named(&self) -> impl Iterator<Item = &BudgetKey> {
+        self.0.keys().filter_map(|scope| if let BudgetScope::One(key) = scope { Some(key) } else { None })
+    }
+}
+
+/// The limit of a budget that a request would pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BudgetLimit {
+    /// Streams at once.
+    Streams,
+    /// Bits per second reserved.
+    Reserved,
+    /// Requests per second.
+    Requests,
+    /// Bytes stored.
+    Stored,
+}
+
+impl fmt::Display for BudgetLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Streams => "streams",
+            Self::Reserved => "reserved",
+            Self::Requests => "requests",
+            Self::Stored => "stored",
+        })
+    }
+}
+
+/// A request that is refused by a budget.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the budget of {budget} is used up: {limit} {most}, of which {used} are used and {more} more were asked for")]
+pub struct BudgetRefusal {
+    /// The budget.
+    pub budget: BudgetKey,
+    /// The limit that is reached.
+    pub limit: BudgetLimit,
+    /// Its value: streams, bits per second, requests per second, or bytes.
+    pub most: u64,
+    /// The part of it in use.
+    pub used: u64,
+    /// The part that the request would need.
+    pub more: u64,
+    /// The longest time until some of it is free, as far as that is known.
+    pub frees_in: Option<Nanos>,
+}
+
+/// A reservation that a viewer holds without reading it: of a read that has ended, or of one with a client that takes nothing.
+#[derive(Debug, Clone)]
+pub struct IdleReservation {
+    /// The reservation.
+    pub id: IdleHolder,
+    /// The budgets that it is charged to.
+    pub charged: ChargedBudgets,
+    /// Since when it is not read.
+    pub since: Nanos,
+    /// Its viewer has earned it by playing.
+    pub is_firm: bool,
+    /// Its rate.
+    pub rate: BitRate,
+    /// The part that it has of the resource that is short, in the unit of that.
+    pub weight: u64,
+}
+
+/// The holder of an idle reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdleHolder {
+    /// A session.
+    Session(ReservationId),
+    /// A stream that is not read.
+    Stream(StreamId),
+}
+
+/// The reservations that yield to a request for `wanted` of a resource of which `promised` is promised in all: those that are not earned
+/// and those beyond a budget, the oldest first, as many as the request needs.
+#[must_use]
+pub fn yielding(
+    mut idle: Vec<IdleReservation>,
+    (promised, wanted): (u64, u64),
+    limits: &dyn Fn(&BudgetKey) -> BudgetLimits,
+) -> Vec<IdleHolder> {
+    idle.sort_unstable_by_key(|held| std::cmp::Reverse(held.since));
+    let mut kept: HashMap<BudgetKey, HeldSum> = HashMap::new();
+    idle.retain(|held| {
+        let fits = |key: &BudgetKey| kept.get(key).copied().unwrap_or_default().with(held).fits(key, promised, limits);
+        let is_kept = held.is_firm && held.charged.iter().all(fits);
+        if is_kept {
+            for key in held.charged.iter() {
+                let sum = kept.entry(key.clone()).or_default();
+                *sum = sum.with(held);
+            }
+        }
+        !is_kept && held.weight > 0
+    });
+    let mut freed = 0u64;
+    let oldest_first = idle.iter().rev();
+    let needed = oldest_first.take_while(|held| {
+        let goes = freed < wanted.max(1);
+        freed = freed.saturating_add(held.weight);
+        goes
+    });
+    needed.map(|held| held.id).collect()
+}
+
+/// Reservations that one budget holds without reading them.
+#[derive(Debug, Clone, Copy, Default)]
+struct HeldSum {
+    count: u64,
+    rate: u64,
+    weight: u64,
+}
+
+impl HeldSum {
+    const fn with(self, held: &IdleReservation) -> Self {
+        Self {
+            count: self.count + 1,
+            rate: self.rate.saturating_add(held.rate.0),
+            weight: self.weight.saturating_add(held.weight),
+        }
+    }
+
+    fn fits(self, key: &BudgetKey, promised: u64, limits: &dyn Fn(&BudgetKey) -> BudgetLimits) -> bool {
+        match (limits(key).idle, key) {
+            (Some(most), _) => self.rate <= most.0,
+            (None, BudgetKey::Address(_)) => {
+                self.count <= ADDRESS_IDLE_STREAMS || self.weight.saturating_mul(ADDRESS_IDLE_PART) <= promised
+            }
+            (None, _) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> BudgetKey {
+        BudgetKey::of_address(IpAddr::from([192, 0, 2, last]))
+    }
+
+    fn held(slot: u32, by: &[BudgetKey], is_firm: bool) -> IdleReservation {
+        IdleReservation {
+            id: IdleHolder::Stream(StreamId(slot.into())),
+            charged: ChargedBudgets::of(by),
+            since: Nanos::from_secs(slot.into()),
+            is_firm,
+            rate: BitRate(10),
+            weight: 10,
+        }
+    }
+
+    fn slots(idle: Vec<IdleReservation>, amounts: (u64, u64), limits: &dyn Fn(&BudgetKey) -> BudgetLimits) -> Vec<u64> {
+        let slot = |holder| match holder {
+            IdleHolder::Stream(stream) => stream.0,
+            IdleHolder::Session(_) => panic!("none is given"),
+        };
+        yielding(idle, amounts, limits).into_iter().map(slot).collect()
+    }
+
+    const NONE: &dyn Fn(&BudgetKey) -> BudgetLimits = &|_| BudgetLimits {
+        streams: None,
+        reserved: None,
+        idle: None,
+        download: None,
+        upload: None,
+        requests: None,
+        stored: None,
+    };
+
+    #[test]
+    fn an_address_keeps_a_tenth_and_four_streams_at_least() {
+        let of_one = |count: u32| (1..=count).map(|slot| held(slot, &[address(1)], true)).collect::<Vec<_>>();
+        assert_eq!(slots(of_one(11), (110, 1000), NONE), [1, 2, 3, 4, 5, 6, 7], "the newest four are kept");
+        assert_eq!(slots(of_one(11), (600, 1000), NONE), [1, 2, 3, 4, 5], "six are a tenth");
+        assert_eq!(slots(of_one(11), (600, 15), NONE), [1, 2], "as many as are needed");
+        let of_each = (1..=11).map(|slot| held(u32::from(slot), &[address(slot)], true)).collect();
+        assert!(slots(of_each, (110, 1000), NONE).is_empty(), "each has its own budget");
+        let proxy = BudgetKey::Proxy(IpAddr::from([10, 0, 0, 1]));
+        let of_proxy = (1..=11).map(|slot| held(slot, std::slice::from_ref(&proxy), true)).collect();
+        assert!(slots(of_proxy, (110, 1000), NONE).is_empty(), "a trusted proxy has none");
+    }
+
+    #[test]
+    fn reservations_that_were_not_earned_yield_first_come_first() {
+        let mut idle = vec![held(3, &[address(1)], false), held(1, &[address(2)], false), held(2, &[address(3)], true)];
+        assert_eq!(slots(idle.clone(), (1000, 1000), NONE), [1, 3]);
+        assert_eq!(slots(idle.clone(), (1000, 1), NONE), [1]);
+        idle[1].weight = 0;
+        assert_eq!(slots(idle, (1000, 1), NONE), [3], "it has nothing of the resource");
+    }
+
+    #[test]
+    fn each_budget_of_a_request_counts() {
+        let (ada, team) = (BudgetKey::Account("ada".into()), BudgetKey::Group("team".into()));
+        let limits = |key: &BudgetKey| BudgetLimits {
+            idle: (*key == BudgetKey::Group("team".into())).then_some(BitRate(20)),
+            ..BudgetLimits::default()
+        };
+        let idle = (1..=6).map(|slot| held(slot, &[ada.clone(), team.clone()], true)).collect();
+        assert_eq!(slots(idle, (60, 1000), &limits), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn limits_of_a_holder_come_before_those_of_its_kind() {
+        let scope = |text: &str| text.parse::<BudgetScope>().expect("a scope");
+        let streams = |most| BudgetLimits { streams: Some(most), ..BudgetLimits::default() };
+        let rules = BudgetRules::new([
+            (scope("user"), BudgetLimits { requests: Some(9), ..streams(2) }),
+            (scope("user:ada"), streams(5)),
+            (scope("address"), streams(7)),
+            (scope("token:3"), streams(1)),
+        ]);
+        let of = |key: BudgetKey| (rules.limits(&key).streams, rules.limits(&key).requests);
+        assert_eq!(of(BudgetKey::Account("ada".into())), (Some(5), Some(9)));
+        assert_eq!(of(BudgetKey::Account("bob".into())), (Some(2), Some(9)));
+        assert_eq!(of(address(1)), (Some(7), None));
+        assert_eq!((of(BudgetKey::Token(3)), of(BudgetKey::Token(4))), ((Some(1), None), (None, None)));
+        for text in ["", "users", "user:", "group", "token:x", "token:0", "token:-1", "address:1.2.3.4"] {
+            assert!(text.parse::<BudgetScope>().is_err(), "{text}");
+        }
+        for key in [BudgetKey::Account("a:b".into()), BudgetKey::Group("x".into()), BudgetKey::Link(2)] {
+            assert_eq!(key.to_string().parse(), Ok(BudgetScope::One(key)));
+        }
+    }
+}
