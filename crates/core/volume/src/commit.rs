@@ -75,6 +75,12 @@ impl Volume {
         self.members.placement().copies() == 1 && self.members.journal_members().iter().any(goes_on)
     }
 
+    /// True if the durable catalogue lies on all disks that a start reads it from.
+    #[must_use]
+    pub fn has_catalogue_in_place(&self) -> bool {
+        self.changes.journal_on() == self.members.journal_members()
+    }
+
     /// Gives a disk another state, with the superblocks to write for it (see [`Volume::take_out`]).
     pub(crate) fn set_member(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 2] {
         if state == MemberState::Out {

@@ -27,6 +27,9 @@ pub enum CreateError {
 /// The reason that a disk's superblock does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
+    /// No copy can be read.
+    #[error("no copy of its superblock can be read")]
+    Unreadable,
     /// No copy bears the mark.
     #[error("it holds no Isocast volume")]
     NotAVolume,
@@ -137,7 +140,10 @@ impl VolumeOpenError {
     pub const fn unusable_disk(&self) -> Option<usize> {
         match self {
             Self::Truncated { disk, .. }
-            | Self::Superblock { disk, source: SuperblockError::NotAVolume | SuperblockError::Damaged } => Some(*disk),
+            | Self::Superblock {
+                disk,
+                source: SuperblockError::Unreadable | SuperblockError::NotAVolume | SuperblockError::Damaged,
+            } => Some(*disk),
             _ => None,
         }
     }

@@ -146,7 +146,7 @@ fn superblock_of(
         Ok(superblock) => superblock,
         // On a disk that was cut its two first copies still agree, unless one of them is damaged.
         Err(SuperblockError::NotAVolume) if copies.iter().all(Option::is_none) => {
-            return Err(VolumeOpenError::Superblock { disk, source: SuperblockError::Damaged });
+            return Err(VolumeOpenError::Superblock { disk, source: SuperblockError::Unreadable });
         }
         Err(source) => return Err(VolumeOpenError::Superblock { disk, source }),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::common::{MemoryDisk, MemoryDisks, UNIT, new_volume, payload, read_content, write_content};
 use proptest::prelude::*;
-use volume::{DiskWrite, MemberId, Placement, Volume, VolumeOpenError};
+use volume::{DiskWrite, MemberId, Placement, SuperblockError, Volume, VolumeOpenError};
 
 const DISK: u64 = 6 << 20;
 
@@ -168,6 +168,8 @@ fn each_wrong_set_of_disks_gets_its_own_error() {
     assert!(matches!(open(vec![], &[]), Err(VolumeOpenError::NoDisk)));
     let empty = Some(MemoryDisk::new(DISK));
     assert!(matches!(open(vec![one.clone(), empty], &[DISK; 2]), Err(VolumeOpenError::Superblock { disk: 1, .. })));
+    let unreadable = VolumeOpenError::Superblock { disk: 1, source: SuperblockError::Unreadable };
+    assert_eq!(open(vec![one.clone(), None], &[DISK; 2]), Err(unreadable), "each read of it fails");
     let short = DISK - (2 << 20);
     assert!(matches!(open(vec![one], &[short]), Err(VolumeOpenError::Truncated { needed: DISK, .. })));
 }

@@ -525,6 +525,16 @@ pub struct VolumeStatus {
     pub last_scrub: Option<ScrubStatus>,
 }
 
+impl VolumeStatus {
+    /// Bytes of contents that it has room for when it is empty; on a mirror each takes two.
+    #[must_use]
+    pub fn room_bytes(&self) -> u64 {
+        let copies = if self.layout == "mirror" { 2 } else { 1 };
+        let disks = self.disks.iter().filter(|disk| disk.state != "left");
+        disks.map(|disk| disk.units * self.unit_bytes).sum::<u64>() / copies
+    }
+}
+
 /// The last scrub of a volume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScrubStatus {
@@ -551,7 +561,7 @@ pub struct VolumeDiskStatus {
     /// `active`; `filling`; `out` if it failed; `left` if it was removed; `missing` if it was away at the start and the volume takes no
     /// changes for it; `read only` if it failed and has the only copy of the bytes on it.
     pub state: String,
-    /// The failure for which it is out or read only.
+    /// The failure for which it is out or read only, or for which a copy on it stays wrong.
     pub error: Option<String>,
     /// Copies on it that were found wrong since the start.
     pub wrong_copies: u64,

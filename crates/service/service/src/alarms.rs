@@ -105,6 +105,11 @@ fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
         let why = disk.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
         let text = |state: &str| format!("disk {number}, {path}, {state}{why}");
         all.extend(match disk.state.as_str() {
+            "active" if disk.error.is_some() => Some(serious(
+                "volume_disk",
+                name,
+                text("has wrong copies that could not be written anew: `isocast volume replace` it, or `isocast volume scrub` them"),
+            )),
             "filling" => Some(advice("volume_disk", name, text("is being filled; until then there are fewer copies"))),
             "out" => Some(serious(
                 "volume_disk",

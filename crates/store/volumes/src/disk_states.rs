@@ -63,6 +63,7 @@ impl Core {
             }
             if state == "active" {
                 self.health.failures.remove(&member);
+                self.health.forget_unwritten(member);
             }
             if state == "out" {
                 let first = DiskReturn { next: now.saturating_add(RETURN_PAUSE), pause: RETURN_PAUSE };

@@ -2,7 +2,7 @@
 //!
 //! Not here: the states of disks and their events (`disk_states`), upkeep (`upkeep`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -64,6 +64,8 @@ pub(super) struct VolumeHealth {
     pub(super) failures: BTreeMap<MemberId, StoreError>,
     /// Copies on a disk that were found wrong since the start.
     wrong_copies: BTreeMap<MemberId, u64>,
+    /// Disks on which a copy stays wrong, for it could not be written anew.
+    unwritten: BTreeSet<MemberId>,
     /// Contents with a part of which no copy is right, and the number of scrubs before that was found.
     pub(super) damaged: BTreeMap<String, (Weak<StoredContent>, u32)>,
     scrubs: u32,
@@ -89,6 +91,17 @@ impl VolumeHealth {
         *self.wrong_copies.entry(member).or_default() += 1;
     }
 
+    /// A copy that is wrong could not be written anew.
+    pub(super) fn note_unwritten(&mut self, member: MemberId) {
+        self.note_wrong_copy(member);
+        self.unwritten.insert(member);
+    }
+
+    /// All copies on the disk are written anew.
+    pub(super) fn forget_unwritten(&mut self, member: MemberId) {
+        self.unwritten.remove(&member);
+    }
+
     pub(super) fn note_damage(&mut self, name: &str, content: &Arc<StoredContent>) {
         self.damaged.insert(name.to_owned(), (Arc::downgrade(content), self.scrubs));
     }
@@ -97,6 +110,9 @@ impl VolumeHealth {
     pub(super) fn note_scrub(&mut self, report: &UpkeepReport) {
         let scrubs = self.scrubs;
         self.damaged.retain(|_, (content, found_at)| *found_at == scrubs && content.strong_count() > 0);
+        if report.lost == 0 {
+            self.unwritten.clear();
+        }
         self.scrubs += 1;
         self.last_scrub = Some(LastScrub {
             ended: SystemTime::now(),
@@ -117,6 +133,10 @@ impl VolumeHealth {
 
     pub(super) fn wrong_copies(&self, member: MemberId) -> u64 {
         self.wrong_copies.get(&member).copied().unwrap_or(0)
+    }
+
+    pub(super) fn has_unwritten(&self, member: MemberId) -> bool {
+        self.unwritten.contains(&member)
     }
 
     pub(super) fn failure(&self, member: MemberId) -> Option<&StoreError> {

@@ -55,7 +55,7 @@ pub struct VolumeMemberInfo {
     /// `active`; `filling`; `out` if it failed; `left` if it was removed; `missing` if it was away at the start and the volume needs it;
     /// `read only` if it failed and has the only copies of its contents.
     pub state: &'static str,
-    /// The failure for which it is out or read only, since the start.
+    /// The failure for which it is out or read only, or for which a copy on it stays wrong, since the start.
     pub failure: Option<StoreError>,
     /// Copies on it that were found wrong since the start.
     pub wrong_copies: u64,
@@ -182,7 +182,12 @@ impl ServedVolume {
             disk: member.as_ref().map(|member| member.disk),
             path: named.as_ref().map(|named| named.path.clone()),
             state: core.shown_state(number),
-            failure: core.health.failure(number).cloned(),
+            failure: core.health.failure(number).cloned().or_else(|| {
+                member
+                    .as_ref()
+                    .filter(|_| core.health.has_unwritten(number))
+                    .map(|member| StoreError::DiskFailing(member.disk))
+            }),
             wrong_copies: core.health.wrong_copies(number),
             size: ByteCount(record.size),
             units: u64::from(core.volume.members().unit_count(number)),

@@ -276,7 +276,8 @@ impl Core {
         let part = task.part;
         match end {
             CopyVerdict::Right if !is_mended => {}
-            CopyVerdict::Right | CopyVerdict::Unwritten => self.health.note_wrong_copy(task.target.member),
+            CopyVerdict::Right => self.health.note_wrong_copy(task.target.member),
+            CopyVerdict::Unwritten => self.health.note_unwritten(task.target.member),
             CopyVerdict::Lost => self.health.note_damage(&name, &content),
         }
         match end {
@@ -398,9 +399,10 @@ impl Core {
         }
     }
 
-    /// The result of an upkeep on a disk counts when it is durable.
+    /// The result of an upkeep on a disk counts when it is durable, the catalogue on the disks that hold it from then on as well.
     pub(super) fn settle_upkeep(&mut self) {
-        if let Some(run) = self.undurable_upkeep.take_if(|_| !self.write_sets.has_superblocks()) {
+        let is_durable = !self.write_sets.has_superblocks() && self.volume.has_catalogue_in_place();
+        if let Some(run) = self.undurable_upkeep.take_if(|_| is_durable) {
             self.tell_of_upkeep(&run, None);
         }
     }

@@ -318,6 +318,8 @@ fn a_sector_that_cannot_be_read_is_mended_if_it_can_be() {
         assert!(status == 200 && short(number).difference(0, &body).is_none(), "the other copy is whole");
     }
     wait_stderr_words(&server, &["copy_unwritten"], 1);
+    let (_, alarms) = fetch(server.address, "GET", "/api/v1/alarms").expect("an answer");
+    assert!(String::from_utf8_lossy(&alarms).contains("could not be written anew"), "the disk that errs is an alarm");
     assert!(
         !server.stderr_text().contains("copy_lost") && !server.stderr_text().contains("disk_failing"),
         "{}",
