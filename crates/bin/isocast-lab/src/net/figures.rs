@@ -47,6 +47,9 @@ pub(super) struct FiguresCommand {
     /// Seconds of each test; there are about ninety.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
+    /// Rounds of all tests: the table shows medians, the least and the greatest value.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
     /// Rate of a guest's Ethernet.
     #[arg(long, value_name = "RATE", default_value = "100Mbit/s", value_parser = units::parse_rate, conflicts_with = "to")]
     rate: BitRate,
@@ -64,6 +67,7 @@ struct Measurements {
     network: String,
     /// Reason for results without TIPC; `None` with TIPC.
     without_tipc: Option<String>,
+    /// Each as often as there were rounds.
     tests: Vec<MeasuredTest>,
 }
 
@@ -145,11 +149,12 @@ impl FiguresCommand {
         // Another machine may have TIPC: the first test shows whether ours has it.
         let cases = NetCase::all(!matches!(rig, TestRig::Loopback));
         let mut tests = Vec::new();
-        for (number, case) in cases.iter().enumerate() {
+        let rounds = (0..self.repeat).flat_map(|_| &cases);
+        for (number, case) in rounds.enumerate() {
             say(format_args!(
                 "{}/{}: {:?}, {}, {} B",
                 number + 1,
-                cases.len(),
+                cases.len() * self.repeat as usize,
                 case.experiment,
                 case.way.name(),
                 case.size
@@ -280,32 +285,59 @@ impl MeasuredTest {
     }
 }
 
-fn rows(all: &Measurements, gap: &str) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
+/// The tests of each case, one of each round, in the order of the first round.
+fn by_case(all: &Measurements) -> Vec<Vec<&MeasuredTest>> {
+    let mut cases: Vec<Vec<&MeasuredTest>> = Vec::new();
     for test in &all.tests {
-        let columns = test.columns();
+        match cases.iter_mut().find(|tests| tests[0].case == test.case) {
+            Some(tests) => tests.push(test),
+            None => cases.push(vec![test]),
+        }
+    }
+    cases
+}
+
+/// The least, the middle and the greatest value; of an even number the greater one in the middle.
+fn spread(tests: &[&MeasuredTest], of: impl Fn(&MeasuredTest) -> Option<f64>) -> Option<[f64; 3]> {
+    let mut values: Vec<f64> = tests.iter().filter_map(|test| of(test)).collect();
+    values.sort_by(f64::total_cmp);
+    Some([*values.first()?, values[values.len() / 2], *values.last()?])
+}
+
+/// A row for each of these groups of tests, below the names of the columns.
+fn rows(groups: &[Vec<&MeasuredTest>], gap: &str) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for tests in groups {
+        let first = tests[0];
+        let columns = first.columns();
         if rows.is_empty() {
             let mut head: Vec<String> = ["test", "transport", "bytes"].map(str::to_owned).into();
             head.extend(columns.iter().map(|(name, ..)| (*name).to_owned()));
             rows.push(head);
         }
-        let mut row =
-            vec![format!("{:?}", test.case.experiment), test.case.way.name().to_owned(), test.case.size.to_string()];
-        row.extend(
-            columns.iter().map(|(_, value, places)| value.map_or(gap.to_owned(), |value| format!("{value:.places$}"))),
-        );
+        let case = first.case;
+        let mut row = vec![format!("{:?}", case.experiment), case.way.name().to_owned(), case.size.to_string()];
+        row.extend(columns.iter().enumerate().map(|(at, (.., places))| {
+            match spread(tests, |test| test.columns()[at].1) {
+                None => gap.to_owned(),
+                Some([_, only, _]) if tests.len() == 1 => format!("{only:.places$}"),
+                Some([least, middle, most]) => format!("{middle:.places$} ({least:.places$}…{most:.places$})"),
+            }
+        }));
         rows.push(row);
     }
     rows
 }
 
 fn table(all: &Measurements) -> String {
-    align(&rows(all, "–"))
+    align(&rows(&by_case(all), "–"))
 }
 
+/// Each test of each round.
 fn csv(all: &Measurements) -> String {
     let mut text = String::new();
-    for row in rows(all, "") {
+    let tests: Vec<Vec<&MeasuredTest>> = all.tests.iter().map(|test| vec![test]).collect();
+    for row in rows(&tests, "") {
         // No word of it holds a quotation mark.
         let cells: Vec<String> =
             row.iter().map(|cell| if cell.contains(',') { format!("\"{cell}\"") } else { cell.clone() }).collect();
@@ -370,10 +402,11 @@ fn plots(all: &Measurements) -> Vec<(&'static str, Plot<'static>)> {
 /// A line for each transport, over the logarithm of the size.
 fn lines(all: &Measurements, experiment: NetExperiment, of: &dyn Fn(&MeasuredTest) -> Option<f64>) -> Vec<PlotLine> {
     let mut lines: BTreeMap<Way, Vec<(f64, f64)>> = BTreeMap::new();
-    for test in all.tests.iter().filter(|test| test.case.experiment == experiment) {
-        let size = f64::from(u32::try_from(test.case.size).unwrap_or(u32::MAX));
-        if let Some(value) = of(test) {
-            lines.entry(test.case.way).or_default().push((size.log2(), value));
+    for tests in by_case(all).iter().filter(|tests| tests[0].case.experiment == experiment) {
+        let case = tests[0].case;
+        let size = f64::from(u32::try_from(case.size).unwrap_or(u32::MAX));
+        if let Some([_, middle, _]) = spread(tests, of) {
+            lines.entry(case.way).or_default().push((size.log2(), middle));
         }
     }
     lines.into_iter().map(|(way, points)| PlotLine { name: way.name().to_owned(), points, marked: true }).collect()
@@ -449,6 +482,28 @@ mod tests {
         let again: Measurements =
             serde_json::from_str(&serde_json::to_string(&all).expect("JSON")).expect("as written");
         assert_eq!(csv(&again), text);
+    }
+
+    #[test]
+    fn rounds_are_shown_by_their_median_least_and_greatest() {
+        let case = NetCase { experiment: NetExperiment::A, way: Way::Tcp, size: 16 };
+        let test = |rate: f64| MeasuredTest {
+            case,
+            report: serde_json::json!({ "receiver": { "bits_per_second": rate } }),
+            guest_cpu_seconds: None,
+        };
+        let all = Measurements {
+            format: FORMAT.to_owned(),
+            host: Host::default(),
+            network: "between two".to_owned(),
+            without_tipc: None,
+            tests: [9e7, 6e7, 7e7].map(test).into(),
+        };
+        let table = table(&all);
+        assert!(table.contains("70.00 (60.00…90.00)") && table.lines().count() == 2, "{table}");
+        assert_eq!(csv(&all).lines().count(), 4, "each round has a line there");
+        let line = lines(&all, NetExperiment::A, &|test| test.figure("/receiver/bits_per_second"));
+        assert_eq!(line[0].points, [(4.0, 7e7)]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{comparison, html, read};
 const BEGIN: &str = "<!-- results:begin -->";
 const END: &str = "<!-- results:end -->";
 
-/// Render a folder of results: every table (README.md) and the picture (comparison.svg), which are kept with them, and a
+/// Render a folder of results: every table (README.md) and the picture of the most streams (comparison.svg), which are kept with them, and a
 /// page with plots (report.html), which is not.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportCommand {
@@ -36,10 +36,8 @@ impl ReportCommand {
         let all = read(&self.results)?;
         let folder = self.results.display().to_string();
         let folder = folder.trim_end_matches('/');
-        let mut files = vec![
-            (self.results.join("README.md"), comparison::tables(&all)?),
-            (self.results.join("comparison.svg"), comparison::picture(&all)),
-        ];
+        let mut files = vec![(self.results.join("README.md"), comparison::tables(&all)?)];
+        files.extend(comparison::picture(&all).map(|picture| (self.results.join("comparison.svg"), picture)));
         for path in self.readme {
             let readme = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
             let shown = replaced(&readme, &comparison::comparison(&all, folder)?);
@@ -96,7 +94,8 @@ mod tests {
         command.clone().run().unwrap();
         check().unwrap();
         let read = |name: &str| fs::read_to_string(command.results.join(name)).unwrap();
-        assert!(read("README.md").contains("| nginx | 200 |"));
+        assert!(read("README.md").contains("| nginx | 200 |") && read("README.md").contains("| RSS MiB |"));
+        assert!(!command.results.join("comparison.svg").exists(), "no bars, no picture");
         let page = read("report.html");
         assert!(page.contains("Contents in memory") && page.contains("<svg") && page.contains("&lt;nginx&gt;"));
         let text = fs::read_to_string(&readme).unwrap();
@@ -120,7 +119,7 @@ mod tests {
             assert_eq!(shown.trim(), comparison::comparison(&all, folder).unwrap().trim(), "{name}");
             let kept = |name: &str| fs::read_to_string(top.join(folder).join(name)).unwrap();
             assert_eq!(kept("README.md"), comparison::tables(&all).unwrap());
-            assert_eq!(kept("comparison.svg"), comparison::picture(&all));
+            assert_eq!(Some(kept("comparison.svg")), comparison::picture(&all));
         }
     }
 }

@@ -10,9 +10,11 @@ use super::{MostStreams, Results};
 
 /// The comparison for the README as Markdown: one row for each of the parts shown there, the servers side by side.
 pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
+    let bars = picture(all)
+        .map(|_| format!("![The most streams carried without a stall]({folder}/comparison.svg)\n\n"))
+        .unwrap_or_default();
     let mut text = format!(
-        "{}; [every table]({folder}/README.md), and beside it the raw results with commands and configurations.\n\n\
-         ![The most streams carried without a stall]({folder}/comparison.svg)\n\n\
+        "{}; [every table]({folder}/README.md), and beside it the raw results with commands and configurations.\n\n{bars}\
          | | Isocast | nginx |\n|---|---|---|\n",
         measured(all)?
     );
@@ -57,9 +59,12 @@ fn ticks(all: &[Results]) -> String {
     format!("\nCPU with a `schedule.tick` of 50, 125 and 250 ms, contents in memory. {}.\n", told.join("; "))
 }
 
-/// The most streams that each server carried, as bars.
-pub(super) fn picture(all: &[Results]) -> String {
+/// The most streams that each server carried, as bars; none where that was not searched for with two servers.
+pub(super) fn picture(all: &[Results]) -> Option<String> {
     let both: Vec<&Results> = all.iter().filter(|results| results.found.len() > 1).collect();
+    if both.is_empty() {
+        return None;
+    }
     let most = both.iter().flat_map(|results| &results.found).map(|found| found.streams).max().unwrap_or(1).max(1);
     let mut text = String::new();
     let mut y = 0;
@@ -80,10 +85,10 @@ pub(super) fn picture(all: &[Results]) -> String {
         }
         y += 10;
     }
-    format!(
+    Some(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 700 {y}\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"700\" height=\"{y}\" fill=\"white\"/>\n{text}</svg>\n"
-    )
+    ))
 }
 
 /// A group's figures for viewer and operator, in a line of medians.
@@ -145,8 +150,8 @@ pub(super) fn tables(all: &[Results]) -> anyhow::Result<String> {
 fn one_table(results: &Results, told: &[&RunGroup]) -> String {
     let mut text = format!(
         "\n**{}**\n\n\
-         | server | streams | delivered / requested | J (1 s) | worst stream | J (100 ms) | stalled | CPU s/Gbit | uploads MB/s | of the time left |\n\
-         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         | server | streams | delivered / requested | J (1 s) | worst stream | J (100 ms) | stalled | CPU s/Gbit | RSS MiB | disk Mbit/s | network Mbit/s | uploads MB/s | of the time left |\n\
+         |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
         results.title
     );
     text.extend(told.iter().map(|group| row(group)));
@@ -245,7 +250,7 @@ fn row(group: &RunGroup) -> String {
         None => group.streams.to_string(),
     };
     format!(
-        "| {} | {streams} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+        "| {} | {streams} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         group.server,
         cell(group, "ratio", 4, ""),
         j_1s(group),
@@ -253,6 +258,9 @@ fn row(group: &RunGroup) -> String {
         cell(group, "j_100ms_mean", 2, " %"),
         cell(group, "stalled_streams", 0, ""),
         cell(group, "server_s_per_gbit", 4, ""),
+        cell(group, "server_rss_mib", 0, ""),
+        cell(group, "disk_read_mbps", 0, ""),
+        cell(group, "network_mbps", 0, ""),
         cell(group, "upload_mb_per_s", 1, ""),
         percent(group.median("upload_share_of_left")),
     )
