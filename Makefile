@@ -20,6 +20,8 @@ LOGROTATE = $(DESTDIR)/etc/logrotate.d
 EXAMPLES = $(DESTDIR)$(PREFIX)/share/isocast
 MANUAL = $(DESTDIR)$(PREFIX)/share/man/man1
 COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 SETTINGS = $(DESTDIR)/etc/isocast
 # Where systemd runs and is installed to.
 RELOAD_UNITS = test -n "$(DESTDIR)" || test ! -d /run/systemd/system || systemctl daemon-reload
@@ -47,7 +49,7 @@ lab: build ## build target/release/isocast-lab beside it: benchmarks, emulated d
 install: ## put the built program, its service, manual pages and completions below PREFIX (/usr/local), as root
 	@test -x $(BINARY) || { echo "run first, as yourself: make build" >&2; exit 1; }
 	@install -D -m 755 -t $(PROGRAMS) $(BINARY) $(BINARY)-mount
-	@mkdir -p $(UNITS) $(MANUAL) $(COMPLETIONS)
+	@mkdir -p $(UNITS) $(MANUAL) $(COMPLETIONS) $(ZSH) $(FISH)
 	@for unit in packaging/*.service; do \
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' $$unit >$(UNITS)/$${unit##*/} && chmod 644 $(UNITS)/$${unit##*/}; done
 	@install -D -m 644 packaging/isocast.sysusers $(SYSUSERS)/isocast.conf
@@ -55,12 +57,15 @@ install: ## put the built program, its service, manual pages and completions bel
 	@install -D -m 644 -t $(EXAMPLES) packaging/prometheus-rules.yml packaging/grafana-dashboard.json
 	@$(BINARY) man $(MANUAL)
 	@$(BINARY) completions bash >$(COMPLETIONS)/isocast
+	@$(BINARY) completions zsh >$(ZSH)/_isocast
+	@$(BINARY) completions fish >$(FISH)/isocast.fish
 	@test -n "$(DESTDIR)" || systemd-sysusers $(SYSUSERS)/isocast.conf
 	@$(RELOAD_UNITS)
 	@install -D -m 644 packaging/isocast.logrotate $(LOGROTATE)/isocast
 	@mkdir -p $(SETTINGS)/conf.d
 	@test -e $(SETTINGS)/isocast.toml || install -m 644 packaging/isocast.toml $(SETTINGS)/isocast.toml
 	@test -n "$(DESTDIR)" || chgrp -R isocast $(SETTINGS)
+	@test -n "$(DESTDIR)" || echo "installed below $(PREFIX); settings: $(SETTINGS); next: name folders there, then systemctl enable --now isocast"
 
 install-lab: ## put the built measuring tools (`make lab`) beside it, as root
 	@test -x $(BINARY)-lab || { echo "run first, as yourself: make lab" >&2; exit 1; }
@@ -68,7 +73,8 @@ install-lab: ## put the built measuring tools (`make lab`) beside it, as root
 
 uninstall: ## remove what `make install` and `make install-lab` put there; settings, state and the user stay
 	@rm -f $(PROGRAMS)/isocast $(PROGRAMS)/isocast-mount $(PROGRAMS)/isocast-lab $(UNITS)/isocast.service $(UNITS)/isocast-measure.service \
-		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(EXAMPLES)/prometheus-rules.yml $(EXAMPLES)/grafana-dashboard.json $(LOGROTATE)/isocast $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 $(COMPLETIONS)/isocast
+		$(SYSUSERS)/isocast.conf $(MIBS)/ISOCAST-MIB.txt $(EXAMPLES)/prometheus-rules.yml $(EXAMPLES)/grafana-dashboard.json $(LOGROTATE)/isocast $(MANUAL)/isocast.1 $(MANUAL)/isocast-*.1 \
+		$(COMPLETIONS)/isocast $(ZSH)/_isocast $(FISH)/isocast.fish
 	@rmdir --ignore-fail-on-non-empty $(EXAMPLES) 2>/dev/null || true
 	@$(RELOAD_UNITS)
 

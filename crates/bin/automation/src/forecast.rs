@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use api::{Forecast, QuotaStatus};
+use api::{Disk, Forecast, QuotaStatus, VolumeDiskStatus};
 use serde::{Deserialize, Serialize};
 use service::alarms::AlarmSources;
 use units::real;
@@ -143,10 +143,10 @@ impl RoomWatch {
 
 /// Everything that can become full and has no other's room: the disks of a volume are the volume's.
 fn rooms(sources: &AlarmSources) -> Vec<Room> {
-    let of_volumes: BTreeSet<u16> =
-        sources.volumes.iter().flat_map(|volume| volume.disks.iter().filter_map(|disk| disk.disk)).collect();
+    let members = sources.volumes.iter().flat_map(|volume| &volume.disks);
+    let is_of_volume = |disk: &Disk| members.clone().any(|member| is_member(member, disk.id, &disk.folders));
     // A disk that fails does not say how much is free.
-    let disks = sources.disks.iter().filter(|disk| !of_volumes.contains(&disk.id) && !disk.failing);
+    let disks = sources.disks.iter().filter(|disk| !is_of_volume(disk) && !disk.failing);
     let disks = disks.filter_map(|disk| {
         let name = disk.folders.first()?.clone();
         Some(Room { kind: "disk", name, limit: None, free: disk.free_bytes })
@@ -165,6 +165,11 @@ fn rooms(sources: &AlarmSources) -> Vec<Room> {
         free: quota.max_bytes.saturating_sub(quota.used_bytes),
     });
     disks.chain(volumes).chain(quotas).collect()
+}
+
+/// True if a disk of the server is this one of a volume. One that is out has no number there, and its path alone.
+fn is_member(member: &VolumeDiskStatus, id: u16, folders: &[String]) -> bool {
+    member.disk == Some(id) || member.path.as_ref().is_some_and(|path| folders.contains(path))
 }
 
 #[cfg(test)]
@@ -240,5 +245,26 @@ mod tests {
         assert_eq!(history.forecast(&room, START - DAY_SECONDS).full, None);
         let larger = Room { limit: Some(5), ..room };
         assert_eq!(history.forecast(&larger, START).bytes_per_day, None, "another limit, another history");
+    }
+
+    #[test]
+    fn a_disk_that_is_out_of_its_volume_has_no_room_of_its_own() {
+        let out = VolumeDiskStatus {
+            disk: None,
+            path: Some("/dev/sdb".to_owned()),
+            state: "out".to_owned(),
+            error: None,
+            wrong_copies: 0,
+            size_bytes: GB,
+            units: 100,
+            free_units: None,
+        };
+        let at = |path: &str| [path.to_owned()];
+        assert!(is_member(&out, 1, &at("/dev/sdb")), "it would count as a disk that is full");
+        assert!(!is_member(&out, 1, &at("/srv")));
+        assert!(
+            is_member(&VolumeDiskStatus { disk: Some(1), ..out }, 1, &at("/dev/old")),
+            "another disk has its place"
+        );
     }
 }

@@ -13,6 +13,8 @@ use ureq::http::header::AUTHORIZATION;
 use ureq::http::{HeaderName, Response};
 use ureq::{Agent, Body, SendBody};
 
+use crate::tls::{self, machines_authorities};
+
 /// Largest answer that is read: all streams that a server can carry, twenty times over.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Largest body of an error that is looked at.
@@ -93,6 +95,7 @@ impl HttpClient {
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
+            .tls_config(machines_authorities())
             .timeout_connect(Some(SILENCE_MAX / 6))
             .timeout_recv_response(Some(SILENCE_MAX))
             .timeout_per_read(Some(SILENCE_MAX))
@@ -148,9 +151,12 @@ impl HttpClient {
 const ENDED: [ErrorKind; 4] =
     [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::UnexpectedEof];
 
-/// The error in words that name its probable cause.
+/// The error in words that name its probable cause, or its remedy.
 #[must_use]
 pub fn explained(error: ureq::Error) -> anyhow::Error {
+    if let Some(remedy) = tls::remedy(&error) {
+        return anyhow::anyhow!("{error}; {remedy}");
+    }
     match error {
         ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
             NoAnswer("no program listens there: is the server started, and the port right?").into()

@@ -1,4 +1,4 @@
-//! Requests of commands to an Isocast server, over HTTP: documents of its API, and contents.
+//! Requests of commands to an Isocast server, over HTTP and TLS: documents of its API, and contents.
 //!
 //! Promise: an answer that is an error reaches the caller in the server's own words; a server that neither takes nor sends for a minute is
 //! given up. Not here: the commands that use the answers.
@@ -6,9 +6,11 @@
 mod http;
 mod names;
 mod remote;
+mod tls;
 
 pub use http::{HttpClient, Login, NoAnswer, RateRefusal, USUAL_SERVER, expect, explained};
 pub use remote::{
     FileVersion, REOPEN_PAUSES, Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, TreeEntry,
     check_address, decoded,
 };
+pub use tls::machines_authorities;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
-use api::{Disk, EntryKind, ListingEntry};
+use api::{Disk, EntryKind, ListingEntry, VolumeStatus};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use units::BitRate;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LAST_MODIFIED, LOCATION, RANGE};
@@ -284,16 +284,20 @@ impl Remote {
         }
     }
 
-    /// The bytes of its server's disks, and those of them that are free.
+    /// The bytes that its server's disks and volumes have room for, and those of them that are free.
     ///
     /// # Errors
     /// As [`HttpClient::json`].
     pub fn space(&self) -> anyhow::Result<(u64, u64)> {
         let server = self.url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-        let disks: Vec<Disk> = self.client.json(&format!("{server}/api/v1/disks"))?;
+        let mut disks: Vec<Disk> = self.client.json(&format!("{server}/api/v1/disks"))?;
+        let volumes: Vec<VolumeStatus> = self.client.json(&format!("{server}/api/v1/volumes"))?;
+        let members = volumes.iter().flat_map(|volume| &volume.disks);
+        disks.retain(|disk| !members.clone().any(|member| member.disk == Some(disk.id)));
         // Of a file system in memory the capacity is not known.
-        let all = disks.iter().map(|disk| disk.capacity_bytes.max(disk.free_bytes)).sum();
-        Ok((all, disks.iter().map(|disk| disk.free_bytes).sum()))
+        let of_disks = disks.iter().map(|disk| (disk.capacity_bytes.max(disk.free_bytes), disk.free_bytes));
+        let of_volumes = volumes.iter().map(|volume| (volume.room_bytes(), volume.free_bytes));
+        Ok(of_disks.chain(of_volumes).fold((0, 0), |(all, left), (room, free)| (all + room, left + free)))
     }
 
     /// The version that a content has now.

@@ -9,17 +9,25 @@ use std::sync::Arc;
 
 use clap::Args;
 use client::{Login, Tree, decoded};
+use program::output::counted;
 use units::{BitRate, ByteCount};
 
 use super::pattern::is_like;
 use super::shared::LocalServer;
 use super::{CopyTerms, Endpoint, Summary, copy_tree, pacing};
 
+const EXAMPLES: &str = "\
+Examples:
+  isocast cp --rate 40M http://archive:8080/media/series /media/series
+  isocast cp --rate 40M --login login.txt /media/film.ts https://archive/media/
+  isocast cp --delete --exclude '*.tmp' --dry-run /media/series /backup";
+
 /// Copy or read files at a given rate, locally, from an Isocast server, or to one.
 ///
 /// SRC and DST are paths or addresses (`http://HOST:PORT/media/…`). A folder is copied with all that is below it, and becomes DST. DST
 /// `/dev/null` only reads. Files in the folders of a server of this machine go through that server, so that its streams are not disturbed.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct CopyArgs {
     /// The rate, for example 15Mbit/s; `max` takes all capacity that is left.
     #[arg(long, value_name = "RATE", default_value = "max", value_parser = parse_rate)]
@@ -142,14 +150,14 @@ impl CopyArgs {
     fn foretell(&self, out: &mut dyn Write, (source, tree): (&Endpoint, &Tree), to: &Endpoint) -> anyhow::Result<()> {
         let (mut files, mut bytes) = (0u64, 0);
         for file in &tree.files {
-            if self.resume || self.delete {
-                let version = source.version(&file.name)?;
-                if to.stored(&file.name)?.is_some_and(|stored| to.has_copy(&stored, &version)) {
-                    continue;
+            match self.is_there(&file.name, source, to) {
+                Ok(true) => {}
+                Ok(false) => {
+                    writeln!(out, "copy    {}  {}", to.shown(&file.name), ByteCount(file.bytes))?;
+                    (files, bytes) = (files + 1, bytes + file.bytes);
                 }
+                Err(error) => writeln!(out, "cannot  {}: {error:#}", to.shown(&file.name))?,
             }
-            writeln!(out, "copy    {}  {}", to.shown(&file.name), ByteCount(file.bytes))?;
-            (files, bytes) = (files + 1, bytes + file.bytes);
         }
         let others = if self.delete { self.others(tree, to)? } else { Vec::new() };
         for name in &others {
@@ -157,7 +165,16 @@ impl CopyArgs {
         }
         tree.unreadable.iter().try_for_each(|what| writeln!(out, "cannot  {what}"))?;
         let removed = if self.delete { format!(", {} to remove", others.len()) } else { String::new() };
-        Ok(writeln!(out, "{files} files to copy, {}{removed}", ByteCount(bytes))?)
+        Ok(writeln!(out, "{} to copy, {}{removed}", counted(files, "file"), ByteCount(bytes))?)
+    }
+
+    /// True if the copy of a file is there already and stays as it is.
+    fn is_there(&self, name: &Path, source: &Endpoint, to: &Endpoint) -> anyhow::Result<bool> {
+        if !(self.resume || self.delete) {
+            return Ok(false);
+        }
+        let version = source.version(name)?;
+        Ok(to.stored(name)?.is_some_and(|stored| to.has_copy(&stored, &version)))
     }
 
     /// The files of the destination that the source does not have and that are not excluded.

@@ -40,7 +40,7 @@ impl Failures {
         self.count
     }
 
-    /// Fails if there is one; `what` names the work that was not done.
+    /// Fails if there is one; `what` names the work that was not done: `not copied`.
     ///
     /// # Errors
     /// The number of failures, and the first of them.
@@ -66,12 +66,12 @@ mod tests {
     #[test]
     fn the_first_are_named_and_all_are_counted() {
         let mut failures = Failures::default();
-        assert!(failures.judge("contents were not read whole").is_ok());
+        assert!(failures.judge("not read whole").is_ok());
         for number in 1..=7 {
             failures.add(format_args!("{number}.ts: it broke off"));
         }
-        let said = failures.judge("contents were not read whole").expect_err("seven").to_string();
-        assert!(said.starts_with("7 contents were not read whole: 1.ts: it broke off; 2.ts"), "{said}");
+        let said = failures.judge("not read whole").expect_err("seven").to_string();
+        assert!(said.starts_with("7 not read whole: 1.ts: it broke off; 2.ts"), "{said}");
         assert!(said.ends_with("5.ts: it broke off; and 2 more"), "{said}");
     }
 }

@@ -58,7 +58,7 @@ pub enum Endpoint {
 impl Endpoint {
     fn new(text: &str, login: Option<&Login>, server: Option<&LocalServer>, is_written: bool) -> anyhow::Result<Self> {
         if let Some((scheme, _)) = text.split_once("://") {
-            anyhow::ensure!(scheme == "http", "{text}: only http:// addresses are understood");
+            anyhow::ensure!(matches!(scheme, "http" | "https"), "{text}: only http:// and https:// are understood");
             return Ok(Self::There(Remote::new(text, login)?));
         }
         let folder = Folder::new(text);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use client::Tree;
+use program::output::counted;
 use serde_json::json;
 use units::real;
 use units::{BitRate, ByteCount};
@@ -78,7 +79,7 @@ impl Summary {
     /// # Errors
     /// How many, and the first of them.
     pub fn check(&self) -> anyhow::Result<()> {
-        self.failures.judge("files or folders were not copied")
+        self.failures.judge("not copied")
     }
 
     /// Whether the rate that was asked for was kept; none where none was. The last byte of a copy leaves when it is due, so its mean is
@@ -114,18 +115,17 @@ impl Summary {
         let (own, busy) = self.processor().unwrap_or_default();
         let own = own / self.began_seconds() * 100.0;
         let mut text = format!(
-            "rate [Mbit/s]  CPU [%]  machine [%]  throughput [Mbit/s]\n{asked:>13}  {own:7.1}  {:11.1}  {:19.2}\n{} in {} {}, {:.1} s\n",
+            "rate [Mbit/s]  CPU [%]  machine [%]  throughput [Mbit/s]\n{asked:>13}  {own:7.1}  {:11.1}  {:19.2}\n{} in {}, {:.1} s\n",
             busy * 100.0,
             self.throughput_bps() / 1e6,
             ByteCount(self.bytes),
-            self.files,
-            if self.files == 1 { "file" } else { "files" },
+            counted(self.files, "file"),
             self.copying.as_secs_f64(),
         );
         let further = [
-            (self.left_as_they_are, "files were there already"),
-            (self.compared, "files read again: the same on both sides"),
-            (self.removed, "files removed, which the source does not have"),
+            (self.left_as_they_are, "there already"),
+            (self.compared, "read again: the same on both sides"),
+            (self.removed, "removed, which the source does not have"),
             (self.excluded, "excluded"),
             (self.passed_over, "passed over: neither file nor folder, or a link to a folder"),
         ];

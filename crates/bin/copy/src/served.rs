@@ -15,7 +15,6 @@ use anyhow::Context as _;
 use bytes::{Buf as _, Bytes};
 use client::{FileVersion, RateRefusal, SourceFile, SourceReader, Tree, TreeEntry};
 use content::Segment;
-use service::MediaService;
 use service::access::{PathRight, Permit, ToRead};
 use service::delivery::{Client, DeliveryError, resource_name};
 use service::ingest::{self, IngestRequest, Writer};
@@ -23,6 +22,7 @@ use service::pipeline::{Pipe, PipeError, Stages};
 use service::rate::{RateTerms, RequestedRate};
 use service::reads::{self, ContentRead, ReadPurpose};
 use service::session::{ContentPart, Viewer};
+use service::{MediaService, figures};
 use store::{ContentPath, Entry, NameKind, OnBreak, Precondition, StoreError, WalkedKind, Want};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -129,7 +129,7 @@ impl OwnFolder {
         Ok(SourceReader { reader: Box::new(reader), bytes })
     }
 
-    /// The files below it, as clients are shown them; names that no address can have count as unreadable.
+    /// The files below it, as clients are shown them; names that no address can have and served folders that are away count as unreadable.
     pub(super) fn files(&self) -> anyhow::Result<Tree> {
         let entry = self.find("")?.with_context(|| format!("{}: there is nothing of this name", self.path))?;
         if entry.kind == NameKind::File {
@@ -138,6 +138,9 @@ impl OwnFolder {
         }
         let mut tree = Tree::of_folder(|folder| self.list(folder), |folder| self.shown(folder))?;
         tree.unreadable.extend(self.runtime.block_on(self.unnamed())?);
+        let folders = figures::system(&self.service, &Permit::of_server()).folders;
+        let away = folders.into_iter().filter(|folder| folder.away);
+        tree.unreadable.extend(away.map(|folder| format!("{}: this served folder is away", folder.path)));
         Ok(tree)
     }
 

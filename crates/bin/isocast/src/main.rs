@@ -19,7 +19,7 @@ use server::{ConfigArgs, ServeArgs};
 
 /// A constant-rate, two-way stream server: guarantees every admitted reader its rate while uploads arrive.
 #[derive(Debug, Parser)]
-#[command(name = "isocast", version, about, propagate_version = true)]
+#[command(name = "isocast", version, about, propagate_version = true, after_help = EXIT_CODES)]
 struct CommandLine {
     #[command(subcommand)]
     command: IsocastSubcommand,
@@ -28,6 +28,7 @@ struct CommandLine {
 /// Each subcommand is `Args` and a `run` in its module; one line here registers it.
 #[derive(Debug, Subcommand)]
 enum IsocastSubcommand {
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
     Config(ConfigArgs),
     User(user::UserCommand),
@@ -69,7 +70,16 @@ enum IsocastSubcommand {
     },
 }
 
-/// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 3 a volume that could not be looked at, 141 the reader of the output has gone.
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  isocast serve --root /srv/video
+  isocast serve --listen 0.0.0.0:8080 --root /srv/video --state /var/lib/isocast
+  isocast serve --volume /dev/sdb,/dev/sdc --local-writes
+  ISOCAST_SCHEDULE__CYCLE=500ms isocast serve --config /etc/isocast/isocast.toml";
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed or something is wrong, 2 wrong usage, 3 a volume could not be \
+    looked at, 141 the reader of the output has gone.";
+
 fn main() -> ExitCode {
     // A write beyond the limit of file sizes (`ulimit -f`) fails instead of ending the program. Programs that it starts do not
     // inherit that.

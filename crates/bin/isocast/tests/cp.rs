@@ -91,9 +91,12 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     let server = Server::on(&[&root], &state, &[]);
     let url = |name: &str| format!("http://{}/media/{name}", server.address);
     let said = refused(&[text(&from), &url("up")]);
-    assert!(said.contains("2 files or folders were not copied: "), "{said}");
+    assert!(said.contains("2 not copied: "), "{said}");
     assert!(said.contains(".kept: not copied: 403") && said.contains("its name is not UTF-8"), "{said}");
     assert_eq!(names(&root.join("up/sub")).len(), 4);
+    let dry = cp(&["--dry-run", "--resume", text(&from), &url("up")]);
+    let said = String::from_utf8_lossy(&dry.stdout).into_owned();
+    assert!(dry.status.success() && said.contains("cannot  ") && said.contains("1 file to copy"), "{said}");
     let up = cp(&["--json", text(&from), &url("again")]);
     let up: Value = serde_json::from_slice(&up.stdout).expect("JSON");
     assert_eq!((&up["files"], &up["hidden"], &up["failed"]), (&5.into(), &1.into(), &2.into()), "{up}");
@@ -245,7 +248,7 @@ fn a_server_is_read_and_written_at_a_rate_it_admits() {
         (url("none.ts"), "max", "there is nothing of this name"),
         (url("film.ts"), "900G", "503"),
         (there, "max", "/media/"),
-        ("https://localhost/media/film.ts".to_owned(), "max", "http://"),
+        ("ftp://localhost/media/film.ts".to_owned(), "max", "http://"),
     ] {
         let said = refused(&["--rate", rate, &source, text(&scratch.path().join("none"))]);
         assert!(said.contains(words), "{source}: {said}");
@@ -256,6 +259,25 @@ fn a_server_is_read_and_written_at_a_rate_it_admits() {
     assert_eq!((&done["files"], &done["compared"]), (&1.into(), &1.into()), "{done}");
     assert!(fs::read(root.join("a/new/one/a b?.ts")).expect("there") == pattern(2_000_000));
     assert!(!scratch.path().join("none").exists());
+}
+
+#[test]
+fn a_server_that_speaks_tls_is_written_and_read() {
+    let server = Setup::default().set("tls.listen=127.0.0.1:0").set("tls.self_signed=true").start();
+    let started: Value = serde_json::from_str(&server.wait_event(&["server_started"])).expect("JSON");
+    let address = started["addresses"][1].as_str().expect("the second is of TLS");
+    let (folder, url) = (server.folders.path(), format!("https://{address}/media/up.ts"));
+    let [film, back] = ["film.ts", "back.ts"].map(|name| folder.join(name));
+    fs::write(&film, pattern(3_000_000)).expect("written");
+    let said = refused(&[text(&film), &url]);
+    assert!(said.contains("update-ca-certificates"), "its certificate is not trusted here: {said}");
+    for ends in [[text(&film), &url], [&url, text(&back)]] {
+        let trusted = folder.join("state/tls/self-signed.pem");
+        let done = Command::new(program()).arg("cp").args(ends).env("SSL_CERT_FILE", trusted).output();
+        let done = done.expect("the program runs");
+        assert!(done.status.success(), "{ends:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    assert!(fs::read(&back).expect("there") == pattern(3_000_000));
 }
 
 /// What a running server serves is read and written through it by its path, too.
@@ -384,7 +406,7 @@ fn files_are_left_out_and_removed_and_a_dry_run_only_tells() {
     assert_eq!(lines.len(), 5, "{said}");
     assert!(lines[0].starts_with("copy") && lines[0].contains("to/from/keep/a.ts"), "{said}");
     assert!(lines[1].starts_with("remove") && lines[1].ends_with("to/from/keep/old.ts"), "{said}");
-    assert!(lines[2].starts_with("1 files to copy") && lines[2].ends_with("1 to remove"), "{said}");
+    assert!(lines[2].starts_with("1 file to copy") && lines[2].ends_with("1 to remove"), "{said}");
     assert_eq!(names(&to.join("from")), ["keep"], "nothing was done");
     let done = figures(&[&options[..], &ends].concat());
     let counts = ["files", "removed", "excluded", "failed"].map(|name| done[name].as_u64().expect("a count"));

@@ -201,18 +201,23 @@ fn a_volume_is_mounted_below_a_folder_of_it_and_at_a_rate() {
     }
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let films = contents(scratch.path());
-    let disk = scratch.path().join("disk");
-    File::create(&disk).and_then(|file| file.set_len(96 << 20)).expect("there is room");
+    let [one, two] = ["one", "two"].map(|name| scratch.path().join(name));
+    for disk in [&one, &two] {
+        File::create(disk).and_then(|file| file.set_len(96 << 20)).expect("there is room");
+    }
+    let disks = format!("{},{}", text(&one), text(&two));
     let volume = |arguments: &[&str]| {
         stdout_text(&Command::new(program_and_others()).arg("volume").args(arguments).output().expect("runs"))
     };
-    volume(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", text(&disk)]);
-    volume(&["import", text(&disk), text(&films)]);
-    let server = Server::on(&[], &scratch.path().join("state"), &["--volume", text(&disk)]);
+    volume(&["create", "--name", "v", "--layout", "mirror", "--unit", "1MiB", "--yes", text(&one), text(&two)]);
+    volume(&["import", &disks, text(&films)]);
+    let server = Server::on(&[], &scratch.path().join("state"), &["--volume", &disks]);
     let mounted = Mounted::at(&server, "films", &scratch.path().join("mount"), &["--rate", "40Mbit/s"]);
     check_programs(&films, &mounted.folder, scratch.path());
     check_seeks(&mounted.folder);
     check_folder_times(&server, "films/", &mounted.folder);
+    let space = statvfs(&mounted.folder).expect("the server says how full it is");
+    assert!(space.f_blocks * space.f_frsize <= 96 << 20, "a mirror has room for the contents of one disk");
     // A file that is still open does not hold up the end of the mount.
     let mut open = File::open(mounted.folder.join("long.ts")).expect("there");
     open.read_exact(&mut [0; 1000]).expect("read");

@@ -182,6 +182,24 @@ fn a_folder_is_kept_small_read_through_and_copied_to_another_server() {
 }
 
 #[test]
+fn a_scrub_that_misses_a_served_folder_fails() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let [one, two, state] = ["one", "two", "state"].map(|name| folder.path().join(name));
+    for (root, name) in [(&one, "a.ts"), (&two, "b.ts")] {
+        fs::create_dir(root).expect("made");
+        fs::write(root.join(name), pattern(1000)).expect("written");
+    }
+    let config = "[[job]]\nname = \"scrub\"\nkind = \"scrub\"\nschedule = \"@monthly\"\n";
+    let server = Setup::on(&[&one, &two], &state, &[]).config(config).start();
+    assert_eq!(run(&server, "scrub")["outcome"], "Succeeded");
+    fs::rename(&two, folder.path().join("elsewhere")).expect("moved");
+    server.wait_for("the folder's loss", |server| server.metric("isocast_alarms{severity=\"serious\"}") > 0.0);
+    let last = run(&server, "scrub");
+    assert_eq!((&last["outcome"], &last["files"]), (&"Failed".into(), &1.into()), "{last}");
+    assert!(last["reason"].as_str().is_some_and(|reason| reason.contains("two: this served folder is away")), "{last}");
+}
+
+#[test]
 fn a_scrub_at_a_refused_rate_ends_with_the_grantable_one() {
     let config = "[[job]]\nname = \"scrub\"\nkind = \"scrub\"\nschedule = \"@monthly\"\nrate = \"30M\"\n";
     let server = Setup::default().set("links.lo=20M").config(config).start();
@@ -190,7 +208,7 @@ fn a_scrub_at_a_refused_rate_ends_with_the_grantable_one() {
     }
     let last = run(&server, "scrub");
     let reason = last["reason"].as_str().unwrap_or_default();
-    assert!(reason.starts_with("1 contents were not read whole, 0 were: one.ts: there is no room"), "{last}");
+    assert!(reason.starts_with("1 not read whole, 0 were: one.ts: there is no room"), "{last}");
     assert!(reason.ends_with("would be granted now; no other was asked for after it"), "{last}");
     assert_eq!(server.metric("isocast_streams_refused_total"), 1.0, "the second one is not asked for");
 }

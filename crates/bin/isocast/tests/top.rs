@@ -61,7 +61,7 @@ fn top_shows_streams_disks_and_system() {
 
     let nobody = run(&["top", "--once", "--url", "http://127.0.0.1:1"]);
     assert_eq!(nobody.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&nobody.stderr).contains("no server answers"), "{nobody:?}");
+    assert!(String::from_utf8_lossy(&nobody.stderr).contains("no program listens there"), "{nobody:?}");
     let nobody = run(&["doctor", "--json", "--url", "http://127.0.0.1:1"]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nobody.stderr).contains("no program listens there"), "{nobody:?}");

@@ -2,7 +2,7 @@
 //!
 //! Promise: a reader that has gone (`isocast … | head -1`) ends a command quietly, and never a server.
 
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, Write};
 
 /// Exit code of this program when the reader of its output has gone: as a shell gives it for a program that a broken pipe ended
@@ -37,6 +37,12 @@ impl Write for Output {
         let flushed = io::stdout().flush();
         self.noticed(flushed)
     }
+}
+
+/// A number of things: `1 file`, `2 files`.
+pub fn counted<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }
 
 /// Writes a line to standard error, and ignores its errors.

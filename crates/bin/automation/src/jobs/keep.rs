@@ -73,7 +73,7 @@ pub(super) async fn keep(
     let mut failures = Failures::default();
     let left = look.remove(service, limits, (&mut failures, stop), done, |reason| Remover::Job { name, reason });
     left.await;
-    failures.judge("contents or folders were passed over, the others were looked at")
+    failures.judge("passed over, the others were looked at")
 }
 
 /// The contents that would go now by these limits; nothing is removed.
@@ -86,7 +86,7 @@ pub(super) async fn would_remove(service: &MediaService, limits: &RemovalLimits)
     let mut look = look(service, &limits.folder, &mut protected, &stop).await?;
     let failures = std::mem::take(&mut look.failures);
     let judged = look.check().and_then(|()| protected.check());
-    let problem = judged.and_then(|()| failures.judge("contents or folders cannot be looked at"));
+    let problem = judged.and_then(|()| failures.judge("not looked at"));
     Ok(Removals { problem: problem.err().map(|error| format!("{error:#}")), ..look.would_remove(limits) })
 }
 

@@ -91,7 +91,7 @@ async fn count(
     let (stored, folders) = (look.stored, std::mem::take(&mut look.folders));
     quota.found(QuotaLook { stored, removable, folders });
     if config.when_full == WhenQuotaFull::Refuse || stored <= quota.keep_bytes() {
-        return look.failures.judge("files or folders were not counted");
+        return look.failures.judge("not counted");
     }
     is_clear?;
     look.check()?;
@@ -100,5 +100,5 @@ async fn count(
     let remover = |reason| Remover::Quota { folder, reason };
     let made_room = |bytes| quota.made_room(bytes);
     look.remove(service, &limits, (&mut failures, stop), made_room, remover).await;
-    failures.judge("files or folders were passed over, the others were looked at")
+    failures.judge("passed over, the others were looked at")
 }

@@ -35,7 +35,7 @@ fn disk_errors(service: &MediaService) -> u64 {
 }
 
 fn judge(files: u64, unreadable: &Failures, errors: u64) -> anyhow::Result<()> {
-    unreadable.judge(&format!("contents were not read whole, {files} were"))?;
+    unreadable.judge(&format!("not read whole, {files} were"))?;
     if errors > 0 {
         bail!(
             "all {files} contents can be read, but disks erred {errors} times meanwhile: look at them, and mend a mirror \
@@ -61,7 +61,7 @@ mod tests {
         };
         assert_eq!(found(0, 0), Ok(()));
         let said = found(7, 3).expect_err("seven are missing");
-        assert!(said.starts_with("7 contents were not read whole, 9 were: 1.ts: it broke off; 2.ts"), "{said}");
+        assert!(said.starts_with("7 not read whole, 9 were: 1.ts: it broke off; 2.ts"), "{said}");
         assert!(said.ends_with("5.ts: it broke off; and 2 more"), "{said}");
         let said = found(0, 3).expect_err("a disk erred");
         assert!(said.contains("erred 3 times") && said.contains("volume scrub"), "{said}");

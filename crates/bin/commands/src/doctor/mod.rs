@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use client::{HttpClient, Login, USUAL_SERVER};
+use program::output::counted;
 use serde::Serialize;
 
 use host::Examined;
@@ -125,14 +126,14 @@ impl DoctorArgs {
         out.write_all(text.as_bytes())?;
         out.flush()?;
         let count = found.iter().filter(|one| one.severity == Severity::Serious).count();
-        anyhow::ensure!(count == 0, "{count} serious findings");
+        anyhow::ensure!(count == 0, "{}", counted(count, "serious finding"));
         Ok(())
     }
 }
 
 /// The port of an address of this machine; none for another machine.
 fn local_port(url: &str) -> Option<u16> {
-    let (host, port) = url.strip_prefix("http://")?.split('/').next()?.rsplit_once(':')?;
+    let (host, port) = url.split_once("://")?.1.split('/').next()?.rsplit_once(':')?;
     matches!(host, "localhost" | "[::1]").then_some(()).or_else(|| host.starts_with("127.").then_some(()))?;
     port.parse().ok()
 }

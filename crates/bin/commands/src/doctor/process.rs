@@ -1,17 +1,19 @@
 //! Permissions and limits of the server's process: the running one, else this program.
 
 use super::host::Examined;
-use super::{Finding, advice, serious};
+use super::{Finding, advice, not_looked_at, serious};
 
 /// Bits of `CapEff` (capabilities(7)).
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_NICE: u32 = 23;
 /// Memory that is to be lockable: buffers for some hundred streams.
 const LOCKED_WANTED: u64 = 1 << 30;
+/// This program's own process, where no server runs.
+const OWN_PROCESS: &str = "/proc/self";
 /// Open files for some hundred streams and their contents.
 const FILES_WANTED: u64 = 4096;
 
-/// Looks at the process that listens on `port` of this machine, if one is given and can be seen, else at the first server.
+/// Looks at the process that listens on `port` of this machine, if one is given, else at the first server.
 pub(super) fn examine(host: &Examined, port: Option<u16>) -> Vec<Finding> {
     let is_number = |name: &String| name.bytes().all(|b| b.is_ascii_digit());
     let processes: Vec<String> = host.names("/proc").into_iter().filter(is_number).collect();
@@ -19,16 +21,26 @@ pub(super) fn examine(host: &Examined, port: Option<u16>) -> Vec<Finding> {
         host.read(&format!("/proc/{pid}/comm")).as_deref() == Some("isocast")
             && host.read(&format!("/proc/{pid}/cmdline")).is_some_and(|line| line.split('\0').nth(1) == Some("serve"))
     };
-    let listening = port.and_then(|port| listener(host, &processes, port));
-    let server = listening.or_else(|| processes.iter().find(is_server));
-    let (process, about) = match &server {
-        Some(pid) => (format!("/proc/{pid}"), format!("server {pid}")),
-        None => ("/proc/self".to_owned(), "this user".to_owned()),
+    let server = match port {
+        Some(port) => listener(host, &processes, port).filter(is_server),
+        None => processes.iter().find(is_server),
     };
-    let mut found = permissions(host, &process, &about);
-    found.extend(group_limits(host, &process, &about));
-    found.extend(timers(host, &process, &about));
+    let mut found = match (server, port) {
+        (Some(pid), _) => of_process(host, &format!("/proc/{pid}"), &format!("server {pid}")),
+        (None, Some(port)) => {
+            let what = format!("the server's process, which listens on port {port}, is not visible to this user");
+            vec![not_looked_at("server", &what, "run `isocast doctor` as root; for a server in a container, in that")]
+        }
+        (None, None) => of_process(host, OWN_PROCESS, "this user"),
+    };
     found.extend(machine(host));
+    found
+}
+
+fn of_process(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
+    let mut found = permissions(host, process, about);
+    found.extend(group_limits(host, process, about));
+    found.extend(timers(host, process, about));
     found
 }
 
@@ -48,6 +60,7 @@ fn listener<'a>(host: &Examined, processes: &'a [String], port: u16) -> Option<&
 }
 
 fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
+    let is_server = process != OWN_PROCESS;
     let mut found = Vec::new();
     let limits = host.read(&format!("{process}/limits")).unwrap_or_default();
     let soft = |name: &str| {
@@ -87,11 +100,29 @@ fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
             ],
         ));
     }
+    let effect =
+        "each send and read is then a system call of its own, and an upload has one write under way instead of two";
+    let files: Vec<_> = host.names(&format!("{process}/fd"));
+    let has_ring = || {
+        files.iter().any(|file| host.link(&format!("{process}/fd/{file}")).as_deref() == Some("anon_inode:[io_uring]"))
+    };
     if let Some(mode) = host.number("/proc/sys/kernel/io_uring_disabled").filter(|mode| *mode > 0) {
-        found.push(advice(("io-uring", "kernel.io_uring_disabled"), [
-            format!("it is {mode}: {}", if mode == 1 { "only privileged programs may use io_uring" } else { "no program may use io_uring" }),
-            "each send and read is then a system call of its own, and an upload has one write under way instead of two".to_owned(),
-            "sysctl -w kernel.io_uring_disabled=0".to_owned(),
+        found.push(advice(
+            ("io-uring", "kernel.io_uring_disabled"),
+            [
+                format!(
+                    "it is {mode}: {}",
+                    if mode == 1 { "only privileged programs may use io_uring" } else { "no program may use io_uring" }
+                ),
+                effect.to_owned(),
+                "sysctl -w kernel.io_uring_disabled=0".to_owned(),
+            ],
+        ));
+    } else if is_server && !files.is_empty() && !has_ring() {
+        found.push(advice(("io-uring", about), [
+            "it runs without io_uring".to_owned(),
+            effect.to_owned(),
+            "at least 1 MiB of locked memory (LimitMEMLOCK=infinity), Linux 6.1, and in a container a seccomp profile that permits io_uring".to_owned(),
         ]));
     }
     found

@@ -343,9 +343,14 @@ fn the_process_at_the_servers_port_is_looked_at() {
         found.into_iter().map(|one| (one.check, one.about)).collect::<Vec<_>>()
     };
     assert!(checks(Some(8081)).contains(&("open-files", "server 99".to_owned())), "{:?}", checks(Some(8081)));
+    assert!(checks(Some(8081)).contains(&("io-uring", "server 99".to_owned())), "no file of it is a ring");
+    symlink("anon_inode:[io_uring]", root.path().join("proc/99/fd/8")).expect("linked");
+    assert!(checks(Some(8081)).iter().all(|(check, _)| *check != "io-uring"), "{:?}", checks(Some(8081)));
+    let unseen = checks(Some(8082));
+    assert!(unseen.contains(&("not-looked-at", "server".to_owned())), "no other server is judged: {unseen:?}");
     assert!(checks(None).iter().all(|(_, about)| about != "server 99"), "the first one: {:?}", checks(None));
     for (url, port) in
-        [("http://127.0.0.1:8081", Some(8081)), ("http://10.0.0.1:8081/", None), ("http://[::1]:80", Some(80))]
+        [("http://127.0.0.1:8081", Some(8081)), ("http://10.0.0.1:8081/", None), ("https://[::1]:443", Some(443))]
     {
         assert_eq!(local_port(url), port, "{url}");
     }

@@ -49,10 +49,11 @@ impl TopArgs {
     /// The server does not answer, or there is no terminal.
     pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let login = self.login.as_deref().map(Login::read).transpose()?;
-        anyhow::ensure!(self.url.starts_with("http://"), "{}: write http://HOST:PORT", self.url);
+        let is_address = self.url.starts_with("http://") || self.url.starts_with("https://");
+        anyhow::ensure!(is_address, "{}: write http://HOST:PORT, or https://", self.url);
         let server = Observed::new(&self.url, login);
         let first =
-            server.figures().with_context(|| format!("no server answers at {}; `--url` names another", self.url))?;
+            server.figures().with_context(|| format!("no figures of {}; `--url` names another server", self.url))?;
         if self.once || self.json {
             let text = if self.json { serde_json::to_string_pretty(&first)? + "\n" } else { table::text(&first) };
             return Ok(out.write_all(text.as_bytes())?);

@@ -18,7 +18,7 @@ use units::real;
 use super::figures::Figures;
 use super::table::{
     Column, DISK_COLUMNS, STREAM_COLUMNS, alarm_line, disk_row, end_of, fitting, flow, stream_row, system_items,
-    work_lines,
+    work_lines, wrapped,
 };
 
 /// Seconds that the graphs show at most.
@@ -26,6 +26,8 @@ const HISTORY: usize = 600;
 
 /// Alarms that are shown at most; `isocast doctor` prints all.
 const ALARMS_SHOWN: usize = 4;
+/// They take this part of the screen at most.
+const ALARMS_PART: u16 = 3;
 /// Volumes and running jobs that are shown at most.
 const WORK_SHOWN: usize = 8;
 /// Disks that are shown at most.
@@ -238,7 +240,8 @@ impl Screen {
         let head = system_items(&self.figures.system);
         let head: Vec<Line<'_>> = head.iter().flat_map(|items| flow(items, width)).map(Line::from).collect();
         let alarms = self.figures.alarms.iter().take(ALARMS_SHOWN).map(alarm_line);
-        let alarms: Vec<Line<'_>> = self.lost.clone().into_iter().chain(alarms).map(Line::from).collect();
+        let alarms = self.lost.clone().into_iter().chain(alarms);
+        let alarms: Vec<Line<'_>> = alarms.flat_map(|text| wrapped(&text, width)).map(Line::from).collect();
         let work: Vec<Line<'_>> = work_lines(&self.figures).into_iter().take(WORK_SHOWN).map(Line::from).collect();
         let disks = self.figures.disks.len().min(DISKS_SHOWN) + 1;
         let lines = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
@@ -249,7 +252,7 @@ impl Screen {
             taken
         };
         let bottom_lines = take(lines(bottom.len()));
-        let alarm_lines = take(lines(alarms.len()));
+        let alarm_lines = take(lines(alarms.len()).min(area.height / ALARMS_PART));
         let head_lines = take(lines(head.len()));
         let work_lines = take(lines(work.len()));
         let disk_lines = take(lines(disks));

@@ -62,14 +62,23 @@ pub(super) fn end_of(text: &str, width: usize) -> String {
 
 /// Items one behind the other, on as many lines of `width` characters as they need.
 pub(super) fn flow(items: &[String], width: usize) -> Vec<String> {
+    joined(items.iter().map(String::as_str), "  ", width)
+}
+
+/// A text on as many lines of `width` characters as its words need.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    joined(text.split(' '), " ", width)
+}
+
+fn joined<'a>(items: impl Iterator<Item = &'a str>, gap: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for item in items {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 2 + item.chars().count() <= width => {
-                line.push_str("  ");
+            Some(line) if line.chars().count() + gap.len() + item.chars().count() <= width => {
+                line.push_str(gap);
                 line.push_str(item);
             }
-            _ => lines.push(item.clone()),
+            _ => lines.push(item.to_owned()),
         }
     }
     lines

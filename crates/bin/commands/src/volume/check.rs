@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::Args;
+use program::output::counted;
 use serde_json::json;
 use volume::{Damage, DamagedCopy, Depth, Volume};
 use volumes::OwnVolume;
@@ -126,7 +127,8 @@ impl Scrub {
         } else {
             writeln!(
                 out,
-                "{contents} contents, {repaired} copies repaired from the other one, {lost} without a right one"
+                "{}, copies repaired from the other one: {repaired}, without a right one: {lost}",
+                counted(contents, "content")
             )?;
         }
         out.flush()?;
@@ -196,8 +198,8 @@ fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &[DamagedPart
         }
         writeln!(
             out,
-            "{} contents, {} damaged copies, {} contents with lost parts",
-            volume.len(),
+            "{}, damaged copies: {}, contents with lost parts: {}",
+            counted(volume.len(), "content"),
             found.len(),
             lost.len()
         )?;
@@ -208,6 +210,6 @@ fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &[DamagedPart
     out.flush()?;
     match lost.is_empty() {
         true => anyhow::bail!("damage was found; nothing is lost"),
-        false => anyhow::bail!("{} contents have lost parts: put them in anew, or remove them", lost.len()),
+        false => anyhow::bail!("{} with lost parts: put them in anew, or remove them", counted(lost.len(), "content")),
     }
 }

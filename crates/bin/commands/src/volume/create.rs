@@ -5,16 +5,23 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use program::output::say;
 use rustix::rand::GetRandomFlags;
 use units::ByteCount;
-use volume::{NewVolume, Volume};
+use volume::{NewVolume, Placement, Volume};
 
 use super::disks::{VolumeDisks, check_apart};
 use super::folder_layout::{FolderLayout, LayoutName, parse_folder_layout};
 use super::occupied::open_to_overwrite;
 
+const EXAMPLES: &str = "\
+Examples:
+  isocast volume create --name films --layout mirror --yes /dev/sdb /dev/sdc
+  isocast volume create --name clips --layout span --unit 256KiB --yes /srv/disk.img";
+
 /// Make a volume of disks, partitions or preallocated files. All data on them is lost.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Create {
     /// The volume's name: 1 to 64 bytes, no `/` or control character.
     #[arg(long, value_parser = parse_name)]
@@ -91,8 +98,18 @@ impl Create {
         } else {
             writeln!(out, "made the volume `{}`: {} free", self.name, ByteCount(volume.free_bytes()))?;
         }
+        let unused = unused_bytes(&volume, self.layout.into());
+        if unused > volume.unit_bytes() {
+            say(format_args!("{} of the disks stay unused, as their sizes differ", ByteCount(unused)));
+        }
         Ok(())
     }
+}
+
+/// Bytes of the disks that a new volume cannot fill.
+fn unused_bytes(volume: &Volume, layout: Placement) -> u64 {
+    let units: u64 = volume.free_counts().into_iter().flatten().sum();
+    (units * volume.unit_bytes()).saturating_sub(volume.free_bytes() * layout.copies())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use copy::{self, Endpoint, Failures};
+use program::output::counted;
 use serde_json::json;
 use volume::{CHECKED_BYTES, ReadDisk as _, StoredContent, UnitPlace, Volume};
 
@@ -106,14 +107,14 @@ impl Export {
             }
         }
         self.report(out, contents, bytes)?;
-        failures.judge("contents were not exported")
+        failures.judge("not exported")
     }
 
     fn report(&self, out: &mut dyn Write, contents: u64, bytes: u64) -> anyhow::Result<()> {
         if self.json {
             writeln!(out, "{:#}", json!({ "contents": contents, "bytes": bytes }))?;
         } else {
-            writeln!(out, "{contents} contents, {bytes} bytes")?;
+            writeln!(out, "{}, {bytes} bytes", counted(contents, "content"))?;
         }
         Ok(out.flush()?)
     }

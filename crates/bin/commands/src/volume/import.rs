@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use client::SourceFile;
 use copy::{self, Endpoint, Failures};
+use program::output::counted;
 use serde_json::json;
 use units::ByteCount;
 use volume::{Areas, Draft, Volume, part_count};
@@ -148,10 +149,10 @@ impl Import {
             let done = json!({ "contents": contents, "bytes": bytes, "failed": failures.count() });
             writeln!(out, "{done:#}")?;
         } else {
-            writeln!(out, "{contents} contents, {bytes} bytes")?;
+            writeln!(out, "{}, {bytes} bytes", counted(contents, "content"))?;
         }
         out.flush()?;
-        failures.judge("files or folders were not imported")
+        failures.judge("not imported")
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
+use program::output::counted;
 use serde_json::json;
 
 use super::DiskNames;
@@ -56,8 +57,8 @@ impl RebuildCatalogue {
         if rebuilt.unreadable > 0 {
             writeln!(out, "{} units cannot be read", rebuilt.unreadable)?;
         }
-        let written = if self.yes { "the new catalogue has them" } else { "say --yes to write a catalogue of them" };
-        writeln!(out, "{} contents were found: {written}", volume.len())?;
+        let written = if self.yes { "in the new catalogue" } else { "say --yes to write a catalogue of them" };
+        writeln!(out, "found {}: {written}", counted(volume.len(), "content"))?;
         Ok(())
     }
 }

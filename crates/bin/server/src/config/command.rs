@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use program::output::counted;
 use serde_json::json;
 
 use super::settings::{Problem, Settings};
@@ -163,8 +164,10 @@ impl ConfigArgs {
                 }
                 let config = checked?;
                 if !*json {
-                    let (file, folders) = (file.display(), config.roots.len());
-                    writeln!(out, "{file}: usable; serves {folders} folder(s) on {}", config.listen)?;
+                    let served = [(config.roots.len(), "folder"), (config.volumes.len(), "volume")];
+                    let served = served.into_iter().filter(|(count, _)| *count > 0);
+                    let served: Vec<String> = served.map(|(count, thing)| counted(count, thing)).collect();
+                    writeln!(out, "{}: usable; serves {} on {}", file.display(), served.join(", "), config.listen)?;
                     hints.iter().try_for_each(|hint| writeln!(out, "hint: {hint}"))?;
                 }
             }

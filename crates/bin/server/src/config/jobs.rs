@@ -192,8 +192,8 @@ fn parse_end(text: &str) -> Result<CopyEnd, String> {
     }
     match text.split_once("://") {
         None => parse_served(text).map(CopyEnd::Served),
-        Some(("http", _)) => client::check_address(text).map(|()| CopyEnd::Isocast(text.to_owned())),
-        Some(_) => Err(format!("`{text}`: only http:// addresses are understood, and `rclone:REMOTE:PATH`")),
+        Some(("http" | "https", _)) => client::check_address(text).map(|()| CopyEnd::Isocast(text.to_owned())),
+        Some(_) => Err(format!("`{text}`: only http://, https:// and `rclone:REMOTE:PATH` are understood")),
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
                 "both ends are this server",
             ),
             (
-                "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"https://y/media/\"".to_owned(),
+                "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"ftp://y/media/\"".to_owned(),
                 "only http://",
             ),
             (

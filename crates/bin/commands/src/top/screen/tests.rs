@@ -141,8 +141,12 @@ fn the_chosen_one_of_many_is_in_view() {
 #[test]
 fn a_small_screen_drops_columns_and_graphs_and_cuts_nothing_else() {
     let path = "a/folder/with/a/long/name/beside/others/1.ts";
-    let mut screen = Screen::new("http://server", figures(vec![stream(1, path, 2)], Instant::now()));
+    let mut figures = figures(vec![stream(1, path, 2)], Instant::now());
+    figures.alarms[0].text =
+        format!("its last run failed: {} 500: it is full", "backup.example answers and ".repeat(3));
+    let mut screen = Screen::new("http://server", figures);
     let text = drawn_on(&mut screen, 80, 24);
+    assert!(text.contains("500: it is full"), "an alarm is shown to its end:\n{text}");
     for part in ["promised of 0 B", "interfaces 0.0 Mbit/s", "q end", "others/1.ts", "PROMISED %", "MISSES", "10.0.0.1"]
     {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
