@@ -4,6 +4,7 @@
 pub mod agentx;
 pub mod chunked;
 pub mod frames;
+pub mod ftp;
 pub mod greeting;
 pub mod head;
 pub mod media_files;

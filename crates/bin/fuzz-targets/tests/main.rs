@@ -1,6 +1,6 @@
 //! Each target of fuzzing takes samples that are damaged by chance, the same in each run.
 
-use fuzz_targets::{agentx, chunked, frames, greeting, head, media_files, ranges, volumes, webdav};
+use fuzz_targets::{agentx, chunked, frames, ftp, greeting, head, media_files, ranges, volumes, webdav};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
@@ -76,6 +76,16 @@ fn media_files() {
     {
         try_target(target, &MEDIA, 300);
     }
+}
+
+#[test]
+fn commands_of_ftp() {
+    let samples: [&[u8]; 3] = [
+        b"\x05USER ada\r\nPASS x\r\nCWD a b\r\nEPRT |1|192.0.2.1|6275|\r\nRETR film.ts\r\n\xff\xf4\xff\xf2ABOR\r\n",
+        b"\x01PORT 192,0,2,1,24,131\nMFMT 20260101120000.5 a\nREST 12\nSITE RATE 8.8M\nEPSV ALL\n\xff\xfb\x01NOOP\r\n",
+        b"\x40AUTH TLS\r\nPBSZ 0\r\nPROT P\r\nOPTS UTF8 ON\r\nLIST -la /\r\nPOST / HTTP/1.1\r\n",
+    ];
+    try_target(ftp::target, &samples, 20_000);
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use crate::common::PATIENCE;
 use crate::common::client::pattern;
 use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
+use crate::common::{PATIENCE, program};
 use rustix::net::sockopt::set_socket_linger;
 use tempfile::TempDir;
 
@@ -327,4 +327,216 @@ fn lftp_mirrors_both_ways_and_continues() {
     lftp(&server, &format!("put -c {} -o part; get -c all -o {}", up.display(), down.display()));
     assert!(fs::read(server.root.join("part")).expect("there") == whole, "an upload that continued");
     assert!(fs::read(&down).expect("there") == whole, "a download that continued");
+}
+
+/// Settings of a server with both kinds of FTP, and a certificate of its own.
+fn with_tls() -> Setup {
+    with_ftp().set("ftp.implicit_listen=127.0.0.1:0").set("ftp.tls=required").set("tls.self_signed=true")
+}
+
+#[test]
+fn sealed_connections_store_and_read() {
+    let server = with_tls().start();
+    let (explicit, implicit) = (address(&server, "ftp"), address(&server, "ftps"));
+    let folder = TempDir::new().expect("a folder");
+    let bytes = pattern(3_000_000);
+    let (source, back) = (folder.path().join("film.ts"), folder.path().join("back.ts"));
+    fs::write(&source, &bytes).expect("room");
+    let (from, to) = (source.to_str().expect("UTF-8"), back.to_str().expect("UTF-8"));
+    for (number, url) in [format!("ftp://{explicit}/a.ts"), format!("ftps://{implicit}/b.ts")].iter().enumerate() {
+        for arguments in [["-T", from, url.as_str()], ["-o", to, url.as_str()]] {
+            let mut curl = Command::new("curl");
+            let output = curl.args(["-sS", "-k", "--ssl-reqd", "--max-time", "60"]).args(arguments).output();
+            let output = output.expect("curl runs");
+            assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        }
+        assert!(fs::read(&back).expect("read") == bytes, "{number}");
+    }
+    let script = format!(
+        "import ftplib, io, ssl\nc = ssl._create_unverified_context()\nf = ftplib.FTP_TLS(context=c)\n\
+         f.connect('127.0.0.1', {})\nf.login()\nf.prot_p()\nf.storbinary('STOR c', io.BytesIO(b'x' * 100000))\n\
+         got = []\nf.retrbinary('RETR c', got.append)\nassert b''.join(got) == b'x' * 100000\n\
+         assert sorted(f.nlst()) == ['a.ts', 'b.ts', 'c']\n\
+         # The data connection ends without the end that TLS has.\n\
+         d = f.transfercmd('STOR half')\nd.sendall(b'y' * 100000)\nd = ssl.SSLSocket.detach(d)\nimport os\nos.close(d)\n\
+         try:\n    f.voidresp()\n    raise SystemExit('stored')\nexcept ftplib.error_temp as e:\n    assert str(e).startswith('426'), e\n\
+         assert sorted(f.nlst()) == ['a.ts', 'b.ts', 'c']\nf.quit()\n",
+        explicit.port()
+    );
+    let output = Command::new("python3").args(["-c", &script]).output().expect("python3 runs");
+    assert!(output.status.success(), "{}", said(&output));
+    if is_missing("lftp") {
+        return;
+    }
+    let secure = "set ssl:verify-certificate no; set ftp:ssl-force yes; set ftp:ssl-allow-anonymous yes";
+    let script =
+        format!("{secure}; set net:max-retries 2; open ftp://{explicit}; get a.ts -o {to}.lftp; put {from} -o d.ts");
+    let output = Command::new("lftp").args(["-c", &script]).env("HOME", folder.path()).output().expect("lftp runs");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(format!("{to}.lftp")).expect("read") == bytes);
+    assert!(fs::read(server.root.join("d.ts")).expect("stored") == bytes);
+}
+
+#[test]
+fn nothing_in_the_clear_counts_where_tls_is_required() {
+    let server = with_tls().start();
+    let mut ftp = Ftp::connect(address(&server, "ftp"));
+    assert_eq!(ftp.reply().0, 220);
+    assert_eq!((ftp.ask("USER anonymous").0, ftp.ask("RETR a").0, ftp.ask("PROT P").0), (530, 530, 530));
+    assert!(ftp.ask("FEAT").1.contains(" AUTH TLS\r\n"));
+    // Commands behind AUTH TLS, as a program on the way would put them there (CVE-2011-4130).
+    let script = format!(
+        "import socket, ssl\ns = socket.create_connection(('127.0.0.1', {}))\nf = s.makefile('rb')\n\
+         assert f.readline().startswith(b'220')\ns.sendall(b'AUTH TLS\\r\\nUSER anonymous\\r\\nPASS x\\r\\nMKD evil\\r\\n')\n\
+         assert f.readline().startswith(b'234')\nc = ssl._create_unverified_context()\n\
+         t = c.wrap_socket(s)\nt.sendall(b'NOOP\\r\\nMKD evil\\r\\n')\nr = t.makefile('rb')\n\
+         assert r.readline().startswith(b'200') and r.readline().startswith(b'530')\n\
+         t.sendall(b'USER anonymous\\r\\nPASS x\\r\\nPASV\\r\\nNLST\\r\\nPROT C\\r\\n')\n\
+         codes = [r.readline()[:3] for _ in range(5)]\nassert codes == [b'331', b'230', b'227', b'522', b'534'], codes\n",
+        address(&server, "ftp").port()
+    );
+    let output = Command::new("python3").args(["-c", &script]).output().expect("python3 runs");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(server.names().is_empty());
+}
+
+/// Runs a command of the program for this state folder. Gives its output, without the last line feed.
+fn isocast(state: &Path, arguments: &[&str], input: &str) -> String {
+    let mut command = Command::new(program());
+    command.args(arguments).arg("--state").arg(state).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the program");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("taken");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+}
+
+#[test]
+fn accounts_have_their_rights_by_folder() {
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (root, state) = (folder.path().join("root"), folder.path().join("state"));
+    fs::create_dir_all(root.join("cams")).expect("a folder");
+    fs::create_dir_all(root.join("films")).expect("a folder");
+    fs::write(root.join("films/a.ts"), b"film").expect("room");
+    isocast(&state, &["user", "add", "cam", "--password-stdin"], "secret\n");
+    isocast(&state, &["user", "grant", "cam", "write", "cams"], "");
+    let events = format!("log.events={}", folder.path().join("events.jsonl").display());
+    let setup =
+        Setup::on(&[&root], &state, &[]).set("access.anonymous=none").set("ftp.listen=127.0.0.1:0").set(&events);
+    let server = setup.start();
+    let log_in = |name: &str, password: &str| {
+        let mut ftp = Ftp::connect(address(&server, "ftp"));
+        assert_eq!((ftp.reply().0, ftp.ask(&format!("USER {name}")).0), (220, 331));
+        let code = ftp.ask(&format!("PASS {password}")).0;
+        (ftp, code)
+    };
+    assert_eq!((log_in("anonymous", "x").1, log_in("cam", "wrong").1), (530, 530));
+    let token = isocast(&state, &["token", "add", "cam", "--rights", "write", "--folder", "cams"], "");
+    for password in ["secret", token.as_str()] {
+        let (mut ftp, code) = log_in("cam", password);
+        assert_eq!(code, 230);
+        // As a camera does: it may store there, and do nothing else.
+        assert_eq!((ftp.ask("TYPE I").0, ftp.ask("CWD cams").0, ftp.store("STOR shot.jpg", b"jpg").0), (200, 250, 226));
+        assert_eq!(ftp.store("STOR ../films/b.ts", b"x").0, 550);
+        assert_eq!(ftp.store("RETR /films/a.ts", b"").0, 550);
+        assert_eq!((ftp.ask("DELE shot.jpg").0, ftp.ask("CWD /films").0, ftp.ask("SIZE shot.jpg").0), (550, 550, 550));
+    }
+    assert_eq!(fs::read(root.join("cams/shot.jpg")).expect("stored"), b"jpg");
+    let (mut ftp, _) = log_in("cam", "a");
+    assert_eq!(
+        (ftp.ask("USER cam").0, ftp.ask("PASS b").0, ftp.ask("USER cam").0, ftp.ask("PASS c").0),
+        (331, 530, 331, 530)
+    );
+    assert_eq!(ftp.ask("NOOP").0, 0, "closed after three");
+    let events = fs::read_to_string(folder.path().join("events.jsonl")).expect("events");
+    assert!(events.contains("\"event\":\"access_refused\"") && events.contains("\"method\":\"STOR\""), "{events}");
+}
+
+#[test]
+fn downloads_have_the_rate_that_site_rate_or_the_folder_names() {
+    let server = with_ftp().config("[path_rates]\n\"slow/\" = \"8M\"\n").start();
+    server.file("slow/a", &pattern(3_000_000));
+    server.file("b", &pattern(3_000_000));
+    let mut ftp = Ftp::anonymous(&server);
+    let rates = |ftp: &mut Ftp, command: &str| {
+        let data = ftp.data();
+        assert_eq!(ftp.ask(command).0, 150);
+        let mut rate = None;
+        server.wait_for("a stream", |server| {
+            let streams = server.json("/api/v1/streams");
+            let all = streams.as_array().expect("a list");
+            rate = all.first().map(|stream| stream["rate_bps"].as_u64());
+            rate.is_some()
+        });
+        drop(data);
+        assert!(matches!(ftp.reply().0, 226 | 426));
+        server.wait_for("its end", |server| server.json("/api/v1/streams").as_array().is_some_and(Vec::is_empty));
+        rate.flatten()
+    };
+    assert_eq!(ftp.ask("SITE RATE 4M").0, 200);
+    assert_eq!(rates(&mut ftp, "RETR b"), Some(4_000_000));
+    assert_eq!(ftp.ask("SITE RATE OFF").0, 200);
+    assert_eq!(rates(&mut ftp, "RETR slow/a"), Some(8_000_000));
+    assert_eq!(ftp.ask("SITE RATE 900G").0, 200);
+    let (code, text) = ftp.store("RETR b", b"");
+    assert!(code == 450 && text.contains("would be granted"), "{text}");
+}
+
+#[test]
+fn a_full_quota_is_552_and_leaves_nothing() {
+    let server = with_ftp().config("[[quota]]\nfolder = \"kept\"\nmax_size = \"1MiB\"\n").start();
+    server.file("kept/a", b"x");
+    let mut ftp = Ftp::anonymous(&server);
+    let (code, text) = ftp.store("STOR kept/b", &pattern(2 << 20));
+    assert!(code == 552 && text.contains("the quota of `kept`"), "{text}");
+    assert_eq!(fs::read_dir(server.root.join("kept")).expect("a folder").count(), 1);
+    assert_eq!(ftp.ask("NOOP").0, 200);
+}
+
+#[test]
+fn idle_connections_are_bounded_and_other_clients_are_served() {
+    let server = with_ftp().set("limits.connections=1000").start();
+    let at = address(&server, "ftp");
+    let mut idle: Vec<Ftp> = (0..1000).map(|_| Ftp::connect(at)).collect();
+    let refused = idle.iter_mut().map(Ftp::reply).filter(|(code, _)| *code != 220).collect::<Vec<_>>();
+    assert!(refused.len() >= 500 && refused.iter().all(|(code, _)| *code == 421), "{refused:?}");
+    let mut other = crate::common::client::Client::from_to("127.0.0.9", at);
+    assert!(other.more() && other.buffer.starts_with(b"220 "), "{:?}", other.buffer);
+    drop(idle);
+    server.wait_for("places", |_| Ftp::connect(at).reply().0 == 220);
+}
+
+#[test]
+fn the_commands_of_filezilla_have_their_answers() {
+    let server = with_ftp().start();
+    server.file("a.ts", b"abc");
+    let mut ftp = Ftp::connect(address(&server, "ftp"));
+    assert_eq!(ftp.reply().0, 220);
+    // FileZilla 3.66, plain FTP: it tries both kinds of TLS first.
+    for (command, code) in [
+        ("AUTH TLS", 502),
+        ("AUTH SSL", 502),
+        ("USER anonymous", 331),
+        ("PASS anonymous@example.com", 230),
+        ("SYST", 215),
+        ("FEAT", 211),
+        ("OPTS UTF8 ON", 200),
+        ("PWD", 257),
+        ("CWD /", 250),
+        ("TYPE I", 200),
+    ] {
+        assert_eq!(ftp.ask(command).0, code, "{command}");
+    }
+    let (code, text) = ftp.ask("PASV");
+    let numbers: Vec<u16> = text.split(['(', ')']).nth(1).expect("numbers").split(',').flat_map(str::parse).collect();
+    assert_eq!((code, &numbers[..4]), (227, [127, 0, 0, 1].as_slice()));
+    let mut data = TcpStream::connect(("127.0.0.1", numbers[4] * 256 + numbers[5])).expect("a data connection");
+    assert_eq!(ftp.ask("MLSD").0, 150);
+    let mut listed = String::new();
+    data.read_to_string(&mut listed).expect("all of it");
+    assert!(listed.contains("; a.ts\r\n"), "{listed}");
+    assert_eq!(ftp.reply().0, 226);
+    assert_eq!((ftp.ask("CWD new").0, ftp.ask("MKD new").0, ftp.ask("CWD new").0), (550, 257, 250));
+    assert_eq!((ftp.ask("SIZE b.ts").0, ftp.store("STOR b.ts", b"x").0, ftp.ask("MDTM b.ts").0), (550, 226, 213));
+    assert_eq!((ftp.ask("SITE CHMOD 644 b.ts").0, ftp.ask("STAT").0, ftp.ask("QUIT").0), (504, 211, 221));
 }
