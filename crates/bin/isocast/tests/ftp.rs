@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use crate::common::client::pattern;
 use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
+use crate::common::volume::{disks, joined, volume};
 use crate::common::{PATIENCE, program};
 use rustix::net::sockopt::set_socket_linger;
 use tempfile::TempDir;
@@ -134,7 +135,12 @@ fn contents_are_stored_listed_and_read() {
     assert_eq!(ftp.ask("REST 299990").0, 350);
     assert_eq!(ftp.fetch("RETR film é.ts"), bytes[299_990..]);
     assert_eq!(ftp.ask("SIZE film é.ts").1, "213 300000\r\n");
-    assert_eq!(ftp.ask("MDTM film é.ts").1.len(), "213 20260101000000\r\n".len());
+    assert_eq!(ftp.ask("MFMT 20260102030405 film é.ts").1, "213 Modify=20260102030405; /a b/film é.ts\r\n");
+    assert_eq!(ftp.ask("MDTM film é.ts").1, "213 20260102030405\r\n");
+    let modified = fs::metadata(server.root.join("a b/film é.ts")).and_then(|facts| facts.modified()).expect("a time");
+    let since = modified.duration_since(std::time::SystemTime::UNIX_EPOCH).expect("later");
+    assert_eq!(since.as_secs(), 1_767_323_045);
+    assert_eq!((ftp.ask("MFMT 20260102030405 /a b").0, ftp.ask("MFMT 20260102030405 none").0), (550, 550));
     let listed = String::from_utf8(ftp.fetch("MLSD")).expect("UTF-8");
     assert!(listed.starts_with("type=file;size=300000;modify=") && listed.ends_with("; film é.ts\r\n"), "{listed}");
     let listed = String::from_utf8(ftp.fetch("LIST -la /")).expect("UTF-8");
@@ -313,8 +319,13 @@ fn lftp_mirrors_both_ways_and_continues() {
         fs::write(path, pattern(20_000 + number)).expect("room");
     }
     fs::write(there.join("ü.jpg"), pattern(1_000)).expect("room");
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(1_000_000);
+    fs::File::open(there.join("ü.jpg")).and_then(|file| file.set_modified(long_ago)).expect("ours");
     lftp(&server, &format!("mirror -R --parallel=3 {} /shots", there.display()));
     lftp(&server, &format!("mirror --parallel=3 /shots {}", back.display()));
+    let time = |path: &Path| fs::metadata(path).and_then(|facts| facts.modified()).expect("a time");
+    let seconds = |path: &Path| time(path).duration_since(std::time::SystemTime::UNIX_EPOCH).expect("later").as_secs();
+    assert_eq!(seconds(&server.root.join("shots/ü.jpg")), seconds(&there.join("ü.jpg")), "by MFMT");
     let same = Command::new("diff").arg("-r").arg(&there).arg(&back).output().expect("diff runs");
     assert!(same.status.success(), "{}", said(&same));
 
@@ -539,4 +550,22 @@ fn the_commands_of_filezilla_have_their_answers() {
     assert_eq!((ftp.ask("CWD new").0, ftp.ask("MKD new").0, ftp.ask("CWD new").0), (550, 257, 250));
     assert_eq!((ftp.ask("SIZE b.ts").0, ftp.store("STOR b.ts", b"x").0, ftp.ask("MDTM b.ts").0), (550, 226, 213));
     assert_eq!((ftp.ask("SITE CHMOD 644 b.ts").0, ftp.ask("STAT").0, ftp.ask("QUIT").0), (504, 211, 221));
+}
+
+#[test]
+fn contents_of_a_volume_are_stored_and_have_their_times() {
+    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disks = disks(folder.path(), 2);
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
+    let setup = Setup::on(&[], &folder.path().join("state"), &["--volume", &joined(&disks)]);
+    let server = setup.set("ftp.listen=127.0.0.1:0").start();
+    let bytes = pattern(1_500_000);
+    let mut ftp = Ftp::anonymous(&server);
+    assert_eq!((ftp.ask("MKD a").0, ftp.ask("CWD a").0, ftp.store("STOR b.ts", &bytes).0), (257, 250, 226));
+    assert_eq!(ftp.ask("MFMT 20200102030405 b.ts").0, 213);
+    let listed = String::from_utf8(ftp.fetch("MLSD")).expect("UTF-8");
+    assert_eq!(listed, "type=file;size=1500000;modify=20200102030405; b.ts\r\n");
+    assert_eq!(ftp.store("APPE b.ts", b"more").0, 226);
+    assert!(ftp.fetch("RETR b.ts") == [&bytes[..], b"more"].concat());
+    assert_eq!((ftp.ask("RNFR b.ts").0, ftp.ask("RNTO /c.ts").0, ftp.ask("RMD /a").0), (350, 250, 250));
 }

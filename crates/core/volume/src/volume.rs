@@ -296,6 +296,21 @@ impl Volume {
         Ok(())
     }
 
+    /// Gives a content another modification time, in nanoseconds since 1970. It is durable with the next commit.
+    ///
+    /// # Errors
+    /// No content has the name; the volume takes no changes.
+    pub fn set_modified(&mut self, name: &str, modified: u64) -> Result<(), VolumeError> {
+        self.changes.check()?;
+        let old = Arc::clone(self.find(name).ok_or(VolumeError::NotFound)?);
+        let content = StoredContent { modified, ..StoredContent::clone(&old) };
+        self.changes.record(&Record::Put(name.into(), content.clone()));
+        self.catalogue.insert(name.into(), Arc::new(content));
+        // Its units are those of the new one, which are not free while the old one is read.
+        self.changes.retire_units(Vec::new(), old);
+        Ok(())
+    }
+
     pub(crate) fn check_new_name(&self, name: &str) -> Result<(), VolumeError> {
         self.changes.check()?;
         if let Some(problem) = name_problem(name) {

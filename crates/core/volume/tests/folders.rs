@@ -181,6 +181,28 @@ fn an_empty_folder_is_kept_and_is_no_content() {
 }
 
 #[test]
+fn a_content_has_another_time_and_its_units_stay_while_it_is_read() {
+    let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK))]);
+    let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK])).expect("sizes are fine");
+    commit(&mut volume, &mut disks);
+    steps(&volume.members().superblock_writes(), &mut disks);
+    put("a", &mut volume, &mut disks);
+    let free = volume.free_bytes();
+    assert_eq!(volume.set_modified("b", 5), Err(VolumeError::NotFound));
+    let read = volume.find("a").expect("it is there").clone();
+    volume.set_modified("a", 5).expect("it is there");
+    commit(&mut volume, &mut disks);
+    assert_eq!(crashed(&mut disks).find("a").map(|content| content.modified), Some(5));
+    volume.remove("a").expect("it is there");
+    commit(&mut volume, &mut disks);
+    commit(&mut volume, &mut disks);
+    assert_eq!(volume.free_bytes(), free, "its first version is read");
+    drop(read);
+    put("b", &mut volume, &mut disks);
+    assert_eq!(volume.free_bytes(), free, "the units of the one are the other's");
+}
+
+#[test]
 fn a_tree_has_another_name_as_a_whole_or_not_at_all() {
     let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(16 << 20))]);
     let mut volume = Volume::create(new_volume(Placement::Span, vec![16 << 20])).expect("sizes are fine");

@@ -101,6 +101,13 @@ pub(crate) async fn modified(client: &FtpClient, path: &ContentPath) -> Result<F
     Ok(FtpReply::new(213, stamp(entry.last_modified(SystemTime::now()).unwrap_or(entry.modified))))
 }
 
+/// `MFMT`.
+pub(crate) async fn modify(client: &FtpClient, path: &ContentPath, time: SystemTime) -> Result<FtpReply, FtpReply> {
+    let permit: Permit<ToWrite> = client.permit("MFMT", path)?;
+    namespace::set_modified(&client.service, &permit, time).await.map_err(|error| problem::of_store(&error))?;
+    Ok(FtpReply::new(213, format!("Modify={}; {path}", stamp(time))))
+}
+
 /// `MLST`.
 pub(crate) async fn describe(client: &FtpClient, path: &ContentPath) -> Result<FtpReply, FtpReply> {
     let entry = look_up(client, "MLST", path).await?;

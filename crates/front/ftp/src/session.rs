@@ -271,6 +271,7 @@ impl FtpSession {
             FtpCommand::Dele(name) => names::remove(client, &path(&name)?, NameKind::File).await,
             FtpCommand::Size(name) => names::size(client, &path(&name)?).await,
             FtpCommand::Mdtm(name) => names::modified(client, &path(&name)?).await,
+            FtpCommand::Mfmt(time, name) => names::modify(client, &path(&name)?, time).await,
             FtpCommand::Mlst(name) => names::describe(client, &path(&name)?).await,
             FtpCommand::Rnfr(name) => {
                 let path = path(&name)?;
@@ -366,9 +367,10 @@ impl FtpSession {
     }
 
     fn features(&self) -> FtpReply {
-        let mut features = ["EPRT", "EPSV", "MDTM", "MLST type*;size*;modify*;", "PASV", "REST STREAM", "SIZE", "TVFS"]
-            .map(str::to_owned)
-            .to_vec();
+        let mut features =
+            ["EPRT", "EPSV", "MDTM", "MFMT", "MLST type*;size*;modify*;", "PASV", "REST STREAM", "SIZE", "TVFS"]
+                .map(str::to_owned)
+                .to_vec();
         if self.shared.acceptor.is_some() && self.shared.settings().tls != FtpTls::Off {
             features.extend(["AUTH TLS", "PBSZ", "PROT"].map(str::to_owned));
         }

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::SystemTime;
 
 use api::DiskFailure;
 use dataplane::control::WrittenDisks;
@@ -57,6 +58,10 @@ pub trait Contents: Send + Sync + 'static {
     /// Gives the content or folder at `from` the name `to`, durably, and with `replaces` in the place of the item that is there. True if
     /// there was none.
     fn rename<'a>(&'a self, _from: &'a ContentPath, _to: &'a ContentPath, _replaces: bool) -> Pending<'a, bool> {
+        Box::pin(async { Err(StoreError::ReadOnly) })
+    }
+    /// Gives the content at `path` another modification time, durably.
+    fn set_modified<'a>(&'a self, _path: &'a ContentPath, _modified: SystemTime) -> Pending<'a, ()> {
         Box::pin(async { Err(StoreError::ReadOnly) })
     }
     /// Removes the folder at `path` with all below it, durably and at once; its space is free later.
@@ -167,6 +172,10 @@ impl Contents for Store {
 
     fn rename<'a>(&'a self, from: &'a ContentPath, to: &'a ContentPath, replaces: bool) -> Pending<'a, bool> {
         Box::pin(Self::rename(self, from, to, replaces))
+    }
+
+    fn set_modified<'a>(&'a self, path: &'a ContentPath, modified: SystemTime) -> Pending<'a, ()> {
+        Box::pin(Self::set_modified(self, path, modified))
     }
 
     fn remove_tree<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, ()> {

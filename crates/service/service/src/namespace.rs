@@ -105,6 +105,20 @@ pub async fn rename(
     Ok(created)
 }
 
+/// Gives a content another modification time.
+///
+/// # Errors
+/// The store's error.
+pub async fn set_modified(
+    service: &MediaService,
+    permit: &Permit<ToWrite>,
+    modified: SystemTime,
+) -> Result<(), StoreError> {
+    service.contents.set_modified(permit.path(), modified).await?;
+    service.listings.note_write();
+    Ok(())
+}
+
 /// Removes a folder with all that is in it.
 ///
 /// # Errors

@@ -206,6 +206,8 @@ pub enum Operation {
     MakeFolder { root: usize, path: ContentPath, reply: ChangeReply<()> },
     /// Give an item another name, with `replaces` in the place of the item there; answered when that is durable.
     Rename { root: usize, from: ContentPath, to: ContentPath, replaces: bool, reply: ChangeReply<()> },
+    /// Give a content another modification time; answered when that is durable.
+    SetModified { root: usize, path: ContentPath, modified: SystemTime, reply: ChangeReply<()> },
     /// Remove a folder with all in it; answered when its name is durably gone.
     RemoveTree { root: usize, path: ContentPath, reply: ChangeReply<()> },
     /// Remove a content, or an empty folder; answered when that is durable.

@@ -191,6 +191,9 @@ impl Front {
             Operation::Rename { from, to, replaces, reply, .. } => {
                 lock(&self.core).rename_tree(&from.joined(), &to.joined(), replaces, reply);
             }
+            Operation::SetModified { path, modified, reply, .. } => {
+                lock(&self.core).set_modified(&path.joined(), modified, reply);
+            }
             Operation::RemoveTree { path, reply, .. } => lock(&self.core).remove_tree(&path.joined(), reply),
             Operation::Begin { path, terms, reply, .. } => self.begin(path, terms, reply),
             Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),

@@ -12,7 +12,7 @@ use store::{ContentPath, Precondition, StoreError};
 use volume::{Volume, VolumeError};
 
 use super::core::Core;
-use super::uploads::now_nanos;
+use super::uploads::{nanos_at, now_nanos};
 use super::waiter::Waiter;
 
 impl Core {
@@ -37,6 +37,13 @@ impl Core {
                 return Err(StoreError::Exists);
             }
             core.volume.rename(from, to).map_err(|error| core.error(error))
+        });
+    }
+
+    /// Gives a content another modification time.
+    pub(super) fn set_modified(&mut self, name: &str, modified: SystemTime, reply: ChangeReply<()>) {
+        self.change_names(reply, |core| {
+            core.volume.set_modified(name, nanos_at(modified)).map_err(|error| core.error(error))
         });
     }
 

@@ -246,7 +246,7 @@ pub(super) fn now_nanos() -> u64 {
 }
 
 /// Nanoseconds from 1970 to `time`; none for one before.
-fn nanos_at(time: SystemTime) -> u64 {
+pub(super) fn nanos_at(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

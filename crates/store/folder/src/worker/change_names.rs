@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::SystemTime;
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, fstat, fsync, mkdirat, renameat, renameat_with, statat, unlinkat,
@@ -18,8 +19,9 @@ use store::{ContentPath, NameKind, StoreError};
 
 use super::Worker;
 use super::content;
-use super::folders::Folders;
-use super::upload::folder_for;
+use super::folders::{Folders, FoundName};
+use super::upload::{folder_for, give_time};
+use crate::beneath::reopen;
 use crate::root::Root;
 
 /// Names that have changed.
@@ -68,12 +70,32 @@ impl Folders {
     ) -> Result<NamesChanged, StoreError> {
         let found = self.find(root, from)?;
         let changed = rename(self.root(root)?, from, to, replaces)?;
-        // It is the same content still: its rate need not be looked for again.
-        let index = &self.common.index;
-        if let (Some(rate), Ok(now)) = (index.rate(&Stamp::of(&found.stat)), fstat(&found.handle)) {
-            index.insert(&Stamp::of(&now), rate);
-        }
+        // A rate that is lost is found again.
+        let _ = self.keep_rate(&found);
         Ok(changed)
+    }
+
+    /// Gives a content another modification time, which is durable when its own file is synced.
+    pub(super) fn set_modified(
+        &mut self,
+        root: usize,
+        path: &ContentPath,
+        modified: SystemTime,
+    ) -> Result<NamesChanged, StoreError> {
+        let found = self.find(root, path)?;
+        let file = reopen(found.handle.as_fd(), OFlags::RDONLY | OFlags::CLOEXEC)?;
+        give_time(file.as_fd(), modified)?;
+        self.keep_rate(&found)?;
+        Ok(NamesChanged { folder: file, discarded: None })
+    }
+
+    /// It is the same content still: its rate need not be looked for again.
+    fn keep_rate(&self, found: &FoundName) -> Result<(), Errno> {
+        let index = &self.common.index;
+        if let Some(rate) = index.rate(&Stamp::of(&found.stat)) {
+            index.insert(&Stamp::of(&fstat(&found.handle)?), rate);
+        }
+        Ok(())
     }
 
     /// Removes a folder with all in it.

@@ -204,6 +204,9 @@ impl Worker {
             Operation::Rename { root, from, to, replaces, reply } => {
                 self.change_names(root, reply, |folders| folders.rename(root, (&from, &to), replaces));
             }
+            Operation::SetModified { root, path, modified, reply } => {
+                self.change_names(root, reply, |folders| folders.set_modified(root, &path, modified));
+            }
             Operation::RemoveTree { root, path, reply } => {
                 self.change_names(root, reply, |folders| folders.remove_tree(root, &path));
             }

@@ -132,11 +132,7 @@ impl UploadTarget {
             pwrite(self.file(), &block, at)?;
         }
         ftruncate(self.file(), length)?;
-        let Some(modified) = self.modified else { return Ok(()) };
-        let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let (tv_sec, tv_nsec) = (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos().into());
-        let accessed = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-        futimens(self.file(), &Timestamps { last_access: accessed, last_modification: Timespec { tv_sec, tv_nsec } })
+        self.modified.map_or(Ok(()), |modified| give_time(self.file(), modified))
     }
 
     /// Gathers the received bytes, unless they become too many.
@@ -234,6 +230,14 @@ impl UploadTarget {
 
 fn open_folder(root: &Root, path: &ContentPath) -> Result<OwnedFd, Errno> {
     root.open_path(path, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+/// Gives a file its modification time.
+pub(super) fn give_time(file: BorrowedFd<'_>, modified: SystemTime) -> Result<(), Errno> {
+    let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (tv_sec, tv_nsec) = (i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos().into());
+    let accessed = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    futimens(file, &Timestamps { last_access: accessed, last_modification: Timespec { tv_sec, tv_nsec } })
 }
 
 /// The folder of an upload of `length` bytes; missing folders of its path are made. A disk that is too full gives its error before that,

@@ -3,6 +3,8 @@
 //! Promise: each change is durable at its answer; on one root it is one step. An item that several roots have changes in each of them, the
 //! visible one last. Not here: the step on a disk (crates `folder` and `volumes`).
 
+use std::time::SystemTime;
+
 use super::{Store, look_up};
 use crate::operation::{self, ChangeReply, Operation};
 use crate::{ContentPath, NameKind, Precondition, StoreError};
@@ -60,6 +62,20 @@ impl Store {
             }
         }
         Ok(replaced.is_none())
+    }
+
+    /// Gives a content another modification time, durably. Every root before the one that has it must answer.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], and errors of the system.
+    pub async fn set_modified(&self, path: &ContentPath, modified: SystemTime) -> Result<(), StoreError> {
+        self.check_served(path)?;
+        let (number, item) = self.locate_to_change(path).await?;
+        if item.kind == NameKind::Directory {
+            return Err(StoreError::IsDirectory);
+        }
+        let path = path.clone();
+        self.change(number, |root, reply| Operation::SetModified { root, path, modified, reply }).await
     }
 
     /// Removes a folder with all in it, durably, from every root that has it; its space is free later. Every root must answer.
