@@ -29,15 +29,7 @@ fn charged(address: u8) -> ChargedBudgets {
     ChargedBudgets::of(&[BudgetKey::of_address([192, 0, 2, address].into())])
 }
 
-const NO_LIMITS: Limits<'static> = &|_| BudgetLimits {
-    streams: None,
-    reserved: None,
-    idle: None,
-    download: None,
-    upload: None,
-    requests: None,
-    stored: None,
-};
+const NO_LIMITS: Limits<'static> = &|_| BudgetLimits::default();
 
 /// The resource is short, while all streams are read.
 fn short_of(resource: Resource, times: u64) -> ShortResource<'static> {
