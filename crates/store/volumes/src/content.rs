@@ -11,7 +11,8 @@ use media::MediaRate;
 use units::DiskId;
 use volume::{ChecksumTable, MemberId, Placement, StoredContent, UnitPlace, Volume, stored_bytes};
 
-use super::core::{Core, Members};
+use super::core::Core;
+use super::live::Members;
 use super::open_contents::DisksRead;
 use store::AwayDisk;
 use store::entry::Stamp;
@@ -72,7 +73,7 @@ impl Core {
 
     /// Another one may have other disks that can be read.
     pub(super) const fn disks_read(&self) -> DisksRead {
-        (self.volume.superblock().generation, self.durable_generation())
+        (self.live.volume.superblock().generation, self.live.durable_generation())
     }
 
     /// The checksums of a content that was read before.
@@ -89,7 +90,7 @@ impl Core {
         (layout, disks): (ContentLayout, DisksRead),
         table: Arc<ChecksumTable>,
     ) -> Arc<Content> {
-        self.open.add((name, stored), self.volume.unit_bytes(), (layout, disks), table)
+        self.open.add((name, stored), self.live.volume.unit_bytes(), (layout, disks), table)
     }
 }
 

@@ -25,11 +25,11 @@ const RETURN_PAUSE_MAX: Nanos = Nanos::from_secs(6 * 3600);
 impl Core {
     /// The state of a disk in one word.
     pub(super) fn disk_state(&self, member: MemberId) -> &'static str {
-        let is_there = self.members.there[member.index()].is_some();
-        match self.volume.superblock().members[member.index()].state {
+        let is_there = self.live.members.there[member.index()].is_some();
+        match self.live.volume.superblock().members[member.index()].state {
             MemberState::Active | MemberState::Filling if !is_there => "missing",
-            MemberState::Active if self.is_filled_undurably(member) => MemberState::Filling.name(),
-            MemberState::Active if !self.volume.is_writable(member) => "read only",
+            MemberState::Active if self.upkeep.is_filled_undurably(member) => MemberState::Filling.name(),
+            MemberState::Active if !self.live.volume.is_writable(member) => "read only",
             state => state.name(),
         }
     }
@@ -37,7 +37,7 @@ impl Core {
     /// The state as it is shown: a disk that is out without a failure, and with nothing on it, has left. Looks through all parts for that.
     pub(super) fn shown_state(&self, member: MemberId) -> &'static str {
         match self.disk_state(member) {
-            "out" if self.health.failure(member).is_none() && self.volume.has_left(member) => "left",
+            "out" if self.live.health.failure(member).is_none() && self.live.volume.has_left(member) => "left",
             state => state,
         }
     }
@@ -45,29 +45,29 @@ impl Core {
     /// Contents that were found damaged and are there still.
     pub(super) fn damaged_count(&self) -> usize {
         let is_there = |(name, (content, _)): &(&String, &(Weak<StoredContent>, u32))| {
-            self.volume.find(name).is_some_and(|now| Weak::ptr_eq(content, &Arc::downgrade(now)))
+            self.live.volume.find(name).is_some_and(|now| Weak::ptr_eq(content, &Arc::downgrade(now)))
         };
-        self.health.damaged.iter().filter(is_there).count()
+        self.live.health.damaged.iter().filter(is_there).count()
     }
 
     /// Reports the changes of disks' states since the last call; the first call notes the states of the start, which were reported.
     pub(super) fn tell_states(&mut self, now: Nanos) {
-        let members = (0u8..).map(MemberId).take(self.members.there.len());
+        let members = (0u8..).map(MemberId).take(self.live.members.there.len());
         let states: Vec<_> = members.map(|member| self.disk_state(member)).collect();
-        let is_start = self.health.reported.is_empty();
-        let before = std::mem::replace(&mut self.health.reported, states.clone());
+        let is_start = self.live.health.reported.is_empty();
+        let before = std::mem::replace(&mut self.live.health.reported, states.clone());
         for (member, state) in (0u8..).map(MemberId).zip(states) {
             let old = before.get(member.index()).copied();
             if old == Some(state) {
                 continue;
             }
             if state == "active" {
-                self.health.failures.remove(&member);
-                self.health.forget_unwritten(member);
+                self.live.health.failures.remove(&member);
+                self.live.health.forget_unwritten(member);
             }
             if state == "out" {
                 let first = DiskReturn { next: now.saturating_add(RETURN_PAUSE), pause: RETURN_PAUSE };
-                let again = self.health.returns.entry(member).or_insert(first);
+                let again = self.live.health.returns.entry(member).or_insert(first);
                 again.next = now.saturating_add(again.pause);
             }
             if !is_start {
@@ -77,8 +77,8 @@ impl Core {
     }
 
     fn tell_state(&self, member: MemberId, old: Option<&str>) {
-        let path = self.members.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
-        let why = self.health.failure(member).map_or_else(String::new, |error| format!(": {error}"));
+        let path = self.live.members.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
+        let why = self.live.health.failure(member).map_or_else(String::new, |error| format!(": {error}"));
         let state = self.shown_state(member);
         let effect = match (old, state) {
             (_, "left") => "has left: leave it out of the server's list of disks".to_owned(),
@@ -95,25 +95,26 @@ impl Core {
             (_, state) => format!("is {state}"),
         };
         let message = format!("disk {} of the volume {effect}", member.0);
-        let volume = self.volume.superblock().name.clone();
-        self.front.events.tell(StoreEvent::VolumeDisk(DiskNotice { volume, path, state, message }));
+        let volume = self.live.volume.superblock().name.clone();
+        self.live.front.events.tell(StoreEvent::VolumeDisk(DiskNotice { volume, path, state, message }));
     }
 
     /// A disk that is out and due for an attempt to fill it, with its path; none while another attempt is under way.
     fn next_return(&mut self, now: Nanos) -> Option<(MemberId, PathBuf)> {
-        if self.closed || self.health.is_returning || self.is_looked_after() {
+        if self.live.closed || self.live.health.is_returning || self.upkeep.is_looked_after() {
             return None;
         }
-        let due = self.health.returns.iter().filter(|(_, again)| again.next <= now).map(|(member, _)| *member);
+        let due = self.live.health.returns.iter().filter(|(_, again)| again.next <= now).map(|(member, _)| *member);
         let due: Vec<_> = due.collect();
         due.into_iter().find_map(|member| {
-            let again = self.health.returns.get_mut(&member)?;
+            let again = self.live.health.returns.get_mut(&member)?;
             again.next = now.saturating_add(RETURN_PAUSE);
-            let is_out = self.volume.taken_out().any(|out| out == member) && self.members.vacant.contains_key(&member);
-            if !is_out || self.volume.has_left(member) {
+            let is_out =
+                self.live.volume.taken_out().any(|out| out == member) && self.live.members.vacant.contains_key(&member);
+            if !is_out || self.live.volume.has_left(member) {
                 return None;
             }
-            Some((member, self.members.named[member.index()].as_ref()?.path.clone()))
+            Some((member, self.live.members.named[member.index()].as_ref()?.path.clone()))
         })
     }
 }
@@ -127,7 +128,7 @@ impl ServedVolume {
         let due = {
             let mut core = lock(&self.core);
             let due = core.next_return(now);
-            core.health.is_returning |= due.is_some();
+            core.live.health.is_returning |= due.is_some();
             due
         };
         let Some((member, path)) = due else { return Ok(()) };
@@ -135,10 +136,10 @@ impl ServedVolume {
         let started = self.common.spawn("volume-return".to_owned(), move || {
             // A disk that is not back yet is no event: its absence was reported.
             let _ = volume.take_back(member, path);
-            lock(&volume.core).health.is_returning = false;
+            lock(&volume.core).live.health.is_returning = false;
         });
         if started.is_err() {
-            lock(&self.core).health.is_returning = false;
+            lock(&self.core).live.health.is_returning = false;
         }
         started.map(drop)
     }
@@ -149,11 +150,12 @@ impl ServedVolume {
         let identified = volume::identify(&sizes, &mut given)
             .map_err(|source| VolumeDiskError::Volume { disks: path.display().to_string(), source })?;
         let found = &identified.superblock;
-        let is_the_disk = found.member == member && volume::may_return(lock(&self.core).volume.superblock(), found);
+        let is_the_disk =
+            found.member == member && volume::may_return(lock(&self.core).live.volume.superblock(), found);
         let disk = given.0.pop().filter(|_| is_the_disk).ok_or(UpkeepError::NotBlank)?;
         self.occupy(member, disk, Core::put_in)?;
         let mut core = lock(&self.core);
-        if let Some(again) = core.health.returns.get_mut(&member) {
+        if let Some(again) = core.live.health.returns.get_mut(&member) {
             again.pause = Nanos(again.pause.0.saturating_mul(4)).min(RETURN_PAUSE_MAX);
         }
         core.begin_upkeep(Upkeep::Fill(member))

@@ -106,7 +106,7 @@ impl Front {
             let mut core = lock(&self.core);
             core.fill_disks();
             if let Some(last) = self.scrub.as_ref().and_then(ScrubFile::kept) {
-                core.health.resume(last.clone());
+                core.live.health.resume(last.clone());
             }
         }
         loop {
@@ -122,13 +122,13 @@ impl Front {
                         self.begin(path, terms, reply);
                     }
                     let mut core = lock(&self.core);
-                    for member in core.members.stuck() {
+                    for member in core.live.members.stuck() {
                         core.take_out(member, &StoreError::DiskFailing(self.shared.id));
                     }
                     core.upkeep_turn();
                     core.open.let_go();
                     core.tell_states(monotonic());
-                    self.shared.stats.free_bytes.set(core.volume.free_bytes());
+                    self.shared.stats.free_bytes.set(core.live.volume.free_bytes());
                     self.shared.stats.uploads_open.set(count(core.upload_count()));
                     drop(core);
                     self.keep_seen();
@@ -143,12 +143,12 @@ impl Front {
     }
 
     fn keep_seen(&mut self) {
-        let durable = lock(&self.core).durable_generation();
+        let durable = lock(&self.core).live.durable_generation();
         if let Some(seen) = &mut self.seen {
             seen.keep(durable, monotonic());
         }
         if let Some(scrub) = &mut self.scrub {
-            let last = lock(&self.core).health.last_scrub();
+            let last = lock(&self.core).live.health.last_scrub();
             scrub.keep(last);
         }
     }
@@ -185,7 +185,7 @@ impl Front {
             }),
             Operation::Remove { folder, path, stamp, reply } => self.remove(&folder, &path, &stamp, reply),
             // Folders need not exist before contents are put into them.
-            Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).volume.free_bytes())),
+            Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).live.volume.free_bytes())),
             Operation::Delete { path, precondition, reply, .. } => lock(&self.core).remove(&path, &precondition, reply),
             Operation::MakeFolder { path, reply, .. } => lock(&self.core).make_folder(&path, reply),
             Operation::Rename { from, to, replaces, reply, .. } => {
@@ -221,23 +221,23 @@ impl Front {
     fn look_up(&self, path: &ContentPath) -> Result<Entry, StoreError> {
         let core = lock(&self.core);
         let name = path.joined();
-        if let Some(content) = core.volume.find(&name) {
-            let rate = self.common.index.rate(&stamp_of(&core.volume, content)).flatten();
+        if let Some(content) = core.live.volume.find(&name) {
+            let rate = self.common.index.rate(&stamp_of(&core.live.volume, content)).flatten();
             return Ok(entry_of(&name, content, self.shared.id, rate));
         }
-        if core.volume.is_folder(&name) {
+        if core.live.volume.is_folder(&name) {
             return Ok(folder_of(&name, core.names_changed, self.shared.id));
         }
-        let above = path.split().is_some_and(|(parent, _)| core.volume.find(&parent.joined()).is_some());
+        let above = path.split().is_some_and(|(parent, _)| core.live.volume.find(&parent.joined()).is_some());
         Err(if above { StoreError::NotADirectory } else { StoreError::NotFound })
     }
 
     fn open_folder(&self, folder: &str) -> Result<FolderHandle, StoreError> {
         let core = lock(&self.core);
-        if core.volume.find(folder).is_some() {
+        if core.live.volume.find(folder).is_some() {
             return Err(StoreError::NotADirectory);
         }
-        if !core.volume.is_folder(folder) {
+        if !core.live.volume.is_folder(folder) {
             return Err(StoreError::NotFound);
         }
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
@@ -247,11 +247,11 @@ impl Front {
     /// The next page of a folder.
     fn items(&self, folder: &ListedFolder) -> Result<(FolderHandle, Vec<FolderItem>), StoreError> {
         let core = lock(&self.core);
-        let (listed, next) = page(&core.volume, folder);
+        let (listed, next) = page(&core.live.volume, folder);
         let item = |one: &ListedName<'_>| match one {
             ListedName::Folder(name) => FolderItem { name: name.into(), kind: Ok(ItemKind::Folder(None)) },
             ListedName::Content(name, content) => {
-                let stamp = stamp_of(&core.volume, content);
+                let stamp = stamp_of(&core.live.volume, content);
                 FolderItem { name: name.into(), kind: Ok(ItemKind::File(stamp, 0)) }
             }
         };
@@ -262,11 +262,11 @@ impl Front {
     /// The next page of a folder, as it is listed; none at the end.
     fn entries(&self, folder: &ListedFolder) -> Result<(FolderHandle, Option<Vec<Entry>>), StoreError> {
         let core = lock(&self.core);
-        let (listed, next) = page(&core.volume, folder);
+        let (listed, next) = page(&core.live.volume, folder);
         let entry = |one: &ListedName<'_>| match one {
             ListedName::Folder(name) => folder_of(name, core.names_changed, self.shared.id),
             ListedName::Content(name, content) => {
-                let rate = self.common.index.rate(&stamp_of(&core.volume, content)).flatten();
+                let rate = self.common.index.rate(&stamp_of(&core.live.volume, content)).flatten();
                 entry_of(name, content, self.shared.id, rate)
             }
         };
@@ -281,10 +281,10 @@ impl Front {
             (Ok(folder), Some(path)) => folder.name_of(path),
             _ => return reply.send(Err(StoreError::NotFound)),
         };
-        let found = core
-            .volume
-            .find(&name)
-            .map(|content| (stamp_of(&core.volume, content), entry_of(&name, content, self.shared.id, None).etag));
+        let found =
+            core.live.volume.find(&name).map(|content| {
+                (stamp_of(&core.live.volume, content), entry_of(&name, content, self.shared.id, None).etag)
+            });
         let path = name.split('/').try_fold(ContentPath::root(), |path, name| path.child(name));
         match (found, path) {
             (Some((now, etag)), Ok(path)) if now == *stamp => {

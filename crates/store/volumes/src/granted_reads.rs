@@ -10,7 +10,7 @@ use content::layout::{ContentFile, ContentLayout};
 use volume::{ReadDisk, ReadError};
 
 use super::SharedCore;
-use super::core::{Member, Task};
+use super::live::{Member, Task};
 use super::small_read::SmallRead;
 use store::content_reader::ContentReader;
 use store::lock::lock;
@@ -66,13 +66,13 @@ fn read_of(
 ) -> Option<io::Result<usize>> {
     let (reply, answer) = sync_channel(1);
     let mut locked = lock(core);
-    let member = locked.members.there.iter().flatten().find(is_requested)?;
+    let member = locked.live.members.there.iter().flatten().find(is_requested)?;
     let (number, shared) = (member.member, member.shared.clone());
     let file = match member.file.try_clone() {
         Ok(file) => file,
         Err(error) => return Some(Err(error)),
     };
-    locked.members.tell(number, Task::Small(SmallRead::new(file, position, buffer.len(), reply)));
+    locked.live.members.tell(number, Task::Small(SmallRead::new(file, position, buffer.len(), reply)));
     drop(locked);
     while shared.is_relied_on() {
         match answer.recv_timeout(shared.patience) {

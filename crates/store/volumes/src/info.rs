@@ -143,18 +143,23 @@ impl fmt::Debug for ServedVolume {
 impl DiskGroup for ServedVolume {
     fn disks(&self) -> Vec<(DiskId, Device, Vec<PathBuf>)> {
         let core = lock(&self.core);
-        let found =
-            core.members.named.iter().flatten().filter_map(|named| named.found.clone().zip(Some(named.path.clone())));
+        let found = core
+            .live
+            .members
+            .named
+            .iter()
+            .flatten()
+            .filter_map(|named| named.found.clone().zip(Some(named.path.clone())));
         found.map(|((id, device), path)| (id, device, vec![path])).collect()
     }
 
     fn written_disks(&self, root: DiskId, name: &str) -> Vec<WrittenDisks> {
         let core = lock(&self.core);
-        if core.front.id != root {
+        if core.live.front.id != root {
             return Vec::new();
         }
-        let (sets, copies) = core.volume.written_disks(name);
-        let disk = |member: &MemberId| Some(core.members.there[member.index()].as_ref()?.disk);
+        let (sets, copies) = core.live.volume.written_disks(name);
+        let disk = |member: &MemberId| Some(core.live.members.there[member.index()].as_ref()?.disk);
         sets.iter().map(|members| WrittenDisks::several(root, members.iter().filter_map(disk), copies)).collect()
     }
 
@@ -168,46 +173,45 @@ impl ServedVolume {
     /// True if this is its name.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
-        lock(&self.core).volume.superblock().name == name
+        lock(&self.core).live.volume.superblock().name == name
     }
 
     /// Its state.
     #[must_use]
     pub fn info(&self) -> VolumeInfo {
         let core = lock(&self.core);
-        let superblock = core.volume.superblock();
-        let members = superblock.members.iter().zip(&core.members.there).zip(&core.members.named);
-        let units = (0u8..).map(MemberId).zip(core.volume.free_counts());
+        let superblock = core.live.volume.superblock();
+        let members = superblock.members.iter().zip(&core.live.members.there).zip(&core.live.members.named);
+        let units = (0u8..).map(MemberId).zip(core.live.volume.free_counts());
         let disks = members.zip(units).map(|(((record, member), named), (number, free_units))| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
             path: named.as_ref().map(|named| named.path.clone()),
             state: core.shown_state(number),
-            failure: core.health.failure(number).cloned().or_else(|| {
+            failure: core.live.health.failure(number).cloned().or_else(|| {
                 member
                     .as_ref()
-                    .filter(|_| core.health.has_unwritten(number))
+                    .filter(|_| core.live.health.has_unwritten(number))
                     .map(|member| StoreError::DiskFailing(member.disk))
             }),
-            wrong_copies: core.health.wrong_copies(number),
+            wrong_copies: core.live.health.wrong_copies(number),
             size: ByteCount(record.size),
-            units: u64::from(core.volume.members().unit_count(number)),
+            units: u64::from(core.live.volume.members().unit_count(number)),
             free_units,
         });
-        let under_way = core.upkeep.as_ref().filter(|run| !run.gives_way()).or(core.undurable_upkeep.as_ref());
         VolumeInfo {
             name: superblock.name.clone(),
             layout: superblock.placement.name(),
             folders: superblock.folders.iter().map(|(folder, layout)| (folder.clone(), layout.name())).collect(),
             unit: ByteCount(superblock.unit_bytes),
-            contents: core.volume.len(),
-            missing_contents: core.volume.unreadable_count(),
+            contents: core.live.volume.len(),
+            missing_contents: core.live.volume.unreadable_count(),
             damaged_contents: core.damaged_count(),
-            free: ByteCount(core.volume.free_bytes()),
+            free: ByteCount(core.live.volume.free_bytes()),
             disks: disks.collect(),
-            upkeep: under_way.map(|run| (run.kind(), run.report.clone())),
-            last_upkeep: core.last_upkeep.clone(),
-            last_scrub: core.health.last_scrub(),
-            moved_copies: core.moved_copies,
+            upkeep: core.upkeep.under_way(),
+            last_upkeep: core.upkeep.last().cloned(),
+            last_scrub: core.live.health.last_scrub(),
+            moved_copies: core.upkeep.moved_copies(),
         }
     }
 
@@ -224,7 +228,9 @@ impl ServedVolume {
         }
         let mut core = lock(&self.core);
         let upkeep = match *wish {
-            VolumeWish::Remove(number) if core.members.there.get(usize::from(number)).is_some_and(Option::is_some) => {
+            VolumeWish::Remove(number)
+                if core.live.members.there.get(usize::from(number)).is_some_and(Option::is_some) =>
+            {
                 Upkeep::Drain(MemberId(number))
             }
             VolumeWish::Remove(_) => return Err(UpkeepError::Unknown),

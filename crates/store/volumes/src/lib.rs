@@ -14,6 +14,7 @@ mod granted_reads;
 mod health;
 mod info;
 mod known_generation;
+mod live;
 mod member;
 mod names;
 mod open;

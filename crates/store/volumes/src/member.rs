@@ -12,7 +12,7 @@ use units::{Nanos, UploadId};
 use volume::MemberId;
 
 use super::SharedCore;
-use super::core::{Task, VacantDisk};
+use super::live::{Task, VacantDisk};
 use super::part::UploadPart;
 use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
@@ -136,7 +136,7 @@ impl Backend for MemberWorker {
 
     fn leave(self, port: Box<dyn GrantPort>) {
         let left = VacantDisk { shared: self.shared, port };
-        lock(&self.core).members.vacant.insert(self.member, left);
+        lock(&self.core).live.members.vacant.insert(self.member, left);
     }
 }
 
@@ -151,7 +151,7 @@ impl MemberWorker {
     fn take_tasks(&mut self) {
         loop {
             let task =
-                lock(&self.core).members.there[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
+                lock(&self.core).live.members.there[self.member.index()].as_mut().and_then(|own| own.inbox.pop_front());
             let Some(task) = task else { break };
             match task {
                 Task::Begin(upload, on_break, recording) => {
@@ -177,7 +177,9 @@ impl MemberWorker {
                     }
                     lock(&self.core).member_done(upload, self.member);
                 }
-                Task::Share if lock(&self.core).is_turn_of(self.member) => self.uploads.removed(WriteSetTurn, None),
+                Task::Share if lock(&self.core).live.is_turn_of(self.member) => {
+                    self.uploads.removed(WriteSetTurn, None)
+                }
                 // It was written in the grant that published.
                 Task::Share => {}
                 Task::Read(unit) => self.unit_reads.push_back(unit),
@@ -196,7 +198,7 @@ impl MemberWorker {
     fn read_unit(&mut self, until: Nanos) {
         let Some(mut unit) = self.unit_reads.pop_front() else { return };
         let read = unit.read(self.file.as_fd(), || monotonic() < until);
-        if read.is_ok() && unit.may_go_on(&lock(&self.core).volume) && !unit.is_complete() {
+        if read.is_ok() && unit.may_go_on(&lock(&self.core).live.volume) && !unit.is_complete() {
             return self.unit_reads.push_front(unit);
         }
         // A place that cannot be read is mended; that does not make it a disk that fails.
@@ -218,7 +220,7 @@ impl MemberWorker {
 
     /// Writes and flushes this disk's share of the set under way, if it has one.
     fn write_share(&mut self) -> Result<(), StoreError> {
-        let Some((number, writes)) = lock(&self.core).share(self.member) else { return Ok(()) };
+        let Some((number, writes)) = lock(&self.core).live.share(self.member) else { return Ok(()) };
         let written = writes.iter().try_for_each(|(position, block)| {
             let run = self.writer.write_run(self.file.as_fd(), *position, &[block.bytes()], || true);
             run.error.map_or(Ok(()), |error| Err(StoreError::from(error)))

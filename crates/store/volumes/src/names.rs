@@ -23,10 +23,10 @@ impl Core {
             if core.is_taken(&name) {
                 return Err(StoreError::Exists);
             }
-            if path.split().is_none_or(|(parent, _)| !core.volume.is_folder(&parent.joined())) {
+            if path.split().is_none_or(|(parent, _)| !core.live.volume.is_folder(&parent.joined())) {
                 return Err(StoreError::ParentMissing);
             }
-            core.volume.make_folder(&name, now_nanos()).map_err(|error| core.error(error))
+            core.live.volume.make_folder(&name, now_nanos()).map_err(|error| core.live.error(error))
         });
     }
 
@@ -36,20 +36,20 @@ impl Core {
             if !replaces && core.is_taken(to) {
                 return Err(StoreError::Exists);
             }
-            core.volume.rename(from, to).map_err(|error| core.error(error))
+            core.live.volume.rename(from, to).map_err(|error| core.live.error(error))
         });
     }
 
     /// Gives a content another modification time.
     pub(super) fn set_modified(&mut self, name: &str, modified: SystemTime, reply: ChangeReply<()>) {
         self.change_names(reply, |core| {
-            core.volume.set_modified(name, nanos_at(modified)).map_err(|error| core.error(error))
+            core.live.volume.set_modified(name, nanos_at(modified)).map_err(|error| core.live.error(error))
         });
     }
 
     /// Removes a folder with all in it.
     pub(super) fn remove_tree(&mut self, path: &str, reply: ChangeReply<()>) {
-        self.change_names(reply, |core| core.volume.remove_tree(path).map_err(|error| core.error(error)));
+        self.change_names(reply, |core| core.live.volume.remove_tree(path).map_err(|error| core.live.error(error)));
     }
 
     /// Removes a content, or an empty folder.
@@ -57,17 +57,17 @@ impl Core {
         let name = path.joined();
         self.change_names(reply, |core| {
             core.check_precondition(&name, precondition)?;
-            let removed = match core.volume.find(&name) {
-                Some(_) => core.volume.remove(&name),
-                None if !core.volume.list(&name).is_empty() => return Err(StoreError::NotEmpty),
-                None => core.volume.remove_tree(&name),
+            let removed = match core.live.volume.find(&name) {
+                Some(_) => core.live.volume.remove(&name),
+                None if !core.live.volume.list(&name).is_empty() => return Err(StoreError::NotEmpty),
+                None => core.live.volume.remove_tree(&name),
             };
-            removed.map_err(|error| core.error(error))
+            removed.map_err(|error| core.live.error(error))
         });
     }
 
     fn is_taken(&self, name: &str) -> bool {
-        self.volume.find(name).is_some() || self.volume.is_folder(name)
+        self.live.volume.find(name).is_some() || self.live.volume.is_folder(name)
     }
 
     fn change_names(&mut self, reply: ChangeReply<()>, change: impl FnOnce(&mut Self) -> Result<(), StoreError>) {
@@ -77,7 +77,7 @@ impl Core {
         match change(self) {
             Ok(()) => {
                 self.names_changed = SystemTime::now();
-                self.write_sets.wait(Waiter::Removal(reply));
+                self.live.write_sets.wait(Waiter::Removal(reply));
                 self.begin_write_set();
             }
             Err(error) => reply.send(Err(error)),

@@ -70,11 +70,11 @@ impl Opener {
     fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
         let name = path.joined();
         let core = lock(&self.core);
-        let Some(stored) = core.volume.find(&name).cloned() else {
-            let is_folder = core.volume.is_folder(&name);
+        let Some(stored) = core.live.volume.find(&name).cloned() else {
+            let is_folder = core.live.volume.is_folder(&name);
             return Err(if is_folder { StoreError::IsDirectory } else { StoreError::NotFound });
         };
-        let stamp = stamp_of(&core.volume, &stored);
+        let stamp = stamp_of(&core.live.volume, &stored);
         drop(core);
         let content = self.content(&name, &stored)?;
         let media = match (self.common.index.rate(&stamp), want) {
@@ -100,8 +100,9 @@ impl Opener {
         if let Some(content) = core.open_content(stored) {
             return Ok(content);
         }
-        let (layout, known) = (core.members.layout(&core.volume, name, stored)?, core.known_checksums(stored));
-        let (disks, disk) = (core.disks_read(), core.members.disk_of_tail(stored));
+        let (layout, known) =
+            (core.live.members.layout(&core.live.volume, name, stored)?, core.known_checksums(stored));
+        let (disks, disk) = (core.disks_read(), core.live.members.disk_of_tail(stored));
         drop(core);
         let table = known.or_else(|| read_checksums(&self.core, &layout, stored).map(Arc::new));
         let table = table.ok_or(StoreError::DiskFailing(disk))?;

@@ -117,7 +117,7 @@ impl OwnVolume {
         let mut mended = Vec::new();
         loop {
             // Reports of copies that ended before this look are in the queue after it.
-            let is_over = !lock(&self.volume.core).is_mending();
+            let is_over = !lock(&self.volume.core).upkeep.is_mending();
             mended.extend(self.events.try_iter().filter_map(|event| match event {
                 StoreEvent::CopyMended { name, part } => Some((name, part)),
                 _ => None,

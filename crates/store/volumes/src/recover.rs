@@ -31,7 +31,7 @@ pub(super) fn start(volume: &ServedVolume) -> io::Result<()> {
     let left = {
         let mut core = lock(&volume.core);
         // A volume that takes no changes keeps them: they are hidden.
-        let _ = remove_leftovers(&mut core.volume);
+        let _ = remove_leftovers(&mut core.live.volume);
         core.take_up_recordings()
     };
     if left.is_empty() {
@@ -53,8 +53,8 @@ pub(super) fn start(volume: &ServedVolume) -> io::Result<()> {
 /// Reads and ends a recording. False if bytes of it could not be read and are on a disk that is not relied on now.
 fn recover(core: &SharedCore, id: UploadId, modified: u64) -> bool {
     let locked = lock(core);
-    let draft = locked.drafts.draft(id.0).filter(|_| !locked.closed);
-    let Some(reader) = draft.map(|draft| draft.reader(locked.volume.members())) else { return true };
+    let draft = locked.drafts.draft(id.0).filter(|_| !locked.live.closed);
+    let Some(reader) = draft.map(|draft| draft.reader(locked.live.volume.members())) else { return true };
     drop(locked);
     let mut disks = GrantedReads::new(core);
     let restored = reader.read(&mut disks);
@@ -69,8 +69,8 @@ impl Core {
     /// Gives them with the time at which each was written last.
     fn take_up_recordings(&mut self) -> Vec<(UploadId, u64)> {
         let mut left = Vec::new();
-        let modified: Vec<u64> = self.volume.recordings().map(|(_, content)| content.modified).collect();
-        for (draft, modified) in self.volume.take_up_recordings().into_iter().zip(modified) {
+        let modified: Vec<u64> = self.live.volume.recordings().map(|(_, content)| content.modified).collect();
+        for (draft, modified) in self.live.volume.take_up_recordings().into_iter().zip(modified) {
             let path = draft.name().split('/').try_fold(ContentPath::root(), |path, name| path.stored_child(name));
             // A name that another program gave, and no path has: it stays where it is.
             let Ok(path) = path else { continue };
@@ -92,19 +92,19 @@ impl Core {
 
     /// Ends a recording that was read: its remaining bytes are a content now.
     fn end_recording(&mut self, id: UploadId, restored: Restored, modified: u64) {
-        if self.closed {
+        if self.live.closed {
             return;
         }
-        let lost = self.drafts.restore(id.0, restored, &self.volume);
+        let lost = self.drafts.restore(id.0, restored, &self.live.volume);
         let Some(left) = self.drafts.receiving(id.0) else { return };
         let path = self.drafts.upload_mut(id.0).map(|upload| upload.path.clone()).unwrap_or_default();
         if left == 0 {
-            let why = StoreError::DiskFailing(self.front.id);
+            let why = StoreError::DiskFailing(self.live.front.id);
             self.fail(id, &why);
-            return self.front.events.tell(StoreEvent::RecordingLost { path, why });
+            return self.live.front.events.tell(StoreEvent::RecordingLost { path, why });
         }
         if lost > 0 {
-            self.front.events.tell(StoreEvent::RecordingDamaged { path, bytes: lost });
+            self.live.front.events.tell(StoreEvent::RecordingDamaged { path, bytes: lost });
         }
         self.finish_at(id, modified);
     }
@@ -113,7 +113,7 @@ impl Core {
     pub(super) fn name_beside(&self, upload: &mut VolumeUpload, draft: &mut Draft) {
         let Some((folder, own)) = upload.path.split() else { return };
         let mut paths = names_beside(own).filter_map(|name| folder.stored_child(&name).ok());
-        let free = paths.find(|path| self.volume.is_free_name(&path.joined()));
+        let free = paths.find(|path| self.live.volume.is_free_name(&path.joined()));
         drop(paths);
         if let Some(path) = free {
             draft.rename(&path.joined());

@@ -16,8 +16,9 @@ use kernel::aligned::AlignedBlock;
 use units::DiskId;
 use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Placement, Upkeep};
 
-use super::core::{Core, Member, NamedDisk, VacantDisk};
+use super::core::Core;
 use super::info::{ServedVolume, UpkeepError};
+use super::live::{Member, NamedDisk, VacantDisk};
 use super::open_disk::{OpenDisk, open_disk};
 use store::StoreError;
 use store::buffers::index;
@@ -34,7 +35,7 @@ impl ServedVolume {
     pub(super) fn replace(&self, member: MemberId, path: &Path) -> Result<(), UpkeepError> {
         self.check_replacement(member)?;
         let new = open_blank(path)?;
-        let needed = lock(&self.core).volume.members().areas(member).size;
+        let needed = lock(&self.core).live.volume.members().areas(member).size;
         if new.size < needed {
             return Err(UpkeepError::TooSmall(needed));
         }
@@ -50,12 +51,13 @@ impl ServedVolume {
         self.check_apart(&new, None)?;
         let member = {
             let core = lock(&self.core);
-            if core.is_looked_after() {
+            if core.upkeep.is_looked_after() {
                 return Err(UpkeepError::Busy);
             }
-            let member = core.volume.next_member().ok_or(AddError::from(CreateError::DiskCount(MEMBERS_MAX + 1)))?;
+            let member =
+                core.live.volume.next_member().ok_or(AddError::from(CreateError::DiskCount(MEMBERS_MAX + 1)))?;
             // The place of a disk that left is free when its thread has let go of it.
-            if member.index() >= core.members.there.len() && !core.members.vacant.contains_key(&member) {
+            if member.index() >= core.live.members.there.len() && !core.live.members.vacant.contains_key(&member) {
                 return Err(UpkeepError::NoPlace);
             }
             member
@@ -79,7 +81,7 @@ impl ServedVolume {
         let file = match taken {
             Ok(file) => file,
             Err(error) => {
-                lock(&self.core).members.vacant.insert(member, vacant);
+                lock(&self.core).live.members.vacant.insert(member, vacant);
                 return Err(error);
             }
         };
@@ -96,7 +98,7 @@ impl ServedVolume {
         let begun = Instant::now();
         while begun.elapsed() < LEAVE_MAX {
             let core = lock(&self.core);
-            if core.durable_generation() == core.volume.superblock().generation {
+            if core.live.durable_generation() == core.live.volume.superblock().generation {
                 return Ok(());
             }
             drop(core);
@@ -107,35 +109,36 @@ impl ServedVolume {
 
     fn check_replacement(&self, member: MemberId) -> Result<(), UpkeepError> {
         let core = lock(&self.core);
-        let is_served = core.members.there.get(member.index()).is_some_and(Option::is_some);
-        if !is_served && !core.members.vacant.contains_key(&member) {
+        let is_served = core.live.members.there.get(member.index()).is_some_and(Option::is_some);
+        if !is_served && !core.live.members.vacant.contains_key(&member) {
             return Err(UpkeepError::Unknown);
         }
-        if core.is_looked_after() {
+        if core.upkeep.is_looked_after() {
             return Err(UpkeepError::Busy);
         }
-        if is_served && !core.volume.keeps_all_without(member) { Err(UpkeepError::Needed) } else { Ok(()) }
+        if is_served && !core.live.volume.keeps_all_without(member) { Err(UpkeepError::Needed) } else { Ok(()) }
     }
 
     fn check_apart(&self, new: &OpenDisk, instead_of: Option<MemberId>) -> Result<(), UpkeepError> {
         let core = lock(&self.core);
         let stay = core
+            .live
             .members
             .there
             .iter()
             .flatten()
             .map(|member| member.member)
             .filter(|member| instead_of != Some(*member));
-        let named = stay.filter_map(|member| core.members.named[member.index()].as_ref()?.found.as_ref());
+        let named = stay.filter_map(|member| core.live.members.named[member.index()].as_ref()?.found.as_ref());
         let others: Vec<&Device> = named.map(|(_, device)| device).collect();
-        check_apart(&new.device, &others, core.volume.members().placement())
+        check_apart(&new.device, &others, core.live.volume.members().placement())
     }
 
     /// The place of a disk that was taken out, when its thread has let go of it.
     fn vacant(&self, member: MemberId) -> Result<VacantDisk, UpkeepError> {
         let begun = Instant::now();
         while begun.elapsed() < LEAVE_MAX {
-            if let Some(vacant) = lock(&self.core).members.vacant.remove(&member) {
+            if let Some(vacant) = lock(&self.core).live.members.vacant.remove(&member) {
                 return Ok(vacant);
             }
             thread::sleep(Duration::from_millis(20));
@@ -151,17 +154,17 @@ impl Core {
         new: OpenDisk,
         shared: &Arc<DiskShared>,
     ) -> Result<(), UpkeepError> {
-        let steps = self.volume.put_in(member, new.size).map_err(|error| self.error(error))?;
+        let steps = self.live.volume.put_in(member, new.size).map_err(|error| self.live.error(error))?;
         self.serve_from_now(member, new, shared, steps);
         Ok(())
     }
 
     fn take_in(&mut self, member: MemberId, new: OpenDisk, shared: &Arc<DiskShared>) -> Result<(), UpkeepError> {
         // Another one may have come meanwhile.
-        if self.has_superblocks() || self.volume.next_member() != Some(member) {
+        if self.live.has_superblocks() || self.live.volume.next_member() != Some(member) {
             return Err(UpkeepError::Busy);
         }
-        let (_, steps) = self.volume.add_disk(new.size)?;
+        let (_, steps) = self.live.volume.add_disk(new.size)?;
         self.serve_from_now(member, new, shared, steps);
         Ok(())
     }
@@ -173,14 +176,14 @@ impl Core {
         shared: &Arc<DiskShared>,
         steps: impl IntoIterator<Item = Vec<DiskWrite>>,
     ) {
-        let count = self.volume.superblock().members.len();
-        self.members.named.resize_with(count, || None);
-        self.members.there.resize_with(count, || None);
-        self.members.named[member.index()] = Some(NamedDisk::of(&new, shared.id));
-        self.members.there[member.index()] = Some(Member::new(member, new, Arc::clone(shared)));
+        let count = self.live.volume.superblock().members.len();
+        self.live.members.named.resize_with(count, || None);
+        self.live.members.there.resize_with(count, || None);
+        self.live.members.named[member.index()] = Some(NamedDisk::of(&new, shared.id));
+        self.live.members.there[member.index()] = Some(Member::new(member, new, Arc::clone(shared)));
         let drive = |named: &Option<NamedDisk>| Some(named.as_ref()?.found.as_ref()?.1.drive.clone());
-        let drives: Vec<_> = self.members.named.iter().map(drive).collect();
-        self.volume.set_drives(&drives.iter().map(Option::as_deref).collect::<Vec<_>>());
+        let drives: Vec<_> = self.live.members.named.iter().map(drive).collect();
+        self.live.volume.set_drives(&drives.iter().map(Option::as_deref).collect::<Vec<_>>());
         self.write_superblocks(steps);
     }
 }

@@ -12,9 +12,10 @@ use store::{GrantPort, StoreBuilder, StoreEvent};
 use units::DiskId;
 use volume::MemberId;
 
-use crate::core::{Core, Member, Members, NamedDisk, VacantDisk};
+use crate::core::Core;
 use crate::front::Front;
 use crate::info::ServedVolume;
+use crate::live::{Member, Members, NamedDisk, VacantDisk};
 use crate::member::MemberWorker;
 use crate::open::OpenVolume;
 use crate::open_contents::OpenContents;

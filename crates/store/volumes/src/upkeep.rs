@@ -5,156 +5,195 @@
 //! memory of one unit is used. Broken off, it is done again: copies that are right already are only read.
 //! Not here: the choice of copies to look after (crate `volume`); the time of each use of a disk (its thread, on grants).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kernel::aligned::AlignedBlock;
 use units::{ByteCount, UploadId};
-use volume::{CopyTask, MemberId, StoredContent, Upkeep, VolumeError};
+use volume::{Drafts, MemberId, ReadCounts, Upkeep, VolumeError};
 
-use super::core::{Core, Task};
 use super::info::UpkeepError;
+use super::live::{LiveVolume, Task};
+use super::open_contents::OpenContents;
 use super::part::{Block, BlockBytes};
+use super::resumable::RestingUploads;
 use super::unit_read::{UnitBytes, UnitRead};
-use store::buffers::{count, index};
-use store::event::StoreEvent;
+use super::upload::VolumeUpload;
+use store::buffers::{Chunk, count, index};
+use store::event::{StoreEvent, UpkeepReport};
 use store::{OnBreak, StoreError};
 
-use super::upkeep_run::{CopyOwner, CopyStep, CopyUnderWay, CopyVerdict, UpkeepRun};
+use super::upkeep_run::{CopyOwner, CopyStep, CopyUnderWay, CopyVerdict, EndedUpkeep, MendTask, UpkeepRun};
 
 /// Contents that are looked at without letting others at the volume.
 const CONTENTS_PER_TURN: usize = 1_000;
 
-impl Core {
+/// Contents and uploads, as clients use them.
+pub(super) struct ClientUse<'a> {
+    pub(super) open: &'a mut OpenContents,
+    pub(super) drafts: &'a mut Drafts<VolumeUpload, Arc<Chunk>>,
+    pub(super) resting: &'a mut RestingUploads,
+    /// True if no client reads a content or uploads one.
+    pub(super) is_idle: bool,
+}
+
+impl ClientUse<'_> {
+    /// True if no client reads a content, uploads one, or waits for a change.
+    fn is_none(&self, live: &LiveVolume) -> bool {
+        self.is_idle && !live.has_write_set()
+    }
+
+    /// A number for the disks' threads, which no upload has.
+    fn new_number(&mut self) -> UploadId {
+        UploadId(self.drafts.new_number())
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct VolumeUpkeep {
+    run: Option<UpkeepRun>,
+    /// Did everything; the disks' states that it has changed are not durable yet.
+    undurable: Option<UpkeepRun>,
+    /// End of the last one.
+    last: Option<EndedUpkeep>,
+    /// The one copy that is under way, of the upkeep or after a read found it wrong.
+    copying: Option<CopyUnderWay>,
+    /// Copies of one part, which reads found wrong.
+    mending: VecDeque<MendTask>,
+    /// The recent reads of contents, and whether they have changed since contents to be moved were last chosen by them.
+    reads: ReadCounts,
+    reads_changed: bool,
+    /// Copies that were moved to other zones.
+    moved_copies: u64,
+}
+
+impl VolumeUpkeep {
     /// Begins an upkeep.
     ///
     /// # Errors
     /// One is under way; too few disks would be left; the volume takes no changes.
-    pub(super) fn begin_upkeep(&mut self, upkeep: Upkeep) -> Result<(), UpkeepError> {
+    pub(super) fn begin(&mut self, upkeep: Upkeep, live: &mut LiveVolume) -> Result<(), UpkeepError> {
         if self.is_looked_after() {
             return Err(UpkeepError::Busy);
         }
-        self.end_moves();
+        self.end_moves(live);
         if let Upkeep::Drain(member) = upkeep {
-            self.volume.begin_drain(member).map_err(|error| match error {
+            live.volume.begin_drain(member).map_err(|error| match error {
                 VolumeError::Full => UpkeepError::TooFew,
-                error => self.error(error).into(),
+                error => live.error(error).into(),
             })?;
         }
         if upkeep == Upkeep::Balance {
-            self.volume.begin_balance().map_err(|error| self.error(error))?;
+            live.volume.begin_balance().map_err(|error| live.error(error))?;
         }
-        let total = ByteCount(self.volume.contents().map(|(_, content)| content.length).sum());
-        self.upkeep = Some(UpkeepRun::new(upkeep, total));
-        self.front.wake();
+        let total = ByteCount(live.volume.contents().map(|(_, content)| content.length).sum());
+        self.run = Some(UpkeepRun::new(upkeep, total));
+        live.front.wake();
         Ok(())
     }
 
     /// True if an upkeep is under way that was requested, or is needed.
     pub(super) fn is_looked_after(&self) -> bool {
-        self.upkeep.as_ref().is_some_and(|run| !run.gives_way())
+        self.run.as_ref().is_some_and(|run| !run.gives_way())
     }
 
     /// True if a disk was filled, and that is not durable yet.
     pub(super) fn is_filled_undurably(&self, member: MemberId) -> bool {
-        self.undurable_upkeep.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member))
+        self.undurable.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member))
     }
 
     /// Ends moves to other zones, for a caller that needs their units: false if there are none.
-    pub(super) fn end_moves(&mut self) -> bool {
-        let moves = self.upkeep.as_ref().is_some_and(UpkeepRun::gives_way);
+    pub(super) fn end_moves(&mut self, live: &mut LiveVolume) -> bool {
+        let moves = self.run.as_ref().is_some_and(UpkeepRun::gives_way);
         if moves {
-            self.end_upkeep(Ok(()));
+            self.end(Ok(()), live);
         }
         moves
     }
 
     /// Counts `bytes` read of a content.
-    pub(super) fn note_read(&mut self, name: &str, bytes: u64) {
-        if self.volume.find(name).is_some() {
-            self.reads.add(name, bytes, self.volume.members().outer_bytes());
+    pub(super) fn note_read(&mut self, name: &str, bytes: u64, live: &LiveVolume) {
+        if live.volume.find(name).is_some() {
+            self.reads.add(name, bytes, live.volume.members().outer_bytes());
             self.reads_changed = true;
         }
     }
 
     /// Begins to move the contents read most outwards, if no client reads or writes and there is a gain.
-    fn begin_moves(&mut self) {
-        if self.upkeep.is_some() || !self.reads_changed || !self.is_idle() {
+    fn begin_moves(&mut self, uses: &ClientUse, live: &LiveVolume) {
+        if self.run.is_some() || !self.reads_changed || !uses.is_none(live) {
             return;
         }
-        let moves = self.volume.zone_moves(&self.reads);
+        let moves = live.volume.zone_moves(&self.reads);
         match moves.is_empty() {
             true => self.reads_changed = false,
-            false => self.upkeep = Some(UpkeepRun::of_moves(moves)),
+            false => self.run = Some(UpkeepRun::of_moves(moves)),
         }
-    }
-
-    /// True if no client reads a content, uploads one, or waits for a change.
-    fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.upload_count() == 0 && !self.has_write_set()
     }
 
     /// Fills a disk that stands in for one that failed.
-    pub(super) fn fill_disks(&mut self) {
-        let filling = self.volume.members().filling().next();
+    pub(super) fn fill_disks(&mut self, live: &mut LiveVolume) {
+        let filling = live.volume.members().filling().next();
         if let Some(member) = filling {
-            let _ = self.begin_upkeep(Upkeep::Fill(member));
+            let _ = self.begin(Upkeep::Fill(member), live);
         }
     }
 
     /// Continues the upkeep.
-    pub(super) fn upkeep_turn(&mut self) {
-        self.begin_moves();
-        self.mend_next();
+    pub(super) fn turn(&mut self, uses: &mut ClientUse, live: &mut LiveVolume) {
+        self.begin_moves(uses, live);
+        self.mend_next(uses, live);
         for _ in 0..CONTENTS_PER_TURN {
-            let is_idle = self.is_idle();
-            let Some(run) = self.upkeep.as_mut().filter(|_| self.copying.is_none()) else { return };
+            let is_idle = uses.is_none(live);
+            let Some(run) = self.run.as_mut().filter(|_| self.copying.is_none()) else { return };
             // A unit that was left is free for the next content when that is durable.
             if run.gives_way() && !is_idle {
                 return;
             }
             if run.is_through {
-                return self.conclude_upkeep();
+                return self.conclude(uses, live);
             }
             match run.tasks.pop_front() {
                 Some(task) => {
-                    let (name, content) = (run.name.clone(), run.content.clone().expect("its tasks are there"));
-                    self.begin_copy(CopyOwner::Upkeep, name, content, task);
+                    let copy = (run.name.clone(), run.content.clone().expect("its tasks are there"), task);
+                    self.begin_copy(uses.new_number(), CopyOwner::Upkeep, copy, live);
                 }
-                None => self.next_part(),
+                None => self.next_part(live),
             }
         }
-        self.front.wake();
+        live.front.wake();
     }
 
     /// Finds the copies to look after in the next part, or content.
-    fn next_part(&mut self) {
-        let Some(run) = &mut self.upkeep else { return };
+    fn next_part(&mut self, live: &mut LiveVolume) {
+        let Some(run) = &mut self.run else { return };
         let Some(content) = run.content.clone().filter(|content| index(u64::from(run.next_part)) < content.parts.len())
         else {
-            return self.next_content();
+            return self.next_content(live);
         };
-        match self.volume.copies_to_look_after(run.upkeep, &run.name, &content, run.next_part) {
+        match live.volume.copies_to_look_after(run.upkeep, &run.name, &content, run.next_part) {
             Ok(tasks) => {
                 run.tasks = tasks.into();
-                run.report.seen.0 += self.volume.members().part_bytes(&content, run.next_part);
+                run.report.seen.0 += live.volume.members().part_bytes(&content, run.next_part);
                 run.next_part += 1;
             }
-            Err(error) => self.end_upkeep(Err(error)),
+            Err(error) => self.end(Err(error), live),
         }
     }
 
-    fn next_content(&mut self) {
-        let Some(run) = &mut self.upkeep else { return };
+    fn next_content(&mut self, live: &mut LiveVolume) {
+        let Some(run) = &mut self.run else { return };
         let copies = std::mem::take(&mut run.copies);
         let taken = match run.content.take() {
-            Some(content) => self.volume.take_copies(&run.name, &content, &copies).map(|_| ()),
+            Some(content) => live.volume.take_copies(&run.name, &content, &copies).map(|_| ()),
             None => Ok(()),
         };
         let next = match &mut run.moves {
-            None => self.volume.content_behind(&run.name).map(|(name, content)| (name.to_owned(), Arc::clone(content))),
+            None => live.volume.content_behind(&run.name).map(|(name, content)| (name.to_owned(), Arc::clone(content))),
             Some(moves) => moves.pop_front().and_then(|next| {
                 run.upkeep = next.upkeep;
-                self.volume.find(&next.name).map(|content| (next.name, Arc::clone(content)))
+                live.volume.find(&next.name).map(|content| (next.name, Arc::clone(content)))
             }),
         };
         match next {
@@ -162,99 +201,98 @@ impl Core {
             None => run.is_through = true,
         }
         if !copies.is_empty() {
-            self.begin_write_set();
+            self.begin_write_set(live);
         }
         if let Err(error) = taken {
-            self.end_upkeep(Err(error));
+            self.end(Err(error), live);
         }
     }
 
-    fn begin_copy(&mut self, owner: CopyOwner, name: String, content: Arc<StoredContent>, task: CopyTask) {
-        let id = UploadId(self.drafts.new_number());
+    fn begin_copy(&mut self, id: UploadId, owner: CopyOwner, (name, content, task): MendTask, live: &mut LiveVolume) {
         self.copying = Some(CopyUnderWay { id, owner, name, content, task, source: None, was_written: false });
-        self.read_source(0);
+        self.read_source(0, live);
     }
 
     /// Reads the source of this number; there is none left to be read if that is one too many.
-    fn read_source(&mut self, number: usize) {
+    fn read_source(&mut self, number: usize, live: &mut LiveVolume) {
         let Some(copying) = &mut self.copying else { return };
         let Some(place) = copying.task.sources.get(number).copied() else {
             let end = if copying.was_written { CopyVerdict::Unwritten } else { CopyVerdict::Lost };
-            return self.end_copy(end);
+            return self.end_copy(end, live);
         };
         copying.source = Some(number);
         let (id, part) = (copying.id, copying.task.part);
-        if self.members.there.get(place.member.index()).is_none_or(Option::is_none) {
-            return self.read_source(number + 1);
+        if live.members.there.get(place.member.index()).is_none_or(Option::is_none) {
+            return self.read_source(number + 1, live);
         }
-        let areas = self.volume.members().areas(place.member);
-        let length = self.volume.members().part_bytes(&copying.content, part);
+        let areas = live.volume.members().areas(place.member);
+        let length = live.volume.members().part_bytes(&copying.content, part);
         let read = UnitRead::new(id, Arc::clone(&copying.content), part, (place, areas), length);
-        self.members.tell(place.member, Task::Read(Box::new(read)));
+        live.members.tell(place.member, Task::Read(Box::new(read)));
     }
 
     /// Takes the result of a copy's step from a disk's thread.
-    pub(super) fn copy_step(&mut self, id: UploadId, step: CopyStep) {
+    pub(super) fn copy_step(&mut self, id: UploadId, step: CopyStep, live: &mut LiveVolume) {
         let Some(copying) = self.copying.as_mut().filter(|copying| copying.id == id) else { return };
         match (step, copying.source) {
-            (CopyStep::Read(None), Some(source)) => self.read_source(source + 1),
+            (CopyStep::Read(None), Some(source)) => self.read_source(source + 1, live),
             (CopyStep::Read(Some(bytes)), Some(source)) => {
                 if copying.task.sources[source] == copying.task.target {
-                    self.end_copy(CopyVerdict::Right);
+                    self.end_copy(CopyVerdict::Right, live);
                 } else {
-                    self.write_copy(bytes);
+                    self.write_copy(bytes, live);
                 }
             }
             (CopyStep::Written, None) => {
                 copying.was_written = true;
                 if copying.task.new_copy.is_some() {
-                    self.end_copy(CopyVerdict::Right);
+                    self.end_copy(CopyVerdict::Right, live);
                 } else {
                     // A place that was wrong may be wrong again: the copy counts once it was read.
                     copying.task.sources = vec![copying.task.target];
-                    self.read_source(0);
+                    self.read_source(0, live);
                 }
             }
             (CopyStep::Read(_), None) | (CopyStep::Written, Some(_)) => {}
         }
-        self.front.wake();
+        live.front.wake();
     }
 
-    fn write_copy(&mut self, bytes: UnitBytes) {
+    fn write_copy(&mut self, bytes: UnitBytes, live: &mut LiveVolume) {
         let Some(target) = self.copying.as_ref().map(|copying| copying.task.target) else { return };
-        let takes_writes = self.takes_writes(target.member);
+        let takes_writes = live.takes_writes(target.member);
         let Some(copying) = &mut self.copying else { return };
         copying.source = None;
         if !takes_writes {
-            return self.end_copy(CopyVerdict::Unwritten);
+            return self.end_copy(CopyVerdict::Unwritten, live);
         }
         let (id, part) = (copying.id, copying.task.part);
-        let mend = self.volume.members().mend(&copying.name, &copying.content, part, target, bytes.table);
+        let mend = live.volume.members().mend(&copying.name, &copying.content, part, target, bytes.table);
         let header = AlignedBlock::new(&mend.header.bytes);
-        self.members.tell(target.member, Task::Begin(id, OnBreak::Discard, None));
+        live.members.tell(target.member, Task::Begin(id, OnBreak::Discard, None));
         for (position, bytes) in [(mend.payload.1, bytes.payload), (mend.header.position, header)] {
-            self.members
+            live.members
                 .tell(target.member, Task::Write(id, Block { position, bytes: BlockBytes::Made(Arc::new(bytes)) }));
         }
-        self.members.tell(target.member, Task::Finish(id));
+        live.members.tell(target.member, Task::Finish(id));
     }
 
     /// A disk's thread could not write the copy of this number. True if it was a copy in its old place: that stays wrong, and the disk
     /// may be good for everything else.
-    pub(super) fn could_not_mend(&mut self, id: UploadId) -> bool {
+    pub(super) fn could_not_mend(&mut self, id: UploadId, live: &mut LiveVolume) -> bool {
         let is_mend = self.copying.as_ref().is_some_and(|copying| copying.id == id && copying.task.new_copy.is_none());
         if is_mend {
-            self.end_copy(CopyVerdict::Unwritten);
-            self.front.wake();
+            self.end_copy(CopyVerdict::Unwritten, live);
+            live.front.wake();
         }
         is_mend
     }
 
     /// No disk has anything to do with the copy any more.
-    fn end_copy(&mut self, end: CopyVerdict) {
+    fn end_copy(&mut self, end: CopyVerdict, live: &mut LiveVolume) {
         let Some(copying) = self.copying.take() else { return };
         let CopyUnderWay { owner, name, content, task, was_written, .. } = copying;
-        let run = self.upkeep.as_mut().filter(|_| owner == CopyOwner::Upkeep);
+        let run = self.run.as_mut().filter(|_| owner == CopyOwner::Upkeep);
         match (end, task.new_copy, run) {
             (CopyVerdict::Right, new_copy, Some(run)) => {
                 run.copies.extend(new_copy);
@@ -262,11 +300,11 @@ impl Core {
                 run.report.right += u64::from(!was_written);
                 if was_written {
                     run.report.written += 1;
-                    run.report.written_bytes.0 += self.volume.members().part_bytes(&content, task.part);
+                    run.report.written_bytes.0 += live.volume.members().part_bytes(&content, task.part);
                 }
             }
             (_, new_copy, run) => {
-                new_copy.iter().for_each(|copy| self.volume.give_back(copy.to));
+                new_copy.iter().for_each(|copy| live.volume.give_back(copy.to));
                 if let Some(run) = run {
                     run.report.lost += u64::from(end != CopyVerdict::Right);
                 }
@@ -276,43 +314,43 @@ impl Core {
         let part = task.part;
         match end {
             CopyVerdict::Right if !is_mended => {}
-            CopyVerdict::Right => self.health.note_wrong_copy(task.target.member),
-            CopyVerdict::Unwritten => self.health.note_unwritten(task.target.member),
-            CopyVerdict::Lost => self.health.note_damage(&name, &content),
+            CopyVerdict::Right => live.health.note_wrong_copy(task.target.member),
+            CopyVerdict::Unwritten => live.health.note_unwritten(task.target.member),
+            CopyVerdict::Lost => live.health.note_damage(&name, &content),
         }
         match end {
             CopyVerdict::Right if is_mended => {
-                self.front.events.tell(StoreEvent::CopyMended { name, part });
+                live.front.events.tell(StoreEvent::CopyMended { name, part });
             }
             CopyVerdict::Right => {}
-            CopyVerdict::Lost => self.front.events.tell(StoreEvent::CopyLost { name, part }),
-            CopyVerdict::Unwritten => self.front.events.tell(StoreEvent::CopyUnwritten { name, part }),
+            CopyVerdict::Lost => live.front.events.tell(StoreEvent::CopyLost { name, part }),
+            CopyVerdict::Unwritten => live.front.events.tell(StoreEvent::CopyUnwritten { name, part }),
         }
     }
 
     /// A copy that a read found wrong is written anew from another one, before anything else that is to be copied.
-    fn mend_next(&mut self) {
+    fn mend_next(&mut self, uses: &mut ClientUse, live: &mut LiveVolume) {
         while self.copying.is_none() {
             if self.mending.is_empty() {
-                let Some((name, generation, part)) = self.open.take_failed() else { return };
-                let content = self.volume.find(&name).filter(|content| content.generation == generation).cloned();
+                let Some((name, generation, part)) = uses.open.take_failed() else { return };
+                let content = live.volume.find(&name).filter(|content| content.generation == generation).cloned();
                 let Some(content) = content else { continue };
-                let tasks = self.volume.copies_to_look_after(Upkeep::Scrub, &name, &content, part).unwrap_or_default();
+                let tasks = live.volume.copies_to_look_after(Upkeep::Scrub, &name, &content, part).unwrap_or_default();
                 self.mending = tasks.into_iter().map(|task| (name.clone(), Arc::clone(&content), task)).collect();
             }
-            let Some((name, content, task)) = self.mending.pop_front() else { continue };
-            self.begin_copy(CopyOwner::Mending, name, content, task);
+            let Some(copy) = self.mending.pop_front() else { continue };
+            self.begin_copy(uses.new_number(), CopyOwner::Mending, copy, live);
         }
     }
 
     /// Begins to read all copies of these parts, and to write the wrong ones anew.
-    pub(super) fn mend_parts(&mut self, parts: &[(String, u32)]) {
+    pub(super) fn mend_parts(&mut self, parts: &[(String, u32)], live: &mut LiveVolume) {
         for (name, part) in parts {
-            let Some(content) = self.volume.find(name).cloned() else { continue };
-            let tasks = self.volume.copies_to_look_after(Upkeep::Scrub, name, &content, *part).unwrap_or_default();
+            let Some(content) = live.volume.find(name).cloned() else { continue };
+            let tasks = live.volume.copies_to_look_after(Upkeep::Scrub, name, &content, *part).unwrap_or_default();
             self.mending.extend(tasks.into_iter().map(|task| (name.clone(), Arc::clone(&content), task)));
         }
-        self.front.wake();
+        live.front.wake();
     }
 
     /// True if copies are being mended, or wait for that.
@@ -322,67 +360,69 @@ impl Core {
 
     /// The disk was taken out, or is only read: copies to be written to it are given up, copies that cannot be read from it are read
     /// elsewhere.
-    pub(super) fn upkeep_without(&mut self, member: MemberId) {
-        let upkeep = self.upkeep.as_ref().map(|run| run.upkeep);
-        let is_read = self.volume.is_readable(member);
+    pub(super) fn leave_out(&mut self, member: MemberId, live: &mut LiveVolume) {
+        let upkeep = self.run.as_ref().map(|run| run.upkeep);
+        let is_read = live.volume.is_readable(member);
         if !is_read && matches!(upkeep, Some(Upkeep::Fill(own) | Upkeep::Drain(own)) if own == member) {
-            self.end_upkeep(Err(VolumeError::PartLost));
+            self.end(Err(VolumeError::PartLost), live);
         }
-        if self.undurable_upkeep.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member)) {
-            self.fail_undurable_upkeep(VolumeError::PartLost);
+        if self.undurable.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member)) {
+            self.fail_undurable(VolumeError::PartLost, live);
         }
         // Its number may soon be another disk's, with other contents in these units.
         self.mending.retain(|(_, _, task)| task.target.member != member);
         let Some(copying) = &self.copying else { return };
         match copying.source {
-            Some(source) if !is_read && copying.task.sources[source].member == member => self.read_source(source + 1),
-            None if copying.task.target.member == member => self.end_copy(CopyVerdict::Unwritten),
+            Some(source) if !is_read && copying.task.sources[source].member == member => {
+                self.read_source(source + 1, live)
+            }
+            None if copying.task.target.member == member => self.end_copy(CopyVerdict::Unwritten, live),
             _ => {}
         }
-        self.front.wake();
+        live.front.wake();
     }
 
     /// Every content was looked after: when that is durable, a disk that was filled or emptied counts as that.
-    fn conclude_upkeep(&mut self) {
-        self.begin_write_set();
-        let Some(run) = self.upkeep.as_ref().filter(|_| !self.has_write_set()) else { return };
+    fn conclude(&mut self, uses: &mut ClientUse, live: &mut LiveVolume) {
+        self.begin_write_set(live);
+        let Some(run) = self.run.as_ref().filter(|_| !live.has_write_set()) else { return };
         let (upkeep, lost) = (run.upkeep, run.report.lost > 0);
         // Resting uploads have units on a disk that leaves, and none on one that was filled.
         if matches!(upkeep, Upkeep::Drain(_) | Upkeep::Fill(_)) {
-            self.resting.let_go(&mut self.volume);
+            uses.resting.let_go(&mut live.volume);
         }
         let left = match upkeep {
             Upkeep::Drain(_) if lost => Err(VolumeError::PartLost),
             // Bytes that are being uploaded to it still are not lost.
-            Upkeep::Drain(member) if self.drafts.any_on(member) => return,
-            Upkeep::Drain(member) => match self.volume.leave(member) {
+            Upkeep::Drain(member) if uses.drafts.any_on(member) => return,
+            Upkeep::Drain(member) => match live.volume.leave(member) {
                 // That came while it was emptied.
-                Err(VolumeError::PartLost) => return self.upkeep.iter_mut().for_each(UpkeepRun::begin_again),
+                Err(VolumeError::PartLost) => return self.run.iter_mut().for_each(UpkeepRun::begin_again),
                 left => left.map(Some),
             },
-            Upkeep::Fill(member) => Ok(Some(self.volume.filled(member))),
+            Upkeep::Fill(member) => Ok(Some(live.volume.filled(member))),
             Upkeep::Scrub | Upkeep::Balance | Upkeep::Outward | Upkeep::Inward => Ok(None),
         };
-        let outcome = left.map(|steps| self.write_sets.write_superblocks(steps.into_iter().flatten()));
-        self.end_upkeep(outcome);
+        let outcome = left.map(|steps| live.write_sets.write_superblocks(steps.into_iter().flatten()));
+        self.end(outcome, live);
         if let (Upkeep::Drain(member), Ok(())) = (upkeep, outcome) {
-            self.members.there[member.index()] = None;
+            live.members.there[member.index()] = None;
         }
-        self.begin_write_set();
-        self.fill_disks();
+        self.begin_write_set(live);
+        self.fill_disks(live);
     }
 
-    pub(super) fn end_upkeep(&mut self, outcome: Result<(), VolumeError>) {
-        let Some(mut run) = self.upkeep.take() else { return };
-        self.volume.end_upkeep();
+    fn end(&mut self, outcome: Result<(), VolumeError>, live: &mut LiveVolume) {
+        let Some(mut run) = self.run.take() else { return };
+        live.volume.end_upkeep();
         if let Some(copying) = &mut self.copying {
             copying.owner = CopyOwner::Mending; // the unit that is being written is given back when that has ended
         }
         let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.new_copy.as_ref()));
-        unused.for_each(|copy| self.volume.give_back(copy.to));
+        unused.for_each(|copy| live.volume.give_back(copy.to));
         run.report.written -= count(run.copies.len());
         run.report.moved -= count(run.copies.len());
-        let failed = outcome.err().map(|error| self.error(error));
+        let failed = outcome.err().map(|error| live.error(error));
         if run.gives_way() {
             self.moved_copies += run.report.written;
             // Copies that could not be moved are not tried again before another read.
@@ -390,36 +430,69 @@ impl Core {
             if run.report.written == 0 {
                 return;
             }
-            return self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report, failed });
+            return live.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report, failed });
         }
-        if failed.is_none() && self.has_superblocks() {
-            self.undurable_upkeep = Some(run);
+        if failed.is_none() && live.has_superblocks() {
+            self.undurable = Some(run);
         } else {
-            self.tell_of_upkeep(&run, failed);
+            self.report(&run, failed, live);
         }
     }
 
     /// The result of an upkeep on a disk counts when it is durable, the catalogue on the disks that hold it from then on as well.
-    pub(super) fn settle_upkeep(&mut self) {
-        let is_durable = !self.write_sets.has_superblocks() && self.volume.has_catalogue_in_place();
-        if let Some(run) = self.undurable_upkeep.take_if(|_| is_durable) {
-            self.tell_of_upkeep(&run, None);
+    pub(super) fn settle(&mut self, live: &mut LiveVolume) {
+        let is_durable = !live.write_sets.has_superblocks() && live.volume.has_catalogue_in_place();
+        if let Some(run) = self.undurable.take_if(|_| is_durable) {
+            self.report(&run, None, live);
         }
     }
 
     /// The result of an upkeep on a disk will not become durable.
-    pub(super) fn fail_undurable_upkeep(&mut self, error: VolumeError) {
-        if let Some(run) = self.undurable_upkeep.take() {
-            self.tell_of_upkeep(&run, Some(self.error(error)));
+    fn fail_undurable(&mut self, error: VolumeError, live: &mut LiveVolume) {
+        if let Some(run) = self.undurable.take() {
+            self.report(&run, Some(live.error(error)), live);
         }
     }
 
-    fn tell_of_upkeep(&mut self, run: &UpkeepRun, failed: Option<StoreError>) {
+    fn report(&mut self, run: &UpkeepRun, failed: Option<StoreError>, live: &mut LiveVolume) {
         if run.upkeep == Upkeep::Scrub && failed.is_none() {
-            self.health.note_scrub(&run.report);
+            live.health.note_scrub(&run.report);
         }
-        self.last_upkeep = Some((run.kind(), run.report.clone(), failed.clone()));
-        self.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report.clone(), failed });
+        self.last = Some((run.kind(), run.report.clone(), failed.clone()));
+        live.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report.clone(), failed });
+    }
+
+    /// The upkeep under way that was requested or is needed, and how far it has come.
+    pub(super) fn under_way(&self) -> Option<(&'static str, UpkeepReport)> {
+        let run = self.run.as_ref().filter(|run| !run.gives_way()).or(self.undurable.as_ref())?;
+        Some((run.kind(), run.report.clone()))
+    }
+
+    /// End of the last upkeep.
+    pub(super) const fn last(&self) -> Option<&EndedUpkeep> {
+        self.last.as_ref()
+    }
+
+    /// Copies that were moved to other zones.
+    pub(super) const fn moved_copies(&self) -> u64 {
+        self.moved_copies
+    }
+
+    /// The volume takes no more changes.
+    pub(super) fn stop(&mut self, error: VolumeError, live: &mut LiveVolume) {
+        self.end(Err(error), live);
+        self.fail_undurable(error, live);
+        self.copying = None;
+    }
+
+    /// No grant will come any more.
+    pub(super) fn give_up(&mut self) {
+        (self.run, self.undurable, self.copying) = (None, None, None);
+    }
+
+    fn begin_write_set(&mut self, live: &mut LiveVolume) {
+        live.begin_write_set();
+        self.settle(live);
     }
 }
 

@@ -11,7 +11,8 @@ use units::UploadId;
 use volume::{DraftBytes, DraftStep, MemberId, VolumeError};
 
 use super::content::entry_of;
-use super::core::{Core, Task};
+use super::core::Core;
+use super::live::Task;
 use super::part::{Block, BlockBytes};
 use super::upkeep_run::CopyStep;
 use super::upload::VolumeUpload;
@@ -24,7 +25,7 @@ use store::{ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError
 impl Core {
     /// Uploads that are not over. Those that wait for the journal count.
     pub(super) fn upload_count(&self) -> usize {
-        let waiting = self.write_sets.waiting().filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
+        let waiting = self.live.write_sets.waiting().filter(|waiter| matches!(waiter, Waiter::Upload { .. }));
         self.drafts.numbers().len() + waiting.count()
     }
 
@@ -33,11 +34,12 @@ impl Core {
         self.open.let_go();
         let name = path.joined();
         self.check_precondition(&name, &terms.precondition)?;
-        let resting = self.resting.take(&mut self.volume, &name, terms.on_break);
-        let mut draft = resting.map_or_else(|| self.with_room(|core| core.volume.begin(&name, terms.length)), Ok)?;
+        let resting = self.resting.take(&mut self.live.volume, &name, terms.on_break);
+        let mut draft =
+            resting.map_or_else(|| self.with_room(|core| core.live.volume.begin(&name, terms.length)), Ok)?;
         let begun_with = draft.length();
         let UploadTerms { precondition, on_break, name_taken, recording, reserved_on, modified, progress, .. } = terms;
-        self.members.at(reserved_on).into_iter().for_each(|member| draft.begin_on(member));
+        self.live.members.at(reserved_on).into_iter().for_each(|member| draft.begin_on(member));
         let (path, reply, is_recovered) = (path.clone(), None, false);
         let upload = VolumeUpload {
             path,
@@ -60,17 +62,17 @@ impl Core {
             Err(VolumeError::Full) if self.let_go() => work(self),
             done => done,
         };
-        done.map_err(|error| self.error(error))
+        done.map_err(|error| self.live.error(error))
     }
 
     /// Gives back the units that no client waits for: those of uploads that rest, and of contents that are moved. False if there were none.
     fn let_go(&mut self) -> bool {
-        let moves = self.end_moves();
-        self.resting.let_go(&mut self.volume) || moves
+        let moves = self.upkeep.end_moves(&mut self.live);
+        self.resting.let_go(&mut self.live.volume) || moves
     }
 
     pub(super) fn check_precondition(&self, name: &str, precondition: &Precondition) -> Result<(), StoreError> {
-        let existing = self.volume.find(name).map(|content| entry_of(name, content, self.front.id, None));
+        let existing = self.live.volume.find(name).map(|content| entry_of(name, content, self.live.front.id, None));
         let holds = precondition.holds(existing.as_ref().map(store::Entry::existing));
         if holds { Ok(()) } else { Err(StoreError::PreconditionFailed) }
     }
@@ -82,7 +84,7 @@ impl Core {
         let chunk = Arc::new(chunk);
         // A unit is a whole number of chunks, and all but the last are full.
         let bytes = &chunk.lease[..chunk.filled];
-        let received = self.with_room(|core| core.drafts.receive(id.0, &chunk, bytes, &mut core.volume));
+        let received = self.with_room(|core| core.drafts.receive(id.0, &chunk, bytes, &mut core.live.volume));
         self.go_on(id, received);
     }
 
@@ -101,7 +103,7 @@ impl Core {
 
     /// All of it has come.
     pub(super) fn finish_at(&mut self, id: UploadId, modified: u64) {
-        let finished = self.with_room(|core| core.drafts.finish(id.0, modified, &mut core.volume));
+        let finished = self.with_room(|core| core.drafts.finish(id.0, modified, &mut core.live.volume));
         self.go_on(id, finished);
     }
 
@@ -111,8 +113,8 @@ impl Core {
         match self.drafts.upload_mut(id.0).expect("it receives").on_break {
             OnBreak::Keep if came > 0 || rest.is_some() => return self.finish(id, rest, None),
             // Another upload may continue the bytes received in whole chunks, when they are on the disks.
-            OnBreak::Resume(_) if came > 0 => self.drafts.rest(id.0, &mut self.volume),
-            OnBreak::Discard | OnBreak::Keep | OnBreak::Resume(_) => self.drafts.end(id.0, &mut self.volume),
+            OnBreak::Resume(_) if came > 0 => self.drafts.rest(id.0, &mut self.live.volume),
+            OnBreak::Discard | OnBreak::Keep | OnBreak::Resume(_) => self.drafts.end(id.0, &mut self.live.volume),
         }
         self.carry_out();
     }
@@ -134,17 +136,17 @@ impl Core {
         // On a full volume a recording ends as far as it came: there is room for that.
         let is_kept = keeps
             && self.drafts.receiving(id.0).is_some_and(|came| came > 0)
-            && self.drafts.finish(id.0, now_nanos(), &mut self.volume).is_ok();
+            && self.drafts.finish(id.0, now_nanos(), &mut self.live.volume).is_ok();
         if !is_kept {
-            self.front.stats.uploads_failed.add(1);
-            self.drafts.end(id.0, &mut self.volume);
+            self.live.front.stats.uploads_failed.add(1);
+            self.drafts.end(id.0, &mut self.live.volume);
         }
         self.carry_out();
     }
 
     /// A disk is through with an upload, or with a copy: it made all of it durable, or forgot it.
     pub(super) fn member_done(&mut self, id: UploadId, member: MemberId) {
-        if self.drafts.disk_done(id.0, member, &mut self.volume) {
+        if self.drafts.disk_done(id.0, member, &mut self.live.volume) {
             self.carry_out();
         } else {
             self.copy_step(id, CopyStep::Written);
@@ -159,26 +161,26 @@ impl Core {
                 DraftStep::Begin(member) => {
                     let Some(upload) = self.drafts.upload_mut(number) else { continue };
                     let (recording, on_break) = (upload.recording, upload.on_break);
-                    self.members.tell(member, Task::Begin(id, on_break, recording));
+                    self.live.members.tell(member, Task::Begin(id, on_break, recording));
                 }
                 DraftStep::Write(member, position, bytes) => {
                     let bytes = match bytes {
                         DraftBytes::Payload(chunk) => BlockBytes::Payload(chunk),
                         DraftBytes::Made(bytes) => BlockBytes::Made(Arc::new(AlignedBlock::new(&bytes))),
                     };
-                    self.members.tell(member, Task::Write(id, Block { position, bytes }));
+                    self.live.members.tell(member, Task::Write(id, Block { position, bytes }));
                 }
-                DraftStep::Finish(member) => self.members.tell(member, Task::Finish(id)),
-                DraftStep::Forget(member) => self.members.tell(member, Task::Forget(id)),
+                DraftStep::Finish(member) => self.live.members.tell(member, Task::Finish(id)),
+                DraftStep::Forget(member) => self.live.members.tell(member, Task::Forget(id)),
                 DraftStep::Doubtful(_, bytes) => {
                     let path = self.drafts.upload_mut(number).map(|upload| upload.path.clone()).unwrap_or_default();
-                    self.front.events.tell(StoreEvent::RecordingDamaged { path, bytes });
+                    self.live.front.events.tell(StoreEvent::RecordingDamaged { path, bytes });
                 }
                 DraftStep::Publish => self.publish(id),
                 DraftStep::Rest => {
                     if let Some((upload, draft, _)) = self.drafts.take(number) {
-                        self.resting.keep(&mut self.volume, upload.path.joined(), upload.on_break, draft);
-                        self.front.wake(); // another upload may wait to continue it
+                        self.resting.keep(&mut self.live.volume, upload.path.joined(), upload.on_break, draft);
+                        self.live.front.wake(); // another upload may wait to continue it
                     }
                 }
             }
@@ -191,8 +193,8 @@ impl Core {
     pub(super) fn made_durable(&mut self, member: MemberId, grown: &[(UploadId, u64)]) {
         let now = now_nanos();
         for (id, bytes) in grown {
-            if let Err(error) = self.drafts.made_durable(id.0, (member, *bytes), now, &mut self.volume) {
-                let error = self.error(error);
+            if let Err(error) = self.drafts.made_durable(id.0, (member, *bytes), now, &mut self.live.volume) {
+                let error = self.live.error(error);
                 self.fail(*id, &error);
             }
         }
@@ -218,23 +220,23 @@ impl Core {
             self.name_beside(&mut upload, &mut draft);
         }
         let name = upload.path.joined();
-        let created = self.volume.find(&name).is_none();
-        match self.volume.publish(draft, modified) {
+        let created = self.live.volume.find(&name).is_none();
+        match self.live.volume.publish(draft, modified) {
             Ok(content) => {
                 self.names_changed = SystemTime::now();
-                let etag = entry_of(&name, &content, self.front.id, None).etag;
+                let etag = entry_of(&name, &content, self.live.front.id, None).etag;
                 let VolumeUpload { path, reply, is_recovered, .. } = upload;
                 let (size, durable, stored) = (content.length, None, None);
                 let published = Published { path: path.clone(), created, etag, size, durable, stored };
-                self.write_sets.wait(match is_recovered {
+                self.live.write_sets.wait(match is_recovered {
                     true => Waiter::Recovered { path, bytes: content.length },
                     false => Waiter::Upload { path, published, reply },
                 });
                 self.begin_write_set();
             }
             Err(error) => {
-                self.front.stats.uploads_failed.add(1);
-                upload.tell_failure(&self.error(error));
+                self.live.front.stats.uploads_failed.add(1);
+                upload.tell_failure(&self.live.error(error));
             }
         }
     }

@@ -9,7 +9,8 @@ use units::DiskId;
 use volume::{Checksums, NewVolume, Placement, Volume};
 
 use super::*;
-use crate::core::{Member, Members};
+use crate::core::Core;
+use crate::live::{Member, Members};
 use crate::open_contents::OpenContents;
 use store::operation::UploadTerms;
 use store::shared::DiskShared;
@@ -42,14 +43,14 @@ fn with_filled_disk() -> Core {
     write_sets(&mut core);
     core.take_out(MemberId(1), &StoreError::Closed);
     write_sets(&mut core);
-    let steps = core.volume.put_in(MemberId(1), DISK_BYTES).expect("it is large enough");
-    core.members.there[1] = disk(1);
+    let steps = core.live.volume.put_in(MemberId(1), DISK_BYTES).expect("it is large enough");
+    core.live.members.there[1] = disk(1);
     core.write_superblocks(steps);
     write_sets(&mut core);
     core.fill_disks();
     for _ in 0..100 {
         core.upkeep_turn();
-        if core.upkeep.is_none() {
+        if core.upkeep.run.is_none() {
             break;
         }
         write_sets(&mut core);
@@ -67,7 +68,7 @@ fn with_contents() -> Core {
     core.begin_write_set();
     write_sets(&mut core);
     for number in 0..8 {
-        let volume = &mut core.volume;
+        let volume = &mut core.live.volume;
         let mut draft = volume.begin(&number.to_string(), None).expect("there is room");
         for share in [1, 1, 1, 1, 2] {
             let (_, room) = volume.room(&mut draft).expect("there is room");
@@ -89,15 +90,15 @@ fn an_upload_takes_the_room_of_optional_moves() {
     let mut core = with_contents();
     for moved in 0..4 {
         core.upkeep_turn();
-        let id = core.copying.as_ref().expect("it moves").id;
+        let id = core.upkeep.copying.as_ref().expect("it moves").id;
         let bytes = UnitBytes { payload: AlignedBlock::zeroed(1 << 20), table: Checksums::default().finish() };
         core.copy_step(id, CopyStep::Read(Some(bytes)));
         core.copy_step(id, CopyStep::Written);
-        assert_eq!(core.upkeep.as_ref().expect("it goes on").report.written, moved + 1);
+        assert_eq!(core.upkeep.run.as_ref().expect("it goes on").report.written, moved + 1);
     }
     core.upkeep_turn();
     // The unit that is being written is another matter.
-    let room = u64::from(core.volume.members().unit_count(MemberId(0))) - 8 * 5 - 1;
+    let room = u64::from(core.live.volume.members().unit_count(MemberId(0))) - 8 * 5 - 1;
     let mut begin = |parts: u64| {
         let path = store::ContentPath::parse_encoded("/new").expect("a name");
         let (length, on_break) = (Some((parts << 20) - (64 << 10)), store::OnBreak::Discard);
@@ -118,13 +119,13 @@ fn an_upload_takes_the_room_of_optional_moves() {
     };
     assert!(begin(room + 1).is_err_and(|error| error.is_full()));
     assert!(begin(room).is_ok());
-    assert!(core.upkeep.is_none() && core.moved_copies == 0);
+    assert!(core.upkeep.run.is_none() && core.upkeep.moved_copies == 0);
 }
 
 fn write_sets(core: &mut Core) {
-    while core.has_write_set() {
+    while core.live.has_write_set() {
         for member in [MemberId(0), MemberId(1)] {
-            if let Some((number, _)) = core.share(member) {
+            if let Some((number, _)) = core.live.share(member) {
                 core.share_done(member, number);
             }
         }
@@ -134,9 +135,9 @@ fn write_sets(core: &mut Core) {
 #[test]
 fn a_disk_counts_as_filled_when_that_is_durable() {
     let mut core = with_filled_disk();
-    assert!(core.last_upkeep.is_none(), "superblocks are to be written");
+    assert!(core.upkeep.last.is_none(), "superblocks are to be written");
     write_sets(&mut core);
-    assert!(matches!(core.last_upkeep, Some(("fill", _, None))));
+    assert!(matches!(core.upkeep.last, Some(("fill", _, None))));
 }
 
 #[test]
@@ -145,6 +146,6 @@ fn a_fill_that_does_not_become_durable_has_failed() {
         let mut core = with_filled_disk();
         core.take_out(member, &StoreError::Closed);
         write_sets(&mut core);
-        assert!(matches!(core.last_upkeep, Some(("fill", _, Some(_)))), "{:?}", core.last_upkeep);
+        assert!(matches!(core.upkeep.last, Some(("fill", _, Some(_)))), "{:?}", core.upkeep.last);
     }
 }
