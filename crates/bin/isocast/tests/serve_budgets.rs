@@ -173,6 +173,13 @@ fn budgets_set_by_commands_are_in_force_at_once_and_refusals_name_them() {
     let all = server.json("/api/v1/budgets");
     let ada = all.as_array().expect("a list").iter().find(|budget| budget["budget"] == "user:ada").expect("listed");
     assert_eq!((&ada["limits"]["stored_bytes"], &ada["used"]["stored_bytes"]), (&1_000_000.into(), &700_000.into()));
+    let chunked = |name: &str, bytes: usize| {
+        let body = format!("{bytes:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(bytes));
+        let fields = format!("Host: localhost\r\n{bearer}Transfer-Encoding: chunked\r\n");
+        server.ask(&format!("PUT /media/{name} HTTP/1.1\r\n{fields}\r\n{body}")).status
+    };
+    assert_eq!((chunked("c", 200_000), chunked("d", 200_000)), (201, 507), "their lengths come with their ends");
+    server.wait_for("what the refused one took", |_| chunked("d", 100_000) == 201);
 
     isocast(&state, &["token", "budget", "1", "--requests", "1"], "");
     let list = || server.ask(&format!("GET /media/?format=json HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n")).status;

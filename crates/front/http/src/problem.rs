@@ -9,7 +9,6 @@ use service::StopError;
 use service::access::Denied;
 use service::account_changes::ChangeError;
 use service::administration::WishError;
-use service::budget_use::ClaimError;
 use service::budgets::{BudgetLimit, BudgetRefusal};
 use service::contents::{StoreError, UpkeepError};
 use service::delivery::{DeliveryError, resource_name};
@@ -238,8 +237,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         }
         IngestError::NoRoom(refusal) => of_refusal(*refusal),
         IngestError::Budget(refusal) => of_budget(refusal),
-        IngestError::Claim(ClaimError::Change(error)) => of_change(error),
-        IngestError::Claim(ClaimError::Length(_)) => Reply::problem(StatusCode::LENGTH_REQUIRED, &error.to_string()),
+        IngestError::Claim(error) => of_change(error),
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
         IngestError::NameTaken | IngestError::Superseded => {

@@ -75,56 +75,66 @@ const fn rate_of(limits: BudgetLimits, metered: Metered) -> Option<BitRate> {
     }
 }
 
+/// Bytes that an upload takes ahead where it has told no length, or sends more.
+const CLAIM_STEP: u64 = 8 * 1024 * 1024;
+
 /// Bytes that an upload has taken of what its budgets may store; given back when this is dropped, unless they are stored.
 pub(crate) struct StoredClaim {
     service: Arc<MediaService>,
     budgets: Vec<(BudgetKey, u64)>,
-    /// Bytes of the upload.
+    /// Bytes taken.
     bytes: u64,
     /// Bytes of the content that it replaces.
     replaced: u64,
-    is_stored: bool,
-}
-
-/// Why bytes cannot be claimed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimError {
-    /// A budget, or the database of budgets, does not take them.
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    /// The upload does not tell its length.
-    #[error("the budget of {0} has room for so many bytes: an upload needs its length (Content-Length) first")]
-    Length(BudgetKey),
+    /// Bytes that are stored, once they are.
+    stored: Option<u64>,
 }
 
 impl StoredClaim {
-    /// Takes room for an upload of `length` in place of `replaced` bytes, before its first byte.
+    /// Takes room for an upload in place of `replaced` bytes: for its `length`, if it tells one.
     pub(crate) async fn take(
         service: &Arc<MediaService>,
         charged: &ChargedBudgets,
         length: Option<u64>,
         replaced: u64,
-    ) -> Result<Self, ClaimError> {
+    ) -> Result<Self, ChangeError> {
         let budgets = stored_limits(service, charged);
-        let claim =
-            |bytes| Self { service: Arc::clone(service), budgets: budgets.clone(), bytes, replaced, is_stored: false };
-        let Some((first, _)) = budgets.first() else { return Ok(claim(0)) };
-        let bytes = length.ok_or_else(|| ClaimError::Length(first.clone()))?;
-        // What is replaced stays until the upload is stored.
-        let change = AccountChange::Store { budgets: budgets.clone(), bytes: signed(bytes) };
-        service.account_store.change(change).await?;
-        Ok(claim(bytes))
+        let mut claim = Self { service: Arc::clone(service), budgets, bytes: 0, replaced, stored: None };
+        claim.grow(length.unwrap_or(0)).await?;
+        Ok(claim)
     }
 
-    /// The upload is stored.
-    pub(crate) fn stored(mut self) {
-        self.is_stored = true;
+    /// Takes room for the first `bytes` of the upload, before they are stored: a step ahead, where the budgets have room for that.
+    pub(crate) async fn cover(&mut self, bytes: u64) -> Result<(), ChangeError> {
+        let missing = bytes.saturating_sub(self.bytes);
+        if missing == 0 {
+            return Ok(());
+        }
+        match self.grow(missing.max(CLAIM_STEP)).await {
+            Err(_) if missing < CLAIM_STEP => self.grow(missing).await,
+            grown => grown,
+        }
+    }
+
+    /// What is replaced stays until the upload is stored, so it makes no room.
+    async fn grow(&mut self, bytes: u64) -> Result<(), ChangeError> {
+        if bytes > 0 && !self.budgets.is_empty() {
+            let change = AccountChange::Store { budgets: self.budgets.clone(), bytes: signed(bytes) };
+            self.service.account_store.change(change).await?;
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// The upload is stored, with so many bytes.
+    pub(crate) fn stored(mut self, bytes: u64) {
+        self.stored = Some(bytes);
     }
 }
 
 impl Drop for StoredClaim {
     fn drop(&mut self) {
-        let bytes = if self.is_stored { self.replaced } else { self.bytes };
+        let bytes = self.stored.map_or(self.bytes, |stored| self.bytes.saturating_sub(stored) + self.replaced);
         if bytes > 0 && !self.budgets.is_empty() {
             give_back(&self.service, std::mem::take(&mut self.budgets), bytes);
         }

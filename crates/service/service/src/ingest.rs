@@ -252,6 +252,10 @@ impl Writer {
             if *self.stopping.borrow() {
                 return Err(IngestError::Stopping);
             }
+            let received = self.progress.received.load(Ordering::Relaxed);
+            if let Some(claim) = &mut self.claim {
+                claim.cover(received).await?;
+            }
             let passed = self.stages.pass(piece)?;
             self.store(&passed).await
         };
@@ -340,6 +344,12 @@ impl Writer {
     /// held.
     pub async fn give_up(&mut self, reason: &str) {
         let hold = self.service.config().session_hold;
+        let received = self.progress.received.load(Ordering::Relaxed);
+        if self.request.on_break == OnBreak::Keep
+            && let Some(claim) = self.claim.take()
+        {
+            claim.stored(received);
+        }
         if let (Some(name), Some(recording)) = (&mut self.name, &self.content.recording)
             && self.request.on_break == OnBreak::Keep
             && hold > Nanos::ZERO
@@ -367,9 +377,10 @@ impl Writer {
         };
         let outcome = outcome.await;
         self.content.noted(outcome)?;
+        let received = self.progress.received.load(Ordering::Relaxed);
         let published = self.content.finish().await;
         if let (Some(claim), true) = (self.claim.take(), published.is_ok()) {
-            claim.stored();
+            claim.stored(received);
         }
         if let Some(mut files) = self.files {
             while files.ending.join_next().await.is_some() {}

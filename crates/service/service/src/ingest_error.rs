@@ -3,7 +3,7 @@
 use dataplane::control::Refusal;
 use units::Nanos;
 
-use crate::budget_use::ClaimError;
+use crate::account_changes::ChangeError;
 use crate::budgets::BudgetRefusal;
 use crate::contents::StoreError;
 use crate::file_names::PatternError;
@@ -27,7 +27,7 @@ pub enum IngestError {
     NoRoom(Refusal),
     /// Its bytes cannot be claimed from its budgets.
     #[error(transparent)]
-    Claim(#[from] ClaimError),
+    Claim(#[from] ChangeError),
     /// A queue or table is full.
     #[error("too many requests are under way")]
     Busy,
