@@ -300,7 +300,10 @@ fn lftp(server: &Server, commands: &str) -> String {
         "set net:max-retries 2; set net:timeout 30; set cmd:fail-exit yes; set ftp:ssl-allow no; open ftp://{}; {commands}",
         address(server, "ftp")
     );
-    let output = Command::new("lftp").args(["-c", &script]).env("HOME", home.path()).output().expect("lftp runs");
+    let mut lftp = Command::new("lftp");
+    // Names are UTF-8, which lftp takes from the locale.
+    lftp.args(["-c", &script]).env("HOME", home.path()).env("LC_ALL", "C.UTF-8");
+    let output = lftp.output().expect("lftp runs");
     assert!(output.status.success(), "{commands}: {}", said(&output));
     said(&output)
 }

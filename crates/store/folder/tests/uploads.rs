@@ -149,7 +149,8 @@ async fn bytes_of_a_recording_are_offered_when_its_block_is_due() {
     // Not a whole number of chunks, nor of direct writes.
     let bytes = pattern(6 * MIB + 5_000, 2);
     let first = kernel::clock::monotonic().saturating_add(Nanos::from_secs(2));
-    let place = RecordingPlace { first, period: Nanos::from_secs(4), within: Nanos::from_secs(2) };
+    let (period, within) = (Nanos::from_secs(4), Nanos::from_secs(2));
+    let place = RecordingPlace { first, period, within };
     let class = UploadClass::Recording { rate, disks: WrittenDisks::one(DiskId(0)), reservation, place };
     let mut upload = store.begin_upload(UploadRequest { class, ..request("/rec", None) }).await.unwrap();
     upload.append(&bytes).await.unwrap();
@@ -157,13 +158,15 @@ async fn bytes_of_a_recording_are_offered_when_its_block_is_due() {
         let error = upload.failed().await;
         (upload, error)
     });
-    let deadline = first.saturating_add(Nanos::from_secs(2));
     let mut written = 0;
     // An offer ends where the file's next extent lies elsewhere on the disk.
     while written < (6 << 20) + 4096 {
         let (offer, offered) = giver.write_offer();
-        assert!(kernel::clock::monotonic() >= first, "not before");
-        assert_eq!(offer.class, WorkClass::RealTime { reservation, deadline });
+        let WorkClass::RealTime { reservation: charged, deadline } = offer.class else { panic!("{offer:?}") };
+        let due = deadline.saturating_sub(within);
+        assert!(kernel::clock::monotonic() >= due && due >= first, "not before");
+        // A machine that was busy for the whole first period fills the second block.
+        assert_eq!((charged, due.saturating_sub(first).0 % period.0), (reservation, 0));
         assert_eq!(giver.grant(&offer, offered, Nanos::MAX).bytes, offered);
         written += offered;
     }
