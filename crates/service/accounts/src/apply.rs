@@ -357,11 +357,14 @@ fn store(tables: &Connection, budgets: &[(BudgetKey, u64)], bytes: i64) -> Resul
             })
             .into());
         }
+        if then == 0 {
+            tables.execute("DELETE FROM budget_stored WHERE holder = ?1", [&holder])?;
+            continue;
+        }
         if used == 0 {
             has_room(tables, "budget_stored", BUDGETS_MAX, "budgets with stored bytes")?;
         }
         tables.execute("INSERT OR REPLACE INTO budget_stored VALUES (?1, ?2)", params![holder, then])?;
-        tables.execute("DELETE FROM budget_stored WHERE bytes = 0", [])?;
     }
     Ok(())
 }

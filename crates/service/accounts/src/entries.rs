@@ -40,8 +40,7 @@ impl Database {
                 groups.entry(row.get(0)?).or_default().push(row.get::<_, String>(1)?.into());
                 Ok(())
             })?;
-            let (budgets, stored) = (budgets(tables)?, stored(tables)?);
-            let mut facts = AccountFacts { budgets, stored, ..AccountFacts::default() };
+            let mut facts = AccountFacts { budgets: budgets(tables)?, ..AccountFacts::default() };
             each(tables, "SELECT name, password_hash FROM account", [], |row| {
                 let name: String = row.get(0)?;
                 let rights = Arc::from(rights.remove(&name).unwrap_or_default());
@@ -183,6 +182,21 @@ impl Database {
             Ok(entries)
         })
     }
+
+    /// Bytes stored, by the text of the budget that they count towards.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn stored(&self) -> Result<HashMap<String, u64>, DatabaseError> {
+        self.with_shared(|tables| {
+            let mut all = HashMap::new();
+            each(tables, "SELECT holder, bytes FROM budget_stored", [], |row| {
+                all.insert(row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs());
+                Ok(())
+            })?;
+            Ok(all)
+        })
+    }
 }
 
 /// The budgets that are set.
@@ -206,16 +220,6 @@ fn budgets(tables: &Connection) -> rusqlite::Result<BudgetRules> {
         Ok(())
     })?;
     Ok(BudgetRules::new(rules))
-}
-
-/// Bytes that are stored, by the budgets that limit them.
-fn stored(tables: &Connection) -> rusqlite::Result<HashMap<String, u64>> {
-    let mut all = HashMap::new();
-    each(tables, "SELECT holder, bytes FROM budget_stored", [], |row| {
-        all.insert(row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs());
-        Ok(())
-    })?;
-    Ok(all)
 }
 
 /// The link of this number.

@@ -155,6 +155,10 @@ impl AccountStore for Keeper {
         self.read(move |database| database.links(by.as_deref(), &part))
     }
 
+    fn stored(&self) -> Waiting<'_, HashMap<String, u64>> {
+        self.read(Database::stored)
+    }
+
     fn token_used(&self, id: i64) {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(id, self.accounts.now());
     }
@@ -213,9 +217,10 @@ impl KeeperThread {
         if changes.is_empty() {
             return;
         }
-        let counts_only = changes.iter().all(|change| matches!(change, AccountChange::UseLink { .. }));
+        let is_count = |change| matches!(change, &AccountChange::UseLink { .. } | &AccountChange::Store { .. });
+        let counts_only = changes.iter().all(is_count);
         let made = self.database.apply(changes, self.accounts.now()).and_then(|results| {
-            // Counts of uses are facts of no request.
+            // Counts of uses and of stored bytes are facts of no request.
             if !counts_only {
                 self.accounts.put(self.database.facts()?);
             }

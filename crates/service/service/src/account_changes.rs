@@ -2,6 +2,7 @@
 //!
 //! Promise: a change is made whole and kept, or not at all, with the reason. Not here: keeping them (the crate `accounts`).
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -257,6 +258,9 @@ pub trait AccountStore: Send + Sync + 'static {
 
     /// Links, made by one account or by all, by number.
     fn links(&self, by: Option<String>, part: ListPart<i64>) -> Waiting<'_, Vec<LinkEntry>>;
+
+    /// Bytes stored, by the text of the budget that they count towards.
+    fn stored(&self) -> Waiting<'_, HashMap<String, u64>>;
 
     /// Notes that a token was used now. Never waits.
     fn token_used(&self, id: i64);

@@ -127,8 +127,6 @@ pub struct AccountFacts {
     pub links: HashMap<i64, Arc<SignedLink>>,
     /// Budgets of accounts, groups, tokens and links.
     pub budgets: BudgetRules,
-    /// Bytes stored, by the text of the budget that they count towards.
-    pub stored: HashMap<String, u64>,
 }
 
 /// Rights without an account.

@@ -4,6 +4,7 @@
 //! and best effort has what they leave of it. A budget without a limit costs a request nothing but the look. Not here: the limits
 //! (`budgets`), reservations (`session`).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -174,20 +175,23 @@ fn signed(bytes: u64) -> i64 {
 }
 
 /// The budgets that have limits of their own or are in use, with both. Of a permit that sees no others, those of its account.
-#[must_use]
-pub fn budgets(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<BudgetStatus> {
+///
+/// # Errors
+/// The store of accounts does not answer.
+pub async fn budgets(service: &MediaService, permit: &Permit<ToObserve>) -> Result<Vec<BudgetStatus>, ChangeError> {
+    let stored = service.account_store.stored().await?;
     let mut keys = service.accounts.limited();
     keys.extend(service.sessions.budgets());
     keys.extend(service.running.budgets());
     let own = |key: &BudgetKey| matches!(key, BudgetKey::Account(name) if Some(&**name) == permit.user());
     keys.retain(|key| permit.sees_others() || own(key));
-    let mut all: Vec<BudgetStatus> = keys.iter().map(|key| status(service, key)).collect();
+    let mut all: Vec<BudgetStatus> = keys.iter().map(|key| status(service, key, &stored)).collect();
     all.sort_by(|one, other| one.budget.cmp(&other.budget));
     all.dedup_by(|one, other| one.budget == other.budget);
-    all
+    Ok(all)
 }
 
-fn status(service: &MediaService, key: &BudgetKey) -> BudgetStatus {
+fn status(service: &MediaService, key: &BudgetKey, stored: &HashMap<String, u64>) -> BudgetStatus {
     let limits = service.accounts.limits(key);
     let (reserved, idle) = service.sessions.reserved_by(key);
     let now = Instant::now();
@@ -214,7 +218,7 @@ fn status(service: &MediaService, key: &BudgetKey) -> BudgetStatus {
             download_bps: limits.download.map(|most| used_part(Metered::Download, most.0)),
             upload_bps: limits.upload.map(|most| used_part(Metered::Upload, most.0)),
             requests: limits.requests.map(|most| used_part(Metered::Requests, most)),
-            stored_bytes: service.accounts.facts().stored.get(&text).copied(),
+            stored_bytes: stored.get(&text).copied(),
         },
         budget: text,
     }

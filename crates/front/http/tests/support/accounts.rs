@@ -1,5 +1,6 @@
 //! Accounts of a server under test.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::{AccountEntry, GroupEntry, LinkEntry, TokenEntry};
@@ -57,6 +58,10 @@ impl AccountStore for NoStore {
             by: None,
         };
         Box::pin(async { Ok(vec![entry]) })
+    }
+
+    fn stored(&self) -> Waiting<'_, HashMap<String, u64>> {
+        Box::pin(async { Ok(HashMap::new()) })
     }
 
     fn token_used(&self, _: i64) {}
