@@ -319,7 +319,7 @@ impl StoreThread {
     }
 
     fn names_are_synced(&mut self) -> bool {
-        matches!(self.uploads.next_part(), Some(CommitPart::SyncName(_) | CommitPart::Grown(_)))
+        matches!(self.uploads.next_part(), Some(CommitPart::SyncName(_) | CommitPart::Grown { .. }))
     }
 
     /// A part of a commit that took the disk's time is done: a name is durable, or the drive's cache is empty.
@@ -328,10 +328,10 @@ impl StoreThread {
         if let Some(Busy::Committing { journal, .. }) = self.busy.as_mut().filter(|_| syncs) {
             *journal = JournalProgress::Clean;
         }
-        if let Some(CommitPart::Grown(upload) | CommitPart::GrowthSettled(upload)) = self.uploads.next_part()
-            && let Some(file) = self.uploads.file_mut(upload).filter(|_| ok)
-        {
-            file.durable = file.written;
+        if let Some(CommitPart::Grown { uploads, .. }) = self.uploads.next_part().filter(|_| ok) {
+            for upload in uploads {
+                self.uploads.file_mut(upload).into_iter().for_each(|file| file.durable = file.written);
+            }
         }
         if let Some(CommitPart::SyncName(upload) | CommitPart::Settled(upload)) = self.uploads.next_part() {
             self.end(upload, if ok { UploadEnd::Acknowledged } else { UploadEnd::Failed }, out);
@@ -427,7 +427,7 @@ impl StoreThread {
         let place = self.journal();
         while let Some(part) = self.uploads.next_part() {
             match part {
-                CommitPart::SyncName(_) | CommitPart::Grown(_) if journal == JournalProgress::Changed => {
+                CommitPart::SyncName(_) | CommitPart::Grown { .. } if journal == JournalProgress::Changed => {
                     out.requests.push((Op::Write, place, JOURNAL_BYTES));
                     return true;
                 }
@@ -436,10 +436,7 @@ impl StoreThread {
                     out.requests.push((Op::Flush, 0, 0));
                     return true;
                 }
-                CommitPart::SyncName(_)
-                | CommitPart::Settled(_)
-                | CommitPart::Grown(_)
-                | CommitPart::GrowthSettled(_) => {
+                CommitPart::SyncName(_) | CommitPart::Settled(_) | CommitPart::Grown { .. } => {
                     self.part_done(true, now, out);
                 }
                 CommitPart::Withhold(upload) => {

@@ -190,6 +190,11 @@ impl<F: UploadFile, R> Uploads<F, R> {
     }
 
     /// The file of an upload that is not over.
+    pub fn file(&self, upload: UploadId) -> Option<&F> {
+        self.uploads.get(&upload).map(|upload| &upload.file)
+    }
+
+    /// The same, to change it.
     pub fn file_mut(&mut self, upload: UploadId) -> Option<&mut F> {
         self.uploads.get_mut(&upload).map(|upload| &mut upload.file)
     }
@@ -679,10 +684,9 @@ mod tests {
         [first, second].into_iter().for_each(|id| write(&mut uploads, id, CHUNK, due));
         let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
         assert_eq!(uploads.granted(commit, due), Granted::Commit);
-        for id in [second, first] {
-            assert!(matches!(uploads.next_part(), Some(CommitPart::Grown(grown)) if grown == id));
-            uploads.part_done(Ok(()), due);
-        }
+        let Some(CommitPart::Grown { syncs, .. }) = uploads.next_part() else { panic!("both have grown") };
+        assert_eq!(syncs, [second, first], "no journal has both");
+        uploads.part_done(Ok(()), due);
         assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == 0);
     }
 
@@ -695,7 +699,7 @@ mod tests {
         write(&mut uploads, id, CHUNK, due);
         let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
         assert_eq!(uploads.granted(commit, due), Granted::Commit);
-        assert!(matches!(uploads.next_part(), Some(CommitPart::Grown(_))));
+        assert!(matches!(uploads.next_part(), Some(CommitPart::Grown { .. })));
         uploads.part_done(Err(UploadFailure::Disk), due);
         assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == CHUNK);
         uploads.send_messages(|_| true);
@@ -709,7 +713,7 @@ mod tests {
         });
         assert_eq!(awaited, 1);
         assert_eq!(uploads.granted(commit, next), Granted::Commit);
-        assert!(matches!(uploads.next_part(), Some(CommitPart::Grown(grown)) if grown == id));
+        assert!(matches!(uploads.next_part(), Some(CommitPart::Grown { syncs, .. }) if syncs == [id]));
         uploads.part_done(Ok(()), next);
         assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == 0);
     }

@@ -371,7 +371,7 @@ impl Server {
                     None
                 }
                 CommitPart::SyncName(upload) => Some(self.uploads.file_mut(upload).map(|file| file.file)),
-                CommitPart::Settled(_) | CommitPart::GrowthSettled(_) => None,
+                CommitPart::Settled(_) => None,
                 CommitPart::Withhold(upload) => {
                     if self.wrong == Wrong::AcknowledgesBehindAFailedSync {
                         self.acknowledge(upload);
@@ -386,10 +386,15 @@ impl Server {
                     }
                     None
                 }
-                CommitPart::Grown(upload) if self.wrong != Wrong::FlushesTheCacheOnly => {
-                    self.uploads.file_mut(upload).map(|file| Some(file.file))
+                CommitPart::Grown { syncs, .. } if self.wrong != Wrong::FlushesTheCacheOnly => {
+                    for upload in syncs {
+                        let Some(file) = self.uploads.file_mut(upload).map(|file| file.file) else { continue };
+                        self.cut_the_power();
+                        outcome = outcome.and(self.sync_does(|files| files.sync(Some(file))));
+                    }
+                    None
                 }
-                CommitPart::Grown(_) | CommitPart::Flush { .. } => {
+                CommitPart::Grown { .. } | CommitPart::Flush { .. } => {
                     self.cut_the_power();
                     outcome = self.sync_does(FileSystem::flush);
                     None
@@ -418,20 +423,20 @@ impl Server {
     /// Acknowledges the changes that the part made durable.
     fn part_done(&mut self, outcome: Result<(), UploadFailure>) {
         let mut removed = None;
-        let mut grown = None;
+        let mut grown = Vec::new();
         match self.uploads.next_part().expect("the same part again") {
             _ if outcome.is_err() => {}
             CommitPart::SyncName(upload) | CommitPart::Settled(upload) => self.acknowledge(upload),
             CommitPart::CheckRemoval(removal) => removed = Some((removal.name.clone(), removal.effect)),
-            CommitPart::Grown(upload) | CommitPart::GrowthSettled(upload) => grown = Some(upload),
+            CommitPart::Grown { uploads, .. } => grown = uploads,
             _ => {}
         }
         self.uploads.part_done(outcome, self.now);
         if let Some((name, effect)) = removed {
             self.acknowledge_effect(&name, effect);
         }
-        if let Some(upload) = grown.filter(|_| !self.files.is_broken()) {
-            self.note_durable(upload);
+        if !self.files.is_broken() {
+            grown.into_iter().for_each(|upload| self.note_durable(upload));
         }
     }
 

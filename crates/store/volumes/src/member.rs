@@ -82,8 +82,8 @@ impl Backend for MemberWorker {
         while let Some(part) = self.uploads.next_part() {
             let (upload, is_flush) = match &part {
                 CommitPart::SyncName(number) | CommitPart::Settled(number) => (Some(*number), true),
-                CommitPart::Grown(number) | CommitPart::GrowthSettled(number) => {
-                    grown.push(*number);
+                CommitPart::Grown { uploads, .. } => {
+                    grown.clone_from(uploads);
                     (None, true)
                 }
                 CommitPart::Flush { .. } => (None, true),

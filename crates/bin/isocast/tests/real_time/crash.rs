@@ -371,7 +371,9 @@ impl<'a> Library<'a> {
         let names = format!("{}/recorded-{seed}", FOLDERS[1]);
         let recorders = Recorder::several(setting("ISOCAST_CRASH_RECORDINGS", 4), &names, &mut chance);
         let (said, ended) = thread::scope(|scope| {
+            // Before the streams, so that these find room beside all recordings, or are refused.
             recorders.iter().for_each(|one| drop(scope.spawn(move || drop(one.run(address)))));
+            wait_until_sent(&recorders);
             for number in 0..STREAMS {
                 let round = &round;
                 scope.spawn(move || drop(watch(round, number % FILMS)));
@@ -387,7 +389,6 @@ impl<'a> Library<'a> {
                 scope.spawn(move || drop(upload(round, number, names, chance, &tell)));
             }
             drop(tell);
-            wait_until_sent(&recorders);
             let ended = bring(end, server, &self.store.disks(), seed, (&told, &recorders));
             round.over.store(true, Relaxed);
             ended

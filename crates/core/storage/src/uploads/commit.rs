@@ -43,10 +43,14 @@ pub enum CommitPart<'a, R> {
     SyncRemoval(&'a mut R),
     /// See whether the file system still makes changes durable. If so, the removal is acknowledged.
     CheckRemoval(&'a mut R),
-    /// Make durable the growth of an upload that is to be found after a power cut. The upload continues.
-    Grown(UploadId),
-    /// The sync of a later change made its growth durable, too.
-    GrowthSettled(UploadId),
+    /// Make durable the growth of uploads that are to be found after a power cut. They continue.
+    Grown {
+        /// Those that have grown.
+        uploads: Vec<UploadId>,
+        /// Those of them with syncs that make all durable: the last to grow of each journal, and each without one. In any order, or beside
+        /// each other.
+        syncs: Vec<UploadId>,
+    },
     /// Empty the drive's cache, though no upload waits for it.
     Flush {
         /// The upload written last, if it still continues.
@@ -104,7 +108,7 @@ pub(super) struct Commits<R> {
 #[derive(Debug)]
 struct CommitBatch<R> {
     dirty_bytes: u64,
-    /// In the order of their last growth: the last is synced first.
+    /// In the order of their last growth.
     grown: Vec<NameChange<UploadId>>,
     to_secure: VecDeque<UploadId>,
     to_publish: Option<UploadId>,
@@ -306,10 +310,17 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// The next part of the commit under way; none once it is over. The same one again until [`Uploads::part_done`].
     pub fn next_part(&mut self) -> Option<CommitPart<'_, R>> {
         let batch = self.commits.batch.as_mut()?;
-        if let Some(&NameChange { of: upload, number }) = batch.grown.last() {
-            let journal = self.uploads.get(&upload).and_then(|upload| upload.file.journal());
-            let is_settled = batch.is_settled(journal, number);
-            return Some(if is_settled { CommitPart::GrowthSettled(upload) } else { CommitPart::Grown(upload) });
+        if !batch.grown.is_empty() {
+            let uploads: Vec<_> = batch.grown.iter().map(|growth| growth.of).collect();
+            let (mut syncs, mut journals) = (Vec::new(), Vec::new());
+            for upload in uploads.iter().rev() {
+                let journal = self.uploads.get(upload).and_then(|upload| upload.file.journal());
+                if journal.is_none() || !journals.contains(&journal) {
+                    syncs.push(*upload);
+                    journals.push(journal);
+                }
+            }
+            return Some(CommitPart::Grown { uploads, syncs });
         }
         if let Some(upload) = batch.to_publish {
             return Some(CommitPart::Publish(upload));
@@ -350,11 +361,13 @@ impl<F: UploadFile, R> Uploads<F, R> {
     pub fn part_done(&mut self, outcome: Result<(), UploadFailure>, now: Nanos) {
         let Commits { batch: Some(batch), changes, grown, .. } = &mut self.commits else { return };
         let mut over = None;
-        if let Some(NameChange { of: id, number }) = batch.grown.pop() {
+        if !batch.grown.is_empty() {
             batch.note(outcome);
-            batch.synced(self.uploads.get(&id).and_then(|upload| upload.file.journal()), number, outcome);
-            if outcome.is_err() && self.uploads.contains_key(&id) {
-                grown.entry(id).or_insert((Growth::Kept, number));
+            for NameChange { of: id, number } in std::mem::take(&mut batch.grown).into_iter().rev() {
+                batch.synced(self.uploads.get(&id).and_then(|upload| upload.file.journal()), number, outcome);
+                if outcome.is_err() && self.uploads.contains_key(&id) {
+                    grown.entry(id).or_insert((Growth::Kept, number));
+                }
             }
         } else if let Some(id) = batch.to_publish.take() {
             match outcome {
