@@ -7,13 +7,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+use kernel::exclusive::Purpose;
 use units::Nanos;
 use volume::{MemberId, MemberState, StoredContent, Upkeep};
 
 use super::core::Core;
+use super::disks::VolumeDisks;
 use super::health::DiskReturn;
 use super::info::{ServedVolume, UpkeepError};
-use super::open_disk::{GivenDisks, VolumeDiskError, open_disk};
+use super::open_disk::{OpenDisk, VolumeDiskError};
 use store::event::{DiskNotice, StoreEvent};
 use store::lock::lock;
 
@@ -145,14 +147,14 @@ impl ServedVolume {
     }
 
     fn take_back(&self, member: MemberId, path: PathBuf) -> Result<(), UpkeepError> {
-        let disk = open_disk(&path)?;
-        let (sizes, mut given) = ([disk.size], GivenDisks(vec![disk]));
+        let disk = OpenDisk::open(&path, Purpose::Write)?;
+        let (sizes, mut given) = ([disk.size], VolumeDisks::given(vec![disk]));
         let identified = volume::identify(&sizes, &mut given)
             .map_err(|source| VolumeDiskError::Volume { disks: path.display().to_string(), source })?;
         let found = &identified.superblock;
         let is_the_disk =
             found.member == member && volume::may_return(lock(&self.core).live.volume.superblock(), found);
-        let disk = given.0.pop().filter(|_| is_the_disk).ok_or(UpkeepError::NotBlank)?;
+        let disk = given.0.pop().flatten().filter(|_| is_the_disk).ok_or(UpkeepError::NotBlank)?;
         self.occupy(member, disk, Core::put_in)?;
         let mut core = lock(&self.core);
         if let Some(again) = core.live.health.returns.get_mut(&member) {

@@ -3,17 +3,16 @@
 //! Promise: a start gives the volume the state that a running server would have given it: of a mirror, a disk that is away is out, and
 //! one that is back is filled anew; a volume with one copy of the data on a disk that is away takes no changes, and nothing is written to
 //! it. A disk that was not named at all, is in use, or is of another volume is no reason to continue without it, but a mistake.
-//! Not here: opening a disk (`open_disk`), the meaning of the superblocks (crate `volume`).
+//! Not here: opening a disk (`open_disk`), writing to them (`disks`), the meaning of the superblocks (crate `volume`).
 
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use kernel::aligned::AlignedBlock;
+use kernel::exclusive::Purpose;
 use rustix::io::Errno;
-use volume::{DiskWrite, Identified, MemberId, Volume, VolumeError, VolumeOpenError};
+use volume::{Identified, MemberId, Volume, VolumeError, VolumeOpenError};
 
-use super::open_disk::{GivenDisks, OpenDisk, VolumeDiskError, open_disk};
+use super::disks::VolumeDisks;
+use super::open_disk::{OpenDisk, VolumeDiskError};
 use store::event::DiskNotice;
 
 /// Consequence of a disk's absence.
@@ -22,20 +21,26 @@ const READ_ELSEWHERE: &str =
 const NO_OTHER_COPY: &str =
     "there is no other copy of its contents: the rest is served, and nothing is written until it is back";
 
-/// A disk that was named and cannot be used, and why.
+/// A disk that was named and cannot be used.
 #[derive(Debug)]
-struct UnusableDisk {
-    path: PathBuf,
-    why: String,
+pub struct UnusableDisk {
+    /// As it was named.
+    pub path: PathBuf,
+    /// The reason.
+    pub why: String,
 }
 
 /// Result of the search among the named disks.
-pub(super) struct FoundDisks {
-    pub(super) given: GivenDisks,
-    pub(super) identified: Identified,
-    unusable: Vec<UnusableDisk>,
+#[derive(Debug)]
+pub struct FoundDisks {
+    /// The disks that can be used, in the order in which they were named.
+    pub given: VolumeDisks,
+    /// The volume they are.
+    pub identified: Identified,
+    /// The disks that cannot be used.
+    pub unusable: Vec<UnusableDisk>,
     /// Of the volume, and out of date.
-    stale: Vec<(OpenDisk, MemberId)>,
+    pub stale: Vec<(OpenDisk, MemberId)>,
 }
 
 /// True if two paths are one disk.
@@ -55,14 +60,14 @@ impl FoundDisks {
     /// Opens them, and finds out which volume they are.
     ///
     /// # Errors
-    /// None of them is a volume's, or they are not of one; a disk is in use; one was not named.
-    pub(super) fn of(paths: &[PathBuf]) -> Result<Self, VolumeDiskError> {
+    /// None of them is a volume's, or they are not of one; a disk is in use.
+    pub fn of(paths: &[PathBuf], purpose: Purpose) -> Result<Self, VolumeDiskError> {
         let (mut given, mut unusable, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         for (number, path) in paths.iter().enumerate() {
             if paths[..number].iter().any(|other| is_same_disk(other, path)) {
                 return Err(VolumeDiskError::Twice(path.clone()));
             }
-            match open_disk(path) {
+            match OpenDisk::open(path, purpose) {
                 Ok(disk) => given.push(disk),
                 Err(error) if is_away(&error) && paths.len() > 1 => {
                     let VolumeDiskError::Open { source, .. } = &error else { return Err(error) };
@@ -76,9 +81,9 @@ impl FoundDisks {
                 unusable.iter().map(|disk| format!("{}: {}", disk.path.display(), disk.why)).collect();
             return Err(VolumeDiskError::NoneThere(reasons.join("; ")));
         }
-        let mut given = GivenDisks(given);
+        let mut given = VolumeDisks::given(given);
         let identified = loop {
-            let sizes: Vec<u64> = given.0.iter().map(|disk| disk.size).collect();
+            let sizes: Vec<u64> = given.iter().map(|disk| disk.size).collect();
             let error = match volume::identify(&sizes, &mut given) {
                 Ok(identified) => break identified,
                 Err(error) => error,
@@ -91,27 +96,42 @@ impl FoundDisks {
             if given.0.len() < 2 {
                 return Err(failed(&given, error));
             }
-            let disk = given.0.remove(disk);
+            let disk = given.0.remove(disk).expect("all given disks are there");
             match member {
                 Some(member) => stale.push((disk, member)),
                 None => unusable.push(UnusableDisk { path: disk.path, why: reason(&error) }),
             }
         };
-        let missing = identified.missing();
-        if missing.len() > unusable.len() {
+        Ok(Self { given, identified, unusable, stale })
+    }
+
+    /// Opens the volume that they are.
+    ///
+    /// # Errors
+    /// The catalogue is damaged.
+    pub fn open(&mut self) -> Result<Volume, VolumeDiskError> {
+        volume::open(&self.identified, &mut self.given).map_err(|error| failed(&self.given, error))
+    }
+
+    /// Checks that all disks of the volume were named: one that is away was, too.
+    ///
+    /// # Errors
+    /// More are missing than cannot be used.
+    pub(super) fn check_named(&self) -> Result<(), VolumeDiskError> {
+        let missing = self.identified.missing();
+        if missing.len() > self.unusable.len() {
             return Err(VolumeDiskError::Missing(missing.into_iter().map(|member| member.0).collect()));
         }
-        Ok(Self { given, identified, unusable, stale })
+        Ok(())
     }
 
     /// Gives the volume its state without the disks that are away, durably, and takes in again the disks that are back. Gives the disks
     /// by their numbers, the paths of those that are away, and the notices about them.
     pub(super) fn settle(self, volume: &mut Volume) -> Result<SettledDisks, VolumeDiskError> {
         let Self { given, identified, unusable, stale } = self;
-        let mut given: Vec<Option<OpenDisk>> = given.0.into_iter().map(Some).collect();
-        let disks = identified.disks.iter().map(|disk| disk.and_then(|disk| given[disk].take())).collect();
+        let disks = given.in_order(&identified);
         let mut settled = SettledDisks { disks, away: Vec::new(), notices: Vec::new() };
-        settled.write(&identified.even_superblocks(volume.members()))?;
+        settled.disks.write_steps(&identified.even_superblocks(volume.members()))?;
         let is_stale = |member: &MemberId| stale.iter().any(|(_, other)| other == member);
         let out = volume.taken_out().filter(|member| !is_stale(member)).collect::<Vec<_>>();
         let mut absent = identified.missing().into_iter().chain(out);
@@ -138,7 +158,7 @@ impl FoundDisks {
 /// The disks as they are served.
 pub(super) struct SettledDisks {
     /// By their numbers.
-    pub(super) disks: Vec<Option<OpenDisk>>,
+    pub(super) disks: VolumeDisks,
     pub(super) away: Vec<(MemberId, PathBuf)>,
     pub(super) notices: Vec<DiskNotice>,
 }
@@ -155,7 +175,7 @@ impl SettledDisks {
         }
         match volume.take_out(member) {
             Ok(steps) => {
-                self.write(&steps)?;
+                self.disks.write_steps(&steps)?;
                 Ok(("out", READ_ELSEWHERE))
             }
             Err(_) => Ok(("missing", NO_OTHER_COPY)),
@@ -174,8 +194,8 @@ impl SettledDisks {
         }
         match volume.put_in(member, disk.size) {
             Ok(steps) => {
-                self.disks[member.index()] = Some(disk);
-                self.write(&steps)?;
+                self.disks.0[member.index()] = Some(disk);
+                self.disks.write_steps(&steps)?;
                 let message = format!(
                     "disk {} of the volume was out of date, and is filled with the changes it missed",
                     member.0
@@ -188,33 +208,6 @@ impl SettledDisks {
             Err(error) => Ok(("out", format!("it is out of date, and cannot be filled: {error}"))),
         }
     }
-
-    /// Writes each step and makes it durable before the next one is begun.
-    pub(super) fn write(&self, steps: &[Vec<DiskWrite>]) -> Result<(), VolumeDiskError> {
-        for step in steps {
-            for write in step {
-                let disk = self.disk(write.member);
-                let written = disk.file.write_all_at(AlignedBlock::new(&write.bytes).bytes(), write.position);
-                written.map_err(|source| unwritable(&disk.path, source))?;
-            }
-            let members: std::collections::BTreeSet<_> = step.iter().map(|write| write.member).collect();
-            members.into_iter().try_for_each(|member| self.flush(member))?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn flush(&self, member: MemberId) -> Result<(), VolumeDiskError> {
-        let disk = self.disk(member);
-        disk.file.sync_data().map_err(|source| unwritable(&disk.path, source))
-    }
-
-    fn disk(&self, member: MemberId) -> &OpenDisk {
-        self.disks[member.index()].as_ref().expect("only disks that are there are written to")
-    }
-}
-
-fn unwritable(path: &Path, source: io::Error) -> VolumeDiskError {
-    VolumeDiskError::Journal { path: path.to_owned(), source }
 }
 
 /// Reason for which one disk is not the volume's, without its number among those given: it is named beside.
@@ -229,8 +222,8 @@ fn reason(error: &VolumeOpenError) -> String {
 }
 
 /// The disks as they are counted in the error.
-pub(super) fn failed(given: &GivenDisks, source: VolumeOpenError) -> VolumeDiskError {
+fn failed(given: &VolumeDisks, source: VolumeOpenError) -> VolumeDiskError {
     let name = |(number, disk): (usize, &OpenDisk)| format!("disk {number}: {}", disk.path.display());
-    let disks: Vec<String> = given.0.iter().enumerate().map(name).collect();
+    let disks: Vec<String> = given.iter().enumerate().map(name).collect();
     VolumeDiskError::Volume { disks: disks.join(", "), source }
 }

@@ -105,9 +105,6 @@ pub enum UpkeepError {
     /// The new disk has too few bytes.
     #[error("the new disk is smaller than the {0} bytes of the one it stands in for: choose a larger one")]
     TooSmall(u64),
-    /// A server schedules both as one.
-    #[error("the new disk is a part of {0}, as another one of the volume: all parts of one drive fail together")]
-    SameDisk(String),
     /// Disks that come get places at the start.
     #[error(
         "the server has a place for one more disk of each volume, and it is taken: start the server again, then add the next"

@@ -8,6 +8,7 @@
 mod content;
 mod core;
 mod disk_states;
+mod disks;
 mod find;
 mod front;
 mod granted_reads;
@@ -38,11 +39,12 @@ mod waiter;
 use std::sync::{Arc, Mutex};
 
 use crate::core::Core;
-pub use find::is_same_disk;
+pub use disks::{VolumeDisks, check_apart};
+pub use find::{FoundDisks, UnusableDisk, is_same_disk};
 pub use health::LastScrub;
 pub use info::{ServedVolume, UpkeepError, VolumeInfo, VolumeMemberInfo, VolumeWish};
 pub use open::OpenVolume;
-pub use open_disk::VolumeDiskError;
+pub use open_disk::{OpenDisk, VolumeDiskError};
 pub use own::{OwnVolume, UpkeepOutcome};
 
 /// State that all threads of a volume share. It is held for look-ups and decisions, never while a disk works.

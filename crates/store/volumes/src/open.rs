@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use device::Device;
 use kernel::clock::monotonic;
+use kernel::exclusive::Purpose;
 use units::limits;
 use volume::{MEMBERS_MAX, MemberId, Volume};
 
-use super::find::{FoundDisks, SettledDisks, failed};
+use super::find::{FoundDisks, SettledDisks};
 use super::known_generation::{self, SeenGeneration};
 use super::open_disk::{OpenDisk, VolumeDiskError};
 use store::event::DiskNotice;
@@ -48,7 +49,8 @@ impl OpenVolume {
 
     /// The same, of a volume with units of any size, to which nothing is uploaded.
     pub(crate) fn open_on(paths: &[PathBuf], state: Option<&Path>) -> Result<Self, VolumeDiskError> {
-        let mut found = FoundDisks::of(paths)?;
+        let mut found = FoundDisks::of(paths, Purpose::Write)?;
+        found.check_named()?;
         let superblock = &found.identified.superblock;
         let mut seen = state.map(|state| SeenGeneration::kept_in(known_generation::file_of(state, &superblock.volume)));
         if let Some(seen) = &seen
@@ -56,17 +58,14 @@ impl OpenVolume {
         {
             return Err(VolumeDiskError::OutOfDate(seen.file().to_owned()));
         }
-        let mut volume =
-            volume::open(&found.identified, &mut found.given).map_err(|error| failed(&found.given, error))?;
-        let settled = found.settle(&mut volume)?;
-        commit(&mut volume, &settled)?;
+        let mut volume = found.open()?;
+        let SettledDisks { disks, away, notices } = found.settle(&mut volume)?;
+        disks.commit(&mut volume)?;
         if let Some(seen) = &mut seen {
             seen.keep(volume.superblock().generation, monotonic());
         }
-        let SettledDisks { disks, away, notices } = settled;
-        let drives: Vec<_> = disks.iter().map(|disk| disk.as_ref().map(|disk| disk.device.drive.as_str())).collect();
-        volume.set_drives(&drives);
-        Ok(Self { volume, disks, away, notices, seen, has_spare_place: false })
+        disks.tell_drives(&mut volume);
+        Ok(Self { volume, disks: disks.0, away, notices, seen, has_spare_place: false })
     }
 
     /// The places for its disks, in the order of their numbers, also where no disk is; and the spare one.
@@ -88,13 +87,4 @@ impl OpenVolume {
     pub(crate) fn disk_places(&self) -> impl Iterator<Item = Option<&OpenDisk>> {
         self.disks.iter().map(Option::as_ref).chain(self.has_spare_place.then_some(None))
     }
-}
-
-/// Before any other thread runs: no thread waits for a grant yet.
-fn commit(volume: &mut Volume, disks: &SettledDisks) -> Result<(), VolumeDiskError> {
-    while let Some(commit) = volume.commit() {
-        disks.write(&[commit.writes])?;
-        volume.committed(Ok(()));
-    }
-    Ok(())
 }

@@ -5,28 +5,24 @@
 //! that no owner needs the old bytes of the new disk (`isocast volume replace` makes it, and empties the disk).
 
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use device::Device;
-use kernel::aligned::AlignedBlock;
+use kernel::exclusive::Purpose;
 use units::DiskId;
-use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Placement, Upkeep};
+use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Upkeep};
 
 use super::core::Core;
+use super::disks::check_apart;
 use super::info::{ServedVolume, UpkeepError};
 use super::live::{Member, NamedDisk, VacantDisk};
-use super::open_disk::{OpenDisk, open_disk};
+use super::open_disk::OpenDisk;
 use store::StoreError;
-use store::buffers::index;
 use store::lock::lock;
 use store::shared::DiskShared;
 
-/// Bytes at both ends of a disk that must be zero: every owner of a disk has its mark there.
-const BLANK_BYTES: u64 = 1 << 20;
 /// Time that the thread of the disk that goes may take to let go of it.
 const LEAVE_MAX: Duration = Duration::from_secs(15);
 
@@ -130,8 +126,8 @@ impl ServedVolume {
             .map(|member| member.member)
             .filter(|member| instead_of != Some(*member));
         let named = stay.filter_map(|member| core.live.members.named[member.index()].as_ref()?.found.as_ref());
-        let others: Vec<&Device> = named.map(|(_, device)| device).collect();
-        check_apart(&new.device, &others, core.live.volume.members().placement())
+        let devices: Vec<_> = named.map(|(_, device)| device).chain([&new.device]).collect();
+        Ok(check_apart(&devices, core.live.volume.members().placement())?)
     }
 
     /// The place of a disk that was taken out, when its thread has let go of it.
@@ -188,52 +184,7 @@ impl Core {
     }
 }
 
-/// As when a volume is made: each disk is scheduled by itself, and a mirror is not all on one drive.
-fn check_apart(new: &Device, others: &[&Device], placement: Placement) -> Result<(), UpkeepError> {
-    let is_same = |other: &&Device| (&other.name, &other.drive) == (&new.name, &new.drive);
-    let is_on_drive = |other: &&Device| other.drive == new.drive;
-    let is_one_drive = placement == Placement::Mirror && !others.is_empty() && others.iter().all(is_on_drive);
-    if is_one_drive || others.iter().any(is_same) { Err(UpkeepError::SameDisk(new.drive.clone())) } else { Ok(()) }
-}
-
 fn open_blank(path: &Path) -> Result<OpenDisk, UpkeepError> {
-    let new = open_disk(path)?;
-    if is_blank(&new)? { Ok(new) } else { Err(UpkeepError::NotBlank) }
-}
-
-/// True if the disk has no owner's mark.
-fn is_blank(disk: &OpenDisk) -> Result<bool, StoreError> {
-    let end = disk.size.saturating_sub(BLANK_BYTES) / volume::BLOCK_BYTES * volume::BLOCK_BYTES;
-    let mut memory = AlignedBlock::zeroed(index(BLANK_BYTES));
-    let length = index(disk.size.min(BLANK_BYTES) / volume::BLOCK_BYTES * volume::BLOCK_BYTES);
-    for start in [0, end] {
-        disk.file.read_exact_at(&mut memory.bytes_mut()[..length], start)?;
-        if memory.bytes()[..length].iter().any(|byte| *byte != 0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn device(name: &str, drive: &str) -> Device {
-        let (name, drive) = (name.to_owned(), drive.to_owned());
-        Device { name, drive, model: String::new(), rotational: true, capacity_bytes: 1 << 40, node: None }
-    }
-
-    #[test]
-    fn a_disk_that_comes_is_not_on_the_drive_of_another() {
-        let [one, two, other] = [("sda", "sda"), ("sdb-actuator1", "sdb"), ("sdb-actuator2", "sdb")]
-            .map(|(name, drive)| device(name, drive));
-        let is_refused = |others: &[&Device], new: &Device, placement| check_apart(new, others, placement).is_err();
-        assert!(is_refused(&[&one, &two], &one, Placement::Stripe), "another partition of a disk");
-        assert!(!is_refused(&[&two], &other, Placement::Stripe), "heads of their own are disks of their own");
-        assert!(is_refused(&[&two], &other, Placement::Mirror), "but they fail together");
-        assert!(!is_refused(&[&one, &two], &other, Placement::Mirror), "copies go to the other drive");
-        let files = ["/a/disk", "/b/disk"].map(|path| device("disk", path));
-        assert!(!is_refused(&[&files[0]], &files[1], Placement::Mirror), "files of one name are not one");
-    }
+    let new = OpenDisk::open(path, Purpose::Write)?;
+    if new.is_blank().map_err(StoreError::from)? { Ok(new) } else { Err(UpkeepError::NotBlank) }
 }

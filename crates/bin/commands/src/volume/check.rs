@@ -8,10 +8,10 @@ use clap::Args;
 use program::output::counted;
 use serde_json::json;
 use volume::{Damage, DamagedCopy, Depth, Volume};
-use volumes::OwnVolume;
+use volumes::{OwnVolume, VolumeDisks};
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks, refuse_missing, stays_held};
+use super::disks::{self, Purpose, refuse_missing, stays_held};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
 
@@ -82,7 +82,7 @@ impl VolumeCheck {
                 held.display()
             );
         }
-        let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
+        let (mut disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
         let found = examine(&volume, &mut disks, Depth::Headers);
         Ok((volume, found))
     }
@@ -99,7 +99,7 @@ impl Scrub {
 
     fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
         let purpose = if self.no_repair { Purpose::Read } else { Purpose::Write };
-        let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;
+        let (mut disks, volume) = disks::open(&self.names.disks.0, purpose)?;
         if !self.no_repair {
             refuse_missing(&volume)?;
         }

@@ -9,8 +9,8 @@ use program::output::say;
 use rustix::rand::GetRandomFlags;
 use units::ByteCount;
 use volume::{NewVolume, Placement, Volume};
+use volumes::{VolumeDisks, check_apart};
 
-use super::disks::{VolumeDisks, check_apart};
 use super::folder_layout::{FolderLayout, LayoutName, parse_folder_layout};
 use super::occupied::open_to_overwrite;
 
@@ -67,7 +67,7 @@ impl Create {
             }
             opened.push(open_to_overwrite(path, self.force)?);
         }
-        check_apart(&opened, self.layout.into())?;
+        check_apart(&opened.iter().map(|disk| &disk.device).collect::<Vec<_>>(), self.layout.into())?;
         let mut identity = [0; 16];
         rustix::rand::getrandom(&mut identity, GetRandomFlags::empty()).context("the name of a volume is random")?;
         let mut volume = Volume::create(NewVolume {
@@ -83,7 +83,7 @@ impl Create {
         for disk in &opened {
             disk.preallocate().with_context(|| format!("cannot take the room of {}", disk.path.display()))?;
         }
-        let mut disks = VolumeDisks(opened.into_iter().map(Some).collect());
+        let disks = VolumeDisks::given(opened);
         disks.tell_drives(&mut volume);
         for FolderLayout(folder, layout) in self.folders {
             volume.set_folder_layout(&folder, layout).with_context(|| format!("the folder `{folder}`"))?;

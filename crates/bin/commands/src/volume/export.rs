@@ -10,10 +10,12 @@ use clap::Args;
 use copy::{self, Endpoint, Failures};
 use program::output::counted;
 use serde_json::json;
-use volume::{CHECKED_BYTES, ReadDisk as _, StoredContent, UnitPlace, Volume};
+use store::buffers::index;
+use volume::{BLOCK_BYTES, CHECKED_BYTES, ReadDisk as _, StoredContent, UnitPlace, Volume};
+use volumes::VolumeDisks;
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks, block_len};
+use super::disks::{self, Purpose};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
 
@@ -46,7 +48,7 @@ impl Export {
             ensure!(!self.keep_damaged, "a server never sends damaged contents whole: stop it for --keep-damaged");
             return self.get(out, &served);
         }
-        let (mut disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
+        let (mut disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
         let contents: Vec<_> = volume.contents().filter(|(name, _)| self.is_wanted(name)).collect();
         if contents.is_empty() && !self.contents.is_empty() {
             bail!("the volume has no content of this name: `isocast volume ls` lists them");
@@ -179,7 +181,7 @@ fn read_blocks(
     disks: &mut VolumeDisks,
 ) -> (Vec<u8>, Vec<Range<u64>>) {
     let length = usize::try_from(volume.members().part_bytes(content, part)).expect("a unit has at most 32 MiB");
-    let mut bytes = vec![0; length.next_multiple_of(block_len())];
+    let mut bytes = vec![0; length.next_multiple_of(index(BLOCK_BYTES))];
     let table = places.iter().find_map(|place| volume.members().checksums(content, part, *place, disks).ok());
     let mut damaged = Vec::new();
     for (number, block) in bytes.chunks_mut(CHECKED_BYTES).enumerate() {

@@ -8,7 +8,7 @@ use serde_json::json;
 use volume::{Placement, Volume};
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks, refuse_missing};
+use super::disks::{self, Purpose, refuse_missing};
 
 /// Show or change how contents below a folder are laid over the disks, where that is not as the volume's.
 ///
@@ -62,7 +62,7 @@ pub(super) fn parse_folder_layout(text: &str) -> Result<FolderLayout, String> {
 impl FolderLayouts {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let purpose = if self.changes.is_empty() { Purpose::Read } else { Purpose::Write };
-        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, purpose)?;
+        let (disks, mut volume) = disks::open(&self.names.disks.0, purpose)?;
         if !self.changes.is_empty() {
             refuse_missing(&volume)?;
             ensure!(!volume.is_read_only(), "the volume takes no changes");

@@ -12,9 +12,9 @@ use clap::Args;
 use serde_json::json;
 use units::ByteCount;
 use volume::{MemberId, Placement, Volume};
-use volumes::VolumeWish;
+use volumes::{OpenDisk, VolumeWish, check_apart};
 
-use super::disks::{DiskFile, Purpose, VolumeDisks, check_apart, refuse_missing, tell_configuration};
+use super::disks::{self, Purpose, refuse_missing, tell_configuration};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::look_after;
@@ -44,9 +44,9 @@ impl AddDisk {
             return self.ask(out, &served);
         }
         let all: Vec<PathBuf> = named.iter().chain([&self.coming.new]).cloned().collect();
-        let (member, volume) = match VolumeDisks::open(&all, Purpose::Write).ok().filter(|_| self.coming.yes) {
+        let (member, volume) = match disks::open(&all, Purpose::Write).ok().filter(|_| self.coming.yes) {
             // Broken off before: it is in already, and perhaps not all disks know.
-            Some((mut disks, mut volume)) => {
+            Some((disks, mut volume)) => {
                 disks.write_steps(&volume.members().superblock_writes())?;
                 disks.commit(&mut volume)?;
                 (disks.number_of(&self.coming.new)?, volume)
@@ -91,9 +91,10 @@ impl AddDisk {
 
     fn add(&self, named: &[PathBuf]) -> anyhow::Result<(MemberId, Volume)> {
         let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
-        let (mut disks, mut volume) = VolumeDisks::open(named, Purpose::Write)?;
+        let (mut disks, mut volume) = disks::open(named, Purpose::Write)?;
         refuse_missing(&volume)?;
-        check_apart(disks.0.iter().flatten().chain([&new]), Placement::Span)?;
+        let devices: Vec<_> = disks.iter().chain([&new]).map(|disk| &disk.device).collect();
+        check_apart(&devices, Placement::Span)?;
         let (member, steps) =
             volume.add_disk(new.size).with_context(|| format!("cannot add {}", self.coming.new.display()))?;
         self.confirm()?;
@@ -132,7 +133,7 @@ impl RemoveDisk {
             return self.ask(out, &served);
         }
         let all: Vec<PathBuf> = self.names.disks.without(&self.old).into_iter().chain([self.old.clone()]).collect();
-        let (disks, volume) = VolumeDisks::open(&all, Purpose::Write)?;
+        let (disks, volume) = disks::open(&all, Purpose::Write)?;
         refuse_missing(&volume)?;
         let member = disks.number_of(&self.old)?;
         if !volume.members().may_leave(member) {
@@ -180,7 +181,7 @@ impl RemoveDisk {
     /// ended: the next command may be for this disk. That command reports a disk that is still read after that as in use.
     fn wait_until_free(&self) {
         let began = Instant::now();
-        while DiskFile::open(&self.old, Purpose::Read).is_err() && began.elapsed() < FREE_TIME_MAX {
+        while OpenDisk::open(&self.old, Purpose::Read).is_err() && began.elapsed() < FREE_TIME_MAX {
             std::thread::sleep(FREE_PERIOD);
         }
     }
@@ -209,7 +210,7 @@ impl Rebalance {
                 (done.copies_written, done.copies_lost)
             }
             None => {
-                refuse_missing(&VolumeDisks::open(&self.names.disks.0, Purpose::Write)?.1)?;
+                refuse_missing(&disks::open(&self.names.disks.0, Purpose::Write)?.1)?;
                 let (done, _) = look_after(&self.names.disks.0, Some(&VolumeWish::Rebalance), "rebalance")?;
                 (done.report.written, done.report.lost)
             }

@@ -13,11 +13,13 @@ use client::SourceFile;
 use copy::{self, Endpoint, Failures};
 use program::output::counted;
 use serde_json::json;
+use store::buffers::index;
 use units::ByteCount;
-use volume::{Areas, Draft, Volume, part_count};
+use volume::{Areas, BLOCK_BYTES, Draft, Volume, part_count};
+use volumes::{VolumeDiskError, VolumeDisks};
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks, block_len, refuse_missing};
+use super::disks::{self, Purpose, refuse_missing};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
 
@@ -67,7 +69,7 @@ impl Import {
             return self.put(out, &served);
         }
         let ImportList { files, mut failures } = self.wanted()?;
-        let (mut disks, mut volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Write)?;
+        let (disks, mut volume) = disks::open(&self.names.disks.0, Purpose::Write)?;
         refuse_missing(&volume)?;
         disks.commit(&mut volume)?;
         warn(&files, volume.unit_bytes(), volume.free_bytes());
@@ -76,7 +78,7 @@ impl Import {
         let (mut read, mut contents, mut bytes) = (0, 0, 0);
         let mut committed = Instant::now();
         for (path, name, length) in &files {
-            let outcome = import(path, name, *length, &mut volume, &mut disks, &mut |count| {
+            let outcome = import(path, name, *length, &mut volume, &disks, &mut |count| {
                 read += count;
                 progress.show(read, total);
             });
@@ -197,7 +199,7 @@ fn import(
     name: &str,
     length: u64,
     volume: &mut Volume,
-    disks: &mut VolumeDisks,
+    disks: &VolumeDisks,
     read: &mut dyn FnMut(u64),
 ) -> Result<(), Obstacle> {
     let opened = File::open(path).and_then(|file| Ok((file.metadata()?.modified()?, file)));
@@ -216,6 +218,10 @@ fn file_obstacle(error: impl Into<anyhow::Error>) -> Obstacle {
     Obstacle::File(error.into())
 }
 
+fn disk_obstacle(error: VolumeDiskError) -> Obstacle {
+    Obstacle::Disk(error.into())
+}
+
 fn nanoseconds(time: SystemTime) -> u64 {
     u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(0)
 }
@@ -226,7 +232,7 @@ fn write_all(
     modified: u64,
     volume: &mut Volume,
     draft: &mut Draft,
-    disks: &mut VolumeDisks,
+    disks: &VolumeDisks,
     read: &mut dyn FnMut(u64),
 ) -> Result<(), Obstacle> {
     let mut piece = vec![0; PIECE_BYTES];
@@ -247,21 +253,21 @@ fn write_all(
         write_piece(now, volume, draft, disks)?;
         rest = later;
     }
-    draft.end(volume.members(), modified).iter().try_for_each(|header| disks.write(header)).map_err(Obstacle::Disk)
+    draft.end(volume.members(), modified).iter().try_for_each(|header| disks.write(header)).map_err(disk_obstacle)
 }
 
 /// Bytes of a content that fit before the next header.
-fn room(volume: &mut Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> Result<u64, Obstacle> {
+fn room(volume: &mut Volume, draft: &mut Draft, disks: &VolumeDisks) -> Result<u64, Obstacle> {
     let (headers, room) = volume.room(draft).map_err(file_obstacle)?;
-    headers.iter().try_for_each(|header| disks.write(header)).map_err(Obstacle::Disk)?;
+    headers.iter().try_for_each(|header| disks.write(header)).map_err(disk_obstacle)?;
     Ok(room)
 }
 
-fn write_piece(bytes: &[u8], volume: &Volume, draft: &mut Draft, disks: &mut VolumeDisks) -> Result<(), Obstacle> {
+fn write_piece(bytes: &[u8], volume: &Volume, draft: &mut Draft, disks: &VolumeDisks) -> Result<(), Obstacle> {
     let mut padded = bytes.to_vec();
-    padded.resize(bytes.len().next_multiple_of(block_len()), 0);
+    padded.resize(bytes.len().next_multiple_of(index(BLOCK_BYTES)), 0);
     let mut places = draft.add(volume.members(), bytes).into_iter();
-    places.try_for_each(|(member, at)| disks.write_payload(member, at, &padded)).map_err(Obstacle::Disk)
+    places.try_for_each(|(member, at)| disks.write_at(member, at, &padded)).map_err(disk_obstacle)
 }
 
 #[cfg(test)]

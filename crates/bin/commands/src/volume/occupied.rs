@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
+use volumes::OpenDisk;
 
-use super::disks::{DiskFile, Purpose};
+use super::disks::Purpose;
 
 /// Name, position and bytes of a mark.
 const MARKS: [(&str, u64, &[u8]); 17] = [
@@ -34,9 +35,9 @@ const MARKS: [(&str, u64, &[u8]); 17] = [
 ///
 /// # Errors
 /// It cannot be opened or read; it holds something and `force` does not say that this may be lost.
-pub(super) fn open_to_overwrite(path: &Path, force: bool) -> anyhow::Result<DiskFile> {
-    let mut disk = DiskFile::open(path, Purpose::Write)?;
-    let held = occupant(&mut disk).with_context(|| format!("cannot read {}", path.display()))?;
+pub(super) fn open_to_overwrite(path: &Path, force: bool) -> anyhow::Result<OpenDisk> {
+    let disk = OpenDisk::open(path, Purpose::Write)?;
+    let held = occupant(&disk).with_context(|| format!("cannot read {}", path.display()))?;
     if let Some(held) = held.filter(|_| !force) {
         bail!("{} holds {held}: choose another disk, or say --force to lose it", path.display());
     }
@@ -44,7 +45,7 @@ pub(super) fn open_to_overwrite(path: &Path, force: bool) -> anyhow::Result<Disk
 }
 
 /// Description of the data on `disk`; `None` if it holds nothing that is known.
-fn occupant(disk: &mut DiskFile) -> std::io::Result<Option<String>> {
+fn occupant(disk: &OpenDisk) -> std::io::Result<Option<String>> {
     let mut start = vec![0; 128 << 10];
     let there = usize::try_from(disk.size).unwrap_or(usize::MAX).min(start.len()) / 4096 * 4096;
     disk.read_at(0, &mut start[..there])?;
@@ -56,7 +57,7 @@ fn occupant(disk: &mut DiskFile) -> std::io::Result<Option<String>> {
 }
 
 /// The type that `blkid` tells, if it is installed and knows one.
-fn ask_blkid(disk: &DiskFile) -> Option<String> {
+fn ask_blkid(disk: &OpenDisk) -> Option<String> {
     let output = Command::new("blkid").args(["-p", "-o", "export"]).arg(&disk.path).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key).map(str::to_owned));

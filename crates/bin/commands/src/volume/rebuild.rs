@@ -5,9 +5,10 @@ use std::io::Write;
 use clap::Args;
 use program::output::counted;
 use serde_json::json;
+use volumes::FoundDisks;
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks};
+use super::disks::{self, Purpose};
 use super::progress::ProgressLine;
 
 /// Make a lost or damaged catalogue anew from the units' headers.
@@ -29,7 +30,7 @@ pub(crate) struct RebuildCatalogue {
 impl RebuildCatalogue {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let purpose = if self.yes { Purpose::Write } else { Purpose::Read };
-        let (mut given, identified) = VolumeDisks::identify(&self.names.disks.0, purpose)?;
+        let FoundDisks { mut given, identified, .. } = disks::find(&self.names.disks.0, purpose)?;
         let missing = identified.missing();
         if self.yes && !missing.is_empty() {
             let numbers: Vec<u8> = missing.iter().map(|member| member.0).collect();

@@ -11,10 +11,9 @@ use clap::Args;
 use serde_json::json;
 use store::UpkeepReport;
 use volume::{MemberId, MemberState, Placement};
-use volumes::UpkeepOutcome;
-use volumes::is_same_disk;
+use volumes::{UpkeepOutcome, check_apart, is_same_disk};
 
-use super::disks::{Purpose, VolumeDisks, check_apart, tell_configuration};
+use super::disks::{self, Purpose, tell_configuration};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::look_after;
@@ -102,7 +101,7 @@ impl Replace {
         if !self.coming.yes {
             return None;
         }
-        let (_given, identified) = VolumeDisks::identify(all, Purpose::Write).ok()?;
+        let identified = disks::find(all, Purpose::Write).ok()?.identified;
         let member = identified.disks.iter().position(|disk| *disk == Some(all.len() - 1))?;
         let filling = identified.superblock.members[member].state == MemberState::Filling;
         u8::try_from(member).ok().map(MemberId).filter(|_| filling)
@@ -111,7 +110,7 @@ impl Replace {
     /// Takes the old disk out, if it is not, and puts the new one in.
     fn put_in(&self, others: &[PathBuf]) -> anyhow::Result<MemberId> {
         let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
-        let (mut disks, mut volume) = VolumeDisks::open(others, Purpose::Write)?;
+        let (mut disks, mut volume) = disks::open(others, Purpose::Write)?;
         if volume.members().placement() != Placement::Mirror {
             bail!(
                 "the volume has one copy of each content, so that a disk cannot be filled from the others: while the old disk \
@@ -134,7 +133,8 @@ impl Replace {
                 self.coming.new.display()
             );
         }
-        check_apart(disks.0.iter().flatten().chain([&new]), volume.members().placement())?;
+        let devices: Vec<_> = disks.iter().chain([&new]).map(|disk| &disk.device).collect();
+        check_apart(&devices, volume.members().placement())?;
         self.confirm()?;
         new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
         if volume.superblock().members[member.index()].state != MemberState::Out {

@@ -9,7 +9,7 @@ use units::{ByteCount, Nanos};
 use volume::{ListedName, MemberId, MemberRecord, MemberState, Placement, Volume};
 
 use super::DiskNames;
-use super::disks::{Purpose, VolumeDisks};
+use super::disks::{self, Purpose};
 use super::served::VolumeServer;
 use api::{EntryKind, ListingEntry, VolumeDiskStatus, VolumeStatus};
 
@@ -53,7 +53,7 @@ impl Status {
         if let Some(served) = self.server.serving(&self.names.disks.0)? {
             return self.show(out, &served.status, (", served", 0));
         }
-        let (disks, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
+        let (disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
         let superblock = volume.superblock();
         let members = (0u8..).map(MemberId).zip(&superblock.members).zip(volume.free_counts());
         let disk = |((member, record), free_units): ((MemberId, &MemberRecord), Option<u64>)| VolumeDiskStatus {
@@ -167,7 +167,7 @@ impl Ls {
         let rows: Vec<Value> = match self.server.serving(&self.names.disks.0)? {
             Some(served) => served.media()?.entries(folder)?.iter().map(served_row).collect(),
             None => {
-                let (_, volume) = VolumeDisks::open(&self.names.disks.0, Purpose::Read)?;
+                let (_, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
                 if !volume.is_folder(folder) {
                     let is_disk = std::path::Path::new(&self.folder).exists();
                     let hint = if is_disk { "; if it is a disk, put a comma between it and the others" } else { "" };
