@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::common::client::{Answer, Client, pattern};
-use crate::common::server::Server;
+use crate::common::server::{Server, Setup};
 use crate::common::until;
 use crate::common::volume::{disks, joined, volume};
 
@@ -287,4 +287,33 @@ fn a_put_of_apples_systems_continues_after_a_cut() {
         assert_eq!(one(&server, "PUT", "/media/cut", &fields, &bytes).status, 412, "{place}");
         server.stop();
     });
+}
+
+#[test]
+fn parts_that_go_and_contents_that_are_replaced_give_the_room_of_their_budget_back() {
+    let config = "[[budget]]\nof = \"address\"\nstored = \"1MB\"\n";
+    let server = Setup::default().config(config).set("access.local_writes=true").start();
+    let stored = || {
+        let all = server.json("/api/v1/budgets");
+        let mut all = all.as_array().expect("a list").iter();
+        all.find_map(|budget| budget["used"]["stored_bytes"].as_u64()).unwrap_or(0)
+    };
+    let upload = create(&server, "film.ts", 900_000);
+    assert_eq!(patch(&server, &upload, 0, &pattern(600_000)).status, 204);
+    assert_eq!(patch(&server, &upload, 600_000, &pattern(100_000)).status, 204);
+    until("the parts in the budget", || if stored() == 700_000 { Ok(()) } else { Err(stored().to_string()) });
+    let second = create(&server, "other.ts", 400_000);
+    assert_eq!(patch(&server, &second, 0, &pattern(400_000)).status, 507, "beyond it");
+    // What came of it before is kept.
+    let came = offset(&server, &second);
+    let becomes = |bytes: usize| {
+        until("the sum", || if stored() == bytes as u64 { Ok(()) } else { Err(stored().to_string()) });
+    };
+    assert_eq!(one(&server, "DELETE", &upload, "", b"").status, 204);
+    becomes(came);
+    assert_eq!(patch(&server, &second, came, &pattern(400_000)[came..]).status, 204);
+    becomes(400_000);
+    let again = create(&server, "other.ts", 300_000);
+    assert_eq!(patch(&server, &again, 0, &pattern(300_000)).status, 204);
+    becomes(300_000);
 }

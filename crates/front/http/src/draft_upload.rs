@@ -75,7 +75,7 @@ pub(crate) async fn create(
         (None, _) => None,
     };
     let created = exchange.shared.service.lookup(permit).await.is_err();
-    let (modified, client) = (modified(head)?, exchange.peer.ip());
+    let (modified, client) = (modified(head)?, exchange.client());
     let new = NewUpload { length, modified, notes: String::new(), role: UploadRole::Whole, client };
     let state = uploads.create(permit, new).await.map_err(|error| of_resume(&error))?;
     let address = address(exchange, &state.id);

@@ -104,7 +104,7 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
     };
     let permit: Permit<ToWrite> = to_upload(exchange, &path).await?;
     let checks = checks(head)?;
-    let client = exchange.peer.ip();
+    let client = exchange.client();
     let (modified, notes) = (metadata.modified, notes.to_owned());
     let new = NewUpload { length, modified, notes, role, client };
     let uploads = &exchange.shared.uploads;

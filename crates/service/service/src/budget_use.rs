@@ -99,7 +99,7 @@ impl StoredClaim {
         length: Option<u64>,
         replaced: u64,
     ) -> Result<Self, ChangeError> {
-        let budgets = stored_limits(service, charged);
+        let budgets = stored_limits(service, charged.iter());
         let mut claim = Self { service: Arc::clone(service), budgets, bytes: 0, replaced, stored: None };
         claim.grow(length.unwrap_or(0)).await?;
         Ok(claim)
@@ -149,8 +149,8 @@ fn give_back(service: &Arc<MediaService>, budgets: Vec<(BudgetKey, u64)>, bytes:
     service.runtime.spawn(async move { drop(store.change(change).await) });
 }
 
-/// A content of `bytes` was removed by a request that is charged to these budgets.
-pub(crate) fn removed(service: &Arc<MediaService>, charged: &ChargedBudgets, bytes: u64) {
+/// Contents or parts of uploads, of `bytes` in all, were removed for a holder that is charged to these budgets.
+pub(crate) fn removed<'a>(service: &Arc<MediaService>, charged: impl Iterator<Item = &'a BudgetKey>, bytes: u64) {
     let budgets = stored_limits(service, charged);
     if !budgets.is_empty() && bytes > 0 {
         give_back(service, budgets, bytes);
@@ -158,16 +158,16 @@ pub(crate) fn removed(service: &Arc<MediaService>, charged: &ChargedBudgets, byt
 }
 
 /// The budgets that limit stored bytes, with their limits.
-fn stored_limits(service: &MediaService, charged: &ChargedBudgets) -> Vec<(BudgetKey, u64)> {
+fn stored_limits<'a>(service: &MediaService, charged: impl Iterator<Item = &'a BudgetKey>) -> Vec<(BudgetKey, u64)> {
     if !service.accounts.has_budgets() {
         return Vec::new();
     }
-    charged.iter().filter_map(|key| Some((key.clone(), service.accounts.limits(key).stored?))).collect()
+    charged.filter_map(|key| Some((key.clone(), service.accounts.limits(key).stored?))).collect()
 }
 
 /// True if what is stored counts towards a budget of these.
 pub(crate) fn counts_stored(service: &MediaService, charged: &ChargedBudgets) -> bool {
-    !stored_limits(service, charged).is_empty()
+    !stored_limits(service, charged.iter()).is_empty()
 }
 
 fn signed(bytes: u64) -> i64 {
@@ -183,6 +183,7 @@ pub async fn budgets(service: &MediaService, permit: &Permit<ToObserve>) -> Resu
     let mut keys = service.accounts.limited();
     keys.extend(service.sessions.budgets());
     keys.extend(service.running.budgets());
+    keys.extend(stored.keys().filter_map(|text| text.parse().ok()));
     let own = |key: &BudgetKey| matches!(key, BudgetKey::Account(name) if Some(&**name) == permit.user());
     keys.retain(|key| permit.sees_others() || own(key));
     let mut all: Vec<BudgetStatus> = keys.iter().map(|key| status(service, key, &stored)).collect();

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos, ReservationId, StreamId};
 
 use crate::shares::{NETWORK_BITS, network};
@@ -26,7 +27,8 @@ pub const ADDRESS_IDLE_PART: u64 = 10;
 pub const ADDRESS_IDLE_STREAMS: u64 = 4;
 
 /// The holder of a budget.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum BudgetKey {
     /// An IPv4 address, or the /64 of an IPv6 address.
     Address(IpAddr),
@@ -61,6 +63,38 @@ impl fmt::Display for BudgetKey {
             Self::Token(id) => write!(f, "token:{id}"),
             Self::Link(id) => write!(f, "link:{id}"),
         }
+    }
+}
+
+impl From<BudgetKey> for String {
+    fn from(key: BudgetKey) -> Self {
+        key.to_string()
+    }
+}
+
+impl TryFrom<String> for BudgetKey {
+    type Error = UnknownBudget;
+
+    fn try_from(text: String) -> Result<Self, UnknownBudget> {
+        text.parse()
+    }
+}
+
+impl FromStr for BudgetKey {
+    type Err = UnknownBudget;
+
+    fn from_str(text: &str) -> Result<Self, UnknownBudget> {
+        let unknown = || UnknownBudget(text.to_owned());
+        let id = |id: &str| id.parse::<i64>().ok().filter(|id| *id > 0).ok_or_else(unknown);
+        let address = |text: &str| text.split('/').next().unwrap_or(text).parse().map_err(|_| unknown());
+        Ok(match text.split_once(':') {
+            Some(("address", network)) => Self::of_address(address(network)?),
+            Some(("user", name)) if !name.is_empty() => Self::Account(name.into()),
+            Some(("group", name)) if !name.is_empty() => Self::Group(name.into()),
+            Some(("token", number)) => Self::Token(id(number)?),
+            Some(("link", number)) => Self::Link(id(number)?),
+            _ => return Err(unknown()),
+        })
     }
 }
 
@@ -183,18 +217,15 @@ impl FromStr for BudgetScope {
     type Err = UnknownBudget;
 
     fn from_str(text: &str) -> Result<Self, UnknownBudget> {
-        let unknown = || UnknownBudget(text.to_owned());
-        let id = |id: &str| id.parse::<i64>().ok().filter(|id| *id > 0).ok_or_else(unknown);
-        Ok(match text.split_once(':') {
-            None if text == "address" => Self::EachAddress,
-            None if text == "user" => Self::EachAccount,
-            None if text == "token" => Self::EachToken,
-            None if text == "link" => Self::EachLink,
-            Some(("user", name)) if !name.is_empty() => Self::One(BudgetKey::Account(name.into())),
-            Some(("group", name)) if !name.is_empty() => Self::One(BudgetKey::Group(name.into())),
-            Some(("token", number)) => Self::One(BudgetKey::Token(id(number)?)),
-            Some(("link", number)) => Self::One(BudgetKey::Link(id(number)?)),
-            _ => return Err(unknown()),
+        Ok(match text {
+            "address" => Self::EachAddress,
+            "user" => Self::EachAccount,
+            "token" => Self::EachToken,
+            "link" => Self::EachLink,
+            _ => match text.parse()? {
+                BudgetKey::Address(_) => return Err(UnknownBudget(text.to_owned())),
+                key => Self::One(key),
+            },
         })
     }
 }

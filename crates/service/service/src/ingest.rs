@@ -405,7 +405,7 @@ pub async fn delete(
         false => 0,
     };
     service.contents.delete(permit.path(), precondition).await?;
-    budget_use::removed(service, &charged, bytes);
+    budget_use::removed(service, charged.iter(), bytes);
     note_removal(service, &permit.path().joined(), Remover::Client(client.address));
     Ok(())
 }

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, OwnedMutexGuard};
 
 use crate::access::{Permit, ToObserve, ToWrite};
+use crate::budgets::BudgetKey;
 use crate::contents::{ContentPath, NameKind, StoreError};
+use crate::delivery::Client;
 use crate::ingest_error::IngestError;
 use crate::line_journal::LineJournal;
 use crate::lock::lock;
@@ -100,7 +102,7 @@ pub struct NewUpload {
     /// Its part in another.
     pub role: UploadRole,
     /// The client.
-    pub client: IpAddr,
+    pub client: Client,
 }
 
 /// An upload as it is kept.
@@ -113,6 +115,9 @@ pub(crate) struct UploadRecord {
     pub(crate) modified: Option<u64>,
     pub(crate) user: Option<String>,
     pub(crate) client: IpAddr,
+    /// The budgets that get the room of its bytes back when these go.
+    #[serde(default)]
+    pub(crate) charged: Vec<BudgetKey>,
     /// Seconds since 1970.
     pub(crate) expires: u64,
     pub(crate) notes: String,
@@ -236,15 +241,18 @@ impl ResumableUploads {
         if new.role != UploadRole::Partial {
             self.check_target(permit.path()).await?;
         }
-        self.check_count(permit.user(), new.client)?;
-        let (high, low) = (self.service.hash((Instant::now(), 0)), self.service.hash((Instant::now(), new.client, 1)));
+        let client = new.client.address;
+        self.check_count(permit.user(), client)?;
+        let (high, low) = (self.service.hash((Instant::now(), 0)), self.service.hash((Instant::now(), client, 1)));
+        let charged = self.service.charged(permit, new.client);
         let record = UploadRecord {
             id: format!("{high:016x}{low:016x}"),
             path: permit.path().joined(),
             length: new.length,
             modified: new.modified.map(seconds_since_1970),
             user: permit.user().map(str::to_owned),
-            client: new.client,
+            client,
+            charged: charged.iter().filter(|key| !matches!(key, BudgetKey::Proxy(_))).cloned().collect(),
             expires: self.expiry(),
             notes: new.notes,
             role: new.role,
@@ -325,7 +333,7 @@ impl ResumableUploads {
     pub async fn remove(&self, id: &str, user: Option<&str>) -> Result<(), ResumeError> {
         let kept = self.find(id, user)?;
         let mut turn = self.turn(&kept).await?;
-        self.remove_parts(&kept.path(), &mut turn).await;
+        self.remove_parts(&kept, &mut turn).await;
         self.forget(&kept).await
     }
 
@@ -512,7 +520,7 @@ impl ResumableUploads {
         };
         for kept in over {
             if let Ok(mut turn) = self.turn(&kept).await {
-                self.remove_parts(&kept.path(), &mut turn).await;
+                self.remove_parts(&kept, &mut turn).await;
                 // The next look tries again.
                 let _ = self.forget(&kept).await;
             }

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::access::{Permit, ToWrite};
+use crate::budget_use;
 use crate::contents::{ContentPath, NameKind, OnBreak, Precondition, StoreError};
 use crate::delivery::Client;
 use crate::events::{self, UploadOutcome};
@@ -125,30 +126,37 @@ impl ResumableUploads {
         Ok(())
     }
 
-    /// Removes all parts.
-    pub(crate) async fn remove_parts(&self, target: &ContentPath, turn: &mut StoredParts) {
-        for (id, offset, _) in std::mem::take(&mut turn.parts) {
+    /// Removes all parts. What an upload stored belongs to its parts until it is a content.
+    pub(crate) async fn remove_parts(&self, kept: &KeptUpload, turn: &mut StoredParts) {
+        let (target, mut removed) = (kept.path(), 0);
+        for (id, offset, bytes) in std::mem::take(&mut turn.parts) {
             // One that stays is hidden, and takes space until an operator removes it.
-            let path = part_path(target, &id, offset);
-            let _ = self.service.contents.delete(&path, Precondition::None).await;
+            let path = part_path(&target, &id, offset);
+            if self.service.contents.delete(&path, Precondition::None).await.is_ok() {
+                removed += bytes;
+            }
         }
         self.service.quotas.removed();
+        budget_use::removed(&self.service, kept.record().charged.iter(), removed);
         turn.end = 0;
     }
 
     /// Makes the content of its parts: the one part gets the name, several are copied.
     pub(crate) async fn assemble(&self, kept: &KeptUpload, turn: &mut StoredParts) -> Result<(), ResumeError> {
         let (record, target) = (kept.record(), kept.path());
-        let UploadRecord { client, modified, .. } = record;
+        let UploadRecord { client, modified, charged, .. } = record;
+        let replaced = match self.service.contents.lookup(&target).await {
+            Ok(entry) if entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory.into()),
+            Ok(entry) => entry.size,
+            Err(_) => 0,
+        };
         let client = Client { address: client, local: client, is_proxy: true };
         let begun = Instant::now();
         if let [(id, offset, bytes)] = turn.parts.as_slice() {
             let (part, bytes) = (self.part_place(id, &target, *offset), *bytes);
-            if matches!(self.service.contents.lookup(&target).await, Ok(entry) if entry.kind == NameKind::Directory) {
-                return Err(StoreError::IsDirectory.into());
-            }
             self.service.contents.rename(&part, &target, true).await?;
             self.service.quotas.removed();
+            budget_use::removed(&self.service, charged.iter(), replaced);
             self.service.listings.note_write();
             let end = UploadOutcome { stored_bytes: Ok(bytes), duration: begun.elapsed() };
             let event = events::upload_ended(&target.joined(), client.address, &end, SystemTime::now());
@@ -178,6 +186,7 @@ impl ResumableUploads {
             let _ = self.service.contents.delete(&part, Precondition::None).await;
         }
         self.service.quotas.removed();
+        budget_use::removed(&self.service, charged.iter(), replaced);
         Ok(())
     }
 
