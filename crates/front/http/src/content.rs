@@ -85,9 +85,9 @@ pub(crate) async fn serve(exchange: &Exchange, stream: ClientStream) -> Option<C
         // In a box: a delivery without a stage would carry the space for it for hours.
         Ok(PacedRead::Pipe(pipe)) => Box::pin(send_piped(exchange, stream?, &plan, *pipe)).await,
         Err((socket, error)) => {
-            let stream = match stream {
-                Some(stream) => stream,
-                None => ClientStream::attach(socket?)?,
+            let Some(stream) = stream.or_else(|| ClientStream::attach(socket?)) else {
+                exchange.log(plan.status, 0);
+                return None;
             };
             exchange.answer(stream, problem::of_open(&error)).await
         }

@@ -100,13 +100,15 @@ pub struct Paced {
     pending: PendingStream,
     session: SessionGuard,
     prefix_bytes: u64,
+    /// The head of its answer was sent before it was admitted.
+    is_answered: bool,
     /// Report of the data plane that came before the end was requested.
     ended: Option<(Box<Delivery>, Ending)>,
 }
 
 /// A delivery that came to its end.
 pub struct Finished {
-    /// The socket; none if the plane is gone.
+    /// The socket; none if the plane is gone, or nothing can be said there any more.
     pub socket: Option<OwnedFd>,
     /// How it ended, or why nothing at all was sent.
     pub end: Result<Ending, DeliveryError>,
@@ -138,10 +140,11 @@ impl DeliveryTerms {
 }
 
 /// Starts a delivery to `socket`. If there is no room, it uses the reservations that its viewer holds and those that others
-/// hold after a mere look at a content; then it tries best effort, if the path is configured for that.
+/// hold after a mere look at a content; then it tries best effort, if the path is configured for that. A player that closes its older
+/// connection only once the newer one is answered gets the head before that, without a rate; if it closes nothing, the connection ends there.
 ///
 /// # Errors
-/// The reason why it was not started, with the socket as it was.
+/// The reason why it was not started, with the socket as it was; none if the answer has begun there.
 pub(crate) async fn open(
     service: &Arc<MediaService>,
     mut request: DeliveryRequest,
@@ -151,9 +154,11 @@ pub(crate) async fn open(
     let stated_rate = request.terms.decision.rate();
     let mut tried = RefusedStart::default();
     let mut over_budget = BudgetRetry::default();
+    let mut is_answered = false;
     loop {
-        let (back, unused, error) = match start(service, request, socket, prefix, tried.no_room).await {
-            Ok(paced) => return Ok(paced),
+        let head = if is_answered { Vec::new() } else { prefix(request.terms.decision.rate()) };
+        let (back, unused, error) = match start(service, request, socket, head, tried.no_room).await {
+            Ok(paced) => return Ok(Paced { is_answered, ..paced }),
             Err(refused) => *refused,
         };
         request = unused;
@@ -164,9 +169,9 @@ pub(crate) async fn open(
             DeliveryError::Budget(refusal) if over_budget.again(service, &refusal, &request.viewer).await => continue,
             DeliveryError::Budget(refusal) => {
                 note_budget_refusal(service, &refusal, &request.path, request.client.address);
-                return Err((Some(socket), refusal.into()));
+                return Err(((!is_answered).then_some(socket), refusal.into()));
             }
-            DeliveryError::Busy => return Err((Some(socket), error)),
+            DeliveryError::Busy => return Err(((!is_answered).then_some(socket), error)),
         };
         let draining = refusal.resource == Resource::Draining;
         let guaranteed = request.terms.decision != Decision::BestEffort;
@@ -178,9 +183,11 @@ pub(crate) async fn open(
         if !draining
             && !matches!(refusal.resource, Resource::DiskFailing(_))
             && let Some(entering) = session_request(service, &request, StreamId(0), tried.no_room)
-            && service.sessions.makes_room(&entering, refusal.resource, &mut tried).await
         {
-            continue;
+            let mut answer = || is_answered = is_answered || answer_early(&socket, &prefix(None));
+            if service.sessions.makes_room(&entering, refusal.resource, &mut tried, &mut answer).await {
+                continue;
+            }
         }
         if guaranteed && request.terms.when_full == WhenFull::BestEffort && !draining {
             request.terms.decision = Decision::BestEffort;
@@ -188,8 +195,13 @@ pub(crate) async fn open(
         }
         let rate = request.terms.decision.rate().and(stated_rate);
         note_refusal(service, &refusal, &request.path, request.client.address, rate);
-        return Err((Some(socket), DeliveryError::NoRoom(refusal)));
+        return Err(((!is_answered).then_some(socket), DeliveryError::NoRoom(refusal)));
     }
+}
+
+/// Sends the head of an answer before its body is admitted; true if all of it left, as it does from a socket that was written to the end.
+fn answer_early(socket: &OwnedFd, head: &[u8]) -> bool {
+    !head.is_empty() && SockRef::from(socket).send(head).is_ok_and(|sent| sent == head.len())
 }
 
 /// The attempts so far of a request that a budget did not admit.
@@ -214,7 +226,7 @@ async fn start(
     service: &Arc<MediaService>,
     mut request: DeliveryRequest,
     socket: OwnedFd,
-    prefix: HeadRenderer<'_>,
+    head: Vec<u8>,
     no_room: bool,
 ) -> Result<Paced, Box<(Option<OwnedFd>, DeliveryRequest, DeliveryError)>> {
     let Some(mut pending) = service.plane.number() else {
@@ -223,7 +235,6 @@ async fn start(
     let rate = request.terms.decision.rate();
     // A socket that refuses this is about to fail anyway.
     let _ = SockRef::from(&socket).set_send_buffer_size(send_buffer_bytes(&service.config(), rate));
-    let head = prefix(rate);
     let prefix_bytes = head.len() as u64;
     let mut segments = Vec::with_capacity(request.body.len() + 1);
     if !head.is_empty() {
@@ -267,7 +278,7 @@ async fn start(
         Some(Report::Finished { delivery, end }) => Some((delivery, end)),
         _ => return Err(Box::new((None, request, DeliveryError::Busy))),
     };
-    Ok(Paced { service: Arc::clone(service), request, pending, session, prefix_bytes, ended })
+    Ok(Paced { service: Arc::clone(service), request, pending, session, prefix_bytes, is_answered: false, ended })
 }
 
 impl Paced {
@@ -324,7 +335,9 @@ impl Paced {
         } else {
             Ok(end)
         };
-        Finished { socket: Some(delivery.socket), end, body_bytes }
+        // Behind the head of an answer there is no place for a refusal.
+        let socket = Some(delivery.socket).filter(|_| end.is_ok() || !self.is_answered);
+        Finished { socket, end, body_bytes }
     }
 
     /// Enters a content that was sent whole in the account of its session.

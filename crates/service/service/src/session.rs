@@ -7,8 +7,10 @@
 //! 2. If the viewer names itself, a newer read of a content takes over the reservation of the older one at once. The older read continues
 //!    with the rate that is left over.
 //! 3. A read of a viewer without a name may be another person's behind the same address, so it gets a reservation of its own while there is
-//!    room. Where there is none, a range takes over from the one read that its viewer has: ffmpeg and MPlayer close the connection that they
-//!    leave by a seek once the next one is answered, or never. Several reads are several persons, and none of them loses a promised rate
+//!    room. Where there is none, a range from elsewhere than the start takes over from the one read that its viewer has: a seek, for players
+//!    open a content at its start, and ffmpeg and MPlayer close the connection that they leave by a seek once the next one is answered, or
+//!    never. A range from the start may be a neighbour's, that opens the same film, or ffmpeg's, that seeks in a transport stream: it is
+//!    answered, and takes over if the older read is closed then. Several reads are several persons, and none of them loses a promised rate
 //!    because another one comes or seeks, but from the one read of a content that has just begun, and so has only looked ([`PLAYS_AFTER`]):
 //!    MPlayer opens a transport stream three times before it plays. Ranges of it share its reservation even where there is room, because a
 //!    player that opens many at once opens them in any order. A read of the whole content that names its rate takes over from none: a
@@ -52,8 +54,11 @@ pub enum Retry {
     Release(Vec<ReservationId>, Vec<StreamId>),
     /// Begin again with `no_room`: its viewer has something.
     TakeOwn,
-    /// Ask again when another read of the viewer has ended.
-    Wait,
+    /// Ask again when another read of the viewer has ended; a player `closes_once_answered` that which it leaves for this request.
+    Wait {
+        /// It may be such a player's request.
+        closes_once_answered: bool,
+    },
     /// Nothing.
     GiveUp,
 }
@@ -320,7 +325,7 @@ impl Sessions {
         if shares.iter().any(|share| share.is_held() || request.takes_over(share, shares, now)) {
             Retry::TakeOwn
         } else {
-            Retry::Wait
+            Retry::Wait { closes_once_answered: request.may_continue(shares) }
         }
     }
 

@@ -8,7 +8,7 @@
 //! - the start uses a reservation that its viewer has ([`Retry::TakeOwn`]): a viewer without a name may be two people, and each gets a
 //!   reservation of its own while there is room for both. One with a name has left a read of which nothing was sent yet;
 //! - another read of the viewer has ended ([`Retry::Wait`]), which leaves it something for one of the two above: the plane notices
-//!   that a player has closed its old connection two sends after it has opened the new one.
+//!   that a player has closed its old connection two sends after it has opened the new one, or got the answer there.
 //!
 //! Promise: no request waits longer than a player's patience. Not here: the rules (`session`).
 
@@ -191,8 +191,14 @@ impl SessionTable {
     }
 
     /// True if a request that was refused may have room now: others gave up reservations that yield to it, or the viewer has one of
-    /// its own.
-    pub(crate) async fn makes_room(&self, request: &SessionRequest, short: Resource, tried: &mut RefusedStart) -> bool {
+    /// its own. `answer` sends the head of the answer, for a player that closes its older connection then.
+    pub(crate) async fn makes_room(
+        &self,
+        request: &SessionRequest,
+        short: Resource,
+        tried: &mut RefusedStart,
+        answer: &mut (dyn FnMut() + Send),
+    ) -> bool {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
         // A download takes over from no read.
         let mut older = match request.part {
@@ -223,7 +229,10 @@ impl SessionTable {
                 }
                 Retry::TakeOwn => return !std::mem::replace(&mut tried.no_room, true),
                 Retry::GiveUp => return std::mem::take(&mut tried.waited),
-                Retry::Wait => {
+                Retry::Wait { closes_once_answered } => {
+                    if closes_once_answered {
+                        answer();
+                    }
                     if let Some(unsent) = self.unsent(&request.viewer).filter(|_| !tried.no_room) {
                         lock(&self.sessions).leaves(&request.viewer, unsent);
                         tried.no_room = true;

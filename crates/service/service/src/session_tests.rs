@@ -31,6 +31,10 @@ fn charged(address: u8) -> ChargedBudgets {
 
 const NO_LIMITS: Limits<'static> = &|_| BudgetLimits::default();
 
+const WAIT: Retry = Retry::Wait { closes_once_answered: false };
+/// The request is answered, for its player may close its older connection then.
+const ANSWER: Retry = Retry::Wait { closes_once_answered: true };
+
 /// The resource is short, while all streams are read.
 fn short_of(resource: Resource, times: u64) -> ShortResource<'static> {
     static ALL_READ: std::sync::LazyLock<HashSet<StreamId>> = std::sync::LazyLock::new(HashSet::new);
@@ -203,16 +207,15 @@ fn a_read_that_waits_for_its_start_is_waited_for() {
 }
 
 #[test]
-fn without_a_name_a_range_takes_over_from_the_one_read_that_plays() {
-    for (part, plays) in [
-        (ContentPart::FromStart, Retry::TakeOwn),
-        (ContentPart::Whole, Retry::Wait),
-        (ContentPart::Elsewhere, Retry::TakeOwn),
-    ] {
+fn without_a_name_a_seek_takes_over_from_the_one_read_that_plays() {
+    for (part, plays) in
+        [(ContentPart::FromStart, ANSWER), (ContentPart::Whole, WAIT), (ContentPart::Elsewhere, Retry::TakeOwn)]
+    {
         let mut sessions = sessions();
         admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
         assert_eq!(refused(&mut sessions, &unnamed(), 1, part, Nanos::ZERO), Retry::TakeOwn);
         assert_eq!(refused(&mut sessions, &unnamed(), 1, part, PLAYS_AFTER), plays);
+        assert_eq!(refused(&mut sessions, &unnamed(), 2, part, PLAYS_AFTER), WAIT, "another film");
         let seek = read(unnamed(), 2, 1, part);
         assert_eq!(begin(&mut sessions, &seek, PLAYS_AFTER), ReservationSource::New, "if there is room");
         assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamRelease::Refused, PLAYS_AFTER), None);
@@ -231,7 +234,7 @@ fn a_person_with_neighbours_at_other_films_loses_none_to_a_range_of_it() {
         let mut sessions = sessions();
         admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
         admitted(&mut sessions, &read(unnamed(), 2, 2, ContentPart::FromStart), 6, Nanos::ZERO);
-        assert_eq!(refused(&mut sessions, &unnamed(), 1, part, PLAYS_AFTER), Retry::Wait);
+        assert_eq!(refused(&mut sessions, &unnamed(), 1, part, PLAYS_AFTER), WAIT);
     }
 }
 
@@ -242,7 +245,7 @@ fn none_of_several_persons_loses_a_film_to_a_new_one_or_to_a_seek() {
         admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::FromStart), 5, Nanos::ZERO);
         admitted(&mut sessions, &read(unnamed(), 2, 1, ContentPart::FromStart), 6, Nanos::ZERO);
         for now in [Nanos::ZERO, PLAYS_AFTER] {
-            assert_eq!(refused(&mut sessions, &unnamed(), 1, part, now), Retry::Wait);
+            assert_eq!(refused(&mut sessions, &unnamed(), 1, part, now), WAIT);
             let seek = read(unnamed(), 3, 1, part);
             assert_eq!(begin(&mut sessions, &seek, now), ReservationSource::New, "if there is room");
             assert_eq!(sessions.end(&unnamed(), StreamId(3), StreamRelease::Refused, now), None);
@@ -372,7 +375,7 @@ fn an_unnamed_whole_read_takes_over_from_no_playing_read() {
         assert_eq!(sessions.end(&unnamed(), StreamId(2), StreamRelease::Refused, playing), None);
         assert_eq!(
             refused(&mut sessions, &unnamed(), 1, part, playing),
-            Retry::Wait,
+            WAIT,
             "it may be the same player's, which is about to close"
         );
         assert_eq!(sessions.end(&unnamed(), StreamId(1), midway(5), Nanos::ZERO), None);
@@ -402,7 +405,7 @@ fn a_player_that_is_started_again_looks_again() {
     sessions.started(&unnamed(), StreamId(2), id(5));
     let opened_again = later + Nanos::from_secs(5);
     assert_eq!(refused(&mut sessions, &unnamed(), 1, ContentPart::Whole, opened_again), Retry::TakeOwn);
-    assert_eq!(refused(&mut sessions, &unnamed(), 1, ContentPart::Whole, later + PLAYS_AFTER), Retry::Wait);
+    assert_eq!(refused(&mut sessions, &unnamed(), 1, ContentPart::Whole, later + PLAYS_AFTER), WAIT);
 }
 
 #[test]
@@ -411,10 +414,10 @@ fn a_stalled_read_gives_way_to_the_same_viewer_only() {
     admitted(&mut sessions, &read(unnamed(), 1, 1, ContentPart::Whole), 5, Nanos::ZERO);
     let (now, again) = (PLAYS_AFTER, read(unnamed(), 2, 1, ContentPart::Whole));
     assert_eq!((sessions.reads(&unnamed(), 2), sessions.reads(&unnamed(), 1)), (vec![], vec![StreamId(1)]));
-    assert_eq!(refused(&mut sessions, &unnamed(), 1, ContentPart::Whole, now), Retry::Wait);
+    assert_eq!(refused(&mut sessions, &unnamed(), 1, ContentPart::Whole, now), WAIT);
     sessions.leaves(&unnamed(), StreamId(1));
     assert_eq!(refused(&mut sessions, &named("a"), 1, ContentPart::Whole, now), Retry::GiveUp);
-    assert_eq!(refused(&mut sessions, &unnamed(), 1, ContentPart::Download, now), Retry::Wait);
+    assert_eq!(refused(&mut sessions, &unnamed(), 1, ContentPart::Download, now), WAIT);
     assert_eq!(refused(&mut sessions, &unnamed(), 1, ContentPart::Whole, now), Retry::TakeOwn);
     assert_eq!(begin(&mut sessions, &SessionRequest { no_room: true, ..again }, now), ReservationSource::Take(id(5)));
 }
@@ -426,7 +429,7 @@ fn a_request_awaits_and_takes_a_viewers_other_rate() {
     let next = read(named("a"), 2, 2, ContentPart::Whole);
     assert_eq!(begin(&mut sessions, &next, Nanos::ZERO), ReservationSource::New);
     assert_eq!(sessions.end(&named("a"), StreamId(2), StreamRelease::Refused, Nanos::ZERO), None);
-    assert_eq!(refused(&mut sessions, &named("a"), 2, ContentPart::Whole, Nanos::ZERO), Retry::Wait);
+    assert_eq!(refused(&mut sessions, &named("a"), 2, ContentPart::Whole, Nanos::ZERO), WAIT);
     assert_eq!(sessions.end(&named("a"), StreamId(1), midway(5), Nanos::ZERO), None);
     assert_eq!(begin(&mut sessions, &next, Nanos::ZERO), ReservationSource::Take(id(5)));
     assert_eq!(sessions.end(&named("a"), StreamId(2), StreamRelease::Nothing, Nanos::ZERO), Some(id(5)));
@@ -493,7 +496,7 @@ fn a_viewer_that_leaves_a_read_for_another_content_takes_its_reservation_along_w
     let next = read(viewer.clone(), 2, 2, ContentPart::Whole);
     assert_eq!(begin(&mut sessions, &next, now), ReservationSource::New, "while there is room for both");
     assert_eq!(sessions.end(&viewer, StreamId(2), StreamRelease::Refused, now), None);
-    assert_eq!(refused(&mut sessions, &viewer, 2, ContentPart::Whole, now), Retry::Wait);
+    assert_eq!(refused(&mut sessions, &viewer, 2, ContentPart::Whole, now), WAIT);
     assert_eq!((sessions.named_reads(&viewer), sessions.named_reads(&unnamed())), (vec![StreamId(1)], vec![]));
     sessions.leaves(&viewer, StreamId(1));
     assert_eq!(begin(&mut sessions, &SessionRequest { no_room: true, ..next }, now), ReservationSource::Take(id(5)));
@@ -684,7 +687,7 @@ impl ModelWorld {
                         let stream = StreamId(stream.0 + AGAIN);
                         self.ask(SessionRequest { stream, no_room: true, ..request });
                     }
-                    Retry::TakeOwn | Retry::Wait | Retry::GiveUp => {}
+                    Retry::TakeOwn | Retry::Wait { .. } | Retry::GiveUp => {}
                 }
             }
         }

@@ -206,10 +206,17 @@ impl SessionRequest {
             ContentPart::Download => false,
             _ if older.is_left => true,
             _ if older.only_looks(now) => all.iter().filter(|share| share.content == older.content).count() == 1,
-            ContentPart::FromStart | ContentPart::Elsewhere => all.len() == 1,
-            ContentPart::Whole => false,
+            ContentPart::Elsewhere => all.len() == 1,
+            ContentPart::FromStart | ContentPart::Whole => false,
         };
         older.content == self.content && (matches!(self.viewer, Viewer::Named { .. }) || may_take())
+    }
+
+    /// True if its player may be about to leave the one read that it has: a range from the start is a neighbour's who opens the same film, or
+    /// ffmpeg's, which looks at the start of a transport stream when it seeks, and closes the older connection once this one is answered.
+    pub(crate) fn may_continue(&self, all: &[ViewerReservation]) -> bool {
+        self.part == ContentPart::FromStart
+            && matches!(all, [older] if older.content == self.content && older.stream().is_some())
     }
 }
 

@@ -5,6 +5,7 @@ mod crash;
 mod disk_faults;
 mod disk_slower;
 mod lab_disk;
+mod neighbours;
 mod recorders;
 mod recordings;
 mod serve_stalled;
