@@ -38,6 +38,9 @@ struct Arguments {
     /// Seconds that a player keeps ahead.
     #[arg(long, default_value_t = 30)]
     ahead: u64,
+    /// Milliseconds from a segment to the next request at most.
+    #[arg(long, default_value_t = 200)]
+    way: u64,
     /// Milliseconds between two arrivals.
     #[arg(long, default_value_t = 150)]
     apart: u64,
@@ -154,6 +157,7 @@ impl Arguments {
             striped: self.disks > 1,
             sound: self.audio.then_some(SOUND),
             ahead: Nanos::from_secs(self.ahead),
+            way_max: Nanos::from_millis(self.way),
             pauses: Nanos::from_secs(self.pauses),
             seeks: Nanos::from_secs(self.seeks),
             ..SegmentViewers::of_hls(viewers)

@@ -105,6 +105,8 @@ pub struct SegmentViewers {
     pub sound: Option<BitRate>,
     /// A player sends no request while its buffer lasts this long beyond its place.
     pub ahead: Nanos,
+    /// Most time from a segment's arrival at its player to the command for the next one: each takes a random part of it.
+    pub way_max: Nanos,
     /// Mean time between the pauses of a viewer, of up to a minute each; zero: none.
     pub pauses: Nanos,
     /// Mean time between a viewer's seeks; zero: none.
@@ -136,6 +138,7 @@ impl SegmentViewers {
             striped: false,
             sound: None,
             ahead: Nanos::from_secs(30),
+            way_max: Nanos::from_millis(200),
             pauses: Nanos::ZERO,
             seeks: Nanos::ZERO,
         }

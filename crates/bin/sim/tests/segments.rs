@@ -100,6 +100,20 @@ fn no_viewer_admitted_to_a_full_disk_falls_behind() {
     assert!(full.refused > 0 && full.stalled + full.lost == 0, "{full:?}");
 }
 
+/// The second block is due while the first one plays, from the time at which that was there; and an upload has its share of the time,
+/// though so many reads wait that there is no slack for those due last.
+#[test]
+fn viewers_with_sound_and_an_upload_share_a_full_disk() {
+    let kind = SegmentViewers { sound: Some(SOUND), ..SegmentViewers::of_hls(72) };
+    for seed in [4, 22] {
+        let mut scenario = Scenario { be_share: 0.1, ..with_memory(3 << 30, seed, kind.clone()) };
+        (scenario.load.uploaders, scenario.load.upload_rate) = (1, BitRate(8_000_000_000));
+        let of = run(&scenario).viewers;
+        assert!(of.smooth >= 71, "seed {seed}: {of:?}");
+        assert_eq!((of.stalled, of.lost), (0, 0), "seed {seed}: {of:?}");
+    }
+}
+
 /// A disk has room for the blocks of viewers that seek among those of viewers with full buffers. Segments of a film lie on one disk after
 /// the other, and a disk may have more of them in the same seconds than its part: an interruption behind a seek counts as part of its delay.
 #[test]

@@ -98,8 +98,8 @@ pub(crate) enum TrackState {
     Leaves { stream: u64 },
     /// The last bytes, which are on their way.
     Arrives,
-    /// To ask again for the segment refused.
-    Retries,
+    /// The time at which it asks for the next segment, or again for one that was refused.
+    Asks,
 }
 
 impl Viewers {
@@ -245,7 +245,7 @@ impl ViewerTrack {
     pub(crate) const fn stream(&self) -> Option<u64> {
         match self.state {
             TrackState::Runs { stream } | TrackState::Leaves { stream } => Some(stream),
-            TrackState::Rests | TrackState::Arrives | TrackState::Retries => None,
+            TrackState::Rests | TrackState::Arrives | TrackState::Asks => None,
         }
     }
 }

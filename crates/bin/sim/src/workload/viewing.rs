@@ -53,7 +53,7 @@ impl World {
             }
             FilmViewerAction::Ask(id, requests) => {
                 let track = self.track(id);
-                if track.requests == requests && matches!(track.state, TrackState::Rests | TrackState::Retries) {
+                if track.requests == requests && matches!(track.state, TrackState::Rests | TrackState::Asks) {
                     track.state = TrackState::Rests;
                     self.viewer_considers(id.viewer);
                 }
@@ -65,7 +65,7 @@ impl World {
                     if stalled > self.stall_max() && !self.control.viewers.all[id.viewer].excused {
                         self.control.viewers.falls_behind(self.now, format!("{id:?} stalled for {stalled}"));
                     }
-                    self.viewer_considers(id.viewer);
+                    self.viewer_asks_in_a_while(id);
                 }
             }
             FilmViewerAction::Expire(id, requests) => {
@@ -82,6 +82,16 @@ impl World {
             }
             FilmViewerAction::Seek(viewer) => self.viewer_seeks(viewer),
         }
+    }
+
+    /// Its player asks for the next segment of a track, and the server looks up its name.
+    fn viewer_asks_in_a_while(&mut self, id: ViewerTrackId) {
+        let way_max = self.control.viewers.load_of(id.viewer).way_max;
+        let span = self.control.viewers.random.span(Nanos::ZERO, way_max);
+        let track = self.track(id);
+        track.state = TrackState::Asks;
+        let requests = track.requests;
+        self.viewer_in(span, FilmViewerAction::Ask(id, requests));
     }
 
     /// The action again after a random time with this mean; never, if it is zero.
@@ -162,7 +172,7 @@ impl World {
     /// A viewer's delivery is over, or was refused.
     pub(super) fn viewer_delivery_over(&mut self, id: ViewerTrackId, record: &mut LedgerEntry, end: Option<&Ending>) {
         let leaves = matches!(self.track(id).state, TrackState::Leaves { .. });
-        self.track(id).state = TrackState::Retries;
+        self.track(id).state = TrackState::Asks;
         let kept = end.and_then(|end| end.held);
         if kept.is_none() && id.track == 0 {
             // Refused with its reservation, or the reservation is lost.

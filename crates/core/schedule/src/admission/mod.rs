@@ -25,7 +25,7 @@ pub use check::{window_bytes, write_period};
 use disk_table::{
     DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, RoundLoad, SLOTS, StartConditions, StartCost, StartForecast,
 };
-pub use session_clock::BlockDeadline;
+pub use session_clock::{BlockDeadline, REQUEST_WAY_MAX};
 
 /// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;

@@ -8,6 +8,9 @@ use super::*;
 /// A block is due no later than this after its request, if it does not last longer, however early the player asks. Chosen: hls.js
 /// gives up after 10 s without a first byte.
 const BLOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
+/// A request may come so long after its session's block before: the block's way to the player, the player's way to the next request, and
+/// the look-up of its name. Chosen: no wider than a bucket of the disk's schedule (decision 0060).
+pub const REQUEST_WAY_MAX: Nanos = Nanos::from_millis(250);
 
 /// When a block of a session is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,14 +38,15 @@ impl Admission {
     }
 
     /// The deadline of the next block of a session that reads whole contents, each of them a block, and shares no reads:
-    /// `bytes` from `now` on. It is due after the one before it, or after now if that was due earlier, by as long as its disk time lasts at
-    /// the session's share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than `room_at`, when its disk can
-    /// have read it beside everything that waits.
+    /// `bytes`, requested at `now`. It is due after the one before it, or after the time at which its player began to ask for it if that
+    /// was due earlier, by as long as its disk time lasts at the session's share, as a total bandwidth server has it (Spuri & Buttazzo
+    /// 1996); but no later than `room_at`, when its disk can have read it beside everything that waits.
     pub fn deadline(&mut self, id: ReservationId, bytes: u64, room_at: Nanos, now: Nanos) -> Option<BlockDeadline> {
         let lasts = self.lasts(id, bytes)?;
         let &Reservation { clock, .. } = self.find(id)?;
-        let by_clock = clock.unwrap_or(now).max(now).saturating_add(lasts);
-        let after = |span: Nanos| now.saturating_add(span);
+        let asked = now.saturating_sub(REQUEST_WAY_MAX);
+        let by_clock = clock.unwrap_or(now).max(asked).saturating_add(lasts);
+        let after = |span: Nanos| asked.saturating_add(span);
         let at = by_clock.min(room_at.clamp(after(lasts), after(BLOCK_WAIT_MAX.max(lasts))));
         // The player begins with the first block, however early that comes: the clock runs from there.
         let is_first = clock.is_none();

@@ -143,6 +143,8 @@ fn a_suspended_reservation_holds_nothing_and_keeps_its_id() {
 const SEGMENT: u64 = 6_600_000;
 /// The disk has room at any time.
 const IDLE: Nanos = Nanos::ZERO;
+/// The time for which a segment lasts, from its player's request on.
+const LASTS: Nanos = Nanos(Nanos::from_secs(6).0 - REQUEST_WAY_MAX.0);
 
 /// Segments of six seconds at 8.8 Mbit/s.
 fn segment() -> AdmissionRequest {
@@ -157,7 +159,7 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
     let at = Nanos::from_secs;
     let lasts =
         |deadline: Option<BlockDeadline>, from: u64| deadline.expect("it has its place").at.saturating_sub(at(from)).0;
-    let six = at(6).0;
+    let six = LASTS.0;
     assert!(lasts(admission.deadline(id, SEGMENT, IDLE, at(100)), 100).abs_diff(six) < 1_000_000);
     assert!(admission.renew(id, &[segment()]));
     assert!(
@@ -171,6 +173,22 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
     assert!((admission.promised_share(DiskId(0)) - share).abs() < 1e-9, "nothing is promised twice");
     admission.release(id);
     assert!(admission.promised_share(DiskId(0)) < 1e-9);
+}
+
+#[test]
+fn the_time_from_a_block_to_the_next_request_is_no_loss_to_a_player() {
+    let mut admission = admission(4 << 30);
+    let id = admission.reserve(&[segment()]).expect("it fits");
+    let far = Nanos::MAX;
+    let mut due = Nanos::from_secs(100);
+    admission.deadline(id, SEGMENT, far, due).expect("it has its place");
+    for _ in 0..10 {
+        // Each block comes in its last moment, and the next request for it after its way.
+        let next =
+            admission.deadline(id, SEGMENT, far, due.saturating_add(REQUEST_WAY_MAX)).expect("it has its place").at;
+        assert!(next.saturating_sub(due).0.abs_diff(Nanos::from_secs(6).0) < 1_000_000, "{next} behind {due}");
+        due = next;
+    }
 }
 
 #[test]
@@ -222,7 +240,7 @@ fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
     admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100));
     assert!(admission.renew(id, &[half(1), half(0)]), "the next lies on the other disk");
     let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
-    assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}");
+    assert!(deadline.saturating_sub(Nanos::from_secs(102)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}");
     assert!(before.iter().zip(share(&admission)).all(|(before, after)| (before - after).abs() < 1e-9));
     assert!(
         !admission.renew(id, &[segment()]) || admission.share_held(id, DiskId(0)) > 0.9,
@@ -257,7 +275,7 @@ fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
     }
     assert!(admission.renew(ids[0], &halves(8_800_000)));
     let next = admission.deadline(ids[0], SEGMENT, IDLE, at).expect("it has its share");
-    assert!(!next.is_first && next.at.saturating_sub(at).0.abs_diff(Nanos::from_secs(6).0) < 1_000_000, "{next:?}");
+    assert!(!next.is_first && next.at.saturating_sub(at).0.abs_diff(LASTS.0) < 1_000_000, "{next:?}");
     admission.release(ids[3]);
     assert_eq!(admission.exchange(ids[0], &halves(13_000_000), false), Ok(()), "under its name");
     assert_eq!(admission.rate(ids[0]), Some(BitRate(13_000_000)));
@@ -278,10 +296,10 @@ fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
         let next = near(segment(), faster);
         assert!(admission.renew(id, &[next]));
         let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
-        assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}, {faster} times as fast");
+        assert!(deadline.saturating_sub(Nanos::from_secs(102)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}, {faster}");
         assert!(admission.renew(id, &[segment()]), "and back");
         let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(108)).expect("it has its place").at;
-        assert!(deadline.0.abs_diff(Nanos::from_secs(114).0) < 1_000_000, "{deadline}, {faster} times as fast");
+        assert!(deadline.saturating_sub(Nanos::from_secs(108)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}, {faster}");
         admission.release(id);
     }
 }
@@ -296,7 +314,7 @@ fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_f
         admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100));
         assert!(admission.renew(id, &[AdmissionRequest { fragments_per_byte, ..segment() }]));
         let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
-        assert!(deadline.0.abs_diff(Nanos::from_secs(108).0) < 1_000_000, "{deadline}");
+        assert!(deadline.saturating_sub(Nanos::from_secs(102)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}");
     }
     assert!(admission.promised_share(DiskId(0)) > share);
     admission.release(last);

@@ -499,8 +499,9 @@ impl DiskSchedule {
                 return Some(self.begin_job(choice, now.saturating_add(limit), now));
             }
         }
-        let (_, price) = self.covered?;
-        let limit = nanos(slack.least()).min(price);
+        // Its time is promised as that of a read is: what is due later leaves it.
+        let (deadline, price) = self.covered?;
+        let limit = nanos(slack.before(deadline)).min(price);
         let choice = self.be.pick(JobsAllowed::Front, limit, head, &self.cost)?;
         Some(self.begin_job(choice, now.saturating_add(limit), now))
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use content::layout::Piece;
 use content::{Content, Segment};
 use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, StartConditions, next_read};
-use schedule::admission::window_bytes;
+use schedule::admission::{REQUEST_WAY_MAX, window_bytes};
 use schedule::disk::real_time::{ReadKind, START_BYTES};
 use schedule::pace::{BlockSending, Pace};
 use units::limits::CACHE_PAGE_BYTES;
@@ -297,7 +297,8 @@ impl ReadAhead {
         let copy = layout.copy_at(offset, |disk| u8::from(disk != self.disk));
         let position = layout.piece(copy, offset, 1)?.position.unwrap_or(0);
         let sending = BlockSending::of(rate, self.payload, tick).takes;
-        let least = source.rounds().period().saturating_mul(LOOKAHEAD_ROUNDS).max(rate.time_for(self.payload));
+        let lasts = rate.time_for(self.payload).saturating_sub(REQUEST_WAY_MAX);
+        let least = source.rounds().period().saturating_mul(LOOKAHEAD_ROUNDS).max(lasts);
         let read_by = now.saturating_add(least.saturating_sub(sending));
         Some(source.schedule.room_for((position, self.payload), read_by, now).saturating_add(sending))
     }
