@@ -307,6 +307,8 @@ fn a_lock_on_a_folder_protects_all_in_it_and_stays_under_another_content() {
     assert_eq!(ask(&mut client, "PUT", "/media/f/new", "", "x").status, 423);
     assert_eq!(ask(&mut client, "MOVE", "/media/g", &move_g(""), "").status, 423);
     assert_eq!(ask(&mut client, "DELETE", "/media/f", "", "").status, 423);
+    let submitted = ask(&mut client, "DELETE", "/media/f/a", "Translate: f\r\n", "").text();
+    assert!(submitted.contains("<D:lock-token-submitted><D:href>/media/f</D:href>"), "{submitted}");
     let second = ask(&mut client, "LOCK", "/media/f/a", "", LOCK);
     assert!(second.status == 423 && second.text().contains("no-conflicting-lock"), "{}", second.text());
     let tagged = format!("If: <http://localhost/media/f> ({token})\r\n");
@@ -337,5 +339,69 @@ fn a_content_has_the_time_that_its_client_gives_and_is_checked_before_it_is_stor
             assert_eq!(ask(&mut server.connect(), "PUT", "/media/d", fields, "abd").status, 400, "{place}: {fields}");
         }
         assert_eq!((server.get("/media/d").status, server.get("/media/a").text()), (404, "abc".to_owned()), "{place}");
+    }
+}
+
+#[test]
+fn a_lock_ends_at_its_time() {
+    let server = share();
+    server.file("a", b"a");
+    let mut client = server.connect();
+    assert_eq!(ask(&mut client, "LOCK", "/media/a", "Timeout: Second-1\r\n", LOCK).status, 200);
+    server.wait_for("the end of the lock", |server| status(server, "PUT", "/media/a", "") == 204);
+}
+
+#[test]
+fn a_failed_condition_is_named_to_clients_of_webdav() {
+    let quota = "[[quota]]\nfolder = \"small\"\nmax_size = \"10kB\"\n";
+    let server = Setup::default().config(quota).start();
+    server.file("small/a", b"a");
+    server.file("large", &pattern(20_000));
+    let answer = |method: &str, target: &str, fields: &str, body: &str| {
+        let answer = ask(&mut server.connect(), method, target, fields, body);
+        (answer.status, answer.text())
+    };
+    let entity =
+        "<!DOCTYPE a [<!ENTITY b SYSTEM \"file:///etc/passwd\">]><propfind xmlns=\"DAV:\"><prop>&b;</prop></propfind>";
+    let (token, to_small) = ("Lock-Token: <urn:uuid:none>\r\n", "Destination: /media/small/b\r\n");
+    let large = "x".repeat(20_000);
+    for (method, target, fields, body, status, element) in [
+        ("PROPFIND", "/media/", "Depth: infinity\r\n", "", 403, "propfind-finite-depth"),
+        ("PROPFIND", "/media/", "Depth: 0\r\n", entity, 403, "no-external-entities"),
+        ("UNLOCK", "/media/large", token, "", 409, "lock-token-matches-request-uri"),
+        ("MKCOL", "/media/small", "", "", 405, "resource-must-be-null"),
+        ("COPY", "/media/large", to_small, "", 507, "quota-not-exceeded"),
+        ("PUT", "/media/small/b", "User-Agent: davfs2/1.7\r\n", &large, 507, "quota-not-exceeded"),
+    ] {
+        let (got, text) = answer(method, target, fields, body);
+        assert_eq!(got, status, "{method} {target}: {text}");
+        assert!(
+            text.contains(&format!("<D:error xmlns:D=\"DAV:\"><D:{element}/></D:error>")),
+            "{method} {target}: {text}"
+        );
+    }
+    let (status, text) = answer("PUT", "/media/small/b", "", &large);
+    assert!(status == 507 && text.contains("urn:isocast:quota"), "{text}");
+}
+
+#[test]
+fn a_content_keeps_its_time_of_creation_when_it_is_replaced_and_moved() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    for server in [share(), on_volume(folder.path())] {
+        let mut client = server.connect();
+        for (at, status) in [("1500000000", 201), ("1600000000", 204), ("1700000000", 204)] {
+            assert_eq!(ask(&mut client, "PUT", "/media/a", &format!("X-OC-Mtime: {at}\r\n"), "x").status, status);
+        }
+        assert_eq!(status(&server, "MOVE", "/media/a", "Destination: /media/b\r\n"), 201);
+        let names = "<propfind xmlns=\"DAV:\"><prop><creationdate/></prop></propfind>";
+        for body in ["", names] {
+            let found = ask(&mut client, "PROPFIND", "/media/b", "Depth: 0\r\n", body).text();
+            assert_eq!(found.matches("creationdate>").count(), 2, "{found}");
+            assert!(found.contains("<D:creationdate>2017-07-14T02:40:00Z</D:creationdate>"), "{found}");
+        }
+        assert_eq!(status(&server, "DELETE", "/media/b", ""), 204);
+        assert_eq!(ask(&mut client, "PUT", "/media/b", "", "x").status, 201);
+        let found = ask(&mut client, "PROPFIND", "/media/b", "Depth: 0\r\n", "").text();
+        assert!(!found.contains("2017-07-14"), "{found}");
     }
 }

@@ -5,6 +5,7 @@ mod closed_output;
 mod common;
 mod cp;
 mod dav;
+mod dav_clients;
 mod ftp;
 mod house;
 mod lab_net;

@@ -18,6 +18,7 @@ use service::namespace::NamespaceError;
 use service::operations::JobError;
 use service::pipeline::{PipeError, StageError};
 use service::resumable::ResumeError;
+use webdav::DavCondition;
 
 use crate::body::BodyError;
 use crate::message::head::HeadError;
@@ -234,6 +235,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         // As where the disk is full (RFC 4918 §11.5).
         IngestError::Quota(refusal) => {
             Reply::problem_of(problem_type::QUOTA, StatusCode::INSUFFICIENT_STORAGE, &refusal.to_string())
+                .failing(DavCondition::QuotaNotExceeded)
         }
         IngestError::NoRoom(refusal) => of_refusal(*refusal),
         IngestError::Budget(refusal) => of_budget(refusal),
@@ -430,7 +432,9 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::Io(cause) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the store failed: {cause}")),
     };
     if status != StatusCode::SERVICE_UNAVAILABLE {
-        return Reply::problem(status, &detail);
+        let reply = Reply::problem(status, &detail);
+        let is_full = matches!(error, StoreError::NoSpace | StoreError::Full(_));
+        return if is_full { reply.failing(DavCondition::SufficientDiskSpace) } else { reply };
     }
     let resource = match error {
         StoreError::DiskFailing(disk) => resource_name(Resource::DiskFailing(*disk)),

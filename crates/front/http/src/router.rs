@@ -20,7 +20,7 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
     }
     let path = exchange.head.path.as_str();
     if path.starts_with(PREFIX) {
-        return media(exchange, body).await;
+        return dav::for_client(exchange, media(exchange, body).await);
     }
     if upload_part::is_upload(path) {
         return match draft_upload::is_draft(&exchange.head) {
@@ -38,7 +38,7 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
             _ if path == "/" => {}
             _ => {
                 if let Some(reply) = dav::answer(exchange, body).await {
-                    return reply;
+                    return dav::for_client(exchange, reply);
                 }
             }
         }

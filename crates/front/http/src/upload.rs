@@ -44,14 +44,17 @@ pub(crate) async fn put(exchange: &Exchange, body: &mut RequestBody<'_>) -> Repl
         Ok(PutOutcome::Stored(published)) => published,
         Ok(PutOutcome::Answered(reply)) | Err(reply) => return reply,
     };
-    let mut reply = Reply::empty(status_of(&published)).field(ETAG, published.etag);
+    if let Some(replaced) = published.replaced {
+        dav::keep_creation(exchange, &published.path, replaced).await;
+    }
+    let mut reply = Reply::empty(status_of(&published)).field(ETAG, &published.etag);
     if exchange.head.headers.contains_key(OC_MTIME) {
         reply = reply.field(OC_MTIME, "accepted");
     }
     if let Some(durable) = published.durable {
         reply = reply.field(DURABLE, durable.as_secs_f64().to_string());
     }
-    if published.created { reply.field(LOCATION, stored_at(exchange, &published.path)) } else { reply }
+    if published.is_new() { reply.field(LOCATION, stored_at(exchange, &published.path)) } else { reply }
 }
 
 /// DELETE of a content, or of an empty folder.
@@ -264,7 +267,7 @@ fn stored_at(exchange: &Exchange, stored: &ContentPath) -> String {
 }
 
 const fn status_of(published: &Published) -> StatusCode {
-    if published.created { StatusCode::CREATED } else { StatusCode::NO_CONTENT }
+    if published.is_new() { StatusCode::CREATED } else { StatusCode::NO_CONTENT }
 }
 
 fn path_below(exchange: &Exchange) -> Result<ContentPath, Reply> {

@@ -284,7 +284,7 @@ async fn a_full_disk_says_so_and_nothing_is_left_behind() {
         upload.finish().await.unwrap();
         assert!(fs::read(root.join("small")).unwrap() == bytes);
         let exact = put(&store, "/small", &bytes[..70_000]).await.unwrap();
-        assert_eq!((exact.size, exact.created), (70_000, false));
+        assert_eq!((exact.size, exact.is_new()), (70_000, false));
         store.delete(&path("/small"), Precondition::None).await.unwrap();
         assert_eq!(everything_below(root), before);
         drop(store);

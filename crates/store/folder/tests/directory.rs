@@ -60,7 +60,7 @@ async fn an_unchanged_content_is_shared_and_a_changed_one_is_new() {
     // Replaced: a new version, and the old one still has its bytes.
     let new = pattern(12_000, 2);
     let published = put(&store, "/a", &new).await.unwrap();
-    assert!(!published.created);
+    assert!(!published.is_new());
     let second = store.open(&path("/a"), Want::File).await.unwrap();
     assert_ne!(second.content.version, version);
     assert_eq!(second.entry.etag, published.etag);
@@ -146,7 +146,7 @@ async fn roots_are_one_namespace_and_the_first_wins() {
     // An upload goes to the root of its directory, and replaces the visible content.
     put(&store, "/sub/new", b"hello").await.unwrap();
     assert_eq!(fs::read(two.path().join("sub/new")).unwrap(), b"hello");
-    assert!(!put(&store, "/both", b"replaced").await.unwrap().created);
+    assert!(!put(&store, "/both", b"replaced").await.unwrap().is_new());
     assert_eq!(fs::read(one.path().join("both")).unwrap(), b"replaced");
 
     // A deleted name does not come to light again from a later root.
@@ -321,9 +321,9 @@ async fn uploads_of_one_name_at_the_same_time_go_to_one_root() {
     fs::create_dir(first.path().join("d")).unwrap();
     let mut two = store.begin_upload(request("/d/x", Some(3))).await.unwrap();
     two.append(b"two").await.unwrap();
-    assert!(two.finish().await.unwrap().created);
+    assert!(two.finish().await.unwrap().is_new());
     one.append(b"one").await.unwrap();
-    assert!(!one.finish().await.unwrap().created, "it replaces the other");
+    assert!(!one.finish().await.unwrap().is_new(), "it replaces the other");
     assert_eq!(fs::read(second.path().join("d/x")).unwrap(), b"one");
     assert!(!first.path().join("d/x").exists());
 }

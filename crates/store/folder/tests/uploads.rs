@@ -58,7 +58,7 @@ async fn not_a_byte_is_written_and_nothing_published_without_a_grant() {
     assert_eq!(store.list(&path("/")).await.unwrap(), []);
     assert!(giver.grant_all(&commit).ok);
     let published = finished.await.unwrap();
-    assert!(published.created);
+    assert!(published.is_new());
     assert_eq!(published.size, u64::try_from(bytes.len()).unwrap());
     assert_eq!(fs::read(root.path().join("film")).unwrap(), bytes);
     assert_eq!(store.lookup(&path("/film")).await.unwrap().etag, published.etag);
@@ -221,7 +221,7 @@ async fn preconditions_are_looked_at_twice() {
     let mut fourth = store.begin_upload(with(Precondition::MustMatch(vec![etag]))).await.unwrap();
     third.append(b"3").await.unwrap();
     fourth.append(b"4").await.unwrap();
-    assert!(!third.finish().await.unwrap().created);
+    assert!(!third.finish().await.unwrap().is_new());
     assert!(matches!(fourth.finish().await, Err(StoreError::PreconditionFailed)));
     assert_eq!(fs::read(root.path().join("a")).unwrap(), b"3");
     assert_eq!(everything_below(root.path()), ["a"]);
@@ -245,8 +245,8 @@ async fn the_folders_of_an_upload_are_made() {
     fs::create_dir(two.path().join("series")).unwrap();
     fs::write(one.path().join("film"), "x").unwrap();
     let store = ungoverned(&[one.path(), two.path()]);
-    assert!(put(&store, "/series/first/1/a.ts", b"1").await.unwrap().created);
-    assert!(put(&store, "/series/first/b.ts", b"2").await.unwrap().created);
+    assert!(put(&store, "/series/first/1/a.ts", b"1").await.unwrap().is_new());
+    assert!(put(&store, "/series/first/b.ts", b"2").await.unwrap().is_new());
     assert_eq!(fs::read(two.path().join("series/first/1/a.ts")).unwrap(), b"1", "where the nearest folder is");
     assert_eq!(fs::read(two.path().join("series/first/b.ts")).unwrap(), b"2");
     // A refused upload makes none: a content that would hide the folder, a disk that is too full, a condition.
@@ -323,9 +323,9 @@ async fn slow_and_idle_uploads_keep_no_memory_from_others() {
         upload.append(&pattern(150_000, nth)).await.unwrap();
         slow.push(upload);
     }
-    assert!(put(&store, "/one", b"1").await.unwrap().created);
+    assert!(put(&store, "/one", b"1").await.unwrap().is_new());
     let fast = pattern(9 * MIB, 99);
-    assert!(put(&store, "/fast", &fast).await.unwrap().created);
+    assert!(put(&store, "/fast", &fast).await.unwrap().is_new());
     assert!(fs::read(root.path().join("fast")).unwrap() == fast);
     let eighth = store.begin_upload(request("/eighth", None)).await.unwrap();
     let ninth = store.begin_upload(request("/ninth", None)).await;
@@ -372,7 +372,7 @@ async fn many_uploads_to_one_name_end_with_one_whole_content() {
     }
     let mut created = 0;
     for upload in running {
-        created += usize::from(upload.await.unwrap().unwrap().created);
+        created += usize::from(upload.await.unwrap().unwrap().is_new());
     }
     assert_eq!(created, 1);
     let last = fs::read(root.path().join("same")).unwrap();
@@ -432,7 +432,7 @@ async fn a_recording_that_breaks_off_is_kept_with_all_that_came() {
     // Of one that had not begun to come nothing is left, and the content that it would have replaced stays.
     drop(store.begin_upload(kept("/talk.ts")).await.unwrap());
     let whole = store.begin_upload(kept("/whole.ts")).await.unwrap();
-    assert!(whole.finish().await.unwrap().created);
+    assert!(whole.finish().await.unwrap().is_new());
     until("nothing hidden is left", || everything_below(root.path()) == ["talk.ts", "whole.ts"]);
     assert!(std::fs::read(root.path().join("talk.ts")).unwrap() == bytes);
 }
@@ -453,7 +453,7 @@ async fn kept_and_beside_uploads_get_numbered_names() {
     next.append(b"fourth").await.unwrap();
     for (upload, name) in [(whole, "/talk~003.ts"), (next, "/talk~004.ts")] {
         let published = upload.finish().await.unwrap();
-        assert_eq!((&published.path, published.created), (&path(name), true));
+        assert_eq!((&published.path, published.is_new()), (&path(name), true));
     }
     let read = |name: &str| std::fs::read_to_string(root.path().join(name)).unwrap();
     let all = ["talk.ts", "talk~002.ts", "talk~003.ts", "talk~004.ts"];

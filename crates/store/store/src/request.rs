@@ -106,8 +106,8 @@ pub struct UploadPlace {
 pub struct Published {
     /// Its name: its own, or one beside it.
     pub path: ContentPath,
-    /// False if it replaced another one.
-    pub created: bool,
+    /// Modification time of the content that it replaced.
+    pub replaced: Option<SystemTime>,
     /// As [`crate::Entry::etag`].
     pub etag: String,
     /// Bytes.
@@ -116,4 +116,12 @@ pub struct Published {
     pub durable: Option<Nanos>,
     /// All its bytes, if there are few: a live channel's viewers soon request them.
     pub stored: Option<FreshContent>,
+}
+
+impl Published {
+    /// True if it replaced no other one.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        self.replaced.is_none()
+    }
 }

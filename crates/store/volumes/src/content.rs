@@ -26,11 +26,16 @@ pub(super) fn entry_of(name: &str, content: &StoredContent, disk: DiskId, rate: 
         id: None,
         is_link: false,
         size: content.length,
-        modified: SystemTime::UNIX_EPOCH + Duration::from_nanos(content.modified),
+        modified: modified_of(content),
         etag: format!("\"{:x}-{:x}\"", content.content, content.generation),
         disk,
         rate,
     }
+}
+
+/// Its time of modification.
+pub(super) fn modified_of(content: &StoredContent) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(content.modified)
 }
 
 /// A folder in a listing: a common part of names, modified at `changed`, the time of the last change of a name in the volume.

@@ -10,7 +10,7 @@ use kernel::aligned::AlignedBlock;
 use units::UploadId;
 use volume::{DraftBytes, DraftStep, MemberId, VolumeError};
 
-use super::content::entry_of;
+use super::content::{entry_of, modified_of};
 use super::core::Core;
 use super::live::Task;
 use super::part::{Block, BlockBytes};
@@ -220,14 +220,14 @@ impl Core {
             self.name_beside(&mut upload, &mut draft);
         }
         let name = upload.path.joined();
-        let created = self.live.volume.find(&name).is_none();
+        let replaced = self.live.volume.find(&name).map(|content| modified_of(content));
         match self.live.volume.publish(draft, modified) {
             Ok(content) => {
                 self.names_changed = SystemTime::now();
                 let etag = entry_of(&name, &content, self.live.front.id, None).etag;
                 let VolumeUpload { path, reply, is_recovered, .. } = upload;
                 let (size, durable, stored) = (content.length, None, None);
-                let published = Published { path: path.clone(), created, etag, size, durable, stored };
+                let published = Published { path: path.clone(), replaced, etag, size, durable, stored };
                 self.live.write_sets.wait(match is_recovered {
                     true => Waiter::Recovered { path, bytes: content.length },
                     false => Waiter::Upload { path, published, reply },

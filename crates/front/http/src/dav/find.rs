@@ -17,7 +17,7 @@ use webdav::{
     supported_lock,
 };
 
-use super::{XML, address, condition, field, of_xml, target};
+use super::{CREATED, XML, address, field, of_xml, target};
 use crate::content::PREFIX;
 use crate::dav_state::now;
 use crate::exchange::Exchange;
@@ -37,7 +37,7 @@ pub(super) const LIVE: [&str; 9] = [
     "getcontenttype",
     "getetag",
     "getlastmodified",
-    "creationdate",
+    CREATED,
     "lockdiscovery",
     "supportedlock",
 ];
@@ -55,7 +55,8 @@ pub(super) async fn propfind(exchange: &Exchange, body: &[u8]) -> Result<Reply, 
     let is_folder = entry.kind == NameKind::Directory;
     let depth = depth.unwrap_or(DavDepth::Infinity);
     if is_folder && depth == DavDepth::Infinity {
-        return Err(condition(StatusCode::FORBIDDEN, &DavCondition::PropfindFiniteDepth));
+        let detail = "the properties of a folder are listed with `Depth` 0 or 1";
+        return Err(Reply::problem(StatusCode::FORBIDDEN, detail).failing(DavCondition::PropfindFiniteDepth));
     }
     let listing = match depth {
         DavDepth::One if is_folder => Some(service.list(&permit).await.map_err(|error| problem::of_store(&error))?),
@@ -131,15 +132,21 @@ impl Parts {
         let (mut found, mut missing) = (PropertyStatus::new(200), PropertyStatus::new(404));
         let room = self.room.filter(|_| self.next == 0);
         self.shared.dav.with(|state| {
-            let live = |name: &str, found: &mut PropertyStatus| match name {
-                "lockdiscovery" => {
+            let kept = state.properties.of(path);
+            let created = kept.iter().find(|property| property.name.is_dav(CREATED));
+            let dead: Vec<_> = kept.iter().filter(|property| !property.name.is_dav(CREATED)).collect();
+            let live = |name: &str, found: &mut PropertyStatus| match (name, created) {
+                (CREATED, Some(created)) => {
+                    created.write(&mut found.properties);
+                    true
+                }
+                ("lockdiscovery", _) => {
                     let locks = lock_discovery(state.locks.covering(path), now(), |path| address(path, ""));
                     found.properties.push_str(&locks);
                     true
                 }
-                name => write_live(found, name, entry, room),
+                (name, _) => write_live(found, name, entry, room),
             };
-            let dead = state.properties.of(path);
             match &self.wish {
                 PropertyWish::Some(names) => {
                     for name in names {
@@ -199,7 +206,7 @@ fn write_live(found: &mut PropertyStatus, name: &str, entry: &Entry, room: Optio
             let modified = entry.modified.max(SystemTime::UNIX_EPOCH);
             found.text(name, &httpdate::fmt_http_date(modified));
         }
-        "creationdate" => found.text(name, &crate::listing::rfc3339(entry.modified)),
+        CREATED => found.text(name, &crate::listing::rfc3339(entry.modified)),
         "supportedlock" => found.properties.push_str(&supported_lock()),
         "quota-available-bytes" => match room {
             Some((available, _)) => found.text(name, &available.to_string()),

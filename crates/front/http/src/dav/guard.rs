@@ -10,7 +10,7 @@ use service::access::{Permit, ToRead};
 use service::contents::ContentPath;
 use webdav::{DavCondition, IfCondition, IfField, Submitted, destination};
 
-use super::{address, condition};
+use super::address;
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::conditional::joined;
@@ -41,7 +41,11 @@ pub(crate) async fn check(exchange: &Exchange, holder: Option<&str>, touched: &[
             }
         })
     });
-    locked.map_err(|root| condition(StatusCode::LOCKED, &DavCondition::LockTokenSubmitted(address(&root, ""))))
+    locked.map_err(|root| {
+        let root = address(&root, "");
+        let detail = format!("`{root}` is locked: the change needs the lock's token");
+        Reply::problem(StatusCode::LOCKED, &detail).failing(DavCondition::LockTokenSubmitted(root))
+    })
 }
 
 /// The `If` field of a request, which holds.

@@ -13,7 +13,7 @@ use webdav::{
 };
 
 use super::guard::if_field;
-use super::{Touched, XML, address, check, condition, field, of_xml, target, to_change};
+use super::{Touched, XML, address, check, field, of_xml, target, to_change};
 use crate::dav_state::now;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
@@ -52,7 +52,8 @@ pub(super) async fn lock(exchange: &Exchange, body: &[u8]) -> Result<Reply, Repl
         seconds,
         expires: UnixSeconds(now().0 + seconds),
     };
-    exchange.shared.dav.with(|state| state.locks.add(lock.clone())).map_err(|error| of_lock(&error))?;
+    let added = exchange.shared.dav.with(|state| state.locks.add(lock.clone()));
+    added.map_err(|error| of_lock(&error, StatusCode::CONFLICT))?;
     if is_new && let Err(reply) = make_content(exchange, &permit).await {
         exchange.shared.dav.with(|state| state.locks.remove(&lock.root, &lock.token));
         return Err(reply);
@@ -71,8 +72,7 @@ async fn refresh(exchange: &Exchange, permit: &Permit<ToWrite>, seconds: u64) ->
     };
     let path = permit.path().joined();
     let found = exchange.shared.dav.with(|state| state.locks.find(&path, token, permit.user()).cloned());
-    let lock =
-        found.map_err(|_| condition(StatusCode::PRECONDITION_FAILED, &DavCondition::LockTokenMatchesRequestUri))?;
+    let lock = found.map_err(|error| of_lock(&error, StatusCode::PRECONDITION_FAILED))?;
     let lock = DavLock { seconds, expires: UnixSeconds(now().0 + seconds), ..lock };
     exchange.shared.dav.change(DavChange::Locked(lock.clone())).await?;
     Ok(described(StatusCode::OK, &lock))
@@ -85,19 +85,21 @@ pub(super) async fn unlock(exchange: &Exchange) -> Result<Reply, Reply> {
     let token = unlock_token(field(exchange, "lock-token")).map_err(problem::bad_request)?;
     let path = path.joined();
     let found = exchange.shared.dav.with(|state| state.locks.find(&path, token, permit.user()).cloned());
-    let lock = found.map_err(|error| match error {
-        LockError::OtherHolder => Reply::problem(StatusCode::FORBIDDEN, &error.to_string()),
-        _ => condition(StatusCode::CONFLICT, &DavCondition::LockTokenMatchesRequestUri),
-    })?;
+    let lock = found.map_err(|error| of_lock(&error, StatusCode::CONFLICT))?;
     exchange.shared.dav.change(DavChange::Unlocked { root: lock.root, token: lock.token }).await?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-fn of_lock(error: &LockError) -> Reply {
+/// `unknown` is the method's status for a token that is on no lock there.
+fn of_lock(error: &LockError, unknown: StatusCode) -> Reply {
+    let detail = error.to_string();
     match error {
-        LockError::Conflict(root) => condition(StatusCode::LOCKED, &DavCondition::NoConflictingLock(address(root, ""))),
-        LockError::TooMany => problem::client_busy(&error.to_string()),
-        LockError::Unknown | LockError::OtherHolder => Reply::problem(StatusCode::FORBIDDEN, &error.to_string()),
+        LockError::Conflict(root) => {
+            Reply::problem(StatusCode::LOCKED, &detail).failing(DavCondition::NoConflictingLock(address(root, "")))
+        }
+        LockError::TooMany => problem::client_busy(&detail),
+        LockError::Unknown => Reply::problem(unknown, &detail).failing(DavCondition::LockTokenMatchesRequestUri),
+        LockError::OtherHolder => Reply::problem(StatusCode::FORBIDDEN, &detail),
     }
 }
 

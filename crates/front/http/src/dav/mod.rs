@@ -9,7 +9,7 @@ mod lock;
 mod names;
 mod patch;
 
-use http_types::header::{ALLOW, HeaderName, USER_AGENT};
+use http_types::header::{ALLOW, CACHE_CONTROL, HeaderName, USER_AGENT};
 use http_types::{Method, StatusCode};
 use percent_encoding::utf8_percent_encode;
 use service::access::{Permit, ToWrite};
@@ -25,9 +25,12 @@ use crate::problem;
 
 pub(crate) use guard::{Touched, check};
 pub(crate) use names::{NameTransfer, copy_item, delete_folder, move_item, new_folder};
+pub(crate) use patch::keep_creation;
 
 const DAV: HeaderName = HeaderName::from_static("dav");
 const MS_AUTHOR_VIA: HeaderName = HeaderName::from_static("ms-author-via");
+/// The property that a content keeps over its replacement.
+const CREATED: &str = "creationdate";
 const XML: &str = "application/xml; charset=utf-8";
 
 /// True for methods whose bodies are read here.
@@ -96,14 +99,22 @@ async fn read_body(body: &mut RequestBody<'_>) -> Result<Vec<u8>, Reply> {
 fn of_xml(error: XmlError) -> Reply {
     match error {
         XmlError::TooLarge => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
-        XmlError::Entity => condition(StatusCode::FORBIDDEN, &DavCondition::NoExternalEntities),
+        XmlError::Entity => {
+            Reply::problem(StatusCode::FORBIDDEN, &error.to_string()).failing(DavCondition::NoExternalEntities)
+        }
         XmlError::Malformed | XmlError::Unexpected => problem::bad_request(error),
     }
 }
 
-/// An answer that names the condition that failed.
-fn condition(status: StatusCode, condition: &DavCondition) -> Reply {
-    Reply::with_body(status, XML, error_body(condition))
+/// The reply as a client that speaks WebDAV reads it: with the element of the condition that failed.
+pub(crate) fn for_client(exchange: &Exchange, reply: Reply) -> Reply {
+    let head = &exchange.head;
+    match &reply.failed {
+        Some(condition) if takes_body(&head.method) || is_client(head) => {
+            Reply::with_body(reply.status, XML, error_body(condition)).field(CACHE_CONTROL, "no-store")
+        }
+        _ => reply,
+    }
 }
 
 /// The address of a path, encoded; `slash` behind that of a folder.

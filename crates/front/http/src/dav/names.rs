@@ -5,7 +5,7 @@ use http_types::header::{HOST, LOCATION};
 use service::access::{Permit, ToDelete, ToRead};
 use service::contents::{ContentPath, Entry, NameKind, StoreError};
 use service::namespace::{self, CopyWish};
-use webdav::{DavChange, DavDepth};
+use webdav::{DavChange, DavCondition, DavDepth};
 
 use super::{Touched, address, check, field, target, to_change};
 use crate::content::PREFIX;
@@ -41,7 +41,7 @@ pub(crate) async fn new_folder(exchange: &Exchange, path: &ContentPath) -> Resul
 }
 
 fn taken() -> Reply {
-    problem::not_allowed(problem::MEDIA_METHODS)
+    problem::not_allowed(problem::MEDIA_METHODS).failing(DavCondition::ResourceMustBeNull)
 }
 
 /// DELETE of a folder, with all in it.

@@ -1,14 +1,31 @@
-//! PROPPATCH.
+//! PROPPATCH, and the one property of the server's that is kept as clients' are: the time of creation.
+
+use std::time::SystemTime;
 
 use http_types::StatusCode;
-use service::contents::NameKind;
-use webdav::{DavChange, Multistatus, PropertyChange, PropertyStatus, XmlElement, XmlName, proppatch_body};
+use service::contents::{ContentPath, NameKind};
+use webdav::{DavChange, Multistatus, PropertyChange, PropertyStatus, XmlElement, XmlName, XmlNode, proppatch_body};
 
 use super::find::{LIVE, ROOM};
-use super::{Touched, XML, address, check, of_xml, target, to_change};
+use super::{CREATED, Touched, XML, address, check, of_xml, target, to_change};
 use crate::exchange::Exchange;
+use crate::listing::rfc3339;
 use crate::message::reply::Reply;
 use crate::problem;
+
+/// Keeps the time at which a content was made, over its replacement (RFC 4918 §15.1). Where no more properties can be kept, it is that of
+/// the last modification again.
+pub(crate) async fn keep_creation(exchange: &Exchange, path: &ContentPath, created: SystemTime) {
+    let (path, mut property) = (path.joined(), XmlElement::new(XmlName::dav(CREATED)));
+    property.children.push(XmlNode::Text(rfc3339(created)));
+    let properties = exchange.shared.dav.with(|state| {
+        let is_kept = state.properties.find(&path, &property.name).is_some();
+        (!is_kept).then(|| state.properties.changed(&path, &[PropertyChange::Set(property)]))
+    });
+    if let Some(Ok(properties)) = properties {
+        let _ = exchange.shared.dav.change(DavChange::Properties { path, properties }).await;
+    }
+}
 
 /// PROPPATCH: all changes or none.
 pub(super) async fn proppatch(exchange: &Exchange, body: &[u8]) -> Result<Reply, Reply> {

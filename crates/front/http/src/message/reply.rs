@@ -11,6 +11,7 @@ use http_types::{Method, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::json;
+use webdav::DavCondition;
 
 use super::head::{HttpVersion, RequestHead};
 use super::problem_type::ProblemType;
@@ -51,13 +52,15 @@ pub struct Reply {
     pub body: Bytes,
     /// The pieces after the first part, if the body is long.
     pub rest: Option<Pieces>,
+    /// The condition of WebDAV that failed: clients that speak WebDAV get its element as the body.
+    pub failed: Option<DavCondition>,
 }
 
 impl Reply {
     /// An empty reply.
     #[must_use]
     pub const fn empty(status: StatusCode) -> Self {
-        Self { status, fields: Vec::new(), body: Bytes::new(), rest: None }
+        Self { status, fields: Vec::new(), body: Bytes::new(), rest: None, failed: None }
     }
 
     /// 200 with a value of the API as JSON.
@@ -72,7 +75,7 @@ impl Reply {
     pub fn with_body(status: StatusCode, media_type: &str, body: impl Into<Bytes>) -> Self {
         let fields =
             vec![(header::CONTENT_TYPE, media_type.to_owned()), (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned())];
-        Self { status, fields, body: body.into(), rest: None }
+        Self { status, fields, body: body.into(), rest: None, failed: None }
     }
 
     /// Adds a field. A value that could break out of its line is dropped: it can only come from a file's name.
@@ -82,6 +85,13 @@ impl Reply {
         if http_types::HeaderValue::from_str(&value).is_ok() {
             self.fields.push((name, value));
         }
+        self
+    }
+
+    /// Names the condition of WebDAV that failed.
+    #[must_use]
+    pub fn failing(mut self, condition: DavCondition) -> Self {
+        self.failed = Some(condition);
         self
     }
 

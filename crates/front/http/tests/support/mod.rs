@@ -375,13 +375,13 @@ impl UploadSink for FakeUpload {
                 return Err(StoreError::TooShort);
             }
             let name = self.request.path.joined();
-            let created = self.store.bytes(&name).is_none();
+            let replaced = self.store.find(&self.request.path).ok().map(|(entry, _)| entry.modified);
             let bytes = std::mem::take(&mut self.bytes);
             self.store.put(&name, &bytes);
             let etag = self.store.find(&self.request.path)?.0.etag;
             Ok(Published {
                 path: self.request.path.clone(),
-                created,
+                replaced,
                 etag,
                 size: bytes.len() as u64,
                 durable: None,

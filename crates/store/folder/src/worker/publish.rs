@@ -5,6 +5,7 @@
 //! for its readers, and leaves its mode to the new one.
 
 use std::os::fd::AsFd;
+use std::time::SystemTime;
 
 use content::FreshContent;
 use media::{ProbeBudget, probe};
@@ -127,7 +128,7 @@ impl Worker {
             Err(error) => return Err(error.into()),
         }
         self.chores.free_later(removed);
-        self.published(upload, path.clone(), existing.is_none())
+        self.published(upload, path.clone(), existing.map(|found| found.entry.modified))
     }
 
     /// Gives an upload its name, or the first one beside it that is free.
@@ -137,7 +138,7 @@ impl Worker {
         for name in names_beside(own) {
             let path = folder.stored_child(&name).map_err(|_| StoreError::Forbidden)?;
             match target.temporary.publish_new(&name) {
-                Ok(()) => return self.published(upload, path, true),
+                Ok(()) => return self.published(upload, path, None),
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -146,12 +147,17 @@ impl Worker {
     }
 
     /// An upload has this name.
-    fn published(&mut self, upload: UploadId, path: ContentPath, created: bool) -> Result<Published, StoreError> {
+    fn published(
+        &mut self,
+        upload: UploadId,
+        path: ContentPath,
+        replaced: Option<SystemTime>,
+    ) -> Result<Published, StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         let stamp = Stamp::of(&fstat(target.file())?);
         let (gathered, durable) = (target.gathered.take(), target.durable);
         let stored = gathered.filter(|bytes| count(bytes.len()) == stamp.size).map(|bytes| self.stored(&stamp, bytes));
-        Ok(Published { path, created, etag: stamp.etag(), size: stamp.size, durable, stored })
+        Ok(Published { path, replaced, etag: stamp.etag(), size: stamp.size, durable, stored })
     }
 
     /// A content with all its bytes in memory: it has its version before it is opened, and its rate needs no read.
