@@ -34,25 +34,25 @@ fn path(path: &str) -> String {
     format!("Upload-Metadata: path {},mtime {}\r\n", STANDARD.encode(path), STANDARD.encode("1600000000"))
 }
 
-fn create(server: &Server, at: &str, length: usize) -> String {
+pub(crate) fn create(server: &Server, at: &str, length: usize) -> String {
     let created = one(server, "POST", "/upload/", &format!("{}Upload-Length: {length}\r\n", path(at)), b"");
     assert_eq!(created.status, 201, "{}", created.text());
     assert!(created.field("upload-expires").is_some() && created.field("tus-resumable") == Some("1.0.0"));
     created.field("location").expect("an address").to_owned()
 }
 
-fn offset(server: &Server, upload: &str) -> usize {
+pub(crate) fn offset(server: &Server, upload: &str) -> usize {
     let state = one(server, "HEAD", upload, "", b"");
     assert_eq!(state.status, 200, "{upload}");
     state.field("upload-offset").expect("an offset").parse().expect("a number")
 }
 
-fn patch(server: &Server, upload: &str, from: usize, bytes: &[u8]) -> Answer {
+pub(crate) fn patch(server: &Server, upload: &str, from: usize, bytes: &[u8]) -> Answer {
     one(server, "PATCH", upload, &format!("{OFFSET_BYTES}Upload-Offset: {from}\r\n"), bytes)
 }
 
 /// Sends a part of what it announces, and breaks off.
-fn cut(server: &Server, upload: &str, from: usize, bytes: &[u8], announced: usize) -> Client {
+pub(crate) fn cut(server: &Server, upload: &str, from: usize, bytes: &[u8], announced: usize) -> Client {
     let mut client = server.connect();
     client.send(format!(
         "PATCH {upload} HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\n{OFFSET_BYTES}\
@@ -179,6 +179,36 @@ fn an_upload_in_one_request_a_deferred_length_and_parts_of_one_content() {
         assert_eq!(one(&server, "HEAD", &first, "", b"").status, 404, "it is over");
         let names = server.json("/media/?format=json");
         assert_eq!(names.as_array().expect("a listing").len(), 4, "nothing else is there: {names}");
+        server.stop();
+    });
+}
+
+#[test]
+fn a_put_continues_a_content_that_its_client_knows() {
+    on_both(|place, start| {
+        let (server, bytes) = (start(), pattern(3_000_000));
+        let (target, range) = ("/media/a", |first: usize| format!("Content-Range: bytes {first}-2999999/3000000\r\n"));
+        assert_eq!(one(&server, "PUT", target, "", &bytes[..1_000_000]).status, 201, "{place}");
+        let tag = server.get(target).field("etag").expect("a tag").to_owned();
+        let known = format!("If-Match: {tag}\r\n");
+        let part = |fields: &str, first: usize| one(&server, "PUT", target, fields, &bytes[first..]).status;
+        let sum = format!("{known}{}Content-MD5: kAFQmDzST7DWlj99KOF/cg==\r\n", range(1_000_000));
+        for (fields, first, status) in [
+            (range(1_000_000), 1_000_000, 400),
+            (format!("If-Match: *\r\n{}", range(1_000_000)), 1_000_000, 400),
+            (format!("{known}{}", range(1_000_000)), 1_000_001, 400),
+            (format!("{known}Content-Range: bytes 1000000-2999999/3000001\r\n"), 1_000_000, 400),
+            (format!("{known}Content-Range: bytes 1000000-99999999999999999999/*\r\n"), 1_000_000, 400),
+            (sum, 1_000_000, 400),
+            (format!("If-Match: \"other\"\r\n{}", range(1_000_000)), 1_000_000, 412),
+            (format!("{known}{}", range(999_999)), 999_999, 409),
+        ] {
+            assert_eq!(part(&fields, first), status, "{place}: {fields}");
+        }
+        assert!(server.get(target).body == bytes[..1_000_000], "{place}: as it was");
+        assert_eq!(part(&format!("{known}{}", range(1_000_000)), 1_000_000), 204, "{place}");
+        assert!(server.get(target).body == bytes, "{place}");
+        assert_eq!(part(&format!("{known}{}", range(1_000_000)), 1_000_000), 412, "{place}: it is another now");
         server.stop();
     });
 }

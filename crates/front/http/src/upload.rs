@@ -4,10 +4,10 @@
 //! bytes received where the request is to keep them (recordings, `on_break=keep`); the socket is not read while the disk is
 //! behind. Not here: storing (`service::ingest`), the right to write (`login`).
 
-use http_types::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LOCATION};
+use http_types::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, LOCATION};
 use http_types::{HeaderName, Method, StatusCode};
 use percent_encoding::utf8_percent_encode;
-use service::access::{Permit, ToWrite};
+use service::access::{Permit, ToRead, ToWrite};
 use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError};
 use service::ingest::{self, IngestRequest, Writer};
 use service::namespace;
@@ -25,6 +25,7 @@ use crate::message::conditional::joined;
 use crate::message::digest::BodyChecks;
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::query::Query;
+use crate::message::range::last_part;
 use crate::message::reply::{COMPONENT, Reply, location};
 use crate::precondition::precondition;
 use crate::problem;
@@ -112,6 +113,7 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         BodyFraming::Length(length) => Some(length),
         BodyFraming::Chunked => None,
     };
+    let continued = continued(exchange, &path, length).await?;
     let precondition = match permit.link() {
         // What a link was given for stays as it is.
         Some(_) => Precondition::All(vec![Precondition::MustNotExist, precondition(&exchange.head.headers)]),
@@ -134,11 +136,16 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
     let client = exchange.client();
     let modified = modified(head)?;
     let mut checks = BodyChecks::of(&head.headers).map_err(problem::bad_request)?;
-    let request = IngestRequest { length, precondition, rate, durable, on_break, every, modified, client };
+    let whole = length.map(|length| length.saturating_add(continued.as_ref().map_or(0, |(_, present)| *present)));
+    let request = IngestRequest { length: whole, precondition, rate, durable, on_break, every, modified, client };
     let claimed = claim(exchange, &permit, length).await?;
     let stored = async {
         let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
         let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
+        if let Some((present, _)) = &continued {
+            let copied = namespace::copy_into(&exchange.shared.service, present, &mut writer, client).await;
+            copied.map_err(|error| problem::of_namespace(&error))?;
+        }
         take_body(body, &mut writer, &mut checks).await?;
         if let Err(error) = checks.verify() {
             writer.give_up(&error.to_string()).await;
@@ -152,6 +159,35 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         let _ = exchange.shared.service.store_by_link(&permit, -claimed).await;
     }
     stored.map(PutOutcome::Stored)
+}
+
+/// The present content, and its bytes, that a PUT continues: its client proves by `If-Match` that it knows them, and has all the bytes
+/// behind them. The whole replaces the present content in one step at its end.
+async fn continued(
+    exchange: &Exchange,
+    path: &ContentPath,
+    length: Option<u64>,
+) -> Result<Option<(Permit<ToRead>, u64)>, Reply> {
+    let headers = &exchange.head.headers;
+    let Some(range) = joined(headers, &CONTENT_RANGE) else { return Ok(None) };
+    // A partial PUT that is taken for a whole one destroys the content (RFC 9110 §14.5).
+    let first = length.and_then(|length| last_part(&range, length));
+    let knows = joined(headers, &IF_MATCH).is_some_and(|tags| tags.trim() != "*");
+    let sums = ["repr-digest", "oc-checksum", "content-md5"].iter().any(|name| headers.contains_key(*name));
+    let (Some(first), true, false, None) = (first, knows, sums, exchange.head.query.as_deref()) else {
+        let detail = "a PUT with `Content-Range` has the last bytes of its content, and the tag of the bytes before them in `If-Match`; \
+                      without a query, and without a checksum of the whole";
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+    };
+    let permit: Permit<ToRead> = login::permit(exchange, path).await?;
+    let present = exchange.shared.service.lookup(&permit).await;
+    let present = present.ok().filter(|entry| precondition(headers).holds(Some(entry.existing())));
+    let present = present.ok_or_else(|| problem::of_store(&StoreError::PreconditionFailed))?;
+    if present.size != first {
+        let detail = format!("the present content has {} bytes: the part behind them begins there", present.size);
+        return Err(Reply::problem(StatusCode::CONFLICT, &detail));
+    }
+    Ok(Some((permit, first)))
 }
 
 /// Takes the room of an upload by a link with limited room, before its first byte. Gives the bytes taken.
@@ -288,10 +324,6 @@ fn can_be_taken(head: &RequestHead) -> Result<(), Reply> {
     if head.body == BodyFraming::Length(0) && !head.headers.contains_key(CONTENT_LENGTH) {
         let detail = "an upload needs Content-Length or chunked; `Content-Length: 0` makes an empty content";
         return Err(Reply::problem(StatusCode::LENGTH_REQUIRED, detail));
-    }
-    if head.headers.contains_key(CONTENT_RANGE) {
-        // RFC 9110 §14.4: a partial PUT that is taken for a whole one destroys the content.
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, "partial PUT is not supported; send the whole content"));
     }
     let coded = joined(&head.headers, &CONTENT_ENCODING).is_some_and(|coding| !coding.eq_ignore_ascii_case("identity"));
     if coded {

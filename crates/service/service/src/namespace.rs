@@ -260,7 +260,10 @@ async fn copy_content(
 }
 
 /// Appends the bytes of a content to an upload, as best effort.
-pub(crate) async fn copy_into(
+///
+/// # Errors
+/// The content cannot be read, or the upload be written.
+pub async fn copy_into(
     service: &Arc<MediaService>,
     from: &Permit<ToRead>,
     writer: &mut Writer,

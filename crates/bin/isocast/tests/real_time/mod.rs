@@ -9,4 +9,5 @@ mod neighbours;
 mod recorders;
 mod recordings;
 mod serve_stalled;
+mod upload_cuts;
 mod volume_faults;

@@ -55,6 +55,18 @@ pub fn parse_ranges(value: &str, size: u64) -> Ranges {
     }
 }
 
+/// The first byte of a `Content-Range` that has `length` bytes, the last of its content among them.
+#[must_use]
+pub fn last_part(value: &str, length: u64) -> Option<u64> {
+    let (range, size) = value.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let number = |text: &str| text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let (first, last): (u64, u64) = (number(first)?, number(last)?);
+    let end = last.checked_add(1)?;
+    let is_last = size == "*" || number(size) == Some(end);
+    (is_last && first.checked_add(length) == Some(end)).then_some(first)
+}
+
 /// One range of a list: empty if it lies outside of the content, `None` if it is not understood.
 fn parse_spec(spec: &str, size: u64) -> Option<ByteRange> {
     let (first, last) = spec.split_once('-')?;

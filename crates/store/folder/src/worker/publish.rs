@@ -23,6 +23,9 @@ use store::{ContentPath, NameKind, NameTaken, OnBreak, Precondition, Published, 
 
 use super::Worker;
 
+/// A content with its name, or why it has none.
+type PublishedResult = Result<Published, StoreError>;
+
 impl Worker {
     /// Gives a complete upload its name. If that is refused, its client gets the error here, and no other answer.
     pub(super) fn publish(&mut self, upload: UploadId) -> Result<(), StoreError> {
@@ -147,12 +150,7 @@ impl Worker {
     }
 
     /// An upload has this name.
-    fn published(
-        &mut self,
-        upload: UploadId,
-        path: ContentPath,
-        replaced: Option<SystemTime>,
-    ) -> Result<Published, StoreError> {
+    fn published(&mut self, upload: UploadId, path: ContentPath, replaced: Option<SystemTime>) -> PublishedResult {
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         let stamp = Stamp::of(&fstat(target.file())?);
         let (gathered, durable) = (target.gathered.take(), target.durable);
