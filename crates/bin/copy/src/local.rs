@@ -19,7 +19,7 @@ use kernel::direct::DirectWriter;
 use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use store::{Walked, WalkedKind};
-use units::limits::DIRECT_ALIGN;
+use units::limits::{CHUNK_BYTES, DIRECT_ALIGN};
 
 use super::READ_BYTES;
 
@@ -304,7 +304,8 @@ impl PartialCopy {
             WriteMode::Direct(writer) => {
                 let padded = count.next_multiple_of(usize::try_from(DIRECT_ALIGN).expect("a small constant"));
                 buffer.bytes_mut()[count..padded].fill(0);
-                let run = writer.write_run(self.file.as_fd(), self.written, &[&buffer.bytes()[..padded]], || true);
+                let bytes = &buffer.bytes()[..padded];
+                let run = writer.write_run(self.file.as_fd(), self.written, &[bytes], CHUNK_BYTES, || true);
                 if let Some(error) = run.error {
                     return Err(error).with_context(|| format!("cannot write {}", self.path.display()));
                 }

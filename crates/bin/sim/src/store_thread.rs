@@ -1,12 +1,12 @@
 //! A disk's store thread, simulated: the decisions of the real one (`storage::uploads`), with files that are places on the disk
 //! and clients that are rates.
 //!
-//! Promise: as the real thread, it is busy while it uses a grant; pieces are at most `PIECE_BYTES_MAX` with two in flight, and
+//! Promise: as the real thread, it is busy while it uses a grant; pieces are at most `piece_bytes` with two in flight, and
 //! none begins after the grant's `until`. Not here: the choice of offers and the time of commits (the `storage` crate).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use storage::grant::{Grant, JobId, Offer, RecordingPlace, StoreMessage, StoreWork, WorkClass};
+use storage::grant::{Grant, JobId, Offer, RecordingPlace, StoreMessage, StoreWork, WorkClass, piece_bytes};
 use storage::uploads::{CommitPart, Granted, JournalId, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, UploadId, limits};
 
@@ -359,7 +359,7 @@ impl StoreThread {
                 let position = self.uploads.file_mut(*upload).map_or(0, |file| file.source.position);
                 while *in_flight < PIECES_IN_FLIGHT && *left > 0 && now <= *until {
                     // Padding goes beyond the client's bytes, as it does in a file.
-                    let bytes = limits::PIECE_BYTES_MAX.min(*left);
+                    let bytes = piece_bytes(*until).min(*left);
                     out.requests.push((Op::Write, position + *next, bytes));
                     (*next, *left, *in_flight) = (*next + bytes, *left - bytes, *in_flight + 1);
                 }

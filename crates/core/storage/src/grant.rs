@@ -167,10 +167,18 @@ pub struct Grant {
     pub disk: DiskId,
     /// The job.
     pub job: JobId,
-    /// For writes: at most this many bytes, in pieces of at most `limits::PIECE_BYTES_MAX`.
+    /// For writes: at most this many bytes, in pieces of [`piece_bytes`].
     pub bytes_max: u64,
     /// No piece is begun after this time (monotonic clock); the operation of a commit or probe is begun at once.
     pub until: Nanos,
+}
+
+/// Most bytes of a piece of a write that begins no piece after `until`. One that has all the time it takes is made in larger pieces: 200 MB
+/// behind the end of a file on ext4, which writes such pieces one after the other, took 0.05 s of the kernel's processor time instead of
+/// 0.18, and 4.0 s instead of 8.7 (emulated 7200 rpm disk).
+#[must_use]
+pub const fn piece_bytes(until: Nanos) -> u64 {
+    if until.0 == Nanos::MAX.0 { limits::CHUNK_BYTES } else { limits::PIECE_BYTES_MAX }
 }
 
 /// Result of a grant.

@@ -53,7 +53,7 @@ impl DirectWriter {
         self.ring.is_some()
     }
 
-    /// Writes `buffers`, one after the other, to `file` from `offset` on, in pieces of [`limits::PIECE_BYTES_MAX`], also from short
+    /// Writes `buffers`, one after the other, to `file` from `offset` on, in pieces of `piece_bytes`, also from short
     /// buffers. `may_begin` is called before each piece; its first `false` ends the run. Returns when nothing is in flight any more.
     ///
     /// The offset and each buffer's address and length must be multiples of [`limits::DIRECT_ALIGN`], and the end within the limit of
@@ -63,9 +63,10 @@ impl DirectWriter {
         file: BorrowedFd<'_>,
         offset: u64,
         buffers: &[&[u8]],
+        piece_bytes: u64,
         may_begin: impl FnMut() -> bool,
     ) -> Written {
-        let mut pieces = match cut(offset, buffers) {
+        let mut pieces = match cut(offset, buffers, piece_bytes) {
             Ok(pieces) => pieces,
             Err(error) => return Written { bytes: 0, error: Some(error) },
         };
@@ -84,7 +85,7 @@ impl Default for DirectWriter {
 }
 
 /// Cuts the buffers into pieces, after checking that direct I/O can take them.
-fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]]) -> io::Result<Vec<WritePiece<'a>>> {
+fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]], piece_bytes: u64) -> io::Result<Vec<WritePiece<'a>>> {
     let aligned = |value: u64| value.is_multiple_of(limits::DIRECT_ALIGN);
     let length = |bytes: &[u8]| u64::try_from(bytes.len()).expect("usize is at most 64 bits");
     let address = |bytes: &[u8]| u64::try_from(bytes.as_ptr().addr()).expect("usize is at most 64 bits");
@@ -98,7 +99,7 @@ fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]]) -> io::Result<Vec<WritePiece<'
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| offset.saturating_add(total) > limit) {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    let piece_bytes = usize::try_from(limits::PIECE_BYTES_MAX).expect("a small constant");
+    let piece_bytes = usize::try_from(piece_bytes).expect("usize is 64 bits");
     let mut pieces: Vec<WritePiece<'a>> = Vec::new();
     for mut rest in buffers.iter().copied().filter(|bytes| !bytes.is_empty()) {
         while !rest.is_empty() {
@@ -158,7 +159,7 @@ impl WritesInFlight<'_, '_> {
     /// Queues the rest of piece `index`.
     fn begin(&mut self, index: usize) {
         let piece = &self.pieces[index];
-        let count = u32::try_from(piece.rest.len()).expect("a piece is at most PIECE_BYTES_MAX");
+        let count = u32::try_from(piece.rest.len()).expect("a piece is short");
         // An `IoSlice` is an `iovec` (its documentation).
         let slices = piece.rest.as_ptr().cast::<libc::iovec>();
         let entry = opcode::Writev::new(types::Fd(self.file.as_raw_fd()), slices, count)
@@ -234,7 +235,7 @@ fn write_plainly(
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Some(error.into()),
                 Ok(0) => return Some(io::Error::from(io::ErrorKind::WriteZero)),
-                Ok(bytes) => advance(piece, u32::try_from(bytes).expect("a piece is at most PIECE_BYTES_MAX")),
+                Ok(bytes) => advance(piece, u32::try_from(bytes).expect("a piece is short")),
             }
         }
     }
@@ -250,6 +251,8 @@ mod tests {
 
     use super::*;
     use crate::pool::{LEASE_BYTES, Lease, LeasePool};
+
+    const PIECE: u64 = limits::PIECE_BYTES_MAX;
 
     /// A direct file in the build directory if the file system there can, else an ordinary one.
     fn file() -> (tempfile::TempPath, File) {
@@ -275,18 +278,20 @@ mod tests {
 
     #[test]
     fn a_run_of_two_leases_reads_back() {
-        for mut writer in writers() {
+        let pieces = [(PIECE, 8 + 1), (limits::CHUNK_BYTES, 1 + 1)];
+        for (mut writer, (piece_bytes, count)) in pieces.into_iter().flat_map(|piece| writers().map(|one| (one, piece)))
+        {
             let pool = LeasePool::new(2).unwrap();
             let (a, b) = (patterned(&pool, 1), patterned(&pool, 77));
             let (path, file) = file();
             let mut begun = 0;
-            let written = writer.write_run(file.as_fd(), 8192, &[&a, &b[..4096 * 3]], || {
+            let written = writer.write_run(file.as_fd(), 8192, &[&a, &b[..4096 * 3]], piece_bytes, || {
                 begun += 1;
                 true
             });
             assert!(written.error.is_none(), "{:?}", written.error);
             assert_eq!(written.bytes, u64::try_from(LEASE_BYTES + 4096 * 3).unwrap());
-            assert_eq!(begun, 8 + 1, "eight pieces of 128 KiB, and one of 12 KiB");
+            assert_eq!(begun, count, "the last piece has 12 KiB");
             let mut back = vec![0; LEASE_BYTES + 4096 * 3];
             File::open(&path).unwrap().read_exact_at(&mut back, 8192).unwrap();
             assert!(back[..LEASE_BYTES] == a[..] && back[LEASE_BYTES..] == b[..4096 * 3]);
@@ -302,7 +307,7 @@ mod tests {
             let kib = |from: usize, to: usize| &lease[from << 10..to << 10];
             let buffers = [kib(0, 64), kib(64, 128), kib(128, 128), kib(128, 132), kib(132, 400)];
             let mut begun = 0;
-            let written = writer.write_run(file.as_fd(), 4096, &buffers, || {
+            let written = writer.write_run(file.as_fd(), 4096, &buffers, PIECE, || {
                 begun += 1;
                 true
             });
@@ -333,12 +338,12 @@ mod tests {
             let lease = patterned(&pool, 5);
             let (_path, file) = file();
             let mut left = 3;
-            let written = writer.write_run(file.as_fd(), 0, &[&lease], || {
+            let written = writer.write_run(file.as_fd(), 0, &[&lease], PIECE, || {
                 left -= 1;
                 left >= 0
             });
             assert!(written.error.is_none());
-            assert_eq!(written.bytes, 3 * limits::PIECE_BYTES_MAX);
+            assert_eq!(written.bytes, 3 * PIECE);
             assert_eq!(left, -1, "not asked again after its no");
         }
     }
@@ -350,7 +355,7 @@ mod tests {
             let lease = patterned(&pool, 5);
             let (path, _) = file();
             let read_only = File::open(&path).unwrap();
-            let written = writer.write_run(read_only.as_fd(), 0, &[&lease], || true);
+            let written = writer.write_run(read_only.as_fd(), 0, &[&lease], PIECE, || true);
             assert_eq!(written.error.unwrap().raw_os_error(), Some(libc::EBADF));
             assert_eq!(written.bytes, 0);
         }
@@ -365,7 +370,7 @@ mod tests {
         for (offset, buffer) in
             [(1, &lease[..4096]), (0, &lease[..4095]), (0, &lease[1..4097]), (u64::MAX - 4095, &lease[..4096])]
         {
-            let written = writer.write_run(file.as_fd(), offset, &[buffer], || true);
+            let written = writer.write_run(file.as_fd(), offset, &[buffer], PIECE, || true);
             assert_eq!(written.error.unwrap().kind(), io::ErrorKind::InvalidInput);
         }
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
@@ -379,14 +384,14 @@ mod tests {
         let mut writer = DirectWriter::new();
         let mut asked = 0;
         let run = AssertUnwindSafe(|| {
-            writer.write_run(file.as_fd(), 0, &[&lease], || {
+            writer.write_run(file.as_fd(), 0, &[&lease], PIECE, || {
                 asked += 1;
                 assert!(asked < 2, "the caller's fault");
                 true
             })
         });
         assert!(catch_unwind(run).is_err());
-        let written = writer.write_run(file.as_fd(), 0, &[&lease], || true);
+        let written = writer.write_run(file.as_fd(), 0, &[&lease], PIECE, || true);
         assert_eq!(written.bytes, u64::try_from(LEASE_BYTES).unwrap(), "{:?}", written.error);
     }
 }

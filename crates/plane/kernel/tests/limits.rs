@@ -68,7 +68,7 @@ fn the_plane_without_io_uring_names_the_remedy() {
         let mut lease = LeasePool::new(1).unwrap().try_lease().unwrap();
         lease.copy_from_slice(&pattern(0, LEASE_BYTES));
         let file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let written = writer.write_run(file.as_fd(), 0, &[&lease], || true);
+        let written = writer.write_run(file.as_fd(), 0, &[&lease], units::limits::PIECE_BYTES_MAX, || true);
         assert_eq!((written.bytes, written.error.map(|e| e.to_string())), (CHUNK, None));
     };
     thread::spawn(forbidden).join().unwrap();

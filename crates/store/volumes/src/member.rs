@@ -8,7 +8,7 @@ use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
 use rustix::fs::fdatasync;
 use storage::uploads::{CommitPart, Uploads};
-use units::{Nanos, UploadId};
+use units::{Nanos, UploadId, limits};
 use volume::MemberId;
 
 use super::SharedCore;
@@ -63,7 +63,7 @@ impl Backend for MemberWorker {
     fn write(&mut self, number: UploadId, _offset: u64, bytes: u64, until: Nanos) {
         let Some(part) = self.uploads.file_mut(number) else { return };
         let upload = part.upload;
-        let (written, error) = part.write(bytes, self.file.as_fd(), &mut self.writer, || monotonic() < until);
+        let (written, error) = part.write(bytes, self.file.as_fd(), &mut self.writer, until);
         self.shared.stats.written_bytes.add(written);
         let over = self.uploads.wrote(number, written, error.as_ref().map(StoreError::trouble), monotonic());
         if let Some(error) = error.filter(|_| over.is_some()) {
@@ -222,7 +222,8 @@ impl MemberWorker {
     fn write_share(&mut self) -> Result<(), StoreError> {
         let Some((number, writes)) = lock(&self.core).live.share(self.member) else { return Ok(()) };
         let written = writes.iter().try_for_each(|(position, block)| {
-            let run = self.writer.write_run(self.file.as_fd(), *position, &[block.bytes()], || true);
+            let run =
+                self.writer.write_run(self.file.as_fd(), *position, &[block.bytes()], limits::CHUNK_BYTES, || true);
             run.error.map_or(Ok(()), |error| Err(StoreError::from(error)))
         });
         let outcome = written.and_then(|()| flush(&self.file));

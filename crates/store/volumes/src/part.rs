@@ -5,9 +5,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use kernel::aligned::AlignedBlock;
+use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
+use storage::grant::piece_bytes;
 use storage::uploads::UploadFile;
-use units::{UploadId, limits};
+use units::{Nanos, UploadId, limits};
 
 use store::StoreError;
 use store::buffers::Chunk;
@@ -67,18 +69,18 @@ impl UploadPart {
         self.blocks.push_back(block);
     }
 
-    /// Writes up to `bytes`, each run of blocks that lie one behind the other at once.
+    /// Writes up to `bytes`, no piece after `until`, each run of blocks that lie one behind the other at once.
     pub(super) fn write(
         &mut self,
         mut bytes: u64,
         file: BorrowedFd<'_>,
         writer: &mut DirectWriter,
-        mut may_begin: impl FnMut() -> bool,
+        until: Nanos,
     ) -> (u64, Option<StoreError>) {
         let mut written = 0;
         while bytes > 0 && !self.blocks.is_empty() {
             let (position, slices, length) = self.run(bytes);
-            let run = writer.write_run(file, position, &slices, &mut may_begin);
+            let run = writer.write_run(file, position, &slices, piece_bytes(until), || monotonic() < until);
             let whole = run.bytes - run.bytes % limits::DIRECT_ALIGN;
             self.let_go(whole);
             written += whole;

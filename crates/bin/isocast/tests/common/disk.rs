@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::fs::{Mode, OFlags};
+
 use super::skip::skipped;
 use super::{program_and_others, until};
 
@@ -164,8 +166,12 @@ impl Disk {
                 if said.status.success() { Ok(()) } else { Err(text(&said)) }
             });
         }
-        self.ctl("revive; timing off");
         let device = self.device();
+        // A mount namespace that another program made meanwhile has a copy of the mount, and ends with it.
+        until("the end of copies of the dead mount", || {
+            rustix::fs::open(&device, OFlags::RDONLY | OFlags::EXCL, Mode::empty()).map_err(|error| error.to_string())
+        });
+        self.ctl("revive; timing off");
         run(Command::new("mount").arg(&device).arg(self.mount()));
         run(Command::new("umount").arg(self.mount()));
         // Only looks: anything to mend is a failure.

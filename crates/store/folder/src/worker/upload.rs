@@ -17,6 +17,7 @@ use kernel::clock::monotonic;
 use rustix::fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::fs::{fallocate, fcntl_getfl, fcntl_setfl, fstat, fsync, ftruncate, futimens, mkdirat};
 use rustix::io::{Errno, pwrite};
+use storage::grant::piece_bytes;
 use storage::uploads::{JournalId, UploadFile};
 use units::{ByteCount, Nanos, UploadId, limits};
 
@@ -389,7 +390,8 @@ impl Worker {
             Err(error) => (0, Some(StoreError::from(error))),
             Ok(()) => {
                 let slices = target.slices(offset, bytes);
-                let run = self.writer.write_run(target.file(), offset, &slices, || monotonic() < until);
+                let run =
+                    self.writer.write_run(target.file(), offset, &slices, piece_bytes(until), || monotonic() < until);
                 (run.bytes - run.bytes % limits::DIRECT_ALIGN, run.error.map(StoreError::from))
             }
         };
