@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 
 use kernel::clock::monotonic;
-use rustix::fs::{Mode, OFlags, fcntl_getfl, fdatasync, fsync, openat};
+use rustix::fs::{Mode, OFlags, fdatasync, fsync, openat};
 use rustix::io::Errno;
 use storage::uploads::{CommitPart, UploadFile};
 use units::UploadId;
@@ -107,7 +107,7 @@ impl Worker {
     /// or a root if that file is gone.
     fn flush(&mut self, upload: Option<UploadId>) -> Result<(), Errno> {
         let written = upload.and_then(|upload| self.uploads.file_mut(upload));
-        let needs_its_own = written.as_ref().is_some_and(|target| !is_direct(target.file()));
+        let needs_its_own = written.as_ref().is_some_and(|target| !content::is_direct(target.file()));
         if !needs_its_own && let Some(unchanged) = self.folders.unchanged() {
             return fdatasync(unchanged);
         }
@@ -138,11 +138,6 @@ fn sync_together(files: &[BorrowedFd<'_>]) -> Result<(), Errno> {
 pub(super) fn sync_name(file: BorrowedFd<'_>, directory: BorrowedFd<'_>) -> Result<(), Errno> {
     fsync(file)?;
     if content::syncs_names_with_files(file)? { Ok(()) } else { fsync(directory) }
-}
-
-/// True if no byte of a file waits in the page cache.
-pub(super) fn is_direct(file: BorrowedFd<'_>) -> bool {
-    fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
 /// Fails unless the file system of `directory` still has a journal to change it through.

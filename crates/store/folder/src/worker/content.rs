@@ -14,7 +14,7 @@ use kernel::aligned::AlignedBlock;
 use kernel::fiemap;
 use kernel::version_check;
 use kernel::write_watch::WriteWatcher;
-use rustix::fs::{OFlags, Stat, fstat, fstatfs};
+use rustix::fs::{OFlags, Stat, fcntl_getfl, fstat, fstatfs};
 use rustix::io::Errno;
 use storage::uploads::JournalId;
 use units::{ContentVersion, DiskId, limits};
@@ -177,6 +177,11 @@ fn has_ext4_journal(device: u64) -> bool {
 pub(crate) fn is_buffered(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     let magic = magic(file)?;
     Ok(LOCAL_BUFFERED.contains(&magic) || ELSEWHERE.contains(&magic))
+}
+
+/// True if no byte of a file waits in the page cache.
+pub(crate) fn is_direct(file: BorrowedFd<'_>) -> bool {
+    fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
 fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {

@@ -27,8 +27,7 @@ use store::operation::{ChangeReply, UploadProgress, UploadTerms};
 use store::{ContentPath, Entry, FullPlace, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError};
 
 use super::Worker;
-use super::commit::is_direct;
-use super::content::{self, extents_of, is_buffered};
+use super::content::{self, extents_of, is_buffered, is_direct};
 use super::folders::free_bytes;
 use super::temporary::TemporaryFile;
 
