@@ -20,7 +20,7 @@ fn with_ftp() -> Setup {
 }
 
 /// The address that the server has for a scheme.
-fn address(server: &Server, scheme: &str) -> SocketAddr {
+pub(crate) fn address(server: &Server, scheme: &str) -> SocketAddr {
     let line = server.wait_stderr_line(&format!(" {scheme}://"));
     let (_, rest) = line.split_once(&format!(" {scheme}://")).expect("waited for");
     rest.split('/').next().and_then(|address| address.parse().ok()).expect("an address")

@@ -120,6 +120,35 @@ fn boxes_without_names_behind_a_trusted_proxy_hold_a_stream_each() {
 }
 
 #[test]
+fn a_trusted_proxy_names_its_clients_by_the_proxy_protocol() {
+    let config = "[access]\ntrusted_proxies = [\"127.0.0.9\"]\nproxy_protocol = true\n";
+    let server = server("100M", Setup::default().config(config).set("ftp.listen=127.0.0.1:0"));
+    let ask = |source: &str, header: &[u8]| {
+        let mut client = server.connect_from(source);
+        let request = b"GET /media/film.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        client.send([header, request].concat());
+        let status = client.head().status;
+        (client, status)
+    };
+    let version_1 = b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n";
+    let version_2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x08\x7f\0\0\x01\x12\x67\0\x50";
+    let open = [ask("127.0.0.9", version_1), ask("127.0.0.9", version_2), ask("127.0.0.1", b"")];
+    assert_eq!(open.each_ref().map(|(_, status)| *status), [200; 3]);
+    let clients: Vec<_> = streams(&server).iter().map(|stream| stream["client"].to_string()).collect();
+    assert_eq!(clients, ["\"192.0.2.7\"", "\"192.0.2.8\"", "\"127.0.0.1\""]);
+    assert_eq!(ask("127.0.0.9", b"").1, 400, "a proxy without a header");
+    assert_eq!(ask("127.0.0.1", version_1).1, 400, "a header of another client");
+
+    let greets = |source: &str, header: &[u8]| {
+        let mut client = Client::from_to(source, crate::ftp::address(&server, "ftp"));
+        client.send(header);
+        String::from_utf8(client.take(4)).expect("a reply")
+    };
+    assert_eq!(greets("127.0.0.9", version_1), "220 ");
+    assert_eq!(greets("127.0.0.9", b"USER anonymous\r\n"), "421 ");
+}
+
+#[test]
 fn a_read_that_passes_its_reservation_on_is_listed_and_logged() {
     let server = server("20M", Setup::default());
     let target = "/media/film.ts?rate=5M&burst=0&session=v";

@@ -23,20 +23,25 @@ pub(crate) struct FtpClient {
     pub(crate) service: Arc<MediaService>,
     /// The two ends of its connection.
     pub(crate) ends: Client,
+    /// The other end of its connections: the client, or the proxy that it comes by.
+    pub(crate) socket_peer: IpAddr,
     principal: Principal,
     user: Option<String>,
 }
 
 impl FtpClient {
     /// Without a login.
-    pub(crate) fn new(service: Arc<MediaService>, ends: Client) -> Self {
-        let here = |address: IpAddr| address.to_canonical().is_loopback();
-        let principal = if here(ends.address) && here(ends.local) {
-            Principal::Local
-        } else {
-            Principal::Remote("are accepted from this machine only")
-        };
-        Self { service, ends, principal, user: None }
+    pub(crate) fn new(service: Arc<MediaService>, ends: Client, socket_peer: IpAddr) -> Self {
+        let mut client = Self { service, ends, socket_peer, principal: Principal::Local, user: None };
+        if !client.is_here() || !ends.local.is_loopback() {
+            client.principal = Principal::Remote("are accepted from this machine only, and through no proxy");
+        }
+        client
+    }
+
+    /// True if it is a program on this machine, and came by no proxy.
+    pub(crate) fn is_here(&self) -> bool {
+        self.ends.address.is_loopback() && self.ends.address == self.socket_peer && !self.ends.is_proxy
     }
 
     /// Logs in.

@@ -3,13 +3,13 @@
 //! Promise: control connections have places among those of all front ends, and a client has its share of them. Not here: the drain and the
 //! end (`service`).
 
+use std::fmt::Display;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use service::MediaService;
-use service::connections::ConnectionRefusal;
 use socket2::SockRef;
 use tls::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
@@ -93,7 +93,8 @@ async fn accept(shared: Arc<FtpShared>, listener: TcpListener, is_implicit: bool
         };
         // An IPv4 client of an IPv6 listener is distinguished by its IPv4 address.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let place = match shared.service.connect(Some(peer.ip())) {
+        let is_proxy = shared.settings().trusted_proxies.has(peer.ip());
+        let mut place = match shared.service.connect((!is_proxy).then(|| peer.ip())) {
             Ok(place) => place,
             Err(refusal) => {
                 turn_away(&stream, &refusal, is_implicit);
@@ -103,16 +104,24 @@ async fn accept(shared: Arc<FtpShared>, listener: TcpListener, is_implicit: bool
         let _ = stream.set_nodelay(true);
         // The urgent byte of `ABOR` belongs to a code of Telnet (RFC 854), which cannot be told apart without it.
         let _ = SockRef::from(&stream).set_out_of_band_inline(true);
-        let shared = Arc::clone(&shared);
+        let (shared, mut stream) = (Arc::clone(&shared), stream);
         tokio::spawn(async move {
-            session::serve(shared, stream, peer, is_implicit).await;
+            let named = shared.settings().trusted_proxies.client(&mut stream, peer).await;
+            match named {
+                Ok(client) if client == peer => session::serve(shared, stream, (client, peer.ip()), is_implicit).await,
+                Ok(client) => match shared.service.connect_for(&mut place, client.ip()) {
+                    Ok(()) => session::serve(shared, stream, (client, peer.ip()), is_implicit).await,
+                    Err(refusal) => turn_away(&stream, &refusal, is_implicit),
+                },
+                Err(error) => turn_away(&stream, &error, is_implicit),
+            }
             drop(place);
         });
     }
 }
 
-/// Refuses one connection too many: sends as much of the reply as the socket takes at once. A client of TLS could not read it.
-fn turn_away(stream: &TcpStream, refusal: &ConnectionRefusal, is_implicit: bool) {
+/// Refuses a connection: sends as much of the reply as the socket takes at once. A client of TLS could not read it.
+fn turn_away(stream: &TcpStream, refusal: &impl Display, is_implicit: bool) {
     if !is_implicit {
         let _ = stream.try_write(format!("421 {refusal}\r\n").as_bytes());
     }

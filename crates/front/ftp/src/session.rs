@@ -36,15 +36,21 @@ const WAITING_MAX: usize = 16;
 /// Ports below it belong to services of other kinds (RFC 2577 §3).
 const CLIENT_PORT_MIN: u16 = 1024;
 
-/// Serves a connection to its end.
-pub(crate) async fn serve(shared: Arc<FtpShared>, stream: TcpStream, peer: SocketAddr, is_implicit: bool) {
+/// Serves a connection to its end: that of the client `peer`, which came from `socket_peer`.
+pub(crate) async fn serve(
+    shared: Arc<FtpShared>,
+    stream: TcpStream,
+    (peer, socket_peer): (SocketAddr, IpAddr),
+    is_implicit: bool,
+) {
     let Ok(local) = stream.local_addr() else { return };
-    let ends = Client { address: peer.ip(), local: local.ip().to_canonical(), is_proxy: false };
+    let is_proxy = shared.settings().trusted_proxies.has(peer.ip());
+    let ends = Client { address: peer.ip(), local: local.ip().to_canonical(), is_proxy };
     let hello = FtpReply::new(220, "Isocast");
     let mut stream = stream;
     if !is_implicit {
         let mut control = ControlStream::new(stream);
-        let mut session = FtpSession::new(&shared, ends, peer, false);
+        let mut session = FtpSession::new(&shared, (ends, socket_peer), peer, false);
         if control.reply(&hello).await.is_none() || !session.converse(&mut control).await {
             return;
         }
@@ -53,7 +59,7 @@ pub(crate) async fn serve(shared: Arc<FtpShared>, stream: TcpStream, peer: Socke
     let Some(acceptor) = &shared.acceptor else { return };
     let Ok(stream) = acceptor.begin().seal(stream, HANDSHAKE_TIME_MAX).await else { return };
     let mut control = ControlStream::new(stream);
-    let mut session = FtpSession::new(&shared, ends, peer, true);
+    let mut session = FtpSession::new(&shared, (ends, socket_peer), peer, true);
     session.is_private = is_implicit;
     if is_implicit && control.reply(&hello).await.is_none() {
         return;
@@ -102,13 +108,13 @@ enum FtpAnswer {
 }
 
 impl FtpSession {
-    fn new(shared: &Arc<FtpShared>, ends: Client, peer: SocketAddr, is_sealed: bool) -> Self {
+    fn new(shared: &Arc<FtpShared>, (ends, socket_peer): (Client, IpAddr), peer: SocketAddr, is_sealed: bool) -> Self {
         let service = Arc::clone(&shared.service);
         // No other client can guess it.
         let viewer = format!("ftp {:016x}", service.hash(("ftp", peer, shared.next_number())));
         Self {
             shared: Arc::clone(shared),
-            client: FtpClient::new(service, ends),
+            client: FtpClient::new(service, ends, socket_peer),
             viewer,
             is_sealed,
             login: LoginState::None { wrong: 0 },
@@ -329,9 +335,7 @@ impl FtpSession {
     async fn log_in(&mut self, password: &str) -> Result<FtpAnswer, FtpReply> {
         let LoginState::Named { name, wrong } = &self.login else { return Err(FtpReply::new(503, "USER comes first")) };
         let (name, wrong) = (name.clone(), wrong + 1);
-        let is_here = |address: IpAddr| address.is_loopback();
-        let takes_passwords =
-            self.is_sealed || is_here(self.client.ends.address) || self.shared.settings().plain_passwords;
+        let takes_passwords = self.is_sealed || self.client.is_here() || self.shared.settings().plain_passwords;
         match self.client.log_in(&name, password, takes_passwords).await {
             Ok(()) => {
                 self.login = LoginState::Done;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use proxy::TrustedProxies;
 use service::MediaService;
 use tls::Acceptor;
 use tokio::sync::watch;
@@ -32,6 +33,8 @@ pub struct FtpSettings {
     pub passive_address: Option<Ipv4Addr>,
     /// Passwords are taken from other machines without encryption, too.
     pub plain_passwords: bool,
+    /// Proxies that name their clients, or speak for clients that have no name.
+    pub trusted_proxies: TrustedProxies,
     /// For the client to take something of a download.
     pub stall_max: Duration,
     /// Without a byte of an upload.

@@ -184,7 +184,7 @@ async fn kept(
 impl DataTransfer {
     /// Carries all of it, and gives the reply to its end.
     pub(crate) async fn run(self, client: &FtpClient, route: TransferRoute<'_>) -> FtpReply {
-        let stream = match route.way.connect(client.ends.address, route.seal).await {
+        let stream = match route.way.connect(client.socket_peer, route.seal).await {
             Ok(stream) => stream,
             Err(reply) => return reply,
         };

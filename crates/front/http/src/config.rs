@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipnet::IpNet;
+use proxy::TrustedProxies;
 
 /// Settings of the HTTP front end.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct HttpConfig {
     /// Time for which browsers are told to use TLS only; zero: they are not told.
     pub hsts: Duration,
     /// Networks of proxies that say for which client they speak.
-    pub trusted_proxies: Vec<IpNet>,
+    pub trusted_proxies: TrustedProxies,
     /// Passwords are taken from other machines without encryption, too.
     pub plain_passwords: bool,
 }
@@ -47,7 +47,7 @@ impl Default for HttpConfig {
             hosts: Vec::new(),
             redirect_to: None,
             hsts: Duration::ZERO,
-            trusted_proxies: Vec::new(),
+            trusted_proxies: TrustedProxies::default(),
             plain_passwords: false,
         }
     }

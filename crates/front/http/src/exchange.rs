@@ -11,7 +11,7 @@ use service::delivery::Client;
 
 use crate::access_log::AccessRecord;
 use crate::client_stream::{ClientStream, write_all};
-use crate::forwarded::{RequestSender, is_trusted, sender};
+use crate::forwarded::{RequestSender, sender};
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
@@ -83,7 +83,7 @@ impl Exchange {
     }
 
     pub(crate) fn client(&self) -> Client {
-        let is_proxy = is_trusted(self.peer.ip(), &self.shared.config().trusted_proxies);
+        let is_proxy = self.shared.config().trusted_proxies.has(self.peer.ip());
         Client { address: self.peer.ip(), local: self.local.ip(), is_proxy }
     }
 

@@ -2,13 +2,13 @@
 //!
 //! Promise: only the fields of a proxy in the settings' networks count; each proxy adds an address at the end, so the last one that is no
 //! trusted proxy's is the client. Two fields that name different clients count as none: a proxy that writes one of them passes the other
-//! one on as its client sent it. Not here: the networks (`config`).
+//! one on as its client sent it. Not here: the networks (the crate `proxy`).
 
 use std::net::{IpAddr, SocketAddr};
 
 use http_types::header::FORWARDED;
 use http_types::{HeaderMap, HeaderName};
-use ipnet::IpNet;
+use proxy::TrustedProxies;
 
 use crate::message::conditional::joined;
 
@@ -26,15 +26,9 @@ pub(crate) struct RequestSender {
     pub(crate) encrypted: bool,
 }
 
-/// True if the address belongs to a trusted proxy.
-pub(crate) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
-    let address = address.to_canonical();
-    trusted.iter().any(|network| network.contains(&address))
-}
-
 /// The sender of a request that came from `peer`.
-pub(crate) fn sender(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> RequestSender {
-    if !is_trusted(peer, trusted) {
+pub(crate) fn sender(headers: &HeaderMap, peer: IpAddr, trusted: &TrustedProxies) -> RequestSender {
+    if !trusted.has(peer) {
         return RequestSender { address: peer, encrypted: false };
     }
     let chains = [
@@ -52,12 +46,12 @@ pub(crate) fn sender(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> Re
 }
 
 /// The last address of a chain, given from its end, that is no trusted proxy's; the chain ends where something is no address.
-fn client<'a>(backwards: impl Iterator<Item = &'a str>, trusted: &[IpNet]) -> Option<IpAddr> {
+fn client<'a>(backwards: impl Iterator<Item = &'a str>, trusted: &TrustedProxies) -> Option<IpAddr> {
     let mut client = None;
     for text in backwards.take(CHAIN_MAX) {
         let Some(address) = address(text.trim()) else { break };
         client = Some(address);
-        if !is_trusted(address, trusted) {
+        if !trusted.has(address) {
             break;
         }
     }
@@ -93,7 +87,8 @@ mod tests {
     use http_types::HeaderValue;
 
     fn sent(peer: &str, fields: &[(&'static str, &'static str)]) -> (String, bool) {
-        let trusted = ["10.0.0.0/8", "2001:db8::/32"].map(|network| network.parse().expect("a network"));
+        let networks = ["10.0.0.0/8", "2001:db8::/32"].map(|network| network.parse().expect("a network")).to_vec();
+        let trusted = TrustedProxies { networks, send_header: false };
         let headers = fields
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))

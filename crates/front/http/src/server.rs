@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use http_types::StatusCode;
 use service::MediaService;
 use service::connections::{Arrival, ConnectionPlace, ConnectionRefusal};
 use service::line_journal::LineJournal;
@@ -21,7 +22,6 @@ use crate::client_stream::ClientStream;
 use crate::config::HttpConfig;
 use crate::connection::{self, RESERVE_TIME_MAX, drains};
 use crate::dav_state::DavKeeper;
-use crate::forwarded::is_trusted;
 use crate::guard::guarded;
 use crate::message::reply::{After, Reply, render};
 use crate::shared::Shared;
@@ -159,11 +159,23 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Option<Acceptor
                 continue;
             }
         };
+        let (mut stream, mut place) = (stream, place);
         // In the order of their arrival, so that the oldest is the oldest.
         let (shared, handshake) = (Arc::clone(&shared), tls.as_ref().map(Acceptor::begin));
         tokio::spawn(async move {
             let stats = Arc::clone(&shared);
             let served = async {
+                let named = behind_proxy(&shared, &mut stream, peer, &mut place).await;
+                let peer = match named {
+                    Ok(peer) => peer,
+                    Err(reply) => {
+                        shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+                        if handshake.is_none() {
+                            turn_away(&stream, &reply);
+                        }
+                        return;
+                    }
+                };
                 match sealed(&shared, stream, handshake, &place).await {
                     Some(ClientStream::Sealed(stream)) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                         Box::pin(http2::serve(shared, *stream, peer, &place)).await;
@@ -207,13 +219,32 @@ async fn sealed(
 /// The refusal to send.
 fn place_for(shared: &Shared, peer: SocketAddr) -> Result<ConnectionPlace, Reply> {
     // Behind a proxy there are many clients.
-    let is_proxy = is_trusted(peer.ip(), &shared.config().trusted_proxies);
+    let is_proxy = shared.config().trusted_proxies.has(peer.ip());
     let client = (!is_proxy).then(|| peer.ip());
     match shared.service.connect(client) {
         Err(ConnectionRefusal::Full) => shared.service.connections.reserve().map_err(|_| problem::busy()),
         Err(refusal @ ConnectionRefusal::ClientFull(_)) => Err(problem::client_busy(&refusal.to_string())),
         Ok(place) => Ok(place),
     }
+}
+
+/// The client of a connection that came from `peer`, which a trusted proxy there may name; that one has its share of the places.
+///
+/// # Errors
+/// The refusal to send.
+async fn behind_proxy(
+    shared: &Shared,
+    stream: &mut TcpStream,
+    peer: SocketAddr,
+    place: &mut ConnectionPlace,
+) -> Result<SocketAddr, Reply> {
+    let client = shared.config().trusted_proxies.client(stream, peer).await;
+    let client = client.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    if client != peer {
+        let shared_out = shared.service.connect_for(place, client.ip());
+        shared_out.map_err(|refusal| problem::client_busy(&refusal.to_string()))?;
+    }
+    Ok(client)
 }
 
 /// Refuses one connection too many: sends as much of the reply as the socket takes at once.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use accounts::{Database, Keeper, announce};
 use http::config::HttpConfig;
+use proxy::TrustedProxies;
 use service::account_changes::{AccountChange, AccountStore, Changed, LinkWish};
 use service::accounts::{Accounts, FolderRights, OpenRights, Rights};
 use service::contents::ContentPath;
@@ -258,7 +259,8 @@ async fn a_link_that_was_altered_is_refused_with_a_login_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn passwords_from_afar_are_taken_encrypted_only() {
-    let trusted = || vec!["127.0.0.0/8".parse().expect("a network")];
+    let networks = || vec!["127.0.0.0/8".parse().expect("a network")];
+    let trusted = || TrustedProxies { networks: networks(), ..TrustedProxies::default() };
     let status = |config: HttpConfig, fields: &str| {
         let accounts = Arc::<Accounts>::default();
         accounts.put(crate::support::users(&[("ada", "p", FolderRights::all())]));

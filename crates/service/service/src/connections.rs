@@ -80,10 +80,24 @@ impl Connections {
     ) -> Result<ConnectionPlace, ConnectionRefusal> {
         let mut place = self.place(arrival, limits.all)?;
         if let Some(client) = client {
-            let share = self.of_clients.take(ClientIdentity::of(None, client), limits.per_client);
-            place._share = Some(share.ok_or(ConnectionRefusal::ClientFull(limits.per_client))?);
+            self.share(&mut place, client, limits)?;
         }
         Ok(place)
+    }
+
+    /// Counts a place as one of `client`.
+    ///
+    /// # Errors
+    /// It has as many as one may have.
+    pub(crate) fn share(
+        &self,
+        place: &mut ConnectionPlace,
+        client: IpAddr,
+        limits: ConnectionLimits,
+    ) -> Result<(), ConnectionRefusal> {
+        let share = self.of_clients.take(ClientIdentity::of(None, client), limits.per_client);
+        place._share = Some(share.ok_or(ConnectionRefusal::ClientFull(limits.per_client))?);
+        Ok(())
     }
 
     /// A place beyond the limit, for a request that asks for the server's health.

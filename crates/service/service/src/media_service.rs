@@ -413,6 +413,14 @@ impl MediaService {
         self.connections.take(arrival, client, self.config().connections)
     }
 
+    /// Gives the connection of a proxy, which has a place, its client's share of them.
+    ///
+    /// # Errors
+    /// The client has as many as one may have.
+    pub fn connect_for(&self, place: &mut ConnectionPlace, client: IpAddr) -> Result<(), ConnectionRefusal> {
+        self.connections.share(place, client, self.config().connections)
+    }
+
     /// Time since the start.
     pub(crate) fn uptime(&self) -> Nanos {
         Nanos::from(self.started.elapsed())

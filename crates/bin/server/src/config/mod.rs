@@ -107,6 +107,7 @@ pub(crate) struct Config {
     /// Networks of proxies that say for which client they speak.
     pub(crate) trusted_proxies: Vec<IpNet>,
     /// Passwords are taken from other machines without encryption, too.
+    pub(crate) proxy_protocol: bool,
     pub(crate) plain_passwords: bool,
     /// Origins with pages that may read answers.
     pub(crate) cors_origins: Vec<String>,
@@ -323,6 +324,7 @@ impl Config {
                 _ => Err(format!("`{text}` is neither `read` nor `none`")),
             }),
             trusted_proxies: take_networks(settings_ref),
+            proxy_protocol: settings_ref.take("access.proxy_protocol", false, parse_choice),
             plain_passwords: settings_ref.take("access.plain_passwords", false, parse_choice),
             cors_origins: take_origins(settings_ref),
             hosts: take_hosts(settings_ref),

@@ -77,7 +77,8 @@ impl fmt::Display for Config {
         let hosts = self.hosts.iter().map(|host| quoted(host)).collect::<Vec<_>>().join(", ");
         writeln!(f, "hosts = [{hosts}]\nanonymous = {}", quoted(if self.anonymous_reads { &"read" } else { &"none" }))?;
         let proxies = self.trusted_proxies.iter().map(|network| quoted(network)).collect::<Vec<_>>().join(", ");
-        writeln!(f, "trusted_proxies = [{proxies}]\nplain_passwords = {}", self.plain_passwords)?;
+        writeln!(f, "trusted_proxies = [{proxies}]\nproxy_protocol = {}", self.proxy_protocol)?;
+        writeln!(f, "plain_passwords = {}", self.plain_passwords)?;
         writeln!(f, "\n[log]")?;
         for (name, file) in [("access", &self.log.access), ("events", &self.log.events)] {
             if let Some(file) = file {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use dataplane::PlaneConfig;
 use ftp::FtpSettings;
 use http::config::HttpConfig;
+use proxy::TrustedProxies;
 use service::accounts::OpenRights;
 use service::budgets::BudgetRules;
 use service::config::ServiceConfig;
@@ -66,10 +67,15 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         hosts: config.hosts.iter().cloned().chain(own_name()).collect(),
         redirect_to: config.tls.listen.filter(|_| config.tls.redirect).map(|address| address.port()),
         hsts: duration(config.tls.hsts),
-        trusted_proxies: config.trusted_proxies.clone(),
+        trusted_proxies: trusted_proxies(config),
         plain_passwords: config.plain_passwords,
     };
     (service, http)
+}
+
+/// The proxies that name their clients.
+fn trusted_proxies(config: &Config) -> TrustedProxies {
+    TrustedProxies { networks: config.trusted_proxies.clone(), send_header: config.proxy_protocol }
 }
 
 /// The settings of FTP.
@@ -79,6 +85,7 @@ pub(super) fn ftp_settings(config: &Config) -> FtpSettings {
         passive_ports: config.ftp.passive_ports.clone(),
         passive_address: config.ftp.passive_address,
         plain_passwords: config.plain_passwords,
+        trusted_proxies: trusted_proxies(config),
         stall_max: duration(config.streams.stall),
         upload_idle_max: duration(config.limits.upload_idle),
     }

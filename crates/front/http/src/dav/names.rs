@@ -10,7 +10,6 @@ use webdav::{DavChange, DavCondition, DavDepth};
 use super::{Touched, address, check, field, target, to_change};
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
-use crate::forwarded::is_trusted;
 use crate::message::authority::{RequestHost, host};
 use crate::message::reply::Reply;
 use crate::precondition::precondition;
@@ -168,7 +167,7 @@ impl NameTransfer {
 /// True if `authority` is this server's: the one of the request, the one that a trusted proxy was asked for, or a name of the settings.
 fn is_ours(exchange: &Exchange, authority: &str) -> bool {
     let (headers, config) = (&exchange.head.headers, exchange.shared.config());
-    let proxied = headers.get("x-forwarded-host").filter(|_| is_trusted(exchange.socket_peer, &config.trusted_proxies));
+    let proxied = headers.get("x-forwarded-host").filter(|_| config.trusted_proxies.has(exchange.socket_peer));
     let asked = headers.get(HOST).into_iter().chain(proxied);
     let without_port = |text: &str| {
         let text = text.strip_suffix(":80").or_else(|| text.strip_suffix(":443")).unwrap_or(text);
