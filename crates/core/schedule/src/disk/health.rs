@@ -4,7 +4,8 @@
 //! that stays unanswered makes it *hung*, until it is answered. A disk with one bad sector is neither: that harms only
 //! the streams that need the sector. An erring disk gets no new streams and uploads; those it has continue. It is given
 //! another chance when it made no error for a while ([`HOLD_MIN`]), and each time it errs again soon after, twice as
-//! long a while.
+//! long a while. A disk that was asked nothing meanwhile makes no error either: until a request succeeds it is *on trial*, gets
+//! everything, counts as failing, and is erring again with its first error.
 //!
 //! Not here: noticing an error or a silence (the plane does), the reaction to it.
 
@@ -77,11 +78,19 @@ pub struct Health {
     hold: Nanos,
     /// When it was last erring.
     erred_until: Option<Nanos>,
+    /// No request has succeeded since its last error that made it erring.
+    unproven: bool,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self { condition: DiskCondition::Good, errors: [None; PLACES], hold: HOLD_MIN, erred_until: None }
+        Self {
+            condition: DiskCondition::Good,
+            errors: [None; PLACES],
+            hold: HOLD_MIN,
+            erred_until: None,
+            unproven: false,
+        }
     }
 }
 
@@ -98,6 +107,12 @@ impl Health {
         matches!(self.condition, DiskCondition::Good)
     }
 
+    /// True if it gets everything again, and nothing shows yet that it is sound.
+    #[must_use]
+    pub const fn is_on_trial(&self) -> bool {
+        self.is_good() && self.unproven
+    }
+
     /// True if it does not answer.
     #[must_use]
     pub const fn is_hung(&self) -> bool {
@@ -112,11 +127,15 @@ impl Health {
         self.errors[at] = Some((place, now));
         let recent =
             |error: &Option<(ErrorLocation, Nanos)>| error.is_some_and(|(_, when)| now.saturating_sub(when) <= SPAN);
-        if self.errors.iter().all(recent) || matches!(self.condition, DiskCondition::Erring { .. }) {
-            self.err(now)
-        } else {
-            false
-        }
+        let is_erring = matches!(self.condition, DiskCondition::Erring { .. }) || self.is_on_trial();
+        if is_erring || self.errors.iter().all(recent) { self.err(now) } else { false }
+    }
+
+    /// A read or a write succeeded. True if that ends its trial.
+    pub fn succeeded(&mut self) -> bool {
+        let was_on_trial = self.is_on_trial();
+        self.unproven = false;
+        was_on_trial
     }
 
     /// A write or a flush failed: bytes that were given to it are lost. Nothing is known of where.
@@ -170,6 +189,7 @@ impl Health {
             return false;
         }
         let changed = self.is_good();
+        self.unproven = true;
         self.condition = DiskCondition::Erring { until: now.saturating_add(self.hold) };
         changed
     }
@@ -209,11 +229,26 @@ mod tests {
             assert!(!health.poll(now.saturating_add(at(hold - 1))) && !health.is_good());
             now = now.saturating_add(at(hold));
             assert!(health.poll(now) && health.is_good(), "after {hold} s");
+            assert!(health.succeeded());
         }
         assert!(!health.poll(now.saturating_add(at(641))));
         now = now.saturating_add(at(1000));
         assert!(health.write_failed(now));
         assert!(health.poll(now.saturating_add(at(10))), "what was long ago is forgotten");
+    }
+
+    #[test]
+    fn a_disk_that_was_asked_nothing_is_on_trial_until_a_request_succeeds() {
+        let mut health = Health::default();
+        assert!(health.write_failed(at(1)) && !health.is_on_trial());
+        assert!(health.poll(at(11)) && health.is_good() && health.is_on_trial());
+        assert!(health.read_failed(ErrorLocation::Region(0), at(500)), "one error is enough");
+        assert!(!health.poll(at(519)) && health.poll(at(520)) && health.is_on_trial());
+        assert!(health.succeeded() && !health.is_on_trial() && !health.succeeded());
+        assert!(!health.read_failed(ErrorLocation::Region(0), at(530)), "one error is one bad place again");
+        // A success while it is held ends the trial before it begins.
+        assert!(health.write_failed(at(540)) && !health.succeeded());
+        assert!(health.poll(at(600)) && !health.is_on_trial());
     }
 
     #[test]

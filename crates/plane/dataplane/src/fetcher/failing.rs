@@ -32,17 +32,21 @@ const GRANT_DEADLINES: u64 = 2;
 const _: () = assert!(SILENT_ROUNDS + 1 < LOOKAHEAD_ROUNDS);
 
 impl Fetcher {
-    /// Reports the condition of a disk from now on to the admitter, the gauges and the log of events.
+    /// Reports the condition of a disk from now on to the admitter, the gauges and the log of events. One on trial is shown as erring.
     pub(super) fn tell_condition<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let condition = self.sources[disk].health.condition();
+        let health = &self.sources[disk].health;
+        let condition = health.condition();
         context.tell_admitter(ToAdmitter::Condition { disk, condition });
         let (shown, event) = match condition {
-            DiskCondition::Good => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
-            DiskCondition::Erring { .. } => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
             DiskCondition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
+            DiskCondition::Good if !health.is_on_trial() => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
+            _ => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
         };
-        context.gauges.disks[usize::from(disk.0)].failing.set(shown);
-        context.tell(event);
+        let gauge = &context.gauges.disks[usize::from(disk.0)].failing;
+        if gauge.get() != shown {
+            gauge.set(shown);
+            context.tell(event);
+        }
     }
 
     /// Once a second: looks whether an erring disk has earned another chance; marks a disk as hung when a request is out for

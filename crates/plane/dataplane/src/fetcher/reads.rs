@@ -272,10 +272,13 @@ impl Fetcher {
         let ok = completion.result.is_ok();
         source.read_done(read.issued, completion.at, if ok { read.predicted } else { Nanos::ZERO }, read.real_time);
         let mut changed = source.health.answered();
-        if !ok {
-            context.gauges.disks[usize::from(read.disk.0)].errors.add(1);
-            changed |= source.health.read_failed(read.place, completion.at);
-        }
+        changed |= match ok {
+            true => source.health.succeeded(),
+            false => {
+                context.gauges.disks[usize::from(read.disk.0)].errors.add(1);
+                source.health.read_failed(read.place, completion.at)
+            }
+        };
         if changed {
             self.tell_condition(read.disk, context);
             self.leave_disk(read.disk, context);

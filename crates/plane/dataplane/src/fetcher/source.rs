@@ -196,8 +196,9 @@ impl Source {
     pub(super) fn grant_done(&mut self, done: &GrantDone) -> bool {
         self.schedule.grant_done(done.bytes, done.started, done.ended);
         // The grant itself may have hung, with no read out to show by its answer that the disk is back.
-        let has_recovered = self.health.answered();
-        (!done.ok && self.health.write_failed(done.ended)) || has_recovered
+        let answers_again = self.health.answered();
+        let changed = if done.ok { self.health.succeeded() } else { self.health.write_failed(done.ended) };
+        changed || answers_again
     }
 
     pub(super) fn publish(&self, gauges: &Gauges, disk: DiskId) {
