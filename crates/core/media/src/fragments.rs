@@ -1,5 +1,6 @@
 //! Fragmented MP4 (ISO/IEC 14496-12 §8.8, §8.16): the curve from an index (`sidx`, else `mfra` at the end), else from
-//! the first fragments and the last one; without that one, the rest of the file goes at the pace of the first.
+//! the first fragments and the last one; without that one, the rest of the file goes at the pace of the first. Of a single fragment
+//! the samples give the time.
 
 use units::Nanos;
 
@@ -45,6 +46,12 @@ pub(super) fn probe(
         }
         WalkedFragments::All | WalkedFragments::Ends => told,
     };
+    if told.is_none()
+        && marks.len() == 1
+        && let Some(duration) = duration_by_samples(source, moov, first, track)?
+    {
+        return Ok(ContainerFacts::average(duration));
+    }
     if walked == WalkedFragments::All {
         return Ok(indexed(marks, told, size, RateSource::Fragments));
     }
@@ -166,14 +173,58 @@ fn fragment_time(
     track: (u32, u64),
 ) -> Result<Option<Nanos>, ProbeError> {
     let length = usize::try_from(fragment.end - fragment.body).unwrap_or(VIEW_MAX);
-    let body = source.view(fragment.body, length)?;
-    let of_track = |part: &[u8]| find(part, &[b"tfhd"]).and_then(|head| be_u32(head, 4)) == Some(track.0);
-    let part = Boxes(body).filter(|(kind, _)| kind == b"traf").map(|(_, part)| part).find(|part| of_track(part));
+    let part = track_part(source.view(fragment.body, length)?, track.0);
     let time = part.and_then(|part| find(part, &[b"tfdt"])).and_then(|base| match base.first()? {
         1 => be_u64(base, 4),
         _ => be_u32(base, 4).map(u64::from),
     });
     Ok(time.map(|time| ticks(time, track.1)))
+}
+
+/// The part of a fragment that is of the track of this number.
+fn track_part(fragment: &[u8], track: u32) -> Option<&[u8]> {
+    let of_track = |part: &[u8]| find(part, &[b"tfhd"]).and_then(|head| be_u32(head, 4)) == Some(track);
+    Boxes(fragment).filter(|(kind, _)| kind == b"traf").map(|(_, part)| part).find(|part| of_track(part))
+}
+
+/// Playing time of a recording that ends in its first fragment, whose samples have lengths, as far as its bytes go.
+fn duration_by_samples(
+    source: &mut BudgetedFile<'_>,
+    moov: &[u8],
+    first: TopBox,
+    (track, per_second): (u32, u64),
+) -> Result<Option<Nanos>, ProbeError> {
+    let size = source.size();
+    let Some(media) = top_box(source, first.end)? else { return Ok(None) };
+    let by_default = Boxes(find(moov, &[b"mvex"]).unwrap_or_default())
+        .find(|(kind, body)| kind == b"trex" && be_u32(body, 4) == Some(track))
+        .and_then(|(_, body)| be_u32(body, 12));
+    let length = usize::try_from(first.end - first.body).unwrap_or(VIEW_MAX);
+    let part = track_part(source.view(first.body, length)?, track);
+    let Some(length) = part.and_then(|part| samples_ticks(part, by_default)) else { return Ok(None) };
+    let mut marks = Marks::default();
+    marks.add(Nanos::ZERO, first.start);
+    marks.add(ticks(length, per_second), media.end);
+    Ok(marks.duration_at_their_pace(size).filter(|duration| *duration > Nanos::ZERO))
+}
+
+/// The sum of the samples' lengths (§8.8.7, §8.8.8).
+fn samples_ticks(part: &[u8], by_default: Option<u32>) -> Option<u64> {
+    let head = find(part, &[b"tfhd"])?;
+    let flags = be_u32(head, 0)?;
+    let at = 8 + if flags & 1 == 0 { 0 } else { 8 } + if flags & 2 == 0 { 0 } else { 4 };
+    let by_default = if flags & 8 == 0 { by_default } else { be_u32(head, at) };
+    Boxes(part).filter(|(kind, _)| kind == b"trun").map(|(_, run)| run_ticks(run, by_default)).sum()
+}
+
+fn run_ticks(run: &[u8], by_default: Option<u32>) -> Option<u64> {
+    let (flags, count) = (be_u32(run, 0)?, be_u32(run, 4)?);
+    if flags & 0x100 == 0 {
+        return Some(u64::from(count) * u64::from(by_default?));
+    }
+    let fields = |mask: u32| 4 * usize::try_from((flags & mask).count_ones()).unwrap_or(0);
+    let samples = run.get(8 + fields(0x5)..)?.chunks_exact(fields(0xf00));
+    samples.take(usize::try_from(count).unwrap_or(usize::MAX)).map(|sample| be_u32(sample, 0).map(u64::from)).sum()
 }
 
 /// Time and offset of the last fragment, if it begins within the last [`TAIL_VIEWS`] views.

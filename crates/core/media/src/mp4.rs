@@ -45,7 +45,9 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
         }
         at = found.end;
     }
-    let movie = movie.ok_or(ProbeError::Broken("it has no `moov`"))?;
+    let movie = movie.ok_or(ProbeError::Broken(
+        "it has no `moov`, which a recorder writes last: it was cut, and no player plays it",
+    ))?;
     match media {
         Some(first) => fragments::probe(source, &movie.body, index, first),
         None => tables(&movie, source.size()),

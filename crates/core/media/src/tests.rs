@@ -351,6 +351,33 @@ fn a_recording_in_fragments_without_an_index_gets_its_rate() {
     }
 }
 
+/// A recorder that died within its first fragment, of 10 s and 8 Mbit/s, with the samples' lengths in each of the places for them.
+#[test]
+fn a_recording_that_was_cut_in_its_first_fragment_gets_its_rate() {
+    let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
+    let each = [words(&[0x0000_0301, 250, 0]), words(&[40, 40_000]).repeat(250)].concat();
+    let cases = [
+        ("each sample", words(&[0, 1]), each, 0),
+        ("fragment", words(&[8, 1, 40]), words(&[1, 250, 0]), 0),
+        ("movie", words(&[0, 1]), words(&[1, 250, 0]), 40),
+    ];
+    for (place, track_head, run, by_default) in cases {
+        let CameraFile { head, .. } = CameraFile::new(10, 10_000);
+        let extends = mp4_box(b"mvex", &mp4_box(b"trex", &words(&[0, 1, 1, by_default, 0, 0])));
+        let movie = head.windows(4).position(|kind| kind == b"moov").expect("there") + 4;
+        let track = &head[movie..head.len() - 8];
+        let time = mp4_box(b"tfdt", &[0; 8]);
+        let track_part = [mp4_box(b"tfhd", &track_head), time, mp4_box(b"trun", &run)].concat();
+        let fragment = mp4_box(b"moof", &[mp4_box(b"mfhd", &[0; 8]), mp4_box(b"traf", &track_part)].concat());
+        let media = [words(&[10_000_008]), b"mdat".to_vec(), vec![0; 3_000_000]].concat();
+        let cut = [mp4_box(b"ftyp", b"isom"), mp4_box(b"moov", &[track, extends.as_slice()].concat()), fragment, media]
+            .concat();
+        let media = found(cut.as_slice()).expect("a rate");
+        assert!((8_000_000..=10_500_000).contains(&media.rate.0), "{place}: {media:?}");
+        assert!((2_900..=3_100).contains(&(media.duration.0 / 1_000_000)), "{place}: {media:?}");
+    }
+}
+
 #[test]
 fn reading_errors_are_passed_on_and_small_budgets_kept() {
     struct BrokenFile;
