@@ -3,6 +3,7 @@
 //! Promise: a part that cannot be measured here does not keep the others from being measured, and is named at the end; the page beside the
 //! results has the papers' own figures. Not here: the measurements (the other subcommands).
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
@@ -157,6 +158,13 @@ const PARTS: [PaperPart; 10] = [
     },
 ];
 
+impl PaperPart {
+    /// True of the benchmarks of servers, whose tables and plots `report` makes.
+    fn keeps_raw_results(&self) -> bool {
+        ["bench streams ", "bench jitter "].iter().any(|bench| self.line.starts_with(bench))
+    }
+}
+
 /// Contents for the servers: more than half a minute of 25 Mbit/s each.
 const FILMS: u32 = 9;
 const FILM_BYTES: u64 = 128_000_000;
@@ -194,7 +202,11 @@ impl PapersCommand {
             say(format_args!("\n== {} of {}: {} ==", number + 1, chosen.len(), part.of));
             let words = self.words(part, root, films.path(), &results.join(part.name));
             let begun = clock::now();
-            let outcome = child::this_program(&words, &[], stop);
+            let mut outcome = child::this_program(&words, &[], stop);
+            if outcome.is_ok() && part.keeps_raw_results() {
+                let report = [OsStr::new("report"), results.join(part.name).as_os_str()].map(OsStr::to_owned);
+                outcome = child::this_program(&report, &[], stop);
+            }
             stop.check()?;
             let took = (clock::now() - begun).as_secs_f64();
             outcomes.push((*part, words.join(" "), outcome.as_ref().err().map(|error| format!("{error:#}")), took));
