@@ -170,11 +170,12 @@ function Running({ streams }: { streams: Stream[] }) {
 
 function Row({ stream, stop }: { stream: Stream; stop: () => void }) {
   const late = stream.session !== null && stream.session !== undefined && stream.session.lag_seconds > 0 ? stream.session.lag_seconds.toFixed(1) : "";
+  const incoming = stream.class === "constant" ? t.recordingLine : t.uploadLine;
   return (
     <tr>
       <td class="name">
         <a href={addressOf(stream.path)}>{stream.path}</a>
-        {stream.direction === "in" && <span class="quiet">{t.recordingLine(format.size(stream.received_bytes))}</span>}
+        {stream.direction === "in" && <span class="quiet">{incoming(format.size(stream.received_bytes))}</span>}
         {stream.session && <span class="quiet">{t.sessionLine(stream.session.contents, late)}</span>}
       </td>
       <td>{stream.client}</td>

@@ -151,6 +151,7 @@ export const en = {
   since: "Since",
   stop: "Stop",
   stopAsk: (path: string, client: string) => `Stop the stream of ${path} to ${client}?`,
+  uploadLine: (bytes: string) => `upload, ${bytes} received`,
   recordingLine: (bytes: string) => `recording, ${bytes} received`,
   sessionLine: (contents: number, late: string) => `session of ${contents} contents${late === "" ? "" : `, ${late} s late`}`,
   more: (count: number) => `and ${count} more`,

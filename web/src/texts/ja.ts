@@ -145,6 +145,7 @@ export const ja: typeof en = {
   since: "開始",
   stop: "停止",
   stopAsk: (path, client) => `${client} への ${path} の配信を停止しますか?`,
+  uploadLine: (bytes) => `アップロード、${bytes} 受信`,
   recordingLine: (bytes) => `録画、${bytes} 受信`,
   sessionLine: (contents, late) => `${contents} 個のコンテンツのセッション${late === "" ? "" : `、${late} 秒遅れ`}`,
   more: (count) => `ほか ${count} 件`,

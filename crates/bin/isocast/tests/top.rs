@@ -68,3 +68,28 @@ fn top_shows_streams_disks_and_system() {
     let missing = run(&["doctor", "/nowhere/at/all"]);
     assert!(missing.status.code() == Some(1) && String::from_utf8_lossy(&missing.stderr).contains("/nowhere/at/all"));
 }
+
+#[test]
+fn top_shows_uploads_while_they_come() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (root, state) = (scratch.path().join("root"), scratch.path().join("state"));
+    fs::create_dir_all(&root).expect("made");
+    let server = Server::on(&[&root], &state, &[]);
+    let top = |form: &str| {
+        let top = ["top", form, "--url", &format!("http://{}", server.address)].map(str::to_owned);
+        String::from_utf8(Command::new(program()).args(top).output().expect("the program runs").stdout).expect("text")
+    };
+    let mut client = Client::to(server.address);
+    client.send("PUT /media/new.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    until("a row of the upload", || {
+        let figures: Value = serde_json::from_str(&top("--json")).expect("JSON");
+        let row = &figures["streams"][0];
+        let is_shown = row["path"] == "new.ts" && row["direction"] == "in" && row["received_bytes"] == 3;
+        if is_shown { Ok(()) } else { Err(figures.to_string()) }
+    });
+    let page = top("--once");
+    assert!(page.contains("< new.ts") && page.contains("uploads 1"), "{page}");
+    client.send("defghi");
+    assert_eq!(client.answer(true).status, 201);
+    assert!(!top("--once").contains("new.ts"));
+}

@@ -267,7 +267,7 @@ pub(crate) fn of_stop(error: &StopError) -> Reply {
         StopError::Unknown => {
             Reply::problem(StatusCode::NOT_FOUND, &format!("{error}; /api/v1/streams lists those that do"))
         }
-        StopError::Recording => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        StopError::Incoming => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
         StopError::Busy => busy(),
     }
 }

@@ -335,23 +335,24 @@ async fn a_recording_far_ahead_of_its_rate_is_logged_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recording_is_listed_while_it_runs() {
+async fn recordings_and_uploads_are_listed_while_they_run() {
     let harness = Harness::start(ServiceConfig { session_hold: Nanos::ZERO, ..Default::default() });
     let figures = |name: &str| harness.one(&format!("GET /api/v1/{name} HTTP/1.1\r\nHost: h\r\n\r\n")).json();
     let mut plain = harness.connect();
     plain.send("PUT /media/plain.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
-    let mut client = harness.connect();
-    client.send("PUT /media/x/a%20b.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
     // The bytes received are counted some time after they were sent.
-    let until_received = || async {
-        while figures("streams")[0]["received_bytes"] != 3 {
+    let until_received = |at: usize| async move {
+        while figures("streams")[at]["received_bytes"] != 3 {
             tokio::task::yield_now().await;
         }
-        figures("streams")
+        figures("streams")[at].clone()
     };
-    let listed = tokio::time::timeout(PATIENCE, until_received()).await.expect("it is listed");
-    assert_eq!(listed.as_array().map(Vec::len), Some(1), "an upload without a rate is no stream: {listed}");
-    let recording = &listed[0];
+    let upload = tokio::time::timeout(PATIENCE, until_received(0)).await.expect("it is listed");
+    assert_eq!((&upload["path"], &upload["direction"]), (&"plain.ts".into(), &"in".into()));
+    assert_eq!((&upload["class"], &upload["rate_bps"]), (&"best-effort".into(), &0.into()));
+    let mut client = harness.connect();
+    client.send("PUT /media/x/a%20b.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
+    let recording = tokio::time::timeout(PATIENCE, until_received(1)).await.expect("it is listed");
     assert_eq!((&recording["path"], &recording["direction"]), (&"x/a b.ts".into(), &"in".into()));
     assert_eq!((&recording["class"], &recording["rate_bps"]), (&"constant".into(), &25_000_000.into()));
     assert_eq!((&recording["client"], &recording["sent_bytes"]), (&"127.0.0.1".into(), &0.into()));
@@ -359,11 +360,13 @@ async fn a_recording_is_listed_while_it_runs() {
     assert_eq!(recording["over_rate"], false, "{recording}");
     client.send("defghi");
     assert_eq!(client.answer(true).status, 201);
+    plain.send("defghi");
+    assert_eq!(plain.answer(true).status, 201);
     assert_eq!(figures("streams").as_array().map(Vec::len), Some(0));
     // A recording with a vanished client leaves the list as well, before the event of its end.
     let mut client = harness.connect();
     client.send("PUT /media/y.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
-    tokio::time::timeout(PATIENCE, until_received()).await.expect("it is listed");
+    tokio::time::timeout(PATIENCE, until_received(0)).await.expect("it is listed");
     drop(client);
     harness.plane.wait_unreserved();
     assert_eq!(figures("streams").as_array().map(Vec::len), Some(0));

@@ -73,9 +73,9 @@ pub struct Stream {
     pub class: Class,
     /// Granted rate; zero for best effort.
     pub rate_bps: u64,
-    /// Bytes the socket took; zero for a recording.
+    /// Bytes the socket took; zero for a recording or an upload.
     pub sent_bytes: u64,
-    /// Bytes of a recording that came; zero for a delivery.
+    /// Bytes of a recording or an upload that came; zero for a delivery.
     #[serde(default)]
     pub received_bytes: u64,
     /// True of a recording that was further ahead of its rate than it may be.
@@ -132,7 +132,7 @@ pub enum Direction {
     /// To a client.
     #[default]
     Out,
-    /// From a client: a recording.
+    /// From a client: a recording, or an upload without a rate.
     In,
 }
 

@@ -109,7 +109,11 @@ pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
 /// An upload under way; dropping it leaves nothing behind.
 pub trait UploadSink: Send {
     /// Bytes that an earlier upload has left: appended bytes go behind them.
-    fn begun_with(&self) -> u64;
+    fn begun_with(&self) -> u64 {
+        0
+    }
+    /// The disk that it is written to.
+    fn disk(&self) -> DiskId;
     /// Its memory, for another content of the same recording.
     fn memory(&self) -> Option<RecordingMemory> {
         None
@@ -194,6 +198,10 @@ impl Contents for Store {
 impl UploadSink for Upload {
     fn begun_with(&self) -> u64 {
         Self::begun_with(self)
+    }
+
+    fn disk(&self) -> DiskId {
+        Self::disk(self)
     }
 
     fn memory(&self) -> Option<RecordingMemory> {

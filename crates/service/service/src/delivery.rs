@@ -475,7 +475,7 @@ fn list(
         rate: request.terms.decision.rate(),
         disk: request.content.disk(),
         started: SystemTime::now(),
-        recording: None,
+        incoming: None,
         stopped: false,
         passed_to: None,
     };

@@ -24,7 +24,7 @@ use crate::refusals::RESOURCES;
 
 pub use crate::volumes::volumes;
 
-/// The streams and recordings under way, by number. Those of others are without content and client, if the permit sees no names.
+/// The streams, recordings and uploads under way, by number. Those of others are without content and client, if the permit sees no names.
 #[must_use]
 pub fn streams(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<Stream> {
     let running = service.running.lock();
@@ -49,18 +49,12 @@ pub fn streams(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<Stream
                 id: id.0,
                 path: named(known.path.clone()),
                 client: named(known.client.to_string()),
-                direction: if known.recording.is_some() { Direction::In } else { Direction::Out },
+                direction: if known.incoming.is_some() { Direction::In } else { Direction::Out },
                 class: if is_paced { Class::Constant } else { Class::BestEffort },
                 rate_bps: known.rate.map_or(0, |rate| rate.0),
                 sent_bytes: read(|g| g.sent_bytes.get()),
-                received_bytes: known
-                    .recording
-                    .as_ref()
-                    .map_or(0, |recording| recording.received.load(Ordering::Relaxed)),
-                over_rate: known
-                    .recording
-                    .as_ref()
-                    .is_some_and(|recording| recording.over_rate.load(Ordering::Relaxed)),
+                received_bytes: known.incoming.as_ref().map_or(0, |progress| progress.received.load(Ordering::Relaxed)),
+                over_rate: known.incoming.as_ref().is_some_and(|progress| progress.over_rate.load(Ordering::Relaxed)),
                 j_percent: (windows > 0).then(|| real(read(|g| g.jitter_sum_ppm.get())) / real(windows) / 1e4),
                 misses: read(|g| g.misses.get()),
                 buffered_bytes: read(|g| g.buffered_bytes.get()),

@@ -20,7 +20,8 @@ use crate::budget_use::{self, StoredClaim};
 use crate::budgets::ChargedBudgets;
 use crate::content_writer::ContentWriter;
 use crate::contents::{
-    NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest, UploadSink,
+    ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest,
+    UploadSink,
 };
 use crate::delivery::{Client, note_refusal};
 use crate::delivery::{DeliveryError, note_budget_refusal};
@@ -34,6 +35,7 @@ use crate::recording::RunningRecording;
 use crate::recording_files::FileWriter;
 use crate::recording_names::{ClaimedName, HeldPlace};
 use crate::recording_pace::{RecordingPace, RecordingProgress};
+use crate::running::{ListedUpload, RunningStream};
 use crate::shares::{ClientIdentity, Share};
 
 /// A content to be stored under the path of a permit.
@@ -74,6 +76,8 @@ pub struct Writer {
     charged: ChargedBudgets,
     claim: Option<StoredClaim>,
     begun: Instant,
+    /// The entry of an upload in the listing of streams; recordings have one of their own.
+    listed: Option<ListedUpload>,
     /// Dropped last, so that its name is free when all else of it is over.
     name: Option<ClaimedName>,
 }
@@ -133,6 +137,21 @@ pub async fn begin(
         None => (None, service.contents.begin_upload(request.clone()).await?),
     };
     progress.received.store(begun_upload.1.begun_with(), Ordering::Relaxed);
+    let listed = rate.is_none().then(|| {
+        let upload = RunningStream {
+            path: request.path.joined(),
+            client: client.address,
+            user: permit.user().map(str::to_owned),
+            charged: charged.clone(),
+            rate,
+            disk: begun_upload.1.disk(),
+            started: now,
+            incoming: Some(Arc::clone(&progress)),
+            stopped: false,
+            passed_to: None,
+        };
+        ListedUpload::enter(&service.running, service.plane.stream_id(), upload)
+    });
     Ok(Writer {
         service: Arc::clone(service),
         content: ContentWriter::new(service, begun_upload, quota, request.path.clone(), client.address),
@@ -147,6 +166,7 @@ pub async fn begin(
         charged,
         claim: Some(claim),
         begun,
+        listed,
         name,
     })
 }
@@ -234,6 +254,13 @@ impl Writer {
     #[must_use]
     pub fn begun_with(&self) -> u64 {
         self.progress.received.load(Ordering::Relaxed)
+    }
+
+    /// Lists it as this content, of which it writes a part.
+    pub(crate) fn list_as(&self, path: &ContentPath) {
+        if let Some(listed) = &self.listed {
+            listed.name(path);
+        }
     }
 
     /// Takes the next bytes; waits while the disk is behind.

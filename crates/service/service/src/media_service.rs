@@ -169,9 +169,9 @@ pub enum StopError {
     /// No stream of this number runs.
     #[error("no stream of this number runs")]
     Unknown,
-    /// Only the sending client ends a recording: the bytes received are kept or dropped as it requested.
-    #[error("this is a recording: its own client ends it")]
-    Recording,
+    /// Only the sending client ends a recording or an upload: the bytes received are kept or dropped as it requested.
+    #[error("this is a recording or an upload: its own client ends it")]
+    Incoming,
     /// The data plane's queue is full.
     #[error("too many requests are under way; try again later")]
     Busy,
@@ -267,6 +267,11 @@ impl MediaService {
             None => drop(doubts.remove(&disk)),
         }
         Ok(())
+    }
+
+    /// Notes a reason for which a disk's figures are not measured.
+    pub fn doubt(&self, disk: DiskId, why: String) {
+        lock(&self.disk_doubts).insert(disk, why);
     }
 
     /// The reason for which a disk's figures are not measured.
@@ -680,8 +685,8 @@ impl MediaService {
         // Its end is not looked at before the plane was asked for it.
         let mut running = self.running.lock();
         let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
-        if known.recording.is_some() {
-            return Err(StopError::Recording);
+        if known.incoming.is_some() {
+            return Err(StopError::Incoming);
         }
         if !self.plane.stop(stream) {
             return Err(StopError::Busy);

@@ -55,7 +55,7 @@ impl PlaneClient {
 
     /// Numbers a stream; `None` when as many as the tables hold are under way.
     pub(crate) fn number(self: &Arc<Self>) -> Option<PendingStream> {
-        let stream = StreamId(self.next.fetch_add(1, Ordering::Relaxed));
+        let stream = self.stream_id();
         let (sender, reports) = mpsc::channel(REPORTS_MAX);
         let mut waiting = lock(&self.waiting);
         if waiting.len() >= STREAMS_MAX + UPLOADS_MAX {
@@ -63,6 +63,11 @@ impl PlaneClient {
         }
         waiting.insert(stream, sender);
         Some(PendingStream { plane: Arc::clone(self), stream, reports })
+    }
+
+    /// A number that no other stream has.
+    pub(crate) fn stream_id(&self) -> StreamId {
+        StreamId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Hands a command to the plane.

@@ -111,7 +111,7 @@ impl RunningRecording {
             rate: Some(self.request.rate),
             disk: self.request.disks.store,
             started: SystemTime::now(),
-            recording: Some(progress),
+            incoming: Some(progress),
             stopped: false,
             passed_to: None,
         };

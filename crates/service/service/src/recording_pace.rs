@@ -1,4 +1,4 @@
-//! Progress of a recording, and its lead over its rate.
+//! Progress of a recording or an upload, and a recording's lead over its rate.
 //!
 //! Promise: arithmetic only. Not here: its reservation (`recording`), its events (`ingest`).
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::limits::RECORDING_EXCESS;
 use units::{BitRate, Nanos};
 
-/// Progress of a recording, for the listing of streams.
+/// Progress of a recording or an upload, for the listing of streams.
 #[derive(Debug, Default)]
 pub struct RecordingProgress {
     /// Bytes received.

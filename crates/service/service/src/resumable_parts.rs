@@ -100,7 +100,11 @@ impl ResumableUploads {
         let at = permit.at(part_path(&kept.path(), id, terms.offset));
         let writer = match terms.length {
             Some(0) => None,
-            _ => Some(ingest::begin(&self.service, &at, request, Stages::default()).await?),
+            _ => {
+                let writer = ingest::begin(&self.service, &at, request, Stages::default()).await?;
+                writer.list_as(&kept.path());
+                Some(writer)
+            }
         };
         let AppendTerms { whole_only, completes, .. } = terms;
         let (uploads, turn) = (Arc::clone(self), Some(turn));

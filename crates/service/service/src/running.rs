@@ -1,4 +1,4 @@
-//! Streams and recordings under way.
+//! Streams, recordings and uploads under way.
 //!
 //! Promise: a listing is never behind a stream's first byte, nor ahead of its end. Not here: the plane's table of streams (`dataplane`).
 
@@ -11,16 +11,17 @@ use api::RunningClasses;
 use units::{BitRate, DiskId, StreamId};
 
 use crate::budgets::{BudgetKey, BudgetLimit, BudgetRefusal, ChargedBudgets};
+use crate::contents::ContentPath;
 use crate::lock::lock;
 use crate::recording_pace::RecordingProgress;
 use crate::session::Limits;
 
-/// The streams and recordings under way, by number.
+/// The streams, recordings and uploads under way, by number.
 #[derive(Debug, Default)]
 pub struct RunningStreams(Mutex<HashMap<StreamId, RunningStream>>);
 
 /// A stream under way, as the service knows it: from the moment it asks the data plane for it, so that its listing is never
-/// behind its first byte; a recording from the moment it has its reservation.
+/// behind its first byte; a recording from the moment it has its reservation, an upload from its first byte.
 #[derive(Debug, Clone)]
 pub struct RunningStream {
     /// The content, below the root.
@@ -37,8 +38,8 @@ pub struct RunningStream {
     pub disk: DiskId,
     /// When it began.
     pub started: SystemTime,
-    /// Progress of a recording; none for a delivery.
-    pub recording: Option<Arc<RecordingProgress>>,
+    /// Progress of a recording or an upload; none for a delivery.
+    pub incoming: Option<Arc<RecordingProgress>>,
     /// A client requested its end, so that others get its reservation: its viewer keeps nothing of it.
     pub stopped: bool,
     /// The newer read of its viewer that took its reservation over; it continues as best effort.
@@ -85,13 +86,14 @@ impl RunningStreams {
         self.lock().values().flat_map(|known| known.charged.iter().cloned()).collect()
     }
 
-    /// How many are under way, by how they were begun.
+    /// How many streams and recordings are under way, by how they were begun.
     #[must_use]
     pub fn counts(&self) -> RunningClasses {
         let mut counts = RunningClasses::default();
         for stream in self.lock().values() {
-            let count = match (&stream.recording, stream.rate) {
-                (Some(_), _) => &mut counts.recordings,
+            let count = match (&stream.incoming, stream.rate) {
+                (Some(_), None) => continue,
+                (Some(_), Some(_)) => &mut counts.recordings,
                 (None, Some(_)) => &mut counts.constant,
                 (None, None) => &mut counts.best_effort,
             };
@@ -115,8 +117,36 @@ impl RunningStreams {
 }
 
 impl RunningStream {
-    /// True if it counts among the streams of a budget: one that passed its reservation on is about to end.
+    /// True if it counts among the streams of a budget: one that passed its reservation on is about to end, and an upload is no stream.
     fn is_charged_to(&self, key: &BudgetKey) -> bool {
-        self.passed_to.is_none() && self.charged.has(key)
+        let is_upload = self.incoming.is_some() && self.rate.is_none();
+        self.passed_to.is_none() && !is_upload && self.charged.has(key)
+    }
+}
+
+/// The entry of an upload, gone when this is dropped.
+pub(crate) struct ListedUpload {
+    running: Arc<RunningStreams>,
+    stream: StreamId,
+}
+
+impl ListedUpload {
+    /// Enters it under a number that no stream has.
+    pub(crate) fn enter(running: &Arc<RunningStreams>, stream: StreamId, upload: RunningStream) -> Self {
+        running.lock().insert(stream, upload);
+        Self { running: Arc::clone(running), stream }
+    }
+
+    /// Lists it as this content.
+    pub(crate) fn name(&self, path: &ContentPath) {
+        if let Some(upload) = self.running.lock().get_mut(&self.stream) {
+            upload.path = path.joined();
+        }
+    }
+}
+
+impl Drop for ListedUpload {
+    fn drop(&mut self) {
+        self.running.lock().remove(&self.stream);
     }
 }

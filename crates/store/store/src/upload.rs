@@ -12,7 +12,7 @@ use kernel::clock::monotonic;
 use storage::grant::RecordingPlace;
 use storage::uploads::RecordingTerms;
 use tokio::time::timeout;
-use units::{Nanos, limits};
+use units::{DiskId, Nanos, limits};
 
 use crate::StoreError;
 use crate::buffers::{BufferShare, Chunk, UPLOAD_BUFFER_BYTES, UploadBuffers, count, index};
@@ -40,6 +40,12 @@ pub struct Upload {
 }
 
 impl Upload {
+    /// The disk that it is written to.
+    #[must_use]
+    pub fn disk(&self) -> DiskId {
+        self.disk.shared.id
+    }
+
     /// Begins an upload on `disk`, below its root number `root`.
     pub(crate) async fn begin(
         disk: &DiskHandle,

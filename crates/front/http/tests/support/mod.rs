@@ -342,8 +342,8 @@ impl Drop for FakeUpload {
 }
 
 impl UploadSink for FakeUpload {
-    fn begun_with(&self) -> u64 {
-        0
+    fn disk(&self) -> DiskId {
+        DiskId(0)
     }
 
     fn append<'a>(&'a mut self, bytes: &'a [u8]) -> Pending<'a, ()> {
