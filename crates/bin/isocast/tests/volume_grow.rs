@@ -44,6 +44,13 @@ fn a_disk_comes_while_the_volume_is_served() {
         }
         let grown = volume_after_upkeep(&server);
         assert!(grown["disks"][2]["state"] == "active", "{grown}");
+        until("the measurement of the new disk, or that it waits", || {
+            let (_, alarms) = fetch(server.address, "GET", "/api/v1/alarms").expect("an answer");
+            let alarms = String::from_utf8(alarms).expect("text");
+            let is_known =
+                alarms.contains("until this one is measured") || server.stderr_text().contains("disk_measured");
+            if is_known { Ok(()) } else { Err(alarms) }
+        });
         assert!(grown["free_bytes"].as_u64() > Some(free + free / 3), "{free} and then {grown}");
         let again = run_volume_command(&server, &["add", "--new", names[3], "--yes", &joined(&disks[..3])]);
         assert!(again.0 == Some(1) && again.1.contains("start the server again"), "{again:?}");

@@ -42,7 +42,7 @@ pub(super) struct KnownDisk {
 }
 
 /// Profiles by which the places for disks of `layout` are scheduled, in its order. A place without a disk gets the profile of the slowest
-/// one of the volume: a disk that comes is measured at the next start.
+/// one of the volume: a disk that comes is measured then ([`super::restart`]).
 pub(super) fn profiles(layout: &StoreLayout, disks: &[KnownDisk]) -> anyhow::Result<Vec<DiskProfile>> {
     let of_volume = |volume: Option<usize>| {
         let places = layout.places().filter(move |other| other.volume == volume);

@@ -297,7 +297,10 @@ async fn serve(
     });
     service.operate(&(Arc::clone(&operations) as Arc<dyn Operations>));
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
-    let is_busy = move || streaming.is_busy() || at_work.jobs.is_running();
+    let is_busy = move || {
+        let volumes = service::figures::volumes(&streaming, &Permit::of_server());
+        streaming.is_busy() || at_work.jobs.is_running() || volumes.iter().any(|volume| volume.upkeep.is_some())
+    };
     let take_up = {
         let (service, config) = (Arc::clone(&service), config.clone());
         move |disk: &KnownDisk| {
@@ -312,7 +315,8 @@ async fn serve(
     };
     // If the system chose the port, no client would find the server again.
     let may_start_again = config.listen.port() != 0;
-    let mut other_disk = Box::pin(unknown.watch(config.state.clone(), is_busy, take_up, may_start_again));
+    let mut other_disk =
+        Box::pin(unknown.watch((Arc::clone(&service), config.state.clone()), is_busy, take_up, may_start_again));
     if let Some(certificates) = &listening.certificates {
         listening::watch(certificates, &service);
     }

@@ -1,11 +1,12 @@
 //! News of disks while the server runs: one that could not be measured at the start and can now, one that was measured
-//! anew, and one that was mounted at a served folder since.
+//! anew, one that came to a volume, and one that was mounted at a served folder since.
 //!
 //! Promise: a measured profile is given to the data plane, which takes it up as soon as nothing uses the disk; streams, connections and
 //! webhooks notice nothing. A disk that is mounted over a folder belongs to another layout of the store: for that the server starts again
 //! in place, once nothing is streamed or uploaded; the process stays the same for its supervisor. Not here: noticing mounts (`folder`),
 //! measuring (`device::calibrate`).
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use automation::MeasuredDisks;
+use service::MediaService;
+use service::access::Permit;
 use store::{RootAway, StoreEvent};
 use units::DiskId;
 
@@ -76,18 +79,25 @@ impl Unknown {
     /// disk and nothing runs, if the server may start again. Measurements are kept in `state`, if no other program used the disk meanwhile.
     pub(super) async fn watch(
         self: Arc<Self>,
-        state: PathBuf,
+        (service, state): (Arc<MediaService>, PathBuf),
         is_busy: impl Fn() -> bool,
         take_up: impl Fn(&KnownDisk) -> bool,
         may_start_again: bool,
     ) {
         let (mut pause, mut next) = (PERIOD, Instant::now());
         let (mut assumed, mut better) = (self.assumed.clone(), Vec::<KnownDisk>::new());
+        let mut in_volumes = VolumePlaces::of(&service);
         loop {
             tokio::time::sleep(PERIOD).await;
             let measured = self.measured.take();
             let again = self.measurable.iter().filter(|disk| measured.contains(&disk.root)).cloned().collect();
             better.extend(look(again, &state).await);
+            let arrived = in_volumes.arrived(&service);
+            if !arrived.is_empty() {
+                (pause, next) = (PERIOD, Instant::now());
+                assumed.retain(|at| !arrived.iter().any(|new| new.id == at.id));
+                assumed.extend(arrived);
+            }
             // Measuring takes the disk for itself, so that waits for a lull.
             if !assumed.is_empty() && Instant::now() >= next && !is_busy() {
                 better.extend(look(assumed.clone(), &state).await);
@@ -106,6 +116,30 @@ impl Unknown {
                 }
             }
         }
+    }
+}
+
+/// The disks in the places of volumes.
+struct VolumePlaces(HashSet<(DiskId, PathBuf)>);
+
+impl VolumePlaces {
+    /// As they are now.
+    fn of(service: &MediaService) -> Self {
+        let volumes = service::figures::volumes(service, &Permit::of_server());
+        let there = volumes.into_iter().flat_map(|volume| volume.disks);
+        Self(there.filter_map(|disk| Some((DiskId(disk.disk?), PathBuf::from(disk.path?)))).collect())
+    }
+
+    /// Disks that came since the last look: they have the figures of the slowest one of their volume, or of the one that they replace.
+    fn arrived(&mut self, service: &MediaService) -> Vec<DiskAt> {
+        let now = Self::of(service);
+        let new: Vec<_> = now.0.difference(&self.0).cloned().collect();
+        *self = now;
+        let noted = |(id, root): (DiskId, PathBuf)| {
+            service.doubt(id, "another disk's, until this one is measured when nothing runs".to_owned());
+            DiskAt { id, name: root.display().to_string(), root }
+        };
+        new.into_iter().map(noted).collect()
     }
 }
 
