@@ -183,6 +183,13 @@ impl Viewers {
         }
     }
 
+    /// Its player asks for the next segment of a track, and the server looks up its name: for how long.
+    pub(crate) fn ask_in_a_while(&mut self, id: ViewerTrackId) -> Nanos {
+        self.all[id.viewer].tracks[id.track].state = TrackState::Asks;
+        let way_max = self.load_of(id.viewer).way_max;
+        self.random.span(Nanos::ZERO, way_max)
+    }
+
     /// An admitted session fell behind: the first time is kept.
     pub(crate) fn falls_behind(&mut self, now: Nanos, how: String) {
         self.fell_behind.get_or_insert((now, how));

@@ -65,7 +65,8 @@ impl World {
                     if stalled > self.stall_max() && !self.control.viewers.all[id.viewer].excused {
                         self.control.viewers.falls_behind(self.now, format!("{id:?} stalled for {stalled}"));
                     }
-                    self.viewer_asks_in_a_while(id);
+                    let way = self.control.viewers.ask_in_a_while(id);
+                    self.viewer_in(way, FilmViewerAction::Ask(id, requests));
                 }
             }
             FilmViewerAction::Expire(id, requests) => {
@@ -82,16 +83,6 @@ impl World {
             }
             FilmViewerAction::Seek(viewer) => self.viewer_seeks(viewer),
         }
-    }
-
-    /// Its player asks for the next segment of a track, and the server looks up its name.
-    fn viewer_asks_in_a_while(&mut self, id: ViewerTrackId) {
-        let way_max = self.control.viewers.load_of(id.viewer).way_max;
-        let span = self.control.viewers.random.span(Nanos::ZERO, way_max);
-        let track = self.track(id);
-        track.state = TrackState::Asks;
-        let requests = track.requests;
-        self.viewer_in(span, FilmViewerAction::Ask(id, requests));
     }
 
     /// The action again after a random time with this mean; never, if it is zero.
