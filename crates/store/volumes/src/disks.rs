@@ -8,8 +8,7 @@ use std::path::Path;
 use device::Device;
 use volume::{DiskWrite, Identified, MemberId, Placement, ReadDisk, ReadError, Volume};
 
-use super::find::is_same_disk;
-use super::open_disk::{OpenDisk, VolumeDiskError};
+use super::open_disk::{OpenDisk, VolumeDiskError, is_same_disk};
 
 /// Disks of an open volume, each at its number.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use volume::{Identified, MemberId, Volume, VolumeError, VolumeOpenError};
 
 use super::disks::VolumeDisks;
-use super::open_disk::{OpenDisk, VolumeDiskError};
+use super::open_disk::{OpenDisk, VolumeDiskError, is_same_disk};
 use store::event::DiskNotice;
 
 /// Consequence of a disk's absence.
@@ -41,12 +41,6 @@ pub struct FoundDisks {
     pub unusable: Vec<UnusableDisk>,
     /// Of the volume, and out of date.
     pub stale: Vec<(OpenDisk, MemberId)>,
-}
-
-/// True if two paths are one disk.
-#[must_use]
-pub fn is_same_disk(one: &Path, other: &Path) -> bool {
-    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// True if the system reports no such disk, or a disk that gives nothing: a disk that may not be opened is another matter.

@@ -40,11 +40,11 @@ use std::sync::{Arc, Mutex};
 
 use crate::core::Core;
 pub use disks::{VolumeDisks, check_apart};
-pub use find::{FoundDisks, UnusableDisk, is_same_disk};
+pub use find::{FoundDisks, UnusableDisk};
 pub use health::LastScrub;
 pub use info::{ServedVolume, UpkeepError, VolumeInfo, VolumeMemberInfo, VolumeWish};
 pub use open::OpenVolume;
-pub use open_disk::{OpenDisk, VolumeDiskError};
+pub use open_disk::{OpenDisk, VolumeDiskError, is_same_disk};
 pub use own::{OwnVolume, UpkeepOutcome};
 
 /// State that all threads of a volume share. It is held for look-ups and decisions, never while a disk works.

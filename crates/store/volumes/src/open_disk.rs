@@ -209,6 +209,12 @@ impl OpenDisk {
     }
 }
 
+/// True if two paths are one disk.
+#[must_use]
+pub fn is_same_disk(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
 /// A file counts as a disk of its own, as fast as the one it lies on: other users of that disk are not seen.
 fn device_of_file(path: &Path, size: u64, under: &Device) -> Device {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
