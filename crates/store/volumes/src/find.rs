@@ -5,7 +5,7 @@
 //! it. A disk that was not named at all, is in use, or is of another volume is no reason to continue without it, but a mistake.
 //! Not here: opening a disk (`open_disk`), writing to them (`disks`), the meaning of the superblocks (crate `volume`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kernel::exclusive::Purpose;
 use rustix::io::Errno;
