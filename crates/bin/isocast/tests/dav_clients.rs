@@ -114,6 +114,8 @@ fn on_desktop(server: &Server, commands: &str) -> String {
     let mut shell = Command::new("dbus-run-session");
     shell.args(["--", "sh", "-e", "-c", commands]);
     shell.env("SHARE", format!("{}/media", server.address)).env("HOME", server.folders.path());
+    // Names are printed as bytes of UTF-8, whatever the locale of the test is.
+    shell.env("LC_ALL", "C.UTF-8");
     let output = shell.stdin(Stdio::null()).output().expect("dbus-run-session runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
