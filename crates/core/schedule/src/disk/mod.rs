@@ -407,6 +407,18 @@ impl DiskSchedule {
     fn slack(&self, instead: Option<(u32, Nanos)>, now: Nanos) -> Slack {
         let mut buckets = Buckets::new(self.settings.rounds, now);
         self.rt.fill(&mut buckets, instead, &self.cost);
+        self.slack_with_writes(buckets, now)
+    }
+
+    /// The same without the blocks of sessions that read whole contents.
+    fn slack_of_placed(&self, now: Nanos) -> Slack {
+        let mut buckets = Buckets::new(self.settings.rounds, now);
+        self.rt.fill_placed(&mut buckets, &self.cost);
+        self.slack_with_writes(buckets, now)
+    }
+
+    /// The same, of these reads.
+    fn slack_with_writes(&self, mut buckets: Buckets, now: Nanos) -> Slack {
         let before = if self.writes.has_begun() {
             // Nothing comes between a batch that has begun and its commit.
             Nanos::from_secs_f64(self.writes.seconds(&self.cost))
@@ -499,9 +511,9 @@ impl DiskSchedule {
                 return Some(self.begin_job(choice, now.saturating_add(limit), now));
             }
         }
-        // Its time is promised as that of a read is: what is due later leaves it.
+        // Blocks of sessions that are due later leave it its time, which is promised as theirs is.
         let (deadline, price) = self.covered?;
-        let limit = nanos(slack.before(deadline)).min(price);
+        let limit = nanos(slack.before(deadline).min(self.slack_of_placed(now).least())).min(price);
         let choice = self.be.pick(JobsAllowed::Front, limit, head, &self.cost)?;
         Some(self.begin_job(choice, now.saturating_add(limit), now))
     }
