@@ -241,8 +241,8 @@ async fn behind_proxy(
     let client = shared.config().trusted_proxies.client(stream, peer).await;
     let client = client.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &error.to_string()))?;
     if client != peer {
-        let shared_out = shared.service.connect_for(place, client.ip());
-        shared_out.map_err(|refusal| problem::client_busy(&refusal.to_string()))?;
+        let placed = shared.service.connect_for(place, client.ip());
+        placed.map_err(|refusal| problem::client_busy(&refusal.to_string()))?;
     }
     Ok(client)
 }
