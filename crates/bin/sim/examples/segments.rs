@@ -41,6 +41,9 @@ struct Arguments {
     /// Milliseconds from a segment to the next request at most.
     #[arg(long, default_value_t = 200)]
     way: u64,
+    /// Milliseconds that an open takes at most.
+    #[arg(long, default_value_t = 0)]
+    open: u64,
     /// Milliseconds between two arrivals.
     #[arg(long, default_value_t = 150)]
     apart: u64,
@@ -158,6 +161,7 @@ impl Arguments {
             sound: self.audio.then_some(SOUND),
             ahead: Nanos::from_secs(self.ahead),
             way_max: Nanos::from_millis(self.way),
+            open_max: Nanos::from_millis(self.open),
             pauses: Nanos::from_secs(self.pauses),
             seeks: Nanos::from_secs(self.seeks),
             ..SegmentViewers::of_hls(viewers)

@@ -107,6 +107,8 @@ pub struct SegmentViewers {
     pub ahead: Nanos,
     /// Most time from a segment's arrival at its player to the command for the next one: each takes a random part of it.
     pub way_max: Nanos,
+    /// Most time in which the server opens a segment: each takes a random part of it.
+    pub open_max: Nanos,
     /// Mean time between the pauses of a viewer, of up to a minute each; zero: none.
     pub pauses: Nanos,
     /// Mean time between a viewer's seeks; zero: none.
@@ -139,6 +141,7 @@ impl SegmentViewers {
             sound: None,
             ahead: Nanos::from_secs(30),
             way_max: Nanos::from_millis(200),
+            open_max: Nanos::ZERO,
             pauses: Nanos::ZERO,
             seeks: Nanos::ZERO,
         }

@@ -19,6 +19,9 @@ struct Arguments {
     /// Seeds to run: one (`7`) or a range without its end (`0..500`).
     #[arg(long, default_value = "0..500", value_parser = parse_seeds)]
     seeds: (u64, u64),
+    /// Viewers of segments alone, instead of every kind of demand.
+    #[arg(long)]
+    viewers: bool,
     /// Print every event of the run (one seed only).
     #[arg(long)]
     trace: bool,
@@ -140,7 +143,7 @@ fn hour(streams: u32) -> ExitCode {
         report.events
     ));
     if report.broken.is_some() {
-        tell_broken(&report);
+        tell_broken(&report, false);
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
@@ -159,13 +162,14 @@ fn work(arguments: &Arguments, progress: &SeedProgress) {
         if seed >= arguments.seeds.1 || failures >= arguments.failures {
             return;
         }
-        let report = sim::run(&Scenario::draw(seed), trace);
+        let scenario = if arguments.viewers { Scenario::draw_viewers(seed) } else { Scenario::draw(seed) };
+        let report = sim::run(&scenario, trace);
         let done = progress.done.fetch_add(1, Ordering::Relaxed) + 1;
         if arguments.verbose {
             tell(format_args!("seed {seed}: hash {:016x}, {} events, {:?}", report.hash, report.events, report.tally));
         }
         if report.broken.is_some() {
-            tell_broken(&report);
+            tell_broken(&report, arguments.viewers);
             progress.broken.lock().unwrap_or_else(PoisonError::into_inner).push(report);
         } else if done.is_multiple_of(50) && std::io::stderr().is_terminal() {
             eprint!("\rsim: {done} of {} seeds ", arguments.seeds.1 - arguments.seeds.0);
@@ -174,9 +178,12 @@ fn work(arguments: &Arguments, progress: &SeedProgress) {
     }
 }
 
-fn tell_broken(report: &RunReport) {
+fn tell_broken(report: &RunReport, viewers: bool) {
     let Some(broken) = &report.broken else { return };
     let seed = report.seed;
     tell(format_args!("seed {seed} broke a law at {broken}"));
-    tell(format_args!("  replay: cargo run -p sim --release -- --seeds {seed} --trace"));
+    tell(format_args!(
+        "  replay: cargo run -p sim --release -- --seeds {seed} --trace{}",
+        if viewers { " --viewers" } else { "" }
+    ));
 }

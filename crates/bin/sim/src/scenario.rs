@@ -10,7 +10,7 @@ use units::{BitRate, Nanos};
 
 use crate::camera::Camera;
 use crate::drive::{DriveProfile, Parameters};
-use crate::load::{Fault, FaultAt, Load, Popularity};
+use crate::load::{Fault, FaultAt, Load, Popularity, SegmentLayout, SegmentViewers};
 use crate::random::Random;
 
 const MIB: u64 = 1 << 20;
@@ -185,6 +185,55 @@ impl Scenario {
             scenario.faults = draw_faults(&mut random, scenario.disks.len(), safety);
         }
         scenario
+    }
+
+    /// The run of a seed with viewers of segments, without faults: no admitted session falls behind, whatever its films are, and however many
+    /// viewers the disks refuse.
+    #[must_use]
+    pub fn draw_viewers(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let profiles = [DriveProfile::Desktop, DriveProfile::Desktop, DriveProfile::T7k250, DriveProfile::Surveillance];
+        let rate = BitRate(*random.pick(&[2_000_000, 5_000_000, 8_800_000, 8_800_000, 16_000_000]));
+        let mut scenario = Self::steady(seed, *random.pick(&profiles), 3 * GIB, rate, 0);
+        let disks = usize::try_from(random.between(1, 2)).unwrap_or(1);
+        scenario.disks = vec![scenario.disks[0].clone(); disks];
+        // A viewer that finds blocks of others in the buffers has its share back from that of best effort.
+        scenario.be_share = *random.pick(&[0.05, 0.1, 0.1, 0.2]);
+        scenario.wake_max = Nanos::from_micros(random.between(20, 1000));
+        (scenario.safety, scenario.liveness) = (Nanos::ZERO, SECS(random.between(40, 75)));
+        // Up to half as many again as disks of about 100 MB/s carry.
+        let most = 120 * disks as u64 * 8_800_000 / rate.0;
+        let viewers = u32::try_from(random.between(1, most.max(1))).unwrap_or(1);
+        scenario.load.segments = vec![draw_segments(&mut random, viewers, rate, disks)];
+        if random.chance(0.4) {
+            scenario.load.uploaders = u32::try_from(random.between(1, 3)).unwrap_or(1);
+            scenario.load.upload_bytes = (1, random.between(1, 20 * MIB));
+        }
+        scenario
+    }
+}
+
+fn draw_segments(random: &mut Random, viewers: u32, rate: BitRate, disks: usize) -> SegmentViewers {
+    // More than about 16 MB is no block, but a stream.
+    let seconds = random.between(1, 10).min(120_000_000 / rate.0);
+    let (segment, shares) = (SECS(seconds), random.chance(0.25));
+    SegmentViewers {
+        apart: MS(random.between(100, 400)),
+        films: if shares { u32::try_from(random.between(1, viewers.into())).unwrap_or(1) } else { viewers },
+        film: SECS(random.between(60, 600)),
+        rate,
+        segment,
+        smallest: if random.chance(0.5) { 1.0 } else { 0.3 + 0.7 * random.fraction() },
+        layout: if random.chance(0.3) { SegmentLayout::Ranges } else { SegmentLayout::Files },
+        striped: disks > 1 && random.chance(0.5),
+        sound: random.chance(0.3).then_some(BitRate(128_000)),
+        ahead: SECS(random.between(seconds, 50)),
+        way_max: MS(random.between(1, 250)),
+        // Viewers of one film whose requests drift apart may be refused on a full disk.
+        open_max: if shares { Nanos::ZERO } else { MS(random.between(0, seconds * 1000 / 5)) },
+        pauses: if random.chance(0.2) { SECS(random.between(10, 60)) } else { Nanos::ZERO },
+        seeks: if random.chance(0.3) { SECS(random.between(10, 60)) } else { Nanos::ZERO },
+        ..SegmentViewers::of_hls(viewers)
     }
 }
 

@@ -114,6 +114,17 @@ fn viewers_with_sound_and_an_upload_share_a_full_disk() {
     }
 }
 
+/// While many begin at once, each open waits for others, and players have filled their buffers of sound before their second pictures come:
+/// with the sound on the clock of the pictures, and waits counted from the open on, 6 of these stalled for up to half a second.
+#[test]
+fn viewers_with_sound_play_on_while_opens_take_a_second() {
+    let open_max = Nanos::from_millis(1500);
+    let kind = SegmentViewers { sound: Some(SOUND), open_max, ..SegmentViewers::of_hls(72) };
+    let scenario = Scenario { be_share: 0.1, ..with_memory(3 << 30, 4, kind) };
+    let of = run(&scenario).viewers;
+    assert_eq!((of.smooth, of.stalled, of.refused, of.lost), (72, 0, 0, 0), "{of:?}");
+}
+
 /// A disk has room for the blocks of viewers that seek among those of viewers with full buffers. Segments of a film lie on one disk after
 /// the other, and a disk may have more of them in the same seconds than its part: an interruption behind a seek counts as part of its delay.
 #[test]

@@ -135,6 +135,8 @@ pub struct Delivery {
     pub content: Arc<Content>,
     /// With a reservation, or best effort.
     pub service: Service,
+    /// How long its request has waited by now: for the open of its content, for room.
+    pub waited: Nanos,
 }
 
 /// How a delivery is served.

@@ -102,6 +102,7 @@ fn delivery(stream: u64, content: &Arc<Content>, socket: OwnedFd, segments: Vec<
         segments: segments.into(),
         content: Arc::clone(content),
         service,
+        waited: Nanos::ZERO,
     }))
 }
 

@@ -255,7 +255,9 @@ async fn start(
     }
     let content = Arc::clone(&request.content);
     let segments = segments.into();
-    let delivery = Box::new(Delivery { stream: pending.stream, socket, link, segments, content, service: class });
+    let waited = Nanos::from(request.requested_at.elapsed());
+    let delivery =
+        Box::new(Delivery { stream: pending.stream, socket, link, segments, content, service: class, waited });
     if let Err(command) = service.plane.send(Command::Start(delivery)) {
         let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
         return Err(Box::new((Some(delivery.socket), request, DeliveryError::Busy)));

@@ -42,6 +42,7 @@ pub struct OpenedContent {
     pub(crate) content: Arc<Content>,
     /// The rate that it needs, if that was looked up.
     pub(crate) media: Option<MediaRate>,
+    requested_at: Instant,
 }
 
 impl OpenedContent {
@@ -136,9 +137,15 @@ impl ContentRead {
         let terms = self.terms(service);
         let want = if self.terms.rate == RequestedRate::Unstated { Want::FileAndRate } else { Want::File };
         let Self {
-            opened: OpenedContent { path, user, content, .. }, body, part, viewer, charged, client, stages, ..
+            opened: OpenedContent { path, user, content, requested_at, .. },
+            body,
+            part,
+            viewer,
+            charged,
+            client,
+            stages,
+            ..
         } = self;
-        let requested_at = Instant::now();
         (
             DeliveryRequest { path, content, body, terms, viewer, part, client, user, charged, want, requested_at },
             stages,
@@ -155,9 +162,10 @@ pub async fn open_content(
     permit: &Permit<ToRead>,
     want: Want,
 ) -> Result<OpenedContent, StoreError> {
+    let requested_at = Instant::now();
     let Opened { entry, content, media } = service.contents.open(permit.path(), want).await?;
     let user = permit.user().map(str::to_owned);
-    Ok(OpenedContent { path: permit.path().joined(), user, entry, content, media })
+    Ok(OpenedContent { path: permit.path().joined(), user, entry, content, media, requested_at })
 }
 
 /// Opens the content at the permit's path for a read of `viewer` that asks for `rate`. Where that is not said, the container is looked into,

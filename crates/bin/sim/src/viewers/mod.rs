@@ -85,6 +85,8 @@ pub(crate) struct ViewerTrack {
     pub(crate) is_promised: bool,
     /// When the segment was asked for first.
     pub(crate) requested_at: Option<Nanos>,
+    /// Since when the server has looked up the name of the next segment.
+    pub(crate) opens_since: Option<Nanos>,
 }
 
 /// State of a track: the event that it waits for.
@@ -183,11 +185,14 @@ impl Viewers {
         }
     }
 
-    /// Its player asks for the next segment of a track, and the server looks up its name: for how long.
-    pub(crate) fn ask_in_a_while(&mut self, id: ViewerTrackId) -> Nanos {
-        self.all[id.viewer].tracks[id.track].state = TrackState::Asks;
-        let way_max = self.load_of(id.viewer).way_max;
-        self.random.span(Nanos::ZERO, way_max)
+    /// Its player asks for the next segment of a track, and the server opens that: the time which both take.
+    pub(crate) fn ask_in_a_while(&mut self, id: ViewerTrackId, now: Nanos) -> Nanos {
+        let &SegmentViewers { way_max, open_max, .. } = self.load_of(id.viewer);
+        let way = self.random.span(Nanos::ZERO, way_max);
+        let open = if open_max > Nanos::ZERO { self.random.span(Nanos::ZERO, open_max) } else { Nanos::ZERO };
+        let track = &mut self.all[id.viewer].tracks[id.track];
+        (track.state, track.opens_since) = (TrackState::Asks, Some(now.saturating_add(way)));
+        way.saturating_add(open)
     }
 
     /// An admitted session fell behind: the first time is kept.
@@ -202,7 +207,10 @@ impl Viewers {
         let place = usize::try_from(self.random.below(count as u64)).expect("few segments");
         let viewer = &mut self.all[viewer];
         viewer.player.seek(now);
-        viewer.tracks.iter_mut().for_each(|track| (track.next, track.requested_at) = (place, None));
+        viewer
+            .tracks
+            .iter_mut()
+            .for_each(|track| (track.next, track.requested_at, track.opens_since) = (place, None, None));
     }
 
     /// The viewer is refused.
@@ -234,6 +242,7 @@ impl FilmViewer {
             clock: SessionClock::NEW,
             is_promised: false,
             requested_at: None,
+            opens_since: None,
         };
         let tracks: Vec<ViewerTrack> = rates.iter().map(track).collect();
         let player = SegmentPlayer::new(tracks.len(), Nanos::ZERO);

@@ -45,6 +45,7 @@ struct SimDelivery {
     burst_bytes: u64,
     service: Service,
     viewer: Option<ViewerTrackId>,
+    waited: Nanos,
 }
 
 impl World {
@@ -211,7 +212,8 @@ impl World {
         } else {
             Service::Constant { rate, burst_bytes, held: session.map(|s| s.0), hold }
         };
-        let request = SimDelivery { content: index, segments, rate, burst_bytes, service, viewer: None };
+        let request =
+            SimDelivery { content: index, segments, rate, burst_bytes, service, viewer: None, waited: Nanos::ZERO };
         let id = StreamId(self.deliver(request));
         self.choose_client(id, rate, line_of(rate), viewing);
         let control = &mut self.control;
@@ -224,7 +226,7 @@ impl World {
 
     /// Asks the plane for a delivery; its number.
     fn deliver(&mut self, request: SimDelivery) -> u64 {
-        let SimDelivery { content: index, segments, rate, burst_bytes, service, viewer } = request;
+        let SimDelivery { content: index, segments, rate, burst_bytes, service, viewer, waited } = request;
         let content = self.open_content(index);
         let control = &mut self.control;
         let socket = control.null.try_clone().expect("a descriptor is free");
@@ -267,7 +269,7 @@ impl World {
             (other.shares, stream.shares) = (true, true);
         }
         self.streams.insert(id.0, stream);
-        let delivery = Delivery { stream: id, socket, link: LinkId(0), segments, content, service };
+        let delivery = Delivery { stream: id, socket, link: LinkId(0), segments, content, service, waited };
         self.command(Command::Start(Box::new(delivery)));
         id.0
     }

@@ -65,7 +65,7 @@ impl World {
                     if stalled > self.stall_max() && !self.control.viewers.all[id.viewer].excused {
                         self.control.viewers.falls_behind(self.now, format!("{id:?} stalled for {stalled}"));
                     }
-                    let way = self.control.viewers.ask_in_a_while(id);
+                    let way = self.control.viewers.ask_in_a_while(id, self.now);
                     self.viewer_in(way, FilmViewerAction::Ask(id, requests));
                 }
             }
@@ -116,6 +116,7 @@ impl World {
                 Some(at) if at <= self.now => self.ask_for_segment(id, None),
                 Some(at) => {
                     let requests = state.tracks[track].requests;
+                    self.track(id).opens_since = None;
                     self.viewer_in(at.saturating_sub(self.now), FilmViewerAction::Ask(id, requests));
                 }
                 None => {}
@@ -135,13 +136,13 @@ impl World {
         let control = &mut self.control;
         let range = control.viewers.next_range(id, &mut control.contents);
         let track = self.track(id);
-        let rate = track.rate;
+        let (rate, held) = (track.rate, track.reservation);
         track.requests += 1;
+        let asked = track.opens_since.take().unwrap_or(now);
         if track.requested_at.is_none() {
-            (track.requested_at, track.is_promised) = (Some(now), track.reservation.is_some());
+            (track.requested_at, track.is_promised) = (Some(asked), track.reservation.is_some());
         }
-        track.clock.ask(rate.time_for(range.bytes), now);
-        let held = track.reservation;
+        track.clock.ask(rate.time_for(range.bytes), asked);
         let (burst_bytes, service) = match beside {
             Some(session) => (range.bytes, Service::Beside { session }),
             None => {
@@ -156,6 +157,7 @@ impl World {
             burst_bytes,
             service,
             viewer: Some(id),
+            waited: now.saturating_sub(asked),
         });
         self.track(id).state = TrackState::Runs { stream };
     }

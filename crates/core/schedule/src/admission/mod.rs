@@ -25,7 +25,7 @@ pub use check::{window_bytes, write_period};
 use disk_table::{
     DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, RoundLoad, SLOTS, StartConditions, StartCost, StartForecast,
 };
-pub use session_clock::{BlockDeadline, REQUEST_WAY_MAX};
+pub use session_clock::{BlockDeadline, REQUEST_WAY_MAX, SessionRead};
 
 /// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
@@ -151,8 +151,20 @@ struct Reservation {
     /// The clock of a session that reads each content as one block, the deadline of the last of them; none before the
     /// first.
     clock: Option<Nanos>,
-    /// The disk time of small reads beside its blocks: since the last block, and between two of them in the mean.
-    beside: (RoundLoad, RoundLoad),
+    beside: ReadsBeside,
+}
+
+/// Small reads beside the blocks of a session: sound, subtitles, an index.
+#[derive(Debug, Clone, Copy, Default)]
+struct ReadsBeside {
+    /// Their disk time since the last block.
+    since: RoundLoad,
+    /// Between two blocks, in the mean; none before the second block.
+    mean: Option<RoundLoad>,
+    /// The part of the session's demand in a round that is promised for them.
+    share: RoundLoad,
+    /// The deadline of the last of them; none before the first.
+    clock: Option<Nanos>,
 }
 
 /// The table of reservations and the resources that they hold.
@@ -293,7 +305,7 @@ impl Admission {
             before,
             further: None,
             clock: None,
-            beside: Default::default(),
+            beside: ReadsBeside::default(),
         });
         self.made += 1;
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
@@ -356,6 +368,7 @@ impl Admission {
         self.set_pages_of(id, pages, 0);
         let reservation = self.find_mut(id).expect("found above");
         (reservation.shares, reservation.demand, reservation.request) = (false, demand, request);
+        reservation.beside.share = RoundLoad::default();
         // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
         self.disk_mut(shared.disk).sharing -= 1;
         self.promise(id, requests);
@@ -453,16 +466,16 @@ impl Admission {
         let rounds = request.rate.time_for(request.length).as_secs_f64()
             / self.disk(held.request.disk).table.round().as_secs_f64();
         let changes = request.rate == held.request.rate && rounds >= 1.0;
-        let beside = held.beside.0.plus(held.beside.1).scaled(0.5);
+        let mean = held.beside.mean_at_block();
         if changes {
-            self.replace_spread(id, requests, beside.scaled(1.0 / rounds));
+            self.replace_spread(id, requests, mean.scaled(1.0 / rounds));
         }
         let reservation = self.find_mut(id).expect("looked at before");
         // The next block lies elsewhere than the one before it, and costs as much as it does there.
         let AdmissionRequest { disk, rate, .. } = held.request;
         reservation.request = AdmissionRequest { disk, rate, ..*request };
         if changes {
-            reservation.beside = (RoundLoad::default(), beside);
+            (reservation.beside.since, reservation.beside.mean) = (RoundLoad::default(), Some(mean));
         }
         true
     }
@@ -480,7 +493,8 @@ impl Admission {
             let table = &mut self.disk_mut(request.disk).table;
             table.withdraw(&held);
             table.promise(&demand);
-            self.find_mut(part).expect("looked at before").demand = demand;
+            let reservation = self.find_mut(part).expect("looked at before");
+            (reservation.demand, reservation.beside.share) = (demand, beside);
             next = further;
         }
     }
@@ -496,7 +510,7 @@ impl Admission {
     }
 
     /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
-    /// is of the session's share, by the session's clock ([`Admission::deadline_beside`]), and the share grows by the time of such
+    /// is of the session's share, by a clock of their own ([`Admission::deadline_beside`]), and the share grows by the time of such
     /// reads where there is room; beside a session that shares reads, where such reads are mostly shared as well, it is of the reserve.
     /// `None` if there is no such session, or no memory.
     pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {

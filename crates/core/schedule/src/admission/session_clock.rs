@@ -8,9 +8,25 @@ use super::*;
 /// A block is due no later than this after its request, if it does not last longer, however early the player asks. Chosen: hls.js
 /// gives up after 10 s without a first byte.
 const BLOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
-/// A request may come so long after its session's block before: the block's way to the player, the player's way to the next request, and
-/// the look-up of its name. Chosen: no wider than a bucket of the disk's schedule (decision 0060).
+/// A request may come so long after its session's block before: the block's way to the player, and the player's way to the next request.
+/// Chosen: no wider than a bucket of the disk's schedule (decision 0060).
 pub const REQUEST_WAY_MAX: Nanos = Nanos::from_millis(250);
+/// The open of a content counts as a part of its wait for up to one in so many of the time that it lasts. Chosen: opens took up to 1.1 s
+/// while 72 players with sound began, with segments of six seconds (decision 0060).
+const OPEN_PART: u64 = 4;
+
+/// A read of a session, which is all of a content.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionRead {
+    /// Its bytes.
+    pub bytes: u64,
+    /// When its disk can have read it beside everything that waits.
+    pub room_at: Nanos,
+    /// When its client requested it.
+    pub requested_at: Nanos,
+    /// When its content is open.
+    pub now: Nanos,
+}
 
 /// When a block of a session is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,46 +38,93 @@ pub struct BlockDeadline {
 }
 
 impl Admission {
-    /// The deadline of a small read beside the blocks of a session: as long after now as one of those lasts, for it is played together
-    /// with them, however far ahead they were requested. It moves the session's clock by its own disk time.
-    pub fn deadline_beside(&mut self, session: ReservationId, bytes: u64, now: Nanos) -> Option<BlockDeadline> {
-        let &Reservation { request, clock, beside, .. } = self.find(session)?;
+    /// The deadline of a small read beside the blocks of a session: it is played together with them, and due by a clock of its own, so that
+    /// sound that its player requests far ahead takes no time from its pictures. Without a share for such reads it is due in the time of a
+    /// block, and moves the clock of the blocks as well where there was no room for a share.
+    pub fn deadline_beside(&mut self, session: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
+        let held = self.find(session)?;
+        let (&Reservation { request, clock, beside, .. }, table) = (held, &self.disk(held.request.disk).table);
+        let (transfer, seeks) = one_block(&request, read.bytes);
         // A session that shares reads has no share: a block lasts for as long as it plays, and no clock runs.
-        let own = self.lasts(session, bytes).unwrap_or(Nanos::ZERO);
-        let block = self.lasts(session, request.length).unwrap_or(request.rate.time_for(request.length));
-        let (transfer, seeks) = one_block(&request, bytes);
+        let block = held.lasts(request.length, table).unwrap_or(request.rate.time_for(request.length));
+        let own = held.lasts_beside(read.bytes, table);
+        let lasts = own.map_or(block, |own| own.min(block));
+        let at = read.due(beside.clock, lasts);
+        let unpromised = if beside.is_without_room() { held.lasts(read.bytes, table) } else { None };
         let reservation = self.find_mut(session)?;
-        reservation.clock = clock.map(|clock| clock.max(now).saturating_add(own));
-        reservation.beside.0 = beside.0.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
-        let is_first = beside == <(RoundLoad, RoundLoad)>::default();
-        Some(BlockDeadline { at: now.saturating_add(block.max(own)), is_first })
-    }
-
-    /// The deadline of the next block of a session that reads whole contents, each of them a block, and shares no reads:
-    /// `bytes`, requested at `now`. It is due after the one before it, or after the time at which its player began to ask for it if that
-    /// was due earlier, by as long as its disk time lasts at the session's share, as a total bandwidth server has it (Spuri & Buttazzo
-    /// 1996); but no later than `room_at`, when its disk can have read it beside everything that waits.
-    pub fn deadline(&mut self, id: ReservationId, bytes: u64, room_at: Nanos, now: Nanos) -> Option<BlockDeadline> {
-        let lasts = self.lasts(id, bytes)?;
-        let &Reservation { clock, .. } = self.find(id)?;
-        let asked = now.saturating_sub(REQUEST_WAY_MAX);
-        let by_clock = clock.unwrap_or(now).max(asked).saturating_add(lasts);
-        let after = |span: Nanos| asked.saturating_add(span);
-        let at = by_clock.min(room_at.clamp(after(lasts), after(BLOCK_WAIT_MAX.max(lasts))));
-        // The player begins with the first block, however early that comes: the clock runs from there.
-        let is_first = clock.is_none();
-        self.find_mut(id)?.clock = Some(if is_first { now } else { at });
+        let is_first = reservation.beside.note(RoundLoad { transfer, seeks, ..RoundLoad::default() }, read.now, at);
+        if let Some(own) = unpromised {
+            reservation.clock = clock.map(|clock| clock.max(read.now).saturating_add(own));
+        }
         Some(BlockDeadline { at, is_first })
     }
 
+    /// The deadline of the next block of a session that reads whole contents, each of them a block, and shares no reads:
+    /// it is due after the one before it, or after its request if that was due earlier, by as long as its disk time lasts at the session's
+    /// share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than its disk has room for it.
+    pub fn deadline(&mut self, id: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
+        let held = self.find(id)?;
+        let (clock, lasts) = (held.clock, held.lasts(read.bytes, &self.disk(held.request.disk).table)?);
+        let at = read.due(clock, lasts);
+        // The player begins with the first block, however early that comes: the clock runs from there.
+        let is_first = clock.is_none();
+        self.find_mut(id)?.clock = Some(if is_first { read.now } else { at });
+        Some(BlockDeadline { at, is_first })
+    }
+}
+
+impl Reservation {
     /// How long a block of a session that shares no reads lasts at its share.
-    fn lasts(&self, id: ReservationId, bytes: u64) -> Option<Nanos> {
-        let Reservation { request, demand, .. } =
-            self.find(id).filter(|held| held.demand.is_spread() && !held.shares)?;
-        let table = &self.disk(request.disk).table;
-        let (transfer, seeks) = one_block(request, bytes);
-        let block = table.seconds_among_others(transfer, seeks);
-        let in_round = table.seconds_among_others(demand.transfer, demand.seeks);
-        Some(Nanos::from_secs_f64(table.round().as_secs_f64() * block / in_round.max(1e-9)))
+    fn lasts(&self, bytes: u64, table: &DiskTable) -> Option<Nanos> {
+        let Self { request, demand, beside, .. } = self;
+        let share = (demand.transfer - beside.share.transfer, demand.seeks - beside.share.seeks);
+        (demand.is_spread() && !self.shares).then(|| lasts_at(table, request, bytes, share))
+    }
+
+    /// How long a small read lasts at the share of such reads, if there is one.
+    fn lasts_beside(&self, bytes: u64, table: &DiskTable) -> Option<Nanos> {
+        let share = self.beside.share;
+        let is_promised = !self.shares && share.seeks > 0.0;
+        is_promised.then(|| lasts_at(table, &self.request, bytes, (share.transfer, share.seeks)))
+    }
+}
+
+/// How long a read lasts at a share of so many seconds of transfer and seeks in a round.
+fn lasts_at(table: &DiskTable, request: &AdmissionRequest, bytes: u64, share: (f64, f64)) -> Nanos {
+    let (transfer, seeks) = one_block(request, bytes);
+    let read = table.seconds_among_others(transfer, seeks);
+    let in_round = table.seconds_among_others(share.0, share.1);
+    Nanos::from_secs_f64(table.round().as_secs_f64() * read / in_round.max(1e-9))
+}
+
+impl ReadsBeside {
+    /// True if their mean is known, and the disk had no room for a share.
+    fn is_without_room(&self) -> bool {
+        self.mean.is_some() && self.share.seeks <= 0.0
+    }
+
+    /// Notes a read that costs so much and is due at `due`; true of the first.
+    fn note(&mut self, cost: RoundLoad, now: Nanos, due: Nanos) -> bool {
+        let is_first = self.clock.is_none();
+        self.clock = Some(if is_first { now } else { due });
+        self.since = self.since.plus(cost);
+        is_first
+    }
+
+    /// A block is requested: their disk time between two blocks, in the mean with the time before.
+    pub(super) fn mean_at_block(&self) -> RoundLoad {
+        self.since.plus(self.mean.unwrap_or_default()).scaled(0.5)
+    }
+}
+
+impl SessionRead {
+    /// The deadline of a read that lasts so long at its share: behind the one before it, due at `clock`, or behind its request; but no later
+    /// than its disk has room for it. With the first read the session only begins: it is due when there is room.
+    fn due(&self, clock: Option<Nanos>, lasts: Nanos) -> Nanos {
+        let opened = self.now.saturating_sub(Nanos(lasts.0 / OPEN_PART));
+        let asked = self.requested_at.max(opened).saturating_sub(REQUEST_WAY_MAX);
+        let after = |span: Nanos| asked.saturating_add(span);
+        let by_clock = clock.map_or(Nanos::MAX, |clock| clock.max(asked).saturating_add(lasts));
+        by_clock.min(self.room_at.clamp(after(lasts), after(BLOCK_WAIT_MAX.max(lasts))))
     }
 }

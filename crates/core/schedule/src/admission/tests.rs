@@ -146,6 +146,11 @@ const IDLE: Nanos = Nanos::ZERO;
 /// The time for which a segment lasts, from its player's request on.
 const LASTS: Nanos = Nanos(Nanos::from_secs(6).0 - REQUEST_WAY_MAX.0);
 
+/// A read that is requested, and opened at once, at this time.
+fn read_at(at: Nanos, bytes: u64, room_at: Nanos) -> SessionRead {
+    SessionRead { bytes, room_at, requested_at: at, now: at }
+}
+
 /// Segments of six seconds at 8.8 Mbit/s.
 fn segment() -> AdmissionRequest {
     AdmissionRequest { length: SEGMENT, ..request(8_800_000) }
@@ -160,14 +165,14 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
     let lasts =
         |deadline: Option<BlockDeadline>, from: u64| deadline.expect("it has its place").at.saturating_sub(at(from)).0;
     let six = LASTS.0;
-    assert!(lasts(admission.deadline(id, SEGMENT, IDLE, at(100)), 100).abs_diff(six) < 1_000_000);
+    assert!(lasts(admission.deadline(id, read_at(at(100), SEGMENT, IDLE)), 100).abs_diff(six) < 1_000_000);
     assert!(admission.renew(id, &[segment()]));
     assert!(
-        lasts(admission.deadline(id, SEGMENT, IDLE, at(101)), 101).abs_diff(six) < 1_000_000,
+        lasts(admission.deadline(id, read_at(at(101), SEGMENT, IDLE)), 101).abs_diff(six) < 1_000_000,
         "the player began with the first, which was early"
     );
     assert!(
-        lasts(admission.deadline(id, SEGMENT, IDLE, at(102)), 102).abs_diff(six) < 1_000_000,
+        lasts(admission.deadline(id, read_at(at(102), SEGMENT, IDLE)), 102).abs_diff(six) < 1_000_000,
         "nothing else waits for its disk"
     );
     assert!((admission.promised_share(DiskId(0)) - share).abs() < 1e-9, "nothing is promised twice");
@@ -181,11 +186,13 @@ fn the_time_from_a_block_to_the_next_request_is_no_loss_to_a_player() {
     let id = admission.reserve(&[segment()]).expect("it fits");
     let far = Nanos::MAX;
     let mut due = Nanos::from_secs(100);
-    admission.deadline(id, SEGMENT, far, due).expect("it has its place");
+    admission.deadline(id, read_at(due, SEGMENT, far)).expect("it has its place");
     for _ in 0..10 {
         // Each block comes in its last moment, and the next request for it after its way.
-        let next =
-            admission.deadline(id, SEGMENT, far, due.saturating_add(REQUEST_WAY_MAX)).expect("it has its place").at;
+        let next = admission
+            .deadline(id, read_at(due.saturating_add(REQUEST_WAY_MAX), SEGMENT, far))
+            .expect("it has its place")
+            .at;
         assert!(next.saturating_sub(due).0.abs_diff(Nanos::from_secs(6).0) < 1_000_000, "{next} behind {due}");
         due = next;
     }
@@ -199,10 +206,14 @@ fn an_early_block_is_due_when_its_disk_has_room() {
     let now = Nanos::from_secs(100);
     let mut due = |room: u64, count: usize| {
         let room_at = now.saturating_add(Nanos::from_secs(room));
-        let last = (0..count).map(|_| admission.deadline(greedy, short.length, room_at, now)).last().flatten();
+        let last = (0..count).map(|_| admission.deadline(greedy, read_at(now, short.length, room_at))).last().flatten();
         last.expect("it has its place").at.saturating_sub(now).as_secs_f64().round()
     };
-    assert_eq!([due(5, 1), due(5, 1), due(5, 1), due(5, 1)], [1.0, 1.0, 2.0, 3.0], "by its own clock");
+    assert_eq!(
+        [due(5, 1), due(5, 1), due(5, 1), due(5, 1)],
+        [5.0, 1.0, 2.0, 3.0],
+        "the first when there is room, then by its own clock"
+    );
     assert_eq!(due(5, 20), 5.0, "when there is room");
     assert_eq!(due(0, 1), 1.0, "as long as it lasts");
     assert_eq!(due(50, 20), 10.0, "as long as players wait");
@@ -217,7 +228,7 @@ fn a_session_that_shared_reads_has_its_share_back_on_a_disk_that_was_filled_mean
     while admission.reserve(&[segment()]).is_ok() {}
     for &id in &ids[..3] {
         assert!(admission.unshare(id, &[segment()]).is_ok(), "its rate was promised");
-        assert!(admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100)).is_some());
+        assert!(admission.deadline(id, read_at(Nanos::from_secs(100), SEGMENT, IDLE)).is_some());
     }
     assert!(free < 0.02 && admission.promised_share(DiskId(0)) < 0.96, "it is of best effort's share");
     assert!(admission.reserve(&[segment()]).is_err(), "and new ones find it promised");
@@ -237,9 +248,9 @@ fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
     let share = |admission: &Admission| [0, 1].map(|disk| admission.promised_share(DiskId(disk)));
     let before = share(&admission);
     let id = ids[0];
-    admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100));
+    admission.deadline(id, read_at(Nanos::from_secs(100), SEGMENT, IDLE));
     assert!(admission.renew(id, &[half(1), half(0)]), "the next lies on the other disk");
-    let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
+    let deadline = admission.deadline(id, read_at(Nanos::from_secs(102), SEGMENT, IDLE)).expect("it has its place").at;
     assert!(deadline.saturating_sub(Nanos::from_secs(102)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}");
     assert!(before.iter().zip(share(&admission)).all(|(before, after)| (before - after).abs() < 1e-9));
     assert!(
@@ -266,7 +277,7 @@ fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
     };
     admission.share(ids[1]);
     let (before, at) = (held(&admission), Nanos::from_secs(100));
-    admission.deadline(ids[0], SEGMENT, IDLE, at);
+    admission.deadline(ids[0], read_at(at, SEGMENT, IDLE));
     for (id, shares) in [(ids[0], false), (ids[1], false), (ids[2], true)] {
         let rate = if shares { 20_000_000_000 } else { 100_000_000 };
         let refused = admission.exchange(id, &halves(rate), shares).expect_err("there is no such room");
@@ -274,7 +285,7 @@ fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
         assert_eq!(held(&admission), before);
     }
     assert!(admission.renew(ids[0], &halves(8_800_000)));
-    let next = admission.deadline(ids[0], SEGMENT, IDLE, at).expect("it has its share");
+    let next = admission.deadline(ids[0], read_at(at, SEGMENT, IDLE)).expect("it has its share");
     assert!(!next.is_first && next.at.saturating_sub(at).0.abs_diff(LASTS.0) < 1_000_000, "{next:?}");
     admission.release(ids[3]);
     assert_eq!(admission.exchange(ids[0], &halves(13_000_000), false), Ok(()), "under its name");
@@ -292,13 +303,15 @@ fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
     };
     for faster in [1, 2] {
         let id = admission.reserve(&[segment()]).expect("it fits");
-        admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100));
+        admission.deadline(id, read_at(Nanos::from_secs(100), SEGMENT, IDLE));
         let next = near(segment(), faster);
         assert!(admission.renew(id, &[next]));
-        let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
+        let deadline =
+            admission.deadline(id, read_at(Nanos::from_secs(102), SEGMENT, IDLE)).expect("it has its place").at;
         assert!(deadline.saturating_sub(Nanos::from_secs(102)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}, {faster}");
         assert!(admission.renew(id, &[segment()]), "and back");
-        let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(108)).expect("it has its place").at;
+        let deadline =
+            admission.deadline(id, read_at(Nanos::from_secs(108), SEGMENT, IDLE)).expect("it has its place").at;
         assert!(deadline.saturating_sub(Nanos::from_secs(108)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}, {faster}");
         admission.release(id);
     }
@@ -311,9 +324,10 @@ fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_f
     let (share, last) = (admission.promised_share(DiskId(0)), ids[ids.len() - 1]);
     let fragments_per_byte = 2.0 / SEGMENT as f64;
     for &id in &ids[..ids.len() / 10] {
-        admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(100));
+        admission.deadline(id, read_at(Nanos::from_secs(100), SEGMENT, IDLE));
         assert!(admission.renew(id, &[AdmissionRequest { fragments_per_byte, ..segment() }]));
-        let deadline = admission.deadline(id, SEGMENT, IDLE, Nanos::from_secs(102)).expect("it has its place").at;
+        let deadline =
+            admission.deadline(id, read_at(Nanos::from_secs(102), SEGMENT, IDLE)).expect("it has its place").at;
         assert!(deadline.saturating_sub(Nanos::from_secs(102)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}");
     }
     assert!(admission.promised_share(DiskId(0)) > share);
@@ -322,26 +336,69 @@ fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_f
 }
 
 #[test]
-fn small_reads_beside_a_session_move_its_clock_and_its_share_grows_by_them() {
+fn small_reads_beside_a_session_have_a_clock_of_their_own_and_its_share_grows_by_them() {
     let mut admission = admission(4 << 30);
     let id = admission.reserve(&[segment()]).expect("it fits");
     let share = admission.promised_share(DiskId(0));
     let sound = AdmissionRequest { length: 96_000, rate: BitRate(0), ..request(0) };
     let beside = admission.accompany(id, &sound).expect("there is memory");
-    let now = Nanos::from_secs(100);
-    admission.deadline(id, SEGMENT, IDLE, now);
-    let first = admission.deadline_beside(id, 96_000, now).expect("it is of the session's share");
-    let second = admission.deadline_beside(id, 96_000, now).expect("it is of the session's share");
-    assert!(first.is_first && !second.is_first && first.at == second.at, "{first:?} {second:?}");
-    assert!(first.at.saturating_sub(now).0.abs_diff(Nanos::from_secs(6).0) < 1_000_000, "in time with the block");
+    let (now, far) = (Nanos::from_secs(100), Nanos::MAX);
+    admission.deadline(id, read_at(now, SEGMENT, IDLE));
+    let mut sounds =
+        || [(); 3].map(|()| admission.deadline_beside(id, read_at(now, 96_000, far)).expect("of its share"));
+    let [first, second, third] = sounds();
+    assert!(first.is_first && !second.is_first, "{first:?} {second:?}");
+    let behind = |due: BlockDeadline, span: Nanos| due.at.saturating_sub(now).0.abs_diff(span.0) < 1_000_000;
+    assert!(behind(second, Nanos::from_secs(6)), "in time with a block: {second:?}");
+    assert!(
+        behind(third, Nanos::from_millis(9_750)),
+        "behind the one before, and in the time that players wait: {third:?}"
+    );
+    let pictures = admission.deadline(id, read_at(now, SEGMENT, far)).expect("it has its share");
+    assert!(
+        behind(pictures, Nanos::from_secs(6)),
+        "sound that was requested early takes none of their time: {pictures:?}"
+    );
     assert!(admission.renew(id, &[segment()]));
     assert!(admission.promised_share(DiskId(0)) > share * 1.05, "a seek more in six seconds");
+    let pictures = admission.deadline(id, read_at(pictures.at, SEGMENT, far)).expect("it has its share");
+    assert!(behind(pictures, Nanos::from_secs(12)), "by the share of blocks alone: {pictures:?}");
     admission.release(beside);
     assert!(admission.accompany(beside, &sound).is_none(), "there is no such session any more");
     admission.share(id);
     assert!(admission.accompany(id, &sound).is_some(), "one that shares reads plays sound as well");
-    let due = admission.deadline_beside(id, 96_000, now).expect("with its block").at;
-    assert_eq!(due.saturating_sub(now), Nanos::from_secs(6));
+    assert!(admission.deadline_beside(id, read_at(now, 96_000, IDLE)).is_some(), "with its blocks");
+}
+
+#[test]
+fn small_reads_without_room_for_them_are_of_the_time_of_the_blocks() {
+    let mut admission = admission(4 << 30);
+    let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[segment()]).ok()).collect();
+    while admission.reserve(&[request(100_000)]).is_ok() {}
+    let (id, now, far) = (ids[0], Nanos::from_secs(100), Nanos::MAX);
+    let sound = AdmissionRequest { length: 96_000, rate: BitRate(0), ..request(0) };
+    admission.accompany(id, &sound).expect("there is memory");
+    admission.deadline(id, read_at(now, SEGMENT, IDLE));
+    admission.deadline_beside(id, read_at(now, 96_000, far));
+    assert!(admission.renew(id, &[segment()]));
+    admission.deadline_beside(id, read_at(now, 96_000, far));
+    let due = admission.deadline(id, read_at(now, SEGMENT, far)).expect("it has its share").at.saturating_sub(now);
+    assert!(due > Nanos::from_millis(6_300), "a seek later: {due}");
+}
+
+#[test]
+fn the_open_of_a_content_counts_in_its_wait_for_a_quarter_of_its_time() {
+    let mut admission = admission(4 << 30);
+    let id = admission.reserve(&[segment()]).expect("it fits");
+    let now = Nanos::from_secs(100);
+    admission.deadline(id, read_at(now.saturating_sub(Nanos::from_secs(20)), SEGMENT, IDLE));
+    for (opens, counted) in [(1, 1_000), (5, 1_500)] {
+        let requested_at = now.saturating_sub(Nanos::from_secs(opens));
+        let read = SessionRead { requested_at, ..read_at(now, SEGMENT, IDLE) };
+        let due = admission.deadline(id, read).expect("it has its share").at.saturating_sub(now);
+        let counted = LASTS.saturating_sub(Nanos::from_millis(counted));
+        assert!(due.0.abs_diff(counted.0) < 1_000_000, "{due}, {counted}");
+    }
 }
 
 #[test]

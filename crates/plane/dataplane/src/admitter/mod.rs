@@ -79,6 +79,8 @@ struct AdmittedStream {
     rate: BitRate,
     payload: u64,
     started: Nanos,
+    /// When its client requested it.
+    requested_at: Nanos,
     /// The control plane has received the report of its start, or that it has none.
     is_settled: bool,
     reservation: Option<ReservationId>,
@@ -278,6 +280,7 @@ impl Admitter {
             disk,
             payload,
             started: context.now,
+            requested_at: context.now.saturating_sub(delivery.waited),
             is_new: is_new(&delivery),
             ..AdmittedStream::default()
         };

@@ -1,7 +1,7 @@
 //! Requests for admission, and the words of its refusals.
 
 use schedule::admission::disk_table::WRITE_ROUNDS;
-use schedule::admission::{BlockDeadline, RequestedContent, write_period};
+use schedule::admission::{BlockDeadline, RequestedContent, SessionRead, write_period};
 use schedule::pace::BlockSending;
 use storage::grant::RecordingPlace;
 
@@ -121,11 +121,12 @@ impl Admitter {
         first_round: u64,
         context: &PlaneContext<I>,
     ) -> PlacedStart {
-        let AdmittedStream { reservation, session, payload, rate, .. } = self.streams[slot as usize];
+        let AdmittedStream { reservation, session, payload, rate, requested_at, .. } = self.streams[slot as usize];
         let BlockSending { takes, edges } = BlockSending::of(rate, payload, context.config.tick);
+        let read = SessionRead { bytes: payload, room_at: conditions.room_at, requested_at, now: context.now };
         let deadline = match session {
-            Some(session) => self.admission.deadline_beside(session, payload, context.now),
-            None => reservation.and_then(|id| self.admission.deadline(id, payload, conditions.room_at, context.now)),
+            Some(session) => self.admission.deadline_beside(session, read),
+            None => reservation.and_then(|id| self.admission.deadline(id, read)),
         };
         let block = deadline.map(|BlockDeadline { at, is_first }| BlockTimes {
             read_by: at.saturating_sub(takes),

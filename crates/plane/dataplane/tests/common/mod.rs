@@ -356,6 +356,7 @@ pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentL
         segments: Arc::new([Segment::Range { offset: 0, length: size }]),
         content: Arc::new(Content { version: ContentVersion(version), size, layout, watched, checksums }),
         service,
+        waited: Nanos::ZERO,
     }))
 }
 

@@ -205,5 +205,6 @@ pub(crate) fn delivery(
         segments: Arc::new([Segment::Bytes(HEAD.into()), Segment::Range { offset: range.0, length: range.1 }]),
         content: Arc::new(content),
         service: Service::Constant { rate: BitRate(80_000_000), burst_bytes: 1 << 20, held: None, hold: false },
+        waited: Nanos::ZERO,
     })
 }
