@@ -295,6 +295,9 @@ pub struct System {
     /// Memory of listings being read.
     #[serde(default)]
     pub listing_bytes: u64,
+    /// Permissions and resources that the start missed, as its greeting names them (`io_uring`, `locked memory`).
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// Network interfaces.
     #[serde(default)]
     pub links: Vec<LinkStatus>,

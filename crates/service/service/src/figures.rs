@@ -228,6 +228,7 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
         running: service.running.counts(),
         sessions: service.session_count() as u64,
         listing_bytes: service.listing_bytes() as u64,
+        missing: service.missing.clone(),
         links: links(service),
         folders: service.folders(),
         counts: counts(service),

@@ -89,6 +89,8 @@ pub struct ServiceParts {
     pub machine: MachineReader,
     /// Disks with figures that are not measured, with the reason.
     pub disk_doubts: BTreeMap<DiskId, String>,
+    /// Permissions and resources that the start missed.
+    pub missing: Vec<String>,
 }
 
 /// The service.
@@ -120,6 +122,7 @@ pub struct MediaService {
     link_uses: LinkUses,
     logins: Logins,
     disk_doubts: Mutex<BTreeMap<DiskId, String>>,
+    pub(crate) missing: Vec<String>,
     /// The uploads of each client.
     pub(crate) uploads: Arc<Shares<ClientIdentity>>,
     pub(crate) listings: Listings,
@@ -223,6 +226,7 @@ impl MediaService {
             running,
             recording_names: Arc::default(),
             disk_doubts: Mutex::new(parts.disk_doubts),
+            missing: parts.missing,
             readings: Readings::default(),
             forecasts: Mutex::default(),
             away: Mutex::default(),

@@ -10,6 +10,9 @@ const CAP_SYS_NICE: u32 = 23;
 const LOCKED_WANTED: u64 = 1 << 30;
 /// This program's own process, where no server runs.
 const OWN_PROCESS: &str = "/proc/self";
+/// Effect of the engine of ordinary system calls (decision 0019).
+pub(super) const WITHOUT_IO_URING: &str =
+    "each send and read is then a system call of its own, and an upload has one write under way instead of two";
 /// Open files for some hundred streams and their contents.
 const FILES_WANTED: u64 = 4096;
 
@@ -60,7 +63,6 @@ fn listener<'a>(host: &Examined, processes: &'a [String], port: u16) -> Option<&
 }
 
 fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
-    let is_server = process != OWN_PROCESS;
     let mut found = Vec::new();
     let limits = host.read(&format!("{process}/limits")).unwrap_or_default();
     let soft = |name: &str| {
@@ -100,12 +102,6 @@ fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
             ],
         ));
     }
-    let effect =
-        "each send and read is then a system call of its own, and an upload has one write under way instead of two";
-    let files: Vec<_> = host.names(&format!("{process}/fd"));
-    let has_ring = || {
-        files.iter().any(|file| host.link(&format!("{process}/fd/{file}")).as_deref() == Some("anon_inode:[io_uring]"))
-    };
     if let Some(mode) = host.number("/proc/sys/kernel/io_uring_disabled").filter(|mode| *mode > 0) {
         found.push(advice(
             ("io-uring", "kernel.io_uring_disabled"),
@@ -114,16 +110,10 @@ fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
                     "it is {mode}: {}",
                     if mode == 1 { "only privileged programs may use io_uring" } else { "no program may use io_uring" }
                 ),
-                effect.to_owned(),
+                WITHOUT_IO_URING.to_owned(),
                 "sysctl -w kernel.io_uring_disabled=0".to_owned(),
             ],
         ));
-    } else if is_server && !files.is_empty() && !has_ring() {
-        found.push(advice(("io-uring", about), [
-            "it runs without io_uring".to_owned(),
-            effect.to_owned(),
-            "at least 1 MiB of locked memory (LimitMEMLOCK=infinity), Linux 6.1, and in a container a seccomp profile that permits io_uring".to_owned(),
-        ]));
     }
     found
 }

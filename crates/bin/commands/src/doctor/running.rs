@@ -8,7 +8,7 @@ use client::HttpClient;
 use units::real;
 
 use super::host::Examined;
-use super::{Finding, advice, serious};
+use super::{Finding, advice, process, serious};
 
 /// Bytes that `/sys/block/*/stat` counts in (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
@@ -64,6 +64,13 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
     let mut found: Vec<Finding> = look.alarms.iter().map(of_alarm).collect();
     found.extend(look.disks.iter().flat_map(|disk| disk_findings(disk, look)));
     let system = &look.system;
+    if system.missing.iter().any(|part| part == "io_uring") {
+        found.push(advice(("io-uring", "server"), [
+            "it runs without io_uring".to_owned(),
+            process::WITHOUT_IO_URING.to_owned(),
+            "at least 1 MiB of locked memory (LimitMEMLOCK=infinity), Linux 6.1, and in a container a seccomp profile that permits io_uring".to_owned(),
+        ]));
+    }
     if system.misses > 0 {
         found.push(serious(
             ("misses", "server"),

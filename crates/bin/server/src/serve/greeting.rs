@@ -31,7 +31,8 @@ pub(super) struct Greeting<'a> {
     pub(super) addresses: &'a [ListenAddress],
     pub(super) disks: &'a [KnownDisk],
     pub(super) links: &'a Links,
-    pub(super) permissions: &'a Permissions,
+    /// Permissions and resources that the start missed.
+    pub(super) missing: &'a [String],
     pub(super) memory: ByteCount,
 }
 
@@ -133,14 +134,16 @@ impl Greeting<'_> {
     }
 
     fn missing(&self) -> Option<String> {
-        let mut missing: Vec<String> =
-            self.permissions.refused().filter_map(|refused| name(refused.subject)).map(str::to_owned).collect();
-        if let Some(quota) = resources::cpu_quota().filter(|quota| *quota < 1.0) {
-            missing.push(format!("a whole processor (the control group allows {quota:.2})"));
-        }
         let advice = "`--verbose` gives the effect of each and the setting that permits it";
-        (!missing.is_empty()).then(|| format!("missing: {}: {advice}", missing.join(", ")))
+        (!self.missing.is_empty()).then(|| format!("missing: {}: {advice}", self.missing.join(", ")))
     }
+}
+
+/// The names of permissions that were refused, and of processor time that the control group does not allow.
+pub(super) fn missing(permissions: &Permissions) -> Vec<String> {
+    let refused = permissions.refused().filter_map(|refused| name(refused.subject)).map(str::to_owned);
+    let quota = resources::cpu_quota().filter(|quota| *quota < 1.0);
+    refused.chain(quota.map(|quota| format!("a whole processor (the control group allows {quota:.2})"))).collect()
 }
 
 /// Streams of 8.8 Mbit/s that a disk carries with nothing else to do, each of another content.
@@ -228,7 +231,7 @@ mod tests {
             addresses: &[ListenAddress { scheme: "http", address: config.listen }],
             disks: &disks,
             links: &links(),
-            permissions: &Permissions::default(),
+            missing: &[],
             memory: ByteCount(1 << 30),
         };
         greeting.lines()

@@ -261,6 +261,7 @@ async fn serve(
     let (settings, http) = served(&config, &links, resources::memory());
     let store = Arc::new(store);
     let (figures, allowed) = (Arc::clone(&gauges), resources::memory());
+    let missing = greeting::missing(&thread.permissions);
     let service = MediaService::start(service::ServiceParts {
         config: settings,
         contents: Arc::new(store.store.clone()),
@@ -269,6 +270,7 @@ async fn serve(
         account_store: keeper,
         plane: Arc::new(PlaneCommands(plane.clone())),
         gauges,
+        missing: missing.clone(),
         disk_doubts: disks.iter().filter_map(|disk| Some((disk.id, disk.doubt.clone()?))).collect(),
         events: events.clone(),
         machine: copy::machine::sample,
@@ -336,13 +338,13 @@ async fn serve(
     })?;
     let of_ftp = ftp.addresses().iter().map(|&(scheme, address)| ListenAddress { scheme, address });
     let addresses: Vec<ListenAddress> = server.addresses().iter().copied().chain(of_ftp).collect();
-    let (addresses, permissions) = (addresses.as_slice(), &thread.permissions);
+    let (addresses, missing) = (addresses.as_slice(), missing.as_slice());
     let users = accounts.facts().accounts.len();
     let first_code = first_code(users, addresses)?;
     first_code.iter().for_each(|code| service.offer_first_account(code));
     let first_code = first_code.as_deref();
     let greeting =
-        Greeting { config: &config, users, first_code, addresses, disks: &disks, links: &links, permissions, memory };
+        Greeting { config: &config, users, first_code, addresses, disks: &disks, links: &links, missing, memory };
     for line in greeting.lines() {
         say(format_args!("{line}"));
     }

@@ -744,8 +744,7 @@ impl Harness {
         account_store: Arc<dyn AccountStore>,
     ) -> Self {
         let Settings { service, http, tls } = settings.into();
-        let plane = FakePlane::new(CAPACITY_BPS);
-        let store = FakeStore::default();
+        let (plane, store) = (FakePlane::new(CAPACITY_BPS), FakeStore::default());
         let (access, events) = (Lines::default(), Lines::default());
         let bind = |tls| HttpListener::bind("127.0.0.1:0".parse().expect("an address"), tls).expect("a port");
         let listeners = std::iter::once(bind(None)).chain(tls.map(|tls| bind(Some(tls)))).collect();
@@ -757,6 +756,7 @@ impl Harness {
             account_store,
             plane: Arc::clone(&plane) as Arc<dyn PlaneQueue>,
             disk_doubts: [(DiskId(0), "no block device".to_owned())].into(),
+            missing: Vec::new(),
             gauges: Arc::new(Gauges::new(16, 1)),
             events: Log::start("events", Some(Box::new(events.clone()))).expect("a thread"),
             machine: || None,
