@@ -170,6 +170,7 @@ impl CopyArgs {
 
     /// True if the copy of a file is there already and stays as it is.
     fn is_there(&self, name: &Path, source: &Endpoint, to: &Endpoint) -> anyhow::Result<bool> {
+        to.check_name(name)?;
         if !(self.resume || self.delete) {
             return Ok(false);
         }

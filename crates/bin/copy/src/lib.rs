@@ -159,6 +159,11 @@ impl Endpoint {
         }
     }
 
+    /// Fails for a name that this end cannot have.
+    fn check_name(&self, name: &Path) -> anyhow::Result<()> {
+        if matches!(self, Self::Here(_)) { Ok(()) } else { utf8(name).map(drop) }
+    }
+
     /// Whether this end is a server, which does not list a file of this name.
     fn hides(&self, name: &Path) -> bool {
         let is_hidden = || name.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));

@@ -94,9 +94,11 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     assert!(said.contains("2 not copied: "), "{said}");
     assert!(said.contains(".kept: not copied: 403") && said.contains("its name is not UTF-8"), "{said}");
     assert_eq!(names(&root.join("up/sub")).len(), 4);
-    let dry = cp(&["--dry-run", "--resume", text(&from), &url("up")]);
-    let said = String::from_utf8_lossy(&dry.stdout).into_owned();
-    assert!(dry.status.success() && said.contains("cannot  ") && said.contains("1 file to copy"), "{said}");
+    for (target, more, to_copy) in [("up", &["--resume"][..], "1 file to copy"), ("new", &[], "6 files to copy")] {
+        let dry = cp(&[&["--dry-run", text(&from), &url(target)], more].concat());
+        let said = String::from_utf8_lossy(&dry.stdout).into_owned();
+        assert!(dry.status.success() && said.contains("cannot  ") && said.contains(to_copy), "{said}");
+    }
     let up = cp(&["--json", text(&from), &url("again")]);
     let up: Value = serde_json::from_slice(&up.stdout).expect("JSON");
     assert_eq!((&up["files"], &up["hidden"], &up["failed"]), (&5.into(), &1.into(), &2.into()), "{up}");
