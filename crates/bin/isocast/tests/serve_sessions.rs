@@ -106,6 +106,29 @@ fn a_viewer_that_closes_one_content_finds_room_for_the_next_at_once() {
     }
 }
 
+/// Twenty viewers of titles of 19 s need 200 MB to have each sent ahead on its own, and 80 MB for the four titles.
+#[test]
+fn a_second_title_needs_no_room_to_be_sent_ahead() {
+    let server = Setup::default().set("plane.memory=128MiB").start();
+    for title in 0..4 {
+        let file = std::fs::File::create(server.root.join(format!("title{title}.ts"))).expect("made");
+        file.set_len(20 << 20).expect("long enough");
+    }
+    for shift in 0..2 {
+        let watch = |viewer: usize| {
+            let mut client = server.connect();
+            let target = format!("/media/title{}.ts?rate=8.8M&session=v{viewer}", (viewer + shift) % 4);
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
+            client
+        };
+        let mut viewers: Vec<Client> = (0..20).map(watch).collect();
+        for viewer in &mut viewers {
+            assert_eq!(viewer.head().status, 200, "title {}", shift + 1);
+            viewer.take(1_000_000);
+        }
+    }
+}
+
 #[test]
 fn a_brief_read_leaves_its_room_to_others() {
     let server = room_for_one();
