@@ -44,7 +44,6 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
         return Ok(Reply::json(&all));
     }
     observed(exchange, |permit| match call {
-        Call::Streams => Reply::json(&figures::streams(service, permit)),
         Call::Disks => Reply::json(&figures::disks(service, permit)),
         Call::Jobs => Reply::json(&service.jobs(permit)),
         Call::Volumes => Reply::json(&figures::volumes(service, permit)),

@@ -14,6 +14,7 @@ pub(crate) enum Call {
     System,
     Disks,
     Streams,
+    ExplainStream,
     StopStream,
     Jobs,
     RunJob,
@@ -125,6 +126,10 @@ const PART: &[(&str, &str)] = &[
     ("limit", "Most entries, 1 to 1000; without it 1000. `Link` names the next part."),
     ("after", "Key of the last entry of the part before it."),
 ];
+const STREAMS_PART: &[(&str, &str)] = &[
+    ("limit", "Most entries, 1 to 1000; without it all. `Link` names the next part."),
+    ("after", "Number of the last stream of the part before it."),
+];
 const DEVICE: &[(&str, &str)] = &[("device", "The disk that comes.")];
 const RULE: &[(&str, &str)] = &[
     ("job", "A `keep` job, by its name."),
@@ -148,6 +153,7 @@ const TAKEN: &[(u16, &str)] = &[
     (412, "Something has the path, and `replace=` is not `true`."),
     LOCKED,
 ];
+const NO_STREAM: (u16, &str) = (404, "No stream of this number runs.");
 const NO_USER: (u16, &str) = (404, "There is no such user.");
 const NO_VOLUME: &[(u16, &str)] =
     &[(404, "There is no such volume or disk."), (409, "Another upkeep is under way, or the disk does not fit.")];
@@ -192,12 +198,24 @@ pub(crate) const ROUTES: &[Route] = &[
     Route { right: CallRight::Open, ..get("/openapi.json", Call::Document, "This description.", CallAnswer::Json) },
     get("/system", Call::System, "The machine and the server.", CallAnswer::One("System")),
     get("/disks", Call::Disks, "The disks.", CallAnswer::List("Disk")),
-    get("/streams", Call::Streams, "The streams and recordings under way.", CallAnswer::List("Stream")),
+    Route {
+        query: STREAMS_PART,
+        ..get("/streams", Call::Streams, "The streams and recordings under way.", CallAnswer::List("Stream"))
+    },
+    Route {
+        refusals: &[NO_STREAM],
+        ..get(
+            "/streams/{id}",
+            Call::ExplainStream,
+            "A stream, with the reasons for its rate and its delay.",
+            CallAnswer::One("StreamExplanation"),
+        )
+    },
     order(
         "/streams/{id}/stop",
         Call::StopStream,
         "Ends a stream to a client.",
-        &[(404, "No stream of this number runs."), (409, "It is a recording: its own client ends it.")],
+        &[NO_STREAM, (409, "It is a recording: its own client ends it.")],
     ),
     get("/jobs", Call::Jobs, "The jobs of the configuration.", CallAnswer::List("JobStatus")),
     order("/jobs/{name}/run", Call::RunJob, "Begins a job now.", &[NO_JOB, (409, "It runs already.")]),

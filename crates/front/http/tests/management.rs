@@ -167,6 +167,38 @@ async fn a_client_with_the_right_to_write_stops_a_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_is_explained_and_streams_are_listed_in_parts() {
+    let (harness, _viewer) = watched();
+    let mut second = harness.connect();
+    second.send("GET /media/film.mp4 HTTP/1.1\r\nHost: localhost\r\nUser-Agent: other\r\n\r\n");
+    assert_eq!(second.head().status, 200);
+    let first = harness.one(&get("/api/v1/streams?limit=1"));
+    let id = first.json()[0]["id"].as_u64().expect("a number");
+    assert_eq!(first.json().as_array().map(Vec::len), Some(1));
+    let next = format!("</api/v1/streams?limit=1&after={id}>; rel=\"next\"");
+    assert_eq!(first.field("link"), Some(next.as_str()));
+    let rest = harness.one(&get(&format!("/api/v1/streams?after={id}")));
+    assert_eq!((rest.json().as_array().map(Vec::len), rest.field("link")), (Some(1), None));
+    assert!(rest.json()[0]["id"].as_u64() > Some(id));
+    for bad in ["limit=0", "limit=1001", "limit=x", "after=x", "after=-1", "limit=1&limit=2"] {
+        assert_eq!(harness.one(&get(&format!("/api/v1/streams?{bad}"))).status, 400, "{bad}");
+    }
+    let explained = harness.one(&get(&format!("/api/v1/streams/{id}"))).json();
+    assert_eq!((&explained["stream"]["id"], &explained["stream"]["path"]), (&id.into(), &"film.mp4".into()));
+    assert_eq!(explained["rate_from"], "request");
+    assert_eq!(explained["budgets"], serde_json::json!(["address:127.0.0.1"]));
+    let reasons = explained["reasons"].to_string();
+    assert!(reasons.contains("bit/s are reserved for it: the request, or its link, names it."), "{reasons}");
+    let other = harness.one(&get(&format!("/api/v1/streams/{}", rest.json()[0]["id"]))).json();
+    assert_eq!((&other["rate_from"], &other["place"]), (&"left_over".into(), &serde_json::Value::Null), "{other}");
+    for unknown in ["999999", "x", "-1"] {
+        let answer = harness.one(&get(&format!("/api/v1/streams/{unknown}")));
+        assert!(answer.status == 404 && answer.text().contains("no stream"), "{unknown}: {}", answer.text());
+    }
+    harness.plane.open_gate();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_is_not_stopped_over_the_api() {
     let harness = Harness::start(HttpConfig::default());
     let mut recorder = harness.connect();

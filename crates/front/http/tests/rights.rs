@@ -90,7 +90,7 @@ const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 63] = [
+const TABLE: [(&str, [u16; KINDS]); 64] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -99,6 +99,7 @@ const TABLE: [(&str, [u16; KINDS]); 63] = [
     ("OPTIONS /media/films/", [200; KINDS]),
     ("GET /metrics", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/streams", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/streams/7", [401, 401, 403, 403, 403, 403, 404, 404]),
     ("GET /api/v1/disks", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/system", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/jobs", [401, 401, 403, 403, 403, 403, 200, 200]),

@@ -104,6 +104,45 @@ pub struct Stream {
     pub session: Option<SessionFigures>,
 }
 
+/// A stream, and the reasons for its rate and its delay (`GET /api/v1/streams/{id}`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StreamExplanation {
+    /// The stream.
+    pub stream: Stream,
+    /// The source of its rate.
+    pub rate_from: RateSource,
+    /// Its place, by age, among the streams with a rate on its disk: one that becomes too slow for all ends the youngest first. None for
+    /// best effort.
+    pub place: Option<StreamPlace>,
+    /// The budgets that it is charged to.
+    pub budgets: Vec<String>,
+    /// All of it in sentences.
+    pub reasons: Vec<String>,
+}
+
+/// The source of a stream's rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RateSource {
+    /// The request, or the signed link that it was made by.
+    Request,
+    /// The content needs it.
+    Content,
+    /// The setting of the content's path.
+    Path,
+    /// None: it gets what the streams with a rate leave.
+    LeftOver,
+}
+
+/// A place among others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StreamPlace {
+    /// The place; the oldest has 1.
+    pub place: u64,
+    /// All of them.
+    pub of: u64,
+}
+
 /// Deliveries of a session against its promised rate, over its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SessionFigures {

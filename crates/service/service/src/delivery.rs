@@ -22,7 +22,7 @@ use crate::contents::{MediaRate, Want};
 use crate::events;
 use crate::media_service::MediaService;
 use crate::plane_client::PendingStream;
-use crate::rate::{Decision, RateTerms, RequestedRate};
+use crate::rate::{Decision, RateOrigin, RateTerms, RequestedRate};
 use crate::running::RunningStream;
 use crate::session::{self, ContentPart, StopPoint, StreamRelease, Viewer};
 use crate::session_table::{RefusedStart, SessionSlot};
@@ -44,6 +44,8 @@ pub(crate) struct DeliveryTerms {
     next: Decision,
     /// Treatment of the read when there is no room.
     when_full: WhenFull,
+    /// The source of the rate.
+    origin: RateOrigin,
     /// The request names the rate.
     is_named: bool,
     /// It may be read beside the media that its viewer plays, from the share of that.
@@ -133,6 +135,7 @@ impl DeliveryTerms {
             decision,
             next,
             when_full: by_prefix(&config.path_when_full, path).unwrap_or_default(),
+            origin: asked.origin(media, config.rate_of(path)),
             is_named: matches!(asked.rate, RequestedRate::Rate(_)),
             is_companion: false,
         }
@@ -475,6 +478,7 @@ fn list(
         user: request.user.clone(),
         charged: request.charged.clone(),
         rate: request.terms.decision.rate(),
+        rate_from: request.terms.origin,
         disk: request.content.disk(),
         started: SystemTime::now(),
         incoming: None,

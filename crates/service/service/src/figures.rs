@@ -12,63 +12,86 @@ use api::{
 };
 use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
 use units::limits::CACHE_PAGE_BYTES;
-use units::{Nanos, real};
+use units::{Nanos, StreamId, real};
 
 use crate::access::{Permit, ToObserve};
+use crate::account_changes::ListPart;
 use crate::config::LinkFigure;
 use crate::contents::{DiskInfo, errors_of, failure};
 use crate::counts::AllCounts;
 use crate::events::unix_seconds;
 use crate::media_service::MediaService;
 use crate::refusals::RESOURCES;
+use crate::running::RunningStream;
+use crate::session_account::SessionAccount;
 
 pub use crate::volumes::volumes;
 
-/// The streams, recordings and uploads under way, by number. Those of others are without content and client, if the permit sees no names.
+/// A part of the streams, recordings and uploads under way, by number. Those of others are without content and client, if the permit sees no
+/// names.
 #[must_use]
-pub fn streams(service: &MediaService, permit: &Permit<ToObserve>) -> Vec<Stream> {
+pub fn streams(service: &MediaService, part: &ListPart<u64>, permit: &Permit<ToObserve>) -> Vec<Stream> {
     let running = service.running.lock();
-    let by_id = slots(&service.gauges);
+    let mut ids: Vec<StreamId> = running.keys().copied().filter(|id| id.0 > part.after).collect();
+    ids.sort_unstable_by_key(|id| id.0);
+    ids.truncate(part.limit);
+    let gauges = slots(&service.gauges);
     let accounts = service.session_accounts();
-    let of_session = |id| {
-        let account = accounts.get(id).filter(|account| account.contents > 0)?;
-        let (contents, lag_seconds) = (account.contents, account.lag.as_secs_f64());
-        Some(SessionFigures { contents, lag_seconds, j_percent: account.j_percent() })
+    let described = |id: &StreamId| {
+        described_stream(
+            (*id, &running[id]),
+            gauges.get(&id.0).copied(),
+            accounts.get(id),
+            sees_names(permit, &running[id]),
+        )
     };
-    let mut list: Vec<Stream> = running
-        .iter()
-        .map(|(id, known)| {
-            let gauges = by_id.get(&id.0).copied();
-            let read = |field: fn(&StreamGauges) -> u64| gauges.map_or(0, field);
-            let windows = read(|g| g.jitter_windows.get());
-            // A stream that lost its reservation continues as best effort; a recording has no entry in the plane's table.
-            let is_paced = known.rate.is_some() && gauges.is_none_or(|gauges| gauges.rate_bps.get() > 0);
-            let is_named = permit.sees_others() || (known.user.is_some() && known.user.as_deref() == permit.user());
-            let named = |name: String| if is_named { name } else { String::new() };
-            Stream {
-                id: id.0,
-                path: named(known.path.clone()),
-                client: named(known.client.to_string()),
-                direction: if known.incoming.is_some() { Direction::In } else { Direction::Out },
-                class: if is_paced { Class::Constant } else { Class::BestEffort },
-                rate_bps: known.rate.map_or(0, |rate| rate.0),
-                sent_bytes: read(|g| g.sent_bytes.get()),
-                received_bytes: known.incoming.as_ref().map_or(0, |progress| progress.received.load(Ordering::Relaxed)),
-                over_rate: known.incoming.as_ref().is_some_and(|progress| progress.over_rate.load(Ordering::Relaxed)),
-                j_percent: (windows > 0).then(|| real(read(|g| g.jitter_sum_ppm.get())) / real(windows) / 1e4),
-                misses: read(|g| g.misses.get()),
-                buffered_bytes: read(|g| g.buffered_bytes.get()),
-                blocked: read(|g| g.blocked.get()) != 0,
-                held_up_by: gauges.and_then(held_up_by),
-                disk: known.disk.0,
-                started: unix_seconds(known.started),
-                passed_to: known.passed_to.map(|stream| stream.0),
-                session: of_session(id),
-            }
-        })
-        .collect();
-    list.sort_by_key(|stream| stream.id);
-    list
+    ids.iter().map(described).collect()
+}
+
+/// True if the permit sees the content and client of a stream.
+pub(crate) fn sees_names(permit: &Permit<ToObserve>, known: &RunningStream) -> bool {
+    permit.sees_others() || (known.user.is_some() && known.user.as_deref() == permit.user())
+}
+
+pub(crate) fn described_stream(
+    (id, known): (StreamId, &RunningStream),
+    gauges: Option<&StreamGauges>,
+    account: Option<&SessionAccount>,
+    is_named: bool,
+) -> Stream {
+    let read = |field: fn(&StreamGauges) -> u64| gauges.map_or(0, field);
+    let windows = read(|g| g.jitter_windows.get());
+    let named = |name: String| if is_named { name } else { String::new() };
+    let session = account.filter(|account| account.contents > 0).map(|account| SessionFigures {
+        contents: account.contents,
+        lag_seconds: account.lag.as_secs_f64(),
+        j_percent: account.j_percent(),
+    });
+    Stream {
+        id: id.0,
+        path: named(known.path.clone()),
+        client: named(known.client.to_string()),
+        direction: if known.incoming.is_some() { Direction::In } else { Direction::Out },
+        class: if is_paced(known, gauges) { Class::Constant } else { Class::BestEffort },
+        rate_bps: known.rate.map_or(0, |rate| rate.0),
+        sent_bytes: read(|g| g.sent_bytes.get()),
+        received_bytes: known.incoming.as_ref().map_or(0, |progress| progress.received.load(Ordering::Relaxed)),
+        over_rate: known.incoming.as_ref().is_some_and(|progress| progress.over_rate.load(Ordering::Relaxed)),
+        j_percent: (windows > 0).then(|| real(read(|g| g.jitter_sum_ppm.get())) / real(windows) / 1e4),
+        misses: read(|g| g.misses.get()),
+        buffered_bytes: read(|g| g.buffered_bytes.get()),
+        blocked: read(|g| g.blocked.get()) != 0,
+        held_up_by: gauges.and_then(held_up_by),
+        disk: known.disk.0,
+        started: unix_seconds(known.started),
+        passed_to: known.passed_to.map(|stream| stream.0),
+        session,
+    }
+}
+
+/// True if a stream has its rate. One that lost its reservation continues as best effort; a recording has no entry in the plane's table.
+pub(crate) fn is_paced(known: &RunningStream, gauges: Option<&StreamGauges>) -> bool {
+    known.rate.is_some() && gauges.is_none_or(|gauges| gauges.rate_bps.get() > 0)
 }
 
 /// The cause of a stream's delay, client or disk: while a client takes nothing, nothing becomes due.
@@ -81,7 +104,7 @@ fn held_up_by(gauges: &StreamGauges) -> Option<HeldUpBy> {
 }
 
 /// Slots in use, by their streams' numbers.
-fn slots(gauges: &Gauges) -> HashMap<u64, &StreamGauges> {
+pub(crate) fn slots(gauges: &Gauges) -> HashMap<u64, &StreamGauges> {
     gauges.streams.iter().map(|slot| (slot.id.get(), slot)).filter(|(id, _)| *id != 0).collect()
 }
 

@@ -31,6 +31,7 @@ pub use crate::ingest_error::IngestError;
 use crate::media_service::MediaService;
 use crate::pipeline::Stages;
 use crate::quota::{QuotaShare, QuotaTerms};
+use crate::rate::RateOrigin;
 use crate::recording::RunningRecording;
 use crate::recording_files::FileWriter;
 use crate::recording_names::{ClaimedName, HeldPlace};
@@ -144,6 +145,7 @@ pub async fn begin(
             user: permit.user().map(str::to_owned),
             charged: charged.clone(),
             rate,
+            rate_from: RateOrigin::LeftOver,
             disk: begun_upload.1.disk(),
             started: now,
             incoming: Some(Arc::clone(&progress)),

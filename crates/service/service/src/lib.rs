@@ -45,6 +45,7 @@ pub mod running;
 pub mod session;
 pub mod session_account;
 pub mod shares;
+pub mod stream_explanation;
 
 mod budget_meter;
 mod client;

@@ -34,6 +34,19 @@ pub enum RequestedRate {
     Unstated,
 }
 
+/// The source of a stream's rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RateOrigin {
+    /// The request, or the link that it was made by.
+    Request,
+    /// The content.
+    Content,
+    /// The setting of the content's path.
+    Path,
+    /// None: it is best effort.
+    LeftOver,
+}
+
 /// How a request is to be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
@@ -79,6 +92,17 @@ impl RateTerms {
         match self.ceiling {
             Some(ceiling) if self.burst.is_none() => decision.ahead(payload, ceiling),
             _ => decision,
+        }
+    }
+
+    /// The source of that rate.
+    #[must_use]
+    pub const fn origin(self, media: Option<MediaRate>, of_path: Option<BitRate>) -> RateOrigin {
+        match (self.rate, media, of_path) {
+            (RequestedRate::Rate(_), _, _) => RateOrigin::Request,
+            (RequestedRate::Unstated, Some(_), _) => RateOrigin::Content,
+            (RequestedRate::Unstated, None, Some(_)) => RateOrigin::Path,
+            (RequestedRate::Bulk, _, _) | (RequestedRate::Unstated, None, None) => RateOrigin::LeftOver,
         }
     }
 

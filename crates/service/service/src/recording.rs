@@ -15,6 +15,7 @@ use crate::budgets::{BudgetRefusal, ChargedBudgets};
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
 use crate::media_service::MediaService;
+use crate::rate::RateOrigin;
 use crate::recording_names::HeldPlace;
 use crate::recording_pace::RecordingProgress;
 use crate::running::RunningStream;
@@ -109,6 +110,7 @@ impl RunningRecording {
             user: None,
             charged: charged.clone(),
             rate: Some(self.request.rate),
+            rate_from: RateOrigin::Request,
             disk: self.request.disks.store,
             started: SystemTime::now(),
             incoming: Some(progress),

@@ -13,6 +13,7 @@ use units::{BitRate, DiskId, StreamId};
 use crate::budgets::{BudgetKey, BudgetLimit, BudgetRefusal, ChargedBudgets};
 use crate::contents::ContentPath;
 use crate::lock::lock;
+use crate::rate::RateOrigin;
 use crate::recording_pace::RecordingProgress;
 use crate::session::Limits;
 
@@ -34,6 +35,8 @@ pub struct RunningStream {
     pub charged: ChargedBudgets,
     /// The rate promised; none for best effort.
     pub rate: Option<BitRate>,
+    /// The source of its rate.
+    pub rate_from: RateOrigin,
     /// The disk it reads from or is written to.
     pub disk: DiskId,
     /// When it began.

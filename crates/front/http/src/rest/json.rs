@@ -47,14 +47,24 @@ pub(super) async fn read<T: DeserializeOwned>(exchange: &Exchange, body: &mut Re
     })
 }
 
-/// The part of a list that the query wants.
+/// The part of a list that the query wants, of [`PART_MAX`] entries if it names no limit.
 ///
 /// # Errors
 /// The answer to a part that is none.
 pub(super) fn part<K: FromStr + Default>(exchange: &Exchange) -> Result<ListPart<K>, Reply> {
+    part_of(exchange, PART_MAX)
+}
+
+/// The same, of `without` entries if it names no limit.
+///
+/// # Errors
+/// The answer to a part that is none.
+pub(super) fn part_of<K: FromStr + Default>(exchange: &Exchange, without: usize) -> Result<ListPart<K>, Reply> {
     let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
-    let limit = query.limit.as_deref().map_or(Ok(PART_MAX), str::parse);
-    let limit = limit.ok().filter(|limit| (1..=PART_MAX).contains(limit));
+    let limit = match query.limit.as_deref() {
+        None => Some(without),
+        Some(limit) => limit.parse().ok().filter(|limit| (1..=PART_MAX).contains(limit)),
+    };
     let after = query.after.as_deref().map_or_else(|| Ok(K::default()), str::parse);
     match (limit, after.ok()) {
         (Some(limit), Some(after)) => Ok(ListPart { after, limit }),

@@ -7,6 +7,7 @@ mod accounts;
 mod json;
 mod openapi;
 mod session;
+mod streams;
 
 use std::time::SystemTime;
 
@@ -90,9 +91,9 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         | Call::AddShare
         | Call::RevokeShare
         | Call::RotateShares => accounts::perform(exchange, found, body).await,
+        Call::Streams | Call::ExplainStream => streams::answer(exchange, found).await,
         Call::System
         | Call::Disks
-        | Call::Streams
         | Call::Jobs
         | Call::Volumes
         | Call::Alarms

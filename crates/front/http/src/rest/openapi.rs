@@ -28,6 +28,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::System>,
     with_parts::<api::Disk>,
     with_parts::<api::Stream>,
+    with_parts::<api::StreamExplanation>,
     with_parts::<api::JobStatus>,
     with_parts::<api::VolumeStatus>,
     with_parts::<api::Alarm>,
@@ -115,6 +116,8 @@ fn schemas() -> Map<String, Value> {
     all
 }
 
+/// Lists with entries that have numbers.
+const NUMBERED_LISTS: &[&str] = &["/streams", "/tokens", "/shares"];
 /// Members of a listing's entry that are left out where they say nothing.
 const LEFT_OUT: &[&str] = &["link", "rate_source", "mean_bps"];
 
@@ -182,7 +185,7 @@ fn parameters(route: &Route) -> Vec<Value> {
         let schema = match *key {
             "limit" => json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
             "replace" => json!({ "type": "boolean" }),
-            "after" if route.path == "/tokens" || route.path == "/shares" => json!({ "type": "integer" }),
+            "after" if NUMBERED_LISTS.contains(&route.path) => json!({ "type": "integer" }),
             "protected" => json!({ "type": "array", "items": { "type": "string" } }),
             _ => json!({ "type": "string" }),
         };
