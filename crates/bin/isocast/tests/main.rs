@@ -28,6 +28,7 @@ mod serve_quota;
 mod serve_raw;
 mod serve_recorder;
 mod serve_refuse;
+mod serve_reservations;
 mod serve_restart;
 mod serve_sessions;
 mod serve_signals;

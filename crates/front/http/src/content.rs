@@ -16,7 +16,9 @@ use service::budgets::ChargedBudgets;
 use service::contents::{ContentPath, PathError, StoreError, Want};
 use service::delivery::Finished;
 use service::pipeline::{Pipe, Stages};
+use service::rate::RequestedRate;
 use service::reads::{self, ContentRead, PacedRead, ReadPurpose};
+use service::reservations;
 use service::session::{ContentPart, Viewer};
 use units::BitRate;
 
@@ -107,9 +109,16 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     let asked = requested_rate(&query, &cmcd).map_err(problem::bad_request)?;
     let path = content_path(head).map_err(problem::bad_request)?;
     let permit = login::permit(exchange, &path).await?;
-    let asked = share::bounded(asked, &permit);
-    let charged = service.charged(&permit, exchange.client());
-    let (viewer, object) = (viewer(exchange, &query, &cmcd, &charged), cmcd.object);
+    let mut asked = share::bounded(asked, &permit);
+    let mut charged = service.charged(&permit, exchange.client());
+    let (mut viewer, object) = (viewer(exchange, &query, &cmcd, &charged), cmcd.object);
+    let mut sessions = [&query.session, &cmcd.session].into_iter().flatten();
+    if let Some(reserved) = sessions.find_map(|session| reservations::reserved(service, session, &path)) {
+        (viewer, charged) = (reserved.viewer, reserved.charged);
+        if asked.rate != RequestedRate::Bulk {
+            asked.rate = RequestedRate::Rate(reserved.rate);
+        }
+    }
     // HEAD opens the content, too: that it cannot be read is answered as to a GET. It is not read to find its rate.
     let opened = match head.method {
         Method::GET => reads::open_for(service, &permit, asked.rate, &viewer).await,

@@ -17,6 +17,7 @@ use service::logins::{CredentialError, LoginError};
 use service::namespace::NamespaceError;
 use service::operations::JobError;
 use service::pipeline::{PipeError, StageError};
+use service::reservations::ReservationError;
 use service::resumable::ResumeError;
 use webdav::DavCondition;
 
@@ -317,7 +318,10 @@ pub(crate) fn of_link(error: &CredentialError) -> Reply {
 /// Answer where accounts, tokens or links are not changed, or a link is used up.
 pub(crate) fn of_change(error: &ChangeError) -> Reply {
     let status = match error {
-        ChangeError::NoAccount(_) | ChangeError::NoToken(_) | ChangeError::NoLink(_) => StatusCode::NOT_FOUND,
+        ChangeError::NoAccount(_)
+        | ChangeError::NoToken(_)
+        | ChangeError::NoLink(_)
+        | ChangeError::NoReservation(_) => StatusCode::NOT_FOUND,
         ChangeError::AccountExists(_) | ChangeError::NotHeld(..) | ChangeError::NotFirst => StatusCode::CONFLICT,
         ChangeError::UsedUp(_) => StatusCode::FORBIDDEN,
         ChangeError::StoredFull { .. } | ChangeError::TooMany(..) => StatusCode::INSUFFICIENT_STORAGE,
@@ -336,6 +340,17 @@ pub(crate) fn of_wish(error: &WishError) -> Reply {
             Reply::problem(StatusCode::FORBIDDEN, &error.to_string())
         }
         error => bad_request(error),
+    }
+}
+
+/// Answer where a reservation ahead is none, or is not made.
+pub(crate) fn of_reservation(error: &ReservationError) -> Reply {
+    match error {
+        ReservationError::Terms => bad_request(error),
+        ReservationError::Denied(_) => Reply::problem_of(problem_type::NO_RIGHT, StatusCode::FORBIDDEN, &error.to_string()),
+        ReservationError::Store(error) => of_store(error),
+        ReservationError::Delivery(error) => of_open(error),
+        ReservationError::Change(error) => of_change(error),
     }
 }
 

@@ -57,6 +57,9 @@ pub(crate) enum Call {
     RevokeToken,
     Shares,
     AddShare,
+    Reservations,
+    AddReservation,
+    RemoveReservation,
     RevokeShare,
     RotateShares,
 }
@@ -408,6 +411,41 @@ pub(crate) const ROUTES: &[Route] = &[
             Call::RevokeShare,
             "Ends a signed link.",
             &[(404, "There is no such link.")],
+        )
+    },
+    Route {
+        right: CallRight::Own,
+        query: PART,
+        ..get(
+            "/reservations",
+            Call::Reservations,
+            "Reservations ahead: the user's own, or those of all.",
+            CallAnswer::List("ReservationEntry"),
+        )
+    },
+    Route {
+        right: CallRight::Own,
+        body: Some("NewReservation"),
+        answer: CallAnswer::Made("ReservationEntry"),
+        ..change(
+            ("POST", "/reservations"),
+            Call::AddReservation,
+            "Reserves a rate for a content or folder, from one time until another.",
+            &[
+                (404, "There is no such content."),
+                (429, "The user's budget has no room for it."),
+                (503, "There is no room for it; `grantable_bps` would fit."),
+                FULL,
+            ],
+        )
+    },
+    Route {
+        right: CallRight::Own,
+        ..change(
+            ("DELETE", "/reservations/{id}"),
+            Call::RemoveReservation,
+            "Removes a reservation ahead, and gives its room back.",
+            &[(404, "There is no such reservation.")],
         )
     },
     change(("POST", "/shares/rotate"), Call::RotateShares, "Ends all signed links, and signs with another key.", &[]),

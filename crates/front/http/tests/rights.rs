@@ -90,7 +90,7 @@ const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 64] = [
+const TABLE: [(&str, [u16; KINDS]); 67] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -139,6 +139,9 @@ const TABLE: [(&str, [u16; KINDS]); 64] = [
     ("DELETE /api/v1/tokens/99", [401, 401, 404, 403, 401, 401, 404, 404]),
     ("GET /api/v1/shares", [401, 401, 200, 403, 401, 401, 200, 200]),
     ("POST /api/v1/shares", [401, 401, 415, 415, 401, 401, 415, 415]),
+    ("GET /api/v1/reservations", [401, 401, 200, 403, 401, 401, 200, 200]),
+    ("POST /api/v1/reservations", [401, 401, 415, 403, 401, 401, 415, 415]),
+    ("DELETE /api/v1/reservations/99", [401, 401, 404, 403, 401, 401, 404, 404]),
     ("DELETE /api/v1/shares/99", [401, 401, 404, 403, 401, 401, 404, 404]),
     ("GET /media", [401, 401, 403, 403, 403, 403, 301, 301]),
     ("GET /media/", [401, 401, 403, 403, 403, 403, 200, 200]),

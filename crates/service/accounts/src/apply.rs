@@ -7,6 +7,7 @@ use service::account_changes::{AccountChange, ChangeError, Changed, Grantee, Lin
 use service::accounts::{FolderRights, Rights};
 use service::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal};
 use service::logins::{link_text, token_digest};
+use service::reservation_ahead::ReservationWish;
 use units::BitRate;
 
 use crate::database::{Database, DatabaseError};
@@ -24,6 +25,9 @@ const TOKENS_OF_ACCOUNT_MAX: u64 = 1000;
 /// Logins of one account by browsers; a further one ends the oldest.
 const LOGINS_OF_ACCOUNT_MAX: i64 = 32;
 const BUDGETS_MAX: u64 = 100_000;
+const RESERVATIONS_MAX: u64 = 1000;
+/// Reservations ahead of one account.
+const RESERVATIONS_OF_ACCOUNT_MAX: u64 = 100;
 /// An expired link is listed, and its use is answered as one of an expired link, for so long, s.
 const ENDED_KEPT: i64 = 30 * 24 * 3600;
 
@@ -115,6 +119,7 @@ impl Database {
             }
             all.execute("DELETE FROM token WHERE coalesce(last_used, created) + idle <= ?1", [now])?;
             all.execute("DELETE FROM link WHERE ended = 1 AND expires <= ?1", [now.saturating_sub(ENDED_KEPT)])?;
+            all.execute("DELETE FROM reservation WHERE ends <= ?1", [now])?;
             all.execute("DELETE FROM token WHERE expires <= ?1", [now.saturating_sub(ENDED_KEPT)])?;
             all.execute(
                 "DELETE FROM link_key WHERE id NOT IN (SELECT key FROM link) AND id < (SELECT max(id) FROM link_key)",
@@ -207,6 +212,11 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
             one_of(tables.execute(sql, params![id, of])?, || ChangeError::NoLink(*id))?;
             forget_budget(tables, &BudgetKey::Link(*id))?;
         }
+        AccountChange::AddReservation(wish) => return add_reservation(tables, wish),
+        AccountChange::RemoveReservation { id, of } => {
+            let sql = "DELETE FROM reservation WHERE id = ?1 AND (?2 IS NULL OR account = ?2)";
+            one_of(tables.execute(sql, params![id, of])?, || ChangeError::NoReservation(*id))?;
+        }
         AccountChange::SetBudget { of, limits } => set_budget(tables, of, limits)?,
         AccountChange::Store { budgets, bytes } => store(tables, budgets, *bytes)?,
         AccountChange::UseLink { id, uses, stored } => use_link(tables, *id, *uses, *stored)?,
@@ -283,6 +293,32 @@ fn add_link(tables: &Connection, wish: &LinkWish, now: i64) -> ChangeStep {
     // The text is made of the row as it will be read.
     let link = link_of(tables, id)?.ok_or(ChangeError::NoLink(id))?;
     Ok(Changed::New { id, text: link_text(&link) })
+}
+
+fn add_reservation(tables: &Connection, wish: &ReservationWish) -> ChangeStep {
+    if let Some(by) = &wish.by {
+        check_account(tables, by)?;
+    }
+    has_room(tables, "reservation", RESERVATIONS_MAX, "reservations")?;
+    let sql = "SELECT count(*) FROM reservation WHERE account IS ?1";
+    let held: i64 = tables.query_row(sql, [&wish.by], |row| row.get(0))?;
+    if held.unsigned_abs() >= RESERVATIONS_OF_ACCOUNT_MAX {
+        return Err(ChangeError::TooMany(RESERVATIONS_OF_ACCOUNT_MAX, "reservations of this user").into());
+    }
+    let session = random_text().map_err(|error| ChangeError::Unavailable(error.to_string()))?;
+    tables.execute(
+        "INSERT INTO reservation (account, path, rate, begins, ends, session, local) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![
+            wish.by,
+            wish.path.to_string(),
+            signed(wish.rate.0),
+            signed(wish.from),
+            signed(wish.until),
+            session,
+            wish.local.to_string(),
+        ],
+    )?;
+    Ok(Changed::New { id: tables.last_insert_rowid(), text: session })
 }
 
 fn use_link(tables: &Connection, id: i64, uses: u64, stored: i64) -> Result<(), StepError> {

@@ -21,7 +21,7 @@ const APPLICATION: i32 = 0x6973_6f63;
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Steps from one version of the tables to the next; `PRAGMA user_version` is the number of those made.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "
     CREATE TABLE account (
         name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, created INTEGER NOT NULL
@@ -63,6 +63,14 @@ const MIGRATIONS: [&str; 3] = [
         requests INTEGER, stored INTEGER
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE budget_stored (holder TEXT PRIMARY KEY, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+",
+    "
+    CREATE TABLE reservation (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, account TEXT REFERENCES account ON DELETE CASCADE, path TEXT NOT NULL,
+        rate INTEGER NOT NULL, begins INTEGER NOT NULL, ends INTEGER NOT NULL, session TEXT NOT NULL UNIQUE,
+        local TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX reservation_account ON reservation (account);
 ",
 ];
 

@@ -10,6 +10,7 @@ use service::accounts::{Account, AccountFacts, AccountToken, CredentialKind, Fol
 use service::budgets::{BudgetLimits, BudgetRules, BudgetScope};
 use service::contents::ContentPath;
 use service::logins::link_text;
+use service::reservation_ahead::{ReservationAhead, ReservationWish};
 use units::BitRate;
 
 use crate::database::{Database, DatabaseError};
@@ -64,6 +65,13 @@ impl Database {
             each(tables, LINK, [], |row| {
                 if let Some(link) = read_link(row)? {
                     facts.links.insert(link.id, Arc::new(link));
+                }
+                Ok(())
+            })?;
+            let sql = "SELECT id, account, path, rate, begins, ends, session, local FROM reservation";
+            each(tables, sql, [], |row| {
+                if let Some(ahead) = read_reservation(row)? {
+                    facts.reservations.insert(ahead.session.clone(), Arc::new(ahead));
                 }
                 Ok(())
             })?;
@@ -296,6 +304,21 @@ fn read_link(row: &Row<'_>) -> rusqlite::Result<Option<SignedLink>> {
         link.expires = 0;
     }
     Ok(Some(link))
+}
+
+/// A reservation ahead; none where its path or address is not understood.
+fn read_reservation(row: &Row<'_>) -> rusqlite::Result<Option<ReservationAhead>> {
+    let (path, local): (String, String) = (row.get(2)?, row.get(7)?);
+    let (Ok(path), Ok(local)) = (ContentPath::parse(&path), local.parse()) else { return Ok(None) };
+    let wish = ReservationWish {
+        by: row.get(1)?,
+        path,
+        rate: BitRate(number(row, 3)?.unwrap_or_default()),
+        from: number(row, 4)?.unwrap_or_default(),
+        until: number(row, 5)?.unwrap_or_default(),
+        local,
+    };
+    Ok(Some(ReservationAhead { id: row.get(0)?, session: row.get(6)?, wish }))
 }
 
 fn words(rights: Rights) -> Vec<String> {

@@ -220,6 +220,55 @@ pub struct LinkText {
     pub address: String,
 }
 
+/// A new reservation ahead (`POST /api/v1/reservations`).
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewReservation {
+    /// The content or folder, below `/media/`, not encoded.
+    pub path: String,
+    /// The rate, bit/s.
+    pub rate_bps: u64,
+    /// Its beginning, seconds since 1970.
+    pub from: u64,
+    /// Its end, seconds since 1970.
+    pub until: u64,
+}
+
+/// A reservation ahead (`GET /api/v1/reservations`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReservationEntry {
+    /// Its number.
+    pub id: i64,
+    /// The content or folder.
+    pub path: String,
+    /// Its rate.
+    pub rate_bps: u64,
+    /// Its beginning, seconds since 1970.
+    pub from: u64,
+    /// Its end, seconds since 1970.
+    pub until: u64,
+    /// The value of `session=` by which a read has it.
+    pub session: String,
+    /// The account that made it; none: the operator.
+    pub by: Option<String>,
+    /// Its room.
+    pub state: ReservationPhase,
+    /// The resource that is short while it waits.
+    pub short: Option<String>,
+}
+
+/// The room of a reservation ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReservationPhase {
+    /// It begins in more than an hour: its room is not kept yet.
+    Planned,
+    /// Its room is kept.
+    Kept,
+    /// It is near, and there is no room yet: newcomers get none of the resource that is short.
+    Waiting,
+}
+
 /// A login by password (`POST /api/v1/session`).
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

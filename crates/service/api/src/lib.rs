@@ -8,6 +8,7 @@ mod alarms;
 mod budget;
 mod certificate;
 mod link;
+mod settings;
 
 use std::collections::BTreeMap;
 
@@ -16,12 +17,14 @@ use utoipa::ToSchema;
 
 pub use accounts::{
     AccountEntry, FirstAccount, GrantEntry, GroupEntry, LinkEntry, LinkText, LoginStatus, NewAccount, NewLink,
-    NewPassword, NewToken, PasswordLogin, RightWord, TokenEntry, TokenText,
+    NewPassword, NewReservation, NewToken, PasswordLogin, ReservationEntry, ReservationPhase, RightWord, TokenEntry,
+    TokenText,
 };
 pub use alarms::{Alarm, AlarmSeverity, Forecast, QuotaStatus, RemovableContent, Removals};
 pub use budget::{BudgetAmounts, BudgetStatus};
 pub use certificate::CertificateStatus;
 pub use link::{LinkDirection, LinkStatus};
+pub use settings::{SettingEntry, SettingSource, SettingValue, SettingsPatch};
 
 /// One line of a directory's listing (`GET /media/<dir>/?format=json`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -110,7 +113,7 @@ pub struct StreamExplanation {
     /// The stream.
     pub stream: Stream,
     /// The source of its rate.
-    pub rate_from: RateSource,
+    pub rate_from: RateOrigin,
     /// Its place, by age, among the streams with a rate on its disk: one that becomes too slow for all ends the youngest first. None for
     /// best effort.
     pub place: Option<StreamPlace>,
@@ -123,7 +126,7 @@ pub struct StreamExplanation {
 /// The source of a stream's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum RateSource {
+pub enum RateOrigin {
     /// The request, or the signed link that it was made by.
     Request,
     /// The content needs it.

@@ -13,6 +13,7 @@ use units::BitRate;
 use crate::accounts::{FolderRights, Rights};
 use crate::budgets::{BudgetKey, BudgetLimits, BudgetRefusal};
 use crate::contents::ContentPath;
+use crate::reservation_ahead::ReservationWish;
 
 /// A holder of granted rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,6 +158,15 @@ pub enum AccountChange {
         /// Bytes to be stored; negative: given back.
         bytes: i64,
     },
+    /// A new reservation ahead.
+    AddReservation(ReservationWish),
+    /// Removes a reservation ahead.
+    RemoveReservation {
+        /// Its number.
+        id: i64,
+        /// Only if this account made it.
+        of: Option<String>,
+    },
     /// Signs links with another key from now on, and ends those that were made before.
     RotateKeys,
 }
@@ -166,7 +176,7 @@ pub enum AccountChange {
 pub enum Changed {
     /// It was made.
     Done,
-    /// The number and text of a new token or link, which is shown this once.
+    /// The number and text of a new token or link, which is shown this once; or of a reservation and its session.
     New {
         /// For lists.
         id: i64,
@@ -193,6 +203,9 @@ pub enum ChangeError {
     /// There is no such link.
     #[error("there is no link {0}")]
     NoLink(i64),
+    /// There is no such reservation.
+    #[error("there is no reservation {0}")]
+    NoReservation(i64),
     /// These rights are not held over this very folder.
     #[error("{0} has none of these rights over {1} itself; `isocast user list` shows which it has")]
     NotHeld(String, ContentPath),

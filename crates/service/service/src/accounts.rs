@@ -15,6 +15,7 @@ use units::BitRate;
 
 use crate::budgets::{BudgetKey, BudgetLimits, BudgetRules};
 use crate::contents::ContentPath;
+use crate::reservation_ahead::ReservationAhead;
 
 /// A right over a content, or over a folder and everything below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +128,8 @@ pub struct AccountFacts {
     pub links: HashMap<i64, Arc<SignedLink>>,
     /// Budgets of accounts, groups, tokens and links.
     pub budgets: BudgetRules,
+    /// Reservations ahead, by the names of their sessions.
+    pub reservations: HashMap<String, Arc<ReservationAhead>>,
 }
 
 /// Rights without an account.

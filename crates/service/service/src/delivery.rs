@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
+use api::RateOrigin;
 use content::{Content, Segment};
 use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class};
 use socket2::SockRef;
@@ -22,7 +23,7 @@ use crate::contents::{MediaRate, Want};
 use crate::events;
 use crate::media_service::MediaService;
 use crate::plane_client::PendingStream;
-use crate::rate::{Decision, RateOrigin, RateTerms, RequestedRate};
+use crate::rate::{Decision, RateTerms, RequestedRate};
 use crate::running::RunningStream;
 use crate::session::{self, ContentPart, StopPoint, StreamRelease, Viewer};
 use crate::session_table::{RefusedStart, SessionSlot};
@@ -252,6 +253,11 @@ async fn start(
     let EnteredStream { class, viewer, from } = entered;
     let mut session =
         SessionGuard { service: Arc::clone(service), stream: pending.stream, viewer, left: StreamRelease::Refused };
+    if let Class::Constant { held: None, .. } = class
+        && let Some(refusal) = service.near.bars(Some(&request.viewer), request.content.layout.disks(), link)
+    {
+        return Err(Box::new((Some(socket), request, DeliveryError::NoRoom(refusal))));
+    }
     // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
     if let Err(refusal) = list(service, &request, pending.stream, from) {
         return Err(Box::new((Some(socket), request, refusal.into())));

@@ -13,12 +13,15 @@ use crate::budgets::BudgetRefusal;
 use crate::contents::StoreEvent;
 use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
+use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 44] = [
+pub const KINDS: [&str; 46] = [
     "budget_refused",
+    "reservation_kept",
     "reservation_passed",
+    "reservation_waits",
     "server_started",
     "server_stopping",
     "configuration_reloaded",
@@ -316,6 +319,18 @@ pub fn content_deleted(path: &str, remover: Remover<'_>, now: SystemTime) -> Eve
 pub fn login(user: &str, (client, is_right): (IpAddr, bool), now: SystemTime) -> EventLine {
     let user: String = user.chars().take(64).collect();
     stamped(json!({ "event": "login", "user": user, "client": client.to_string(), "right": is_right }), now)
+}
+
+/// The room of a reservation ahead is kept, or is not there yet, with the reason.
+#[must_use]
+pub fn reservation_room(ahead: &ReservationAhead, short: Option<&str>, now: SystemTime) -> EventLine {
+    let ReservationWish { by, path, rate, from, until, .. } = &ahead.wish;
+    let event = if short.is_none() { "reservation_kept" } else { "reservation_waits" };
+    let object = json!({
+        "event": event, "reservation": ahead.id, "path": path.joined(), "user": by, "rate_bps": rate.0, "from": from,
+        "until": until, "reason": short,
+    });
+    stamped(object, now)
 }
 
 /// A client changed users, groups, tokens, logins or links, by a call of the API.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
+use api::RateOrigin;
 use bytes::Bytes;
 use dataplane::control::Refusal;
 use tokio::sync::watch;
@@ -31,7 +32,6 @@ pub use crate::ingest_error::IngestError;
 use crate::media_service::MediaService;
 use crate::pipeline::Stages;
 use crate::quota::{QuotaShare, QuotaTerms};
-use crate::rate::RateOrigin;
 use crate::recording::RunningRecording;
 use crate::recording_files::FileWriter;
 use crate::recording_names::{ClaimedName, HeldPlace};

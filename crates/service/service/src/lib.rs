@@ -39,6 +39,8 @@ pub mod quota;
 pub mod rate;
 pub mod reads;
 pub mod refusals;
+pub mod reservation_ahead;
+pub mod reservations;
 pub mod resumable;
 pub mod resumable_parts;
 pub mod running;

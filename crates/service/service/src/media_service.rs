@@ -51,6 +51,7 @@ use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
 use crate::recording_names::RecordingNames;
 use crate::refusals::RefusalCounts;
+use crate::reservation_ahead::NearReservations;
 use crate::running::RunningStreams;
 use crate::session::Viewer;
 use crate::session_account::SessionAccount;
@@ -129,6 +130,8 @@ pub struct MediaService {
     pub(crate) opens_ahead: OpensAhead,
     pub(crate) plane: Arc<PlaneClient>,
     pub(crate) sessions: SessionTable,
+    /// Reservations ahead that are near.
+    pub(crate) near: NearReservations,
     pub(crate) small_reads: Arc<PieceCache>,
     pub(crate) runtime: Handle,
     /// When disks, volumes and quotas are full, as of the last look.
@@ -220,6 +223,7 @@ impl MediaService {
             uploads: Arc::default(),
             listings: Listings::default(),
             opens_ahead: OpensAhead::default(),
+            near: NearReservations::default(),
             plane,
             runtime: Handle::current(),
             connections: Arc::default(),

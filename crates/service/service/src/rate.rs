@@ -3,6 +3,7 @@
 //!
 //! Promise: in that order. Not here: admission; how a request says it (the front ends).
 
+use api::RateOrigin;
 use schedule::pace::BURST_FACTOR;
 use units::{BitRate, Nanos};
 
@@ -32,19 +33,6 @@ pub enum RequestedRate {
     Bulk,
     /// Nothing: the content's own.
     Unstated,
-}
-
-/// The source of a stream's rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RateOrigin {
-    /// The request, or the link that it was made by.
-    Request,
-    /// The content.
-    Content,
-    /// The setting of the content's path.
-    Path,
-    /// None: it is best effort.
-    LeftOver,
 }
 
 /// How a request is to be served.

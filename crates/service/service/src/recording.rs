@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use api::RateOrigin;
 use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report, WrittenDisks};
 use units::{BitRate, LinkId, Nanos, ReservationId, limits};
 
@@ -15,7 +16,6 @@ use crate::budgets::{BudgetRefusal, ChargedBudgets};
 use crate::contents::{ContentPath, UploadClass};
 use crate::delivery::DeliveryError;
 use crate::media_service::MediaService;
-use crate::rate::RateOrigin;
 use crate::recording_names::HeldPlace;
 use crate::recording_pace::RecordingProgress;
 use crate::running::RunningStream;
@@ -38,6 +38,9 @@ impl RunningRecording {
         (rate, disks, link): (BitRate, WrittenDisks, LinkId),
         durable: Nanos,
     ) -> Result<Self, DeliveryError> {
+        if let Some(refusal) = service.near.bars(None, &[disks.store], link) {
+            return Err(DeliveryError::NoRoom(refusal));
+        }
         let mut pending = service.plane.number().ok_or(DeliveryError::Busy)?;
         let block_bytes_max = service.contents.recording_memory() / limits::RECORDING_BLOCK_PART;
         let request = RecordingRequest { stream: pending.stream, disks, link, rate, durable, block_bytes_max };

@@ -7,13 +7,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use api::RunningClasses;
+use api::{RateOrigin, RunningClasses};
 use units::{BitRate, DiskId, StreamId};
 
 use crate::budgets::{BudgetKey, BudgetLimit, BudgetRefusal, ChargedBudgets};
 use crate::contents::ContentPath;
 use crate::lock::lock;
-use crate::rate::RateOrigin;
 use crate::recording_pace::RecordingProgress;
 use crate::session::Limits;
 

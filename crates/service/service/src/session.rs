@@ -292,9 +292,30 @@ impl Sessions {
     }
 
     /// Takes out the reservations that no read uses and that are charged to this budget, so that its next read has their room; those that
-    /// `viewer` may take stay.
-    pub fn give_up(&mut self, key: &BudgetKey, viewer: &Viewer) -> Vec<ReservationId> {
-        self.take_out(|other, share| other != viewer && share.is_held() && share.charged.has(key))
+    /// `viewer` may take stay, and those that were reserved ahead.
+    pub fn give_up(&mut self, key: &BudgetKey, viewer: &Viewer, now: Nanos) -> Vec<ReservationId> {
+        self.take_out(|other, share| {
+            other != viewer && share.is_held() && share.kept_until <= now && share.charged.has(key)
+        })
+    }
+
+    /// Keeps the reservation of a viewer for it until then; false: it has none.
+    pub fn keep(&mut self, viewer: &Viewer, until: Nanos) -> bool {
+        let shares = self.table.get_mut(viewer).into_iter().flatten();
+        let kept = shares.rev().find(|share| share.reservation().is_some()).map(|share| share.keep(until));
+        kept.is_some()
+    }
+
+    /// True if a reservation is kept for this viewer.
+    #[must_use]
+    pub fn keeps(&self, viewer: &Viewer, now: Nanos) -> bool {
+        self.table.get(viewer).into_iter().flatten().any(|share| share.kept_until > now)
+    }
+
+    /// Keeps nothing for this viewer any more. Takes out what no read of it uses.
+    pub fn keep_no_more(&mut self, viewer: &Viewer) -> Vec<ReservationId> {
+        self.table.get_mut(viewer).into_iter().flatten().for_each(|share| share.kept_until = Nanos::ZERO);
+        self.take_out(|other, share| other == viewer && share.is_held())
     }
 
     /// True if the reservation of this stream served another content of its viewer's session before: it reads the next segment of the media
@@ -346,7 +367,7 @@ impl Sessions {
                 let weight = share.terms.weight(short);
                 promised = promised.saturating_add(weight);
                 let (id, since, is_firm) = match share.state {
-                    _ if is_own => continue,
+                    _ if is_own || share.kept_until > now => continue,
                     ReservationState::Held { reservation, since, firm_until, .. } => {
                         (IdleHolder::Session(reservation), since, firm_until > now)
                     }

@@ -310,10 +310,26 @@ impl SessionTable {
 
     /// Releases what a budget holds without reading it, but for the reservations of `viewer`; true if there was something.
     pub(crate) fn give_up(&self, key: &BudgetKey, viewer: &Viewer) -> bool {
-        let given_up = lock(&self.sessions).give_up(key, viewer);
+        let given_up = lock(&self.sessions).give_up(key, viewer, self.now());
         let some = !given_up.is_empty();
         given_up.into_iter().for_each(|reservation| self.plane.release(reservation));
         some
+    }
+
+    /// Keeps the reservation of a viewer for it for so long; false: it has none.
+    pub(crate) fn keep(&self, viewer: &Viewer, time: Nanos) -> bool {
+        lock(&self.sessions).keep(viewer, self.now().saturating_add(time))
+    }
+
+    /// True if a reservation is kept for this viewer.
+    pub(crate) fn keeps(&self, viewer: &Viewer) -> bool {
+        lock(&self.sessions).keeps(viewer, self.now())
+    }
+
+    /// Keeps nothing for this viewer any more.
+    pub(crate) fn keep_no_more(&self, viewer: &Viewer) {
+        let released = lock(&self.sessions).keep_no_more(viewer);
+        released.into_iter().for_each(|reservation| self.plane.release(reservation));
     }
 
     /// Bits per second that a budget has promised to reads, and to recordings.

@@ -359,7 +359,7 @@ fn a_budget_limits_the_rates_that_it_has_reserved() {
     assert_eq!(sessions.begin(&other, limits, Nanos::ZERO), ReservationSource::New, "another budget");
     assert_eq!(sessions.end(&named("2"), StreamId(2), midway(2), Nanos::ZERO), None);
     assert_eq!(sessions.idle_by(charged(1).owner()), TERMS.rate.0);
-    assert_eq!(sessions.give_up(charged(1).owner(), &named("3")), [id(2)]);
+    assert_eq!(sessions.give_up(charged(1).owner(), &named("3"), Nanos::ZERO), [id(2)]);
     assert_eq!(sessions.begin(&third, limits, Nanos::ZERO), ReservationSource::New);
 }
 

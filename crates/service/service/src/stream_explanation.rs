@@ -2,13 +2,12 @@
 //!
 //! Promise: reading them costs the data plane nothing. Not here: the figures of all streams (`figures`), the rules (`rate`, `session`).
 
-use api::{HeldUpBy, RateSource, Stream, StreamExplanation, StreamPlace};
+use api::{HeldUpBy, RateOrigin, Stream, StreamExplanation, StreamPlace};
 use units::{BitRate, StreamId, real};
 
 use crate::access::{Permit, ToObserve};
 use crate::figures::{described_stream, is_paced, sees_names};
 use crate::media_service::MediaService;
-use crate::rate::RateOrigin;
 use crate::running::RunningStream;
 
 /// Explains a stream; none: it does not run.
@@ -40,21 +39,12 @@ pub fn explain(service: &MediaService, id: StreamId, permit: &Permit<ToObserve>)
     ];
     let budgets = known.charged.iter().filter(|_| is_named).map(ToString::to_string).collect();
     Some(StreamExplanation {
-        rate_from: rate_source(known.rate_from),
+        rate_from: known.rate_from,
         place,
         budgets,
         reasons: reasons.into_iter().flatten().collect(),
         stream,
     })
-}
-
-const fn rate_source(origin: RateOrigin) -> RateSource {
-    match origin {
-        RateOrigin::Request => RateSource::Request,
-        RateOrigin::Content => RateSource::Content,
-        RateOrigin::Path => RateSource::Path,
-        RateOrigin::LeftOver => RateSource::LeftOver,
-    }
 }
 
 fn rate_reason(known: &RunningStream, stream: &Stream) -> String {

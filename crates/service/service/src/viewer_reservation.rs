@@ -35,6 +35,8 @@ pub(crate) struct ViewerReservation {
     pub(crate) is_fresh: bool,
     /// The bytes that its reads got, against those that it promised.
     pub(crate) account: SessionAccount,
+    /// Until then it was reserved ahead: it is held for its viewer whatever its reads were.
+    pub(crate) kept_until: Nanos,
     pub(crate) state: ReservationState,
     /// It as it was before the read that has taken it, until that is admitted.
     pub(crate) before: Option<Box<Self>>,
@@ -67,6 +69,7 @@ impl ViewerReservation {
             is_left: false,
             is_fresh: true,
             account,
+            kept_until: Nanos::ZERO,
             state,
             before: None,
         }
@@ -177,9 +180,18 @@ impl ViewerReservation {
         self.state = ReservationState::Held {
             reservation,
             since: now,
-            firm_until: now.saturating_add(firm),
-            until: now.saturating_add(hold),
+            firm_until: now.saturating_add(firm).max(self.kept_until),
+            until: now.saturating_add(hold).max(self.kept_until),
         };
+    }
+
+    /// Keeps it for its viewer until then, also while no read uses it.
+    pub(crate) fn keep(&mut self, kept_until: Nanos) {
+        self.kept_until = kept_until;
+        if let ReservationState::Held { firm_until, until, .. } = &mut self.state {
+            *firm_until = kept_until.max(*firm_until);
+            *until = kept_until.max(*until);
+        }
     }
 }
 

@@ -275,6 +275,7 @@ async fn serve(
         events: events.clone(),
         machine: copy::machine::sample,
     });
+    tokio::spawn(service::reservations::keep(Arc::downgrade(&service)));
     let unknown = Arc::new(Unknown::of(&disks));
     let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));
     store.store.listen(Box::new(move |event| {

@@ -6,6 +6,7 @@
 mod accounts;
 mod json;
 mod openapi;
+mod reservations;
 mod session;
 mod streams;
 
@@ -91,6 +92,9 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         | Call::AddShare
         | Call::RevokeShare
         | Call::RotateShares => accounts::perform(exchange, found, body).await,
+        Call::Reservations | Call::AddReservation | Call::RemoveReservation => {
+            reservations::answer(exchange, found, body).await
+        }
         Call::Streams | Call::ExplainStream => streams::answer(exchange, found).await,
         Call::System
         | Call::Disks

@@ -45,6 +45,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::TokenText>,
     with_parts::<api::LinkEntry>,
     with_parts::<api::LinkText>,
+    with_parts::<api::ReservationEntry>,
     with_parts::<api::ListingEntry>,
 ];
 
@@ -57,6 +58,7 @@ const REQUESTS: &[fn(&mut Schemas)] = &[
     with_parts::<api::GrantEntry>,
     with_parts::<api::NewToken>,
     with_parts::<api::NewLink>,
+    with_parts::<api::NewReservation>,
 ];
 
 /// The description, as JSON.
@@ -117,7 +119,7 @@ fn schemas() -> Map<String, Value> {
 }
 
 /// Lists with entries that have numbers.
-const NUMBERED_LISTS: &[&str] = &["/streams", "/tokens", "/shares"];
+const NUMBERED_LISTS: &[&str] = &["/streams", "/tokens", "/shares", "/reservations"];
 /// Members of a listing's entry that are left out where they say nothing.
 const LEFT_OUT: &[&str] = &["link", "rate_source", "mean_bps"];
 
