@@ -31,6 +31,7 @@ mod serve_refuse;
 mod serve_reservations;
 mod serve_restart;
 mod serve_sessions;
+mod serve_settings;
 mod serve_signals;
 mod serve_stages;
 mod serve_start;

@@ -15,7 +15,7 @@ use service::delivery::{DeliveryError, resource_name};
 use service::ingest::IngestError;
 use service::logins::{CredentialError, LoginError};
 use service::namespace::NamespaceError;
-use service::operations::JobError;
+use service::operations::{JobError, SettingsError};
 use service::pipeline::{PipeError, StageError};
 use service::reservations::ReservationError;
 use service::resumable::ResumeError;
@@ -347,11 +347,28 @@ pub(crate) fn of_wish(error: &WishError) -> Reply {
 pub(crate) fn of_reservation(error: &ReservationError) -> Reply {
     match error {
         ReservationError::Terms => bad_request(error),
-        ReservationError::Denied(_) => Reply::problem_of(problem_type::NO_RIGHT, StatusCode::FORBIDDEN, &error.to_string()),
+        ReservationError::Denied(_) => {
+            Reply::problem_of(problem_type::NO_RIGHT, StatusCode::FORBIDDEN, &error.to_string())
+        }
         ReservationError::Store(error) => of_store(error),
         ReservationError::Delivery(error) => of_open(error),
         ReservationError::Change(error) => of_change(error),
     }
+}
+
+/// Answer where settings are not changed.
+pub(crate) fn of_settings(error: &SettingsError) -> Reply {
+    let status = match error {
+        SettingsError::Outdated => StatusCode::PRECONDITION_FAILED,
+        SettingsError::Invalid(_) => StatusCode::BAD_REQUEST,
+        SettingsError::NotHere(_)
+        | SettingsError::SetBy(..)
+        | SettingsError::SeveralFiles(_)
+        | SettingsError::NoFile
+        | SettingsError::File(_) => StatusCode::CONFLICT,
+        SettingsError::Busy => return busy(),
+    };
+    Reply::problem(status, &error.to_string())
 }
 
 /// The answer to a login that is wrong, where one without it would have been answered.

@@ -29,6 +29,8 @@ pub(crate) enum Call {
     Quotas,
     Budgets,
     Forecasts,
+    Settings,
+    ChangeSettings,
     Removals,
     Uploads,
     MoveItem,
@@ -245,6 +247,29 @@ pub(crate) const ROUTES: &[Route] = &[
         "Budgets that have limits of their own or are in use.",
         CallAnswer::List("BudgetStatus"),
     ),
+    Route {
+        right: CallRight::Administer,
+        ..get(
+            "/settings",
+            Call::Settings,
+            "The settings in force, with their sources; `ETag` names this state of them.",
+            CallAnswer::List("SettingEntry"),
+        )
+    },
+    Route {
+        body: Some("SettingsPatch"),
+        answer: CallAnswer::List("SettingEntry"),
+        refusals: &[
+            (409, "A setting is not changed here, or there is no configuration file that can be written."),
+            (412, "`If-Match` names another state of the settings."),
+        ],
+        ..change(
+            ("PATCH", "/settings"),
+            Call::ChangeSettings,
+            "Changes settings, in the configuration file and in force.",
+            &[],
+        )
+    },
     get("/forecasts", Call::Forecasts, "When disks, volumes and quotas are full.", CallAnswer::List("Forecast")),
     Route {
         query: RULE,

@@ -1,14 +1,18 @@
 //! Listings, the page, health, metrics and figures over the wire.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use api::Forecast;
 
 use crate::support::{Harness, get, pattern};
 use http::config::HttpConfig;
+use service::accounts::{AccountFacts, Accounts, OpenRights};
 use service::config::ServiceConfig;
 use service::contents::ContentPath;
 use service::quota::{QuotaConfig, WhenQuotaFull};
+use service::reservation_ahead::{ReservationAhead, ReservationWish};
 use units::Nanos;
 
 /// A server, and a viewer of a film of which nothing comes.
@@ -21,7 +25,14 @@ fn watched() -> (Harness, crate::support::Client) {
         protected: Vec::new(),
     };
     let service = ServiceConfig { quotas: vec![quota], ..ServiceConfig::default() };
-    let harness = Harness::start(service);
+    let accounts = Arc::<Accounts>::default();
+    accounts.open(OpenRights { all_read: true, local_writes: true });
+    let ahead = reservation();
+    accounts.put(AccountFacts {
+        reservations: HashMap::from([(ahead.session.clone(), Arc::new(ahead))]),
+        ..AccountFacts::default()
+    });
+    let harness = Harness::with_accounts(service, accounts);
     harness.store.put("film.mp4", &pattern(1000));
     harness.plane.close_gate();
     let mut viewer = harness.connect();
@@ -250,6 +261,18 @@ async fn events_are_followed_as_they_happen() {
     assert!(next(&mut newcomer, "\r\n0\r\n\r\n").ends_with("\r\n0\r\n\r\n"));
 }
 
+fn reservation() -> ReservationAhead {
+    let wish = ReservationWish {
+        by: None,
+        path: ContentPath::root(),
+        rate: units::BitRate(1_000_000),
+        from: 0,
+        until: u64::MAX,
+        local: "127.0.0.1".parse().expect("an address"),
+    };
+    ReservationAhead { id: 1, session: "s".to_owned(), wish }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_match_the_openapi_document() {
     let (harness, _viewer) = watched();
@@ -264,6 +287,7 @@ async fn answers_match_the_openapi_document() {
     let upload = "POST /upload/ HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\nContent-Length: 0\r\n\
                   Upload-Length: 5\r\nUpload-Metadata: path YQ==\r\n\r\n";
     assert_eq!(harness.one(upload).status, 201);
+    let stream = harness.one(&get("/api/v1/streams")).json()[0]["id"].to_string();
     let document = harness.one(&get("/api/v1/openapi.json")).json();
     let members = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
     for path in members(&document["paths"]) {
@@ -273,7 +297,7 @@ async fn answers_match_the_openapi_document() {
             continue;
         };
         let query = if path == "/api/v1/removals" { "?job=keep" } else { "" };
-        let answer = harness.one(&get(&format!("{path}{query}"))).json();
+        let answer = harness.one(&get(&format!("{}{query}", path.replace("{id}", &stream)))).json();
         let (schema, one) = match schema.get("items") {
             Some(items) => (items, &answer[0]),
             None => (schema, &answer),

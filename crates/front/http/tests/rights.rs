@@ -90,7 +90,7 @@ const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 67] = [
+const TABLE: [(&str, [u16; KINDS]); 69] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -107,6 +107,8 @@ const TABLE: [(&str, [u16; KINDS]); 67] = [
     ("GET /api/v1/alarms", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/quotas", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/webhooks", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/settings", [401, 401, 403, 403, 403, 403, 403, 200]),
+    ("PATCH /api/v1/settings", [401, 401, 403, 403, 403, 403, 403, 415]),
     ("GET /api/v1/budgets", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/forecasts", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/uploads", [401, 401, 403, 403, 403, 403, 200, 200]),

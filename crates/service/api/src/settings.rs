@@ -54,4 +54,5 @@ pub enum SettingSource {
 
 /// Settings to be changed (`PATCH /api/v1/settings`), by key; `null` removes one from the file, so that it has its default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(value_type = Object)]
 pub struct SettingsPatch(pub BTreeMap<String, Option<SettingValue>>);

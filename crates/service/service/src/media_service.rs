@@ -45,7 +45,7 @@ use crate::log::{Log, LogWriter};
 use crate::logins::{self, CredentialError, LoginError, Logins};
 use crate::machine::{MachineReader, MachineSample};
 use crate::open_ahead::OpensAhead;
-use crate::operations::{JobError, Operations, RemovalRule, Requester};
+use crate::operations::{JobError, Operations, RemovalRule, Requester, SettingsChange, SettingsError, SettingsInForce};
 use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
@@ -384,6 +384,19 @@ impl MediaService {
     #[must_use]
     pub fn certificates(&self, _permit: &Permit<ToObserve>) -> Vec<CertificateStatus> {
         self.operations().map_or_else(Vec::new, |operations| operations.certificates())
+    }
+
+    /// The settings in force, after a change of them if there is one.
+    ///
+    /// # Errors
+    /// They are not changed, or cannot be looked up now.
+    pub async fn settings(
+        &self,
+        change: Option<SettingsChange>,
+        _permit: &Permit<ToAdminister>,
+    ) -> Result<SettingsInForce, SettingsError> {
+        let pending = self.operations().ok_or(SettingsError::Busy)?.settings(change)?;
+        pending.await.unwrap_or(Err(SettingsError::Busy))
     }
 
     /// Begins a job now. The event log gets the client and the permit's user.

@@ -1,10 +1,10 @@
-//! Jobs, webhooks and certificates, as front ends show and steer them.
+//! Jobs, webhooks, certificates and settings, as front ends show and steer them.
 //!
 //! Not here: running them (crate `automation`; the server passes an object that does).
 
 use std::net::IpAddr;
 
-use api::{CertificateStatus, JobStatus, Removals, WebhookStatus};
+use api::{CertificateStatus, JobStatus, Removals, SettingEntry, SettingsPatch, WebhookStatus};
 use tokio::sync::oneshot;
 use units::{ByteCount, Nanos};
 
@@ -47,6 +47,55 @@ pub enum JobError {
     Stopping,
 }
 
+/// The settings in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsInForce {
+    /// A strong entity tag, with its quotes: another one for other settings.
+    pub tag: String,
+    /// All of them, by key.
+    pub settings: Vec<SettingEntry>,
+}
+
+/// A change of settings.
+pub struct SettingsChange {
+    /// The new values.
+    pub values: SettingsPatch,
+    /// True if the settings with this tag may be changed.
+    pub applies_to: Box<dyn Fn(&str) -> bool + Send>,
+}
+
+/// Why settings are not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// They have changed since the client saw them.
+    #[error("the settings were changed since: read them again")]
+    Outdated,
+    /// It is none that can be changed so.
+    #[error("`{0}` is not changed here: write it into the configuration file")]
+    NotHere(String),
+    /// Something before the file sets it.
+    #[error("`{0}` is set by {1}, which goes before the configuration file: change it there")]
+    SetBy(String, String),
+    /// The keys stand in several files.
+    #[error("these keys stand in several files; change those of one at a time: {0}")]
+    SeveralFiles(String),
+    /// There is no file.
+    #[error("the server was started without a configuration file (`--config`), so that nothing could be kept")]
+    NoFile,
+    /// They would be no configuration.
+    #[error("{0}")]
+    Invalid(String),
+    /// The file cannot be read or written.
+    #[error("nothing was changed: {0}")]
+    File(String),
+    /// Too much waits, or the server is about to stop.
+    #[error("too many requests for settings are under way, or the server is about to stop")]
+    Busy,
+}
+
+/// Settings that are looked up or changed.
+pub type PendingSettings = oneshot::Receiver<Result<SettingsInForce, SettingsError>>;
+
 /// The rule by which a dry run looks for the contents that would go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalRule {
@@ -73,7 +122,7 @@ pub struct RemovalLimits {
     pub protected: Vec<ContentPath>,
 }
 
-/// Jobs, webhooks and certificates. Called on the threads of connections: nothing here waits.
+/// Jobs, webhooks, certificates and settings. Called on the threads of connections: nothing here waits.
 pub trait Operations: Send + Sync + 'static {
     /// All jobs.
     fn jobs(&self) -> Vec<JobStatus>;
@@ -102,4 +151,10 @@ pub trait Operations: Send + Sync + 'static {
 
     /// The certificates that serve TLS.
     fn certificates(&self) -> Vec<CertificateStatus>;
+
+    /// Looks settings up, or changes them first: in the configuration file, and in force.
+    ///
+    /// # Errors
+    /// Too much waits.
+    fn settings(&self, change: Option<SettingsChange>) -> Result<PendingSettings, SettingsError>;
 }

@@ -3,7 +3,7 @@
 //! Promise: settings that shape the running parts (addresses, folders, the plane, the schedule) stay as they were
 //! until the next start, and are named. Not here: putting anything in force.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
 
@@ -64,26 +64,30 @@ impl Change {
     }
 }
 
-fn needs_restart(key: &str) -> bool {
+/// True if a change of it is in force from the next start on.
+pub(crate) fn needs_restart(key: &str) -> bool {
     RESTART.iter().any(|name| key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
 
 /// Keys with different values: the configuration as it is shown knows all of them.
 fn differing(a: &Config, b: &Config) -> BTreeSet<String> {
-    let (a, b) = (entries(a), entries(b));
+    let texts =
+        |config| entries(config).into_iter().map(|(key, value)| (key, value.to_string())).collect::<BTreeSet<_>>();
+    let (a, b) = (texts(a), texts(b));
     a.symmetric_difference(&b).map(|(key, _)| key.clone()).collect()
 }
 
-fn entries(config: &Config) -> BTreeSet<(String, String)> {
+/// All values, by key.
+pub(crate) fn entries(config: &Config) -> BTreeMap<String, Value> {
     let table: Table = config.to_string().parse().expect("a shown configuration can be read (tested)");
-    let mut entries = BTreeSet::new();
+    let mut entries = BTreeMap::new();
     for (name, value) in table {
         match value {
             Value::Table(inner) => {
-                entries.extend(inner.into_iter().map(|(key, value)| (format!("{name}.{key}"), value.to_string())));
+                entries.extend(inner.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)));
             }
             value => {
-                entries.insert((name, value.to_string()));
+                entries.insert(name, value);
             }
         }
     }

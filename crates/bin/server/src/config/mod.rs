@@ -7,6 +7,7 @@
 mod budgets;
 mod change;
 mod command;
+pub(crate) mod edit;
 mod ftp;
 mod jobs;
 mod links;
@@ -20,8 +21,9 @@ mod toml_text;
 mod values;
 mod webhooks;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -33,11 +35,12 @@ use service::quota::QuotaConfig;
 use snmp::AgentxAddress;
 use units::{BitRate, ByteCount, Nanos};
 
-pub(crate) use change::Change;
+pub(crate) use change::{Change, entries, needs_restart};
 pub use command::{ConfigArgs, ServeArgs};
 pub(crate) use ftp::FtpConfig;
 use http::message::authority::{RequestHost, host};
 pub(crate) use links::LinkSetting;
+pub(crate) use settings::Origin;
 use settings::{Problem, Settings};
 pub(crate) use tls::TlsConfig;
 use values::{
@@ -241,15 +244,39 @@ impl Config {
     /// # Errors
     /// All problems at once.
     pub(crate) fn load(args: &ServeArgs) -> Result<Self, ConfigError> {
+        Self::check(Self::written(args, &|file| std::fs::read_to_string(file)))
+    }
+
+    /// The same, with `text` in the place of what a file has.
+    ///
+    /// # Errors
+    /// All problems at once.
+    pub(crate) fn load_edited(args: &ServeArgs, path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let read = |file: &Path| if file == path { Ok(text.to_owned()) } else { std::fs::read_to_string(file) };
+        Self::check(Self::written(args, &read))
+    }
+
+    /// All values where nothing is written.
+    pub(crate) fn default_entries() -> BTreeMap<String, toml::Value> {
+        Self::check(Settings::default()).map_or_else(|_| BTreeMap::new(), |config| entries(&config))
+    }
+
+    /// Where each setting is written now.
+    pub(crate) fn origins(args: &ServeArgs) -> BTreeMap<String, Origin> {
+        Self::written(args, &|file| std::fs::read_to_string(file)).origins()
+    }
+
+    /// The settings as they are written.
+    fn written(args: &ServeArgs, read: &dyn Fn(&Path) -> io::Result<String>) -> Settings {
         let mut settings = Settings::default();
         if let Some(path) = &args.config {
-            settings.add_file_and_parts(path);
+            settings.add_files(path, read);
         }
         settings.add_environment(
             std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))),
         );
         args.add_to(&mut settings);
-        Self::check(settings)
+        settings
     }
 
     /// Checks a file and the parts beside it: neither the environment nor flags.

@@ -100,6 +100,11 @@ impl Settings {
     /// Adds the settings of a configuration file, and then those of each `*.toml` in the folder [`PARTS`] beside it, in the order of their
     /// names: a later one wins.
     pub(crate) fn add_file_and_parts(&mut self, path: &Path) {
+        self.add_files(path, &|file| std::fs::read_to_string(file));
+    }
+
+    /// The same, with the texts that `read` gives.
+    pub(crate) fn add_files(&mut self, path: &Path, read: &dyn Fn(&Path) -> std::io::Result<String>) {
         let parts = path.parent().unwrap_or(Path::new("")).join(PARTS);
         let mut files = vec![path.to_owned()];
         match std::fs::read_dir(&parts) {
@@ -118,7 +123,7 @@ impl Settings {
             }
         }
         for file in files {
-            match std::fs::read_to_string(&file) {
+            match read(&file) {
                 Ok(text) => self.add_file(&file, &text),
                 Err(error) => self.contradiction("--config", format!("cannot read {}: {error}", file.display())),
             }
@@ -196,6 +201,11 @@ impl Settings {
             let key = rest.to_lowercase().replace("__", ".");
             self.settings.insert(key, Setting { value: Value::Text(value), origin: Origin::Environment(name) });
         }
+    }
+
+    /// Where each setting was written.
+    pub(crate) fn origins(self) -> BTreeMap<String, Origin> {
+        self.settings.into_iter().map(|(key, setting)| (key, setting.origin)).collect()
     }
 
     /// Adds a flag's value.

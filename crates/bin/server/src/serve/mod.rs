@@ -16,6 +16,7 @@ mod logs;
 mod operations;
 mod resources;
 mod restart;
+mod settings;
 mod state;
 mod wiring;
 
@@ -60,6 +61,7 @@ use listening::{Listening, certificate_source};
 use logs::log_writers;
 use operations::ServerOperations;
 use restart::Unknown;
+use settings::SettingsDesk;
 use state::StateFolder;
 use wiring::{budgets, ftp_settings, open_rights, plane_config, served};
 
@@ -292,7 +294,9 @@ async fn serve(
         measured: Arc::clone(&unknown.measured),
         service: Arc::clone(&service),
     };
+    let (settings, mut orders) = SettingsDesk::new();
     let operations = Arc::new(ServerOperations {
+        settings,
         webhooks: Webhooks::start(&config.webhooks, &service, &config.state)?,
         jobs: Jobs::start(&config.jobs, around),
         certificates: listening.certificates.clone(),
@@ -357,6 +361,7 @@ async fn serve(
             _ = signals.interrupt.recv() => break ServerEnded::BySignal,
             () = &mut other_disk => break ServerEnded::ToStartAgain,
             _ = signals.hang_up.recv() => config = running.reload(args, config, &links),
+            Some(order) = orders.recv() => config = running.obey(args, config, &links, order),
         }
     };
     drop(other_disk);

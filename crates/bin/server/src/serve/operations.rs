@@ -1,14 +1,18 @@
-//! Jobs, webhooks, certificates and the SNMP subagent; the first three as front ends show and steer them.
+//! Jobs, webhooks, certificates, settings and the SNMP subagent; all but the last as front ends show and steer them.
 
 use std::sync::Arc;
 
 use api::{CertificateStatus, JobStatus, Removals, WebhookStatus};
 use automation::{Jobs, Webhooks};
 use service::events::unix_seconds;
-use service::operations::{JobError, Operations, RemovalRule, Requester};
+use service::operations::{
+    JobError, Operations, PendingSettings, RemovalRule, Requester, SettingsChange, SettingsError,
+};
 use snmp::Snmp;
 use tls::{CertificateState, Certificates};
 use tokio::sync::oneshot;
+
+use super::settings::SettingsDesk;
 
 /// Work that the server does by itself.
 pub(super) struct ServerOperations {
@@ -16,6 +20,7 @@ pub(super) struct ServerOperations {
     pub(super) webhooks: Arc<Webhooks>,
     pub(super) certificates: Option<Arc<Certificates>>,
     pub(super) snmp: Snmp,
+    pub(super) settings: SettingsDesk,
 }
 
 impl Operations for ServerOperations {
@@ -48,5 +53,9 @@ impl Operations for ServerOperations {
             problem,
         };
         states.into_iter().map(status).collect()
+    }
+
+    fn settings(&self, change: Option<SettingsChange>) -> Result<PendingSettings, SettingsError> {
+        self.settings.ask(change)
     }
 }

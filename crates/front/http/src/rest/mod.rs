@@ -8,6 +8,7 @@ mod json;
 mod openapi;
 mod reservations;
 mod session;
+mod settings;
 mod streams;
 
 use std::time::SystemTime;
@@ -95,6 +96,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         Call::Reservations | Call::AddReservation | Call::RemoveReservation => {
             reservations::answer(exchange, found, body).await
         }
+        Call::Settings | Call::ChangeSettings => settings::answer(exchange, found, body).await,
         Call::Streams | Call::ExplainStream => streams::answer(exchange, found).await,
         Call::System
         | Call::Disks

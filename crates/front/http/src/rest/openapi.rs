@@ -46,6 +46,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::LinkEntry>,
     with_parts::<api::LinkText>,
     with_parts::<api::ReservationEntry>,
+    with_parts::<api::SettingEntry>,
     with_parts::<api::ListingEntry>,
 ];
 
@@ -59,6 +60,7 @@ const REQUESTS: &[fn(&mut Schemas)] = &[
     with_parts::<api::NewToken>,
     with_parts::<api::NewLink>,
     with_parts::<api::NewReservation>,
+    with_parts::<api::SettingsPatch>,
 ];
 
 /// The description, as JSON.

@@ -1,11 +1,28 @@
 //! One job that runs and one webhook.
 
-use api::{JobOutcome, JobProgress, JobRun, JobStatus, RemovableContent, Removals, WebhookStatus};
-use service::operations::{JobError, Operations, RemovalRule, Requester};
+use api::{
+    JobOutcome, JobProgress, JobRun, JobStatus, RemovableContent, Removals, SettingEntry, SettingSource, SettingValue,
+    WebhookStatus,
+};
+use service::operations::{
+    JobError, Operations, PendingSettings, RemovalRule, Requester, SettingsChange, SettingsError, SettingsInForce,
+};
 use tokio::sync::oneshot;
 
 /// `copy` runs, nothing else is there.
 pub struct FakeOperations;
+
+fn setting() -> SettingEntry {
+    SettingEntry {
+        key: "limits.connections".to_owned(),
+        value: SettingValue::Number(5),
+        default: None,
+        source: SettingSource::File,
+        written_at: None,
+        changeable: true,
+        needs_restart: false,
+    }
+}
 
 impl Operations for FakeOperations {
     fn jobs(&self) -> Vec<JobStatus> {
@@ -43,6 +60,18 @@ impl Operations for FakeOperations {
 
     fn certificates(&self) -> Vec<api::CertificateStatus> {
         Vec::new()
+    }
+
+    fn settings(&self, change: Option<SettingsChange>) -> Result<PendingSettings, SettingsError> {
+        let (answer, answered) = oneshot::channel();
+        let tag = "\"1\"".to_owned();
+        let shown = match change {
+            Some(change) if !(change.applies_to)(&tag) => Err(SettingsError::Outdated),
+            Some(change) => Err(SettingsError::NotHere(change.values.0.into_keys().collect())),
+            None => Ok(SettingsInForce { tag, settings: vec![setting()] }),
+        };
+        answer.send(shown).map_err(|_| SettingsError::Busy)?;
+        Ok(answered)
     }
 
     fn removals(&self, rule: RemovalRule) -> Result<oneshot::Receiver<Result<Removals, String>>, JobError> {

@@ -1,0 +1,82 @@
+//! Settings by the API: shown with their sources, changed in force and in the file, with its comments.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::client::Answer;
+use crate::common::server::{Server, Setup};
+
+const FILE: &str =
+    "# the office\n[limits]\n# as many as seats\nconnections = 700 # and some\n\n[sessions]\nhold = \"40s\"\n";
+
+fn patch(server: &Server, fields: &str, body: &str) -> Answer {
+    let fields = format!("Content-Type: application/json\r\nContent-Length: {}\r\n{fields}", body.len());
+    server.ask(&format!("PATCH /api/v1/settings HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n{body}"))
+}
+
+/// The settings with this key, and the tag of all.
+fn setting(server: &Server, key: &str) -> (Value, String) {
+    let answer = server.get("/api/v1/settings");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let tag = answer.field("etag").expect("a tag").to_owned();
+    let all = answer.json();
+    let found = all.as_array().expect("a list").iter().find(|one| one["key"] == key).cloned();
+    (found.unwrap_or_default(), tag)
+}
+
+#[test]
+fn settings_are_changed_in_force_and_in_the_file() {
+    let server = Setup::default().config(FILE).set("access.local_writes=true").set("streams.stall=20s").start();
+    let file = || fs::read_to_string(server.config_file()).expect("a file");
+    let (limit, tag) = setting(&server, "limits.connections");
+    assert_eq!((&limit["value"], &limit["source"], &limit["changeable"]), (&700.into(), &"file".into(), &true.into()));
+    assert!(limit["written_at"].as_str().is_some_and(|at| at.ends_with(":4")), "{limit}");
+    assert!(limit["default"].as_u64().is_some_and(|default| default > 700), "{limit}");
+    let (round, _) = setting(&server, "schedule.round");
+    assert_eq!((&round["changeable"], &round["needs_restart"]), (&false.into(), &true.into()));
+
+    let body = r#"{"limits.connections": 800, "path_rates.films/": "2M", "sessions.hold": null}"#;
+    let stale = patch(&server, "If-Match: \"0000\"\r\n", body);
+    assert_eq!((stale.status, file().as_str()), (412, FILE), "{}", stale.text());
+    let changed = patch(&server, &format!("If-Match: {tag}\r\n"), body);
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert_ne!(changed.field("etag"), Some(tag.as_str()));
+    let expected = "# the office\n[limits]\n# as many as seats\nconnections = 800 # and some\n\n[sessions]\n\n\
+                    [path_rates]\n\"films/\" = \"2M\"\n";
+    assert_eq!(file(), expected);
+    assert_eq!(setting(&server, "limits.connections").0["value"], 800);
+    assert_eq!(setting(&server, "sessions.hold").0["source"], "default");
+    assert_eq!(patch(&server, &format!("If-Match: {tag}\r\n"), body).status, 412, "they are others now");
+    server.wait_for("the event", |server| server.stderr_text().contains("configuration_reloaded"));
+
+    let kept = file();
+    for (body, status, text) in [
+        (r#"{"limits.connections": "many"}"#, 400, "limits.connections"),
+        (r#"{"limits.connection": 5}"#, 400, "did you mean"),
+        (r#"{"limits.connections": {"a": 1}}"#, 400, "not the document"),
+        (r#"{"listen": "127.0.0.1:1"}"#, 409, "is not changed here"),
+        (r#"{"users.eve": "$argon2"}"#, 409, "is not changed here"),
+        (r#"{"log.events": "/etc/passwd"}"#, 409, "is not changed here"),
+        (r#"{"streams.stall": "9s"}"#, 409, "goes before the configuration file"),
+    ] {
+        let refused = patch(&server, "", body);
+        assert!(
+            refused.status == status && refused.text().contains(text),
+            "{body}: {} {}",
+            refused.status,
+            refused.text()
+        );
+    }
+    assert_eq!(file(), kept, "what is refused changes nothing");
+    assert_eq!(setting(&server, "limits.connections").0["value"], 800);
+}
+
+#[test]
+fn without_a_file_settings_are_shown() {
+    let server = Setup::default().set("access.local_writes=true").start();
+    let (limit, _) = setting(&server, "limits.connections");
+    assert_eq!((&limit["source"], &limit["changeable"]), (&"default".into(), &false.into()));
+    let refused = patch(&server, "", r#"{"limits.connections": 800}"#);
+    assert!(refused.status == 409 && refused.text().contains("--config"), "{}", refused.text());
+}

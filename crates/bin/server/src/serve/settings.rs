@@ -1,0 +1,184 @@
+//! Settings, as the API shows and changes them.
+//!
+//! A change is checked as a whole configuration first, then written into the file in which its keys stand (else the one that was named),
+//! and then read again as by SIGHUP. Promise: what is refused changes neither the file nor what is in force. Not here: the text of the file
+//! (`config::edit`), putting settings in force.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use api::{SettingEntry, SettingSource, SettingValue, SettingsPatch};
+use device::state_file;
+use service::operations::{PendingSettings, SettingsChange, SettingsError, SettingsInForce};
+use tokio::sync::{mpsc, oneshot};
+use toml::Value;
+
+use super::StartedServer;
+use super::links::Links;
+use crate::config::edit::edited;
+use crate::config::{Config, Origin, ServeArgs, entries, needs_restart};
+
+/// Requests that wait at once.
+const WAITING_MAX: usize = 16;
+/// Tables of settings that are changed by the API. Those of files, addresses and passwords are the operator's.
+const CHANGEABLE: [&str; 9] =
+    ["access", "limits", "links", "path_rates", "path_when_full", "recordings", "sessions", "streams", "uploads"];
+/// Tables of settings that are not shown: hashes of passwords.
+const HIDDEN: &str = "users.";
+
+/// A request for settings, with its change.
+pub(super) struct SettingsOrder {
+    change: Option<SettingsChange>,
+    reply: oneshot::Sender<Result<SettingsInForce, SettingsError>>,
+}
+
+/// The place of requests for settings.
+pub(super) struct SettingsDesk(mpsc::Sender<SettingsOrder>);
+
+impl SettingsDesk {
+    pub(super) fn new() -> (Self, mpsc::Receiver<SettingsOrder>) {
+        let (orders, waiting) = mpsc::channel(WAITING_MAX);
+        (Self(orders), waiting)
+    }
+
+    pub(super) fn ask(&self, change: Option<SettingsChange>) -> Result<PendingSettings, SettingsError> {
+        let (reply, answer) = oneshot::channel();
+        self.0.try_send(SettingsOrder { change, reply }).map_err(|_| SettingsError::Busy)?;
+        Ok(answer)
+    }
+}
+
+impl StartedServer {
+    /// The configuration in force after an order.
+    pub(super) fn obey(&self, args: &ServeArgs, config: Config, links: &Links, order: SettingsOrder) -> Config {
+        let SettingsOrder { change, reply } = order;
+        let (config, changed) = match change {
+            None => (config, Ok(())),
+            Some(change) => match self.change_settings(args, &config, links, &change) {
+                Ok(changed) => (changed, Ok(())),
+                Err(error) => (config, Err(error)),
+            },
+        };
+        // A client that is gone needs no answer.
+        let _ = reply.send(changed.map(|()| in_force(args, &config)));
+        config
+    }
+
+    fn change_settings(
+        &self,
+        args: &ServeArgs,
+        running: &Config,
+        links: &Links,
+        change: &SettingsChange,
+    ) -> Result<Config, SettingsError> {
+        if !(change.applies_to)(&tag(running)) {
+            return Err(SettingsError::Outdated);
+        }
+        let file = file_of(args, &change.values)?;
+        let failed = |error: io::Error| SettingsError::File(format!("{}: {error}", file.display()));
+        let old = fs::read_to_string(&file).map_err(failed)?;
+        let values = change.values.0.iter().map(|(key, value)| (key.as_str(), value.as_ref()));
+        let new = edited(&old, values).map_err(SettingsError::Invalid)?;
+        Config::load_edited(args, &file, &new).map_err(|error| SettingsError::Invalid(error.to_string()))?;
+        write(&file, &new).map_err(failed)?;
+        self.reload_checked(args, running, links).map_err(|error| {
+            let restored = write(&file, &old);
+            let reason = format!("{error:#}");
+            SettingsError::Invalid(restored.err().map_or_else(|| reason.clone(), |error| format!("{reason}; {error}")))
+        })
+    }
+}
+
+/// The file in which the settings stand, else the one that was named.
+fn file_of(args: &ServeArgs, values: &SettingsPatch) -> Result<PathBuf, SettingsError> {
+    let named = args.config.as_ref().ok_or(SettingsError::NoFile)?;
+    let origins = Config::origins(args);
+    let mut files = BTreeSet::new();
+    for key in values.0.keys() {
+        if !is_changeable(key) {
+            return Err(SettingsError::NotHere(key.clone()));
+        }
+        match origins.get(key) {
+            Some(Origin::File(file, _)) => files.insert(file.as_path()),
+            None => files.insert(named),
+            Some(other) => return Err(SettingsError::SetBy(key.clone(), other.to_string())),
+        };
+    }
+    let mut all = files.iter();
+    match (all.next(), all.next()) {
+        (first, None) => Ok(first.map_or_else(|| named.clone(), |file| file.to_path_buf())),
+        _ => {
+            let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+            Err(SettingsError::SeveralFiles(names.join(", ")))
+        }
+    }
+}
+
+fn is_changeable(key: &str) -> bool {
+    key.split_once('.').is_some_and(|(table, name)| CHANGEABLE.contains(&table) && !name.is_empty())
+}
+
+/// Replaces the text of a configuration file, which keeps its owner and permissions. A link leads to the file that is replaced.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let file = fs::canonicalize(file)?;
+    let facts = fs::metadata(&file)?;
+    state_file::replace_with(&file, facts.permissions().mode() & 0o777, |new| {
+        let own = new.metadata()?;
+        if (own.uid(), own.gid()) != (facts.uid(), facts.gid()) {
+            fchown(&*new, Some(facts.uid()), Some(facts.gid()))?;
+        }
+        new.set_permissions(facts.permissions())?;
+        new.write_all(text.as_bytes())
+    })
+}
+
+/// The settings in force, and where they are written now.
+fn in_force(args: &ServeArgs, config: &Config) -> SettingsInForce {
+    let origins = Config::origins(args);
+    let defaults = Config::default_entries();
+    let shown = entries(config).into_iter().filter(|(key, _)| !key.starts_with(HIDDEN));
+    let settings = shown.filter_map(|(key, value)| {
+        let origin = origins.get(&key);
+        let source = match origin {
+            None => SettingSource::Default,
+            Some(Origin::File(..)) => SettingSource::File,
+            Some(Origin::Environment(_)) => SettingSource::Environment,
+            Some(Origin::Flag(_)) => SettingSource::Flag,
+        };
+        let is_before_file = matches!(source, SettingSource::Environment | SettingSource::Flag);
+        Some(SettingEntry {
+            value: setting_value(&value)?,
+            default: defaults.get(&key).and_then(setting_value),
+            source,
+            written_at: origin.map(ToString::to_string),
+            changeable: args.config.is_some() && is_changeable(&key) && !is_before_file,
+            needs_restart: needs_restart(&key),
+            key,
+        })
+    });
+    SettingsInForce { tag: tag(config), settings: settings.collect() }
+}
+
+/// The entity tag of the settings in force.
+fn tag(config: &Config) -> String {
+    let mut hasher = DefaultHasher::new();
+    config.to_string().hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+/// As the API shows it; none for arrays of tables, which have lists of their own.
+fn setting_value(value: &Value) -> Option<SettingValue> {
+    Some(match value {
+        Value::Boolean(choice) => SettingValue::Choice(*choice),
+        Value::Integer(number) => SettingValue::Number(*number),
+        Value::String(text) => SettingValue::Text(text.clone()),
+        Value::Array(items) => {
+            SettingValue::List(items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<_>>()?)
+        }
+        other => SettingValue::Text(other.to_string()),
+    })
+}
