@@ -32,6 +32,8 @@ pub(crate) enum BodyError {
     BrokenOff,
     #[error("this request needs no body; send none")]
     Unwanted,
+    #[error("the body of this request has at most {0} bytes")]
+    TooLong(usize),
     #[error(transparent)]
     Coding(#[from] ChunkError),
 }
@@ -73,6 +75,26 @@ impl<'a> RequestBody<'a> {
             Self::Bytes(body) => body.next().await,
             Self::Frames(body) => body.next().await,
         }
+    }
+
+    /// All of a body that is a document, of at most `bytes_max`. It takes no longer in all than a client may be silent for: one that sends a
+    /// little now and then would keep its connection for as long as it likes.
+    pub(crate) async fn document(&mut self, bytes_max: usize) -> Result<Vec<u8>, BodyError> {
+        let time_max = match self {
+            Self::Bytes(body) => body.trickle.idle_max,
+            Self::Frames(body) => body.trickle.idle_max,
+        };
+        let all = async {
+            let mut bytes = Vec::new();
+            while let Some(piece) = self.next().await? {
+                if bytes.len() + piece.len() > bytes_max {
+                    return Err(BodyError::TooLong(bytes_max));
+                }
+                bytes.extend_from_slice(&piece);
+            }
+            Ok(bytes)
+        };
+        timeout(time_max, all).await.unwrap_or(Err(BodyError::TimedOut))
     }
 
     /// Sends an interim response before the body is read; over HTTP/2 none is.

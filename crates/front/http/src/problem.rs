@@ -66,7 +66,7 @@ pub(crate) fn of_body(error: &BodyError) -> Reply {
     let status = match error {
         BodyError::NoMemory => return not_now(&error.to_string()),
         BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
-        BodyError::Unwanted => StatusCode::PAYLOAD_TOO_LARGE,
+        BodyError::Unwanted | BodyError::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
         BodyError::BrokenOff | BodyError::Coding(_) => StatusCode::BAD_REQUEST,
     };
     Reply::problem(status, &error.to_string())

@@ -22,6 +22,27 @@ fn reconfigure(harness: &Harness, config: HttpConfig) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_trickles_ends_though_it_never_pauses_for_long() {
+    let harness = Harness::start(HttpConfig { upload_idle_max: Duration::from_millis(400), ..HttpConfig::default() });
+    for (method, target) in [("POST", "/api/v1/session"), ("PROPFIND", "/media/")] {
+        let mut client = harness.connect();
+        let fields = "Content-Type: application/json\r\nContent-Length: 60000\r\n";
+        client.send(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        let mut sender = client.stream.try_clone().expect("a socket");
+        let trickles = std::thread::spawn(move || {
+            for _ in 0..29 {
+                std::thread::sleep(Duration::from_millis(50));
+                if sender.write_all(&[b' '; 2048]).is_err() {
+                    break;
+                }
+            }
+        });
+        assert_eq!(client.head().status, 408, "{method}");
+        trickles.join().expect("it ends");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
     let harness = Harness::start(HttpConfig::default());
     let film = pattern(300_000);

@@ -86,14 +86,7 @@ pub(crate) fn is_client(head: &RequestHead) -> bool {
 }
 
 async fn read_body(body: &mut RequestBody<'_>) -> Result<Vec<u8>, Reply> {
-    let mut bytes = Vec::new();
-    while let Some(piece) = body.next().await.map_err(|error| problem::of_body(&error))? {
-        if bytes.len() + piece.len() > BODY_BYTES_MAX {
-            return Err(of_xml(XmlError::TooLarge));
-        }
-        bytes.extend_from_slice(&piece);
-    }
-    Ok(bytes)
+    body.document(BODY_BYTES_MAX).await.map_err(|error| problem::of_body(&error))
 }
 
 fn of_xml(error: XmlError) -> Reply {

@@ -34,14 +34,7 @@ pub(super) async fn read<T: DeserializeOwned>(exchange: &Exchange, body: &mut Re
         let detail = "the body of this call is JSON: send `Content-Type: application/json`";
         return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let mut bytes = Vec::new();
-    while let Some(piece) = body.next().await.map_err(|error| problem::of_body(&error))? {
-        if bytes.len() + piece.len() > BODY_BYTES_MAX {
-            let detail = "the body of a call has at most 64 KiB";
-            return Err(Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, detail));
-        }
-        bytes.extend_from_slice(&piece);
-    }
+    let bytes = body.document(BODY_BYTES_MAX).await.map_err(|error| problem::of_body(&error))?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Reply::problem(StatusCode::BAD_REQUEST, &format!("the body is not the document of this call: {error}"))
     })
