@@ -31,7 +31,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/$(PROFILE)/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab install install-lab uninstall deb test-deb image test-image test test-players test-page check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install install-lab uninstall deb test-deb image test-image test test-players test-page test-api check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -104,6 +104,10 @@ test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and 
 test-page: build ## the page in Chromium: plays, seeks, keys, errors, on a phone
 	@scripts/setup --page
 	@ISOCAST_BIN=$(abspath $(BINARY)) node --test tests/players/page.mjs
+
+test-api: ## the calls of the API against their description, by a property-based fuzzer (schemathesis) on a live server, 4 minutes
+	@scripts/setup --api
+	@$(CARGO) test --locked -p isocast --test main serve_api
 
 check: fmt clippy test sim ## what CI runs: format, lints, every test (tidy is one), a minute of simulation
 
