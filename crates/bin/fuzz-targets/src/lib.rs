@@ -8,6 +8,7 @@ pub mod ftp;
 pub mod greeting;
 pub mod head;
 pub mod media_files;
+pub mod proxy_header;
 pub mod ranges;
 pub mod volumes;
 pub mod webdav;

@@ -1,6 +1,6 @@
 //! Each target of fuzzing takes samples that are damaged by chance, the same in each run.
 
-use fuzz_targets::{agentx, chunked, frames, ftp, greeting, head, media_files, ranges, volumes, webdav};
+use fuzz_targets::{agentx, chunked, frames, ftp, greeting, head, media_files, proxy_header, ranges, volumes, webdav};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
@@ -76,6 +76,18 @@ fn media_files() {
     {
         try_target(target, &MEDIA, 300);
     }
+}
+
+#[test]
+fn headers_of_proxies() {
+    let samples: [&[u8]; 5] = [
+        b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\nGET / HTTP/1.1\r\n\r\n",
+        b"PROXY TCP6 2001:db8::7 ::1 4711 80\r\nUSER ada\r\n",
+        b"PROXY UNKNOWN ffff:f...f:ffff 65535 65535\r\n\x16\x03\x01",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x08\x7f\0\0\x01\x12\x67\0\x50GET",
+        b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\x07\x03\0\x04\xa9\xb8\x7e\x8f\x16\x03",
+    ];
+    try_target(proxy_header::target, &samples, 20_000);
 }
 
 #[test]

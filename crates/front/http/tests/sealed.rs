@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::support::{Harness, PATIENCE, PlaneOrder, Settings, get, pattern};
 use http::config::HttpConfig;
+use proxy::TrustedProxies;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::version::{TLS12, TLS13};
@@ -53,10 +54,21 @@ impl Authority {
 
     /// A sealed connection.
     fn connect(&self, address: SocketAddr, version: &'static rustls::SupportedProtocolVersion) -> Sealed {
+        self.connect_behind(address, version, b"")
+    }
+
+    /// The same behind bytes that a proxy sends first.
+    fn connect_behind(
+        &self,
+        address: SocketAddr,
+        version: &'static rustls::SupportedProtocolVersion,
+        first: &[u8],
+    ) -> Sealed {
         let name = ServerName::try_from("localhost").expect("a name");
         let connection = ClientConnection::new(Arc::new(self.client(version)), name).expect("usable");
-        let stream = TcpStream::connect(address).expect("connected");
+        let mut stream = TcpStream::connect(address).expect("connected");
         stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.write_all(first).expect("sent");
         StreamOwned::new(connection, stream)
     }
 }
@@ -141,6 +153,29 @@ async fn a_sealed_answer_ends_with_close_notify_unless_broken() {
     harness.service.stop().await;
     let broken = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
     assert_eq!(broken, Err(ErrorKind::UnexpectedEof));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_names_the_client_of_a_sealed_connection_before_its_handshake() {
+    let authority = Authority::new();
+    let networks = vec!["127.0.0.0/8".parse().expect("a network")];
+    let trusted_proxies = TrustedProxies { networks, send_header: true };
+    let harness = Harness::start(authority.settings(HttpConfig { trusted_proxies, ..HttpConfig::default() }));
+    harness.store.put("film.ts", &pattern(1000));
+    let version_2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x08\x7f\0\0\x01\x12\x67\0\x50";
+    for (header, client) in
+        [(&b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 443\r\n"[..], "192.0.2.7"), (&version_2[..], "192.0.2.8")]
+    {
+        let mut stream = authority.connect_behind(harness.sealed, &TLS13, header);
+        stream.write_all(get("/media/film.ts").as_bytes()).expect("sent");
+        assert_eq!(answer(&mut stream).1, pattern(1000), "{client}");
+        harness.access.wait_until(|text| text.contains(&format!("{client} - - [")));
+    }
+    for first in [&b""[..], b"PROXY TCP4 nobody\r\n"] {
+        let mut stream = authority.connect_behind(harness.sealed, &TLS13, first);
+        let sent = stream.write_all(get("/media/film.ts").as_bytes());
+        assert!(sent.is_err() || stream.read(&mut [0]).is_ok_and(|read| read == 0) || stream.read(&mut [0]).is_err());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
