@@ -39,12 +39,12 @@ fn said(output: &Output) -> String {
 }
 
 /// A control connection, as plain as it is.
-struct Ftp {
+pub(crate) struct Ftp {
     lines: BufReader<TcpStream>,
 }
 
 impl Ftp {
-    fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
         Self { lines: BufReader::new(stream) }
@@ -63,13 +63,13 @@ impl Ftp {
         self.lines.get_mut().write_all(bytes).expect("the server reads");
     }
 
-    fn ask(&mut self, command: &str) -> (u16, String) {
+    pub(crate) fn ask(&mut self, command: &str) -> (u16, String) {
         self.send(format!("{command}\r\n").as_bytes());
         self.reply()
     }
 
     /// The next reply; code 0 at the end of the connection.
-    fn reply(&mut self) -> (u16, String) {
+    pub(crate) fn reply(&mut self) -> (u16, String) {
         let (mut text, mut line) = (String::new(), String::new());
         loop {
             line.clear();
@@ -91,7 +91,7 @@ impl Ftp {
         SocketAddr::new(self.lines.get_ref().peer_addr().expect("an end").ip(), port.parse().expect("a port"))
     }
 
-    fn data(&mut self) -> TcpStream {
+    pub(crate) fn data(&mut self) -> TcpStream {
         let stream = TcpStream::connect(self.passive()).expect("a data connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
         stream
@@ -108,7 +108,7 @@ impl Ftp {
         bytes
     }
 
-    fn store(&mut self, command: &str, bytes: &[u8]) -> (u16, String) {
+    pub(crate) fn store(&mut self, command: &str, bytes: &[u8]) -> (u16, String) {
         let mut data = self.data();
         let begun = self.ask(command);
         if begun.0 != 150 {

@@ -10,5 +10,6 @@ mod reload;
 mod rights;
 mod sealed;
 mod support;
+mod upload_rights;
 mod viewing;
 mod writing;

@@ -67,7 +67,7 @@ impl Closed {
     }
 }
 
-fn wish(folder: &str, rights: &str) -> LinkWish {
+pub(crate) fn wish(folder: &str, rights: &str) -> LinkWish {
     LinkWish {
         given: given(folder, rights),
         expires: u64::MAX >> 1,
@@ -81,13 +81,13 @@ fn wish(folder: &str, rights: &str) -> LinkWish {
 
 pub(crate) const ADA: &str = "Authorization: Basic YWRhOnA=\r\n";
 pub(crate) const BOB: &str = "Authorization: Basic Ym9iOnA=\r\n";
-const EVE: &str = "Authorization: Basic ZXZlOnA=\r\n";
+pub(crate) const EVE: &str = "Authorization: Basic ZXZlOnA=\r\n";
 /// The right name with another password.
-const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
+pub(crate) const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 
 /// Kinds of principals: no login, a wrong password, `bob`, a token of `ada` that reads `/films`, a link to read `/films`, one to store
 /// there, `eve`, `ada`.
-const KINDS: usize = 8;
+pub(crate) const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
 const TABLE: [(&str, [u16; KINDS]); 69] = [
