@@ -34,7 +34,7 @@ export function Access() {
           {problem}
         </p>
       )}
-      {status === null || status.user === null ? <LogIn act={act} /> : <LoggedIn status={status} act={act} />}
+      {status === null || status.user === null ? <LogIn act={act} provider={status?.provider ?? null} /> : <LoggedIn status={status} act={act} />}
       {status !== null && (status.user !== null || status.administers) && (
         <>
           {status.administers && <Users act={act} changes={changes} />}
@@ -49,7 +49,7 @@ export function Access() {
 type Act = (method: "POST" | "DELETE", call: string, body?: object) => Promise<boolean>;
 
 /** The form of a log-in; of the first administrator, where the address has the code. */
-function LogIn({ act }: { act: Act }) {
+function LogIn({ act, provider }: { act: Act; provider: string | null }) {
   const code = firstCode();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
@@ -66,6 +66,11 @@ function LogIn({ act }: { act: Act }) {
         <Field name="password" label={t.password} type="password" complete={code === null ? "current-password" : "new-password"} />
         <button>{code === null ? t.logIn : t.addUser}</button>
       </form>
+      {code === null && provider !== null && (
+        <p>
+          <a href="login">{t.logInBy(provider)}</a>
+        </p>
+      )}
     </section>
   );
 }

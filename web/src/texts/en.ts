@@ -182,6 +182,7 @@ export const en = {
   userName: "Name",
   password: "Password",
   loggedInAs: (name: string) => `Logged in as ${name}`,
+  logInBy: (provider: string) => `Log in by ${provider}`,
   users: "Users",
   addUser: "Add",
   administrator: "Administrator",

@@ -173,6 +173,7 @@ export const ja: typeof en = {
   userName: "名前",
   password: "パスワード",
   loggedInAs: (name) => `${name} としてログイン中`,
+  logInBy: (provider) => `${provider} でログイン`,
   users: "ユーザー",
   addUser: "追加",
   administrator: "管理者",

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use units::BitRate;
-use ureq::http::header::AUTHORIZATION;
+use ureq::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use ureq::http::{HeaderName, Response};
 use ureq::{Agent, Body, SendBody};
 
@@ -131,6 +131,31 @@ impl HttpClient {
         }
         let request = request.body(body).with_context(|| format!("{url} is no address"))?;
         self.agent.run(request).map_err(explained).with_context(|| url.to_owned())
+    }
+
+    /// Reads a document, or posts a form for one, with this `Authorization`: its status, and at most `limit` bytes.
+    ///
+    /// # Errors
+    /// As [`HttpClient::ask`]; it is longer.
+    pub fn document(
+        &self,
+        url: &str,
+        authorization: Option<&str>,
+        form: Option<&str>,
+        limit: u64,
+    ) -> anyhow::Result<(u16, Vec<u8>)> {
+        let mut fields = vec![(ACCEPT, "application/json".to_owned())];
+        fields.extend(authorization.map(|value| (AUTHORIZATION, value.to_owned())));
+        let mut answer = match form {
+            Some(form) => {
+                fields.push((CONTENT_LENGTH, form.len().to_string()));
+                fields.push((CONTENT_TYPE, "application/x-www-form-urlencoded".to_owned()));
+                self.send("POST", url, &fields, SendBody::from_owned_reader(std::io::Cursor::new(form.to_owned())))?
+            }
+            None => self.ask("GET", url, &fields)?,
+        };
+        let body = answer.body_mut().with_config().limit(limit).read_to_vec().with_context(|| url.to_owned())?;
+        Ok((answer.status().as_u16(), body))
     }
 
     /// Reads a JSON document, 64 MiB at most.

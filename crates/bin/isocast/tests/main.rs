@@ -23,6 +23,7 @@ mod serve_changes;
 mod serve_get;
 mod serve_jobs;
 mod serve_keep;
+mod serve_openid;
 mod serve_paths;
 mod serve_put;
 mod serve_quota;

@@ -59,7 +59,7 @@ impl AccessRecord {
             HttpVersion::Http11 => "1.1",
             HttpVersion::Http2 => "2.0",
         };
-        let query = head.query.as_deref().map_or_else(String::new, |query| format!("?{}", without_signature(query)));
+        let query = head.query.as_deref().map_or_else(String::new, |query| format!("?{}", without_secrets(query)));
         let mut target: String = format!("{}{query}", head.path);
         if target.len() > 1024 {
             target = target.chars().take(1024).collect();
@@ -74,11 +74,12 @@ impl AccessRecord {
     }
 }
 
-/// The query with the number of a signed link alone: its signature is a credential.
-fn without_signature(query: &str) -> String {
-    let pairs = query.split('&').map(|pair| match pair.strip_prefix("share=").and_then(|text| text.split_once('-')) {
-        Some((number, _)) => format!("share={number}-"),
-        None => pair.to_owned(),
+/// The query with the number of a signed link alone, and without the code of a login: both are credentials.
+fn without_secrets(query: &str) -> String {
+    let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+        Some(("share", text)) => text.split_once('-').map_or_else(|| pair.to_owned(), |(id, _)| format!("share={id}-")),
+        Some(("code", _)) => "code=-".to_owned(),
+        _ => pair.to_owned(),
     });
     pairs.collect::<Vec<_>>().join("&")
 }
@@ -128,8 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_not_logged() {
-        assert_eq!(without_signature("a=b&share=7-0123&x"), "a=b&share=7-&x");
-        assert_eq!(without_signature("rate=8M"), "rate=8M");
+    fn credentials_are_not_logged() {
+        assert_eq!(without_secrets("a=b&share=7-0123&x"), "a=b&share=7-&x");
+        assert_eq!(without_secrets("state=a&code=b"), "state=a&code=-");
+        assert_eq!(without_secrets("rate=8M"), "rate=8M");
     }
 }

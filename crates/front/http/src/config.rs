@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use openid::Provider;
 use proxy::TrustedProxies;
 
 /// Settings of the HTTP front end.
@@ -32,6 +33,17 @@ pub struct HttpConfig {
     pub trusted_proxies: TrustedProxies,
     /// Passwords are taken from other machines without encryption, too.
     pub plain_passwords: bool,
+    /// Logins of browsers by a provider of identities.
+    pub openid: Option<OpenIdLogins>,
+}
+
+/// Logins of browsers by a provider of identities.
+#[derive(Debug, Clone)]
+pub struct OpenIdLogins {
+    /// The provider.
+    pub provider: Provider,
+    /// A user whom the provider knows gets an account, if there is none of the name.
+    pub adds_users: bool,
 }
 
 impl Default for HttpConfig {
@@ -49,6 +61,7 @@ impl Default for HttpConfig {
             hsts: Duration::ZERO,
             trusted_proxies: TrustedProxies::default(),
             plain_passwords: false,
+            openid: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use dataplane::control::{Outcome, Refusal, Resource};
 use http_types::StatusCode;
 use http_types::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use openid::OpenIdError;
 use service::StopError;
 use service::access::Denied;
 use service::account_changes::ChangeError;
@@ -323,7 +324,7 @@ pub(crate) fn of_change(error: &ChangeError) -> Reply {
         | ChangeError::NoLink(_)
         | ChangeError::NoReservation(_) => StatusCode::NOT_FOUND,
         ChangeError::AccountExists(_) | ChangeError::NotHeld(..) | ChangeError::NotFirst => StatusCode::CONFLICT,
-        ChangeError::UsedUp(_) => StatusCode::FORBIDDEN,
+        ChangeError::UsedUp(_) | ChangeError::NotAdded(_) | ChangeError::OtherIdentity(_) => StatusCode::FORBIDDEN,
         ChangeError::StoredFull { .. } | ChangeError::TooMany(..) => StatusCode::INSUFFICIENT_STORAGE,
         ChangeError::Budget(refusal) => return of_budget(refusal),
         ChangeError::Unavailable(_) => return not_now(&error.to_string()),
@@ -369,6 +370,16 @@ pub(crate) fn of_settings(error: &SettingsError) -> Reply {
         SettingsError::Busy => return busy(),
     };
     Reply::problem(status, &error.to_string())
+}
+
+/// The answer to a login by the provider of identities that came to nothing.
+pub(crate) fn of_openid(error: &OpenIdError) -> Reply {
+    match error {
+        OpenIdError::Unreached(_) | OpenIdError::Document(..) => not_now(&error.to_string()),
+        OpenIdError::Refused(_) | OpenIdError::OtherLogin | OpenIdError::Token(_) | OpenIdError::Claim(..) => {
+            Reply::problem_of(problem_type::LOGIN_WRONG, StatusCode::FORBIDDEN, &error.to_string())
+        }
+    }
 }
 
 /// The answer to a login that is wrong, where one without it would have been answered.

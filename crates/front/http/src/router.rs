@@ -43,6 +43,9 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
             }
         }
     }
+    if let Some(reply) = rest::provider::answer(exchange).await {
+        return reply;
+    }
     let read = exchange.head.method == Method::GET || exchange.head.method == Method::HEAD;
     let found = match path {
         // Contents are below it; without the slash, relative links would lead elsewhere.

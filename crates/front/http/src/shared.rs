@@ -9,12 +9,15 @@ use service::MediaService;
 use service::events;
 use service::log::{KindLimit, Log};
 use service::resumable::ResumableUploads;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::AccessRecord;
 use crate::config::HttpConfig;
 use crate::dav_state::DavKeeper;
 use crate::memory::ConnectionMemory;
+
+/// Logins that may wait for the provider of identities at once.
+const PROVIDER_TURNS: usize = 8;
 
 /// The state that all connections share.
 pub(crate) struct Shared {
@@ -27,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) dav: DavKeeper,
     /// Uploads that clients continue.
     pub(crate) uploads: Arc<ResumableUploads>,
+    /// Turns of logins to ask the provider of identities.
+    pub(crate) provider_turns: Semaphore,
     errors_logged: KindLimit,
     config: RwLock<Arc<HttpConfig>>,
 }
@@ -59,6 +64,7 @@ impl Shared {
             uploads,
             stats: ConnectionStats::default(),
             memory: ConnectionMemory::new(config.memory_bytes),
+            provider_turns: Semaphore::new(PROVIDER_TURNS),
             errors_logged: KindLimit::default(),
             config: RwLock::new(Arc::new(config)),
         }

@@ -12,14 +12,14 @@ use units::BitRate;
 
 use crate::database::{Database, DatabaseError};
 use crate::entries::{link_of, stored_bits};
+use crate::identities::account_of;
 use crate::secrets::{KEY_BYTES, random, random_text, token_text};
+use crate::steps::{MEMBERS_MAX, StepError, add_account, has_room};
 
 /// Limits on entries.
-const ACCOUNTS_MAX: u64 = 10_000;
 const TOKENS_MAX: u64 = 100_000;
 const LINKS_MAX: u64 = 100_000;
 const RIGHTS_MAX: u64 = 100_000;
-const MEMBERS_MAX: u64 = 100_000;
 /// Tokens of one account.
 const TOKENS_OF_ACCOUNT_MAX: u64 = 1000;
 /// Logins of one account by browsers; a further one ends the oldest.
@@ -30,24 +30,6 @@ const RESERVATIONS_MAX: u64 = 1000;
 const RESERVATIONS_OF_ACCOUNT_MAX: u64 = 100;
 /// An expired link is listed, and its use is answered as one of an expired link, for so long, s.
 const ENDED_KEPT: i64 = 30 * 24 * 3600;
-
-/// The error of a step: of the change, or of the database.
-enum StepError {
-    Change(ChangeError),
-    Database(rusqlite::Error),
-}
-
-impl From<rusqlite::Error> for StepError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Database(error)
-    }
-}
-
-impl From<ChangeError> for StepError {
-    fn from(error: ChangeError) -> Self {
-        Self::Change(error)
-    }
-}
 
 type ChangeStep = Result<Changed, StepError>;
 
@@ -92,7 +74,7 @@ impl Database {
             let mut made = Vec::new();
             for (name, hash) in users {
                 let is_new = all.execute("INSERT OR IGNORE INTO taken_over VALUES (?1)", [name])? == 1;
-                let insert = "INSERT OR IGNORE INTO account VALUES (?1, ?2, ?3)";
+                let insert = "INSERT OR IGNORE INTO account (name, password_hash, created) VALUES (?1, ?2, ?3)";
                 if is_new && all.execute(insert, params![name, hash, signed(now)])? == 1 {
                     all.execute("INSERT INTO account_right VALUES (?1, '/', ?2)", params![name, Rights::ALL.bits()])?;
                     made.push(name.clone());
@@ -136,8 +118,7 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
             if exists(tables, name)? {
                 return Err(ChangeError::AccountExists(name.clone()).into());
             }
-            has_room(tables, "account", ACCOUNTS_MAX, "users")?;
-            tables.execute("INSERT INTO account VALUES (?1, ?2, ?3)", params![name, password_hash, now])?;
+            add_account(tables, name, password_hash, now)?;
             if !rights.is_empty() {
                 tables.execute("INSERT INTO account_right VALUES (?1, '/', ?2)", params![name, rights.bits()])?;
             }
@@ -200,6 +181,10 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
                 params![token_digest(&text), account, label, Rights::ALL.bits(), now, signed(*expires), signed(*idle)],
             )?;
             return Ok(Changed::New { id: tables.last_insert_rowid(), text });
+        }
+        AccountChange::AddProvenLogin { identity, label, expires, idle } => {
+            let (account, label) = (account_of(tables, identity, now)?, label.clone());
+            return apply(tables, &AccountChange::AddLogin { account, label, expires: *expires, idle: *idle }, now);
         }
         AccountChange::RevokeToken { id, of } => {
             let sql = "DELETE FROM token WHERE id = ?1 AND (?2 IS NULL OR account = ?2)";
@@ -427,11 +412,6 @@ fn exists(tables: &Connection, account: &str) -> rusqlite::Result<bool> {
 
 fn check_account(tables: &Connection, name: &str) -> Result<(), StepError> {
     if exists(tables, name)? { Ok(()) } else { Err(ChangeError::NoAccount(name.to_owned()).into()) }
-}
-
-fn has_room(tables: &Connection, table: &str, most: u64, entries: &'static str) -> Result<(), StepError> {
-    let count: i64 = tables.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))?;
-    if count.unsigned_abs() < most { Ok(()) } else { Err(ChangeError::TooMany(most, entries).into()) }
 }
 
 fn one_of(changed: usize, missing: impl FnOnce() -> ChangeError) -> Result<(), StepError> {

@@ -21,7 +21,7 @@ const APPLICATION: i32 = 0x6973_6f63;
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Steps from one version of the tables to the next; `PRAGMA user_version` is the number of those made.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     "
     CREATE TABLE account (
         name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, created INTEGER NOT NULL
@@ -71,6 +71,10 @@ const MIGRATIONS: [&str; 4] = [
         local TEXT NOT NULL
     ) STRICT;
     CREATE INDEX reservation_account ON reservation (account);
+",
+    "
+    ALTER TABLE account ADD COLUMN identity TEXT;
+    CREATE UNIQUE INDEX account_identity ON account (identity);
 ",
 ];
 

@@ -16,6 +16,8 @@ use units::BitRate;
 use crate::database::{Database, DatabaseError};
 use crate::secrets::signature;
 
+/// The password hash of an account that has no password.
+pub(crate) const NO_PASSWORD: &str = "";
 /// The columns of a link, for [`read_link`].
 const LINK: &str = "SELECT link.id, folder, rights, expires, rate, uses, networks, stored_max, account, secret, ended \
                     FROM link JOIN link_key ON link_key.id = link.key";
@@ -46,7 +48,9 @@ impl Database {
                 let name: String = row.get(0)?;
                 let rights = Arc::from(rights.remove(&name).unwrap_or_default());
                 let groups = Arc::from(groups.remove(&name).unwrap_or_default());
-                let account = Account { password_hash: Some(row.get::<_, String>(1)?.into()), rights, groups };
+                let hash: String = row.get(1)?;
+                let password_hash = (hash != NO_PASSWORD).then(|| hash.into());
+                let account = Account { password_hash, rights, groups };
                 facts.accounts.insert(name, account);
                 Ok(())
             })?;

@@ -8,8 +8,10 @@
 mod apply;
 mod database;
 mod entries;
+mod identities;
 mod keeper;
 mod secrets;
+mod steps;
 
 pub use database::{Database, DatabaseError, FILE};
 pub use secrets::{random, random_text};

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use service::access::Principal;
-use service::account_changes::{AccountChange, AccountStore as _, ChangeError, Changed, Grantee, LinkWish, ListPart};
+use service::account_changes::{
+    AccountChange, AccountStore as _, ChangeError, Changed, Grantee, LinkWish, ListPart, ProvenIdentity,
+};
 use service::accounts::{Accounts, FolderRights, Holder, Right, Rights};
 use service::contents::ContentPath;
 use service::logins::{of_browser, of_link, of_token};
@@ -290,4 +292,46 @@ fn the_first_account_is_made_once_with_all_rights() {
     assert_eq!(apply(&mut database, first("ada")), Ok(Changed::Done));
     assert!(in_force(&database).may(Holder::Account("ada"), Right::Administer, &path("/")));
     assert_eq!(apply(&mut database, first("eve")), Err(ChangeError::NotFirst));
+}
+
+#[test]
+fn an_identity_has_one_account_and_an_account_one_identity() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    apply(&mut database, add("ada")).expect("added");
+    let identity = |subject: &str, name: &str, may_add: bool, groups: Option<&[&str]>| ProvenIdentity {
+        subject: format!("https://id.example {subject}"),
+        name: name.to_owned(),
+        groups: groups.map(|groups| groups.iter().map(|group| (*group).to_owned()).collect()),
+        may_add,
+    };
+    let mut login = |identity: ProvenIdentity| {
+        let login = AccountChange::AddProvenLogin { identity, label: String::new(), expires: NOW + 300, idle: 100 };
+        let changed = apply(&mut database, login)?;
+        let accounts = in_force(&database);
+        let groups =
+            |name: &str| accounts.facts().accounts[name].groups.iter().map(|group| group.to_string()).collect();
+        match of_browser(&accounts, &new(Ok(changed)).1).expect("a login").1 {
+            Principal::Account(account) => {
+                let name = account.name().to_owned();
+                let groups: Vec<String> = groups(&name);
+                Ok((name, groups))
+            }
+            other => panic!("no account: {other:?}"),
+        }
+    };
+    let found = |name: &str, groups: &[&str]| {
+        Ok((name.to_owned(), groups.iter().map(|group| (*group).to_owned()).collect::<Vec<_>>()))
+    };
+    assert_eq!(login(identity("1", "ada", false, Some(&["cut", "mix"]))), found("ada", &["cut", "mix"]));
+    assert_eq!(login(identity("1", "adele", true, None)), found("ada", &["cut", "mix"]), "another name since");
+    assert_eq!(login(identity("1", "ada", false, Some(&["mix"]))), found("ada", &["mix"]));
+    let taken = ChangeError::OtherIdentity("ada".to_owned());
+    assert_eq!(login(identity("2", "ada", true, Some(&["cut"]))), Err(taken), "the name of another");
+    let missing = ChangeError::NotAdded("bob".to_owned());
+    assert_eq!(login(identity("2", "bob", false, None)), Err(missing));
+    assert_eq!(login(identity("2", "bob", true, None)), found("bob", &[]));
+    let facts = database.facts().expect("facts");
+    assert!(facts.accounts["bob"].password_hash.is_none() && facts.accounts["ada"].password_hash.is_some());
+    assert!(facts.accounts["bob"].rights.is_empty());
 }

@@ -290,6 +290,8 @@ pub struct LoginStatus {
     pub open: bool,
     /// True if passwords are taken over this connection.
     pub takes_passwords: bool,
+    /// The provider of logins (OpenID Connect) to which `/login` leads; none: there is none.
+    pub provider: Option<String>,
     /// Rights of the account over folders, its groups' included.
     pub rights: Vec<GrantEntry>,
 }

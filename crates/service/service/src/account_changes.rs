@@ -24,6 +24,19 @@ pub enum Grantee {
     Group(String),
 }
 
+/// A user that a provider of identities has proven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProvenIdentity {
+    /// One text for one user for ever.
+    pub subject: String,
+    /// The account's name.
+    pub name: String,
+    /// All groups of the account; none: they stay as they are.
+    pub groups: Option<Vec<String>>,
+    /// An account is added, without rights and password, if there is none of the name.
+    pub may_add: bool,
+}
+
 /// A link to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkWish {
@@ -119,6 +132,18 @@ pub enum AccountChange {
         /// The time without a use after which it is no longer valid either, s.
         idle: u64,
     },
+    /// A new login of a browser whose user a provider of identities has proven. The account is the one to which the identity belongs, else
+    /// the one of its name, to which it belongs from then on.
+    AddProvenLogin {
+        /// The identity.
+        identity: ProvenIdentity,
+        /// As of [`AccountChange::AddLogin`], from here on.
+        label: String,
+        /// The time from which it is no longer valid.
+        expires: u64,
+        /// The time without a use after which it is no longer valid either, s.
+        idle: u64,
+    },
     /// Removes a token, or a login.
     RevokeToken {
         /// Its number.
@@ -194,6 +219,16 @@ pub enum ChangeError {
     /// There is such an account already.
     #[error("there is a user {0} already; `isocast user passwd {0}` sets another password")]
     AccountExists(String),
+    /// There is no such account, and none is added.
+    #[error(
+        "there is no user {0} here, and logins of the provider add none (`openid.add_users`): ask an administrator for one"
+    )]
+    NotAdded(String),
+    /// Another identity has the account.
+    #[error(
+        "the user {0} belongs to another user of the provider: an administrator may remove it, or give yours another name"
+    )]
+    OtherIdentity(String),
     /// There is an account already, so that this is not the first.
     #[error("there are users already: log in, or ask one of them")]
     NotFirst,

@@ -14,7 +14,7 @@ use units::BitRate;
 
 use crate::MediaService;
 use crate::access::{OwnPermit, Permit, Principal, ToAdminister, ToRead, ToShare, ToWrite};
-use crate::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish, ListPart};
+use crate::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish, ListPart, ProvenIdentity};
 use crate::accounts::{FolderRights, Holder, NetworkError, Right, Rights, UnknownRight, parse_network};
 use crate::contents::{ContentPath, PathError};
 use crate::logins::{LoginError, PASSWORD_BYTES_MAX, hash_password};
@@ -315,10 +315,33 @@ pub async fn add_link(
 /// # Errors
 /// It is not begun.
 pub async fn begin_login(service: &MediaService, account: &str, browser: &str) -> Result<String, WishError> {
-    let label: String = browser.chars().filter(|c| !c.is_control()).take(LABEL_BYTES_MAX / 4).collect();
-    let (account, expires) = (account.to_owned(), ends_after(service, LOGIN_LIFE)?);
+    let (account, label) = (account.to_owned(), browser_label(browser));
+    let expires = ends_after(service, LOGIN_LIFE)?;
     let login = AccountChange::AddLogin { account, label, expires, idle: LOGIN_IDLE };
     made(service, login).await.map(|(_, text)| text)
+}
+
+/// Begins a login of a browser for a user that a provider of identities has proven. Gives its text. Groups whose names none may have here are
+/// left out.
+///
+/// # Errors
+/// It is not begun.
+pub async fn begin_proven_login(
+    service: &MediaService,
+    identity: ProvenIdentity,
+    browser: &str,
+) -> Result<String, WishError> {
+    checked_name(&identity.name)?;
+    let fit = |groups: Vec<String>| groups.into_iter().filter(|group| checked_name(group).is_ok()).collect();
+    let identity = ProvenIdentity { groups: identity.groups.map(fit), ..identity };
+    let (label, expires) = (browser_label(browser), ends_after(service, LOGIN_LIFE)?);
+    let login = AccountChange::AddProvenLogin { identity, label, expires, idle: LOGIN_IDLE };
+    made(service, login).await.map(|(_, text)| text)
+}
+
+/// A browser's name for lists.
+fn browser_label(browser: &str) -> String {
+    browser.chars().filter(|c| !c.is_control()).take(LABEL_BYTES_MAX / 4).collect()
 }
 
 /// Ends the login of this number.
@@ -331,7 +354,12 @@ pub async fn end_login(service: &MediaService, id: i64) -> Result<(), ChangeErro
 
 /// The account of a request, and its rights.
 #[must_use]
-pub fn login_status(service: &MediaService, principal: &Principal, takes_passwords: bool) -> LoginStatus {
+pub fn login_status(
+    service: &MediaService,
+    principal: &Principal,
+    takes_passwords: bool,
+    provider: Option<&str>,
+) -> LoginStatus {
     let (accounts, facts) = (&service.accounts, service.accounts.facts());
     let name = match principal {
         Principal::Account(account) => Some(account.name()),
@@ -347,6 +375,7 @@ pub fn login_status(service: &MediaService, principal: &Principal, takes_passwor
         administers: service.permit_server::<ToAdminister>(principal).is_ok(),
         open: accounts.may(Holder::Anybody, Right::Read, &ContentPath::root()),
         takes_passwords,
+        provider: provider.map(str::to_owned),
         rights: held.iter().flat_map(|rights| rights.iter()).map(words).collect(),
     }
 }

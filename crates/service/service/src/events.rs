@@ -17,7 +17,7 @@ use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 46] = [
+pub const KINDS: [&str; 47] = [
     "budget_refused",
     "reservation_kept",
     "reservation_passed",
@@ -44,6 +44,7 @@ pub const KINDS: [&str; 46] = [
     "copy_lost",
     "content_deleted",
     "login",
+    "provider_failed",
     "access_changed",
     "access_refused",
     "full_soon",
@@ -331,6 +332,12 @@ pub fn reservation_room(ahead: &ReservationAhead, short: Option<&str>, now: Syst
         "until": until, "reason": short,
     });
     stamped(object, now)
+}
+
+/// A login by the provider of identities came to nothing.
+#[must_use]
+pub fn provider_failed(reason: &str, client: IpAddr, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "provider_failed", "reason": reason, "client": client.to_string() }), now)
 }
 
 /// A client changed users, groups, tokens, logins or links, by a call of the API.

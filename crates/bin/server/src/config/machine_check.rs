@@ -55,6 +55,10 @@ impl Config {
         if let Some(message) = self.tls.problem() {
             add("tls", message);
         }
+        let secret = self.openid.as_ref().and_then(|openid| openid.secret.as_ref());
+        if let Some((file, error)) = secret.and_then(|file| Some((file, std::fs::read(file).err()?))) {
+            add("openid.secret", format!("{} cannot be read: {error}", file.display()));
+        }
         for job in &self.jobs {
             if let Some(message) = super::jobs::problem(job) {
                 add("job", format!("{}: {message}", job.name));

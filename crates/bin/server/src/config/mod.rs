@@ -12,6 +12,7 @@ mod ftp;
 mod jobs;
 mod links;
 mod machine_check;
+mod openid;
 mod quotas;
 mod removals;
 mod render;
@@ -40,6 +41,7 @@ pub use command::{ConfigArgs, ServeArgs};
 pub(crate) use ftp::FtpConfig;
 use http::message::authority::{RequestHost, host};
 pub(crate) use links::LinkSetting;
+pub(crate) use openid::OpenIdConfig;
 pub(crate) use settings::Origin;
 use settings::{Problem, Settings};
 pub(crate) use tls::TlsConfig;
@@ -112,6 +114,8 @@ pub(crate) struct Config {
     /// Passwords are taken from other machines without encryption, too.
     pub(crate) proxy_protocol: bool,
     pub(crate) plain_passwords: bool,
+    /// The provider of identities that logs browsers in.
+    pub(crate) openid: Option<OpenIdConfig>,
     /// Origins with pages that may read answers.
     pub(crate) cors_origins: Vec<String>,
     /// Names that the server goes by, besides addresses and names that no other machine can have.
@@ -353,6 +357,7 @@ impl Config {
             trusted_proxies: take_networks(settings_ref),
             proxy_protocol: settings_ref.take("access.proxy_protocol", false, parse_choice),
             plain_passwords: settings_ref.take("access.plain_passwords", false, parse_choice),
+            openid: OpenIdConfig::take(settings_ref),
             cors_origins: take_origins(settings_ref),
             hosts: take_hosts(settings_ref),
             log: LogConfig {
@@ -552,6 +557,8 @@ mod tests {
         config.quotas.clear();
         assert_eq!(config.budgets.len(), 2);
         config.budgets.clear();
+        assert!(config.openid.as_ref().is_some_and(|openid| openid.groups_claim.is_some()));
+        config.openid = None;
         config.jobs.clear();
         config.webhooks.clear();
         config.links.clear();
@@ -583,6 +590,7 @@ mod tests {
             ("", include_str!("links.rs")),
             ("", include_str!("tls.rs")),
             ("", include_str!("ftp.rs")),
+            ("", include_str!("openid.rs")),
             ("quota.", include_str!("quotas.rs")),
             ("budget.", include_str!("budgets.rs")),
             ("job.", include_str!("jobs.rs")),

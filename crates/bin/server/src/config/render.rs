@@ -79,6 +79,7 @@ impl fmt::Display for Config {
         let proxies = self.trusted_proxies.iter().map(|network| quoted(network)).collect::<Vec<_>>().join(", ");
         writeln!(f, "trusted_proxies = [{proxies}]\nproxy_protocol = {}", self.proxy_protocol)?;
         writeln!(f, "plain_passwords = {}", self.plain_passwords)?;
+        self.openid.iter().try_for_each(|openid| openid.render(f))?;
         writeln!(f, "\n[log]")?;
         for (name, file) in [("access", &self.log.access), ("events", &self.log.events)] {
             if let Some(file) = file {

@@ -9,6 +9,7 @@ mod advice;
 mod dav_journal;
 mod disks;
 mod greeting;
+mod identity;
 mod layout;
 mod links;
 mod listening;
@@ -35,6 +36,7 @@ use dataplane::control::Command;
 use dataplane::gauges::Gauges;
 use folder::RootSetting;
 use ftp::{FtpParts, FtpServer};
+use http::config::HttpConfig;
 use http::{ListenAddress, Server, Starting};
 use kernel::thread::PlaneThread;
 use program::output::{Console, say};
@@ -261,6 +263,7 @@ async fn serve(
     let (access, events) = log_writers(&config)?;
     let events = Log::start("event-log", Some(events))?;
     let (settings, http) = served(&config, &links, resources::memory());
+    let http = HttpConfig { openid: identity::logins(config.openid.as_ref())?, ..http };
     let store = Arc::new(store);
     let (figures, allowed) = (Arc::clone(&gauges), resources::memory());
     let missing = greeting::missing(&thread.permissions);
@@ -404,6 +407,7 @@ impl StartedServer {
     fn reload_checked(&self, args: &ServeArgs, running: &Config, links: &Links) -> anyhow::Result<Config> {
         let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
         let (access, events) = log_writers(&config)?;
+        let openid = identity::logins(config.openid.as_ref())?;
         Keeper::take_over(&config.state, &config.users, &self.accounts)?;
         self.operations.webhooks.configure(&config.webhooks)?;
         if let Some((certificates, source)) = self.operations.certificates.as_ref().zip(certificate_source(&config)) {
@@ -428,7 +432,7 @@ impl StartedServer {
         let (settings, http) = served(&config, &links, resources::memory());
         self.accounts.open(open_rights(&config));
         self.accounts.limit(budgets(&config));
-        self.server.reload(http, access);
+        self.server.reload(HttpConfig { openid, ..http }, access);
         self.ftp.reload(ftp_settings(&config));
         self.service.reload(settings, events, (&changed, &restart));
         Ok(config)

@@ -69,6 +69,8 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         hsts: duration(config.tls.hsts),
         trusted_proxies: trusted_proxies(config),
         plain_passwords: config.plain_passwords,
+        // Its secret is read from a file: `identity`.
+        openid: None,
     };
     (service, http)
 }

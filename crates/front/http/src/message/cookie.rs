@@ -1,4 +1,4 @@
-//! Cookies of a request (RFC 6265).
+//! Cookies of requests and answers (RFC 6265).
 //!
 //! Promise: pure; the first of a name counts.
 
@@ -13,4 +13,12 @@ pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
         let (known, value) = pair.trim().split_once('=')?;
         (known == name).then_some(value)
     })
+}
+
+/// `Set-Cookie`: no script reads it, no request of another site has it but a link that is followed. Within TLS, where its name
+/// begins with `__Host-`, no other host of the domain can have set it (RFC 6265bis §4.1.3.2).
+#[must_use]
+pub fn set_cookie(name: &str, text: &str, seconds: u32) -> String {
+    let secure = if name.starts_with("__Host-") { "; Secure" } else { "" };
+    format!("{name}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
 }

@@ -6,6 +6,7 @@
 mod accounts;
 mod json;
 mod openapi;
+pub(crate) mod provider;
 mod reservations;
 mod session;
 mod settings;

@@ -14,6 +14,7 @@ use super::json::read;
 use crate::body::RequestBody;
 use crate::exchange::Exchange;
 use crate::login::{self, cookie_name};
+use crate::message::cookie::set_cookie;
 use crate::message::reply::Reply;
 use crate::problem;
 
@@ -25,7 +26,9 @@ pub(super) async fn show(exchange: &Exchange) -> Result<Reply, Reply> {
 
 fn status(exchange: &Exchange, principal: &Principal) -> Reply {
     let service = &exchange.shared.service;
-    Reply::json(&administration::login_status(service, principal, login::takes_passwords(exchange)))
+    let config = exchange.shared.config();
+    let provider = config.openid.as_ref().map(|openid| openid.provider.host());
+    Reply::json(&administration::login_status(service, principal, login::takes_passwords(exchange), provider))
 }
 
 /// Logs a browser in.
@@ -67,7 +70,7 @@ pub(super) async fn first_user(exchange: &Exchange, body: &mut RequestBody<'_>) 
 }
 
 /// Ends the login that the request carries, if it is one.
-async fn end_present(exchange: &Exchange) -> Result<(), Reply> {
+pub(super) async fn end_present(exchange: &Exchange) -> Result<(), Reply> {
     let service = &exchange.shared.service;
     let present = login::cookie_text(exchange).and_then(|text| service.login_by_browser(&text).ok());
     let Some((id, principal)) = present else { return Ok(()) };
@@ -77,9 +80,7 @@ async fn end_present(exchange: &Exchange) -> Result<(), Reply> {
     administration::end_login(service, id).await.map_err(|error| problem::of_change(&error))
 }
 
-/// `Set-Cookie`: no script reads it, no request of another site has it but a link that is followed. Within TLS no other host of the domain
-/// can have set it (`__Host-`, RFC 6265bis §4.1.3.2).
-fn cookie(exchange: &Exchange, text: &str, seconds: u32) -> String {
-    let secure = if exchange.is_sealed { "; Secure" } else { "" };
-    format!("{}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}", cookie_name(exchange))
+/// `Set-Cookie` with the text of a login.
+pub(super) fn cookie(exchange: &Exchange, text: &str, seconds: u32) -> String {
+    set_cookie(cookie_name(exchange), text, seconds)
 }
