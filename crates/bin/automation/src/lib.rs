@@ -1,10 +1,11 @@
-//! Jobs at set times, and webhooks for events: the work of a server without a request for it.
+//! Jobs at set times, webhooks for events, certificates that an authority signs: the work of a server without a request for it.
 //!
 //! Not here: how both are written in the configuration (`server`), when a job is due (crate `jobs`).
 
 // They panic once their reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod authority;
 mod forecast;
 mod job_config;
 mod jobs;
@@ -13,6 +14,7 @@ mod room;
 mod webhook_config;
 mod webhooks;
 
+pub use self::authority::{AuthorityConfig, ProofKind, keep_signed};
 pub use self::job_config::{CopyEnd, JobConfig, JobWork};
 pub use self::jobs::{Jobs, MeasuredDisks, Surroundings, removal_limits};
 pub use self::webhook_config::{WebhookConfig, WebhookTarget};

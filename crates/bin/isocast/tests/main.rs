@@ -15,6 +15,7 @@ mod names;
 mod net;
 mod real_time;
 mod serve_accounts;
+mod serve_acme;
 mod serve_api;
 mod serve_bad_players;
 mod serve_budgets;

@@ -1,9 +1,11 @@
 //! Settings of the HTTP front end; their builder checks them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use openid::Provider;
 use proxy::TrustedProxies;
+use tls::Challenges;
 
 /// Settings of the HTTP front end.
 #[derive(Debug, Clone)]
@@ -35,6 +37,8 @@ pub struct HttpConfig {
     pub plain_passwords: bool,
     /// Logins of browsers by a provider of identities.
     pub openid: Option<OpenIdLogins>,
+    /// Proofs for an authority that signs certificates.
+    pub challenges: Option<Arc<Challenges>>,
 }
 
 /// Logins of browsers by a provider of identities.
@@ -62,6 +66,7 @@ impl Default for HttpConfig {
             trusted_proxies: TrustedProxies::default(),
             plain_passwords: false,
             openid: None,
+            challenges: None,
         }
     }
 }

@@ -21,6 +21,15 @@ use crate::message::reply::{Reply, location};
 /// OpenWrt gives to its clients.
 const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan"];
 
+/// Before the names of files that an authority looks at (RFC 8555 §8.3); it asks for them without TLS.
+const PROOFS: &str = "/.well-known/acme-challenge/";
+
+/// The file that an authority looks at.
+pub(crate) fn proof(config: &HttpConfig, head: &RequestHead) -> Option<Reply> {
+    let text = config.challenges.as_ref()?.file(head.path.strip_prefix(PROOFS)?)?;
+    Some(Reply::with_body(StatusCode::OK, "application/octet-stream", text))
+}
+
 /// 421 where the request is for a name that is not this server's.
 pub(crate) fn refusal(config: &HttpConfig, head: &RequestHead) -> Option<Reply> {
     let name = head.headers.get(HOST)?.to_str().ok()?;
@@ -36,7 +45,7 @@ pub(crate) fn refusal(config: &HttpConfig, head: &RequestHead) -> Option<Reply> 
 pub(crate) fn to_tls(config: &HttpConfig, exchange: &Exchange) -> Option<Reply> {
     let (port, head) = (config.redirect_to.filter(|_| !exchange.is_sealed)?, &exchange.head);
     let authority = head.headers.get(HOST)?.to_str().ok()?;
-    if is_loopback_name(authority) || is_health(&head.path) {
+    if is_loopback_name(authority) || is_health(&head.path) || head.path.starts_with(PROOFS) {
         return None;
     }
     let host = match host(authority)? {

@@ -9,7 +9,7 @@ use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::reply::Reply;
 use crate::{
-    content, cors, dav, draft_upload, listing, login, management, page, problem, rest, tus, upload, upload_part,
+    content, cors, dav, draft_upload, hosts, listing, login, management, page, problem, rest, tus, upload, upload_part,
     viewer_name,
 };
 
@@ -50,9 +50,12 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
     let found = match path {
         // Contents are below it; without the slash, relative links would lead elsewhere.
         "/media" => Some(root_folder(exchange).await),
-        _ => management::answer(exchange, path).await.or_else(|| {
-            page::file(path).map(|page| if path == "/" { viewer_name::named(exchange, page) } else { page })
-        }),
+        _ => management::answer(exchange, path)
+            .await
+            .or_else(|| hosts::proof(&exchange.shared.config(), &exchange.head))
+            .or_else(|| {
+                page::file(path).map(|page| if path == "/" { viewer_name::named(exchange, page) } else { page })
+            }),
     };
     match found {
         Some(reply) if read => return reply,

@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
+use crate::challenges::{Challenges, PROOF_PROTOCOL};
 use crate::pair::{Pair, PairError, PairFiles, PairText};
-use crate::self_signed::SelfSigned;
+use crate::self_signed::{SelfSigned, write_pair};
 
 /// Time between two looks at the files.
-const LOOK_PERIOD: Duration = Duration::from_secs(4);
+pub const LOOK_PERIOD: Duration = Duration::from_secs(4);
 
 /// Origin of the certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,15 @@ pub enum CertificateSource {
         names: Vec<String>,
         /// Addresses that it is for.
         addresses: Vec<IpAddr>,
+    },
+    /// One that an authority signs ([`Certificates::install`]), and until then this server itself.
+    Authority {
+        /// Folder in which it is kept.
+        folder: PathBuf,
+        /// Names of hosts that it must be for.
+        names: Vec<String>,
+        /// Pairs of files beside it, which go first.
+        beside: Vec<PairFiles>,
     },
 }
 
@@ -60,6 +70,7 @@ pub enum CertificateChange {
 pub struct Certificates {
     watched: Mutex<Vec<Watched>>,
     in_force: RwLock<Arc<[Arc<Pair>]>>,
+    challenges: Arc<Challenges>,
 }
 
 /// A pair that is in force, and its files as they were read last.
@@ -67,6 +78,8 @@ pub struct Certificates {
 struct Watched {
     files: PairFiles,
     self_signed: Option<SelfSigned>,
+    /// An authority signs it.
+    by_authority: bool,
     pair: Arc<Pair>,
     seen: Result<PairText, String>,
     problem: Option<String>,
@@ -78,9 +91,22 @@ impl CertificateSource {
         match self {
             Self::Files(files) => files.iter().map(|files| Watched::load(files.clone(), None)).collect(),
             Self::SelfSigned { folder, names, addresses } => {
-                let own = SelfSigned { folder: folder.clone(), names: names.clone(), addresses: addresses.clone() };
+                let own = SelfSigned {
+                    folder: folder.clone(),
+                    stem: "self-signed",
+                    names: names.clone(),
+                    addresses: addresses.clone(),
+                };
                 own.keep(now).map_err(|error| PairError::Unreadable(folder.clone(), error))?;
                 Ok(vec![Watched::load(own.files(), Some(own))?])
+            }
+            Self::Authority { folder, names, beside } => {
+                let (names, addresses) = (names.clone(), Vec::new());
+                let own = SelfSigned { folder: folder.clone(), stem: "authority", names, addresses };
+                own.stand_in(now).map_err(|error| PairError::Unreadable(folder.clone(), error))?;
+                let signed = Watched { by_authority: true, ..Watched::load(own.files(), None)? };
+                let files = beside.iter().map(|files| Watched::load(files.clone(), None));
+                files.chain([Ok(signed)]).collect()
             }
         }
     }
@@ -93,7 +119,8 @@ impl Certificates {
     /// One that cannot be used.
     pub fn load(source: &CertificateSource) -> Result<Arc<Self>, PairError> {
         let watched = source.load(SystemTime::now())?;
-        Ok(Arc::new(Self { in_force: RwLock::new(pairs(&watched)), watched: Mutex::new(watched) }))
+        let (in_force, challenges) = (RwLock::new(pairs(&watched)), Arc::default());
+        Ok(Arc::new(Self { in_force, watched: Mutex::new(watched), challenges }))
     }
 
     /// Puts others in force for connections that come from now on.
@@ -111,6 +138,48 @@ impl Certificates {
     #[must_use]
     pub fn states(&self) -> Vec<CertificateState> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Watched::state).collect()
+    }
+
+    /// The proofs that authorities are shown.
+    #[must_use]
+    pub const fn challenges(&self) -> &Arc<Challenges> {
+        &self.challenges
+    }
+
+    /// The time from `now` until an authority should sign another certificate, for all of `names`: the last third of the present one's time.
+    #[must_use]
+    pub fn due_in(&self, names: &[String], now: SystemTime) -> Duration {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pair) = watched.iter().find(|each| each.by_authority).map(|each| &each.pair) else {
+            return Duration::ZERO;
+        };
+        if pair.is_self_signed || !names.iter().all(|name| pair.is_for(&name.to_ascii_lowercase())) {
+            return Duration::ZERO;
+        }
+        let time = pair.expires.duration_since(pair.begins).unwrap_or_default();
+        (pair.begins + time / 3 * 2).duration_since(now).unwrap_or_default()
+    }
+
+    /// Keeps a pair that an authority has signed in place of the files before; the next look puts it in force.
+    ///
+    /// # Errors
+    /// It cannot be used or written; nothing is changed then.
+    pub fn install(&self, certificate: &str, key: &str) -> Result<(), PairError> {
+        // The lock keeps looks away, between the one file and the other.
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(signed) = watched.iter().find(|each| each.by_authority) else { return Ok(()) };
+        let text = PairText { certificate: certificate.as_bytes().to_vec(), key: key.as_bytes().to_vec() };
+        Pair::of(&signed.files, &text)?;
+        let written = write_pair(&signed.files, &text.certificate, &text.key);
+        written.map_err(|error| PairError::Unreadable(signed.files.certificate.clone(), error))
+    }
+
+    /// Notes that an authority signs no other certificate, with the reason: a problem of the present one until one is installed.
+    pub fn note_refusal(&self, reason: String) -> Option<CertificateChange> {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let signed = watched.iter_mut().find(|each| each.by_authority)?;
+        signed.problem = Some(reason);
+        Some(CertificateChange::Refused(signed.state()))
     }
 
     /// Looks at the files until the certificates are dropped; `tell` takes each change.
@@ -155,7 +224,7 @@ impl Watched {
     fn load(files: PairFiles, self_signed: Option<SelfSigned>) -> Result<Self, PairError> {
         let text = PairText::read(&files)?;
         let pair = Arc::new(Pair::of(&files, &text)?);
-        Ok(Self { files, self_signed, pair, seen: Ok(text), problem: None })
+        Ok(Self { files, self_signed, by_authority: false, pair, seen: Ok(text), problem: None })
     }
 
     fn state(&self) -> CertificateState {
@@ -198,6 +267,10 @@ impl Watched {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let is_proof = hello.alpn().is_some_and(|mut names| names.next() == Some(PROOF_PROTOCOL));
+        if is_proof {
+            return hello.server_name().and_then(|name| self.challenges.certificate(name));
+        }
         self.chosen(hello.server_name()).map(|pair| Arc::clone(&pair.certified))
     }
 }
@@ -301,5 +374,36 @@ mod tests {
             &fs::metadata(folder.path().join("tls/self-signed.key")).expect("a key").permissions(),
         );
         assert_eq!(mode & 0o077, 0, "only its user reads the key");
+    }
+
+    #[test]
+    fn an_authority_replaces_what_stands_in_and_is_due_in_the_last_third() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let names = vec!["media.example".to_owned()];
+        let (kept, now) = (folder.path().join("tls"), SystemTime::now());
+        let beside = vec![write(folder.path(), "other", &made(&["other.example"], now + 90 * DAY))];
+        let source = CertificateSource::Authority { folder: kept, names: names.clone(), beside };
+        let certificates = Certificates::load(&source).expect("it stands in");
+        assert_eq!(certificates.due_in(&names, now), Duration::ZERO, "nothing is signed yet");
+        assert_eq!(certificates.chosen(Some("media.example")).expect("one").names, names);
+        let (authority, key) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.distinguished_name.push(rcgen::DnType::CommonName, "Authority");
+        let issuer = rcgen::Issuer::new(params, authority);
+        let mut params = CertificateParams::new(names.clone()).expect("a name");
+        (params.not_before, params.not_after) = ((now - DAY).into(), (now + 89 * DAY).into());
+        let chain = params.signed_by(&key, &issuer).expect("signed").pem();
+        let half = &chain[..chain.len() / 2];
+        assert!(certificates.install(half, &key.serialize_pem()).is_err() && certificates.look(now).is_empty());
+        let refused = certificates.note_refusal("CAA".to_owned()).expect("a change");
+        assert!(matches!(refused, CertificateChange::Refused(state) if state.problem.as_deref() == Some("CAA")));
+        certificates.install(&chain, &key.serialize_pem()).expect("installed");
+        assert!(matches!(certificates.look(now).as_slice(), [CertificateChange::Loaded(_)]));
+        assert!(certificates.states().iter().all(|state| state.problem.is_none()));
+        let due = certificates.due_in(&names, now).as_secs().div_ceil(3600);
+        assert_eq!(due, 59 * 24, "60 of 90 days, one of which is over");
+        assert_eq!(certificates.due_in(&names, now + 60 * DAY), Duration::ZERO);
+        let more = vec!["media.example".to_owned(), "new.example".to_owned()];
+        assert_eq!(certificates.due_in(&more, now), Duration::ZERO, "a name is missing");
     }
 }

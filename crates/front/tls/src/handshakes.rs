@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Certificates;
+use crate::challenges::PROOF_PROTOCOL;
 
 /// From the beginning of a connection to its first sealed byte.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -33,6 +34,9 @@ pub enum HandshakeError {
     /// Too slow.
     #[error("the handshake took too long")]
     TimedOut,
+    /// An authority has seen a proof, and wants nothing else.
+    #[error("the handshake was a proof for an authority")]
+    Proof,
     /// Newer ones took its place.
     #[error("the handshake was the oldest of too many")]
     Replaced,
@@ -61,6 +65,9 @@ impl Acceptor {
         let builder = builder.with_protocol_versions(&[&TLS13, &TLS12])?.with_no_client_auth();
         let mut config = builder.with_cert_resolver(certificates);
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        if !alpn.is_empty() {
+            config.alpn_protocols.push(PROOF_PROTOCOL.to_vec());
+        }
         config.ticketer = Ticketer::new()?;
         let under_way = Arc::new(Handshakes { table: Mutex::default(), most: handshakes_max.max(1) });
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), under_way })
@@ -89,7 +96,11 @@ impl Handshake {
     pub async fn seal(self, stream: TcpStream, time_max: Duration) -> Result<TlsStream, HandshakeError> {
         tokio::select! {
             done = timeout(time_max, self.acceptor.accept(stream)) => {
-                Ok(done.map_err(|_| HandshakeError::TimedOut)??)
+                let stream = done.map_err(|_| HandshakeError::TimedOut)??;
+                match stream.get_ref().1.alpn_protocol() {
+                    Some(PROOF_PROTOCOL) => Err(HandshakeError::Proof),
+                    _ => Ok(stream),
+                }
             }
             _ = self.replaced => Err(HandshakeError::Replaced),
         }

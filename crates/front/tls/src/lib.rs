@@ -5,10 +5,13 @@
 //! are sealed as they come out of a pipe). See decisions/0068.
 
 mod certificates;
+mod challenges;
 mod handshakes;
 mod pair;
 mod self_signed;
 
-pub use certificates::{CertificateChange, CertificateSource, CertificateState, Certificates};
+pub use certificates::{CertificateChange, CertificateSource, CertificateState, Certificates, LOOK_PERIOD};
+pub use challenges::Challenges;
 pub use handshakes::{Acceptor, HANDSHAKE_TIME_MAX, Handshake, HandshakeError, TlsStream};
 pub use pair::{PairError, PairFiles};
+pub use self_signed::write_private;

@@ -64,7 +64,11 @@ pub(crate) struct Pair {
     pub(crate) certified: Arc<CertifiedKey>,
     /// Names of hosts in it, in lower case; `*.` stands for one label.
     pub(crate) names: Vec<String>,
+    /// The beginning of its time.
+    pub(crate) begins: SystemTime,
     pub(crate) expires: SystemTime,
+    /// Its own key has signed it.
+    pub(crate) is_self_signed: bool,
 }
 
 impl PairText {
@@ -94,20 +98,23 @@ impl Pair {
         let first = chain.first().ok_or_else(|| no_certificate("there is none".to_owned()))?;
         let (_, parsed) =
             x509_parser::parse_x509_certificate(first).map_err(|error| no_certificate(error.to_string()))?;
-        let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
+        let at = |seconds: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let validity = parsed.validity();
+        let (begins, expires) = (at(validity.not_before.timestamp()), at(validity.not_after.timestamp()));
+        let is_self_signed = parsed.issuer() == parsed.subject();
         let names = parsed.subject_alternative_name().ok().flatten();
         let names = names.into_iter().flat_map(|names| &names.value.general_names).filter_map(|name| match name {
             GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
             _ => None,
         });
-        let (names, expires) = (names.collect(), SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        let names = names.collect();
         let key = PrivateKeyDer::from_pem_slice(&text.key)
             .map_err(|error| PairError::NoKey(files.key.clone(), error.to_string()))?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => PairError::WrongKey(files.certificate.clone(), files.key.clone()),
             error => PairError::UnfitKey(files.key.clone(), error.to_string()),
         })?;
-        Ok(Self { certified: Arc::new(certified), names, expires })
+        Ok(Self { certified: Arc::new(certified), names, begins, expires, is_self_signed })
     }
 
     /// True if it is for `name`, in lower case.

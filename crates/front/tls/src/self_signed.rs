@@ -26,6 +26,8 @@ const VALID_BEFORE: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct SelfSigned {
     /// Folder in which it is kept.
     pub(crate) folder: PathBuf,
+    /// The name of its files, without their endings.
+    pub(crate) stem: &'static str,
     /// Names of hosts that it must be for.
     pub(crate) names: Vec<String>,
     /// Addresses that it is for when it is made.
@@ -34,7 +36,8 @@ pub(crate) struct SelfSigned {
 
 impl SelfSigned {
     pub(crate) fn files(&self) -> PairFiles {
-        PairFiles { certificate: self.folder.join("self-signed.pem"), key: self.folder.join("self-signed.key") }
+        let file = |ending| self.folder.join(format!("{}.{ending}", self.stem));
+        PairFiles { certificate: file("pem"), key: file("key") }
     }
 
     /// Makes one unless the one that is there can serve on.
@@ -51,6 +54,16 @@ impl SelfSigned {
         if kept.is_ok_and(serves) { Ok(()) } else { self.make(now) }
     }
 
+    /// Makes one unless there is a pair that can serve, whoever signed it: it serves until an authority has signed another.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn stand_in(&self, now: SystemTime) -> io::Result<()> {
+        let files = self.files();
+        let kept = PairText::read(&files).and_then(|text| Pair::of(&files, &text));
+        if kept.is_ok() { Ok(()) } else { self.make(now) }
+    }
+
     fn make(&self, now: SystemTime) -> io::Result<()> {
         let mut params = CertificateParams::new(self.names.clone()).map_err(io::Error::other)?;
         params.subject_alt_names.extend(self.addresses.iter().map(|address| SanType::IpAddress(*address)));
@@ -59,16 +72,22 @@ impl SelfSigned {
         (params.not_before, params.not_after) = ((now - VALID_BEFORE).into(), (now + VALID_FOR).into());
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let certificate = params.self_signed(&key).map_err(io::Error::other)?;
-        let files = self.files();
         fs::create_dir_all(&self.folder)?;
-        // The key first: with the old certificate it is a wrong pair, which is seen and made anew after a crash here.
-        replace(&files.key, key.serialize_pem().as_bytes())?;
-        replace(&files.certificate, certificate.pem().as_bytes())
+        write_pair(&self.files(), certificate.pem().as_bytes(), key.serialize_pem().as_bytes())
     }
 }
 
-/// Writes a file that is whole under its name, or not there.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a pair. The key first: with the old certificate it is a wrong pair, which is seen and made anew after a crash here.
+pub(crate) fn write_pair(files: &PairFiles, certificate: &[u8], key: &[u8]) -> io::Result<()> {
+    write_private(&files.key, key)?;
+    write_private(&files.certificate, certificate)
+}
+
+/// Writes a file that is whole under its name, or not there, and that its user alone reads.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(bytes)?;

@@ -10,9 +10,13 @@ use toml::{Table, Value};
 use super::{Config, FtpConfig, TlsConfig};
 
 /// Settings that need a restart: these, or all below them.
-const RESTART: [&str; 13] = [
+const RESTART: [&str; 17] = [
     "listen",
     "tls.listen",
+    "tls.authority",
+    "tls.names",
+    "tls.contact",
+    "tls.proof",
     "ftp.listen",
     "ftp.implicit_listen",
     "ftp.tls",
@@ -44,7 +48,7 @@ impl Change {
         let (restart, changed) = keys.partition(|key| needs_restart(key));
         let config = Config {
             listen: running.listen,
-            tls: TlsConfig { listen: running.tls.listen, ..new.tls },
+            tls: TlsConfig { listen: running.tls.listen, authority: running.tls.authority.clone(), ..new.tls },
             ftp: FtpConfig {
                 passive_ports: new.ftp.passive_ports,
                 passive_address: new.ftp.passive_address,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::parse_path;
 use super::settings::Settings;
 use super::toml_text::{list, quoted};
-use super::values::parse_choice;
+use super::values::{parse_choice, stays_private};
 
 /// Scopes that are asked for by default.
 const SCOPES: [&str; 3] = ["openid", "profile", "email"];
@@ -80,11 +80,7 @@ impl OpenIdConfig {
 
 /// An issuer: an address of HTTPS, or of a program on this machine.
 fn parse_issuer(text: &str) -> Result<String, String> {
-    let is_plain = ["http://127.0.0.1", "http://[::1]", "http://localhost"]
-        .iter()
-        .any(|here| text.strip_prefix(here).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/'])));
-    let is_sealed = text.strip_prefix("https://").is_some_and(|rest| !rest.is_empty());
-    match text.contains(['?', '#', ' ']) || !(is_plain || is_sealed) {
+    match text.contains(['?', '#', ' ']) || !stays_private(text) {
         false => Ok(text.to_owned()),
         true => Err(format!("`{text}` is no issuer; write its address, for example `https://id.example/realms/home`")),
     }

@@ -6,12 +6,13 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use automation::{AuthorityConfig, ProofKind};
 use tls::{CertificateSource, Certificates, PairFiles};
 use units::Nanos;
 
 use super::settings::Settings;
-use super::toml_text::{quoted, span};
-use super::values::{parse_address, parse_choice, span_up_to};
+use super::toml_text::{list as strings, quoted, span};
+use super::values::{parse_address, parse_choice, span_up_to, stays_private};
 
 /// Longest time for which browsers may be told to use TLS only: two years, as their lists of such hosts want it.
 const HSTS_MAX: Nanos = Nanos::from_secs(2 * 365 * 24 * 3600);
@@ -25,6 +26,8 @@ pub(crate) struct TlsConfig {
     pub(crate) pairs: Vec<PairFiles>,
     /// A certificate that this server signs itself serves instead of files.
     pub(crate) self_signed: bool,
+    /// An authority signs one instead; its folder is not known yet.
+    pub(crate) authority: Option<AuthorityConfig>,
     /// Requests that come without TLS are sent to its address.
     pub(crate) redirect: bool,
     /// Time for which browsers are told to use TLS only.
@@ -38,6 +41,7 @@ impl TlsConfig {
         let certificates = settings.take_one_or_more("tls.certificate");
         let keys = settings.take_one_or_more("tls.key");
         let self_signed = settings.take("tls.self_signed", false, parse_choice);
+        let authority = take_authority(settings);
         let redirect = settings.take("tls.redirect", false, parse_choice);
         let hsts = settings.take("tls.hsts", Nanos::ZERO, span_up_to(HSTS_MAX));
         if certificates.len() != keys.len() {
@@ -45,15 +49,24 @@ impl TlsConfig {
                 format!("there are {} certificates and {} keys: name a key for each", certificates.len(), keys.len());
             settings.contradiction("tls.key", message);
         }
-        let message = match (listen, certificates.len(), self_signed) {
+        let makes_one = self_signed || authority.is_some();
+        if self_signed && authority.is_some() {
+            settings.contradiction(
+                "tls.authority",
+                "either this server signs its certificate, or an authority: leave out one of the two".to_owned(),
+            );
+        }
+        let message = match (listen, certificates.len(), makes_one) {
             (None, 0, false) if redirect || hsts > Nanos::ZERO => {
                 Some("name the address for TLS; write for example `[::]:443`")
             }
             (None, 0, false) => None,
             (None, 1.., false) | (None, 0, true) if by_ftp && !redirect && hsts == Nanos::ZERO => None,
             (None, _, _) => Some("name the address for TLS; write for example `[::]:443`"),
-            (Some(_), 0, false) => Some("TLS needs `tls.certificate` and `tls.key`, or `tls.self_signed = true`"),
-            (Some(_), 1.., true) => {
+            (Some(_), 0, false) => {
+                Some("TLS needs `tls.certificate` and `tls.key`, or `tls.authority`, or `tls.self_signed = true`")
+            }
+            (Some(_), 1.., _) if self_signed => {
                 Some("a certificate is named, so none is signed here: leave out `tls.self_signed`, or the files")
             }
             (Some(_), _, _) => None,
@@ -65,17 +78,24 @@ impl TlsConfig {
         let pairs = certificates.into_iter().zip(keys);
         let pairs =
             pairs.map(|(certificate, key)| PairFiles { certificate: path(certificate), key: path(key) }).collect();
-        Self { listen, pairs, self_signed, redirect, hsts }
+        Self { listen, pairs, self_signed, authority, redirect, hsts }
     }
 
     /// True if there is a certificate, or one is made.
     pub(crate) const fn has_certificate(&self) -> bool {
-        self.self_signed || !self.pairs.is_empty()
+        self.self_signed || self.authority.is_some() || !self.pairs.is_empty()
     }
 
     /// The origin of the certificates; none without TLS. A certificate that is made here is kept in the folder `state`, and is for
     /// `names` and `addresses`.
     pub(crate) fn source(&self, state: &Path, names: Vec<String>, addresses: Vec<IpAddr>) -> Option<CertificateSource> {
+        if let Some(authority) = &self.authority {
+            return Some(CertificateSource::Authority {
+                folder: state.join("tls"),
+                names: authority.names.clone(),
+                beside: self.pairs.clone(),
+            });
+        }
         match (self.pairs.is_empty(), self.self_signed) {
             (false, _) => Some(CertificateSource::Files(self.pairs.clone())),
             (true, true) => Some(CertificateSource::SelfSigned { folder: state.join("tls"), names, addresses }),
@@ -101,8 +121,48 @@ impl TlsConfig {
         }
         writeln!(f, "certificate = [{}]", list(|pair| &pair.certificate))?;
         writeln!(f, "key = [{}]", list(|pair| &pair.key))?;
+        if let Some(AuthorityConfig { directory, names, contact, proof, .. }) = &self.authority {
+            writeln!(f, "authority = {}\nnames = [{}]", quoted(directory), strings(names))?;
+            if let Some(contact) = contact {
+                writeln!(f, "contact = {}", quoted(contact))?;
+            }
+            let word = match proof {
+                ProofKind::Http => "http",
+                ProofKind::Tls => "tls",
+            };
+            writeln!(f, "proof = {}", quoted(&word))?;
+        }
         writeln!(f, "self_signed = {}\nredirect = {}\nhsts = {}", self.self_signed, self.redirect, span(self.hsts))
     }
+}
+
+/// An authority that signs certificates.
+fn take_authority(settings: &mut Settings) -> Option<AuthorityConfig> {
+    let directory = settings.take_optional("tls.authority", |text| match stays_private(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "`{text}` is no address of a directory; write for example `https://acme-v02.api.letsencrypt.org/directory`"
+        )),
+    });
+    let names = settings.take_list("tls.names");
+    let contact = settings.take_optional("tls.contact", |text| match text.contains('@') {
+        true => Ok(text.to_owned()),
+        false => Err(format!("`{text}` is no address of mail")),
+    });
+    let proof = settings.take("tls.proof", ProofKind::Tls, |text| match text {
+        "tls" => Ok(ProofKind::Tls),
+        "http" => Ok(ProofKind::Http),
+        _ => Err(format!("`{text}` is neither `tls` nor `http`")),
+    });
+    let message = match (&directory, names.is_empty()) {
+        (Some(_), true) => Some("name the hosts that the certificate is for; write for example `[\"media.example\"]`"),
+        (None, false) => Some("they are for `tls.authority`, which is missing"),
+        _ => None,
+    };
+    if let Some(message) = message {
+        settings.contradiction("tls.names", message.to_owned());
+    }
+    Some(AuthorityConfig { directory: directory?, names, contact, proof, folder: PathBuf::new() })
 }
 
 #[cfg(test)]

@@ -114,3 +114,10 @@ pub(super) fn parse_memory(text: &str) -> Result<MemorySetting, String> {
         Ok(MemorySetting::Size(size))
     }
 }
+/// True for an address of HTTPS, and for one of a program on this machine: no network reads along.
+pub(super) fn stays_private(address: &str) -> bool {
+    let here = ["http://127.0.0.1", "http://[::1]", "http://localhost"];
+    let is_here =
+        |here: &&str| address.strip_prefix(*here).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']));
+    here.iter().any(is_here) || address.strip_prefix("https://").is_some_and(|rest| !rest.is_empty())
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
+use automation::AuthorityConfig;
 use ftp::FtpListener;
 use http::HttpListener;
 use service::{MediaService, events};
@@ -71,10 +72,19 @@ pub(super) fn certificate_source(config: &Config) -> Option<CertificateSource> {
     config.tls.source(&config.state, names, addresses)
 }
 
-/// Watches the certificates for as long as they are used, and logs changes.
-pub(super) fn watch(certificates: &Arc<Certificates>, service: &Arc<MediaService>) {
+/// Watches the certificates for as long as they are used, has an authority sign them if the configuration names one, and logs changes.
+pub(super) fn watch(certificates: &Arc<Certificates>, config: &Config, service: &Arc<MediaService>) {
+    tokio::spawn(Certificates::watch(Arc::downgrade(certificates), teller(service)));
+    if let Some(authority) = &config.tls.authority {
+        let authority = AuthorityConfig { folder: config.state.join("tls"), ..authority.clone() };
+        tokio::spawn(automation::keep_signed(authority, Arc::downgrade(certificates), teller(service)));
+    }
+}
+
+/// Logs changes of certificates.
+fn teller(service: &Arc<MediaService>) -> impl Fn(CertificateChange) + Send + 'static {
     let service = Arc::downgrade(service);
-    tokio::spawn(Certificates::watch(Arc::downgrade(certificates), move |change| {
+    move |change| {
         let Some(service) = service.upgrade() else { return };
         let now = SystemTime::now();
         service.events.tell(match change {
@@ -85,5 +95,5 @@ pub(super) fn watch(certificates: &Arc<Certificates>, service: &Arc<MediaService
                 events::certificate_refused(&state.file, state.problem.as_deref().unwrap_or_default(), now)
             }
         });
-    }));
+    }
 }

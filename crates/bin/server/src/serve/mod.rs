@@ -263,7 +263,8 @@ async fn serve(
     let (access, events) = log_writers(&config)?;
     let events = Log::start("event-log", Some(events))?;
     let (settings, http) = served(&config, &links, resources::memory());
-    let http = HttpConfig { openid: identity::logins(config.openid.as_ref())?, ..http };
+    let challenges = listening.certificates.as_ref().map(|certificates| Arc::clone(certificates.challenges()));
+    let http = HttpConfig { openid: identity::logins(config.openid.as_ref())?, challenges, ..http };
     let store = Arc::new(store);
     let (figures, allowed) = (Arc::clone(&gauges), resources::memory());
     let missing = greeting::missing(&thread.permissions);
@@ -328,7 +329,7 @@ async fn serve(
     let mut other_disk =
         Box::pin(unknown.watch((Arc::clone(&service), config.state.clone()), is_busy, take_up, may_start_again));
     if let Some(certificates) = &listening.certificates {
-        listening::watch(certificates, &service);
+        listening::watch(certificates, &config, &service);
     }
     let server = Server::start(http::ServerParts {
         config: http,
@@ -432,7 +433,9 @@ impl StartedServer {
         let (settings, http) = served(&config, &links, resources::memory());
         self.accounts.open(open_rights(&config));
         self.accounts.limit(budgets(&config));
-        self.server.reload(HttpConfig { openid, ..http }, access);
+        let certificates = self.operations.certificates.as_ref();
+        let challenges = certificates.map(|certificates| Arc::clone(certificates.challenges()));
+        self.server.reload(HttpConfig { openid, challenges, ..http }, access);
         self.ftp.reload(ftp_settings(&config));
         self.service.reload(settings, events, (&changed, &restart));
         Ok(config)

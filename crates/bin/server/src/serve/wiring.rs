@@ -64,15 +64,21 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         upload_idle_max: duration(limits.upload_idle),
         stall_max: duration(config.streams.stall),
         cors_origins: config.cors_origins.clone(),
-        hosts: config.hosts.iter().cloned().chain(own_name()).collect(),
+        hosts: config.hosts.iter().chain(names_signed(config)).cloned().chain(own_name()).collect(),
         redirect_to: config.tls.listen.filter(|_| config.tls.redirect).map(|address| address.port()),
         hsts: duration(config.tls.hsts),
         trusted_proxies: trusted_proxies(config),
         plain_passwords: config.plain_passwords,
         // Its secret is read from a file: `identity`.
         openid: None,
+        challenges: None,
     };
     (service, http)
+}
+
+/// Names for which an authority signs certificates.
+fn names_signed(config: &Config) -> impl Iterator<Item = &String> {
+    config.tls.authority.iter().flat_map(|authority| &authority.names)
 }
 
 /// The proxies that name their clients.

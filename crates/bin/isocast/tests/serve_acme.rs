@@ -1,0 +1,225 @@
+//! Certificates that an authority signs (ACME): a small authority of the test's own on loopback, which looks at files by plain HTTP.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rcgen::{CertificateParams, CertificateSigningRequestParams, Issuer, KeyPair};
+use rustls::pki_types::CertificateSigningRequestDer;
+use serde_json::{Value, json};
+
+use crate::common::PATIENCE;
+use crate::common::client::Client;
+use crate::common::server::{Server, Setup};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const NAME: &str = "media.example";
+
+/// An authority.
+#[derive(Clone)]
+struct TestAuthority {
+    address: SocketAddr,
+    /// The server that has the name.
+    server: SocketAddr,
+    state: Arc<Mutex<AuthorityState>>,
+}
+
+#[derive(Default)]
+struct AuthorityState {
+    accounts: usize,
+    /// SHA-256 of the account's public key (RFC 7638).
+    thumbprint: String,
+    orders: usize,
+    /// Its certificates began so long ago.
+    age: Duration,
+    /// It refuses what it sees.
+    refuses: bool,
+    /// State of the order and of its only name.
+    status: (&'static str, &'static str),
+    problem: Value,
+    certificate: String,
+}
+
+impl TestAuthority {
+    fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let authority = Self { address, server, state: Arc::default() };
+        let own = authority.clone();
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                own.answer(connection.expect("a connection"));
+            }
+        });
+        authority
+    }
+
+    fn change(&self, change: impl FnOnce(&mut AuthorityState)) {
+        change(&mut self.state.lock().expect("no panic"));
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        let state = self.state.lock().expect("no panic");
+        (state.accounts, state.orders)
+    }
+
+    fn answer(&self, connection: TcpStream) {
+        connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        let mut reader = BufReader::new(connection);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let mut length =
+            head.lines().filter_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.next_back().unwrap_or(0)];
+        reader.read_exact(&mut body).expect("a body");
+        let path = head.split(' ').nth(1).expect("a path").to_owned();
+        let (status, document) = self.document(&path, &serde_json::from_slice(&body).unwrap_or_default());
+        let text = document.as_str().map_or_else(|| document.to_string(), str::to_owned);
+        let place = if path == "/new-account" { "/account" } else { "/order" };
+        let answer = format!(
+            "HTTP/1.1 {status} X\r\nReplay-Nonce: bm9uY2U\r\nLocation: http://{}{place}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+            self.address,
+            text.len(),
+            if head.starts_with("HEAD ") { "" } else { &text }
+        );
+        let _ = reader.into_inner().write_all(answer.as_bytes());
+    }
+
+    fn document(&self, path: &str, message: &Value) -> (u16, Value) {
+        let here = |path: &str| format!("http://{}/{path}", self.address);
+        let part = |name: &str| -> Value {
+            let bytes = URL_SAFE_NO_PAD.decode(message[name].as_str().unwrap_or_default()).expect("encoded");
+            serde_json::from_slice(&bytes).unwrap_or_default()
+        };
+        let mut state = self.state.lock().expect("no panic");
+        let order = |state: &AuthorityState| {
+            json!({
+                "status": state.status.0, "authorizations": [here("name")], "finalize": here("finalize"),
+                "certificate": here("certificate"), "identifiers": [{"type": "dns", "value": NAME}],
+            })
+        };
+        match path {
+            "/directory" => {
+                let names = ["newNonce", "newAccount", "newOrder"].iter().zip(["nonce", "new-account", "new-order"]);
+                (200, names.map(|(name, path)| ((*name).to_owned(), Value::from(here(path)))).collect())
+            }
+            "/nonce" => (200, json!({})),
+            "/new-account" => {
+                let (key, wish) = (part("protected")["jwk"].clone(), part("payload"));
+                assert_eq!(wish["contact"], json!(["mailto:admin@media.example"]));
+                assert_eq!(wish["termsOfServiceAgreed"], true);
+                let text =
+                    format!(r#"{{"crv":{},"kty":{},"x":{},"y":{}}}"#, key["crv"], key["kty"], key["x"], key["y"]);
+                state.thumbprint = URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()));
+                state.accounts += 1;
+                (201, json!({"status": "valid"}))
+            }
+            "/new-order" => {
+                assert_eq!(part("payload")["identifiers"], json!([{"type": "dns", "value": NAME}]));
+                assert_eq!(part("protected")["kid"], here("account"));
+                state.orders += 1;
+                state.status = ("pending", "pending");
+                (201, order(&state))
+            }
+            "/order" => (200, order(&state)),
+            "/name" => {
+                let challenge = json!({
+                    "type": "http-01", "url": here("look"), "token": "the-token", "status": state.status.1, "error": state.problem,
+                });
+                let name = json!({"type": "dns", "value": NAME});
+                (200, json!({"identifier": name, "status": state.status.1, "challenges": [challenge]}))
+            }
+            "/look" => {
+                let expected = format!("the-token.{}", state.thumbprint);
+                let mut client = Client::to(self.server);
+                client.send(format!(
+                    "GET /.well-known/acme-challenge/the-token HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n"
+                ));
+                let answer = client.answer(true);
+                assert_eq!((answer.status, String::from_utf8_lossy(&answer.body).as_ref()), (200, expected.as_str()));
+                state.status = if state.refuses { ("invalid", "invalid") } else { ("ready", "valid") };
+                state.problem = match state.refuses {
+                    true => json!({"type": "urn:ietf:params:acme:error:caa", "detail": "CAA forbids it"}),
+                    false => Value::Null,
+                };
+                (200, json!({"type": "http-01", "url": here("look"), "token": "the-token", "status": "processing"}))
+            }
+            "/finalize" => {
+                let request =
+                    URL_SAFE_NO_PAD.decode(part("payload")["csr"].as_str().expect("a request")).expect("encoded");
+                state.certificate = signed(request, state.age);
+                state.status.0 = "valid";
+                (200, order(&state))
+            }
+            "/certificate" => (200, Value::from(state.certificate.clone())),
+            other => panic!("{other} was asked for"),
+        }
+    }
+}
+
+/// A certificate of 90 days for a request, which began `age` ago.
+fn signed(request: Vec<u8>, age: Duration) -> String {
+    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "Authority of a test");
+    let issuer = Issuer::new(params, KeyPair::generate().expect("a key"));
+    let request = CertificateSigningRequestDer::from(request);
+    let mut request = CertificateSigningRequestParams::from_der(&request).expect("a request");
+    let begins = SystemTime::now() - age;
+    (request.params.not_before, request.params.not_after) = (begins.into(), (begins + 90 * DAY).into());
+    request.signed_by(&issuer).expect("signed").pem()
+}
+
+#[test]
+fn an_authority_signs_and_renews_and_its_refusal_leaves_the_certificate_in_force() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let [root, state] = ["root", "state"].map(|name| folder.path().join(name));
+    fs::create_dir(&root).expect("a folder");
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let authority = TestAuthority::start(port);
+    let config = format!(
+        "[tls]\nlisten = \"127.0.0.1:0\"\nredirect = true\nauthority = \"http://{}/directory\"\nnames = [\"{NAME}\"]\n\
+         contact = \"admin@media.example\"\nproof = \"http\"\n",
+        authority.address
+    );
+    let start = || Setup::on(&[&root], &state, &[]).listen(&port.to_string()).config(&config).start();
+    let file = state.join("tls/authority.pem");
+    let kept = || fs::read_to_string(&file).expect("a certificate");
+
+    authority.change(|state| state.refuses = true);
+    let server: Server = start();
+    let said = server.wait_stderr_line("\"certificate_refused\"");
+    assert!(said.contains("`media.example`: ") && said.contains("CAA forbids it"), "{said}");
+    let alarms = server.json("/api/v1/alarms").to_string();
+    assert!(alarms.contains("certificate_refused") && alarms.contains("CAA forbids it"), "{alarms}");
+    let own = kept();
+    assert!(server.stop().0.success());
+
+    // The first one is in the last third of its time already.
+    authority.change(|state| (state.refuses, state.age) = (false, 61 * DAY));
+    let server = start();
+    server.wait_for("a certificate", |_| kept() != own);
+    authority.change(|state| state.age = DAY);
+    let first = kept();
+    server.wait_stderr_line("\"certificate_loaded\"");
+    server.wait_for("another certificate", |_| kept() != first);
+    assert_eq!(authority.counts(), (1, 3), "of one account");
+    let modes = fs::metadata(state.join("tls/account.json")).expect("the account").permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&modes) & 0o077, 0, "its key is its user's");
+    let proof = server.get("/.well-known/acme-challenge/the-token");
+    assert_eq!(proof.status, 404, "no proof is shown any more");
+    assert!(server.stop().0.success());
+
+    let second = kept();
+    authority.change(|state| state.refuses = true);
+    let server = start();
+    server.wait_stderr_line("server_started");
+    assert_eq!((kept(), authority.counts().1), (second, 3), "a young one is kept");
+}
