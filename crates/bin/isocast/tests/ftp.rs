@@ -4,18 +4,18 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
+use crate::common::PATIENCE;
 use crate::common::client::pattern;
 use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
 use crate::common::volume::{disks, joined, volume};
-use crate::common::{PATIENCE, program};
 use rustix::net::sockopt::set_socket_linger;
 use tempfile::TempDir;
 
 /// Settings of a server with FTP on a free port of this machine.
-fn with_ftp() -> Setup {
+pub(crate) fn with_ftp() -> Setup {
     Setup::default().set("ftp.listen=127.0.0.1:0")
 }
 
@@ -40,7 +40,7 @@ fn said(output: &Output) -> String {
 
 /// A control connection, as plain as it is.
 pub(crate) struct Ftp {
-    lines: BufReader<TcpStream>,
+    pub(crate) lines: BufReader<TcpStream>,
 }
 
 impl Ftp {
@@ -51,7 +51,7 @@ impl Ftp {
     }
 
     /// With a login.
-    fn anonymous(server: &Server) -> Self {
+    pub(crate) fn anonymous(server: &Server) -> Self {
         let mut ftp = Self::connect(address(server, "ftp"));
         assert_eq!(ftp.reply().0, 220);
         assert_eq!(ftp.ask("USER anonymous").0, 331);
@@ -59,7 +59,7 @@ impl Ftp {
         ftp
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.lines.get_mut().write_all(bytes).expect("the server reads");
     }
 
@@ -84,7 +84,7 @@ impl Ftp {
     }
 
     /// The passive port.
-    fn passive(&mut self) -> SocketAddr {
+    pub(crate) fn passive(&mut self) -> SocketAddr {
         let (code, text) = self.ask("EPSV");
         assert_eq!(code, 229, "{text}");
         let port = text.split("|||").nth(1).and_then(|rest| rest.split('|').next()).expect("a port");
@@ -98,7 +98,7 @@ impl Ftp {
     }
 
     /// The bytes that a command sends.
-    fn fetch(&mut self, command: &str) -> Vec<u8> {
+    pub(crate) fn fetch(&mut self, command: &str) -> Vec<u8> {
         let mut data = self.data();
         let (code, text) = self.ask(command);
         assert_eq!(code, 150, "{command}: {text}");
@@ -412,112 +412,6 @@ fn nothing_in_the_clear_counts_where_tls_is_required() {
     let output = Command::new("python3").args(["-c", &script]).output().expect("python3 runs");
     assert!(output.status.success(), "{}", said(&output));
     assert!(server.names().is_empty());
-}
-
-/// Runs a command of the program for this state folder. Gives its output, without the last line feed.
-fn isocast(state: &Path, arguments: &[&str], input: &str) -> String {
-    let mut command = Command::new(program());
-    command.args(arguments).arg("--state").arg(state).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("the program");
-    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("taken");
-    let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{arguments:?}");
-    String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
-}
-
-#[test]
-fn accounts_have_their_rights_by_folder() {
-    let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let (root, state) = (folder.path().join("root"), folder.path().join("state"));
-    fs::create_dir_all(root.join("cams")).expect("a folder");
-    fs::create_dir_all(root.join("films")).expect("a folder");
-    fs::write(root.join("films/a.ts"), b"film").expect("room");
-    isocast(&state, &["user", "add", "cam", "--password-stdin"], "secret\n");
-    isocast(&state, &["user", "grant", "cam", "write", "cams"], "");
-    let events = format!("log.events={}", folder.path().join("events.jsonl").display());
-    let setup =
-        Setup::on(&[&root], &state, &[]).set("access.anonymous=none").set("ftp.listen=127.0.0.1:0").set(&events);
-    let server = setup.start();
-    let log_in = |name: &str, password: &str| {
-        let mut ftp = Ftp::connect(address(&server, "ftp"));
-        assert_eq!((ftp.reply().0, ftp.ask(&format!("USER {name}")).0), (220, 331));
-        let code = ftp.ask(&format!("PASS {password}")).0;
-        (ftp, code)
-    };
-    assert_eq!((log_in("anonymous", "x").1, log_in("cam", "wrong").1), (530, 530));
-    let token = isocast(&state, &["token", "add", "cam", "--rights", "write", "--folder", "cams"], "");
-    for password in ["secret", token.as_str()] {
-        let (mut ftp, code) = log_in("cam", password);
-        assert_eq!(code, 230);
-        // As a camera does: it may store there, and do nothing else.
-        assert_eq!((ftp.ask("TYPE I").0, ftp.ask("CWD cams").0, ftp.store("STOR shot.jpg", b"jpg").0), (200, 250, 226));
-        assert_eq!(ftp.store("STOR ../films/b.ts", b"x").0, 550);
-        assert_eq!(ftp.store("RETR /films/a.ts", b"").0, 550);
-        assert_eq!((ftp.ask("DELE shot.jpg").0, ftp.ask("CWD /films").0, ftp.ask("SIZE shot.jpg").0), (550, 550, 550));
-    }
-    assert_eq!(fs::read(root.join("cams/shot.jpg")).expect("stored"), b"jpg");
-    let (mut ftp, _) = log_in("cam", "a");
-    assert_eq!(
-        (ftp.ask("USER cam").0, ftp.ask("PASS b").0, ftp.ask("USER cam").0, ftp.ask("PASS c").0),
-        (331, 530, 331, 530)
-    );
-    assert_eq!(ftp.ask("NOOP").0, 0, "closed after three");
-    let events = fs::read_to_string(folder.path().join("events.jsonl")).expect("events");
-    assert!(events.contains("\"event\":\"access_refused\"") && events.contains("\"method\":\"STOR\""), "{events}");
-}
-
-#[test]
-fn downloads_have_the_rate_that_site_rate_or_the_folder_names() {
-    let server = with_ftp().config("[path_rates]\n\"slow/\" = \"8M\"\n").start();
-    server.file("slow/a", &pattern(3_000_000));
-    server.file("b", &pattern(3_000_000));
-    let mut ftp = Ftp::anonymous(&server);
-    let rates = |ftp: &mut Ftp, command: &str| {
-        let data = ftp.data();
-        assert_eq!(ftp.ask(command).0, 150);
-        let mut rate = None;
-        server.wait_for("a stream", |server| {
-            let streams = server.json("/api/v1/streams");
-            let all = streams.as_array().expect("a list");
-            rate = all.first().map(|stream| stream["rate_bps"].as_u64());
-            rate.is_some()
-        });
-        drop(data);
-        assert!(matches!(ftp.reply().0, 226 | 426));
-        server.wait_for("its end", |server| server.json("/api/v1/streams").as_array().is_some_and(Vec::is_empty));
-        rate.flatten()
-    };
-    assert_eq!(ftp.ask("SITE RATE 4M").0, 200);
-    assert_eq!(rates(&mut ftp, "RETR b"), Some(4_000_000));
-    assert_eq!(ftp.ask("SITE RATE OFF").0, 200);
-    assert_eq!(rates(&mut ftp, "RETR slow/a"), Some(8_000_000));
-    assert_eq!(ftp.ask("SITE RATE 900G").0, 200);
-    let (code, text) = ftp.store("RETR b", b"");
-    assert!(code == 450 && text.contains("would be granted"), "{text}");
-}
-
-#[test]
-fn a_full_quota_is_552_and_leaves_nothing() {
-    let server = with_ftp().config("[[quota]]\nfolder = \"kept\"\nmax_size = \"1MiB\"\n").start();
-    server.file("kept/a", b"x");
-    let mut ftp = Ftp::anonymous(&server);
-    let (code, text) = ftp.store("STOR kept/b", &pattern(2 << 20));
-    assert!(code == 552 && text.contains("the quota of `kept`"), "{text}");
-    assert_eq!(fs::read_dir(server.root.join("kept")).expect("a folder").count(), 1);
-    assert_eq!(ftp.ask("NOOP").0, 200);
-}
-
-#[test]
-fn idle_connections_are_bounded_and_other_clients_are_served() {
-    let server = with_ftp().set("limits.connections=1000").start();
-    let at = address(&server, "ftp");
-    let mut idle: Vec<Ftp> = (0..1000).map(|_| Ftp::connect(at)).collect();
-    let refused = idle.iter_mut().map(Ftp::reply).filter(|(code, _)| *code != 220).collect::<Vec<_>>();
-    assert!(refused.len() >= 500 && refused.iter().all(|(code, _)| *code == 421), "{refused:?}");
-    let mut other = crate::common::client::Client::from_to("127.0.0.9", at);
-    assert!(other.more() && other.buffer.starts_with(b"220 "), "{:?}", other.buffer);
-    drop(idle);
-    server.wait_for("places", |_| Ftp::connect(at).reply().0 == 220);
 }
 
 #[test]

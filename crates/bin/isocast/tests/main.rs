@@ -7,6 +7,7 @@ mod cp;
 mod dav;
 mod dav_clients;
 mod ftp;
+mod ftp_limits;
 mod ftp_rights;
 mod house;
 mod lab_net;

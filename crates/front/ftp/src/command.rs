@@ -117,6 +117,38 @@ pub enum FtpCommand {
     OptsMlst,
 }
 
+impl FtpCommand {
+    /// The verb and the name of a command about a content or a folder.
+    #[must_use]
+    pub fn about(&self) -> Option<(&'static str, &str)> {
+        Some(match self {
+            Self::Cwd(name) => ("CWD", name),
+            Self::Retr(name) => ("RETR", name),
+            Self::Stor(name) => ("STOR", name),
+            Self::Appe(name) => ("APPE", name),
+            Self::Rnfr(name) => ("RNFR", name),
+            Self::Rnto(name) => ("RNTO", name),
+            Self::Dele(name) => ("DELE", name),
+            Self::Rmd(name) => ("RMD", name),
+            Self::Mkd(name) => ("MKD", name),
+            Self::List(name) => ("LIST", name),
+            Self::Nlst(name) => ("NLST", name),
+            Self::Mlsd(name) => ("MLSD", name),
+            Self::Mlst(name) => ("MLST", name),
+            Self::Size(name) => ("SIZE", name),
+            Self::Mdtm(name) => ("MDTM", name),
+            Self::Mfmt(_, name) => ("MFMT", name),
+            _ => return None,
+        })
+    }
+
+    /// True for those with a data connection.
+    #[must_use]
+    pub fn is_transfer(&self) -> bool {
+        matches!(self.about(), Some(("RETR" | "STOR" | "APPE" | "LIST" | "NLST" | "MLSD", _)))
+    }
+}
+
 /// The argument of `EPSV`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpsvKind {

@@ -34,6 +34,10 @@ impl FtpReply {
         Self { code, lines: vec![text.into()] }
     }
 
+    pub(crate) const fn code(&self) -> u16 {
+        self.code
+    }
+
     /// Of several lines: the first, those of a list, and the last.
     pub(crate) fn list(code: u16, first: &str, list: Vec<String>, last: &str) -> Self {
         let inner = list.into_iter().map(|line| format!(" {line}"));

@@ -14,6 +14,7 @@ use service::contents::ContentPath;
 use service::delivery::Client;
 use service::events;
 use service::logins::{LoginError, TOKEN_PREFIX};
+use service::requests::RequestRecord;
 
 use crate::control::FtpReply;
 use crate::problem;
@@ -81,6 +82,14 @@ impl FtpClient {
         }
         self.principal = principal;
         Ok(())
+    }
+
+    /// Counts a finished command and writes its line of the access log: its code, and the bytes of its data connection.
+    pub(crate) fn note(&self, request: String, ended: (u16, u64)) {
+        let (requests, none) = (&self.service.requests, || "-".to_owned());
+        let (peer, user) = (self.ends.address, self.user.clone());
+        let record = || RequestRecord { peer, user, request, referer: none(), agent: none() };
+        requests.note(&requests.ftp, ended, record);
     }
 
     /// A permit for the right `R` over `path`, for `command`.

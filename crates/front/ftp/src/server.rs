@@ -7,9 +7,11 @@ use std::fmt::Display;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use service::MediaService;
+use service::guard::guarded;
 use socket2::SockRef;
 use tls::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
@@ -94,10 +96,11 @@ async fn accept(shared: Arc<FtpShared>, listener: TcpListener, is_implicit: bool
         // An IPv4 client of an IPv6 listener is distinguished by its IPv4 address.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let is_proxy = shared.settings().trusted_proxies.has(peer.ip());
+        shared.service.connection_stats.accepted.fetch_add(1, Ordering::Relaxed);
         let mut place = match shared.service.connect((!is_proxy).then(|| peer.ip())) {
             Ok(place) => place,
             Err(refusal) => {
-                turn_away(&stream, &refusal, is_implicit);
+                turn_away(&shared, &stream, &refusal, is_implicit);
                 continue;
             }
         };
@@ -106,22 +109,29 @@ async fn accept(shared: Arc<FtpShared>, listener: TcpListener, is_implicit: bool
         let _ = SockRef::from(&stream).set_out_of_band_inline(true);
         let (shared, mut stream) = (Arc::clone(&shared), stream);
         tokio::spawn(async move {
-            let named = shared.settings().trusted_proxies.client(&mut stream, peer).await;
-            match named {
-                Ok(client) if client == peer => session::serve(shared, stream, (client, peer.ip()), is_implicit).await,
-                Ok(client) => match shared.service.connect_for(&mut place, client.ip()) {
-                    Ok(()) => session::serve(shared, stream, (client, peer.ip()), is_implicit).await,
-                    Err(refusal) => turn_away(&stream, &refusal, is_implicit),
-                },
-                Err(error) => turn_away(&stream, &error, is_implicit),
-            }
+            let service = Arc::clone(&shared.service);
+            let served = async {
+                let named = shared.settings().trusted_proxies.client(&mut stream, peer).await;
+                match named {
+                    Ok(client) if client == peer => {
+                        session::serve(shared, stream, (client, peer.ip()), is_implicit).await
+                    }
+                    Ok(client) => match shared.service.connect_for(&mut place, client.ip()) {
+                        Ok(()) => session::serve(shared, stream, (client, peer.ip()), is_implicit).await,
+                        Err(refusal) => turn_away(&shared, &stream, &refusal, is_implicit),
+                    },
+                    Err(error) => turn_away(&shared, &stream, &error, is_implicit),
+                }
+            };
+            let _ = guarded(&service, served).await;
             drop(place);
         });
     }
 }
 
 /// Refuses a connection: sends as much of the reply as the socket takes at once. A client of TLS could not read it.
-fn turn_away(stream: &TcpStream, refusal: &impl Display, is_implicit: bool) {
+fn turn_away(shared: &FtpShared, stream: &TcpStream, refusal: &impl Display, is_implicit: bool) {
+    shared.service.connection_stats.refused.fetch_add(1, Ordering::Relaxed);
     if !is_implicit {
         let _ = stream.try_write(format!("421 {refusal}\r\n").as_bytes());
     }

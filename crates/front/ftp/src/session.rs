@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use service::contents::{ContentPath, NameKind};
@@ -57,7 +58,10 @@ pub(crate) async fn serve(
         stream = control.into_stream();
     }
     let Some(acceptor) = &shared.acceptor else { return };
-    let Ok(stream) = acceptor.begin().seal(stream, HANDSHAKE_TIME_MAX).await else { return };
+    let Ok(stream) = acceptor.begin().seal(stream, HANDSHAKE_TIME_MAX).await else {
+        shared.service.connection_stats.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
     let mut control = ControlStream::new(stream);
     let mut session = FtpSession::new(&shared, (ends, socket_peer), peer, true);
     session.is_private = is_implicit;
@@ -141,19 +145,34 @@ impl FtpSession {
                     return false;
                 }
             };
+            let request = command.as_ref().ok().and_then(|command| self.request(command));
             let answer = match command {
                 Ok(command) => self.answer(command).await.unwrap_or_else(FtpAnswer::Reply),
                 Err(error) => FtpAnswer::Reply(problem::of_command(&error)),
             };
-            let goes_on = match answer {
-                FtpAnswer::Reply(reply) => control.reply(&reply).await,
+            let (code, bytes, goes_on) = match answer {
+                FtpAnswer::Reply(reply) => (reply.code(), 0, control.reply(&reply).await),
                 FtpAnswer::Transfer(transfer) => self.carry(control, transfer).await,
                 FtpAnswer::Seal(reply) => return control.reply(&reply).await.is_some(),
-                FtpAnswer::End(reply) => control.reply(&reply).await.and(None),
+                FtpAnswer::End(reply) => (reply.code(), 0, control.reply(&reply).await.and(None)),
             };
+            if let Some(request) = request {
+                self.client.note(request, (code, bytes));
+            }
             if goes_on.is_none() {
                 return false;
             }
+        }
+    }
+
+    /// The command as the access log has it, if it is about a content, a folder or a user.
+    fn request(&self, command: &FtpCommand) -> Option<String> {
+        match (command, &self.login) {
+            (FtpCommand::Pass(_), LoginState::Named { name, .. }) => Some(format!("USER {name} FTP")),
+            _ => command.about().map(|(verb, name)| match resolve(&self.folder, name) {
+                Ok(path) => format!("{verb} /{} FTP", path.joined()),
+                Err(_) => format!("{verb} {name} FTP"),
+            }),
         }
     }
 
@@ -178,35 +197,52 @@ impl FtpSession {
         }
     }
 
-    /// Carries a transfer, and answers its end. None: the connection has ended.
-    async fn carry<S: Duplex>(&mut self, control: &mut ControlStream<S>, transfer: DataTransfer) -> Option<()> {
+    /// Carries a transfer, and answers its end: its code, the bytes carried, and none if the connection has ended.
+    async fn carry<S: Duplex>(
+        &mut self,
+        control: &mut ControlStream<S>,
+        transfer: DataTransfer,
+    ) -> (u16, u64, Option<()>) {
         let settings = self.shared.settings();
         let Some(way) = self.way.take() else {
-            return control.reply(&FtpReply::new(425, "PASV, EPSV, PORT or EPRT comes first")).await;
+            let reply = FtpReply::new(425, "PASV, EPSV, PORT or EPRT comes first");
+            return (reply.code(), 0, control.reply(&reply).await);
         };
+        let carried = AtomicU64::new(0);
         let route = TransferRoute {
-            way,
             seal: self.shared.acceptor.as_ref().filter(|_| self.is_private),
             stall_max: settings.stall_max,
             upload_idle_max: settings.upload_idle_max,
+            carried: &carried,
         };
-        control.reply(&FtpReply::new(150, "the data connection is used now")).await?;
+        let mut goes_on = control.reply(&FtpReply::new(150, "the data connection is used now")).await;
         // In a box of its own, so that an idle connection has no room for it.
-        let mut running = Box::pin(transfer.run(&self.client, route));
-        loop {
+        let mut running = Box::pin(transfer.run(&self.client, way, route));
+        let ended = loop {
+            if goes_on.is_none() {
+                break None;
+            }
             tokio::select! {
                 biased;
-                command = control.next(), if self.waiting.len() < WAITING_MAX => match command? {
-                    Ok(FtpCommand::Abor) => break,
-                    other => self.waiting.push_back(other),
+                command = control.next(), if self.waiting.len() < WAITING_MAX => match command {
+                    Some(Ok(FtpCommand::Abor)) => break None,
+                    Some(other) => self.waiting.push_back(other),
+                    None => goes_on = None,
                 },
-                reply = &mut running => return control.reply(&reply).await,
+                reply = &mut running => break Some(reply),
             }
-        }
+        };
         // It is over before the client is answered.
         drop(running);
-        control.reply(&FtpReply::new(426, "the transfer was aborted")).await?;
-        control.reply(&FtpReply::new(226, "it is over")).await
+        let is_aborted = ended.is_none();
+        let reply = ended.unwrap_or_else(|| FtpReply::new(426, "the transfer was aborted"));
+        if goes_on.is_some() {
+            goes_on = control.reply(&reply).await;
+        }
+        if is_aborted && goes_on.is_some() {
+            goes_on = control.reply(&FtpReply::new(226, "it is over")).await;
+        }
+        (reply.code(), carried.into_inner(), goes_on)
     }
 
     /// Answers a command.
@@ -217,7 +253,7 @@ impl FtpSession {
         self.check_order(&command)?;
         let rename_from = self.rename_from.take();
         // Clients agree on the data connection between `REST` and the transfer.
-        let rest = if is_transfer(&command) { std::mem::take(&mut self.rest) } else { self.rest };
+        let rest = if command.is_transfer() { std::mem::take(&mut self.rest) } else { self.rest };
         let reply = |code, text: &str| Ok(FtpAnswer::Reply(FtpReply::new(code, text)));
         match command {
             FtpCommand::User(name) => self.name(name),
@@ -317,7 +353,7 @@ impl FtpSession {
         if !is_login && self.login != LoginState::Done {
             return Err(FtpReply::new(530, "log in first: USER and PASS"));
         }
-        if requires_tls && !self.is_private && is_transfer(command) {
+        if requires_tls && !self.is_private && command.is_transfer() {
             return Err(FtpReply::new(522, "data connections are sealed here: PROT P comes first"));
         }
         Ok(())
@@ -460,16 +496,4 @@ impl FtpSession {
         let path = resolve(&self.folder, name)?;
         transfer::list(&self.client, &path, form).await.map(FtpAnswer::Transfer)
     }
-}
-
-const fn is_transfer(command: &FtpCommand) -> bool {
-    matches!(
-        command,
-        FtpCommand::Retr(_)
-            | FtpCommand::Stor(_)
-            | FtpCommand::Appe(_)
-            | FtpCommand::List(_)
-            | FtpCommand::Nlst(_)
-            | FtpCommand::Mlsd(_)
-    )
 }

@@ -3,6 +3,7 @@
 //! Promise: a content is sent as admission granted it, at its rate or as best effort; an upload is durable and visible when it is
 //! answered. Dropping a transfer ends it, and an upload leaves nothing then.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -55,12 +56,13 @@ impl SentBytes {
     }
 }
 
-/// The way of a transfer, and how long each side may be silent.
+/// The seal of a transfer, and how long each side may be silent.
 pub(crate) struct TransferRoute<'a> {
-    pub(crate) way: DataWay,
     pub(crate) seal: Option<&'a Acceptor>,
     pub(crate) stall_max: Duration,
     pub(crate) upload_idle_max: Duration,
+    /// Counts the bytes that went through.
+    pub(crate) carried: &'a AtomicU64,
 }
 
 /// `RETR` from the byte `offset` on.
@@ -183,14 +185,14 @@ async fn kept(
 
 impl DataTransfer {
     /// Carries all of it, and gives the reply to its end.
-    pub(crate) async fn run(self, client: &FtpClient, route: TransferRoute<'_>) -> FtpReply {
-        let stream = match route.way.connect(client.socket_peer, route.seal).await {
+    pub(crate) async fn run(self, client: &FtpClient, way: DataWay, route: TransferRoute<'_>) -> FtpReply {
+        let stream = match way.connect(client.socket_peer, route.seal).await {
             Ok(stream) => stream,
             Err(reply) => return reply,
         };
         let ended = match self {
-            Self::Upload(writer, kept) => take(*writer, kept, stream, route.upload_idle_max).await,
-            Self::Send(bytes) => send(stream, route.stall_max, bytes).await,
+            Self::Upload(writer, kept) => take(*writer, kept, stream, &route).await,
+            Self::Send(bytes) => send(stream, bytes, &route).await,
         };
         ended.unwrap_or_else(|reply| reply)
     }
@@ -201,16 +203,21 @@ fn broken_off() -> FtpReply {
 }
 
 /// Sends all pieces.
-async fn send(mut stream: Box<dyn Duplex>, stall_max: Duration, mut bytes: SentBytes) -> Result<FtpReply, FtpReply> {
+async fn send(
+    mut stream: Box<dyn Duplex>,
+    mut bytes: SentBytes,
+    route: &TransferRoute<'_>,
+) -> Result<FtpReply, FtpReply> {
     while let Some(piece) = bytes.next().await? {
-        let written = timeout(stall_max, stream.write_all(&piece)).await;
+        let written = timeout(route.stall_max, stream.write_all(&piece)).await;
         written.map_err(|_| FtpReply::new(426, "the client took nothing for too long"))?.map_err(|_| broken_off())?;
+        route.carried.fetch_add(piece.len() as u64, Ordering::Relaxed);
     }
     let ended = async {
         stream.flush().await?;
         stream.shutdown().await
     };
-    timeout(stall_max, ended).await.map_err(|_| broken_off())?.map_err(|_| broken_off())?;
+    timeout(route.stall_max, ended).await.map_err(|_| broken_off())?.map_err(|_| broken_off())?;
     Ok(FtpReply::new(226, "all was sent"))
 }
 
@@ -219,7 +226,7 @@ async fn take(
     mut writer: Writer,
     kept: Option<Box<Pipe>>,
     mut stream: Box<dyn Duplex>,
-    idle_max: Duration,
+    route: &TransferRoute<'_>,
 ) -> Result<FtpReply, FtpReply> {
     if let Some(mut kept) = kept {
         while let Some(piece) = kept.next().await.map_err(|error| problem::of_pipe(&error))? {
@@ -231,13 +238,14 @@ async fn take(
         buffer.reserve(READ_BYTES);
         let read = tokio::select! {
             biased;
-            read = timeout(idle_max, stream.read_buf(&mut buffer)) => read,
+            read = timeout(route.upload_idle_max, stream.read_buf(&mut buffer)) => read,
             error = writer.failed() => return Err(problem::of_ingest(&error)),
         };
         let reply = match read {
             Ok(Ok(0)) => break,
             Ok(Ok(_)) => {
                 let piece = buffer.split().freeze();
+                route.carried.fetch_add(piece.len() as u64, Ordering::Relaxed);
                 writer.write(piece).await.map_err(|error| problem::of_ingest(&error))?;
                 continue;
             }

@@ -13,15 +13,15 @@ use std::time::{Duration, SystemTime};
 use bytes::Buf;
 use http_types::{Method, StatusCode};
 use service::connections::{Arrival, ConnectionPlace};
+use service::guard::guarded;
+use service::requests::RequestRecord;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::access_log::AccessRecord;
 use crate::body::RequestBody;
 use crate::client_stream::{ClientStream, write_all};
 use crate::content::{self, PREFIX};
 use crate::exchange::Exchange;
-use crate::guard::guarded;
 use crate::memory::{ConnectionBuffer, drop_some};
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head};
 use crate::message::reply::{After, Reply, render};
@@ -165,7 +165,9 @@ async fn answer(
     }
     let responded = match misdirected {
         Some(reply) => Err(reply),
-        None => guarded(&exchange.shared.stats, Box::pin(router::respond(&exchange, &mut body))).await,
+        None => guarded(&exchange.shared.service, Box::pin(router::respond(&exchange, &mut body)))
+            .await
+            .ok_or_else(problem::fault),
     };
     let reply = responded.unwrap_or_else(|reply| reply);
     // Where more of a body may come than was needed, the answer says that the connection is closed, and the client is
@@ -187,7 +189,7 @@ async fn refuse(shared: &Shared, mut stream: ClientStream, peer: SocketAddr, rep
     let written = write_all(&mut stream, bytes.as_slice()).await;
     shared.note_request(reply.status, reply.body.len() as u64, || {
         let none = || "-".to_owned();
-        AccessRecord { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() }
+        RequestRecord { peer: peer.ip(), user: None, request: none(), referer: none(), agent: none() }
     });
     if written.is_ok() {
         linger(stream, LINGER_TIME, drains(shared)).await;

@@ -15,6 +15,7 @@ use service::access::{Permit, ToRead};
 use service::budgets::ChargedBudgets;
 use service::contents::{ContentPath, PathError, StoreError, Want};
 use service::delivery::Finished;
+use service::guard::guarded;
 use service::pipeline::{Pipe, Stages};
 use service::rate::RequestedRate;
 use service::reads::{self, ContentRead, PacedRead, ReadPurpose};
@@ -24,7 +25,6 @@ use units::BitRate;
 
 use crate::client_stream::{ClientStream, write_all};
 use crate::exchange::Exchange;
-use crate::guard::guarded;
 use crate::message::cmcd::{Cmcd, ObjectType};
 use crate::message::head::RequestHead;
 use crate::message::media_type::{PLAYLIST, media_type};
@@ -98,7 +98,7 @@ pub(crate) async fn serve(exchange: &Exchange, stream: ClientStream) -> Option<C
 
 /// Parses the request and opens the content, or returns the answer to send instead. A panic meanwhile is such an answer.
 pub(crate) async fn prepared(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply> {
-    guarded(&exchange.shared.stats, prepare(exchange)).await.flatten()
+    guarded(&exchange.shared.service, prepare(exchange)).await.ok_or_else(problem::fault).flatten()
 }
 
 /// Parses the request and opens the content, or returns the answer to send instead.

@@ -8,8 +8,9 @@ use bytes::{Buf, Bytes};
 use http_types::header::{HeaderName, STRICT_TRANSPORT_SECURITY, VARY};
 use http_types::{Method, StatusCode};
 use service::delivery::Client;
+use service::requests::RequestRecord;
 
-use crate::access_log::AccessRecord;
+use crate::access_log::record;
 use crate::client_stream::{ClientStream, write_all};
 use crate::forwarded::{RequestSender, sender};
 use crate::message::head::RequestHead;
@@ -78,8 +79,8 @@ impl Exchange {
         self.user.get().map(String::as_str)
     }
 
-    fn record(&self) -> AccessRecord {
-        AccessRecord { user: self.user.get().cloned(), ..AccessRecord::of(self.peer.ip(), &self.head) }
+    fn record(&self) -> RequestRecord {
+        RequestRecord { user: self.user.get().cloned(), ..record(self.peer.ip(), &self.head) }
     }
 
     pub(crate) fn client(&self) -> Client {

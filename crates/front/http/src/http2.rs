@@ -20,6 +20,7 @@ use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use service::connections::{Arrival, ConnectionPlace};
+use service::guard::guarded;
 use service::pipeline::Pipe;
 use service::reads::{self, PacedRead};
 use tls::TlsStream;
@@ -30,7 +31,6 @@ use crate::body::RequestBody;
 use crate::connection::drains;
 use crate::content::{self, pass_on};
 use crate::exchange::Exchange;
-use crate::guard::guarded;
 use crate::memory::HeldMemory;
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HttpVersion, RequestHead, check_host};
 use crate::message::reply::{self, Pieces, Reply};
@@ -144,7 +144,8 @@ async fn respond(
         return follow_events(&exchange, running).await;
     }
     let mut body = RequestBody::of_frames(frames, shared.config().upload_idle_max);
-    let responded = guarded(&shared.stats, Box::pin(router::respond(&exchange, &mut body))).await;
+    let responded =
+        guarded(&shared.service, Box::pin(router::respond(&exchange, &mut body))).await.ok_or_else(problem::fault);
     whole(&exchange, responded.unwrap_or_else(|reply| reply), running)
 }
 

@@ -17,7 +17,6 @@ mod draft_upload;
 mod exchange;
 mod follow;
 mod forwarded;
-mod guard;
 mod hosts;
 mod http2;
 mod listing;

@@ -11,6 +11,7 @@ use api::{
     Alarm, AlarmSeverity, Disk, DiskFailure, Forecast, JobStatus, LinkDirection, LinkStatus, Phases, QuotaStatus,
     System, VOLUME_DISK_STATES, VolumeStatus, WebhookStatus,
 };
+use service::MediaService;
 use service::access::{Permit, ToObserve};
 use service::alarms::AlarmSources;
 use service::events::unix_seconds;
@@ -42,8 +43,11 @@ impl Exposition {
 pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
     let (service, mut page) = (&shared.service, Exposition(String::with_capacity(8192)));
     let system = figures::system(service, permit);
-    server_metrics(&mut page, shared);
-    log_metrics(&mut page, [("access", shared.access.dropped()), ("events", system.counts.event_lines_dropped)]);
+    front_metrics(&mut page, service);
+    log_metrics(
+        &mut page,
+        [("access", service.requests.lines_dropped()), ("events", system.counts.event_lines_dropped)],
+    );
     service_metrics(&mut page, &system);
     plane_metrics(&mut page, &system);
     place_metrics(&mut page, &system);
@@ -55,18 +59,24 @@ pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
     page.0
 }
 
-/// Figures of this front end.
-fn server_metrics(page: &mut Exposition, shared: &Shared) {
-    let stats = &shared.stats;
+/// Figures of the front ends.
+fn front_metrics(page: &mut Exposition, service: &MediaService) {
+    let (stats, requests) = (&service.connection_stats, &service.requests);
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    page.single("connections_total", "counter", "Connections accepted.", read(&stats.connections));
+    page.single("connections_total", "counter", "Connections accepted.", read(&stats.accepted));
     let help = "Connections turned away because too many were open.";
-    page.single("connections_refused_total", "counter", help, read(&stats.connections_refused));
+    page.single("connections_refused_total", "counter", help, read(&stats.refused));
     let help = "Connections that ended before they were sealed by TLS.";
     page.single("tls_handshakes_failed_total", "counter", help, read(&stats.handshakes_failed));
-    page.family("http_requests_total", "counter", "Requests finished, by class of status.");
-    for (class, counter) in (1..).zip(&stats.requests) {
-        page.sample("http_requests_total", &format!("status=\"{class}xx\""), read(counter));
+    let ftp = "FTP's commands about contents, folders and users, by class of reply.";
+    for (name, help, counts) in [
+        ("http_requests_total", "Requests finished, by class of status.", &requests.http),
+        ("ftp_commands_total", ftp, &requests.ftp),
+    ] {
+        page.family(name, "counter", help);
+        for (class, counter) in (1..).zip(counts) {
+            page.sample(name, &format!("status=\"{class}xx\""), read(counter));
+        }
     }
     page.single("panics_total", "counter", "Requests that a fault of the server ended.", read(&stats.panics));
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use http_types::StatusCode;
 use service::MediaService;
 use service::connections::{Arrival, ConnectionPlace, ConnectionRefusal};
+use service::guard::guarded;
 use service::line_journal::LineJournal;
-use service::log::{Log, LogWriter};
 use service::resumable::ResumableUploads;
 use tls::{Acceptor, HANDSHAKE_TIME_MAX, Handshake};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,13 +22,10 @@ use crate::client_stream::ClientStream;
 use crate::config::HttpConfig;
 use crate::connection::{self, RESERVE_TIME_MAX, drains};
 use crate::dav_state::DavKeeper;
-use crate::guard::guarded;
 use crate::message::reply::{After, Reply, render};
 use crate::shared::Shared;
 use crate::{http2, problem};
 
-/// Period of the event log's count of lines that the access log left out.
-const LEFT_OUT_PERIOD: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,8 +37,6 @@ pub struct ServerParts {
     pub listeners: Vec<HttpListener>,
     /// The service behind it.
     pub service: Arc<MediaService>,
-    /// Access log, combined format.
-    pub access: Log,
     /// Keeps locks and dead properties of WebDAV.
     pub dav_journal: Arc<dyn LineJournal>,
     /// Keeps the uploads that clients continue.
@@ -110,7 +105,7 @@ impl Server {
         let dav = DavKeeper::new(parts.dav_journal)?;
         let (service, expire) = (Arc::clone(&parts.service), parts.config.uploads_expire);
         let uploads = ResumableUploads::start(service, parts.upload_journal, expire)?;
-        let shared = Arc::new(Shared::new(parts.config, parts.service, parts.access, (dav, uploads)));
+        let shared = Arc::new(Shared::new(parts.config, parts.service, (dav, uploads)));
         let mut addresses = Vec::with_capacity(parts.listeners.len());
         for listener in parts.listeners {
             let scheme = if listener.tls.is_some() { "https" } else { "http" };
@@ -118,7 +113,6 @@ impl Server {
             let (listener, tls) = listener.accepting()?;
             tokio::spawn(accept(Arc::clone(&shared), listener, tls));
         }
-        tokio::spawn(tell_left_out(Arc::clone(&shared)));
         shared.service.listening(&addresses.iter().map(|each| each.address).collect::<Vec<_>>());
         Ok(Arc::new(Self { shared, addresses }))
     }
@@ -129,10 +123,8 @@ impl Server {
         &self.addresses
     }
 
-    /// Puts other settings in force for requests that begin from now on, and changes to another access log; none: it is not written.
-    /// Running requests keep theirs.
-    pub fn reload(&self, config: HttpConfig, access: Option<LogWriter>) {
-        self.shared.access.reopen(access);
+    /// Puts other settings in force for requests that begin from now on. Running requests keep theirs.
+    pub fn reload(&self, config: HttpConfig) {
         self.shared.configure(config);
     }
 }
@@ -147,11 +139,11 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Option<Acceptor
         };
         // An IPv4 client of an IPv6 listener is shown and distinguished by its IPv4 address.
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        shared.stats.connections.fetch_add(1, Ordering::Relaxed);
+        shared.service.connection_stats.accepted.fetch_add(1, Ordering::Relaxed);
         let place = match place_for(&shared, peer) {
             Ok(place) => place,
             Err(reply) => {
-                shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+                shared.service.connection_stats.refused.fetch_add(1, Ordering::Relaxed);
                 // A client of TLS could not read it.
                 if tls.is_none() {
                     turn_away(&stream, &reply);
@@ -163,13 +155,13 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Option<Acceptor
         // In the order of their arrival, so that the oldest is the oldest.
         let (shared, handshake) = (Arc::clone(&shared), tls.as_ref().map(Acceptor::begin));
         tokio::spawn(async move {
-            let stats = Arc::clone(&shared);
+            let service = Arc::clone(&shared.service);
             let served = async {
                 let named = behind_proxy(&shared, &mut stream, peer, &mut place).await;
                 let peer = match named {
                     Ok(peer) => peer,
                     Err(reply) => {
-                        shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+                        shared.service.connection_stats.refused.fetch_add(1, Ordering::Relaxed);
                         if handshake.is_none() {
                             turn_away(&stream, &reply);
                         }
@@ -185,7 +177,7 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Option<Acceptor
                 }
             };
             // A panic while a delivery is under way closes the connection, and is counted.
-            let _ = guarded(&stats.stats, served).await;
+            let _ = guarded(&service, served).await;
         });
     }
 }
@@ -208,7 +200,7 @@ async fn sealed(
         () = drains(shared), if ends => None,
     };
     if sealed.is_none() {
-        shared.stats.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+        shared.service.connection_stats.handshakes_failed.fetch_add(1, Ordering::Relaxed);
     }
     sealed.map(|stream| ClientStream::Sealed(Box::new(stream)))
 }
@@ -250,13 +242,4 @@ async fn behind_proxy(
 /// Refuses one connection too many: sends as much of the reply as the socket takes at once.
 fn turn_away(stream: &TcpStream, reply: &Reply) {
     let _ = stream.try_write(&render(reply, After::Close, SystemTime::now()));
-}
-
-/// Logs how many lines the access log left out.
-async fn tell_left_out(shared: Arc<Shared>) {
-    let mut period = tokio::time::interval(LEFT_OUT_PERIOD);
-    loop {
-        period.tick().await;
-        shared.tell_left_out();
-    }
 }

@@ -18,7 +18,7 @@ const fn start(rate: u64, held: Option<ReservationId>) -> PlaneOrder {
 }
 
 fn reconfigure(harness: &Harness, config: HttpConfig) {
-    harness.server.reload(config, Some(Box::new(harness.access.clone())));
+    harness.server.reload(config);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

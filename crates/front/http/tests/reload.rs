@@ -12,9 +12,9 @@ use units::BitRate;
 
 fn reload(harness: &Harness, service: ServiceConfig) -> (Lines, Lines) {
     let (access, events) = (Lines::default(), Lines::default());
-    harness.server.reload(HttpConfig::default(), Some(Box::new(access.clone())));
+    harness.server.reload(HttpConfig::default());
     let names = (&["limits.connections".to_owned()][..], &["listen".to_owned()][..]);
-    harness.service.reload(service, Box::new(events.clone()), names);
+    harness.service.reload(service, (Some(Box::new(access.clone())), Box::new(events.clone())), names);
     (access, events)
 }
 

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
@@ -32,6 +32,19 @@ pub struct ConnectionLimits {
     pub all: usize,
     /// Of these, connections of one client ([`ClientIdentity`]).
     pub per_client: usize,
+}
+
+/// Counts of the connections of all front ends.
+#[derive(Debug, Default)]
+pub struct ConnectionStats {
+    /// Connections accepted.
+    pub accepted: AtomicU64,
+    /// Connections turned away because too many were open.
+    pub refused: AtomicU64,
+    /// Connections that ended before they were sealed by TLS.
+    pub handshakes_failed: AtomicU64,
+    /// Requests that ended in a panic.
+    pub panics: AtomicU64,
 }
 
 /// The reason why a connection has no place.

@@ -16,9 +16,9 @@ use crate::contents::{ContentPath, PathError};
 pub const FILE_TIMES: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(7 * 86_400);
 /// A name has room for the number of one beside it, and for the longer name of a file under way.
 const NAME_BYTES_MAX: usize = 190;
-const DAY: u64 = 86_400;
+pub(crate) const DAY: u64 = 86_400;
 /// The last second of the year 9999.
-const LAST: u64 = 253_402_300_799;
+pub(crate) const LAST: u64 = 253_402_300_799;
 
 /// Why names cannot be made of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -146,7 +146,7 @@ impl FileClock {
     }
 }
 
-fn since_epoch(time: SystemTime) -> Duration {
+pub(crate) fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -155,7 +155,7 @@ fn slot(time: SystemTime, every: Nanos) -> u64 {
 }
 
 /// The date of a day since 1970, in the Gregorian calendar: eras of 400 years that begin on 1 March (Howard Hinnant's `civil_from_days`).
-const fn civil(days: u64) -> (u64, u64, u64) {
+pub(crate) const fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -29,7 +29,7 @@ use crate::accounts::Accounts;
 use crate::budget_meter::BudgetMeters;
 use crate::budgets::ChargedBudgets;
 use crate::config::ServiceConfig;
-use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, Connections};
+use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, ConnectionStats, Connections};
 use crate::contents::{
     ContentPath, Contents, DiskInfo, Entry, StoreAdmin, StoreError, StoreEvent, StoreWalk, UpkeepError, VolumeWish,
     failure,
@@ -51,6 +51,7 @@ use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
 use crate::recording_names::RecordingNames;
 use crate::refusals::RefusalCounts;
+use crate::requests::FinishedRequests;
 use crate::reservation_ahead::NearReservations;
 use crate::running::RunningStreams;
 use crate::session::Viewer;
@@ -84,6 +85,8 @@ pub struct ServiceParts {
     pub plane: Arc<dyn PlaneQueue>,
     /// The figures that the data plane publishes.
     pub gauges: Arc<Gauges>,
+    /// Access log, in the combined format.
+    pub access: Log,
     /// Event log, JSON lines.
     pub events: Log,
     /// Reads the machine's figures.
@@ -110,6 +113,10 @@ pub struct MediaService {
     pub quotas: Arc<Quotas>,
     /// Connections of all front ends.
     pub connections: Arc<Connections>,
+    /// Counts of them.
+    pub connection_stats: ConnectionStats,
+    /// Finished requests of all front ends.
+    pub requests: FinishedRequests,
     /// Streams and recordings under way.
     pub(crate) running: Arc<RunningStreams>,
     /// Names of recordings, and places that are held for them.
@@ -227,6 +234,8 @@ impl MediaService {
             plane,
             runtime: Handle::current(),
             connections: Arc::default(),
+            connection_stats: ConnectionStats::default(),
+            requests: FinishedRequests::new(parts.access),
             running,
             recording_names: Arc::default(),
             disk_doubts: Mutex::new(parts.disk_doubts),
@@ -326,9 +335,16 @@ impl MediaService {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other settings in force for all requests that begin from now on, and changes to another event log. Running streams and
-    /// uploads keep theirs. The event log gets the names of the settings that changed, and of those that need a restart.
-    pub fn reload(&self, config: ServiceConfig, events: LogWriter, (changed, restart): (&[String], &[String])) {
+    /// Puts other settings in force for all requests that begin from now on, and changes to another access log (none: it is not written)
+    /// and event log. Running streams and uploads keep theirs. The event log gets the names of the settings that changed, and of those
+    /// that need a restart.
+    pub fn reload(
+        &self,
+        config: ServiceConfig,
+        (access, events): (Option<LogWriter>, LogWriter),
+        (changed, restart): (&[String], &[String]),
+    ) {
+        self.requests.reopen(access);
         self.events.reopen(events);
         self.sessions.hold_for(config.session_hold);
         if self.config().quotas != config.quotas {
@@ -650,9 +666,17 @@ impl MediaService {
         let held = self.small_reads.take_open();
         drop(self.runtime.spawn_blocking(move || drop(held)));
         self.tell_disk_failures();
-        self.events.tell_left_out(SystemTime::now());
+        self.tell_left_out(SystemTime::now());
         let uploaded_bytes = self.stats.bytes_uploaded.load(Ordering::Relaxed);
         self.readings.add(AllCounts::read(&self.gauges, uploaded_bytes, machine));
+    }
+
+    /// Logs how many lines both logs left out.
+    fn tell_left_out(&self, now: SystemTime) {
+        self.events.tell_left_out(now);
+        for (status, count) in self.requests.left_out() {
+            self.events.tell(events::lines_left_out(&format!("access log: {status}"), count, now));
+        }
     }
 
     /// True while a stream, a recording or an upload is under way.

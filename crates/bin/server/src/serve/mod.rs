@@ -278,6 +278,7 @@ async fn serve(
         gauges,
         missing: missing.clone(),
         disk_doubts: disks.iter().filter_map(|disk| Some((disk.id, disk.doubt.clone()?))).collect(),
+        access: Log::start("access-log", access)?,
         events: events.clone(),
         machine: copy::machine::sample,
     });
@@ -335,7 +336,6 @@ async fn serve(
         config: http,
         listeners: listening.listeners,
         service: Arc::clone(&service),
-        access: Log::start("access-log", access)?,
         dav_journal: Arc::new(JournalFile::new(config.state.join("webdav.jsonl"))),
         upload_journal: Arc::new(JournalFile::new(config.state.join("uploads.jsonl"))),
     })?;
@@ -435,9 +435,9 @@ impl StartedServer {
         self.accounts.limit(budgets(&config));
         let certificates = self.operations.certificates.as_ref();
         let challenges = certificates.map(|certificates| Arc::clone(certificates.challenges()));
-        self.server.reload(HttpConfig { openid, challenges, ..http }, access);
+        self.server.reload(HttpConfig { openid, challenges, ..http });
         self.ftp.reload(ftp_settings(&config));
-        self.service.reload(settings, events, (&changed, &restart));
+        self.service.reload(settings, (access, events), (&changed, &restart));
         Ok(config)
     }
 

@@ -758,6 +758,7 @@ impl Harness {
             disk_doubts: [(DiskId(0), "no block device".to_owned())].into(),
             missing: Vec::new(),
             gauges: Arc::new(Gauges::new(16, 1)),
+            access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
             events: Log::start("events", Some(Box::new(events.clone()))).expect("a thread"),
             machine: || None,
         });
@@ -768,7 +769,6 @@ impl Harness {
             config: http,
             listeners,
             service: Arc::clone(&service),
-            access: Log::start("access", Some(Box::new(access.clone()))).expect("a thread"),
             dav_journal: Arc::new(service::line_journal::NoJournal),
             upload_journal: Arc::new(service::line_journal::NoJournal),
         })

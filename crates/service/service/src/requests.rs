@@ -1,0 +1,136 @@
+//! Finished requests of all front ends: their counts by status, and the access log, in the combined format.
+//!
+//! Promise: nothing a client sends breaks out of its field, and a line is bounded. Lines of refused requests are limited in each second, by
+//! their status; the event log states how many were left out. Not here: the text of a request (the front ends), writing lines (`log`).
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
+
+use crate::file_names::{DAY, LAST, civil, since_epoch};
+use crate::log::{KindLimit, Log, LogWriter};
+
+/// Bytes of a line's request at most.
+const REQUEST_BYTES_MAX: usize = 1280;
+
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// FinishedRequests by their first digit of status, 1 to 5.
+pub type StatusCounts = [AtomicU64; 5];
+
+/// Facts that the access log records of a finished request.
+#[derive(Debug, Clone)]
+pub struct RequestRecord {
+    /// The client.
+    pub peer: IpAddr,
+    /// The account that it logged in as.
+    pub user: Option<String>,
+    /// `GET /media/x HTTP/1.1`, as far as it was understood.
+    pub request: String,
+    /// The page that it came from, or `-`.
+    pub referer: String,
+    /// The client's program, or `-`.
+    pub agent: String,
+}
+
+/// Finished requests.
+pub struct FinishedRequests {
+    /// Of HTTP.
+    pub http: StatusCounts,
+    /// Commands of FTP that name a content, a folder or a user.
+    pub ftp: StatusCounts,
+    access: Log,
+    refused: KindLimit,
+}
+
+impl FinishedRequests {
+    pub(crate) fn new(access: Log) -> Self {
+        Self { http: StatusCounts::default(), ftp: StatusCounts::default(), access, refused: KindLimit::default() }
+    }
+
+    /// Counts a finished request among `counts`, and writes its line of the access log; `bytes` are those of its body.
+    pub fn note(&self, counts: &StatusCounts, (status, bytes): (u16, u64), record: impl FnOnce() -> RequestRecord) {
+        counts[usize::from(status / 100).clamp(1, 5) - 1].fetch_add(1, Ordering::Relaxed);
+        let is_written = || status < 400 || self.refused.admits(&status.to_string(), Instant::now());
+        if self.access.is_on() && is_written() {
+            self.access.line(record().line(status, bytes, SystemTime::now()));
+        }
+    }
+
+    /// Lines that the access log dropped.
+    #[must_use]
+    pub fn lines_dropped(&self) -> u64 {
+        self.access.dropped()
+    }
+
+    pub(crate) fn reopen(&self, access: Option<LogWriter>) {
+        self.access.reopen(access);
+    }
+
+    /// The counts of lines left out since the last call, by status.
+    pub(crate) fn left_out(&self) -> Vec<(String, u64)> {
+        self.refused.left_out()
+    }
+}
+
+impl RequestRecord {
+    /// The combined-format line: `client - user [date] "request" status bytes "referer" "agent"`.
+    fn line(&self, status: u16, bytes: u64, now: SystemTime) -> String {
+        let user = self.user.as_deref().unwrap_or("-");
+        let mut line = String::with_capacity(160);
+        let _ = write!(line, "{} - {} [{}] \"", self.peer, quoted(user), clf_date(now));
+        let request = &self.request[..self.request.floor_char_boundary(REQUEST_BYTES_MAX)];
+        let (request, referer, agent) = (quoted(request), quoted(&self.referer), quoted(&self.agent));
+        let _ = write!(line, "{request}\" {status} {bytes} \"{referer}\" \"{agent}\"");
+        line
+    }
+}
+
+/// Quotes and control characters cannot break out of their field.
+fn quoted(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => safe.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(safe, "\\x{:02x}", u32::from(c));
+            }
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// `21/Nov/2026:22:15:00 +0000`.
+fn clf_date(now: SystemTime) -> String {
+    let seconds = since_epoch(now).as_secs().min(LAST);
+    let ((year, month, day), of_day) = (civil(seconds / DAY), seconds % DAY);
+    let month = (1..).zip(MONTHS).find_map(|(number, name)| (number == month).then_some(name)).unwrap_or_default();
+    format!("{day:02}/{month}/{year:04}:{:02}:{:02}:{:02} +0000", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    #[test]
+    fn a_line_in_the_combined_format() {
+        let record = RequestRecord {
+            peer: Ipv4Addr::LOCALHOST.into(),
+            user: None,
+            request: "GET /media/a\"b HTTP/1.1".to_owned(),
+            referer: "-".to_owned(),
+            agent: "evil\n\"agent".to_owned(),
+        };
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        assert_eq!(
+            record.line(206, 42, now),
+            "127.0.0.1 - - [14/Nov/2023:22:13:20 +0000] \"GET /media/a\\\"b HTTP/1.1\" 206 42 \"-\" \"evil\\x0a\\\"agent\""
+        );
+        let long = RequestRecord { request: "ü".repeat(10_000), ..record };
+        assert!(long.line(206, 42, now).len() < 2 * REQUEST_BYTES_MAX);
+    }
+}
