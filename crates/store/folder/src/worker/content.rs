@@ -150,16 +150,31 @@ pub(crate) fn syncs_names_with_files(file: BorrowedFd<'_>) -> Result<bool, Errno
     Ok(NAME_WITH_FILE.contains(&magic(file)?))
 }
 
-/// The journal of this file system, if it keeps all changes there in their order. ext4 may have been made without one, which shows only
-/// in `/proc`, by a missing entry.
-pub(crate) fn journal_of(file: BorrowedFd<'_>) -> Result<Option<JournalId>, Errno> {
-    let device = fstat(file)?.st_dev;
-    let has_one = match magic(file)? {
-        EXT4 => has_ext4_journal(device),
-        XFS => true,
-        _ => false,
-    };
-    Ok(has_one.then_some(JournalId(device)))
+/// Which file systems keep all changes in their order in a journal, looked up once until it is forgotten: for a small upload on ext4 that
+/// look is a quarter of its system calls.
+#[derive(Debug, Default)]
+pub(crate) struct KnownJournals(HashMap<u64, bool>);
+
+impl KnownJournals {
+    /// The journal of this file system, if it has one. ext4 may have been made without, which shows only in `/proc`, by a missing entry.
+    pub(crate) fn of(&mut self, file: BorrowedFd<'_>) -> Result<Option<JournalId>, Errno> {
+        let device = fstat(file)?.st_dev;
+        let has_one = match self.0.get(&device) {
+            Some(has_one) => *has_one,
+            None => match magic(file)? {
+                EXT4 => has_ext4_journal(device),
+                XFS => true,
+                _ => false,
+            },
+        };
+        self.0.insert(device, has_one);
+        Ok(has_one.then_some(JournalId(device)))
+    }
+
+    /// Other file systems may lie on these devices by now.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// ext4's own journal is listed as `NAME-INODE`, `NAME` being the device's.

@@ -19,7 +19,7 @@ use units::ContentVersion;
 use crate::open_folder::{Leftovers, OpenFolder};
 use crate::root::Root;
 
-use super::content::{KnownVersions, syncs_names_with_files};
+use super::content::{KnownJournals, KnownVersions, syncs_names_with_files};
 
 /// Folders that are looked at above one: twice as many as a path has names.
 const ABOVE_MAX: usize = 2 * COMPONENTS_MAX;
@@ -39,6 +39,7 @@ pub(super) struct Folders {
     device: Device,
     roots: Vec<Root>,
     contents: KnownVersions,
+    pub(super) journals: KnownJournals,
     /// A file of the first root that never changes, for its fsync alone.
     unchanged: Option<OwnedFd>,
     /// Roots that went or came since they were last taken.
@@ -49,7 +50,16 @@ impl Folders {
     /// The folders on a disk.
     pub(super) fn new(shared: Arc<DiskShared>, common: StoreCommon, device: Device, roots: Vec<Root>) -> Self {
         let contents = KnownVersions::new(Arc::clone(&common.versions));
-        Self { shared, common, device, roots, contents, unchanged: None, changed: Vec::new() }
+        Self {
+            shared,
+            common,
+            device,
+            roots,
+            contents,
+            journals: KnownJournals::default(),
+            unchanged: None,
+            changed: Vec::new(),
+        }
     }
 
     /// How many there are.
@@ -85,8 +95,9 @@ impl Folders {
         });
     }
 
-    /// Looks at all of them; gives the bytes that are free in the first one's file system.
+    /// Looks at all of them anew; gives the bytes that are free in the first one's file system.
     pub(super) fn look_at_all(&mut self) -> Option<u64> {
+        self.journals.forget();
         (0..self.roots.len()).for_each(|number| self.look_at(number));
         free_bytes(self.roots.first()?.directory.as_fd()).ok()
     }

@@ -13,7 +13,6 @@ use store::ContentPath;
 use store::buffers::{count, index};
 
 use super::Worker;
-use super::content;
 use super::temporary::TemporaryFile;
 use super::upload::UploadTarget;
 
@@ -48,7 +47,9 @@ impl Worker {
             return;
         }
         let folder = &file.directory;
-        let (Ok(parent), Ok(journal)) = (Identity::of(folder), content::journal_of(folder.as_fd())) else { return };
+        let (Ok(parent), Ok(journal)) = (Identity::of(folder), self.folders.journals.of(folder.as_fd())) else {
+            return;
+        };
         let mut kept = UploadTarget::kept((root, path), file, parent, journal, bytes);
         kept.after_restart = true;
         let upload = self.uploads.begin(kept, None, true, bytes);

@@ -14,7 +14,6 @@ use store::{ContentPath, NameKind, Precondition, StoreError};
 
 use super::Worker;
 use super::commit::Removal;
-use super::content::journal_of;
 
 impl Worker {
     /// Removes a file below `folder`, reached through real folders only, if it is the one that was met and was not written to
@@ -32,7 +31,7 @@ impl Worker {
     /// A name in `directory` has changed: `reply` is answered when that is durable.
     pub(super) fn changed(&mut self, directory: OwnedFd, reply: ChangeReply<()>) {
         // Without an answer, it is synced alone.
-        let journal = journal_of(directory.as_fd()).ok().flatten();
+        let journal = self.folders.journals.of(directory.as_fd()).ok().flatten();
         self.uploads.removed(Removal { directory, reply: Some(reply) }, journal);
     }
 

@@ -10,12 +10,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use kernel::fiemap;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, RenameFlags, Stat, XattrFlags};
 use rustix::fs::{
-    fchmod, fchown, flock, fsetxattr, fstat, getxattr, linkat, openat, renameat, renameat_with, statat, unlinkat,
+    fchmod, fchown, flock, fsetxattr, fstat, ftruncate, getxattr, linkat, openat, renameat, renameat_with, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 use store::hidden::next_hidden_name;
 
 use store::COMPONENT_BYTES_MAX;
+use units::limits;
 
 /// The umask, or the default ACL of the folder, leaves the permitted bits of it.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP).union(Mode::ROTH).union(Mode::WOTH);
@@ -108,6 +110,14 @@ impl TemporaryFile {
         let length = fstat(&self.file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
         let unwritten = fiemap::unwritten_from(self.file.as_fd()).unwrap_or(None);
         unwritten.map_or(length, |from| from.min(length))
+    }
+
+    /// Keeps the written bytes that an upload of `length` continues at the beginning of a chunk; returns their number.
+    pub(super) fn keep_chunks(&self, length: Option<u64>) -> Result<u64, Errno> {
+        let there = self.written_bytes().min(length.unwrap_or(u64::MAX));
+        let kept = there / limits::CHUNK_BYTES * limits::CHUNK_BYTES;
+        ftruncate(&self.file, kept)?;
+        Ok(kept)
     }
 
     /// It is not to be found again: dropped, it leaves nothing.

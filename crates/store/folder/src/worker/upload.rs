@@ -297,7 +297,7 @@ impl Worker {
         let root = self.folders.root(root_index)?;
         let directory = folder_for(root, &parent, terms.length.unwrap_or(0))?;
         let identity = Identity::of(&directory)?;
-        let journal = content::journal_of(directory.as_fd())?;
+        let journal = self.folders.journals.of(directory.as_fd())?;
         let direct = !is_buffered(directory.as_fd())?;
         let made = |directory, direct| match (terms.on_break, terms.on_break.part_name(name)) {
             (_, Some(part)) => TemporaryFile::part(directory, direct, part),
@@ -305,17 +305,13 @@ impl Worker {
             (_, None) => TemporaryFile::new(directory, direct),
         };
         let temporary = match made(directory, direct) {
-            Err(Errno::INVAL) if direct => made(open_folder(root, &parent)?, false)?,
+            Err(Errno::INVAL) if direct => made(open_folder(self.folders.opened(root_index), &parent)?, false)?,
             other => other?,
         };
         // No journal orders bytes that wait in the page cache.
         let journal = journal.filter(|_| is_direct(temporary.file.as_fd()));
-        // The upload continues the bytes that are there at the beginning of a chunk.
-        let there = temporary.written_bytes();
-        let written = there.min(terms.length.unwrap_or(u64::MAX)) / limits::CHUNK_BYTES * limits::CHUNK_BYTES;
-        if let OnBreak::Resume(_) = terms.on_break {
-            ftruncate(&temporary.file, written)?;
-        }
+        let continues = matches!(terms.on_break, OnBreak::Resume(_));
+        let written = if continues { temporary.keep_chunks(terms.length)? } else { 0 };
         let mut target = UploadTarget {
             precondition: terms.precondition,
             on_break: terms.on_break,
