@@ -10,5 +10,6 @@ pub mod head;
 pub mod media_files;
 pub mod proxy_header;
 pub mod ranges;
+pub mod tus;
 pub mod volumes;
 pub mod webdav;

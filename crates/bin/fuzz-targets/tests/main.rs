@@ -1,6 +1,8 @@
 //! Each target of fuzzing takes samples that are damaged by chance, the same in each run.
 
-use fuzz_targets::{agentx, chunked, frames, ftp, greeting, head, media_files, proxy_header, ranges, volumes, webdav};
+use fuzz_targets::{
+    agentx, chunked, frames, ftp, greeting, head, media_files, proxy_header, ranges, tus, volumes, webdav,
+};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
@@ -108,6 +110,16 @@ fn request_heads() {
         b"OPTIONS * HTTP/1.0\r\nCMCD-Request: sid=\"6e2\",su\r\nContent-Length: 3\r\n\r\nabc",
     ];
     try_target(head::target, &samples, 5_000);
+}
+
+#[test]
+fn fields_of_tus() {
+    let metadata = b"path YS9iIGMudHM=,mtime MTYwMDAwMDAwMA==,empty";
+    try_target(
+        tus::target,
+        &[metadata, b"final;/upload/1a http://h/upload/2b", b"sha1 Kq5sNclPz7QV2+lfQIuc6R7oRu0="],
+        5_000,
+    );
 }
 
 #[test]

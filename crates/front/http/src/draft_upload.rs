@@ -15,10 +15,11 @@ use crate::exchange::Exchange;
 use crate::message::head::{BodyFraming, HttpVersion, RequestHead};
 use crate::message::query::pairs;
 use crate::message::reply::Reply;
+use crate::message::tus::UPLOADS;
 use crate::precondition::precondition;
 use crate::problem::{self, of_resume};
 use crate::upload_part::{
-    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, UPLOADS, append, at, modified, number, remove, text, to_upload,
+    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, modified, number, remove, text, to_upload,
 };
 
 /// A content with fewer bytes is sent again as fast as it is resumed.

@@ -3,10 +3,8 @@
 //! Promise: the offset that an answer has is that of durable bytes; a checksum is verified before bytes count. Not here: the uploads
 //! (`service::resumable`), the right to write (`login`).
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http_types::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION};
 use http_types::{Method, StatusCode};
 use service::access::{Permit, ToWrite};
@@ -18,11 +16,11 @@ use crate::exchange::Exchange;
 use crate::message::digest::BodyChecks;
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::reply::Reply;
+use crate::message::tus::{UPLOADS, UploadConcat, UploadMetadata};
 use crate::problem;
 use crate::problem::of_resume;
 use crate::upload_part::{
-    AppendedBody, SECONDS_MAX, UPLOAD_LENGTH, UPLOAD_OFFSET, UPLOADS, append, at, number, of_digest, remove, text,
-    to_upload,
+    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, number, of_digest, remove, text, to_upload,
 };
 
 const VERSION: &str = "1.0.0";
@@ -30,8 +28,6 @@ const EXTENSIONS: &str =
     "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation";
 const METHODS: &str = "OPTIONS, POST, HEAD, PATCH, DELETE";
 const OFFSET_BYTES: &str = "application/offset+octet-stream";
-/// Bytes of `Upload-Metadata`, which is given back.
-const NOTES_BYTES_MAX: usize = 4096;
 const TUS_RESUMABLE: HeaderName = HeaderName::from_static("tus-resumable");
 const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
 const TUS_EXTENSION: HeaderName = HeaderName::from_static("tus-extension");
@@ -84,9 +80,9 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
     }
     let role = role(head)?;
     let notes = text(head, "upload-metadata").unwrap_or_default();
-    let metadata = UploadMetadata::parse(notes).map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, detail))?;
-    let path = match (&metadata.path, &role) {
-        (Some(path), _) => path.clone(),
+    let metadata = UploadMetadata::parse(notes).map_err(unread)?;
+    let path = match (named(&metadata)?, &role) {
+        (Some(path), _) => path,
         // Its bytes lie in the root.
         (None, UploadRole::Partial) => ContentPath::root().child("upload").map_err(problem::bad_request)?,
         (None, _) => {
@@ -170,79 +166,30 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
 
 /// The part that an upload has in another.
 fn role(head: &RequestHead) -> Result<UploadRole, Reply> {
-    match text(head, "upload-concat") {
-        None => Ok(UploadRole::Whole),
-        Some("partial") => Ok(UploadRole::Partial),
-        Some(text) => {
-            let unread =
-                || Reply::problem(StatusCode::BAD_REQUEST, "`Upload-Concat` is `partial` or `final;` and uploads");
-            let parts = text.strip_prefix("final;").ok_or_else(unread)?.split(' ').filter(|part| !part.is_empty());
-            let id = |address: &str| {
-                let (_, id) = address.rsplit_once(UPLOADS)?;
-                Some(id.to_owned())
-            };
-            parts.map(id).collect::<Option<Vec<_>>>().map(UploadRole::Final).ok_or_else(unread)
+    let concat = text(head, "upload-concat").map(UploadConcat::parse).transpose();
+    Ok(match concat.map_err(unread)? {
+        None => UploadRole::Whole,
+        Some(UploadConcat::Partial) => UploadRole::Partial,
+        Some(UploadConcat::Final(ids)) => UploadRole::Final(ids),
+    })
+}
+
+/// The content that the metadata name.
+fn named(metadata: &UploadMetadata) -> Result<Option<ContentPath>, Reply> {
+    let path = metadata.path.as_deref().map(ContentPath::parse).transpose();
+    match path.map_err(|_| unread("`path` of `Upload-Metadata` is no path of a content"))? {
+        Some(path) if path.components().is_empty() => {
+            Err(unread("`path` of `Upload-Metadata` names a content below /media/"))
         }
+        path => Ok(path),
     }
 }
 
-/// `Upload-Metadata`: names, each with a value in base 64.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct UploadMetadata {
-    path: Option<ContentPath>,
-    modified: Option<SystemTime>,
-}
-
-impl UploadMetadata {
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        if text.len() > NOTES_BYTES_MAX {
-            return Err("`Upload-Metadata` has at most 4096 bytes");
-        }
-        let mut metadata = Self::default();
-        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once(' ').unwrap_or((pair, ""));
-            if !matches!(name, "path" | "mtime") {
-                continue;
-            }
-            let value = STANDARD.decode(value.trim()).ok().and_then(|value| String::from_utf8(value).ok());
-            let value = value.ok_or("a value of `Upload-Metadata` is no text in base 64")?;
-            if name == "path" {
-                let path =
-                    ContentPath::parse(&value).map_err(|_| "`path` of `Upload-Metadata` is no path of a content")?;
-                if path.components().is_empty() {
-                    return Err("`path` of `Upload-Metadata` names a content below /media/");
-                }
-                metadata.path = Some(path);
-            } else {
-                let seconds = value.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX);
-                let seconds = seconds.ok_or("`mtime` of `Upload-Metadata` is a number of seconds since 1970")?;
-                metadata.modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-            }
-        }
-        Ok(metadata)
-    }
+fn unread(detail: &str) -> Reply {
+    Reply::problem(StatusCode::BAD_REQUEST, detail)
 }
 
 fn checks(head: &RequestHead) -> Result<Option<BodyChecks>, Reply> {
     let checks = text(head, "upload-checksum").map(BodyChecks::of_tus).transpose();
     checks.map_err(|error| of_digest(&error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metadata_names_the_path_and_the_time() {
-        let path = |text: &str| Some(ContentPath::parse(text).expect("a path"));
-        let parsed =
-            UploadMetadata::parse("filename YQ==,path YS9iIGMudHM=, mtime MTYwMDAwMDAwMA==,empty").expect("metadata");
-        let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000));
-        assert_eq!(parsed, UploadMetadata { path: path("a/b c.ts"), modified });
-        assert_eq!(UploadMetadata::parse(""), Ok(UploadMetadata::default()));
-        // `../a`, bytes that are no text, nothing, a word, and a value that is not encoded.
-        for text in ["path Li4vYQ==", "path /w==", "path", "mtime c29vbg==", "path a/b", &"x".repeat(5000)] {
-            assert!(UploadMetadata::parse(text).is_err(), "{text}");
-        }
-    }
 }

@@ -17,10 +17,8 @@ use crate::message::conditional::joined;
 use crate::message::digest::{BodyChecks, DigestError};
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::reply::Reply;
+use crate::message::tus::{SECONDS_MAX, UPLOADS};
 use crate::problem::{self, of_resume};
-
-/// Where uploads are.
-pub(crate) const UPLOADS: &str = "/upload/";
 
 /// True for the paths of uploads.
 pub(crate) fn is_upload(path: &str) -> bool {
@@ -31,8 +29,6 @@ pub(crate) fn is_upload(path: &str) -> bool {
 pub(crate) const OC_MTIME: HeaderName = HeaderName::from_static("x-oc-mtime");
 pub(crate) const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
 pub(crate) const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
-/// The last second of the year 9999.
-pub(crate) const SECONDS_MAX: u64 = 253_402_300_799;
 
 /// The body of a request as a part of an upload.
 pub(crate) struct AppendedBody<'a> {

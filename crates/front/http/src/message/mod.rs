@@ -15,3 +15,4 @@ pub mod problem_type;
 pub mod query;
 pub mod range;
 pub mod reply;
+pub mod tus;
