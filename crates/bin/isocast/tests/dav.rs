@@ -231,6 +231,80 @@ fn windows_stores_a_file_with_its_properties() {
 }
 
 #[test]
+fn nextcloud_uploads_and_renames() {
+    let server = share();
+    let mut client = server.connect();
+    let agent = "User-Agent: Mozilla/5.0 (Linux) mirall/3.16.7 (Nextcloud, debian-6.1.0 ClientArchitecture: x86_64)\r\n\
+        X-Request-ID: 1c0e5a5e-0f5a-4d0a-9a4e-6f2b1d2f0c11\r\n";
+    let known = "<?xml version=\"1.0\" ?><d:propfind xmlns:d=\"DAV:\"><d:prop><d:resourcetype/><d:getlastmodified/><d:getcontentlength/>\
+        <d:getetag/><id xmlns=\"http://owncloud.org/ns\"/><permissions xmlns=\"http://owncloud.org/ns\"/></d:prop></d:propfind>";
+    let xml = "Content-Type: text/xml; charset=utf-8\r\n";
+    let found = ask(&mut client, "PROPFIND", "/media/", &format!("{agent}{xml}Depth: 0\r\n"), known);
+    assert!(
+        found.status == 207 && found.text().contains("404 Not Found"),
+        "fields of its own server: {}",
+        found.text()
+    );
+    assert_eq!(ask(&mut client, "MKCOL", "/media/Fotos%202026", agent, "").status, 201);
+    let sums = "OC-Checksum: SHA1:a9993e364706816aba3e25717850c26c9cd0d89d\r\nOC-Total-Length: 3\r\nX-OC-Mtime: 1600000000\r\n";
+    let target = "/media/Fotos%202026/IMG_0001%20(1).jpg";
+    let stored =
+        ask(&mut client, "PUT", target, &format!("{agent}{sums}Content-Type: application/octet-stream\r\n"), "abc");
+    assert_eq!((stored.status, stored.field("x-oc-mtime")), (201, Some("accepted")));
+    let tag = stored.field("etag").expect("a tag").to_owned();
+    // It replaces the version that it knows, and no other.
+    let replace = |tag: &str| format!("{agent}If-Match: {tag}\r\nX-OC-Mtime: 1600000001\r\n");
+    assert_eq!(ask(&mut client, "PUT", target, &replace(&tag), "abcd").status, 204);
+    assert_eq!(ask(&mut client, "PUT", target, &replace(&tag), "lost").status, 412);
+    let moved = format!("{agent}Destination: http://localhost/media/Fotos%202026/%C3%BC.jpg\r\nOverwrite: F\r\n");
+    assert_eq!(ask(&mut client, "MOVE", target, &moved, "").status, 201);
+    let listed =
+        ask(&mut client, "PROPFIND", "/media/Fotos%202026/", &format!("{agent}{xml}Depth: 1\r\n"), known).text();
+    let named = listed.contains("/media/Fotos%202026/%C3%BC.jpg") && listed.contains("Sun, 13 Sep 2020 12:26:41 GMT");
+    assert!(named && !listed.contains("IMG_0001"), "{listed}");
+}
+
+#[test]
+fn cyberduck_and_an_app_of_a_phone_store_a_file() {
+    let server = share();
+    let agents = [
+        "User-Agent: Cyberduck/9.1.3.42945 (Mac OS X/14.5) (aarch64)\r\nAccept-Encoding: gzip,deflate\r\n",
+        "User-Agent: Documents/8.21 CFNetwork/1498.700.2 Darwin/23.6.0\r\nAccept-Language: de-DE,de;q=0.9\r\n",
+    ];
+    for (number, agent) in agents.iter().enumerate() {
+        let mut client = server.connect();
+        let target = format!("/media/{number}/note.txt");
+        assert_eq!(ask(&mut client, "OPTIONS", "/media/", agent, "").field("dav"), Some("1, 2"));
+        let all = "<?xml version=\"1.0\" encoding=\"utf-8\"?><propfind xmlns=\"DAV:\"><allprop/></propfind>";
+        assert_eq!(ask(&mut client, "PROPFIND", "/media/", &format!("{agent}Depth: 1\r\n"), all).status, 207);
+        assert_eq!(ask(&mut client, "MKCOL", &format!("/media/{number}/"), agent, "").status, 201);
+        client.send(format!("HEAD {target} HTTP/1.1\r\nHost: localhost\r\n{agent}\r\n"));
+        assert_eq!(client.answer(false).status, 404);
+        let head = format!(
+            "PUT {target} HTTP/1.1\r\nHost: localhost\r\n{agent}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+        );
+        client.send(head);
+        assert_eq!(client.head().status, 100);
+        client.send("words");
+        assert_eq!(client.answer(true).status, 201);
+        // Its own property for the time of the file.
+        let patch = "<?xml version=\"1.0\"?><D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop><S:lastmodified xmlns:S=\"SAR:\">\
+            Mon, 21 Nov 2022 10:00:00 GMT</S:lastmodified></D:prop></D:set></D:propertyupdate>";
+        assert_eq!(ask(&mut client, "PROPPATCH", &target, agent, patch).status, 207);
+        let found = ask(&mut client, "PROPFIND", &target, &format!("{agent}Depth: 0\r\n"), all).text();
+        assert!(found.contains("Mon, 21 Nov 2022 10:00:00 GMT") && found.contains(">5<"), "{found}");
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{agent}Range: bytes=2-\r\n\r\n"));
+        let part = client.answer(true);
+        assert_eq!((part.status, part.text()), (206, "rds".to_owned()));
+        let copied = format!("{agent}Destination: http://localhost/media/{number}/copy.txt\r\nDepth: infinity\r\n");
+        assert_eq!(ask(&mut client, "COPY", &target, &copied, "").status, 201);
+        assert_eq!(ask(&mut client, "DELETE", &format!("/media/{number}/"), agent, "").status, 204);
+    }
+    // A removed folder has a hidden name until it is taken apart.
+    server.wait_for("an empty root", |server| server.names().is_empty());
+}
+
+#[test]
 fn locks_and_properties_outlive_the_server() {
     let place = TempDir::new().expect("a folder");
     let (root, state) = (place.path().join("media"), place.path().join("state"));

@@ -2,12 +2,14 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::common::client::{Answer, Client, pattern};
 use crate::common::server::{Server, Setup};
+use crate::common::skip::skipped;
 use crate::common::until;
 use crate::common::volume::{disks, joined, volume};
 
@@ -141,6 +143,47 @@ fn an_upload_continues_after_cuts_kills_and_restarts() {
             one(&server, "DELETE", "/media/new/folder", "", b"").status / 100,
             if place == "folder" { 2 } else { 4 }
         );
+        server.stop();
+    });
+}
+
+#[test]
+fn tus_js_client_continues_after_cuts_and_kills() {
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../web/node_modules");
+    if !Path::new(packages).join("tus-js-client").exists() {
+        skipped("tus-js-client is not there (`scripts/setup`)");
+        return;
+    }
+    on_both(|place, start| {
+        let (bytes, mut server) = (pattern(6_000_000), start());
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, store) = (folder.path().join("film.ts"), folder.path().join("store.json"));
+        std::fs::write(&file, &bytes).expect("room");
+        let upload = |server: &Server, stop_at: &[&str]| {
+            let mut node = Command::new("node");
+            node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tus_client.mjs")).arg(packages);
+            node.arg(format!("http://{}/upload/", server.address)).arg(&file).arg("clips/film.ts").arg(&store);
+            let output = node.args(stop_at).output().expect("node runs");
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        for stop_at in ["1000000", "2500000", "4000000"] {
+            let (code, said) = upload(&server, &[stop_at]);
+            let first = if stop_at == "1000000" { "begins" } else { "continues" };
+            assert_eq!((code, said.trim()), (Some(3), first), "{place}");
+            assert!(server.get("/media/clips/film.ts").status == 404, "{place}: nothing half is visible");
+            if stop_at == "2500000" {
+                let before = server.address.to_string();
+                server.kill();
+                server = start();
+                // The address that the client kept has the port of the server before.
+                let kept = std::fs::read_to_string(&store).expect("kept");
+                std::fs::write(&store, kept.replace(&before, &server.address.to_string())).expect("room");
+            }
+        }
+        assert_eq!(upload(&server, &[]), (Some(0), "continues\ndone\n".to_owned()), "{place}");
+        let stored = server.get("/media/clips/film.ts");
+        assert!(stored.body == bytes, "{place}: the same bytes");
+        assert_eq!(stored.field("last-modified"), Some("Sun, 13 Sep 2020 12:26:40 GMT"), "{place}");
         server.stop();
     });
 }
