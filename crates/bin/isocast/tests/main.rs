@@ -6,6 +6,7 @@ mod common;
 mod cp;
 mod dav;
 mod dav_clients;
+mod dav_rights;
 mod ftp;
 mod ftp_limits;
 mod ftp_rights;
