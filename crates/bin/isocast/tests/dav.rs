@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::common::client::{Answer, Client, pattern};
 use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
+use crate::common::until;
 use crate::common::volume::{disks, joined, put, volume};
 use tempfile::TempDir;
 
@@ -478,4 +479,41 @@ fn a_content_keeps_its_time_of_creation_when_it_is_replaced_and_moved() {
         let found = ask(&mut client, "PROPFIND", "/media/b", "Depth: 0\r\n", "").text();
         assert!(!found.contains("2017-07-14"), "{found}");
     }
+}
+
+/// A copy that takes a while, seen meanwhile, and ended amid it.
+#[test]
+fn a_copy_of_hundreds_of_megabytes_is_never_half_visible() {
+    const BYTES: u64 = 300 << 20;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (root, state) = (folder.path().join("root"), folder.path().join("state"));
+    fs::create_dir(&root).expect("a folder");
+    fs::File::create(root.join("a")).and_then(|file| file.set_len(BYTES)).expect("room for holes");
+    let server = Server::on(&[&root], &state, &[]);
+    let copy = |server: &Server, to: &str| {
+        let mut client = server.connect();
+        let ask = format!(
+            "COPY /media/a HTTP/1.1\r\nHost: localhost\r\nDestination: /media/{to}\r\nContent-Length: 0\r\n\r\n"
+        );
+        client.send(ask);
+        client
+    };
+    let mut copying = copy(&server, "b");
+    let (mut before, mut client) = (0, server.connect());
+    until("the copy", || {
+        let listed = ask(&mut client, "PROPFIND", "/media/", "Depth: 1\r\n", "").text();
+        let is_there = listed.contains("<D:href>/media/b</D:href>");
+        let lengths = listed.matches(&format!("<D:getcontentlength>{BYTES}<")).count();
+        assert_eq!(lengths, 1 + usize::from(is_there), "{listed}");
+        before += usize::from(!is_there);
+        if is_there { Ok(()) } else { Err(listed) }
+    });
+    assert!(before > 0, "it takes a while");
+    assert_eq!(copying.head().status, 201);
+    let _amid = copy(&server, "c");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    server.kill();
+    let server = Server::on(&[&root], &state, &[]);
+    let found = ask(&mut server.connect(), "PROPFIND", "/media/c", "Depth: 0\r\n", "");
+    assert!(found.status == 404 || found.text().contains(&format!("<D:getcontentlength>{BYTES}<")), "{}", found.status);
 }

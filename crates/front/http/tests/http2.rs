@@ -19,6 +19,9 @@ use rustls::version::TLS13;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+const LOCK: &[u8] = b"<?xml version=\"1.0\"?><D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope>\
+    <D:locktype><D:write/></D:locktype></D:lockinfo>";
+
 /// A body of one piece.
 struct OnePiece(Option<Bytes>);
 
@@ -90,6 +93,29 @@ async fn one_connection_carries_all_and_a_body_that_is_not_taken_holds_up_no_oth
     assert_eq!((put.status().as_u16(), harness.store.bytes("new.ts")), (201, Some(b"hello".to_vec())));
     let foreign = Request::builder().uri("https://evil.example/").body(OnePiece(None)).expect("a request");
     assert_eq!(client.send_request(foreign).await.expect("an answer").status().as_u16(), 421);
+}
+
+/// A client that shares its one connection between listings and transfers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_is_changed_over_one_connection() {
+    let authority = Authority::new();
+    let harness = Harness::start(authority.settings(HttpConfig::default()));
+    harness.store.put("a.ts", b"hello");
+    let mut client = connect(&authority, &harness).await;
+    let asks = [
+        ("PROPFIND", "/media/a.ts", ("depth", "0"), 207),
+        ("LOCK", "/media/a.ts", ("timeout", "Second-60"), 200),
+        ("DELETE", "/media/a.ts", ("accept", "*/*"), 423),
+        ("OPTIONS", "/media/", ("accept", "*/*"), 200),
+    ];
+    for (method, target, (name, value), status) in asks {
+        let mut ask = request(method, target, (method == "LOCK").then_some(LOCK));
+        ask.headers_mut().insert(name, value.parse().expect("a value"));
+        let answer = client.send_request(ask).await.expect("an answer");
+        assert_eq!(answer.status().as_u16(), status, "{method}");
+        let said = body(answer).await.expect("whole");
+        assert!(method != "PROPFIND" || String::from_utf8_lossy(&said).contains("getetag"), "{said:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
