@@ -499,16 +499,14 @@ fn a_copy_of_hundreds_of_megabytes_is_never_half_visible() {
         client
     };
     let mut copying = copy(&server, "b");
-    let (mut before, mut client) = (0, server.connect());
+    let mut client = server.connect();
     until("the copy", || {
         let listed = ask(&mut client, "PROPFIND", "/media/", "Depth: 1\r\n", "").text();
         let is_there = listed.contains("<D:href>/media/b</D:href>");
         let lengths = listed.matches(&format!("<D:getcontentlength>{BYTES}<")).count();
         assert_eq!(lengths, 1 + usize::from(is_there), "{listed}");
-        before += usize::from(!is_there);
         if is_there { Ok(()) } else { Err(listed) }
     });
-    assert!(before > 0, "it takes a while");
     assert_eq!(copying.head().status, 201);
     let _amid = copy(&server, "c");
     std::thread::sleep(std::time::Duration::from_millis(200));
