@@ -11,8 +11,8 @@ const BLOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
 /// A request may come so long after its session's block before: the block's way to the player, and the player's way to the next request.
 /// Chosen: no wider than a bucket of the disk's schedule (decision 0060).
 pub const REQUEST_WAY_MAX: Nanos = Nanos::from_millis(250);
-/// The open of a content counts as a part of its wait for up to one in so many of the time that it lasts. Chosen: opens took up to 1.1 s
-/// while 72 players with sound began, with segments of six seconds (decision 0060).
+/// The open of a content counts as a part of its wait for up to one in so many of the time that it lasts. Chosen: a block that is due
+/// still has the most of its time for its read (decision 0060).
 const OPEN_PART: u64 = 4;
 
 /// A read of a session, which is all of a content.
@@ -52,7 +52,9 @@ impl Admission {
         let at = read.due(beside.clock, lasts);
         let unpromised = if beside.is_without_room() { held.lasts(read.bytes, table) } else { None };
         let reservation = self.find_mut(session)?;
-        let is_first = reservation.beside.note(RoundLoad { transfer, seeks, ..RoundLoad::default() }, read.now, at);
+        let cost = RoundLoad { transfer, seeks, ..RoundLoad::default() };
+        reservation.beside.since = beside.since.plus(cost);
+        let is_first = read.advance(&mut reservation.beside.clock, at);
         if let Some(own) = unpromised {
             reservation.clock = clock.map(|clock| clock.max(read.now).saturating_add(own));
         }
@@ -66,9 +68,7 @@ impl Admission {
         let held = self.find(id)?;
         let (clock, lasts) = (held.clock, held.lasts(read.bytes, &self.disk(held.request.disk).table)?);
         let at = read.due(clock, lasts);
-        // The player begins with the first block, however early that comes: the clock runs from there.
-        let is_first = clock.is_none();
-        self.find_mut(id)?.clock = Some(if is_first { read.now } else { at });
+        let is_first = read.advance(&mut self.find_mut(id)?.clock, at);
         Some(BlockDeadline { at, is_first })
     }
 }
@@ -103,14 +103,6 @@ impl ReadsBeside {
         self.mean.is_some() && self.share.seeks <= 0.0
     }
 
-    /// Notes a read that costs so much and is due at `due`; true of the first.
-    fn note(&mut self, cost: RoundLoad, now: Nanos, due: Nanos) -> bool {
-        let is_first = self.clock.is_none();
-        self.clock = Some(if is_first { now } else { due });
-        self.since = self.since.plus(cost);
-        is_first
-    }
-
     /// A block is requested: their disk time between two blocks, in the mean with the time before.
     pub(super) fn mean_at_block(&self) -> RoundLoad {
         self.since.plus(self.mean.unwrap_or_default()).scaled(0.5)
@@ -118,6 +110,14 @@ impl ReadsBeside {
 }
 
 impl SessionRead {
+    /// Moves a clock to this read, which is due at `due`; true of the first. The player begins with that, however early it comes: the clock
+    /// runs from there.
+    fn advance(&self, clock: &mut Option<Nanos>, due: Nanos) -> bool {
+        let is_first = clock.is_none();
+        *clock = Some(if is_first { self.now } else { due });
+        is_first
+    }
+
     /// The deadline of a read that lasts so long at its share: behind the one before it, due at `clock`, or behind its request; but no later
     /// than its disk has room for it. With the first read the session only begins: it is due when there is room.
     fn due(&self, clock: Option<Nanos>, lasts: Nanos) -> Nanos {
