@@ -191,25 +191,19 @@ async fn look_after(service: &Arc<MediaService>) {
 
 /// Has the session of a reservation that is near keep its room, and notes whether it does.
 async fn keep_room(service: &Arc<MediaService>, ahead: &ReservationAhead) -> Result<(), ReservationError> {
-    let taken = match judged(service, &ahead.wish) {
+    let (viewer, result) = match judged(service, &ahead.wish) {
         Ok((permit, charged)) => {
             let viewer = Viewer::named(ahead.session.clone(), &charged);
-            if service.sessions.keeps(&viewer) { Ok(viewer) } else { take(service, ahead, (&permit, charged)).await }
+            let is_kept = service.sessions.keeps(&viewer);
+            let taken = if is_kept { Ok(()) } else { take(service, ahead, &permit, (&viewer, charged)).await };
+            (viewer, taken)
         }
-        Err(denied) => Err(denied.into()),
+        Err(denied) => {
+            let charged = ChargedBudgets::of(&[own(ahead.wish.local).budget()]);
+            (Viewer::named(ahead.session.clone(), &charged), Err(denied.into()))
+        }
     };
-    let charged = || ChargedBudgets::of(&[own(ahead.wish.local).budget()]);
-    let (viewer, room, result) = match taken {
-        Ok(viewer) => (viewer, ReservedRoom::Kept, Ok(())),
-        Err(error) => (
-            Viewer::named(
-                ahead.session.clone(),
-                &judged(service, &ahead.wish).map_or_else(|_| charged(), |(_, it)| it),
-            ),
-            ReservedRoom::Short(refusal_of(&error)),
-            Err(error),
-        ),
-    };
+    let room = result.as_ref().map_or_else(|error| ReservedRoom::Short(refusal_of(error)), |()| ReservedRoom::Kept);
     if service.near.note(ahead.id, viewer, room) {
         let reason = result.as_ref().err().map(ToString::to_string);
         service.events.tell(events::reservation_room(ahead, reason.as_deref(), SystemTime::now()));
@@ -228,11 +222,11 @@ const fn refusal_of(error: &ReservationError) -> Option<Refusal> {
 async fn take(
     service: &Arc<MediaService>,
     ahead: &ReservationAhead,
-    (permit, charged): (&Permit<ToRead>, ChargedBudgets),
-) -> Result<Viewer, ReservationError> {
+    permit: &Permit<ToRead>,
+    (viewer, charged): (&Viewer, ChargedBudgets),
+) -> Result<(), ReservationError> {
     let opened = content_of(service, permit).await?;
     let length = opened.entry.size;
-    let viewer = Viewer::named(ahead.session.clone(), &charged);
     let read = ContentRead {
         opened,
         body: vec![Segment::Range { offset: 0, length }],
@@ -246,9 +240,9 @@ async fn take(
     };
     let pipe = reads::open_pipe(service, read).await?;
     let left = Nanos::from_secs(ahead.wish.until.saturating_sub(service.accounts.now()));
-    let kept = service.sessions.keep(&viewer, left);
+    let kept = service.sessions.keep(viewer, left);
     drop(pipe);
-    if kept { Ok(viewer) } else { Err(DeliveryError::Busy.into()) }
+    if kept { Ok(()) } else { Err(DeliveryError::Busy.into()) }
 }
 
 /// The content of a reservation: that at its path, or the largest in the folder there.
