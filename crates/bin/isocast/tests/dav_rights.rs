@@ -1,10 +1,6 @@
 //! Every method of WebDAV with every kind of client, against a table of the answers.
 
-use std::fs;
-
-use crate::common::client::pattern;
-use crate::common::server::{Server, Setup};
-use crate::serve_accounts::isocast;
+use crate::serve_accounts::{ada_bob_and_eve, isocast};
 
 /// Kinds of clients: no login, a wrong password, `bob`, who reads and writes below `films`, a token of `ada` that reads there, a link to
 /// read there, one to store there, `eve`, who reads everything, `ada`, who has all rights.
@@ -35,25 +31,10 @@ const PATCH: &str = "<propertyupdate xmlns=\"DAV:\"><set><prop><x xmlns=\"urn:x\
 const LOCK: &str =
     "<lockinfo xmlns=\"DAV:\"><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
 
-fn server(folder: &std::path::Path) -> Server {
-    let (root, state) = (folder.join("root"), folder.join("state"));
-    for (folder, name) in [("films", "a.ts"), ("other", "b.ts")] {
-        fs::create_dir_all(root.join(folder)).expect("a folder");
-        fs::write(root.join(folder).join(name), pattern(1000)).expect("written");
-    }
-    isocast(&state, &["user", "add", "ada", "--admin", "--password-stdin"], "p\n");
-    for name in ["bob", "eve"] {
-        isocast(&state, &["user", "add", name, "--password-stdin"], "p\n");
-    }
-    isocast(&state, &["user", "grant", "bob", "read,write", "films"], "");
-    isocast(&state, &["user", "grant", "eve", "read"], "");
-    Setup::on(&[&root], &state, &[]).set("access.anonymous=none").start()
-}
-
 #[test]
 fn each_method_asks_for_its_right() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let (server, state) = (server(folder.path()), folder.path().join("state"));
+    let (server, state) = (ada_bob_and_eve(folder.path()).start(), folder.path().join("state"));
     let token = isocast(&state, &["token", "add", "ada", "--rights", "read", "--folder", "films"], "");
     let link = |arguments: &[&str]| {
         let url = isocast(&state, &[&["share", "films", "--url", "http://h"], arguments].concat(), "");

@@ -3,25 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 use crate::common::client::pattern;
-use crate::common::program;
 use crate::common::server::Setup;
 use crate::ftp::{Ftp, address, with_ftp};
+use crate::serve_accounts::isocast;
 use tempfile::TempDir;
-
-/// Runs a command of the program for this state folder. Gives its output, without the last line feed.
-fn isocast(state: &Path, arguments: &[&str], input: &str) -> String {
-    let mut command = Command::new(program());
-    command.args(arguments).arg("--state").arg(state).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("the program");
-    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("taken");
-    let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{arguments:?}");
-    String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
-}
 
 #[test]
 fn accounts_have_their_rights_by_folder() {

@@ -1,12 +1,9 @@
 //! Every command of FTP that reads or changes something, with every kind of client, against a table of the replies.
 
-use std::fs;
 use std::io::Read;
 
-use crate::common::client::pattern;
-use crate::common::server::{Server, Setup};
 use crate::ftp::{Ftp, address};
-use crate::serve_accounts::isocast;
+use crate::serve_accounts::{ada_bob_and_eve, isocast};
 
 /// Kinds of clients: no account, a wrong password, `bob`, who reads and writes below `films`, a token of `ada` that reads there, `eve`, who
 /// reads everything, `ada`, who has all rights.
@@ -72,25 +69,10 @@ fn tried(ftp: &mut Ftp, (name, password): (&str, &str), command: &str) -> u16 {
     }
 }
 
-fn server(folder: &std::path::Path) -> Server {
-    let (root, state) = (folder.join("root"), folder.join("state"));
-    for (folder, name) in [("films", "a.ts"), ("other", "b.ts")] {
-        fs::create_dir_all(root.join(folder)).expect("a folder");
-        fs::write(root.join(folder).join(name), pattern(1000)).expect("written");
-    }
-    isocast(&state, &["user", "add", "ada", "--admin", "--password-stdin"], "p\n");
-    for name in ["bob", "eve"] {
-        isocast(&state, &["user", "add", name, "--password-stdin"], "p\n");
-    }
-    isocast(&state, &["user", "grant", "bob", "read,write", "films"], "");
-    isocast(&state, &["user", "grant", "eve", "read"], "");
-    Setup::on(&[&root], &state, &[]).set("access.anonymous=none").set("ftp.listen=127.0.0.1:0").start()
-}
-
 #[test]
 fn each_command_asks_for_its_right() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let server = server(folder.path());
+    let server = ada_bob_and_eve(folder.path()).set("ftp.listen=127.0.0.1:0").start();
     let state = folder.path().join("state");
     let token = isocast(&state, &["token", "add", "ada", "--rights", "read", "--folder", "films"], "");
     let kinds = [("anonymous", "guest@"), ("ada", "wrong"), ("bob", "p"), ("ada", &*token), ("eve", "p"), ("ada", "p")];

@@ -26,6 +26,23 @@ pub(crate) fn isocast(state: &Path, arguments: &[&str], input: &str) -> String {
     String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
 }
 
+/// Two folders, `films` and `other`, with a content each; `ada`, who has all rights, `bob`, who reads and writes below `films`, and `eve`, who
+/// reads everything, all with the password `p`.
+pub(crate) fn ada_bob_and_eve(folder: &Path) -> Setup {
+    let (root, state) = (folder.join("root"), folder.join("state"));
+    for (folder, name) in [("films", "a.ts"), ("other", "b.ts")] {
+        fs::create_dir_all(root.join(folder)).expect("a folder");
+        fs::write(root.join(folder).join(name), pattern(1000)).expect("written");
+    }
+    isocast(&state, &["user", "add", "ada", "--admin", "--password-stdin"], "p\n");
+    for name in ["bob", "eve"] {
+        isocast(&state, &["user", "add", name, "--password-stdin"], "p\n");
+    }
+    isocast(&state, &["user", "grant", "bob", "read,write", "films"], "");
+    isocast(&state, &["user", "grant", "eve", "read"], "");
+    Setup::on(&[&root], &state, &[]).set("access.anonymous=none")
+}
+
 fn status(server: &Server, request: &str, fields: &str) -> u16 {
     let mut client = Client::to(server.address);
     client.send(format!("{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n"));

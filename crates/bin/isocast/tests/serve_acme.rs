@@ -1,7 +1,7 @@
 //! Certificates that an authority signs (ACME): a small authority of the test's own on loopback, which looks at files by plain HTTP.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -12,8 +12,8 @@ use rcgen::{CertificateParams, CertificateSigningRequestParams, Issuer, KeyPair}
 use rustls::pki_types::CertificateSigningRequestDer;
 use serde_json::{Value, json};
 
-use crate::common::PATIENCE;
 use crate::common::client::Client;
+use crate::common::http::Received;
 use crate::common::server::{Server, Setup};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -68,29 +68,18 @@ impl TestAuthority {
     }
 
     fn answer(&self, connection: TcpStream) {
-        connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        let mut reader = BufReader::new(connection);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let mut length =
-            head.lines().filter_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        let mut body = vec![0; length.next_back().unwrap_or(0)];
-        reader.read_exact(&mut body).expect("a body");
-        let path = head.split(' ').nth(1).expect("a path").to_owned();
-        let (status, document) = self.document(&path, &serde_json::from_slice(&body).unwrap_or_default());
+        let Some(mut received) = Received::read(connection) else { return };
+        let path = received.path();
+        let (status, document) = self.document(path, &serde_json::from_slice(&received.body).unwrap_or_default());
         let text = document.as_str().map_or_else(|| document.to_string(), str::to_owned);
         let place = if path == "/new-account" { "/account" } else { "/order" };
         let answer = format!(
             "HTTP/1.1 {status} X\r\nReplay-Nonce: bm9uY2U\r\nLocation: http://{}{place}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
             self.address,
             text.len(),
-            if head.starts_with("HEAD ") { "" } else { &text }
+            if received.head.starts_with("HEAD ") { "" } else { &text }
         );
-        let _ = reader.into_inner().write_all(answer.as_bytes());
+        let _ = received.stream.write_all(answer.as_bytes());
     }
 
     fn document(&self, path: &str, message: &Value) -> (u16, Value) {

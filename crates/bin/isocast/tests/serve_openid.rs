@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -14,8 +14,8 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
-use crate::common::PATIENCE;
 use crate::common::client::{Answer, Client};
+use crate::common::http::Received;
 use crate::common::server::{Server, Setup};
 use crate::serve_accounts::isocast;
 
@@ -96,27 +96,13 @@ impl TestProvider {
     }
 
     fn answer(&self, connection: TcpStream) {
-        connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        let mut reader = BufReader::new(connection);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                return;
-            }
-        }
-        let field = |name: &str| {
-            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
-            lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
-        };
-        let mut body = vec![0; field("content-length").map_or(0, |length| length.parse().expect("a number"))];
-        reader.read_exact(&mut body).expect("a body");
-        let body = String::from_utf8(body).expect("a form");
-        let path = head.split(' ').nth(1).expect("a path");
-        let (status, document) = self.document(path, field("authorization").as_deref(), &body);
+        let Some(mut received) = Received::read(connection) else { return };
+        let body = std::str::from_utf8(&received.body).expect("a form");
+        let (status, document) = self.document(received.path(), received.field("authorization"), body);
         let text = document.to_string();
         let answer =
             format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}", text.len());
-        let _ = reader.into_inner().write_all(answer.as_bytes());
+        let _ = received.stream.write_all(answer.as_bytes());
     }
 
     fn document(&self, path: &str, authorization: Option<&str>, body: &str) -> (u16, Value) {

@@ -1,11 +1,51 @@
 //! Requests of tests of failures: uploads that may break off, and contents checked as they
 //! come. On the client of all tests (`client`).
 
-use std::io::{Result, Write};
+use std::io::{BufRead as _, BufReader, Read as _, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use super::PATIENCE;
 pub use super::client::{Answer, Client};
 use super::content::Content;
+
+/// A request to a server of a test's own.
+#[derive(Debug)]
+pub struct Received {
+    pub head: String,
+    pub body: Vec<u8>,
+    pub stream: TcpStream,
+}
+
+impl Received {
+    /// The request on a connection; none if that ends before.
+    pub fn read(connection: TcpStream) -> Option<Self> {
+        connection.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        let mut reader = BufReader::new(connection);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+        let length = field(&head, "content-length").map_or(0, |length| length.parse().expect("a number"));
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("a body");
+        Some(Self { head, body, stream: reader.into_inner() })
+    }
+
+    pub fn path(&self) -> &str {
+        self.head.split(' ').nth(1).expect("a path")
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        field(&self.head, name)
+    }
+}
+
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(": "));
+    fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
 
 /// Framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
