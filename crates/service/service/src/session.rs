@@ -358,6 +358,8 @@ impl Sessions {
         limits: Limits<'_>,
         now: Nanos,
     ) -> Vec<IdleHolder> {
+        // Places in the table cost a viewer no bytes, so none is earned by playing.
+        let plays = |share: &ViewerReservation| short != Resource::Table && share.account.plays_until() > now;
         let mut promised = 0u64;
         let mut idle = Vec::new();
         for (viewer, shares) in &self.table {
@@ -368,6 +370,7 @@ impl Sessions {
                 promised = promised.saturating_add(weight);
                 let (id, since, is_firm) = match share.state {
                     _ if is_own || share.kept_until > now => continue,
+                    ReservationState::Held { .. } if plays(share) => continue,
                     ReservationState::Held { reservation, since, firm_until, .. } => {
                         (IdleHolder::Session(reservation), since, firm_until > now)
                     }

@@ -37,6 +37,8 @@ pub struct SessionAccount {
     promised: Nanos,
     /// When the last content was due; zero before the first.
     clock: Nanos,
+    /// Until then playback has something of the last content.
+    plays_until: Nanos,
     /// Time that the first content took.
     start_up: Nanos,
 }
@@ -48,6 +50,7 @@ impl SessionAccount {
         self.promised = self.promised.saturating_add(content.lasts);
         if self.contents == 1 {
             (self.clock, self.start_up) = (now, now.saturating_sub(content.requested_at));
+            self.plays_until = now.saturating_add(content.lasts);
             return false;
         }
         let due = self.clock.max(content.requested_at).saturating_add(content.lasts);
@@ -55,6 +58,7 @@ impl SessionAccount {
         self.lag = if content.was_late { lag } else { Nanos::ZERO };
         self.late = self.late.saturating_add(self.lag);
         self.clock = due.saturating_add(lag);
+        self.plays_until = self.clock.saturating_add(content.lasts);
         let logged_from = self.start_up.max(LAG_LOGGED_MIN);
         before <= logged_from && self.lag > logged_from
     }
@@ -63,6 +67,12 @@ impl SessionAccount {
     #[must_use]
     pub const fn promised(&self) -> Nanos {
         self.promised
+    }
+
+    /// Until when a player that takes its rate has something to play.
+    #[must_use]
+    pub const fn plays_until(&self) -> Nanos {
+        self.plays_until
     }
 
     /// J of the session: the time by which contents were late, in percent of the time that they last; none before the second.

@@ -242,8 +242,7 @@ fn spread_demand(request: &AdmissionRequest, table: &DiskTable) -> DiskDemand {
     let round = table.round();
     let (transfer, _) = one_block(request, request.rate.bytes_in(round));
     let (_, seeks) = one_block(request, request.length);
-    let rounds = request.rate.time_for(request.length).max(round).as_secs_f64() / round.as_secs_f64();
-    DiskDemand { period: 1, transfer, seeks: seeks / rounds, kind: DemandKind::Spread }
+    DiskDemand { period: 1, transfer, seeks: seeks / request.rounds_played(round).max(1.0), kind: DemandKind::Spread }
 }
 
 /// Seconds of transfer, and seeks, of a block of so many bytes.

@@ -82,6 +82,11 @@ impl DiskDemand {
         self.kind == DemandKind::Writes
     }
 
+    /// The same with so much more reading in each block.
+    pub(super) fn with(self, more: RoundLoad) -> Self {
+        Self { transfer: self.transfer + more.transfer, seeks: self.seeks + more.seeks, ..self }
+    }
+
     fn block(&self) -> RoundLoad {
         let Self { transfer, seeks, .. } = *self;
         if self.writes() {

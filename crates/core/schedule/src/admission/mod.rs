@@ -59,6 +59,11 @@ impl AdmissionRequest {
     fn transfer_seconds(&self, bytes: u64) -> f64 {
         f64_of(bytes) / f64_of(self.zone_bytes_per_second.max(1))
     }
+
+    /// Rounds for which its content plays at its rate.
+    fn rounds_played(&self, round: Nanos) -> f64 {
+        self.rate.time_for(self.length).as_secs_f64() / round.as_secs_f64()
+    }
 }
 
 /// The resource that is short for an admission.
@@ -157,14 +162,33 @@ struct Reservation {
 /// Small reads beside the blocks of a session: sound, subtitles, an index.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReadsBeside {
-    /// Their disk time since the last block.
-    since: RoundLoad,
-    /// Between two blocks, in the mean; none before the second block.
-    mean: Option<RoundLoad>,
+    /// Their disk time since the last block; none before the second block: with those its player fills its buffer.
+    since: Option<RoundLoad>,
+    /// Between two blocks, in the mean; before the second block that of one of them.
+    mean: RoundLoad,
     /// The part of the session's demand in a round that is promised for them.
     share: RoundLoad,
     /// The deadline of the last of them; none before the first.
     clock: Option<Nanos>,
+}
+
+impl Reservation {
+    /// True if it is on the request's link, for its rate or more, and for such blocks.
+    fn covers(&self, request: &AdmissionRequest, kind: DemandKind) -> bool {
+        self.request.link == request.link && self.request.rate >= request.rate && self.demand.kind == kind
+    }
+}
+
+/// The demand that is to stand in place of a part of a session's reservation, if it fits.
+fn replacement(
+    admission: &Admission,
+    held: &Reservation,
+    beside: RoundLoad,
+    blocks: impl Fn(&Admission, &Reservation) -> Option<DiskDemand>,
+) -> Option<DiskDemand> {
+    let demand = blocks(admission, held).filter(|_| !held.shares)?.with(beside);
+    let table = &admission.disk(held.request.disk).table;
+    table.fits_instead(&demand, Some(&held.demand)).then_some(demand)
 }
 
 /// The table of reservations and the resources that they hold.
@@ -428,9 +452,7 @@ impl Admission {
         let Some(held) = self.find(id).copied() else { return false };
         let request = &requests[0];
         let demand = self.demand(request);
-        let is_covered = held.request.link == request.link
-            && held.request.rate >= request.rate
-            && held.demand.kind == demand.kind
+        let is_covered = held.covers(request, demand.kind)
             && requests.iter().any(|request| request.disk == held.request.disk)
             && requests.iter().all(|request| self.share_held(id, request.disk) > 0.0 || held.shares);
         if !is_covered {
@@ -463,32 +485,41 @@ impl Admission {
         }
         // A short part (an initialization segment, a key, a last piece) does not change the demand; nor does a lower rate, which
         // the player may leave again.
-        let rounds = request.rate.time_for(request.length).as_secs_f64()
-            / self.disk(held.request.disk).table.round().as_secs_f64();
+        let rounds = request.rounds_played(self.disk(held.request.disk).table.round());
         let changes = request.rate == held.request.rate && rounds >= 1.0;
         let mean = held.beside.mean_at_block();
         if changes {
-            self.replace_spread(id, requests, mean.scaled(1.0 / rounds));
+            let blocks = |admission: &Self, part: &Reservation| {
+                let request = requests.iter().find(|request| request.disk == part.request.disk)?;
+                Some(admission.demand(request))
+            };
+            self.replace_spread(id, mean.scaled(1.0 / rounds), blocks);
         }
         let reservation = self.find_mut(id).expect("looked at before");
         // The next block lies elsewhere than the one before it, and costs as much as it does there.
         let AdmissionRequest { disk, rate, .. } = held.request;
         reservation.request = AdmissionRequest { disk, rate, ..*request };
         if changes {
-            (reservation.beside.since, reservation.beside.mean) = (RoundLoad::default(), Some(mean));
+            (reservation.beside.since, reservation.beside.mean) = (Some(RoundLoad::default()), mean);
         }
         true
     }
 
-    /// Promises a session, on all its disks, the needs of `requests` and of its reads `beside` them in a round, in place of
+    /// Promises a session, on all its disks, the demand of its `blocks` and of its reads `beside` them in a round, in place of
     /// its present share, if that fits.
-    fn replace_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], beside: RoundLoad) {
+    fn replace_spread(
+        &mut self,
+        id: ReservationId,
+        beside: RoundLoad,
+        blocks: impl Fn(&Self, &Reservation) -> Option<DiskDemand>,
+    ) {
+        let replacement = |all: &Self, part| replacement(all, all.find(part)?, beside, &blocks);
         let mut parts = std::iter::successors(Some(id), |part| self.find(*part)?.further);
-        if !parts.all(|part| self.replacement(part, requests, beside).is_some()) {
+        if !parts.all(|part| replacement(self, part).is_some()) {
             return;
         }
         let mut next = Some(id);
-        while let Some((part, demand)) = next.and_then(|part| Some((part, self.replacement(part, requests, beside)?))) {
+        while let Some((part, demand)) = next.and_then(|part| Some((part, replacement(self, part)?))) {
             let Reservation { request, demand: held, further, .. } = *self.find(part).expect("looked at before");
             let table = &mut self.disk_mut(request.disk).table;
             table.withdraw(&held);
@@ -497,16 +528,6 @@ impl Admission {
             (reservation.demand, reservation.beside.share) = (demand, beside);
             next = further;
         }
-    }
-
-    /// The demand that is to stand in place of a part of a session's reservation, if it fits.
-    fn replacement(&self, part: ReservationId, requests: &[AdmissionRequest], beside: RoundLoad) -> Option<DiskDemand> {
-        let held = self.find(part).filter(|held| !held.shares)?;
-        let request = requests.iter().find(|request| request.disk == held.request.disk)?;
-        let demand = self.demand(request);
-        let (seeks, transfer) = (demand.seeks + beside.seeks, demand.transfer + beside.transfer);
-        let demand = DiskDemand { seeks, transfer, ..demand };
-        self.disk(request.disk).table.fits_instead(&demand, Some(&held.demand)).then_some(demand)
     }
 
     /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time

@@ -12,8 +12,8 @@ const BLOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
 /// Chosen: no wider than a bucket of the disk's schedule (decision 0060).
 pub const REQUEST_WAY_MAX: Nanos = Nanos::from_millis(250);
 /// The open of a content counts as a part of its wait for up to one in so many of the time that it lasts. Chosen: a block that is due
-/// still has the most of its time for its read (decision 0060).
-const OPEN_PART: u64 = 4;
+/// still has half of its time for its read (decision 0060).
+const OPEN_PART: u64 = 2;
 
 /// A read of a session, which is all of a content.
 #[derive(Debug, Clone, Copy)]
@@ -39,21 +39,25 @@ pub struct BlockDeadline {
 
 impl Admission {
     /// The deadline of a small read beside the blocks of a session: it is played together with them, and due by a clock of its own, so that
-    /// sound that its player requests far ahead takes no time from its pictures. Without a share for such reads it is due in the time of a
-    /// block, and moves the clock of the blocks as well where there was no room for a share.
+    /// sound that its player requests far ahead takes no time from its pictures. The first one's disk time is promised for each block to
+    /// come, where there is room. Without a share for such reads it is due in the time of a block, and moves the clock of the blocks as well.
     pub fn deadline_beside(&mut self, session: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
-        let held = self.find(session)?;
-        let (&Reservation { request, clock, beside, .. }, table) = (held, &self.disk(held.request.disk).table);
+        let request = self.find(session)?.request;
         let (transfer, seeks) = one_block(&request, read.bytes);
+        let entered = self.find_mut(session)?.beside.enter(RoundLoad { transfer, seeks, ..RoundLoad::default() });
+        if let Some(mean) = entered {
+            let rounds = request.rounds_played(self.disk(request.disk).table.round());
+            self.replace_spread(session, mean.scaled(1.0 / rounds.max(1.0)), |_, part| Some(part.demand));
+        }
+        let (held, table) = (self.find(session)?, &self.disk(request.disk).table);
+        let (clock, beside) = (held.clock, held.beside);
         // A session that shares reads has no share: a block lasts for as long as it plays, and no clock runs.
         let block = held.lasts(request.length, table).unwrap_or(request.rate.time_for(request.length));
         let own = held.lasts_beside(read.bytes, table);
         let lasts = own.map_or(block, |own| own.min(block));
         let at = read.due(beside.clock, lasts);
-        let unpromised = if beside.is_without_room() { held.lasts(read.bytes, table) } else { None };
+        let unpromised = if own.is_none() { held.lasts(read.bytes, table) } else { None };
         let reservation = self.find_mut(session)?;
-        let cost = RoundLoad { transfer, seeks, ..RoundLoad::default() };
-        reservation.beside.since = beside.since.plus(cost);
         let is_first = read.advance(&mut reservation.beside.clock, at);
         if let Some(own) = unpromised {
             reservation.clock = clock.map(|clock| clock.max(read.now).saturating_add(own));
@@ -98,14 +102,19 @@ fn lasts_at(table: &DiskTable, request: &AdmissionRequest, bytes: u64, share: (f
 }
 
 impl ReadsBeside {
-    /// True if their mean is known, and the disk had no room for a share.
-    fn is_without_room(&self) -> bool {
-        self.mean.is_some() && self.share.seeks <= 0.0
+    /// Counts a read; the mean, where it is to be promised: before the second block, once a read is known.
+    fn enter(&mut self, read: RoundLoad) -> Option<RoundLoad> {
+        if let Some(since) = &mut self.since {
+            *since = since.plus(read);
+            return None;
+        }
+        self.mean = read;
+        (self.share.seeks <= 0.0).then_some(read)
     }
 
     /// A block is requested: their disk time between two blocks, in the mean with the time before.
     pub(super) fn mean_at_block(&self) -> RoundLoad {
-        self.since.plus(self.mean.unwrap_or_default()).scaled(0.5)
+        self.since.map_or(self.mean, |since| since.plus(self.mean).scaled(0.5))
     }
 }
 
