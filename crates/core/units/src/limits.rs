@@ -1,6 +1,6 @@
 //! Every limit of the system in one place, checked against each other when the program is compiled.
 
-use crate::Nanos;
+use crate::{BitRate, Nanos};
 
 /// Streams that one data plane can carry at once.
 pub const STREAMS_MAX: usize = 8192;
@@ -24,6 +24,8 @@ pub const RECORDING_EXCESS: Nanos = Nanos::from_secs(2);
 pub const RECORDING_BLOCK_PART: u64 = 32;
 /// A recording that is written so much further on than it was is charged anew: zones of drives are larger. Chosen.
 pub const RECORDING_PLACE_BYTES: u64 = 1 << 30;
+/// Rate of the streams that a disk's room is counted in: a good picture in 720p, as in the benchmarks.
+pub const EXAMPLE_RATE: BitRate = BitRate(8_800_000);
 /// Unit of the buffer arena, and the largest single read of the data plane.
 pub const CHUNK_BYTES: u64 = 1024 * 1024;
 /// Unit of buffer memory: a chunk of the arena is four of them. Chosen.

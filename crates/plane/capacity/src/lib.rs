@@ -17,19 +17,16 @@ use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits, re
 /// The unit of a volume, unless its maker chose another.
 const UNIT_BYTES: f64 = 8_388_608.0;
 
-/// Rate in which disks are counted: a good picture in 720p, as in the benchmarks.
-pub const EXAMPLE_RATE: BitRate = BitRate(8_800_000);
-
 /// Streams of `rate` that a disk carries with this memory, beside the share of its time that is kept for best effort.
 #[must_use]
-pub fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rate: BitRate) -> u32 {
+pub fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rate: BitRate) -> Carried {
     let disks = vec![disk.clone()];
     // No link is the limit here.
     let net = BitRate(u64::MAX / 16);
     let (layout, survives_disk_loss) = (PlannedLayout::Span, true);
     let uploads = BitRate(0);
     let machine = PlannedMachine { disks, layout, survives_disk_loss, memory, net, uploads, be_share: Some(be_share) };
-    machine.carries(&[rate]).streams
+    machine.carries(&[rate])
 }
 
 /// How contents lie on several disks.

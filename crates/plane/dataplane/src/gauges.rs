@@ -103,6 +103,8 @@ pub struct DiskGauges {
     /// Streams of 8.8 Mbit/s that it carries with nothing else to do, each of another content; set by the part that
     /// counts them.
     pub carries_streams: Gauge,
+    /// Bytes of buffers that each of those holds.
+    pub stream_bytes: Gauge,
     /// Recordings of 4 Mbit/s likewise.
     pub carries_recordings: Gauge,
     /// Observed over predicted service time, in millionths.
@@ -167,6 +169,8 @@ pub struct PlaneGauges {
     pub pages_used: Gauge,
     /// Buffer pages promised.
     pub pages_promised: Gauge,
+    /// Buffer pages that may still be promised.
+    pub pages_left: Gauge,
     /// Buffer pages in all.
     pub pages: Gauge,
     /// Pages found in the buffers instead of read.

@@ -233,7 +233,7 @@ pub struct Disk {
     /// Share of its time that may still be promised; the rest is kept for best effort.
     #[serde(default)]
     pub free_share: f64,
-    /// How many more streams of 8.8 Mbit/s there is room for, if each reads another content.
+    /// How many more streams of 8.8 Mbit/s there is room for, in memory and on each link too, if each reads another content.
     #[serde(default)]
     pub more_streams: u64,
     /// How many such streams it carries in all.
@@ -322,10 +322,11 @@ pub struct System {
     pub misses: u64,
     /// Streams refused since the start.
     pub refused: u64,
-    /// How many more streams of 8.8 Mbit/s there is room for on all disks that do not fail, if each reads another content.
+    /// How many more streams of 8.8 Mbit/s there is room for on all disks that do not fail, in memory and on each link, if each reads another
+    /// content.
     #[serde(default)]
     pub more_streams: u64,
-    /// How many more recordings of 4 Mbit/s there is room for on them instead.
+    /// How many more recordings of 4 Mbit/s there is room for on these disks instead.
     #[serde(default)]
     pub more_recordings: u64,
     /// Streams and recordings under way, as they were begun.

@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::{
-    Buffers, Class, Direction, Disk, HeldUpBy, LinkStatus, Phases, PlaneFigures, ServiceCounts, SessionFigures, Stream,
-    System,
+    Buffers, Class, Direction, Disk, HeldUpBy, LinkDirection, LinkStatus, Phases, PlaneFigures, ServiceCounts,
+    SessionFigures, Stream, System,
 };
 use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
-use units::limits::CACHE_PAGE_BYTES;
-use units::{Nanos, StreamId, real};
+use units::limits::{CACHE_PAGE_BYTES, EXAMPLE_RATE};
+use units::{BitRate, Nanos, StreamId, real};
 
 use crate::access::{Permit, ToObserve};
 use crate::account_changes::ListPart;
@@ -22,6 +22,7 @@ use crate::counts::AllCounts;
 use crate::events::unix_seconds;
 use crate::media_service::MediaService;
 use crate::refusals::RESOURCES;
+use crate::reservations::payload;
 use crate::running::RunningStream;
 use crate::session_account::SessionAccount;
 
@@ -119,8 +120,7 @@ pub fn disks(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Disk> {
         .map(|disk| {
             let gauges = service.gauges.disks.get(usize::from(disk.id.0)).unwrap_or(&none);
             let phases = looks.as_ref().and_then(|(older, newer)| phases(older, newer, usize::from(disk.id.0)));
-            let doubt = service.disk_doubt(disk.id);
-            described_disk(disk, gauges, phases, doubt)
+            described_disk(service, disk, gauges, phases)
         })
         .collect()
 }
@@ -140,16 +140,33 @@ pub fn every_disk_fails(service: &MediaService) -> bool {
     !disks.is_empty() && disks.iter().all(fails)
 }
 
-/// How many more there is room for on all disks that do not fail.
-fn room_left(service: &MediaService, carries: fn(&DiskGauges) -> &Gauge) -> u64 {
+/// How many more streams, and recordings, all disks that do not fail have room for.
+fn room_left(service: &MediaService) -> (u64, u64) {
     let disks = service.admin.disks();
     let gauges = disks.iter().filter_map(|disk| {
         service.gauges.disks.get(usize::from(disk.id.0)).filter(|gauges| failure(disk.failing, gauges).is_none())
     });
-    gauges.map(|gauges| room(gauges, carries(gauges))).sum()
+    let (mut streams, mut recordings, mut stream_bytes) = (0, 0, 0);
+    for gauges in gauges {
+        streams += room(gauges, &gauges.carries_streams);
+        recordings += room(gauges, &gauges.carries_recordings);
+        stream_bytes = gauges.stream_bytes.get().max(stream_bytes);
+    }
+    (streams.min(room_beside_disks(service, stream_bytes)), recordings)
 }
 
-fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>, doubt: Option<String>) -> Disk {
+/// How many more streams that hold so many bytes memory has room for, and each link.
+fn room_beside_disks(service: &MediaService, stream_bytes: u64) -> u64 {
+    let in_memory = service.gauges.plane.pages_left.get() * CACHE_PAGE_BYTES / stream_bytes.max(1);
+    let config = service.config();
+    let outward = config.link_figures.iter().filter(|link| link.direction != LinkDirection::In);
+    let left = outward.filter_map(|link| Some(service.gauges.links.get(usize::from(link.id.0))?.left_bps.get()));
+    left.map(|bps| payload(BitRate(bps)) / EXAMPLE_RATE.0).fold(in_memory, u64::min)
+}
+
+fn described_disk(service: &MediaService, disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
+    let doubt = service.disk_doubt(disk.id);
+    let room_beside = room_beside_disks(service, gauges.stream_bytes.get());
     let (failure, errors) = (failure(disk.failing, gauges), errors_of(&disk, gauges));
     let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
     Disk {
@@ -172,7 +189,7 @@ fn described_disk(disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>, d
         errors,
         promised_share: real(promised) / 1e6,
         free_share: real(free) / 1e6,
-        more_streams: room(gauges, &gauges.carries_streams),
+        more_streams: room(gauges, &gauges.carries_streams).min(room_beside),
         carries_streams: gauges.carries_streams.get(),
         doubt,
         more_recordings: room(gauges, &gauges.carries_recordings),
@@ -217,6 +234,7 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
     let latest = looks.as_ref().and_then(|(_, newer)| newer.machine);
     let plane = &service.gauges.plane;
     let elapsed = looks.as_ref().map_or(1.0, |(o, n)| n.at.duration_since(o.at).as_secs_f64().max(1e-3));
+    let (more_streams, more_recordings) = room_left(service);
     System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_seconds: service.uptime().as_secs_f64(),
@@ -246,8 +264,8 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
         },
         misses: plane.misses.get(),
         refused: service.stats.refusals.total(),
-        more_streams: room_left(service, |disk| &disk.carries_streams),
-        more_recordings: room_left(service, |disk| &disk.carries_recordings),
+        more_streams,
+        more_recordings,
         running: service.running.counts(),
         sessions: service.session_count() as u64,
         listing_bytes: service.listing_bytes() as u64,

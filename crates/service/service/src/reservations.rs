@@ -315,6 +315,6 @@ fn check_peaks(service: &MediaService, wish: &ReservationWish, charged: &Charged
 
 /// The payload that a link of this capacity carries.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^53")]
-fn payload(capacity: BitRate) -> u64 {
+pub(crate) fn payload(capacity: BitRate) -> u64 {
     (real(capacity.0) / WIRE_OVERHEAD) as u64
 }

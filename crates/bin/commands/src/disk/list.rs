@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context as _;
-use capacity::{EXAMPLE_RATE, streams_carried};
+use capacity::streams_carried;
 use clap::Args;
 use dataplane::PlaneConfig;
 use device::actuator_ranges;
 use device::calibrate::{Calibration, identify, load};
 use serde_json::{Value, json};
 use units::ByteCount;
+use units::limits::EXAMPLE_RATE;
 
 /// Memory in such plenty that it does not limit the streams of one disk.
 const MEMORY: ByteCount = ByteCount(16 << 30);
@@ -159,7 +160,7 @@ fn smart_health(printed: &[u8]) -> Result<Value, &'static str> {
 impl DiskRow {
     fn streams(&self) -> Option<u32> {
         let profile = &self.calibration.as_ref()?.profile;
-        Some(streams_carried(profile, MEMORY, PlaneConfig::default().be_share, EXAMPLE_RATE))
+        Some(streams_carried(profile, MEMORY, PlaneConfig::default().be_share, EXAMPLE_RATE).streams)
     }
 
     fn json(&self) -> Value {

@@ -2,13 +2,14 @@
 //!
 //! Promise: at most six lines, each true when it is printed and each with the next step. Not here: details (`--verbose`).
 
-use capacity::{EXAMPLE_CAMERA_RATE, EXAMPLE_RATE, PlannedCameras, recordings_carried, streams_carried};
+use capacity::{Carried, EXAMPLE_CAMERA_RATE, PlannedCameras, recordings_carried, streams_carried};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use http::ListenAddress;
 use kernel::permissions::{PermissionSubject, Permissions};
-use units::{ByteCount, limits};
+use units::ByteCount;
+use units::limits::{self, EXAMPLE_RATE};
 
 use super::disks::KnownDisk;
 use super::links::Links;
@@ -61,7 +62,7 @@ impl Greeting<'_> {
     }
 
     fn carried(&self) -> String {
-        let streams = |disk: &KnownDisk| carried_by(disk, self.config, self.memory);
+        let streams = |disk: &KnownDisk| carried_by(disk, self.config, self.memory).streams;
         let mut line = format!("streams of {EXAMPLE_RATE} it can carry: ");
         if self.disks.len() > DISKS_NAMED {
             let counts: Vec<u32> = self.disks.iter().map(streams).collect();
@@ -147,7 +148,7 @@ pub(super) fn missing(permissions: &Permissions) -> Vec<String> {
 }
 
 /// Streams of 8.8 Mbit/s that a disk carries with nothing else to do, each of another content.
-pub(super) fn carried_by(disk: &KnownDisk, config: &Config, memory: ByteCount) -> u32 {
+pub(super) fn carried_by(disk: &KnownDisk, config: &Config, memory: ByteCount) -> Carried {
     let best_effort = f64::from(config.schedule.best_effort_percent) / 100.0;
     streams_carried(&disk.profile, memory, best_effort, EXAMPLE_RATE)
 }

@@ -29,7 +29,6 @@ use std::time::Duration;
 use accounts::{Keeper, random_text};
 use anyhow::Context as _;
 use automation::{Jobs, Webhooks};
-use capacity::EXAMPLE_RATE;
 use channel::{PlaneHandle, ReportReceiver};
 use dataplane::Plane;
 use dataplane::control::Command;
@@ -51,7 +50,8 @@ use snmp::Snmp;
 use store::{Governed, StoreSettings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use units::{ByteCount, limits};
+use units::ByteCount;
+use units::limits::{self, EXAMPLE_RATE};
 
 use crate::config::{Change, Config, ServeArgs};
 use dav_journal::JournalFile;
@@ -320,7 +320,7 @@ async fn serve(
                 return false;
             }
             show_carried(disk, &config, (memory, allowed), &figures);
-            let streams = greeting::carried_by(disk, &config, memory);
+            let streams = greeting::carried_by(disk, &config, memory).streams;
             say(format_args!("disk {} was measured: it can carry {streams} streams of {EXAMPLE_RATE}", disk.name));
             true
         }
@@ -479,7 +479,9 @@ impl StartedServer {
 /// Shows how much a disk carries, with so much memory for streams and allowed in all.
 fn show_carried(disk: &KnownDisk, config: &Config, (memory, allowed): (ByteCount, ByteCount), gauges: &Gauges) {
     let gauges = &gauges.disks[usize::from(disk.id.0)];
-    gauges.carries_streams.set(greeting::carried_by(disk, config, memory).into());
+    let carried = greeting::carried_by(disk, config, memory);
+    gauges.carries_streams.set(carried.streams.into());
+    gauges.stream_bytes.set(carried.memory_used / u64::from(carried.streams.max(1)));
     gauges.carries_recordings.set(greeting::recorded_by(disk, config, allowed).into());
 }
 

@@ -600,6 +600,9 @@ impl Admitter {
     pub(crate) fn measure<I: Io>(&mut self, pages: u64, context: &mut PlaneContext<I>) {
         let processor = context.io.processor_time();
         let (used, wall) = (processor.saturating_sub(self.measured.1), context.now.saturating_sub(self.measured.0));
+        let (promised, pages) = self.admission.memory();
+        context.gauges.plane.pages_promised.set(promised);
+        context.gauges.plane.pages_left.set(pages.saturating_sub(promised));
         if wall > Nanos::from_millis(500) {
             self.admission.set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
             self.measured = (context.now, processor);
@@ -608,7 +611,6 @@ impl Admitter {
         let plane = &context.gauges.plane;
         plane.processor_nanos.set(processor.0);
         plane.streams.set((self.streams.len() - self.free.len()) as u64);
-        plane.pages_promised.set(self.admission.memory().0);
         self.publish_shares(context);
     }
 
