@@ -2,6 +2,7 @@
 
 use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};
+use schedule::profile::DiskProfile;
 
 const FILM_BYTES: usize = 5_000_000;
 const NAMED: &str = "/media/film.ts?rate=15M&session=v";
@@ -127,6 +128,33 @@ fn a_second_title_needs_no_room_to_be_sent_ahead() {
             viewer.take(1_000_000);
         }
     }
+}
+
+/// A spinning disk, and memory for fewer viewers than the disk has time for.
+#[test]
+fn a_name_takes_no_memory_from_other_viewers() {
+    let admitted = |session: &str| {
+        let spinning = Setup::default().disk(DiskProfile::spindle_default());
+        let server = spinning.set("plane.memory=48MiB").start();
+        let room = || server.json("/api/v1/system")["more_streams"].as_u64().expect("a number");
+        server.wait_for("the first figures", |_| room() > 0);
+        let free = room();
+        let watch = |viewer: usize| {
+            let name = format!("title{viewer}.ts");
+            let file = std::fs::File::create(server.root.join(&name)).expect("made");
+            file.set_len(20 << 20).expect("long enough");
+            open_whole(&server, &format!("/media/{name}?rate=8.8M&{session}{viewer}"))
+        };
+        let viewers: Vec<(Client, u16)> = (0..16).map(watch).collect();
+        let admitted = viewers.iter().filter(|(_, status)| *status == 200).count();
+        let refused = server.get("/media/title0.ts?rate=8.8M&session=late").text();
+        assert!(refused.contains("\"resource\":\"memory\""), "{refused}");
+        assert_eq!((free, room()), (admitted as u64, 0), "the room that was shown");
+        admitted
+    };
+    let unnamed = admitted("viewer=");
+    assert!((2..16).contains(&unnamed), "{unnamed}");
+    assert_eq!(admitted("session=v"), unnamed);
 }
 
 #[test]

@@ -89,6 +89,13 @@ impl Pace {
         Self { base_bytes, ..self }
     }
 
+    /// The same, of which the burst ends at `now` where it is: the rate continues from the `sent_bytes` on.
+    #[must_use]
+    pub fn without_burst(self, sent_bytes: u64, now: Nanos) -> Self {
+        let ahead = sent_bytes.saturating_sub(self.promised_bytes(now));
+        Self { base_bytes: self.base_bytes + ahead, burst_bytes: 0, ..self }
+    }
+
     /// Bytes that should have been sent when the tick at `at` is over.
     #[must_use]
     pub fn due_bytes(&self, at: Nanos) -> u64 {
@@ -173,6 +180,17 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_burst_that_ends_leaves_the_bytes_ahead_and_the_rate() {
+        let burst = Pace::new(RATE, TICK, Nanos::ZERO, 4_400_000);
+        let (now, later) = (Nanos::from_secs(1), Nanos::from_secs(3));
+        let sent = burst.due_bytes(now);
+        let pace = burst.without_burst(sent, now);
+        assert_eq!((pace.due_bytes(now), pace.due_bytes(later)), (sent, sent + 2_200_000));
+        let behind = burst.without_burst(1_000, now);
+        assert_eq!(behind.due_bytes(now), burst.promised_bytes(now), "what it is behind is still promised");
+    }
 
     const RATE: BitRate = BitRate(8_800_000);
     const TICK: Nanos = Nanos::from_millis(50);

@@ -124,6 +124,8 @@ pub(crate) enum ToFetcher {
     Promote { slot: u32, rate: ReadRate, start: PlacedStart, age: u64 },
     /// From the admitter: a stream reads for itself from now on.
     ReadAlone { slot: u32, period: u32, start: PlacedStart },
+    /// From the admitter: the buffers of a stream's start burst are needed for others.
+    EndBurst { slot: u32 },
     /// From the admitter or the pacer: a stream has lost its reservation.
     Demote { slot: u32, at: Nanos },
     /// From the admitter: for how long best effort may continue, by the disk's promises.
@@ -164,6 +166,8 @@ pub(crate) enum ToPacer {
     Demoted { slot: u32, at: Nanos, asks_back: bool },
     /// From the admitter: a stream has a reservation again, and its clock begins anew.
     Promoted { slot: u32 },
+    /// From the admitter: a stream's start burst ends where it is.
+    EndBurst { slot: u32 },
     /// From the admitter: a stream that waited for its start is refused.
     Refuse { slot: u32, refusal: Refusal },
     /// From the admitter: everything of an ended stream was given back but the reservation `held`.

@@ -101,6 +101,7 @@ impl<I: Io> Plane<I> {
         self.carry();
         self.admitter.refuse_late_starts(&mut self.context);
         self.fetcher.end_late_starts(&mut self.context);
+        self.admitter.end_bursts(&mut self.context);
         self.carry();
         self.fetcher.change_memory(self.admitter.admission().memory().0, &mut self.context);
         self.fetcher.ask_disks(&mut self.context);

@@ -80,3 +80,32 @@ fn fresh_contents_are_sent_without_their_disk() {
     assert_eq!(ended, [(Outcome::Complete, size); 2]);
     assert_eq!(machine.requested_from(0), 0);
 }
+
+/// How many of sixteen viewers at once of 19 s each are served whole, with this start burst, from memory for fewer.
+fn served(burst_bytes: u64) -> usize {
+    let mut machine = Machine::with_chunks(48, BitRate(1_000_000_000));
+    let service = Service::Constant { rate: BitRate(8_800_000), burst_bytes, held: None, hold: false };
+    for number in 1..=16 {
+        machine.command(delivery(number, number, 20 * MIB, service));
+        machine.later(STEP);
+        machine.clients_read();
+    }
+    let mut whole = 0;
+    for _ in 0..4000 {
+        let mut reports = machine.later(STEP);
+        reports.append(&mut machine.clients_read());
+        whole += reports
+            .iter()
+            .filter(|report| matches!(report, Report::Finished { end, .. } if end.outcome == Outcome::Complete))
+            .count();
+    }
+    assert_eq!(machine.misses(), 0);
+    whole
+}
+
+#[test]
+fn start_bursts_take_no_memory_from_later_viewers() {
+    let without = served(0);
+    assert!((4..16).contains(&without), "{without}");
+    assert_eq!(served(15 * MIB), without);
+}

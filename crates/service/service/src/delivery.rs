@@ -422,11 +422,11 @@ fn session_request(
     stream: StreamId,
     no_room: bool,
 ) -> Option<session::SessionRequest> {
-    let Decision::Constant { rate, burst_bytes } = request.terms.decision else { return None };
+    let Decision::Constant { rate, .. } = request.terms.decision else { return None };
     // On a volume the next content of a session lies on another of its disks.
     let disk = request.content.layout.spread().first().copied().unwrap_or_else(|| request.content.disk());
     let link = service.link_out(request.client.local);
-    let terms = session::ReservationTerms { disk, link, rate, is_named: request.terms.is_named, burst_bytes };
+    let terms = session::ReservationTerms { disk, link, rate, is_named: request.terms.is_named };
     Some(session::SessionRequest {
         viewer: request.viewer.clone(),
         charged: request.charged.clone(),

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use content::{Content, Segment};
-use units::{BitRate, Nanos};
+use units::BitRate;
 
 use crate::access::{Permit, ToRead};
 use crate::budget_meter::Metered;
@@ -27,10 +27,6 @@ use crate::small_reads;
 /// A read up to so many bytes may be a look at an index, or belong to the media that its viewer plays: sound, subtitles, a
 /// playlist.
 const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
-
-/// The longest start burst of a client without an account or a link: as long as that of a content that names its own (`media`). A burst is
-/// buffers.
-const OPEN_BURST_MAX: Nanos = Nanos::from_secs(4);
 
 /// An open content, with a permit to read it.
 pub struct OpenedContent {
@@ -116,9 +112,6 @@ impl ContentRead {
         let bytes = ranges.map(Segment::length).sum();
         let is_small = bytes <= SMALL_READ_BYTES_MAX;
         let mut asked = self.terms;
-        if self.charged.is_open() {
-            asked.burst = asked.burst.map(|burst| burst.min(OPEN_BURST_MAX));
-        }
         match self.purpose {
             _ if !is_small => {}
             ReadPurpose::Plays

@@ -197,7 +197,7 @@ mod tests {
             stream: StreamId(stream),
             content: 1,
             part: ContentPart::Elsewhere,
-            terms: ReservationTerms { disk, link, rate, is_named: true, burst_bytes: 0 },
+            terms: ReservationTerms { disk, link, rate, is_named: true },
             is_small: false,
             no_room: false,
         }

@@ -3,12 +3,9 @@
 use std::net::IpAddr;
 
 use dataplane::control::Resource;
-use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
+use units::{BitRate, DiskId, LinkId, ReservationId, StreamId};
 
 use crate::budgets::{BudgetKey, BudgetRefusal, ChargedBudgets};
-
-/// Media that a reservation of best length is read ahead by, for its weight in memory: the look-ahead of three rounds.
-const LOOK_AHEAD: Nanos = Nanos::from_secs(3);
 
 /// The receiver of streams; its reads share reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -91,22 +88,19 @@ pub struct ReservationTerms {
     pub rate: BitRate,
     /// The request named the rate; else it is what the content needs.
     pub is_named: bool,
-    /// The start burst, which is buffers.
-    pub burst_bytes: u64,
 }
 
 impl ReservationTerms {
-    /// The part that the reservation has of a resource: a rate, bytes or places.
+    /// The part that the reservation has of a resource: a place in the table, or else by its rate.
     pub(crate) fn weight(&self, of: Resource) -> u64 {
         match of {
             Resource::Network(link) if link.0 != self.link.0 => 0,
-            Resource::Memory => self.rate.bytes_in(LOOK_AHEAD).saturating_add(self.burst_bytes),
             Resource::Table => 1,
             _ => self.rate.0,
         }
     }
 
-    /// True if a read may use the reservation made for the other; the data plane looks at the bursts.
+    /// True if a read may use the reservation made for the other.
     pub(crate) fn fit(&self, other: &Self) -> bool {
         (self.disk, self.link, self.rate) == (other.disk, other.link, other.rate)
     }

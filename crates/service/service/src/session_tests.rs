@@ -12,7 +12,7 @@ use units::{DiskId, LinkId};
 mod budgets;
 
 const TERMS: ReservationTerms =
-    ReservationTerms { disk: DiskId(0), link: LinkId(0), rate: BitRate(8_800_000), is_named: false, burst_bytes: 0 };
+    ReservationTerms { disk: DiskId(0), link: LinkId(0), rate: BitRate(8_800_000), is_named: false };
 const OTHER: ReservationTerms = ReservationTerms { rate: BitRate(25_000_000), ..TERMS };
 const HOLD: Nanos = Nanos::from_secs(60);
 

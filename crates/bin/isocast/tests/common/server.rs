@@ -50,6 +50,7 @@ pub struct Setup {
     environment: Vec<(String, String)>,
     limits: String,
     unmeasured: bool,
+    profile: DiskProfile,
 }
 
 impl Default for Setup {
@@ -65,6 +66,7 @@ impl Default for Setup {
             environment: Vec::new(),
             limits: String::new(),
             unmeasured: false,
+            profile: DiskProfile::flash_default(),
         }
     }
 }
@@ -91,6 +93,12 @@ impl Setup {
     /// No profile is kept: the program measures the disk.
     pub fn unmeasured(mut self) -> Self {
         self.unmeasured = true;
+        self
+    }
+
+    /// Its disk has this profile.
+    pub fn disk(mut self, profile: DiskProfile) -> Self {
+        self.profile = profile;
         self
     }
 
@@ -163,7 +171,7 @@ impl Setup {
             fs::create_dir_all(&root).expect("a root");
         }
         if !self.unmeasured {
-            assume_disk(&root, &own_state);
+            assume_disk(&root, &own_state, &self.profile);
         }
         let mut child = command.spawn().expect("the program starts");
         let stderr = Arc::<(Mutex<StderrLog>, Condvar)>::default();
@@ -369,11 +377,11 @@ impl Drop for Server {
     }
 }
 
-/// Keeps a profile in the state folder, of a disk that has time for every test: a measurement on a busy machine may give
+/// Keeps a profile in the state folder, by default of a disk that has time for every test: a measurement on a busy machine may give
 /// any figure, and the admitted rate would be as arbitrary.
-fn assume_disk(root: &Path, state: &Path) {
+fn assume_disk(root: &Path, state: &Path, profile: &DiskProfile) {
     let disk = identify(root).expect("the root is there");
-    let profile = DiskProfile::flash_default().scaled_to(disk.capacity);
+    let profile = profile.clone().scaled_to(disk.capacity);
     let source = ProfileSource::BlockDevice { device: disk.device.clone().unwrap_or_default() };
     calibrate::save(state, &Calibration { disk, source, profile, notes: Vec::new(), disturbed: false }).expect("kept");
 }

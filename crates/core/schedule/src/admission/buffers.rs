@@ -7,6 +7,8 @@
 //! promised = sum over contents of  min(sum of the pages its reservations hold, pages of the content)
 //! ```
 //!
+//! The pages of start bursts come from those that are left, and no promise fails for them: bursts end where a promise needs their pages.
+//!
 //! Promise: exact over any history, without allocation once made. Not here: how many pages a stream holds (`check`), which
 //! pages these are (the data plane's cache).
 
@@ -44,6 +46,8 @@ pub(super) struct BufferAccount {
     /// By version: pages that reservations hold, each counted for itself, and reservations.
     held: HashMap<ContentVersion, (u64, u64), BuildHasherDefault<VersionHasher>>,
     promised: u64,
+    /// Pages of start bursts beyond those.
+    pub(super) bursts: u64,
     pages: u64,
 }
 
@@ -52,7 +56,7 @@ impl BufferAccount {
     pub(super) fn new(pages: u64, reservations_max: usize) -> Self {
         // Twice as large as it gets: a table of this kind then clears removed entries without allocating.
         let held = HashMap::with_capacity_and_hasher(2 * reservations_max, BuildHasherDefault::default());
-        Self { held, promised: 0, pages }
+        Self { held, promised: 0, bursts: 0, pages }
     }
 
     /// Pages promised.
@@ -120,22 +124,44 @@ impl Admission {
     }
 
     /// The start burst that a reservation which has not started may send: all of it, or nothing if it takes buffers or disk time that
-    /// are not there. A burst is a wish, for which nothing is refused. From flash the bytes sent are read again at once, and a stream
+    /// are not there. A burst is a wish: nothing is refused for it ([`Self::burst_to_end`]). From flash the bytes sent are read again at once, and a stream
     /// that shares reads, or has a whole block, has its pages: only reads from a spinning disk go further ahead for it.
     pub fn grant_burst(&mut self, id: ReservationId, bytes: u64) -> u64 {
-        let Some(&Reservation { request, demand, pages, held_pages, shares, .. }) = self.find(id) else { return 0 };
+        let Some(&Reservation { request, demand, pages, shares, .. }) = self.find(id) else { return 0 };
         if bytes == 0 || shares || demand.is_spread() || !self.disk(request.disk).table.profile().rotational {
             return bytes;
         }
-        let own = self.pages_with(&request, &demand, bytes);
-        if !self.buffers.fits(request.content, pages + held_pages, own + held_pages)
+        let burst_pages = self.pages_with(&request, &demand, bytes).saturating_sub(pages);
+        if self.buffers.promised + self.buffers.bursts + burst_pages > self.buffers.pages
             || !self.starts(&request, &demand, bytes)
         {
             return 0;
         }
-        self.set_pages_of(id, own, held_pages);
-        self.find_mut(id).expect("found above").burst_bytes = bytes;
+        self.set_burst(id, bytes, burst_pages);
         bytes
+    }
+
+    /// Sets a reservation's start burst, and its pages.
+    pub(super) fn set_burst(&mut self, id: ReservationId, bytes: u64, pages: u64) {
+        let Some(reservation) = self.find_mut(id) else { return };
+        let before = std::mem::replace(&mut reservation.burst_pages, pages);
+        reservation.burst_bytes = bytes;
+        self.buffers.bursts = self.buffers.bursts - before + pages;
+    }
+
+    /// Ends the oldest start burst, of which the most was sent, if the promises need the pages of one. Gives its reservation, of which
+    /// the stream gives these pages back.
+    pub fn burst_to_end(&mut self) -> Option<ReservationId> {
+        if self.buffers.promised + self.buffers.bursts <= self.buffers.pages {
+            return None;
+        }
+        let entries = (0..).zip(&self.entries).filter_map(|(slot, (generation, reservation))| {
+            let reservation = reservation.as_ref().filter(|reservation| reservation.burst_pages > 0)?;
+            Some((reservation.before, ReservationId { slot, generation: *generation }))
+        });
+        let (_, id) = entries.min_by_key(|(before, _)| *before)?;
+        self.set_burst(id, 0, 0);
+        Some(id)
     }
 
     /// A reservation is for another content from now on, with so many pages, if there is memory.
@@ -146,8 +172,9 @@ impl Admission {
         let fits = (pages <= before && content == held.request.content) || self.buffers.fits(content, 0, pages);
         if fits {
             self.buffers.promise(content, pages);
+            self.set_burst(id, 0, 0);
             let reservation = self.find_mut(id).expect("looked at before");
-            (reservation.pages, reservation.held_pages, reservation.burst_bytes) = (pages, 0, 0);
+            (reservation.pages, reservation.held_pages) = (pages, 0);
             reservation.request.content = content;
         } else {
             self.buffers.promise(held.request.content, before);

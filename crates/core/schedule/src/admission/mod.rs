@@ -139,8 +139,10 @@ struct Reservation {
     pages: u64,
     /// Pages beyond its own window, held for those that share its reads.
     held_pages: u64,
-    /// Start burst that has buffers, of those `pages` ([`Admission::grant_burst`]).
+    /// Start burst that has buffers ([`Admission::grant_burst`]).
     burst_bytes: u64,
+    /// Pages of its start burst, beyond the others.
+    burst_pages: u64,
     /// Another stream of the content reads for it: it takes no disk time.
     shares: bool,
     /// Where a recording is written, once that is known.
@@ -322,6 +324,7 @@ impl Admission {
             pages,
             held_pages: 0,
             burst_bytes: 0,
+            burst_pages: 0,
             shares: false,
             written_at: None,
             stroke_seconds: if demand.writes() { self.disk(request.disk).table.stroke_seconds() } else { 0.0 },
@@ -366,8 +369,9 @@ impl Admission {
         let Some(held) = self.find(id).copied().filter(|reservation| !reservation.shares) else { return };
         let kept = self.pages_of_sharer(&held.request, &held.demand).min(held.pages);
         self.set_pages_of(id, kept, 0);
+        self.set_burst(id, 0, 0);
         let reservation = self.find_mut(id).expect("found above");
-        (reservation.shares, reservation.burst_bytes) = (true, 0);
+        reservation.shares = true;
         let (demand, disk, further) = (reservation.demand, reservation.request.disk, reservation.further.take());
         further.into_iter().for_each(|part| self.release(part));
         let disk = self.disk_mut(disk);
@@ -417,6 +421,7 @@ impl Admission {
             pages: 0,
             held_pages: 0,
             burst_bytes: 0,
+            burst_pages: 0,
             shares: true,
             placed: None,
             further: None,
@@ -566,10 +571,10 @@ impl Admission {
     /// The session's request ended: its next one starts anew, or finds the place that it keeps, with buffers for its rate.
     pub fn rest(&mut self, id: ReservationId) {
         self.unplace(id);
-        let Some(&Reservation { request, demand, pages, .. }) = self.find(id) else { return };
+        let Some(&Reservation { demand, pages, .. }) = self.find(id) else { return };
         if !demand.is_spread() {
-            self.set_pages_of(id, pages.min(self.pages_for(&request, &demand)), 0);
-            self.find_mut(id).expect("found above").burst_bytes = 0;
+            self.set_pages_of(id, pages, 0);
+            self.set_burst(id, 0, 0);
         }
     }
 

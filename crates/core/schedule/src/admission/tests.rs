@@ -411,18 +411,25 @@ fn a_start_burst_takes_free_buffers_and_refuses_no_stream() {
     let long = request(8_800_000);
     let count = fill(&mut self::admission(100 << 20), 8_800_000).0.len();
     let burst_bytes = 6_000_000;
-    let (mut granted, mut ids) = (vec![], vec![]);
+    let (mut granted, mut ended, mut ids) = (vec![], vec![], vec![]);
     while let Ok(id) = admission.reserve(&[long]) {
+        ended.extend(std::iter::from_fn(|| admission.burst_to_end()));
         granted.push(admission.grant_burst(id, burst_bytes));
         ids.push(id);
     }
     assert!(granted.contains(&burst_bytes) && granted.contains(&0), "{granted:?}");
-    assert!(ids.len() < count, "the first bursts hold buffers while they last");
-    let held = admission.memory().0;
-    admission.rest(ids[1]);
-    assert!(admission.memory().0 < held);
-    assert!(admission.renew(ids[0], &[long]), "a session that reads on keeps what it needs");
-    assert!(admission.reserve(&[long]).is_ok(), "and gives back its burst's buffers");
+    assert_eq!(ids.len(), count, "as many as without bursts");
+    let with_burst = ids.iter().zip(&granted).filter(|(_, bytes)| **bytes > 0).map(|(id, _)| *id);
+    assert_eq!(ended, with_burst.collect::<Vec<_>>(), "the oldest first");
+    assert_eq!(admission.burst_to_end(), None);
+    ids[2..].iter().for_each(|id| admission.release(*id));
+    for id in &ids[..2] {
+        assert_eq!(admission.grant_burst(*id, burst_bytes), burst_bytes);
+    }
+    admission.rest(ids[0]);
+    assert!(admission.renew(ids[1], &[long]), "a session that reads on");
+    fill(&mut admission, 8_800_000);
+    assert_eq!(admission.burst_to_end(), None, "neither has a burst left");
 }
 
 #[test]

@@ -576,6 +576,16 @@ impl Admitter {
         }
     }
 
+    /// Ends the start bursts that hold pages which were promised since: they are wishes.
+    pub(crate) fn end_bursts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        while let Some(id) = self.admission.burst_to_end() {
+            if let Some(slot) = self.holders[id.slot as usize] {
+                context.tell_fetcher(ToFetcher::EndBurst { slot });
+                context.tell_pacer(ToPacer::EndBurst { slot });
+            }
+        }
+    }
+
     /// Publishes the promises, before the answers to their requests.
     pub(crate) fn publish_promises<I: Io>(&self, context: &PlaneContext<I>) {
         let gauges = &context.gauges;
@@ -590,6 +600,9 @@ impl Admitter {
     }
 
     fn publish_shares<I: Io>(&self, context: &PlaneContext<I>) {
+        let (promised, pages) = self.admission.memory();
+        context.gauges.plane.pages_promised.set(promised);
+        context.gauges.plane.pages_left.set(pages.saturating_sub(promised));
         for (disk, gauges) in (0u16..).zip(&context.gauges.disks[..self.disks.len()]) {
             gauges.promised_ppm.set(ppm(self.admission.promised_share(DiskId(disk))));
             gauges.free_ppm.set(ppm(self.admission.free_share(DiskId(disk))));
@@ -600,9 +613,6 @@ impl Admitter {
     pub(crate) fn measure<I: Io>(&mut self, pages: u64, context: &mut PlaneContext<I>) {
         let processor = context.io.processor_time();
         let (used, wall) = (processor.saturating_sub(self.measured.1), context.now.saturating_sub(self.measured.0));
-        let (promised, pages) = self.admission.memory();
-        context.gauges.plane.pages_promised.set(promised);
-        context.gauges.plane.pages_left.set(pages.saturating_sub(promised));
         if wall > Nanos::from_millis(500) {
             self.admission.set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
             self.measured = (context.now, processor);

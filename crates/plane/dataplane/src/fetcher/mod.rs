@@ -125,6 +125,7 @@ impl Fetcher {
             }
             ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, context),
             ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, context),
+            ToFetcher::EndBurst { slot } => self.end_burst(slot, context),
             ToFetcher::Demote { slot, at } => self.demote(slot, at, context),
             ToFetcher::CarryHeadroom { disk, headroom } => self.sources[disk].schedule.set_carry_headroom(headroom),
             ToFetcher::BeShare { disk, share } => self.sources[disk].schedule.set_be_share(share),

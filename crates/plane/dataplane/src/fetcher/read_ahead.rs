@@ -419,6 +419,17 @@ impl ReadAhead {
         Some(due)
     }
 
+    /// It has no start burst from now on. Gives how much of its payload it may hold.
+    pub(super) fn end_burst(&mut self, source: &Source) -> u64 {
+        if let Some(plan) = &mut self.plan {
+            plan.rate.burst_bytes = 0;
+        }
+        self.ahead = self.window(source);
+        let until = self.send.payload + self.ahead;
+        self.target = self.target.min(until).max(self.fetch.payload);
+        until
+    }
+
     /// True if a stream that reads at each tick has less than it may hold.
     pub(super) fn is_short(&self) -> bool {
         self.fetch.payload < self.send.payload.saturating_add(self.ahead).min(self.payload)

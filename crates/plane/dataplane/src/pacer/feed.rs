@@ -383,6 +383,21 @@ impl Pacer {
         self.feed(slot, pages, context, first_tick);
     }
 
+    /// The start burst of a stream ends where it is: its rate continues from there.
+    pub(super) fn end_burst<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
+        let stream = &mut self.streams[slot as usize];
+        if let Some(Service::Constant { burst_bytes, .. }) =
+            stream.delivery.as_deref_mut().map(|delivery| &mut delivery.service)
+        {
+            *burst_bytes = 0;
+        }
+        if let Some(pace) = stream.pace {
+            let pace = pace.without_burst(stream.send.payload, context.now);
+            stream.pace = Some(pace);
+            context.tell_fetcher(ToFetcher::Paced { slot, pace });
+        }
+    }
+
     fn measure_jitter<I: Io>(&mut self, slot: u32, context: &PlaneContext<I>, at: Nanos) {
         let stream = &mut self.streams[slot as usize];
         let Some(pace) = stream.pace else { return };

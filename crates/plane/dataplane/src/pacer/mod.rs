@@ -171,6 +171,7 @@ impl Pacer {
             ToPacer::Link { link, payload } => self.links[usize::from(link.0)].set_rate(payload),
             ToPacer::Demoted { slot, at, asks_back } => self.demoted(slot, at, asks_back, context),
             ToPacer::Promoted { slot } => self.promoted(slot, context),
+            ToPacer::EndBurst { slot } => self.end_burst(slot, context),
             ToPacer::Wake { slot } => self.want(slot, context),
             ToPacer::GoOn { slot, has_pages } => self.best_effort_goes_on(slot, has_pages, pages, context),
             ToPacer::Refuse { slot, refusal } => {

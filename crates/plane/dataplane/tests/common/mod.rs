@@ -310,6 +310,11 @@ impl Machine {
         (promised, u64::from(self.plane.cache().present()) * limits::CHUNK_BYTES)
     }
 
+    /// Ticks without the bytes that were due.
+    pub(crate) fn misses(&self) -> u64 {
+        self.gauges.plane.misses.get()
+    }
+
     /// Bits per second promised in all.
     pub(crate) fn promised(&self) -> u64 {
         self.plane.admission().promised().0
