@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use anyhow::{bail, ensure};
 use clap::Args;
 use program::output::counted;
 use serde_json::json;
@@ -34,7 +35,7 @@ impl RebuildCatalogue {
         let missing = identified.missing();
         if self.yes && !missing.is_empty() {
             let numbers: Vec<u8> = missing.iter().map(|member| member.0).collect();
-            anyhow::bail!("the disks {numbers:?} of the volume are missing: name all of them");
+            bail!("the disks {numbers:?} of the volume are missing: name all of them");
         }
         let mut progress = ProgressLine::new("rebuild");
         let rebuilt = volume::rebuild(&identified, &mut given, |done, of| progress.show(done, of));
@@ -50,16 +51,16 @@ impl RebuildCatalogue {
                 "contents": names, "incomplete": incomplete, "unreadable_units": rebuilt.unreadable, "written": self.yes,
             });
             writeln!(out, "{found:#}")?;
-            return Ok(());
+        } else {
+            for (name, parts) in &rebuilt.incomplete {
+                writeln!(out, "`{name}` is not whole: {parts} of its parts were found")?;
+            }
+            if rebuilt.unreadable > 0 {
+                writeln!(out, "{} units cannot be read", rebuilt.unreadable)?;
+            }
+            writeln!(out, "found {}", counted(volume.len(), "content"))?;
         }
-        for (name, parts) in &rebuilt.incomplete {
-            writeln!(out, "`{name}` is not whole: {parts} of its parts were found")?;
-        }
-        if rebuilt.unreadable > 0 {
-            writeln!(out, "{} units cannot be read", rebuilt.unreadable)?;
-        }
-        let written = if self.yes { "in the new catalogue" } else { "say --yes to write a catalogue of them" };
-        writeln!(out, "found {}: {written}", counted(volume.len(), "content"))?;
+        ensure!(self.yes, "this replaces the catalogue by one of these contents: say --yes to do it");
         Ok(())
     }
 }
