@@ -197,10 +197,13 @@ fn wrong_bytes_are_mended_beside_the_streams() {
     server.stop();
     assert!(damage(&disks[0], &films[7].1) > 0, "something of it lies there");
     let server = Server::on(&[], &state, &["--volume", &named]);
+    let says_unscrubbed = || server.json("/api/v1/alarms").to_string().contains("it was never scrubbed");
+    assert!(says_unscrubbed());
     let asked = exchange(server.address, "POST", "/api/v1/volumes/films/scrub").expect("an answer");
     assert_eq!(asked.status, 202);
     gives_all(&server, &films, "while it is scrubbed");
     volume_after_upkeep(&server);
+    assert!(!says_unscrubbed());
     let ended = event(&server, "upkeep_ended").expect("it is told");
     assert!(
         ended["copies_written"].as_u64().is_some_and(|written| written > 0) && ended["copies_lost"] == 0,

@@ -141,3 +141,27 @@ fn the_alerts_and_the_dashboard_read_figures_that_there_are() {
     let output = promtool.args(["check", "rules"]).arg(&rules).output().expect("promtool starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn the_alert_of_a_scrub_names_a_volume_that_never_had_one() {
+    let Some(mut promtool) = tool("promtool") else { return };
+    let rules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/prometheus-rules.yml");
+    let series = |name: &str, volume: &str| {
+        format!("      - {{ series: '{name}{{instance=\"a\",volume=\"{volume}\"}}', values: '1x20000' }}\n")
+    };
+    let test = format!(
+        "rule_files: ['{}']\ntests:\n  - interval: 1m\n    input_series:\n{}{}{}    alert_rule_test:\n      \
+         - alertname: IsocastVolumeNeverScrubbed\n        eval_time: 8d\n        exp_alerts:\n          \
+         - exp_labels: {{ instance: a, volume: films, severity: warning }}\n            \
+         exp_annotations: {{ summary: 'volume films was never scrubbed: isocast volume scrub, or a job of kind scrub' }}\n",
+        rules.display(),
+        series("isocast_volume_contents", "films"),
+        series("isocast_volume_contents", "tapes"),
+        series("isocast_volume_last_scrub_timestamp_seconds", "tapes"),
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("test.yml");
+    std::fs::write(&file, test).expect("written");
+    let output = promtool.args(["test", "rules"]).arg(&file).output().expect("promtool starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 pub struct Alarm {
     /// How much it matters.
     pub severity: AlarmSeverity,
-    /// `volume_disk`, `volume_missing`, `volume_damaged`, `disk_failing`, `disk_assumed`, `folder_away`, `quota_full`, `full_soon`,
+    /// `volume_disk`, `volume_missing`, `volume_damaged`, `volume_scrub`, `disk_failing`, `disk_assumed`, `folder_away`, `quota_full`, `full_soon`,
     /// `job_failed` or `webhook_waiting`.
     pub kind: String,
     /// The name of the volume, disk, folder, job or webhook.

@@ -20,6 +20,9 @@ use crate::media_service::MediaService;
 const QUOTA_PERCENT: u64 = 95;
 const DAY_SECONDS: f64 = 86_400.0;
 
+/// A volume that has not been scrubbed for so long is an alarm.
+const SCRUB_SECONDS: f64 = 40.0 * DAY_SECONDS;
+
 /// A certificate that has not been renewed by so long before its end is an alarm.
 const EXPIRES_SOON_SECONDS: f64 = 14.0 * 86_400.0;
 
@@ -67,6 +70,8 @@ impl AlarmSources {
         all.extend(self.folders.iter().filter_map(of_folder));
         all.extend(self.quotas.iter().filter_map(of_quota));
         let now = unix_seconds(SystemTime::now());
+        let scrub_job = self.jobs.iter().any(|job| job.kind == "scrub");
+        all.extend(self.volumes.iter().filter_map(|volume| of_scrub(volume, scrub_job, now)));
         all.extend(self.forecasts.iter().filter_map(|forecast| of_forecast(forecast, now)));
         all.extend(self.jobs.iter().filter_map(of_job));
         all.extend(self.webhooks.iter().filter_map(of_webhook));
@@ -141,6 +146,15 @@ fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
         all.push(serious("volume_damaged", name, text));
     }
     all
+}
+
+fn of_scrub(volume: &VolumeStatus, scrub_job: bool, now: f64) -> Option<Alarm> {
+    let text = match volume.last_scrub.as_ref().map(|scrub| now - scrub.ended) {
+        None if volume.contents > 0 && !scrub_job => "it was never scrubbed".to_owned(),
+        Some(since) if since > SCRUB_SECONDS => format!("it was not scrubbed for {:.0} days", since / DAY_SECONDS),
+        _ => return None,
+    };
+    Some(advice("volume_scrub", &volume.name, text))
 }
 
 fn of_disk(disk: &Disk) -> Vec<Alarm> {

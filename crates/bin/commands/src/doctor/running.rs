@@ -99,7 +99,7 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
 }
 
 /// The reason for which an alarm matters, and the command that shows or mends it, by its kind.
-const ALARM_ADVICE: [(&str, &str, &str); 10] = [
+const ALARM_ADVICE: [(&str, &str, &str); 11] = [
     (
         "volume_disk",
         "another failure would lose contents, or keep them from being served",
@@ -114,6 +114,11 @@ const ALARM_ADVICE: [(&str, &str, &str); 10] = [
         "volume_damaged",
         "they break off where they are damaged",
         "isocast volume check DEV…   (names them); store them anew",
+    ),
+    (
+        "volume_scrub",
+        "a wrong copy that no stream reads stays unknown until another disk fails",
+        "isocast volume scrub DEV…, or a job of kind `scrub` (docs/guide/jobs.md)",
     ),
     ("disk_failing", "no stream is admitted on it", "dmesg; smartctl -a /dev/DISK"),
     (
