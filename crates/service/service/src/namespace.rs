@@ -327,17 +327,18 @@ fn check_apart(from: &ContentPath, to: &ContentPath) -> Result<(), NamespaceErro
     if from.lies_in(to) || to.lies_in(from) { Err(NamespaceError::Overlap) } else { Ok(()) }
 }
 
-/// Bytes that may come into the permit's folder, and those that are there: by the quota with the least room, or the disk with the most.
+/// Bytes that may come into the permit's folder, and those that are there: by the quota with the least room. Without a quota they are not
+/// counted, and the room is that of the disk with the most.
 #[must_use]
-pub fn room(service: &MediaService, permit: &Permit<ToRead>) -> Option<(u64, u64)> {
+pub fn room(service: &MediaService, permit: &Permit<ToRead>) -> Option<(u64, Option<u64>)> {
     let disks = service.admin.disks();
     let free = disks.iter().map(|disk| disk.free_bytes).max()?;
     let over = service.quotas.all().into_iter().filter(|quota| permit.path().lies_in(&quota.config.folder));
     let least =
         over.map(|quota| quota.status()).min_by_key(|status| status.max_bytes.saturating_sub(status.used_bytes));
     Some(match least {
-        Some(status) => (status.max_bytes.saturating_sub(status.used_bytes).min(free), status.used_bytes),
-        None => (free, 0),
+        Some(status) => (status.max_bytes.saturating_sub(status.used_bytes).min(free), Some(status.used_bytes)),
+        None => (free, None),
     })
 }
 

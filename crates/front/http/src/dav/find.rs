@@ -94,7 +94,7 @@ struct Parts {
     /// The resource itself, before it is described.
     entry: Option<Entry>,
     wish: PropertyWish,
-    room: Option<(u64, u64)>,
+    room: Option<(u64, Option<u64>)>,
     listing: Option<Arc<Listing>>,
     next: usize,
     is_over: bool,
@@ -193,7 +193,7 @@ impl Parts {
 }
 
 /// Writes a property that the server keeps; false if the resource has none of this name.
-fn write_live(found: &mut PropertyStatus, name: &str, entry: &Entry, room: Option<(u64, u64)>) -> bool {
+fn write_live(found: &mut PropertyStatus, name: &str, entry: &Entry, room: Option<(u64, Option<u64>)>) -> bool {
     let is_file = entry.kind == NameKind::File;
     match name {
         "resourcetype" if is_file => found.properties.push_str("<D:resourcetype/>"),
@@ -213,8 +213,8 @@ fn write_live(found: &mut PropertyStatus, name: &str, entry: &Entry, room: Optio
             None => return false,
         },
         "quota-used-bytes" => match room {
-            Some((_, used)) => found.text(name, &used.to_string()),
-            None => return false,
+            Some((_, Some(used))) => found.text(name, &used.to_string()),
+            _ => return false,
         },
         _ => return false,
     }
