@@ -327,7 +327,7 @@ pub(crate) const ROUTES: &[Route] = &[
             ("POST", "/first-account"),
             Call::AddFirstUser,
             "Makes the first user, who administers the server, by the code that the server printed.",
-            &[(403, "The code is wrong."), (409, "There are users already.")],
+            &[(403, "The code is wrong."), (409, "There is an administrator already, or a user of this name.")],
         )
     },
     Route {

@@ -4,7 +4,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use service::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish};
-use service::accounts::{FolderRights, Rights};
+use service::accounts::{FolderRights, Right, Rights};
 use service::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal};
 use service::logins::{link_text, token_digest};
 use service::reservation_ahead::ReservationWish;
@@ -124,7 +124,9 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
             }
         }
         AccountChange::AddFirstAccount { name, password_hash } => {
-            if tables.query_row("SELECT count(*) FROM account", [], |row| row.get::<_, i64>(0))? > 0 {
+            let sql = "SELECT EXISTS (SELECT 1 FROM account_right WHERE folder = '/' AND rights & ?1) OR \
+                       EXISTS (SELECT 1 FROM member JOIN team_right USING (team) WHERE folder = '/' AND rights & ?1)";
+            if tables.query_row(sql, [Rights::of(&[Right::Administer]).bits()], |row| row.get::<_, bool>(0))? {
                 return Err(ChangeError::NotFirst.into());
             }
             let (name, password_hash, rights) = (name.clone(), password_hash.clone(), Rights::ALL);

@@ -289,6 +289,11 @@ fn the_first_account_is_made_once_with_all_rights() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut database = database(folder.path());
     let first = |name: &str| AccountChange::AddFirstAccount { name: name.to_owned(), password_hash: "hash".to_owned() };
+    let identity = ProvenIdentity { subject: "1".to_owned(), name: "bob".to_owned(), groups: None, may_add: true };
+    let login = AccountChange::AddProvenLogin { identity, label: String::new(), expires: NOW + 300, idle: 100 };
+    new(apply(&mut database, login));
+    assert_eq!(apply(&mut database, first("bob")), Err(ChangeError::AccountExists("bob".to_owned())));
+    assert!(!in_force(&database).has_administrator(), "a login of the provider makes none");
     assert_eq!(apply(&mut database, first("ada")), Ok(Changed::Done));
     assert!(in_force(&database).may(Holder::Account("ada"), Right::Administer, &path("/")));
     assert_eq!(apply(&mut database, first("eve")), Err(ChangeError::NotFirst));

@@ -68,7 +68,7 @@ pub enum AccountChange {
         /// Its rights.
         rights: Rights,
     },
-    /// The first account, with all rights over everything.
+    /// The first account that administers the server, with all rights over everything.
     AddFirstAccount {
         /// Its name.
         name: String,
@@ -229,8 +229,8 @@ pub enum ChangeError {
         "the user {0} belongs to another user of the provider: an administrator may remove it, or give yours another name"
     )]
     OtherIdentity(String),
-    /// There is an account already, so that this is not the first.
-    #[error("there are users already: log in, or ask one of them")]
+    /// An account administers the server already.
+    #[error("the server has an administrator already: log in, or ask that one")]
     NotFirst,
     /// There is no such token.
     #[error("there is no token {0}")]

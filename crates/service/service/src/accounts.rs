@@ -225,6 +225,13 @@ impl Accounts {
         }
     }
 
+    /// True if an account administers the server.
+    #[must_use]
+    pub fn has_administrator(&self) -> bool {
+        let administers = |name: &String| self.may(Holder::Account(name), Right::Administer, &ContentPath::root());
+        self.facts().accounts.keys().any(administers)
+    }
+
     /// Seconds since 1970 by a clock that is never set back.
     #[must_use]
     pub fn now(&self) -> u64 {

@@ -349,7 +349,7 @@ async fn serve(
     let addresses: Vec<ListenAddress> = server.addresses().iter().copied().chain(of_ftp).collect();
     let (addresses, missing) = (addresses.as_slice(), missing.as_slice());
     let users = accounts.facts().accounts.len();
-    let first_code = first_code(users, addresses)?;
+    let first_code = first_code(&accounts, addresses)?;
     first_code.iter().for_each(|code| service.offer_first_account(code));
     let first_code = first_code.as_deref();
     let greeting =
@@ -372,10 +372,10 @@ async fn serve(
     running.end(ended, signals).await
 }
 
-/// The code by which a client makes the first account, where clients from elsewhere reach the server and there is none.
-fn first_code(users: usize, addresses: &[ListenAddress]) -> io::Result<Option<String>> {
+/// The code by which a client makes the first administrator, where clients from elsewhere reach the server and there is none.
+fn first_code(accounts: &Accounts, addresses: &[ListenAddress]) -> io::Result<Option<String>> {
     let is_reached = addresses.iter().any(|each| !each.address.ip().is_loopback());
-    if users == 0 && is_reached { random_text().map(Some) } else { Ok(None) }
+    if is_reached && !accounts.has_administrator() { random_text().map(Some) } else { Ok(None) }
 }
 
 /// A server that admits streams.
