@@ -166,6 +166,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
     gives_all(&server, &films, "while it is filled");
     let looked_after = volume_after_fill(&server);
     assert_eq!(looked_after["disks"][1]["state"], "active", "{looked_after}");
+    assert_eq!(looked_after["disks"][1]["wrong_copies"], 0, "a copy that a new disk lacks is no wrong one");
     let ended = event(&server, "upkeep_ended").expect("it is told");
     assert!(ended["upkeep"] == "fill" && ended["copies_lost"] == 0 && ended["error"].is_null(), "{ended}");
     server.stop();

@@ -310,7 +310,9 @@ impl VolumeUpkeep {
                 }
             }
         }
-        let is_mended = was_written && task.new_copy.is_none();
+        // A disk that is being filled lacks its copies.
+        let is_filled = live.volume.members().filling().any(|member| member == task.target.member);
+        let is_mended = was_written && task.new_copy.is_none() && !is_filled;
         let part = task.part;
         match end {
             CopyVerdict::Right if !is_mended => {}
