@@ -42,6 +42,19 @@ const LOCK: &str = "<?xml version=\"1.0\"?><D:lockinfo xmlns:D=\"DAV:\"><D:locks
     <D:locktype><D:write/></D:locktype><D:owner>tests</D:owner></D:lockinfo>";
 
 #[test]
+fn a_folder_shows_its_use_where_a_quota_counts_it() {
+    let server = Setup::default().config("[[quota]]\nfolder = \"cams\"\nmax_size = \"8MB\"\n").start();
+    fs::create_dir(server.root.join("cams")).expect("made");
+    assert_eq!(server.put("/media/cams/a.ts", "", &pattern(1000)).status, 201);
+    let wish =
+        "<D:propfind xmlns:D=\"DAV:\"><D:prop><D:quota-available-bytes/><D:quota-used-bytes/></D:prop></D:propfind>";
+    let found = |target| ask(&mut server.connect(), "PROPFIND", target, "Depth: 0\r\n", wish).text();
+    let (with, without) = (found("/media/cams/"), found("/media/"));
+    assert!(with.contains("quota-used-bytes>1000<") && with.contains("quota-available-bytes>7999000<"), "{with}");
+    assert!(without.contains("quota-used-bytes/>") && !without.contains("quota-available-bytes/>"), "{without}");
+}
+
+#[test]
 fn litmus_passes_as_a_whole() {
     if is_missing("litmus") {
         return;
