@@ -155,13 +155,13 @@ fn known_disk(
 
 impl KnownDisk {
     fn measured(id: DiskId, name: String, root: &Path, calibration: Calibration) -> Self {
-        let is_assumed = matches!(calibration.source, ProfileSource::Assumed { .. });
-        let doubt = if is_assumed {
-            Some("assumed, measured as soon as it can be".to_owned())
-        } else {
-            calibration.disturbed.then(|| "others used it while it was measured".to_owned())
+        let assumed = match &calibration.source {
+            ProfileSource::Assumed { reason } => Some(format!("assumed, measured as soon as it can be: {reason}")),
+            _ => None,
         };
-        let assumed_at = is_assumed.then(|| root.to_owned());
+        let assumed_at = assumed.is_some().then(|| root.to_owned());
+        let doubt =
+            assumed.or_else(|| calibration.disturbed.then(|| "others used it while it was measured".to_owned()));
         let measurable_at = calibration.disk.device.is_some().then(|| root.to_owned());
         Self { id, name, profile: calibration.profile, doubt, assumed_at, measurable_at }
     }
@@ -226,4 +226,24 @@ fn memory_profile() -> DiskProfile {
     profile.seeks[0].time = units::Nanos::from_micros(50);
     profile.flush = units::Nanos::from_micros(10);
     profile
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assumed_profile_says_why_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let calibration = Calibration {
+            disk: identify(folder.path()).expect("it is there"),
+            source: ProfileSource::Assumed { reason: "it has few files".to_owned() },
+            profile: DiskProfile::spindle_default(),
+            notes: Vec::new(),
+            disturbed: false,
+        };
+        let known = KnownDisk::measured(DiskId(0), "sda".to_owned(), folder.path(), calibration);
+        assert_eq!(known.doubt.as_deref(), Some("assumed, measured as soon as it can be: it has few files"));
+        assert!(known.assumed_at.is_some());
+    }
 }
