@@ -184,8 +184,12 @@ impl OwnFolder {
     }
 
     pub(super) fn shown(&self, name: &str) -> String {
-        let slash = if name.is_empty() || self.path.components().is_empty() { "" } else { "/" };
-        format!("{}{slash}{name}", self.path.joined())
+        match (self.path.joined(), name) {
+            (folder, "") if folder.is_empty() => "/".to_owned(),
+            (folder, "") => folder,
+            (folder, name) if folder.is_empty() => name.to_owned(),
+            (folder, name) => format!("{folder}/{name}"),
+        }
     }
 
     /// Begins to write a content, or continues an upload that broke off of this version of its source.

@@ -197,6 +197,10 @@ fn a_scrub_that_misses_a_served_folder_fails() {
     let last = run(&server, "scrub");
     assert_eq!((&last["outcome"], &last["files"]), (&"Failed".into(), &1.into()), "{last}");
     assert!(last["reason"].as_str().is_some_and(|reason| reason.contains("two: this served folder is away")), "{last}");
+    fs::rename(&one, folder.path().join("elsewhere as well")).expect("moved");
+    server.wait_for("the other's loss", |server| server.metric("isocast_alarms{severity=\"serious\"}") > 2.0);
+    let last = run(&server, "scrub");
+    assert!(last["reason"].as_str().is_some_and(|reason| reason.starts_with("/: the served folder")), "{last}");
 }
 
 #[test]
