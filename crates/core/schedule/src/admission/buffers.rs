@@ -46,8 +46,9 @@ pub(super) struct BufferAccount {
     /// By version: pages that reservations hold, each counted for itself, and reservations.
     held: HashMap<ContentVersion, (u64, u64), BuildHasherDefault<VersionHasher>>,
     promised: u64,
-    /// Pages of start bursts beyond those.
-    pub(super) bursts: u64,
+    /// Start bursts, the oldest first, with their pages beyond those.
+    bursts: Vec<(ReservationId, u64)>,
+    burst_pages: u64,
     pages: u64,
 }
 
@@ -56,7 +57,7 @@ impl BufferAccount {
     pub(super) fn new(pages: u64, reservations_max: usize) -> Self {
         // Twice as large as it gets: a table of this kind then clears removed entries without allocating.
         let held = HashMap::with_capacity_and_hasher(2 * reservations_max, BuildHasherDefault::default());
-        Self { held, promised: 0, bursts: 0, pages }
+        Self { held, promised: 0, bursts: Vec::with_capacity(reservations_max), burst_pages: 0, pages }
     }
 
     /// Pages promised.
@@ -98,6 +99,35 @@ impl BufferAccount {
             }
         }
     }
+
+    /// Lends pages to a start burst; false if no more are left.
+    fn begin_burst(&mut self, id: ReservationId, pages: u64) -> bool {
+        let fits = self.promised + self.burst_pages + pages <= self.pages;
+        if fits {
+            self.end_burst(id);
+            self.bursts.push((id, pages));
+            self.burst_pages += pages;
+        }
+        fits
+    }
+
+    /// The pages of a reservation's start burst, if it has one, are left again.
+    pub(super) fn end_burst(&mut self, id: ReservationId) {
+        if let Some(at) = self.bursts.iter().position(|(of, _)| *of == id) {
+            self.burst_pages -= self.bursts.remove(at).1;
+        }
+    }
+
+    /// Another reservation has the start burst of this one.
+    pub(super) fn hand_over_burst(&mut self, from: ReservationId, to: ReservationId) {
+        self.bursts.iter_mut().filter(|(of, _)| *of == from).for_each(|(of, _)| *of = to);
+    }
+
+    fn burst_to_end(&mut self) -> Option<ReservationId> {
+        let (id, _) = *self.bursts.first().filter(|_| self.promised + self.burst_pages > self.pages)?;
+        self.end_burst(id);
+        Some(id)
+    }
 }
 
 impl Admission {
@@ -132,36 +162,16 @@ impl Admission {
             return bytes;
         }
         let burst_pages = self.pages_with(&request, &demand, bytes).saturating_sub(pages);
-        if self.buffers.promised + self.buffers.bursts + burst_pages > self.buffers.pages
-            || !self.starts(&request, &demand, bytes)
-        {
+        if !self.starts(&request, &demand, bytes) || !self.buffers.begin_burst(id, burst_pages) {
             return 0;
         }
-        self.set_burst(id, bytes, burst_pages);
+        self.find_mut(id).expect("found above").burst_bytes = bytes;
         bytes
     }
 
-    /// Sets a reservation's start burst, and its pages.
-    pub(super) fn set_burst(&mut self, id: ReservationId, bytes: u64, pages: u64) {
-        let Some(reservation) = self.find_mut(id) else { return };
-        let before = std::mem::replace(&mut reservation.burst_pages, pages);
-        reservation.burst_bytes = bytes;
-        self.buffers.bursts = self.buffers.bursts - before + pages;
-    }
-
-    /// Ends the oldest start burst, of which the most was sent, if the promises need the pages of one. Gives its reservation, of which
-    /// the stream gives these pages back.
+    /// Ends the oldest start burst if the promises need its pages: the stream of that reservation gives them back.
     pub fn burst_to_end(&mut self) -> Option<ReservationId> {
-        if self.buffers.promised + self.buffers.bursts <= self.buffers.pages {
-            return None;
-        }
-        let entries = (0..).zip(&self.entries).filter_map(|(slot, (generation, reservation))| {
-            let reservation = reservation.as_ref().filter(|reservation| reservation.burst_pages > 0)?;
-            Some((reservation.before, ReservationId { slot, generation: *generation }))
-        });
-        let (_, id) = entries.min_by_key(|(before, _)| *before)?;
-        self.set_burst(id, 0, 0);
-        Some(id)
+        self.buffers.burst_to_end()
     }
 
     /// A reservation is for another content from now on, with so many pages, if there is memory.
@@ -172,9 +182,9 @@ impl Admission {
         let fits = (pages <= before && content == held.request.content) || self.buffers.fits(content, 0, pages);
         if fits {
             self.buffers.promise(content, pages);
-            self.set_burst(id, 0, 0);
+            self.buffers.end_burst(id);
             let reservation = self.find_mut(id).expect("looked at before");
-            (reservation.pages, reservation.held_pages) = (pages, 0);
+            (reservation.pages, reservation.held_pages, reservation.burst_bytes) = (pages, 0, 0);
             reservation.request.content = content;
         } else {
             self.buffers.promise(held.request.content, before);

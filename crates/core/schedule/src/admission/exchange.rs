@@ -52,7 +52,6 @@ impl Admission {
         }
         self.links[usize::from(request.link.0)].reserved -= request.rate.0;
         self.buffers.withdraw(request.content, held.pages + held.held_pages);
-        self.buffers.bursts -= held.burst_pages;
         self.promised -= request.rate.0;
     }
 
@@ -67,7 +66,6 @@ impl Admission {
         }
         self.links[usize::from(request.link.0)].reserved += request.rate.0;
         self.buffers.promise(request.content, held.pages + held.held_pages);
-        self.buffers.bursts += held.burst_pages;
         self.promised += request.rate.0;
     }
 }

@@ -141,8 +141,6 @@ struct Reservation {
     held_pages: u64,
     /// Start burst that has buffers ([`Admission::grant_burst`]).
     burst_bytes: u64,
-    /// Pages of its start burst, beyond the others.
-    burst_pages: u64,
     /// Another stream of the content reads for it: it takes no disk time.
     shares: bool,
     /// Where a recording is written, once that is known.
@@ -324,7 +322,6 @@ impl Admission {
             pages,
             held_pages: 0,
             burst_bytes: 0,
-            burst_pages: 0,
             shares: false,
             written_at: None,
             stroke_seconds: if demand.writes() { self.disk(request.disk).table.stroke_seconds() } else { 0.0 },
@@ -369,9 +366,9 @@ impl Admission {
         let Some(held) = self.find(id).copied().filter(|reservation| !reservation.shares) else { return };
         let kept = self.pages_of_sharer(&held.request, &held.demand).min(held.pages);
         self.set_pages_of(id, kept, 0);
-        self.set_burst(id, 0, 0);
+        self.buffers.end_burst(id);
         let reservation = self.find_mut(id).expect("found above");
-        reservation.shares = true;
+        (reservation.shares, reservation.burst_bytes) = (true, 0);
         let (demand, disk, further) = (reservation.demand, reservation.request.disk, reservation.further.take());
         further.into_iter().for_each(|part| self.release(part));
         let disk = self.disk_mut(disk);
@@ -410,6 +407,7 @@ impl Admission {
         if giver.shares || !taker.shares {
             return self.share(from);
         }
+        self.buffers.hand_over_burst(from, to);
         // Pages of the taker are of the same content, and the giver had them for it.
         self.buffers.withdraw(taker.request.content, taker.pages + taker.held_pages);
         // The rate and link of each stay its own; so does the disk at which the one that shares is counted.
@@ -421,7 +419,6 @@ impl Admission {
             pages: 0,
             held_pages: 0,
             burst_bytes: 0,
-            burst_pages: 0,
             shares: true,
             placed: None,
             further: None,
@@ -445,6 +442,7 @@ impl Admission {
         let Some(reservation) = self.find(id).copied() else { return };
         self.unplace(id);
         self.withdraw(&reservation);
+        self.buffers.end_burst(id);
         self.entries[id.slot as usize].1 = None;
         self.follow_write_span(reservation.request.disk, &reservation.demand);
         reservation.further.into_iter().for_each(|part| self.release(part));
@@ -574,7 +572,8 @@ impl Admission {
         let Some(&Reservation { demand, pages, .. }) = self.find(id) else { return };
         if !demand.is_spread() {
             self.set_pages_of(id, pages, 0);
-            self.set_burst(id, 0, 0);
+            self.buffers.end_burst(id);
+            self.find_mut(id).expect("found above").burst_bytes = 0;
         }
     }
 

@@ -112,20 +112,19 @@ impl Fetcher {
                 }
             }
             // A stream may have ended before the answer for it comes.
+            ToFetcher::Weigh { slot } | ToFetcher::Start { slot, .. }
+                if self.streams[slot as usize].life() != ReadsLife::Waiting => {}
             ToFetcher::Weigh { slot } => {
-                if self.streams[slot as usize].life() == ReadsLife::Waiting {
-                    context
-                        .tell_admitter(ToAdmitter::Weighed { slot, conditions: self.start_conditions(slot, context) });
-                }
+                let conditions = self.start_conditions(slot, context);
+                context.tell_admitter(ToAdmitter::Weighed { slot, conditions });
             }
-            ToFetcher::Start { slot, start } => {
-                if self.streams[slot as usize].life() == ReadsLife::Waiting {
-                    self.start(slot, start, context);
-                }
-            }
+            ToFetcher::Start { slot, start } => self.start(slot, start, context),
             ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, context),
             ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, context),
-            ToFetcher::EndBurst { slot } => self.end_burst(slot, context),
+            ToFetcher::EndBurst { slot } => {
+                let payload = self.streams[slot as usize].end_burst(&self.sources, &mut self.buffers);
+                context.tell_pacer(ToPacer::Fetched { slot, payload });
+            }
             ToFetcher::Demote { slot, at } => self.demote(slot, at, context),
             ToFetcher::CarryHeadroom { disk, headroom } => self.sources[disk].schedule.set_carry_headroom(headroom),
             ToFetcher::BeShare { disk, share } => self.sources[disk].schedule.set_be_share(share),

@@ -419,15 +419,19 @@ impl ReadAhead {
         Some(due)
     }
 
-    /// It has no start burst from now on. Gives how much of its payload it may hold.
-    pub(super) fn end_burst(&mut self, source: &Source) -> u64 {
+    /// It has no start burst from now on, and gives back the pages beyond those of its rate. Gives how much of its payload it has.
+    pub(super) fn end_burst(&mut self, sources: &Sources, buffers: &mut BufferPool) -> u64 {
         if let Some(plan) = &mut self.plan {
             plan.rate.burst_bytes = 0;
         }
-        self.ahead = self.window(source);
+        self.ahead = self.window(&sources[self.disk]);
         let until = self.send.payload + self.ahead;
-        self.target = self.target.min(until).max(self.fetch.payload);
-        until
+        let target = self.target.min(until);
+        if self.fetch.payload > until {
+            self.keep_until(until, buffers);
+        }
+        self.target = target.max(self.fetch.payload);
+        self.fetch.payload
     }
 
     /// True if a stream that reads at each tick has less than it may hold.

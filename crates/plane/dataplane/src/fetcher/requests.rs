@@ -138,23 +138,6 @@ impl Fetcher {
         }
     }
 
-    /// The pages of a stream's start burst are needed for others: it keeps those of its rate.
-    pub(super) fn end_burst<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let stream = &mut self.streams[slot as usize];
-        if stream.life() == ReadsLife::Ending {
-            return;
-        }
-        let until = stream.end_burst(&self.sources[stream.disk()]);
-        if stream.fetched() > until {
-            self.keep_until(slot, until, context);
-        }
-        let stream = &self.streams[slot as usize];
-        if stream.is_active() && !stream.reads() {
-            self.ask_nothing(slot);
-            self.run_if_ready(slot, context);
-        }
-    }
-
     /// Gives back the pages that end behind `until` in a stream's payload, and those read out of turn. Gives how many pages it keeps.
     pub(super) fn keep_until<I: Io>(&mut self, slot: u32, until: u64, context: &mut PlaneContext<I>) -> u32 {
         let stream = &mut self.streams[slot as usize];
