@@ -35,7 +35,9 @@ export function Live() {
   if (answer === undefined) return <section class="card" aria-busy="true">{t.reading}</section>;
   if (answer.system === null) return <section class="card"><p class="quiet">{t.noAnswer}</p></section>;
   const { system, streams, disks } = answer;
-  const short = disks.length > 1 ? disks.reduce((least, disk) => (disk.more_streams < least.more_streams ? disk : least)) : null;
+  const room = disks.reduce((sum, disk) => sum + disk.more_streams, 0);
+  // Else memory or a link has less room than they have together.
+  const short = disks.length > 1 && room <= system.more_streams ? disks.reduce((least, disk) => (disk.more_streams < least.more_streams ? disk : least)) : null;
   return (
     <>
       <section class="card" aria-label={t.live}>
