@@ -2,7 +2,7 @@
 //!
 //! Promise: the same answers as over HTTP/1.1. A rated body comes out of a pipe that the data plane paces; it is taken as its client's
 //! windows allow, so a slow stream holds up no other. Streams, windows and heads of a connection are bounded; a client that resets
-//! streams or sends frames for nothing loses its connection (hyper). Not here: the answers. See decisions/0069.
+//! streams or sends frames for nothing loses its connection (hyper, `frame_limit`). Not here: the answers. See decisions/0069.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -31,6 +31,7 @@ use crate::body::RequestBody;
 use crate::connection::drains;
 use crate::content::{self, pass_on};
 use crate::exchange::Exchange;
+use crate::frame_limit::LimitedFrames;
 use crate::memory::HeldMemory;
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HttpVersion, RequestHead, check_host};
 use crate::message::reply::{self, Pieces, Reply};
@@ -66,7 +67,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TlsStream, peer: SocketAd
     builder.max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("16 KiB")).max_send_buf_size(SEND_BYTES_MAX);
     builder.max_pending_accept_reset_streams(RESETS_MAX).max_local_error_reset_streams(RESETS_MAX);
     builder.keep_alive_interval(PING_PERIOD).keep_alive_timeout(PING_PERIOD);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), serve_one));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(LimitedFrames::new(stream)), serve_one));
     let is_serving = place.arrival() == Arrival::Serving;
     let ends = async {
         tokio::select! {

@@ -17,6 +17,7 @@ mod draft_upload;
 mod exchange;
 mod follow;
 mod forwarded;
+mod frame_limit;
 mod hosts;
 mod http2;
 mod listing;

@@ -23,7 +23,7 @@ const LOCK: &[u8] = b"<?xml version=\"1.0\"?><D:lockinfo xmlns:D=\"DAV:\"><D:loc
     <D:locktype><D:write/></D:locktype></D:lockinfo>";
 
 /// A body of one piece.
-struct OnePiece(Option<Bytes>);
+pub(crate) struct OnePiece(Option<Bytes>);
 
 impl Body for OnePiece {
     type Data = Bytes;
@@ -38,7 +38,7 @@ impl Body for OnePiece {
     }
 }
 
-async fn connect(authority: &Authority, harness: &Harness) -> SendRequest<OnePiece> {
+pub(crate) async fn connect(authority: &Authority, harness: &Harness) -> SendRequest<OnePiece> {
     let mut config = authority.client(&TLS13);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let stream = TcpStream::connect(harness.sealed).await.expect("connected");
@@ -50,14 +50,14 @@ async fn connect(authority: &Authority, harness: &Harness) -> SendRequest<OnePie
     client
 }
 
-fn request(method: &str, target: &str, body: Option<&'static [u8]>) -> Request<OnePiece> {
+pub(crate) fn request(method: &str, target: &str, body: Option<&'static [u8]>) -> Request<OnePiece> {
     let target = format!("https://localhost{target}");
     let body = OnePiece(body.map(Bytes::from_static));
     Request::builder().method(method).uri(target).body(body).expect("a request")
 }
 
 /// The whole body, or the error that it broke off with.
-async fn body(response: Response<Incoming>) -> Result<Vec<u8>, hyper::Error> {
+pub(crate) async fn body(response: Response<Incoming>) -> Result<Vec<u8>, hyper::Error> {
     let (mut body, mut all) = (response.into_body(), Vec::new());
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         all.extend_from_slice(&frame?.into_data().unwrap_or_default());

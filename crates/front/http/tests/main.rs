@@ -3,6 +3,7 @@
 mod accounts;
 mod connection;
 mod cors;
+mod floods;
 mod http2;
 mod management;
 mod metrics;

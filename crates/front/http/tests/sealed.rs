@@ -34,7 +34,7 @@ impl Authority {
         Self { certificates: Certificates::load(&source).expect("made"), folder }
     }
 
-    fn acceptor(&self, handshakes_max: usize) -> Acceptor {
+    pub(crate) fn acceptor(&self, handshakes_max: usize) -> Acceptor {
         Acceptor::new(Arc::clone(&self.certificates), http::PROTOCOLS, handshakes_max).expect("usable")
     }
 
