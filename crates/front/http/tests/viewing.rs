@@ -182,6 +182,33 @@ async fn the_contents_own_rate_with_its_preroll() {
     assert_eq!(starts(&harness.plane.orders()), expected);
 }
 
+/// A minute of media, so that it is no segment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rate_above_the_contents_need_is_for_accounts_and_links() {
+    let harness = Harness::start(HttpConfig::default());
+    let duration = Nanos::from_secs(60);
+    harness.store.put("film.mp4", &pattern(750_000));
+    let media = MediaRate {
+        rate: BitRate(90_000),
+        preroll_bytes: 500,
+        container: Container::Mp4,
+        source: RateSource::SampleTables,
+        duration,
+    };
+    *harness.store.media.lock().expect("lock") = Some(media);
+    let granted = |target: &str| {
+        let answer = harness.one(&get(target, ""));
+        assert_eq!(answer.status, 200, "{target}");
+        answer.field("x-isocast-rate").expect("a rate").parse::<u64>().expect("a number")
+    };
+    assert_eq!(granted("film.mp4?rate=210k"), 210_000, "its need is not known, and no look is taken for it");
+    harness.store.media_is_known.store(true, Ordering::SeqCst);
+    assert_eq!(granted("film.mp4?rate=200k"), 200_000, "twice its size over its time");
+    assert_eq!(granted("film.mp4?rate=210k"), 90_000);
+    assert_eq!(granted("film.mp4?rate=1M"), 1_000_000, "a segment");
+    assert_eq!(harness.store.looks.load(Ordering::SeqCst), 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_path_may_be_served_best_effort_when_it_is_full() {
     // The setting of full servers names a part of the path without a rate of its own: the rate of the whole holds there, too.

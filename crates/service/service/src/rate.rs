@@ -24,6 +24,10 @@ pub struct RateTerms {
 /// only fill its buffer if that takes less time than to play it.
 const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 
+/// A client without an account or link may ask for so many times the need of a content. Chosen: the need is a mean, which variable bit rates
+/// exceed for longer than a player buffers (decision 0086).
+const NEED_FACTOR: u64 = 2;
+
 /// The rate that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestedRate {
@@ -73,6 +77,18 @@ impl Decision {
 }
 
 impl RateTerms {
+    /// The terms of a client without an account or a link, for a content of `size` bytes: a rate far above the need of the content counts
+    /// as unstated, but for a segment, whose own rate says little of the next one's. See decisions/0086.
+    pub(crate) fn within_need(mut self, media: Option<MediaRate>, size: u64) -> Self {
+        if let (RequestedRate::Rate(rate), Some(media)) = (self.rate, media)
+            && size > rate.bytes_in(SEGMENT_MAX)
+            && rate.0 / NEED_FACTOR > media.rate.max(media.mean(size)).0
+        {
+            self.rate = RequestedRate::Unstated;
+        }
+        self
+    }
+
     /// Combines the request, the rate that the content needs and the rate set for the path, for `payload` bytes of it.
     #[must_use]
     pub fn decide(self, media: Option<MediaRate>, of_path: Option<BitRate>, burst: Nanos, payload: u64) -> Decision {
@@ -141,6 +157,19 @@ mod tests {
         assert_eq!(decide(RequestedRate::Bulk, None, Some(MEDIA)), Decision::BestEffort);
         let unsaid = asking(RequestedRate::Unstated, None, None);
         assert_eq!(unsaid.decide(None, None, Nanos::ZERO, 0), Decision::BestEffort);
+    }
+
+    #[test]
+    fn an_open_client_gets_twice_the_need_of_a_long_content_at_most() {
+        // A minute at 5 Mbit/s.
+        let size = 37_500_000;
+        let asked = |rate| RequestedRate::Rate(BitRate(rate));
+        let within = |rate, media, size| asking(asked(rate), None, None).within_need(media, size).rate;
+        assert_eq!(within(10_000_000, Some(MEDIA), size), asked(10_000_000));
+        assert_eq!(within(10_500_000, Some(MEDIA), size), RequestedRate::Unstated);
+        assert_eq!(within(10_500_000, Some(MEDIA), size + size / 10), asked(10_500_000), "its size over its time");
+        assert_eq!(within(60_000_000, Some(MEDIA), size), asked(60_000_000), "a segment");
+        assert_eq!(within(10_500_000, None, size), asked(10_500_000), "its need is not known");
     }
 
     #[test]

@@ -112,6 +112,9 @@ impl ContentRead {
         let bytes = ranges.map(Segment::length).sum();
         let is_small = bytes <= SMALL_READ_BYTES_MAX;
         let mut asked = self.terms;
+        if self.charged.is_open() {
+            asked = asked.within_need(self.opened.media, self.opened.content.size);
+        }
         match self.purpose {
             _ if !is_small => {}
             ReadPurpose::Plays

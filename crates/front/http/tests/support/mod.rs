@@ -64,6 +64,8 @@ pub struct FakeStore {
     pub looks: Arc<AtomicU64>,
     pub capacity: Arc<AtomicU64>,
     pub media: Arc<Mutex<Option<media::MediaRate>>>,
+    /// The index knows the rate without a look.
+    pub media_is_known: Arc<AtomicBool>,
     pub last_class: Arc<Mutex<Option<UploadClass>>>,
     /// The disk of uploads is full from now on, though no upload needed more.
     pub full: Arc<(AtomicBool, tokio::sync::Notify)>,
@@ -178,7 +180,8 @@ impl Contents for FakeStore {
                 checksums: None,
             });
             self.looks.fetch_add(u64::from(want == Want::FileAndRate), Ordering::SeqCst);
-            let media = if want == Want::FileAndRate { *self.media.lock().expect("lock") } else { None };
+            let is_known = want == Want::FileAndRate || self.media_is_known.load(Ordering::SeqCst);
+            let media = if is_known { *self.media.lock().expect("lock") } else { None };
             Ok(Opened { entry, content, media })
         })
     }
