@@ -1,4 +1,5 @@
-//! Certificates that an authority signs (ACME): a small authority of the test's own on loopback, which looks at files by plain HTTP.
+//! Certificates that an authority signs (ACME): a small authority of the test's own on loopback, which looks at files by plain HTTP or at
+//! certificates in handshakes.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +10,10 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::{CertificateParams, CertificateSigningRequestParams, Issuer, KeyPair};
-use rustls::pki_types::CertificateSigningRequestDer;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
 use serde_json::{Value, json};
 
 use crate::common::client::Client;
@@ -23,8 +27,10 @@ const NAME: &str = "media.example";
 #[derive(Clone)]
 struct TestAuthority {
     address: SocketAddr,
-    /// The server that has the name.
+    /// The server that has the name: its port of HTTP, or of TLS.
     server: SocketAddr,
+    /// The proof that it looks at.
+    proof: &'static str,
     state: Arc<Mutex<AuthorityState>>,
 }
 
@@ -45,10 +51,10 @@ struct AuthorityState {
 }
 
 impl TestAuthority {
-    fn start(server: SocketAddr) -> Self {
+    fn start(server: SocketAddr, proof: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let authority = Self { address, server, state: Arc::default() };
+        let authority = Self { address, server, proof, state: Arc::default() };
         let own = authority.clone();
         std::thread::spawn(move || {
             for connection in listener.incoming() {
@@ -121,25 +127,23 @@ impl TestAuthority {
             "/order" => (200, order(&state)),
             "/name" => {
                 let challenge = json!({
-                    "type": "http-01", "url": here("look"), "token": "the-token", "status": state.status.1, "error": state.problem,
+                    "type": self.proof, "url": here("look"), "token": "the-token", "status": state.status.1, "error": state.problem,
                 });
                 let name = json!({"type": "dns", "value": NAME});
                 (200, json!({"identifier": name, "status": state.status.1, "challenges": [challenge]}))
             }
             "/look" => {
                 let expected = format!("the-token.{}", state.thumbprint);
-                let mut client = Client::to(self.server);
-                client.send(format!(
-                    "GET /.well-known/acme-challenge/the-token HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n"
-                ));
-                let answer = client.answer(true);
-                assert_eq!((answer.status, String::from_utf8_lossy(&answer.body).as_ref()), (200, expected.as_str()));
+                match self.proof {
+                    "http-01" => self.look_at_file(&expected),
+                    _ => self.look_at_certificate(&expected),
+                }
                 state.status = if state.refuses { ("invalid", "invalid") } else { ("ready", "valid") };
                 state.problem = match state.refuses {
                     true => json!({"type": "urn:ietf:params:acme:error:caa", "detail": "CAA forbids it"}),
                     false => Value::Null,
                 };
-                (200, json!({"type": "http-01", "url": here("look"), "token": "the-token", "status": "processing"}))
+                (200, json!({"type": self.proof, "url": here("look"), "token": "the-token", "status": "processing"}))
             }
             "/finalize" => {
                 let request =
@@ -151,6 +155,87 @@ impl TestAuthority {
             "/certificate" => (200, Value::from(state.certificate.clone())),
             other => panic!("{other} was asked for"),
         }
+    }
+
+    fn look_at_file(&self, expected: &str) {
+        let mut client = Client::to(self.server);
+        client.send(format!(
+            "GET /.well-known/acme-challenge/the-token HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n"
+        ));
+        let answer = client.answer(true);
+        assert_eq!((answer.status, answer.text().as_str()), (200, expected));
+    }
+
+    /// As RFC 8737 §3 says: the protocol, the name alone, and the digest in a critical extension.
+    fn look_at_certificate(&self, expected: &str) {
+        let (protocol, certificate) = handshake(self.server, b"acme-tls/1").expect("a handshake");
+        assert_eq!(protocol.as_deref(), Some(&b"acme-tls/1"[..]));
+        let digest = ring::digest::digest(&ring::digest::SHA256, expected.as_bytes());
+        let extension = [&b"\x06\x08\x2b\x06\x01\x05\x05\x07\x01\x1f\x01\x01\xff\x04\x22\x04\x20"[..], digest.as_ref()];
+        assert!(has(&certificate, &extension.concat()), "another proof");
+        let names = [&[0x30, 0x0f, 0x82, 0x0d], NAME.as_bytes()].concat();
+        assert!(has(&certificate, &names), "another name");
+    }
+}
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// The protocol and the certificate of a handshake for the name.
+fn handshake(server: SocketAddr, protocol: &[u8]) -> std::io::Result<(Option<Vec<u8>>, Vec<u8>)> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+    let verifier = Arc::new(AnyCertificate(provider));
+    let builder = builder.expect("versions").dangerous().with_custom_certificate_verifier(verifier);
+    let mut config = builder.with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let name = ServerName::try_from(NAME).expect("a name");
+    let mut connection = ClientConnection::new(Arc::new(config), name).expect("usable");
+    let mut stream = TcpStream::connect(server)?;
+    while connection.is_handshaking() {
+        connection.complete_io(&mut stream)?;
+    }
+    let chain = connection.peer_certificates().expect("a certificate");
+    Ok((connection.alpn_protocol().map(<[u8]>::to_vec), chain[0].to_vec()))
+}
+
+/// An authority looks at a certificate that none has signed.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -172,7 +257,7 @@ fn an_authority_signs_and_renews_and_its_refusal_leaves_the_certificate_in_force
     let [root, state] = ["root", "state"].map(|name| folder.path().join(name));
     fs::create_dir(&root).expect("a folder");
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let authority = TestAuthority::start(port);
+    let authority = TestAuthority::start(port, "http-01");
     let config = format!(
         "[tls]\nlisten = \"127.0.0.1:0\"\nredirect = true\nauthority = \"http://{}/directory\"\nnames = [\"{NAME}\"]\n\
          contact = \"admin@media.example\"\nproof = \"http\"\n",
@@ -211,4 +296,25 @@ fn an_authority_signs_and_renews_and_its_refusal_leaves_the_certificate_in_force
     let server = start();
     server.wait_stderr_line("server_started");
     assert_eq!((kept(), authority.counts().1), (second, 3), "a young one is kept");
+}
+
+#[test]
+fn an_authority_looks_at_a_certificate_in_a_handshake() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let [root, state] = ["root", "state"].map(|name| folder.path().join(name));
+    fs::create_dir(&root).expect("a folder");
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let authority = TestAuthority::start(port, "tls-alpn-01");
+    let config = format!(
+        "[tls]\nlisten = \"{port}\"\nauthority = \"http://{}/directory\"\nnames = [\"{NAME}\"]\n\
+         contact = \"admin@media.example\"\nproof = \"tls\"\n",
+        authority.address
+    );
+    let server = Setup::on(&[&root], &state, &[]).config(&config).start();
+    server.wait_stderr_line("\"certificate_loaded\"");
+    assert_eq!(authority.counts(), (1, 1));
+    let (_, certificate) = handshake(port, b"http/1.1").expect("a handshake");
+    assert!(has(&certificate, b"Authority of a test"), "the one that it signed is in force");
+    server.wait_for("the end of the proof", |_| handshake(port, b"acme-tls/1").is_err());
+    assert!(server.stop().0.success());
 }

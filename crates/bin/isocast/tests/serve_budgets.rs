@@ -110,13 +110,26 @@ fn viewers_without_names_behind_one_address_lose_nothing_to_newcomers_and_seeks(
 }
 
 #[test]
-fn boxes_without_names_behind_a_trusted_proxy_hold_a_stream_each() {
-    let server = server("100M", Setup::default().config("[access]\ntrusted_proxies = [\"127.0.0.1\"]\n"));
+fn two_hundred_boxes_without_names_behind_a_trusted_proxy_hold_a_stream_each() {
+    let server = server("90M", Setup::default().config("[access]\ntrusted_proxies = [\"127.0.0.1\"]\n"));
     let fields = "User-Agent: Box/1\r\nRange: bytes=0-\r\n";
-    let boxes: Vec<_> =
-        (0..40).map(|_| read(&server, "127.0.0.1", "/media/film.ts?rate=400k&burst=0", fields)).collect();
-    assert!(boxes.iter().all(|(_, status)| *status == 206));
-    assert_eq!(constant(&server), boxes.len());
+    let begin = || read(&server, "127.0.0.1", "/media/film.ts?rate=400k&burst=0", fields);
+    let watched = (0..200).map(|_| {
+        let (mut client, status) = begin();
+        assert_eq!(status, 206);
+        std::thread::spawn(move || {
+            client.take(500_000);
+            client
+        })
+    });
+    let watched: Vec<_> = watched.collect();
+    // There is room for few more; the next one is refused, and takes nothing from the boxes that play.
+    let newcomers: Vec<_> = std::iter::repeat_with(begin).take_while(|(_, status)| *status == 206).take(40).collect();
+    assert!(newcomers.len() < 40, "the link is full");
+    assert_eq!(constant(&server), watched.len() + newcomers.len());
+    for client in watched {
+        drop(client.join().expect("it got its bytes"));
+    }
 }
 
 #[test]
