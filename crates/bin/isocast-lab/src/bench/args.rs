@@ -166,6 +166,9 @@ pub(crate) struct ExperimentArgs {
     /// Whether nginx reads files in a thread pool.
     #[arg(long, value_enum, default_value = "auto")]
     pub nginx_reads: PeerReads,
+    /// Read the streams by TLS, with a certificate made for it, from the servers started; all else goes without.
+    #[arg(long, conflicts_with = "url")]
+    pub tls: bool,
     /// One more argument for the server started by --server (repeatable).
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub serve_arg: Vec<String>,
@@ -288,6 +291,7 @@ impl ExperimentArgs {
             peer_read_ahead: self.peer_read_ahead,
             namespace: self.inside.clone(),
             uploads: self.writers > 0,
+            tls: self.tls,
         })
     }
 

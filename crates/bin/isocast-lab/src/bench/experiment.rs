@@ -130,6 +130,7 @@ impl RunRequest {
         ClientPlan {
             terms: ViewerTerms {
                 address: server.address,
+                sealed: server.sealed.clone(),
                 rate: self.rate,
                 start: self.start,
                 rebuffer: self.rebuffer,

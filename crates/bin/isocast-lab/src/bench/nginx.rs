@@ -15,12 +15,18 @@ use super::client::rate_text;
 
 const PLACES: [&str; 4] = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx"];
 
+/// The pair of a server with TLS, in its folder.
+pub(super) const CERTIFICATE: &str = "certificate.pem";
+pub(super) const KEY: &str = "key.pem";
+
 /// Places of nginx and its files.
 pub(crate) struct NginxPaths<'a> {
     /// A temporary folder for its process id and unused temporary files.
     pub prefix: &'a Path,
     /// Address on which it listens.
     pub address: SocketAddr,
+    /// Address with TLS.
+    pub sealed: Option<SocketAddr>,
     /// The contents.
     pub root: &'a Path,
     /// Bodies of uploads on their way.
@@ -52,6 +58,12 @@ pub(crate) fn configuration(layout: &NginxPaths<'_>, rates: &[BitRate]) -> Strin
     } else {
         ("", "")
     };
+    let tls = layout.sealed.map_or_else(String::new, |sealed| {
+        format!(
+            "    listen {sealed} ssl backlog=4096 reuseport;\n    ssl_certificate {prefix}/{CERTIFICATE};\n    \
+             ssl_certificate_key {prefix}/{KEY};\n    ssl_protocols TLSv1.2 TLSv1.3;\n"
+        )
+    });
     let temporary = ["proxy", "fastcgi", "uwsgi", "scgi"].iter().fold(String::new(), |mut text, kind| {
         let _ = writeln!(text, "  {kind}_temp_path {prefix}/{kind};");
         text
@@ -83,7 +95,7 @@ http {{
 {map}  }}
   server {{
     listen {address} backlog=4096 reuseport;
-{aio}    location = /ready {{ return 200; }}
+{tls}{aio}    location = /ready {{ return 200; }}
     location /media/ {{
       alias {root}/;
       limit_rate $bytes_per_second;
@@ -111,12 +123,13 @@ mod tests {
         let (prefix, root, bodies) = (Path::new("/p"), Path::new("/r"), Path::new("/r/.b"));
         let of = |threads| {
             configuration(
-                &NginxPaths { prefix, address, root, bodies, threads },
+                &NginxPaths { prefix, address, sealed: Some(address), root, bodies, threads },
                 &[BitRate(8_800_000), BitRate(2_000_000)],
             )
         };
         assert!(of(true).contains("\"8800k\" 1100000;\n") && of(true).contains("\"2000k\" 250000;\n"));
         assert!(of(true).contains("aio threads;") && !of(false).contains("aio"));
+        assert!(of(true).contains("listen 127.0.0.1:4000 ssl ") && of(true).contains("ssl_certificate /p/"));
         assert!(of(false).contains("client_body_temp_path /r/.b;"));
     }
 }

@@ -19,8 +19,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use units::{BitRate, Nanos};
 
-use super::client::{AnswerHead, parse_head, rate_text};
+use super::client::{AnswerHead, SealedAddress, parse_head, rate_text};
 use super::host::KernelReadAhead;
+use super::nginx::{CERTIFICATE, KEY};
 use super::{Stop, account, child, clock, network, nginx, scratch};
 
 /// Longest time of a server to be ready, and to end.
@@ -85,6 +86,8 @@ pub(crate) struct ServerGround {
     pub namespace: Option<String>,
     /// Whether uploads will come.
     pub uploads: bool,
+    /// Whether streams go by TLS.
+    pub tls: bool,
 }
 
 impl ServerGround {
@@ -95,6 +98,21 @@ impl ServerGround {
             Some(_) => Ok(SocketAddr::new(network::SERVER.parse()?, network::PORT)),
             None => free_address(),
         }
+    }
+
+    /// Address with TLS beside `plain` where streams go by that, with a pair for it in `folder`.
+    fn sealed(&self, plain: SocketAddr, folder: &Path) -> anyhow::Result<Option<SocketAddr>> {
+        if !self.tls {
+            return Ok(None);
+        }
+        let address = match self.namespace {
+            Some(_) => SocketAddr::new(plain.ip(), plain.port() + 1),
+            None => free_address()?,
+        };
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).context("making a certificate")?;
+        fs::write(folder.join(CERTIFICATE), made.cert.pem())?;
+        fs::write(folder.join(KEY), made.signing_key.serialize_pem())?;
+        Ok(Some(address))
     }
 
     /// `program`, to be run where servers run.
@@ -113,6 +131,8 @@ pub(crate) struct RunningServer {
     pub name: String,
     /// Address on which it listens.
     pub address: SocketAddr,
+    /// Its address with TLS, if streams go by that.
+    pub sealed: Option<SealedAddress>,
     /// Host and port for the Host header.
     pub authority: String,
     /// Path template with `{content}`, `{rate}` and `{number}` (or `{n}`).
@@ -276,7 +296,7 @@ fn escaped(name: &str) -> String {
 /// It is no URL that can be measured.
 pub(crate) fn parts_of(url: &str) -> anyhow::Result<(String, String)> {
     let Some(rest) = url.strip_prefix("http://") else {
-        bail!("--url `{url}` must begin with http:// (TLS is not measured)");
+        bail!("--url `{url}` must begin with http:// (`--tls` is for servers that are started)");
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.is_empty() {
@@ -306,7 +326,8 @@ fn from_url(url: &str, ground: &ServerGround) -> anyhow::Result<RunningServer> {
     let local = address.ip().is_loopback();
     let pid = ground.pid.or_else(|| if local { account::listener_of(address.port()) } else { None });
     let configuration = format!("already running at {url}");
-    Ok(RunningServer { name: url.to_owned(), address, authority, template, pid, configuration, started: None })
+    let (name, sealed) = (url.to_owned(), None);
+    Ok(RunningServer { name, address, sealed, authority, template, pid, configuration, started: None })
 }
 
 fn start_isocast(choice: &Choice, ground: &ServerGround, stop: &Stop) -> anyhow::Result<RunningServer> {
@@ -320,10 +341,18 @@ fn start_isocast(choice: &Choice, ground: &ServerGround, stop: &Stop) -> anyhow:
     }
     let state = ground.state.clone().unwrap_or_else(|| directory.path().join("state"));
     arguments.extend(["--state".to_owned(), state.display().to_string()]);
+    let sealed = ground.sealed(address, directory.path())?;
+    if let Some(sealed) = sealed {
+        let pair = [("certificate", CERTIFICATE), ("key", KEY)];
+        let pair = pair.map(|(name, file)| format!("tls.{name}={}", directory.path().join(file).display()));
+        for setting in [format!("tls.listen={sealed}")].into_iter().chain(pair) {
+            arguments.extend(["--set".to_owned(), setting]);
+        }
+    }
     arguments.extend(ground.serve_args.iter().cloned());
     let configuration = format!("isocast {}", arguments.join(" "));
     let started = spawn(ground, &program, &arguments, directory, None)?;
-    finish_start(choice, address, "/ready", configuration, started, stop)
+    finish_start(choice, (address, sealed), "/ready", configuration, started, stop)
 }
 
 fn start_nginx(choice: &Choice, threads: bool, ground: &ServerGround, stop: &Stop) -> anyhow::Result<RunningServer> {
@@ -346,7 +375,8 @@ fn start_nginx(choice: &Choice, threads: bool, ground: &ServerGround, stop: &Sto
         }
     };
     let bodies = beside.as_ref().map_or_else(|| directory.path().join("bodies"), |beside| beside.path().to_owned());
-    let layout = nginx::NginxPaths { prefix: directory.path(), address, root, bodies: &bodies, threads };
+    let sealed = ground.sealed(address, directory.path())?;
+    let layout = nginx::NginxPaths { prefix: directory.path(), address, sealed, root, bodies: &bodies, threads };
     let configuration = nginx::configuration(&layout, &ground.rates);
     let file = directory.path().join("nginx.conf");
     fs::write(&file, &configuration)?;
@@ -357,7 +387,7 @@ fn start_nginx(choice: &Choice, threads: bool, ground: &ServerGround, stop: &Sto
         let set = KernelReadAhead::set(root, kib);
         started._read_ahead = Some(set.context("setting --peer-read-ahead: it needs root and a local disk")?);
     }
-    finish_start(choice, address, "/ready", configuration, started, stop)
+    finish_start(choice, (address, sealed), "/ready", configuration, started, stop)
 }
 
 /// A free port on loopback.
@@ -383,7 +413,7 @@ fn spawn(
 /// Waits until `started` answers 200 to `path`.
 fn finish_start(
     choice: &Choice,
-    address: SocketAddr,
+    (address, sealed): (SocketAddr, Option<SocketAddr>),
     path: &str,
     configuration: String,
     mut started: Started,
@@ -411,6 +441,7 @@ fn finish_start(
     Ok(RunningServer {
         name: choice.name(),
         address,
+        sealed: sealed.map(SealedAddress::new).transpose()?,
         authority: address.to_string(),
         template: "/media/{content}?rate={rate}".to_owned(),
         pid: Some(started.child.id()),

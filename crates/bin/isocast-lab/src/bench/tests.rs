@@ -145,6 +145,7 @@ fn plan(server: &PacingServer, contents: &[&str], seconds: u64) -> ClientPlan {
     ClientPlan {
         terms: ViewerTerms {
             address: server.address,
+            sealed: None,
             rate: RATE,
             start: Nanos::from_millis(200),
             rebuffer: Nanos::from_millis(200),

@@ -1,17 +1,14 @@
 //! One stream's connection: connect, ask, read the head, then discard the body uncopied.
 //!
-//! Promise: never blocks; bytes of a body are counted and dropped in the kernel (`MSG_TRUNC`, tcp(7)), only heads and
-//! refusals are copied. Not here: when to look (`run`), the meaning of the bytes for J and the player (`Viewer`).
+//! Promise: never blocks; bytes of a body are counted and dropped, only heads and refusals are kept. Not here: the socket (`socket`), when to
+//! look (`run`), the meaning of the bytes for J and the player (`Viewer`).
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
-};
 
 use super::head::{self, HEAD_BYTES_MAX, RefusalReason};
+use super::socket::{ClientSocket, SealedAddress};
 
 /// A refusal's body is read up to this many bytes.
 const REFUSAL_BYTES_MAX: usize = 16 * 1024;
@@ -26,15 +23,15 @@ pub(crate) enum ConnectionState {
     /// Not begun.
     Idle,
     /// Connecting, or sending the request from `sent` on.
-    Asking { socket: OwnedFd, sent: usize },
+    Asking { socket: ClientSocket, sent: usize },
     /// Reading the head.
-    Head { socket: OwnedFd, read: Vec<u8> },
+    Head { socket: ClientSocket, read: Vec<u8> },
     /// The head is read, not one byte of the body has come.
-    First { socket: OwnedFd, remaining: u64, keep_alive: bool },
+    First { socket: ClientSocket, remaining: u64, keep_alive: bool },
     /// In the body.
-    Body { socket: OwnedFd, remaining: u64, keep_alive: bool },
+    Body { socket: ClientSocket, remaining: u64, keep_alive: bool },
     /// Refused; reads the reason.
-    Refused { socket: OwnedFd, read: Vec<u8>, length: u64, status: u16 },
+    Refused { socket: ClientSocket, read: Vec<u8>, length: u64, status: u16 },
     /// Over.
     Done,
 }
@@ -73,25 +70,20 @@ pub(crate) enum BodyEnd {
 }
 
 impl ConnectionState {
-    /// Begins to connect to `address` with a receive buffer of `buffer_bytes` (as far as the kernel permits).
+    /// Begins to connect; see [`ClientSocket::open`].
     ///
     /// # Errors
-    /// No socket, or the address cannot be reached.
-    pub(crate) fn open(address: SocketAddr, buffer_bytes: usize) -> Result<Self, Errno> {
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        // A buffer that holds a whole burst of the sender: the reader must not become its pacer. Without the
-        // privilege the kernel's own tuning does better than the small size it would permit, so that one is not tried.
-        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, buffer_bytes);
-        match connect(&socket, &address) {
-            Ok(()) | Err(Errno::INPROGRESS) => Ok(Self::Asking { socket, sent: 0 }),
-            Err(e) => Err(e),
-        }
+    /// As there.
+    pub(crate) fn open(
+        address: SocketAddr,
+        sealed: Option<&SealedAddress>,
+        buffer_bytes: usize,
+    ) -> Result<Self, Errno> {
+        Ok(Self::Asking { socket: ClientSocket::open(address, sealed, buffer_bytes)?, sent: 0 })
     }
 
     /// The socket, if there is one.
-    pub(crate) fn socket(&self) -> Option<&OwnedFd> {
+    pub(crate) fn socket(&self) -> Option<&ClientSocket> {
         match self {
             Self::Idle | Self::Done => None,
             Self::Asking { socket, .. }
@@ -138,16 +130,16 @@ impl ConnectionState {
         }
         loop {
             let room = usize::try_from(*remaining).unwrap_or(usize::MAX).min(scratch.len());
-            match recv(&*socket, &mut scratch[..room], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+            match socket.drop_some(&mut scratch[..room]) {
                 // Of unknown length (RFC 9112, 6.3): the connection's end is the body's.
-                Ok((0, _)) if *remaining > BODY_BYTES_MAX => {
+                Ok(0) if *remaining > BODY_BYTES_MAX => {
                     return Drained { bytes, end: BodyEnd::Over { keep_alive: false } };
                 }
-                Ok((0, _)) => {
+                Ok(0) => {
                     let reason = format!("the server closed the connection {remaining} bytes before the end");
                     return Drained { bytes, end: BodyEnd::Broken { reason } };
                 }
-                Ok((n, _)) => {
+                Ok(n) => {
                     bytes += n as u64;
                     *remaining -= n as u64;
                     if *remaining == 0 {
@@ -178,8 +170,8 @@ fn failed(reason: String) -> NextStep {
     (ConnectionState::Done, Some(ConnectionStep::Failed { reason }))
 }
 
-fn ask(socket: OwnedFd, sent: usize, request: &[u8]) -> NextStep {
-    match send(&socket, &request[sent..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+fn ask(mut socket: ClientSocket, sent: usize, request: &[u8]) -> NextStep {
+    match socket.send(&request[sent..]) {
         Ok(n) if sent + n == request.len() => (ConnectionState::Head { socket, read: Vec::new() }, None),
         Ok(n) => (ConnectionState::Asking { socket, sent: sent + n }, Some(ConnectionStep::Wait)),
         Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => {
@@ -189,8 +181,8 @@ fn ask(socket: OwnedFd, sent: usize, request: &[u8]) -> NextStep {
     }
 }
 
-fn read_head(socket: OwnedFd, mut read: Vec<u8>) -> NextStep {
-    match read_some(&socket, &mut read, HEAD_BYTES_MAX) {
+fn read_head(mut socket: ClientSocket, mut read: Vec<u8>) -> NextStep {
+    match read_some(&mut socket, &mut read, HEAD_BYTES_MAX) {
         ReadSome::Nothing => return (ConnectionState::Head { socket, read }, Some(ConnectionStep::Wait)),
         ReadSome::Closed => return failed("the server closed the connection without an answer".to_owned()),
         ReadSome::Error(e) => return failed(format!("reading the answer: {e}")),
@@ -220,13 +212,13 @@ fn read_head(socket: OwnedFd, mut read: Vec<u8>) -> NextStep {
     }
 }
 
-/// Looks whether the body has begun, without taking anything of it.
-fn first(socket: OwnedFd, remaining: u64, keep_alive: bool) -> NextStep {
-    let mut one = [0_u8];
-    match recv(&socket, &mut one, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
-        Ok((0, _)) => failed("the server closed the connection before the first byte".to_owned()),
+/// Takes the first byte of the body, once it has come.
+fn first(mut socket: ClientSocket, remaining: u64, keep_alive: bool) -> NextStep {
+    match socket.receive(&mut [0]) {
+        Ok(0) => failed("the server closed the connection before the first byte".to_owned()),
         Ok(_) => {
-            (ConnectionState::Body { socket, remaining, keep_alive }, Some(ConnectionStep::FirstBytes { bytes: 0 }))
+            let remaining = remaining - 1;
+            (ConnectionState::Body { socket, remaining, keep_alive }, Some(ConnectionStep::FirstBytes { bytes: 1 }))
         }
         Err(Errno::AGAIN | Errno::INTR) => {
             (ConnectionState::First { socket, remaining, keep_alive }, Some(ConnectionStep::Wait))
@@ -235,12 +227,12 @@ fn first(socket: OwnedFd, remaining: u64, keep_alive: bool) -> NextStep {
     }
 }
 
-fn read_refusal(socket: OwnedFd, mut read: Vec<u8>, length: u64, status: u16) -> NextStep {
+fn read_refusal(mut socket: ClientSocket, mut read: Vec<u8>, length: u64, status: u16) -> NextStep {
     let refused = |read: &[u8]| ConnectionStep::Refused { status, reason: head::refusal(read) };
     if read.len() as u64 >= length || read.len() >= REFUSAL_BYTES_MAX {
         return (ConnectionState::Done, Some(refused(&read)));
     }
-    match read_some(&socket, &mut read, REFUSAL_BYTES_MAX) {
+    match read_some(&mut socket, &mut read, REFUSAL_BYTES_MAX) {
         ReadSome::Some => (ConnectionState::Refused { socket, read, length, status }, None),
         ReadSome::Nothing => (ConnectionState::Refused { socket, read, length, status }, Some(ConnectionStep::Wait)),
         ReadSome::Closed | ReadSome::Error(_) => (ConnectionState::Done, Some(refused(&read))),
@@ -255,15 +247,15 @@ enum ReadSome {
 }
 
 /// Appends the bytes that have come to `read`, up to `bytes_max` in all.
-fn read_some(socket: &OwnedFd, read: &mut Vec<u8>, bytes_max: usize) -> ReadSome {
+fn read_some(socket: &mut ClientSocket, read: &mut Vec<u8>, bytes_max: usize) -> ReadSome {
     let mut buffer = [0_u8; READ_BYTES];
     let room = READ_BYTES.min(bytes_max.saturating_sub(read.len()));
     if room == 0 {
         return ReadSome::Error(Errno::MSGSIZE);
     }
-    match recv(socket, &mut buffer[..room], RecvFlags::DONTWAIT) {
-        Ok((0, _)) => ReadSome::Closed,
-        Ok((n, _)) => {
+    match socket.receive(&mut buffer[..room]) {
+        Ok(0) => ReadSome::Closed,
+        Ok(n) => {
             read.extend_from_slice(&buffer[..n]);
             ReadSome::Some
         }

@@ -252,7 +252,7 @@ impl CrowdRun<'_> {
         if matches!(viewer.connection, ConnectionState::Body { .. }) {
             viewer.connection.ask_again();
         } else {
-            match ConnectionState::open(self.address, self.plan.terms.buffer_bytes) {
+            match ConnectionState::open(self.address, self.plan.terms.sealed.as_ref(), self.plan.terms.buffer_bytes) {
                 Ok(connection) => viewer.connection = connection,
                 Err(e) => return self.failed(n, now, format!("connecting: {e}")),
             }

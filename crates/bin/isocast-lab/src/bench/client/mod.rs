@@ -16,6 +16,7 @@ mod player;
 mod result;
 mod run;
 pub(crate) mod segments;
+mod socket;
 mod sockets;
 mod viewer;
 
@@ -30,6 +31,7 @@ pub(crate) use grid::{Jitter, SHORT_IN_LONG, WINDOW, expected, jitter};
 pub(crate) use head::{AnswerHead, parse as parse_head, rate_text, request as request_text};
 pub(crate) use result::{StreamFate, StreamResult};
 pub(crate) use run::{ClientLateness, LATE_BOUND};
+pub(crate) use socket::SealedAddress;
 pub(crate) use viewer::ViewerTerms;
 
 use super::Stop;

@@ -275,7 +275,7 @@ impl SegmentRun<'_> {
         if matches!(track.connection, ConnectionState::Body { .. }) {
             track.connection.ask_again();
         } else {
-            match ConnectionState::open(self.audience.address, self.audience.buffer_bytes) {
+            match ConnectionState::open(self.audience.address, None, self.audience.buffer_bytes) {
                 Ok(connection) => track.connection = connection,
                 Err(e) => return self.failed(n, now, format!("connecting: {e}")),
             }

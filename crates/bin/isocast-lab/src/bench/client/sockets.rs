@@ -11,6 +11,7 @@ use rustix::time::Timespec;
 use units::Nanos;
 
 use super::connection::ConnectionState;
+use super::socket::ClientSocket;
 
 const EVENTS_MAX: usize = 1024;
 
@@ -52,6 +53,7 @@ impl WaitedSockets {
     /// Puts the socket of connection `n` into the set, changes its events, or takes it out, as its state requires.
     pub(super) fn watch(&mut self, n: usize, connection: &ConnectionState) {
         let wanted = match connection {
+            ConnectionState::Asking { socket, .. } if socket.awaits_handshake() => EventFlags::IN,
             ConnectionState::Asking { .. } => EventFlags::OUT,
             ConnectionState::Head { .. } | ConnectionState::First { .. } | ConnectionState::Refused { .. } => {
                 EventFlags::IN
@@ -60,7 +62,7 @@ impl WaitedSockets {
         };
         let before = std::mem::replace(&mut self.watched[n], wanted);
         self.waiting = self.waiting + usize::from(!wanted.is_empty()) - usize::from(!before.is_empty());
-        let Some(socket) = connection.socket() else { return };
+        let Some(socket) = connection.socket().map(ClientSocket::descriptor) else { return };
         let data = EventData::new_u64(n as u64);
         // A socket that was closed left the set by itself; one that is new is not in it yet. `NOENT` and `EXIST` say so.
         let _ = if wanted.is_empty() {

@@ -10,12 +10,15 @@ use super::habits::{self, PAUSE, SETTLE, ViewerAction};
 use super::head::{self, RefusalReason};
 use super::player::Player;
 use super::result::{StreamFate, StreamResult, ViewerActions};
+use super::socket::SealedAddress;
 
 /// Terms that are the same for every viewer of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct ViewerTerms {
     /// Address of the server.
     pub address: SocketAddr,
+    /// Its address with TLS, if streams go by that.
+    pub sealed: Option<SealedAddress>,
     /// The rate each stream requests.
     pub rate: BitRate,
     /// Media a player wants before the first picture.
@@ -228,7 +231,7 @@ impl BenchViewer {
     }
 
     fn connect(&mut self, terms: &ViewerTerms) {
-        match ConnectionState::open(terms.address, terms.buffer_bytes) {
+        match ConnectionState::open(terms.address, terms.sealed.as_ref(), terms.buffer_bytes) {
             Ok(connection) => self.connection = connection,
             Err(e) => {
                 self.connection = ConnectionState::Done;
@@ -260,7 +263,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let rate = BitRate(8_000);
-        let terms = ViewerTerms { address, rate, start: s(2), rebuffer: s(1), buffer_bytes: 1 << 16 };
+        let terms = ViewerTerms { address, sealed: None, rate, start: s(2), rebuffer: s(1), buffer_bytes: 1 << 16 };
         let to_do = vec![(s(3), ViewerAction::Pause)];
         let mut viewer = BenchViewer::new(0, "GET / HTTP/1.1\r\n\r\n".to_owned(), WindowGrid::new(s(0), 60), to_do);
         viewer.start(&terms, s(0));

@@ -1,0 +1,277 @@
+//! The socket of a connection of the client: plain, or sealed by TLS.
+//!
+//! Promise: never blocks. Bytes that are dropped are not copied where they come in the clear (`MSG_TRUNC`, tcp(7)); sealed ones are opened
+//! first, as a player would. The certificate is not verified: the benchmark has made it. Not here: requests and answers (`connection`).
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
+};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+
+/// An address with TLS, and the way to speak it.
+#[derive(Debug, Clone)]
+pub(crate) struct SealedAddress {
+    address: SocketAddr,
+    config: Arc<ClientConfig>,
+}
+
+impl SealedAddress {
+    /// For a server there.
+    ///
+    /// # Errors
+    /// rustls takes none of its own versions.
+    pub(crate) fn new(address: SocketAddr) -> Result<Self, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let builder =
+            ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
+        Ok(Self { address, config: Arc::new(builder.with_no_client_auth()) })
+    }
+}
+
+/// A socket, perhaps sealed.
+#[derive(Debug)]
+pub(crate) struct ClientSocket {
+    socket: OwnedFd,
+    tls: Option<Box<ClientConnection>>,
+}
+
+impl ClientSocket {
+    /// Begins to connect to `address`, or by TLS to `sealed`, with a receive buffer of `buffer_bytes` (as far as the kernel permits).
+    ///
+    /// # Errors
+    /// No socket, or the address cannot be reached.
+    pub(crate) fn open(
+        address: SocketAddr,
+        sealed: Option<&SealedAddress>,
+        buffer_bytes: usize,
+    ) -> Result<Self, Errno> {
+        let address = sealed.map_or(address, |sealed| sealed.address);
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        // A buffer that holds a whole burst of the sender: the reader must not become its pacer. Without the
+        // privilege the kernel's own tuning does better than the small size it would permit, so that one is not tried.
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, buffer_bytes);
+        match connect(&socket, &address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(e) => return Err(e),
+        }
+        let tls = sealed.map(|sealed| {
+            let name = ServerName::from(sealed.address.ip());
+            ClientConnection::new(Arc::clone(&sealed.config), name).map(Box::new).map_err(|_| Errno::PROTO)
+        });
+        Ok(Self { socket, tls: tls.transpose()? })
+    }
+
+    /// The descriptor, for epoll.
+    pub(crate) const fn descriptor(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// True if a send waits for the other side's part of a handshake.
+    pub(crate) fn awaits_handshake(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking() && !tls.wants_write())
+    }
+
+    /// Sends some of `bytes`.
+    ///
+    /// # Errors
+    /// As send(2); [`Errno::PROTO`] if TLS fails.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        let Some(tls) = &mut self.tls else {
+            return send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        };
+        while tls.is_handshaking() {
+            flush(tls, &self.socket)?;
+            if tls.is_handshaking() && receive(tls, &self.socket)? == 0 {
+                return Err(Errno::CONNRESET);
+            }
+        }
+        // A request fits the buffer of a new socket.
+        let sent = tls.writer().write(bytes).map_err(|_| Errno::PROTO)?;
+        flush(tls, &self.socket)?;
+        Ok(sent)
+    }
+
+    /// Reads bytes that came; none: the other side has ended.
+    ///
+    /// # Errors
+    /// As recv(2); [`Errno::PROTO`] if TLS fails.
+    pub(crate) fn receive(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        let Some(tls) = &mut self.tls else {
+            return recv(&self.socket, into, RecvFlags::DONTWAIT).map(|(bytes, _)| bytes);
+        };
+        loop {
+            match tls.reader().read(into) {
+                Ok(bytes) => return Ok(bytes),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return Ok(0),
+            }
+            receive(tls, &self.socket)?;
+        }
+    }
+
+    /// Drops bytes that came, as many as `scratch` has; less if no more has come.
+    ///
+    /// # Errors
+    /// As [`Self::receive`], if there was none.
+    pub(crate) fn drop_some(&mut self, scratch: &mut [u8]) -> Result<usize, Errno> {
+        if self.tls.is_none() {
+            return recv(&self.socket, scratch, RecvFlags::DONTWAIT | RecvFlags::TRUNC).map(|(_, bytes)| bytes);
+        }
+        let mut dropped = 0;
+        while dropped < scratch.len() {
+            match self.receive(&mut scratch[dropped..]) {
+                Ok(0) => break,
+                Ok(bytes) => dropped += bytes,
+                Err(_) if dropped > 0 => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(dropped)
+    }
+}
+
+/// Takes records from the socket; zero: the other side has ended.
+fn receive(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<usize, Errno> {
+    let bytes = tls.read_tls(&mut Raw(socket)).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))?;
+    tls.process_new_packets().map_err(|_| Errno::PROTO)?;
+    Ok(bytes)
+}
+
+fn flush(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<(), Errno> {
+    while tls.wants_write() {
+        tls.write_tls(&mut Raw(socket)).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))?;
+    }
+    Ok(())
+}
+
+/// The socket below TLS.
+struct Raw<'a>(&'a OwnedFd);
+
+impl Read for Raw<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(self.0, into, RecvFlags::DONTWAIT)?.0)
+    }
+}
+
+impl Write for Raw<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.0, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+    use super::*;
+
+    /// A server of one connection, which answers one request with these bytes and closes.
+    fn answering(answer: Vec<u8>) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let config = Arc::new(builder.with_single_cert(vec![made.cert.der().clone()], key).unwrap());
+        thread::spawn(move || {
+            let (socket, _) = listener.accept().unwrap();
+            let mut stream: StreamOwned<_, TcpStream> =
+                StreamOwned::new(ServerConnection::new(config).unwrap(), socket);
+            let mut request = [0; 64];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            stream.write_all(&answer).unwrap();
+            stream.conn.send_close_notify();
+            stream.flush().unwrap();
+        });
+        address
+    }
+
+    fn awaited<T>(mut step: impl FnMut() -> Result<T, Errno>) -> T {
+        loop {
+            match step() {
+                Ok(done) => return done,
+                Err(Errno::AGAIN | Errno::NOTCONN) => thread::yield_now(),
+                Err(e) => panic!("{e}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_sealed_answer_is_read_and_dropped_to_its_end() {
+        let answer: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+        let address = answering(answer.clone());
+        let sealed = SealedAddress::new(address).unwrap();
+        let mut socket = ClientSocket::open(address, Some(&sealed), 1 << 16).unwrap();
+        assert_eq!(awaited(|| socket.send(b"GET /")), 5);
+        let mut first = [0; 3];
+        let read = awaited(|| socket.receive(&mut first));
+        assert_eq!(first[..read], answer[..read]);
+        let (mut bytes, mut scratch) = (read, vec![0; 10_000]);
+        loop {
+            match awaited(|| socket.drop_some(&mut scratch)) {
+                0 => break,
+                dropped => bytes += dropped,
+            }
+        }
+        assert_eq!(bytes, answer.len());
+    }
+}
