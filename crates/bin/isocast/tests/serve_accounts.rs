@@ -49,6 +49,9 @@ fn status(server: &Server, request: &str, fields: &str) -> u16 {
     client.answer(true).status
 }
 
+const LOCK: &str =
+    "<lockinfo xmlns=\"DAV:\"><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+
 #[test]
 fn changes_by_commands_are_in_force_when_they_end() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -81,6 +84,11 @@ fn changes_by_commands_are_in_force_when_they_end() {
     isocast(&state, &["share", "revoke", "2"], "");
     assert_eq!(get(&format!("films/a.ts?{share}"), ""), 403);
 
+    // An empty content with a lock, and an upload that is not finished, are in a backup as well.
+    let length = format!("{ada}Content-Length: {}\r\n", LOCK.len());
+    assert_eq!(status(&server, "LOCK /media/films/locked.ts", &format!("{length}\r\n{LOCK}")), 201);
+    let of_tus = "Tus-Resumable: 1.0.0\r\nUpload-Length: 9\r\nUpload-Metadata: path Yw==\r\nContent-Length: 0\r\n";
+    assert_eq!(status(&server, "POST /upload/", &format!("{ada}{of_tus}")), 201);
     let copy = folder.path().join("copy.db");
     isocast(&state, &["state", "backup", copy.to_str().expect("text")], "");
     isocast(&state, &["user", "remove", "ada"], "");
@@ -92,6 +100,9 @@ fn changes_by_commands_are_in_force_when_they_end() {
     fs::rename(copy, state.join("state.db")).expect("restored");
     let server = Setup::on(&[&root], &state, &[]).set("access.anonymous=none").start();
     assert_eq!(status(&server, "GET /media/films/a.ts", ada), 200, "as it was when the copy was made");
+    assert_eq!(status(&server, "DELETE /media/films/locked.ts", ada), 423);
+    let uploads = server.ask(&format!("GET /api/v1/uploads HTTP/1.1\r\nHost: localhost\r\n{ada}\r\n"));
+    assert_eq!(uploads.json()[0]["path"], "c");
 }
 
 #[test]

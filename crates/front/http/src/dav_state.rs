@@ -1,7 +1,7 @@
 //! Locks and dead properties of WebDAV, in memory and in a journal.
 //!
-//! Promise: a change is in the journal before it is answered, and the order of the journal is that of the changes. Not here: the file
-//! (the server's program passes an object that writes it).
+//! Promise: a change is in the journal before it is answered, and the order of the journal is that of the changes. Not here: the
+//! database (`accounts`).
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

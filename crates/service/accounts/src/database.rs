@@ -21,7 +21,7 @@ const APPLICATION: i32 = 0x6973_6f63;
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Steps from one version of the tables to the next; `PRAGMA user_version` is the number of those made.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     "
     CREATE TABLE account (
         name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, created INTEGER NOT NULL
@@ -75,6 +75,9 @@ const MIGRATIONS: [&str; 5] = [
     "
     ALTER TABLE account ADD COLUMN identity TEXT;
     CREATE UNIQUE INDEX account_identity ON account (identity);
+",
+    "
+    CREATE TABLE kept_line (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, line TEXT NOT NULL) STRICT;
 ",
 ];
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::{AccountEntry, GroupEntry, LinkEntry, TokenEntry};
+use rusqlite::Connection;
 use service::account_changes::{AccountChange, AccountStore, ChangeError, Changed, ListPart, PendingChange, Waiting};
 use service::accounts::Accounts;
 use tokio::sync::oneshot;
@@ -35,8 +36,8 @@ const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
 /// An order to the thread.
 enum KeeperOrder {
     Change(AccountChange, oneshot::Sender<Result<Changed, ChangeError>>),
-    /// Reads something, and answers by itself.
-    Read(Box<dyn FnOnce(&Database) + Send>),
+    /// Reads entries or writes lines, and answers by itself.
+    Work(Box<dyn FnOnce(&Database) + Send>),
     /// Another program changed the database; the sender is dropped when that is in force.
     Look(SyncSender<()>),
 }
@@ -107,6 +108,23 @@ impl Drop for Keeper {
 }
 
 impl Keeper {
+    /// Works on the tables, on their thread; waits for that.
+    ///
+    /// # Errors
+    /// That of the work, or the thread has ended.
+    pub(crate) fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let ended = || io::Error::other("the thread of the database has ended");
+        let (reply, waits) = sync_channel(1);
+        let order = KeeperOrder::Work(Box::new(move |database| {
+            let _ = reply.send(database.with_shared(work));
+        }));
+        self.orders.send(order).map_err(|_| ended())?;
+        waits.recv().map_err(|_| ended())?.map_err(io::Error::other)
+    }
+
     /// Sends the thread an order, which answers by the sender that it is given.
     fn order<T: Send + 'static>(
         &self,
@@ -126,7 +144,7 @@ impl Keeper {
         read: impl FnOnce(&Database) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Waiting<'_, T> {
         self.order(|reply| {
-            KeeperOrder::Read(Box::new(move |database| {
+            KeeperOrder::Work(Box::new(move |database| {
                 let found = read(database).map_err(|error| ChangeError::Unavailable(error.to_string()));
                 let _ = reply.send(found);
             }))
@@ -191,7 +209,7 @@ impl KeeperThread {
 
     /// Makes all changes that wait, up to a limit, as one set.
     fn obey(&mut self, first: KeeperOrder, waiting: &Receiver<KeeperOrder>) {
-        let (mut changes, mut replies, mut looks, mut reads) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut changes, mut replies, mut looks, mut works) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for order in std::iter::once(first).chain(waiting.try_iter().take(TOGETHER_MAX)) {
             match order {
                 KeeperOrder::Change(change, reply) => {
@@ -199,7 +217,7 @@ impl KeeperThread {
                     replies.push(reply);
                 }
                 KeeperOrder::Look(look) => looks.push(look),
-                KeeperOrder::Read(read) => reads.push(read),
+                KeeperOrder::Work(work) => works.push(work),
             }
         }
         if !looks.is_empty() {
@@ -207,8 +225,8 @@ impl KeeperThread {
             drop(looks);
         }
         self.make(&changes, replies);
-        for read in reads {
-            read(&self.database);
+        for work in works {
+            work(&self.database);
         }
     }
 

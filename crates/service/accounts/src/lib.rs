@@ -1,4 +1,4 @@
-//! Accounts, groups, tokens and signed links, kept in an SQLite database in the state folder.
+//! Accounts, groups, tokens and signed links, and lines of other state that must survive, kept in an SQLite database in the state folder.
 //!
 //! Promise: a change is durable before it is answered (write-ahead log, `synchronous=FULL`), and in force at once on a running server,
 //! whichever program made it; a database that is locked, full, damaged or of a newer version is an error that names the remedy, and
@@ -10,6 +10,7 @@ mod database;
 mod entries;
 mod identities;
 mod keeper;
+mod lines;
 mod secrets;
 mod steps;
 
@@ -20,3 +21,4 @@ pub use secrets::{random, random_text};
 mod tests;
 
 pub use keeper::{Keeper, KeeperError, announce};
+pub use lines::KeptLines;

@@ -1,7 +1,6 @@
 //! Lines that outlive the server: the changes of a state, one a line.
 //!
-//! Promise: a line that was kept is there after a crash. Not here: the meaning of the lines, the file (the server's program passes an
-//! object that writes it).
+//! Promise: a line that was kept is there after a crash. Not here: the meaning of the lines, the database (`accounts`).
 
 use std::io;
 

@@ -6,7 +6,6 @@
 //! crates).
 
 mod advice;
-mod dav_journal;
 mod disks;
 mod greeting;
 mod identity;
@@ -26,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use accounts::{Keeper, random_text};
+use accounts::{Keeper, KeptLines, random_text};
 use anyhow::Context as _;
 use automation::{Jobs, Webhooks};
 use channel::{PlaneHandle, ReportReceiver};
@@ -54,7 +53,6 @@ use units::ByteCount;
 use units::limits::{self, EXAMPLE_RATE};
 
 use crate::config::{Change, Config, ServeArgs};
-use dav_journal::JournalFile;
 use disks::KnownDisk;
 use greeting::Greeting;
 use layout::{ServedStore, StoreLayout};
@@ -273,7 +271,7 @@ async fn serve(
         contents: Arc::new(store.store.clone()),
         admin: Arc::clone(&store) as Arc<dyn StoreAdmin>,
         accounts: Arc::clone(&accounts),
-        account_store: keeper,
+        account_store: keeper.clone(),
         plane: Arc::new(PlaneCommands(plane.clone())),
         gauges,
         missing: missing.clone(),
@@ -336,8 +334,8 @@ async fn serve(
         config: http,
         listeners: listening.listeners,
         service: Arc::clone(&service),
-        dav_journal: Arc::new(JournalFile::new(config.state.join("webdav.jsonl"))),
-        upload_journal: Arc::new(JournalFile::new(config.state.join("uploads.jsonl"))),
+        dav_journal: Arc::new(KeptLines::new(Arc::clone(&keeper), "webdav")),
+        upload_journal: Arc::new(KeptLines::new(keeper, "upload")),
     })?;
     let ftp = FtpServer::start(FtpParts {
         settings: ftp_settings(&config),
