@@ -31,7 +31,8 @@ pub(crate) fn field(exchange: &Exchange) -> Option<(HeaderName, String)> {
     }
     let (service, now) = (&exchange.shared.service, SystemTime::now());
     let name = service.hash((exchange.peer, now, NAME));
-    Some((SET_COOKIE, format!("{NAME}={name:016x}; Path=/; HttpOnly; SameSite=Lax")))
+    let secure = if exchange.is_sealed { "; Secure" } else { "" };
+    Some((SET_COOKIE, format!("{NAME}={name:016x}; Path=/; HttpOnly; SameSite=Lax{secure}")))
 }
 
 /// Adds it to the page.

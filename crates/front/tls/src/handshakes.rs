@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustls::crypto::ring;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ServerConfig, crypto::ring::Ticketer};
+use rustls::{CipherSuite, ServerConfig, crypto::ring::Ticketer};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -21,6 +21,12 @@ use crate::challenges::PROOF_PROTOCOL;
 
 /// From the beginning of a connection to its first sealed byte.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(30);
+
+const AES_128: [CipherSuite; 3] = [
+    CipherSuite::TLS13_AES_128_GCM_SHA256,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+];
 
 /// A sealed connection.
 pub type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
@@ -61,9 +67,13 @@ impl Acceptor {
     /// # Errors
     /// The system gives no random bytes.
     pub fn new(certificates: Arc<Certificates>, alpn: &[&str], handshakes_max: usize) -> Result<Self, rustls::Error> {
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let mut provider = ring::default_provider();
+        // The order of the choice: of ciphers that are all strong, the one that costs least for each byte first.
+        provider.cipher_suites.sort_by_key(|suite| !AES_128.contains(&suite.suite()));
+        let builder = ServerConfig::builder_with_provider(Arc::new(provider));
         let builder = builder.with_protocol_versions(&[&TLS13, &TLS12])?.with_no_client_auth();
         let mut config = builder.with_cert_resolver(certificates);
+        config.ignore_client_order = true;
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         if !alpn.is_empty() {
             config.alpn_protocols.push(PROOF_PROTOCOL.to_vec());

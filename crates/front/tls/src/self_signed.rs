@@ -69,7 +69,8 @@ impl SelfSigned {
         params.subject_alt_names.extend(self.addresses.iter().map(|address| SanType::IpAddress(*address)));
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, "Isocast, signed by itself");
-        (params.not_before, params.not_after) = ((now - VALID_BEFORE).into(), (now + VALID_FOR).into());
+        let begins = now - VALID_BEFORE;
+        (params.not_before, params.not_after) = (begins.into(), (begins + VALID_FOR).into());
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let certificate = params.self_signed(&key).map_err(io::Error::other)?;
         fs::create_dir_all(&self.folder)?;
