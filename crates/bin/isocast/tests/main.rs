@@ -5,6 +5,7 @@ mod closed_output;
 mod common;
 mod cp;
 mod dav;
+mod dav_bad_input;
 mod dav_clients;
 mod dav_rights;
 mod ftp;

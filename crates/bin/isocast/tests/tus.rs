@@ -303,6 +303,36 @@ fn wrong_requests_change_nothing() {
     });
 }
 
+#[test]
+fn of_two_writers_of_one_upload_the_newer_continues_it_alone() {
+    on_both(|place, start| {
+        let server = start();
+        let film = pattern(300_000);
+        let upload = create(&server, "a", film.len());
+        let mut first = cut(&server, &upload, 0, &film[..100_000], film.len());
+        let sends = std::thread::spawn(move || first.stream.write_all(&film[100_000..200_000]).map(|()| film));
+        // The older one may have come further since that answer.
+        let film = pattern(300_000);
+        let statuses = (0..10).map(|_| {
+            let from = offset(&server, &upload);
+            patch(&server, &upload, from, &film[from..]).status
+        });
+        let refused = statuses.take_while(|status| *status != 204).collect::<Vec<_>>();
+        assert!(refused.len() < 10 && refused.iter().all(|status| *status == 409), "{place}: {refused:?}");
+        drop(sends.join().expect("no panic"));
+        assert!(server.get("/media/a").body == film, "{place}: other bytes");
+        server.stop();
+    });
+}
+
+#[test]
+fn metadata_of_a_megabyte_is_refused() {
+    let server = Setup::default().start();
+    let fields = format!("Upload-Length: 1\r\nUpload-Metadata: path YQ==,x {}\r\n", "A".repeat(1 << 20));
+    assert_eq!(one(&server, "POST", "/upload/", &fields, b"").status, 431);
+    assert_eq!(server.json("/api/v1/uploads"), serde_json::json!([]));
+}
+
 const INTEROP_6: &str = "Upload-Draft-Interop-Version: 6\r\n";
 
 /// The head of an interim response, and the upload that it names.

@@ -473,3 +473,27 @@ async fn a_second_recording_of_a_name_is_refused_and_one_that_comes_back_has_its
     assert_eq!(reserves(), 4);
     harness.plane.wait_unreserved();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_ten_thousand_locks_as_many_are_made_as_one_holder_may_have() {
+    let harness = Harness::start(HttpConfig::default());
+    harness.store.put("a", b"a");
+    let mut client = harness.connect();
+    let mut ask = |method: &str, path: &str, fields: &str, body: &str| {
+        let length = body.len();
+        let head =
+            format!("{method} /media/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{fields}");
+        client.send(format!("{head}\r\n{body}"));
+        client.answer(true)
+    };
+    let lock = "<lockinfo xmlns=\"DAV:\"><lockscope><shared/></lockscope><locktype><write/></locktype></lockinfo>";
+    let answers: Vec<_> = (0..10_000).map(|_| ask("LOCK", "a", "", lock)).collect();
+    let made = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(made, webdav::HOLDER_LOCKS_MAX);
+    assert!(answers[made..].iter().all(|answer| answer.status == 429), "the first that is refused is not the last");
+    assert_eq!(ask("PUT", "a", "", "x").status, 423);
+    assert_eq!(ask("PUT", "b", "", "x").status, 201, "no lock covers it");
+    let token = answers[0].field("lock-token").expect("a token");
+    assert_eq!(ask("UNLOCK", "a", &format!("Lock-Token: {token}\r\n"), "").status, 204);
+    assert_eq!(ask("LOCK", "b", "", lock).status, 200, "there is room for one");
+}
