@@ -3,7 +3,7 @@
 // ISOCAST_BIN names the server's program, CHROMIUM the browser, SCREENSHOTS a folder for pictures of what was seen.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -12,6 +12,7 @@ import puppeteer from "puppeteer-core";
 const program = process.env["ISOCAST_BIN"] ?? new URL("../../target/debug/isocast", import.meta.url).pathname;
 const folder = mkdtempSync(join(tmpdir(), "isocast-page-"));
 const media = join(folder, "media");
+const config = join(folder, "isocast.toml");
 const LONG = "Nordlichter-Wanderung_2026-11-22_Kamera-03_Aufzeichnung.mit.langem.Namen.ts";
 const SECONDS = 16;
 const PHONE = { width: 360, height: 740, hasTouch: true, isMobile: true };
@@ -42,9 +43,10 @@ before(async () => {
   for (let number = 0; number < 3000; number += 1) writeFileSync(join(media, "long", `name ${number}.txt`), "");
   writeFileSync(join(media, "broken.mp4"), "this is no film");
   writeFileSync(join(media, "old.avi"), "RIFF");
+  writeFileSync(config, "# as small as it goes\nplane.memory = '256MiB'\n");
   // Every variable ISOCAST_… is a setting of the server, and the one that names it is none.
   const { ISOCAST_BIN, ...env } = process.env;
-  server = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(folder, "state"), "--local-writes", "--set", "plane.memory=256MiB"], { env });
+  server = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(folder, "state"), "--local-writes", "--config", config], { env });
   const said = [];
   address = await new Promise((found, failed) => {
     const look = (bytes) => {
@@ -188,6 +190,21 @@ test("folders have addresses of their own, and their names are sorted and search
   await until("the folder", async () => (await shown()).includes("episode 2.txt"));
 });
 
+test("a search finds names in all folders, with their folders, and follows the typing", async () => {
+  await open("");
+  await until("the list", async () => (await shown()).includes("film.mp4"));
+  const found = () => page.$$eval("#found li", (lines) => lines.map((line) => line.textContent)).catch(() => []);
+  await page.type("#library input[type=search]", "Episode 1");
+  await until("both", async () => (await found()).length === 2);
+  assert.match((await found())[0], /^episode 1\.txt.*list\//);
+  await picture("desktop-search");
+  await page.type("#library input[type=search]", "0");
+  await until("the one", async () => (await found()).length === 1);
+  await page.click("#found .quiet a");
+  await until("its folder", async () => (await shown()).includes("episode 10.txt"));
+  assert.equal(await page.$("#found"), null, "another folder has no search yet");
+});
+
 test("a long folder is drawn in part, and scrolls to its end", async () => {
   await open("long/");
   await until("all names", () => page.evaluate(() => document.querySelector("#library [role=status]")?.textContent.startsWith("3000 ")));
@@ -307,7 +324,7 @@ test("no view has an error, or is wider than a phone", async () => {
   page.on("pageerror", (error) => errors.push(error.message));
   for (const size of [PHONE, DESKTOP]) {
     await page.setViewport(size);
-    for (const view of ["#/", "#live", "#health", "#log", "#access"]) {
+    for (const view of ["#/", "#live", "#health", "#log", "#settings", "#access"]) {
       await page.goto("about:blank");
       await page.goto(`${address}/${view}`);
       await until(view, () => page.$("main .card:not([aria-busy=true])"));
@@ -318,6 +335,39 @@ test("no view has an error, or is wider than a phone", async () => {
   }
   page.off("console", note);
   assert.deepEqual(errors, []);
+});
+
+test("a setting is changed, refused, undone, and kept apart from another administrator's", async () => {
+  await page.goto("about:blank");
+  await page.goto(`${address}/#settings`);
+  const field = (key) => until(key, () => page.evaluateHandle((key) => [...document.querySelectorAll(".setting")].find((form) => form.querySelector("code").textContent === key), key).then((handle) => handle.asElement()));
+  const set = async (key, value) => {
+    const form = await field(key);
+    await form.$eval("input", (input) => input.select());
+    await page.keyboard.type(value);
+    await form.$eval("button.primary", (button) => button.click());
+  };
+  const inForce = async (key) => (await (await fetch(`${address}/api/v1/settings`)).json()).find((entry) => entry.key === key).value;
+  const text = (part) => until(part, () => page.evaluate((part) => document.querySelector("main").innerText.includes(part), part));
+  const before = await inForce("sessions.hold");
+  await set("sessions.hold", "77s");
+  await text("sessions.hold is changed");
+  assert.equal(await inForce("sessions.hold"), "77s");
+  assert.match(readFileSync(config, "utf8"), /# as small as it goes[^]*hold = "77s"/, "comments stay");
+  await picture("desktop-settings");
+  await set("sessions.hold", "soon");
+  await until("the refusal", () => page.evaluate(() => /hold/.test(document.querySelector(".setting [role=alert]")?.textContent)));
+  assert.equal(await inForce("sessions.hold"), "77s");
+  await press("Cancel", ".setting");
+  await press("Undo sessions.hold");
+  await until("the value of before", async () => (await inForce("sessions.hold")) === before);
+  const other = await fetch(`${address}/api/v1/settings`, { method: "PATCH", headers: { "Content-Type": "application/json" }, body: '{"streams.stall":"31s"}' });
+  assert.equal(other.status, 200);
+  await set("streams.stall", "32s");
+  await text("Another administrator has changed the settings meanwhile");
+  assert.equal(await inForce("streams.stall"), "31s");
+  await set("streams.stall", "32s");
+  await until("the value", async () => (await inForce("streams.stall")) === "32s");
 });
 
 test("an administrator logs in, sees users, shares a content by a link and logs out", async () => {
@@ -359,6 +409,14 @@ test("the live figures tell the room and the rates, and a server that has gone i
   const text = await until("the figures", () => page.evaluate(() => document.querySelector(".graph canvas") && document.querySelector("main").textContent));
   assert.match(text, /Room for \d+ more viewers of 8\.8 Mbit\/s, or for \d+ recordings/, "also while nothing runs");
   await picture("desktop");
+  const graph = () => page.$eval(".graph[role=img]", (graph) => graph.getAttribute("aria-label")).catch(() => "");
+  assert.match(await graph(), /Sent: [\d.]+ [kM]?bit\/s at most/, "films were played before this view was opened");
+  for (const span of ["2592000", "600"]) {
+    await page.select("select[aria-label=Span]", span);
+    await page.select("select[aria-label=Figures]", span === "600" ? "streams" : "use");
+    await until("another graph", async () => (await page.$(".graph canvas")) && /Streams: [1-9]|Disks, for streams: /.test(await graph()));
+    await picture(`desktop-history-${span}`);
+  }
   server.kill();
   await until("the banner", () => page.$("#offline"));
   await picture("desktop-offline");

@@ -11,10 +11,12 @@ import { Player } from "./player/Player";
 import { beside } from "./player/subtitles";
 import { addressOf, useRoute, type Route, type View } from "./route";
 import { figures, ready, type Alarm, type Entry } from "./server";
+import { Settings } from "./settings/Settings";
 import { Health } from "./status/Health";
 import { Log } from "./status/Log";
 import { begin, choose, LANGUAGES, t, useLanguage, type Language } from "./texts";
 import "./style.css";
+import "./live/live.css";
 
 const READY_MS = 1000;
 const ALARMS_MS = 10_000;
@@ -64,6 +66,7 @@ function App() {
         {route.view === "live" && <Live />}
         {route.view === "health" && <Health />}
         {route.view === "log" && <Log />}
+        {route.view === "settings" && <Settings />}
         {route.view === "access" && <Access />}
       </main>
     </>
@@ -106,6 +109,7 @@ function Views({ view, alarms }: { view: View; alarms: number }) {
     ["live", "#live", t.live],
     ["health", "#health", t.health],
     ["log", "#log", t.log],
+    ["settings", "#settings", t.settings],
     ["access", "#access", t.access],
   ];
   return (

@@ -3,6 +3,7 @@
 import type { components } from "#api";
 
 type Schemas = components["schemas"];
+export type FiguresHistory = Schemas["FiguresHistory"];
 export type System = Schemas["System"];
 export type Stream = Schemas["Stream"];
 export type Disk = Schemas["Disk"];
@@ -15,18 +16,13 @@ export type LoginStatus = Schemas["LoginStatus"];
 export type AccountEntry = Schemas["AccountEntry"];
 export type TokenEntry = Schemas["TokenEntry"];
 export type LinkEntry = Schemas["LinkEntry"];
+export type SettingEntry = Schemas["SettingEntry"];
+export type SettingValue = Schemas["SettingValue"];
+export type FoundNames = Schemas["FoundNames"];
 export type LinkText = Schemas["LinkText"];
 
 /** One line of a folder's listing. */
-export interface Entry {
-  name: string;
-  kind: "file" | "directory";
-  size: number;
-  modified: string;
-  rate_bps: number | null;
-  rate_source?: string;
-  mean_bps?: number;
-}
+export type Entry = Schemas["ListingEntry"];
 
 /** application/problem+json, with the members that a refusal has. Status 0: no answer. */
 export interface Problem {
@@ -61,6 +57,16 @@ export async function list(folder: string, signal: AbortSignal, came: (entries: 
     if (whole) return;
     after = { after: last.name };
   }
+}
+
+/** The contents and folders of all, else of `folder`, that match the words. Throws a Problem. */
+export async function findNames(text: string, folder: string, signal: AbortSignal): Promise<FoundNames> {
+  const search = async (query: Record<string, string>) => (await ask(`api/v1/contents/search?${new URLSearchParams({ text, ...query }).toString()}`, { signal })).json() as Promise<FoundNames>;
+  // Rights may begin at a folder.
+  return search({}).catch((problem: Problem) => {
+    if (folder === "" || (problem.status !== 401 && problem.status !== 403)) throw problem;
+    return search({ folder });
+  });
 }
 
 /** Asks why a stream did not start: the refusal, or null if it would start now. */
@@ -108,6 +114,26 @@ export async function move(from: string, to: string): Promise<void> {
 export async function send(method: "POST" | "PUT" | "DELETE", url: string, body?: object): Promise<Response> {
   if (body === undefined) return ask(url, { method });
   return ask(url, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+}
+
+/** The settings in force, and the tag by which a change says that it knows them. */
+export interface SettingsInForce {
+  tag: string;
+  settings: SettingEntry[];
+}
+
+async function inForce(answer: Response): Promise<SettingsInForce> {
+  return { tag: answer.headers.get("ETag") ?? "", settings: (await answer.json()) as SettingEntry[] };
+}
+
+/** Throws a Problem. */
+export async function settings(): Promise<SettingsInForce> {
+  return inForce(await ask("api/v1/settings", {}));
+}
+
+/** Changes a setting of the state `tag`; null: it has its default. Throws a Problem: 412 where the settings are others by now. */
+export async function changeSetting(key: string, value: SettingValue | null, tag: string): Promise<SettingsInForce> {
+  return inForce(await ask("api/v1/settings", { method: "PATCH", headers: { "Content-Type": "application/json", "If-Match": tag }, body: JSON.stringify({ [key]: value }) }));
 }
 
 /** Says to the server that a page of its own sends the request: a log-in counts for changes, and the browser asks for no password itself. */

@@ -11,6 +11,7 @@ import { Stalls } from "../src/player/stalls";
 import * as subtitles from "../src/player/subtitles";
 import * as ts from "../src/player/ts";
 import { addressOf, parse } from "../src/route";
+import { fromText, toText } from "../src/settings/values";
 import { list, mediaUrl, type Entry, type Problem } from "../src/server";
 import { en } from "../src/texts/en";
 import { ja } from "../src/texts/ja";
@@ -262,4 +263,10 @@ test("each text stands in both languages, and takes the same figures", () => {
   const english = Object.entries(ja).filter(([name, text]) => typeof text === "string" && text === en[name as keyof typeof en] && !["j", "webhooks"].includes(name));
   // A name of a technique stays; anything else would be forgotten.
   assert.deepEqual(english.filter(([, text]) => !["Webhook"].includes(text as string)), []);
+});
+
+test("values of settings keep their kind as texts", () => {
+  for (const value of [true, false, 500, -1, "30s", [], ["10.0.0.0/8", "::1/128"]]) assert.deepEqual(fromText(toText(value), value), value);
+  assert.equal(fromText("many", 500), "many", "the server says what is wrong with it");
+  assert.deepEqual(fromText(" a ,, b ", ["x"]), ["a", "b"]);
 });

@@ -9,6 +9,7 @@ import { t } from "../texts";
 import { Details } from "./Details";
 import { arranged, type Kind, type Order } from "./kinds";
 import { Names } from "./Names";
+import { SearchResults } from "./SearchResults";
 import { UploadPanel } from "./UploadPanel";
 import { chosen, dropped, Uploads } from "./uploads";
 
@@ -175,6 +176,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
       ) : (
         <Names folder={folder} names={names} grid={grid} playing={playing} order={order} setOrder={setOrder} marked={marked} setMarked={setMarked} show={setShown} />
       )}
+      {search.trim() !== "" && <SearchResults text={search.trim()} folder={folder} stamp={stamp} />}
       {shown !== null && <Details path={folder + shown.name} entry={shown} close={() => setShown(null)} rename={() => rename(shown)} remove={() => (setShown(null), setRemoving([shown.name]))} />}
       {naming !== null && <NameQuestion naming={naming} close={() => setNaming(null)} />}
       {removing.length > 0 && <Ask text={`${t.removeAsk(removing.length, removing[0] ?? "")}${removesFolder ? ` ${t.removeWithAll}` : ""}`} yes={t.remove} no={() => setRemoving([])} act={() => void remove()} />}

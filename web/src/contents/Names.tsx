@@ -126,7 +126,7 @@ function Line({ folder, entry, row, playing, marked, setMarked, show }: { entry:
 }
 
 /** The name, as a link where there is something to see. */
-function Name({ path, entry, playing }: { path: string; entry: Entry; playing: string | null }) {
+export function Name({ path, entry, playing }: { path: string; entry: Entry; playing: string | null }) {
   const kind = kindOf(entry);
   const shown = (
     <>

@@ -14,6 +14,11 @@ const ENDINGS: Record<Exclude<Kind, "folder" | "other">, string[]> = {
 /** Videos that browsers do not play: chosen, the page says so. */
 const OTHER_VIDEOS = ["avi", "flv", "mpg", "mpeg", "wmv", "vob", "rm", "3gp", "mxf", "mpd"];
 
+/** The folder of a path, with a closing slash; empty for the top. */
+export function folderOf(path: string): string {
+  return path.slice(0, path.lastIndexOf("/") + 1);
+}
+
 export function ending(name: string): string {
   return /\.([a-z0-9]+)$/i.exec(name)?.[1]?.toLowerCase() ?? "";
 }

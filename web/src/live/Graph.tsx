@@ -1,22 +1,35 @@
-// Rates over the last minutes, drawn by uPlot, which is read when the first graph is shown.
+// Figures over time, drawn by uPlot, which is read when the first graph is shown.
 
 import { useEffect, useRef } from "preact/hooks";
 import type uPlotType from "uplot";
-import * as format from "../format";
-import { t, useLanguage } from "../texts";
-import type { Point } from "./Live";
+import { useLanguage } from "../texts";
 
 const HEIGHT_PX = 200;
-/** Length of the axis of time, seconds. */
-const SHOWN_S = 600;
-/** Of a server that sends nothing the axis ends here, bits per second. */
-const AXIS_MIN = 1_000_000;
+const DAY_S = 86_400;
 
-function columns(points: Point[]): uPlotType.AlignedData {
-  return [points.map(({ time }) => time), points.map(({ sent }) => sent), points.map(({ received }) => received), points.map(({ disk }) => disk)];
+/** A line of a graph, with a value for each point; null: none is known. */
+export interface Line {
+  label: string;
+  colour: "--accent-plain" | "--second-plain" | "--third-plain";
+  values: (number | null)[];
 }
 
-export function Graph({ points, label }: { points: Point[]; label: string }) {
+export interface Lines {
+  /** Time of the first point, seconds since 1970, and from each to the next. */
+  from: number;
+  period: number;
+  lines: Line[];
+  /** The axis of values reaches at least so far. */
+  least: number;
+  words: (value: number) => string;
+}
+
+function columns({ from, period, lines }: Lines): uPlotType.AlignedData {
+  return [(lines[0]?.values ?? []).map((_, index) => from + index * period), ...lines.map(({ values }) => values)];
+}
+
+/** Drawn anew for another `name`: it says which figures over which span these are. */
+export function Graph({ name, shown, label }: { name: string; shown: Lines; label: string }) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlotType | null>(null);
   const language = useLanguage();
@@ -28,17 +41,21 @@ export function Graph({ points, label }: { points: Point[]; label: string }) {
       if (over || element === null) return;
       const colour = (name: string) => () => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
       const axis = { stroke: colour("--quiet-plain"), grid: { stroke: colour("--line-plain"), width: 1 } };
-      const line = (label: string, stroke: () => string) => ({ label, stroke, width: 2, points: { show: false } });
+      const days = shown.period * (shown.lines[0]?.values.length ?? 0) > 2 * DAY_S;
+      const moment = (time: number) => new Date(1000 * time).toLocaleString(language, days ? { dateStyle: "short" } : { timeStyle: "short" });
       const options: uPlotType.Options = {
         width: element.clientWidth,
         height: HEIGHT_PX,
         cursor: { drag: { x: false, y: false } },
-        scales: { x: { range: (_, _first, last) => [last - SHOWN_S, last] }, y: { range: (_, _least, most) => [0, Math.max(most ?? 0, AXIS_MIN) * 1.05] } },
-        axes: [{ ...axis, space: 90, incrs: [60, 120, 300], values: (_, ticks) => ticks.map((time) => new Date(1000 * time).toLocaleTimeString(language, { timeStyle: "short" })) }, { ...axis, size: 90, values: (_, ticks) => ticks.map((bits) => (bits === 0 ? "0" : format.rate(bits))) }],
+        scales: { y: { range: (_, _least, most) => [0, Math.max(most ?? 0, shown.least) * 1.05] } },
+        axes: [
+          { ...axis, space: 90, values: (_, ticks) => ticks.map(moment) },
+          { ...axis, size: 90, values: (_, ticks) => ticks.map((value) => (value === 0 ? "0" : shown.words(value))) },
+        ],
         legend: { live: false },
-        series: [{}, line(t.sent, colour("--accent-plain")), line(t.received, () => "#d97706"), line(t.diskRate, () => "#6b7fd7")],
+        series: [{}, ...shown.lines.map((line) => ({ label: line.label, stroke: colour(line.colour), width: 2, points: { show: false } }))],
       };
-      plot.current = new Plot(options, columns(points), element);
+      plot.current = new Plot(options, columns(shown), element);
       watch = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
       watch.observe(element);
     });
@@ -48,7 +65,7 @@ export function Graph({ points, label }: { points: Point[]; label: string }) {
       plot.current?.destroy();
       plot.current = null;
     };
-  }, [language]);
-  useEffect(() => plot.current?.setData(columns(points)));
+  }, [language, name]);
+  useEffect(() => plot.current?.setData(columns(shown)));
   return <div ref={place} class="graph" role="img" aria-label={label} />;
 }

@@ -1,35 +1,21 @@
 // Figures of the server, once a second while the page is visible: head-room, rates, disks, streams.
 
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { Ask } from "../contents/Contents";
 import * as format from "../format";
 import { usePolled } from "../hooks";
 import { addressOf } from "../route";
 import { change, figures, words, type Disk, type Problem, type Stream, type System } from "../server";
 import { moment, t } from "../texts";
-import { Graph } from "./Graph";
+import { History } from "./History";
 
 const PERIOD_MS = 1000;
-/** Points of the graph: ten minutes. */
-const POINTS = 600;
 /** Streams that are listed one by one. */
 const SHOWN = 200;
 
-export interface Point {
-  time: number;
-  sent: number;
-  received: number;
-  disk: number;
-}
-
 export function Live() {
-  const points = useRef<Point[]>([]);
   const answer = usePolled(async (signal) => {
     const [system, streams, disks] = await Promise.all([figures<System>("system", signal), figures<Stream[]>("streams", signal), figures<Disk[]>("disks", signal)]);
-    if (system !== null) {
-      points.current.push({ time: Date.now() / 1000, sent: system.network_bps, received: system.upload_bps, disk: system.disk_bps });
-      if (points.current.length > POINTS) points.current.shift();
-    }
     return { system, streams: streams ?? [], disks: disks ?? [] };
   }, PERIOD_MS);
   if (answer === undefined) return <section class="card" aria-busy="true">{t.reading}</section>;
@@ -45,7 +31,7 @@ export function Live() {
           {t.roomFor(system.more_streams, system.more_recordings)} {short === null ? "" : t.limits(short.name)}
         </p>
         <Summary system={system} />
-        <Graph points={points.current} label={t.rateSentMost(format.rate(Math.max(0, ...points.current.map(({ sent }) => sent))))} />
+        <History />
       </section>
       <section class="card" aria-label={t.disks}>
         <h2>{t.disks}</h2>

@@ -51,7 +51,7 @@ export function Health() {
           {failed}
         </p>
       )}
-      {volumes.length > 0 && <Volumes volumes={volumes} />}
+      {volumes.length > 0 && <Volumes volumes={volumes} act={act} />}
       {jobs.length > 0 && (
         <Rows title={t.jobs}>
           {jobs.map((job) => (
@@ -89,6 +89,7 @@ export function Health() {
               <span class="name">{hook.name}</span>
               <span class="quiet">{t.webhookLine(hook.delivered, hook.waiting, hook.failed)}</span>
               {hook.error && <span class="warn">{hook.error}</span>}
+              <button onClick={() => act(`api/v1/webhooks/${encodeURIComponent(hook.name)}/test`)}>{t.testWebhook}</button>
             </li>
           ))}
         </Rows>
@@ -106,7 +107,7 @@ function Rows({ title, children }: { title: string; children: preact.ComponentCh
   );
 }
 
-function Volumes({ volumes }: { volumes: VolumeStatus[] }) {
+function Volumes({ volumes, act }: { volumes: VolumeStatus[]; act: (url: string) => void }) {
   return (
     <Rows title={t.volumes}>
       {volumes.map((volume) => (
@@ -115,11 +116,19 @@ function Volumes({ volumes }: { volumes: VolumeStatus[] }) {
             {volume.name} {volume.degraded && <span class="warn">{t.degraded}</span>}
           </span>
           <span class="quiet">{t.volumeLine(volume.layout, volume.contents, format.size(volume.free_bytes))}</span>
-          {volume.upkeep && (
+          {volume.upkeep ? (
             <>
-              <span class="quiet">{volume.upkeep.kind}</span>
+              <span class="quiet">
+                {volume.upkeep.kind} · {format.percent(volume.upkeep.seen_bytes / Math.max(1, volume.upkeep.total_bytes))}
+              </span>
               <progress value={volume.upkeep.seen_bytes} max={Math.max(1, volume.upkeep.total_bytes)} aria-label={volume.upkeep.kind} />
             </>
+          ) : (
+            <span class="bar wrap">
+              <button onClick={() => act(`api/v1/volumes/${encodeURIComponent(volume.name)}/scrub`)}>{t.scrub}</button>
+              <button onClick={() => act(`api/v1/volumes/${encodeURIComponent(volume.name)}/rebalance`)}>{t.rebalance}</button>
+              <span class="quiet">{volume.last_scrub ? t.lastScrub(moment(volume.last_scrub.ended)) : t.neverScrubbed}</span>
+            </span>
           )}
           <ul class="rows">
             {volume.disks.map((disk) => (

@@ -80,6 +80,16 @@ fn webhooks_are_signed_and_retried_beside_a_hung_target() {
     server.wait_for("the program", |_| fs::read_to_string(&told).is_ok_and(|told| told.contains("film.ts")));
     server.wait_for("a retry", |server| server.metric("isocast_webhook_retries_total{webhook=\"hangs\"}") >= 1.0);
     assert_eq!(server.metric("isocast_webhook_waiting{webhook=\"hangs\"}"), 1.0);
+    let test = |name: &str| {
+        let head =
+            format!("POST /api/v1/webhooks/{name}/test HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+        server.ask(&head).status
+    };
+    assert_eq!((test("program"), test("none")), (202, 404));
+    server.wait_for("the test", |_| fs::read_to_string(&told).is_ok_and(|told| told.contains("webhook_test")));
+    server.wait_for("its count", |server| {
+        server.metric("isocast_webhook_events_total{webhook=\"program\",outcome=\"delivered\"}") == 2.0
+    });
 }
 
 #[test]

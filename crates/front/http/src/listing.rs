@@ -205,7 +205,7 @@ fn thousandths(weight: &str) -> u32 {
     format!("{places:0<3.3}").parse().unwrap_or(1000)
 }
 
-fn listed(entry: &Entry) -> ListingEntry {
+pub(crate) fn listed(entry: &Entry) -> ListingEntry {
     ListingEntry {
         name: entry.name.clone(),
         kind: if entry.kind == NameKind::Directory { EntryKind::Directory } else { EntryKind::File },

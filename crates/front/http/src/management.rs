@@ -2,6 +2,8 @@
 //!
 //! Not here: where the figures come from (`service::figures`), the Prometheus format (`metrics`).
 
+use std::time::SystemTime;
+
 use api::AlarmSeverity;
 use http_types::StatusCode;
 use http_types::header::CACHE_CONTROL;
@@ -11,10 +13,14 @@ use service::budget_use::budgets;
 use service::figures;
 
 use crate::exchange::Exchange;
+use crate::message::query::pairs;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
 use crate::routes::Call;
 use crate::{follow, login, problem};
+
+/// Seconds of a history where the query does not say.
+const HISTORY_SECONDS: u64 = 3600;
 
 /// Answers a GET of a management path, if it is one.
 pub(crate) async fn answer(exchange: &Exchange, path: &str) -> Option<Reply> {
@@ -43,7 +49,12 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
         let all = budgets(service, &permit).await.map_err(|error| problem::of_change(&error))?;
         return Ok(Reply::json(&all));
     }
+    let seconds = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "seconds");
+    let Ok(seconds) = seconds.map_or(Ok(HISTORY_SECONDS), |(_, value)| value.parse::<u64>()) else {
+        return Err(Reply::problem(StatusCode::BAD_REQUEST, "`seconds=` is a number of seconds"));
+    };
     observed(exchange, |permit| match call {
+        Call::History => Reply::json(&figures::history(service, seconds, SystemTime::now(), permit)),
         Call::Disks => Reply::json(&figures::disks(service, permit)),
         Call::Jobs => Reply::json(&service.jobs(permit)),
         Call::Volumes => Reply::json(&figures::volumes(service, permit)),

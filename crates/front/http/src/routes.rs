@@ -12,6 +12,7 @@ pub(crate) const API: &str = "/api/v1";
 pub(crate) enum Call {
     Document,
     System,
+    History,
     Disks,
     Streams,
     ExplainStream,
@@ -33,11 +34,13 @@ pub(crate) enum Call {
     ChangeSettings,
     Removals,
     Uploads,
+    Search,
     MoveItem,
     CopyItem,
     MakeFolder,
     RemoveItem,
     Webhooks,
+    TestWebhook,
     Events,
     Session,
     BeginSession,
@@ -73,6 +76,8 @@ pub(crate) enum CallRight {
     Open,
     /// To read everything.
     Observe,
+    /// To read the folder that the query names.
+    Read,
     /// To change the items that the query names.
     Write,
     /// To administer the server.
@@ -125,7 +130,7 @@ impl Route {
 }
 
 /// Keys of queries that a call cannot do without.
-pub(crate) const REQUIRED_KEYS: &[&str] = &["device", "from", "to", "path"];
+pub(crate) const REQUIRED_KEYS: &[&str] = &["device", "from", "to", "path", "text"];
 /// Keys of the query of a list that comes in parts.
 const PART: &[(&str, &str)] = &[
     ("limit", "Most entries, 1 to 1000; without it 1000. `Link` names the next part."),
@@ -151,6 +156,11 @@ const TWO_PATHS: &[(&str, &str)] = &[
     ("replace", "In the place of the item that has the path."),
 ];
 const ONE_PATH: &[(&str, &str)] = &[("path", "The item, by its path below `/media/`.")];
+const SEARCH: &[(&str, &str)] = &[
+    ("text", "Words: each is in the path of what is found, and one in its name."),
+    ("folder", "Only below this folder."),
+    ("limit", "Most entries, 1 to 1000; without it 200."),
+];
 const LOCKED: (u16, &str) = (423, "The item, or the folder that it lies in, is locked.");
 const TAKEN: &[(u16, &str)] = &[
     (404, "There is no such item."),
@@ -202,6 +212,10 @@ const fn order(
 pub(crate) const ROUTES: &[Route] = &[
     Route { right: CallRight::Open, ..get("/openapi.json", Call::Document, "This description.", CallAnswer::Json) },
     get("/system", Call::System, "The machine and the server.", CallAnswer::One("System")),
+    Route {
+        query: &[("seconds", "So many of the last, 2592000 at most; without it 3600.")],
+        ..get("/history", Call::History, "Figures of the last hour, or days.", CallAnswer::One("FiguresHistory"))
+    },
     get("/disks", Call::Disks, "The disks.", CallAnswer::List("Disk")),
     Route {
         query: STREAMS_PART,
@@ -278,6 +292,16 @@ pub(crate) const ROUTES: &[Route] = &[
     },
     get("/uploads", Call::Uploads, "Uploads that their clients can continue.", CallAnswer::List("UploadStatus")),
     Route {
+        right: CallRight::Read,
+        query: SEARCH,
+        ..get(
+            "/contents/search",
+            Call::Search,
+            "Contents and folders of this name, of all or below a folder.",
+            CallAnswer::One("FoundNames"),
+        )
+    },
+    Route {
         query: TWO_PATHS,
         ..names("/contents/move", Call::MoveItem, "Gives a content, or a folder with all in it, another path.", TAKEN)
     },
@@ -298,6 +322,12 @@ pub(crate) const ROUTES: &[Route] = &[
         &[(404, "There is no such item."), LOCKED],
     ),
     get("/webhooks", Call::Webhooks, "The webhooks.", CallAnswer::List("WebhookStatus")),
+    order(
+        "/webhooks/{name}/test",
+        Call::TestWebhook,
+        "Sends a webhook the event `webhook_test`.",
+        &[(404, "There is no webhook of this name.")],
+    ),
     get(
         "/events",
         Call::Events,

@@ -90,7 +90,7 @@ pub(crate) const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 pub(crate) const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 69] = [
+const TABLE: [(&str, [u16; KINDS]); 74] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -102,6 +102,7 @@ const TABLE: [(&str, [u16; KINDS]); 69] = [
     ("GET /api/v1/streams/7", [401, 401, 403, 403, 403, 403, 404, 404]),
     ("GET /api/v1/disks", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/system", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/history?seconds=60", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/jobs", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/volumes", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/alarms", [401, 401, 403, 403, 403, 403, 200, 200]),
@@ -111,6 +112,8 @@ const TABLE: [(&str, [u16; KINDS]); 69] = [
     ("PATCH /api/v1/settings", [401, 401, 403, 403, 403, 403, 403, 415]),
     ("GET /api/v1/budgets", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/forecasts", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/contents/search?text=ts", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/contents/search?text=ts&folder=films", [401, 401, 200, 200, 200, 403, 200, 200]),
     ("GET /api/v1/uploads", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("POST /api/v1/contents/remove?path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("GET /api/v1/removals?job=keep", [401, 401, 403, 403, 403, 403, 200, 200]),
@@ -119,6 +122,8 @@ const TABLE: [(&str, [u16; KINDS]); 69] = [
     ("POST /api/v1/streams/7/stop", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("POST /api/v1/jobs/copy/stop", [401, 401, 403, 403, 403, 403, 403, 202]),
     ("POST /api/v1/jobs/copy/run", [401, 401, 403, 403, 403, 403, 403, 409]),
+    ("POST /api/v1/webhooks/takes/test", [401, 401, 403, 403, 403, 403, 403, 202]),
+    ("POST /api/v1/webhooks/none/test", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("POST /api/v1/volumes/none/scrub", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("GET /api/v1/session", [200, 401, 200, 200, 200, 200, 200, 200]),
     ("POST /api/v1/session", [415; KINDS]),
@@ -314,4 +319,24 @@ async fn users_see_no_names_of_others() {
     assert_eq!(seen("/api/v1/events", ADA), ["films/a.ts"]);
     assert!(seen("/api/v1/events", EVE).is_empty());
     closed.harness.plane.open_gate();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_finds_names_below_the_folder_of_the_right() {
+    let closed = Closed::start();
+    for name in ["films/Alps/day 1.ts", "films/Alps/day 2.ts", "films/day.ts", "alps/other day.ts"] {
+        closed.harness.store.put(name, &pattern(10));
+    }
+    let found = |query: &str, login: &str| {
+        let target = format!("GET /api/v1/contents/search?{query} HTTP/1.1\r\nHost: localhost\r\n{login}\r\n");
+        let answer = closed.harness.one(&target);
+        let found: api::FoundNames = serde_json::from_slice(&answer.body).expect("a document");
+        (found.entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>(), found.is_part)
+    };
+    let films = ["films/Alps/day 1.ts", "films/Alps/day 2.ts"].map(str::to_owned).to_vec();
+    assert_eq!(found("text=alps+DAY", ADA).0.len(), 3);
+    assert_eq!(found("text=alps+day&folder=films", BOB), (films, false));
+    assert_eq!(found("text=day&folder=films&limit=1", BOB), (vec!["films/day.ts".to_owned()], true));
+    assert_eq!(found("text=alps&folder=films/Alps", BOB), (vec![], false), "the folder itself is not below it");
+    assert_eq!(found("text=alps", EVE).0, ["alps", "films/Alps"]);
 }

@@ -50,6 +50,49 @@ pub struct ListingEntry {
     pub mean_bps: Option<u64>,
 }
 
+/// Figures over time (`GET /api/v1/history`): means over equal periods; `null` where nothing was read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FiguresHistory {
+    /// Beginning of the first period, seconds since 1970.
+    pub from: u64,
+    /// Length of a period.
+    pub period_seconds: u64,
+    /// Sent by streams.
+    pub sent_bps: Vec<Option<f64>>,
+    /// Received by uploads.
+    pub received_bps: Vec<Option<f64>>,
+    /// Read and written by the schedule.
+    pub disk_bps: Vec<Option<f64>>,
+    /// Streams under way.
+    pub streams: Vec<Option<f64>>,
+    /// Busy share of all processors.
+    pub cpu_share: Vec<Option<f64>>,
+    /// Memory of this process.
+    pub memory_bytes: Vec<Option<f64>>,
+    /// Share of the time of all disks in which they served streams.
+    pub real_time_share: Vec<Option<f64>>,
+    /// The same of uploads and other best effort.
+    pub best_effort_share: Vec<Option<f64>>,
+}
+
+/// The result of a search (`GET /api/v1/contents/search`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundNames {
+    /// Contents and folders, those with names that begin with the first word first.
+    pub entries: Vec<FoundEntry>,
+    /// True if further ones match, or not all names could be looked through.
+    pub is_part: bool,
+}
+
+/// A content or folder that a search found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FoundEntry {
+    /// Its path below all contents, not encoded.
+    pub path: String,
+    /// Its line in the listing of its folder.
+    pub entry: ListingEntry,
+}
+
 /// File or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

@@ -437,6 +437,15 @@ pub fn job_missed(job: &str, count: u64, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "job_missed", "job": job, "count": count }), now)
 }
 
+/// Kind of the event by which an administrator tests a webhook, which alone gets it.
+pub const WEBHOOK_TEST: &str = "webhook_test";
+
+/// The text of that event.
+#[must_use]
+pub fn webhook_test(webhook: &str, now: SystemTime) -> String {
+    stamped(json!({ "event": WEBHOOK_TEST, "webhook": webhook }), now).text
+}
+
 /// A webhook did not accept an event, and no further attempt is made.
 #[must_use]
 pub fn webhook_failed(webhook: &str, of: &str, reason: &str, now: SystemTime) -> EventLine {
@@ -526,7 +535,7 @@ mod tests {
         let reference = include_str!("../../../../docs/reference/events.md");
         let rows = reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
         let mut described: Vec<&str> =
-            rows.filter(|kind| !["event", "left_out", "webhook_failed"].contains(kind)).collect();
+            rows.filter(|kind| !["event", "left_out", "webhook_failed", "webhook_test"].contains(kind)).collect();
         let mut kinds = KINDS.to_vec();
         described.sort_unstable();
         kinds.sort_unstable();

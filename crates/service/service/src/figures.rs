@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use api::{
-    Buffers, Class, Direction, Disk, HeldUpBy, LinkDirection, LinkStatus, Phases, PlaneFigures, ServiceCounts,
+    Buffers, Class, Direction, Disk, FiguresHistory, HeldUpBy, LinkDirection, LinkStatus, Phases, PlaneFigures, ServiceCounts,
     SessionFigures, Stream, System,
 };
 use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
@@ -20,6 +21,7 @@ use crate::config::LinkFigure;
 use crate::contents::{DiskInfo, errors_of, failure};
 use crate::counts::AllCounts;
 use crate::events::unix_seconds;
+use crate::history::HistorySlot;
 use crate::media_service::MediaService;
 use crate::refusals::RESOURCES;
 use crate::reservations::payload;
@@ -313,6 +315,46 @@ fn links(service: &MediaService) -> Vec<LinkStatus> {
         Some(LinkStatus { name, direction, capacity_bps: capacity.0, promised_bps })
     };
     figures.into_iter().filter_map(status).collect()
+}
+
+/// Adds the figures of this second to their history.
+pub fn note_history(service: &MediaService, now: SystemTime) {
+    let permit = Permit::of_server();
+    let (system, disks) = (system(service, &permit), disks(service, &permit));
+    let phases: Vec<Phases> = disks.iter().filter_map(|disk| disk.phases).collect();
+    let mean = |share: fn(&Phases) -> f64| phases.iter().map(share).sum::<f64>() / real(phases.len().max(1) as u64);
+    service.history.note(
+        now,
+        [
+            real(system.network_bps),
+            real(system.upload_bps),
+            real(system.disk_bps),
+            real(system.streams),
+            system.cpu_share.unwrap_or_default(),
+            real(system.memory_bytes.unwrap_or_default()),
+            mean(|phases| phases.real_time),
+            mean(|phases| phases.best_effort),
+        ],
+    );
+}
+
+/// The figures of the last `seconds`, thirty days at most.
+#[must_use]
+pub fn history(service: &MediaService, seconds: u64, now: SystemTime, _permit: &Permit<ToObserve>) -> FiguresHistory {
+    let (period_seconds, points) = service.history.points(seconds, now);
+    let column = |figure: usize| points.iter().map(|point| point.mean(figure)).collect();
+    FiguresHistory {
+        from: points.first().map_or(0, HistorySlot::start),
+        period_seconds,
+        sent_bps: column(0),
+        received_bps: column(1),
+        disk_bps: column(2),
+        streams: column(3),
+        cpu_share: column(4),
+        memory_bytes: column(5),
+        real_time_share: column(6),
+        best_effort_share: column(7),
+    }
 }
 
 /// Rounded; negative and not-a-number become zero.

@@ -37,6 +37,7 @@ use crate::contents::{
 use crate::counts::{AllCounts, Readings};
 use crate::delivery::Client;
 use crate::events::{self, Events};
+use crate::history::History;
 use crate::latest::RecentEvents;
 use crate::link_uses::LinkUses;
 use crate::listing::{Listing, Listings};
@@ -44,6 +45,7 @@ use crate::lock::lock;
 use crate::log::{Log, LogWriter};
 use crate::logins::{self, CredentialError, LoginError, Logins};
 use crate::machine::{MachineReader, MachineSample};
+use crate::name_index::NameIndex;
 use crate::open_ahead::OpensAhead;
 use crate::operations::{JobError, Operations, RemovalRule, Requester, SettingsChange, SettingsError, SettingsInForce};
 use crate::piece_cache::PieceCache;
@@ -122,6 +124,8 @@ pub struct MediaService {
     /// Names of recordings, and places that are held for them.
     pub(crate) recording_names: Arc<RecordingNames>,
     pub(crate) readings: Readings,
+    /// Figures of the last hour and the last thirty days.
+    pub history: History,
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) account_store: Arc<dyn AccountStore>,
     /// Digest of the code by which the first account is made, while there is none.
@@ -134,6 +138,7 @@ pub struct MediaService {
     /// The uploads of each client.
     pub(crate) uploads: Arc<Shares<ClientIdentity>>,
     pub(crate) listings: Listings,
+    pub(crate) names: NameIndex,
     pub(crate) opens_ahead: OpensAhead,
     pub(crate) plane: Arc<PlaneClient>,
     pub(crate) sessions: SessionTable,
@@ -229,6 +234,7 @@ impl MediaService {
             quotas,
             uploads: Arc::default(),
             listings: Listings::default(),
+            names: NameIndex::default(),
             opens_ahead: OpensAhead::default(),
             near: NearReservations::default(),
             plane,
@@ -241,6 +247,7 @@ impl MediaService {
             disk_doubts: Mutex::new(parts.disk_doubts),
             missing: parts.missing,
             readings: Readings::default(),
+            history: History::default(),
             forecasts: Mutex::default(),
             away: Mutex::default(),
             disk_failures: Mutex::default(),
@@ -394,6 +401,11 @@ impl MediaService {
     #[must_use]
     pub fn webhooks(&self, _permit: &Permit<ToObserve>) -> Vec<WebhookStatus> {
         self.operations().map_or_else(Vec::new, |operations| operations.webhooks())
+    }
+
+    /// Sends a webhook an event that says that it is a test. False: there is none of this name.
+    pub fn test_webhook(&self, name: &str, _permit: &Permit<ToAdminister>) -> bool {
+        self.operations().is_some_and(|operations| operations.test_webhook(name))
     }
 
     /// The certificates that serve TLS.
@@ -663,6 +675,7 @@ impl MediaService {
         self.recording_names.expire(Some(Instant::now())).into_iter().for_each(|held| self.plane.release(held));
         self.plane.send_releases();
         self.listings.expire();
+        self.names.expire();
         let held = self.small_reads.take_open();
         drop(self.runtime.spawn_blocking(move || drop(held)));
         self.tell_disk_failures();

@@ -149,6 +149,9 @@ pub trait Operations: Send + Sync + 'static {
     /// All webhooks.
     fn webhooks(&self) -> Vec<WebhookStatus>;
 
+    /// Sends a webhook an event that says that it is a test. False: there is none of this name.
+    fn test_webhook(&self, name: &str) -> bool;
+
     /// The certificates that serve TLS.
     fn certificates(&self) -> Vec<CertificateStatus>;
 

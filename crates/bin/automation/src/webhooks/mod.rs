@@ -127,6 +127,23 @@ impl Webhooks {
         self.hooks().iter().map(status).collect()
     }
 
+    /// Sends a webhook an event of its own. False: there is none of this name.
+    pub fn test(&self, name: &str) -> bool {
+        let hooks = self.hooks();
+        let Some(hook) = hooks.iter().find(|hook| hook.target.config.name == name) else { return false };
+        let now = SystemTime::now();
+        let (kind, text) = (events::WEBHOOK_TEST.to_owned(), events::webhook_test(name, now));
+        let id = format!("test-{:x}", now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos());
+        self.hand(hook, WaitingEvent::new(kind, id, text, now));
+        true
+    }
+
+    fn hand(&self, hook: &Webhook, event: WaitingEvent) {
+        lock(&hook.target.queue).push(event);
+        hook.target.came.notify_one();
+        self.changed.notify_one();
+    }
+
     fn hooks(&self) -> MutexGuard<'_, Vec<Webhook>> {
         lock(&self.hooks)
     }
@@ -192,10 +209,7 @@ impl Webhooks {
             let Some(kind) = kind_of(&line) else { continue };
             for hook in hooks.iter().filter(|hook| hook.target.config.events.contains(&kind)) {
                 let id = format!("{:x}-{number}", self.begun_ms);
-                let event = WaitingEvent::new(kind.clone(), id, line.to_string(), SystemTime::now());
-                lock(&hook.target.queue).push(event);
-                hook.target.came.notify_one();
-                self.changed.notify_one();
+                self.hand(hook, WaitingEvent::new(kind.clone(), id, line.to_string(), SystemTime::now()));
             }
         }
     }

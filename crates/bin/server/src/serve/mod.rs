@@ -8,6 +8,7 @@
 mod advice;
 mod disks;
 mod greeting;
+mod history_file;
 mod identity;
 mod layout;
 mod links;
@@ -281,6 +282,7 @@ async fn serve(
         machine: copy::machine::sample,
     });
     tokio::spawn(service::reservations::keep(Arc::downgrade(&service)));
+    history_file::keep(&config.state.join("figures"), &service);
     let unknown = Arc::new(Unknown::of(&disks));
     let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));
     store.store.listen(Box::new(move |event| {

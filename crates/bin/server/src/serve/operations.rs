@@ -44,6 +44,10 @@ impl Operations for ServerOperations {
         self.webhooks.statuses()
     }
 
+    fn test_webhook(&self, name: &str) -> bool {
+        self.webhooks.test(name)
+    }
+
     fn certificates(&self) -> Vec<CertificateStatus> {
         let states = self.certificates.as_ref().map_or_else(Vec::new, |certificates| certificates.states());
         let status = |CertificateState { file, names, expires, problem }| CertificateStatus {

@@ -8,6 +8,7 @@ mod json;
 mod openapi;
 pub(crate) mod provider;
 mod reservations;
+mod search;
 mod session;
 mod settings;
 mod streams;
@@ -61,12 +62,14 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
     match found.route.call {
         Call::Document => Ok(Reply::with_body(StatusCode::OK, "application/json", openapi::text())),
         Call::Removals => Ok(removals::answer(exchange).await),
+        Call::Search => search::answer(exchange).await,
         Call::MoveItem | Call::CopyItem | Call::MakeFolder | Call::RemoveItem => {
             names::change(exchange, found.route.call).await
         }
         Call::StopStream
         | Call::RunJob
         | Call::StopJob
+        | Call::TestWebhook
         | Call::Scrub
         | Call::Rebalance
         | Call::AddDisk
@@ -100,6 +103,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         Call::Settings | Call::ChangeSettings => settings::answer(exchange, found, body).await,
         Call::Streams | Call::ExplainStream => streams::answer(exchange, found).await,
         Call::System
+        | Call::History
         | Call::Disks
         | Call::Jobs
         | Call::Volumes

@@ -26,6 +26,7 @@ fn with_parts<T: ToSchema>(schemas: &mut Schemas) {
 /// Documents of answers: all their members are always there.
 const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::System>,
+    with_parts::<api::FiguresHistory>,
     with_parts::<api::Disk>,
     with_parts::<api::Stream>,
     with_parts::<api::StreamExplanation>,
@@ -48,6 +49,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::ReservationEntry>,
     with_parts::<api::SettingEntry>,
     with_parts::<api::ListingEntry>,
+    with_parts::<api::FoundNames>,
 ];
 
 /// Documents of requests.
@@ -148,6 +150,7 @@ fn operation(route: &Route) -> Value {
     responses.insert(status.to_owned(), answer);
     let rights: &[(u16, &str)] = match route.right {
         CallRight::Open => &[],
+        CallRight::Read => &[(401, "Reading needs a login."), (403, "This client may not read that.")],
         CallRight::Observe => &[(401, "Reading needs a login."), (403, "This client may not read everything.")],
         CallRight::Write => &[(401, "Writing needs a login."), (403, "This client may not change that.")],
         CallRight::Administer => &[(401, "It needs a login."), (403, "This client does not administer the server.")],

@@ -93,6 +93,10 @@ impl Operations for FakeOperations {
         Ok(answered)
     }
 
+    fn test_webhook(&self, name: &str) -> bool {
+        name == "takes"
+    }
+
     fn webhooks(&self) -> Vec<WebhookStatus> {
         vec![WebhookStatus {
             name: "chat".to_owned(),

@@ -1,0 +1,145 @@
+// Settings in force, with their sources; those that may be changed while the server runs are changed here.
+
+import { useCallback, useEffect, useState } from "preact/hooks";
+import { changeSetting, settings, words, type Problem, type SettingEntry, type SettingsInForce, type SettingValue } from "../server";
+import { t } from "../texts";
+import { fromText, toText } from "./values";
+
+export function Settings() {
+  const [state, setState] = useState<SettingsInForce | Problem | null>(null);
+  const [note, setNote] = useState("");
+  /** The latest changes made here, the newest first: each can be undone. */
+  const [undo, setUndo] = useState<{ key: string; value: SettingValue | null }[]>([]);
+  const read = useCallback(async () => setState(await settings().catch((problem: Problem) => problem)), []);
+  useEffect(() => void read(), []);
+  if (state === null) return <section class="card" aria-busy="true">{t.reading}</section>;
+  if ("status" in state) {
+    return (
+      <section class="card">
+        <p class="notice">{state.status === 401 || state.status === 403 ? t.settingsForAdministrators : words(state, t.noAnswer)}</p>
+      </section>
+    );
+  }
+  /** True if it is in force. */
+  const change = async (entry: SettingEntry, value: SettingValue | null): Promise<string> => {
+    try {
+      setState(await changeSetting(entry.key, value, state.tag));
+      setNote(t.settingChanged(entry.key));
+      return "";
+    } catch (problem) {
+      if ((problem as Problem).status !== 412) return words(problem as Problem, t.noAnswer);
+      await read();
+      return t.settingsChangedElsewhere;
+    }
+  };
+  const keep = async (entry: SettingEntry, value: SettingValue | null) => {
+    const failed = await change(entry, value);
+    if (failed === "") setUndo([{ key: entry.key, value: entry.source === "default" ? null : entry.value }, ...undo]);
+    return failed;
+  };
+  const undoLast = async () => {
+    const [last, ...others] = undo;
+    const entry = state.settings.find(({ key }) => key === last?.key);
+    if (last === undefined || entry === undefined) return;
+    const failed = await change(entry, last.value);
+    if (failed !== "") setNote(failed);
+    else setUndo(others);
+  };
+  const changeable = state.settings.filter((entry) => entry.changeable);
+  const fixed = state.settings.filter((entry) => !entry.changeable);
+  return (
+    <>
+      {note !== "" && (
+        <p class="notice bar" role="status">
+          {note}
+          {undo.length > 0 && <button onClick={() => void undoLast()}>{t.undo(undo[0]?.key ?? "")}</button>}
+        </p>
+      )}
+      <section class="card settings" aria-label={t.settings}>
+        <h2>{t.settings}</h2>
+        <p class="quiet">{t.settingsText}</p>
+        <ul class="rows">
+          {changeable.map((entry) => (
+            <li key={entry.key}>
+              <Changeable entry={entry} keep={(value) => keep(entry, value)} />
+            </li>
+          ))}
+        </ul>
+      </section>
+      <section class="card settings" aria-label={t.settingsOfFile}>
+        <details>
+          <summary>{t.settingsOfFile}</summary>
+          <p class="quiet">{t.settingsOfFileText}</p>
+          <dl class="lines">
+            {fixed.map((entry) => (
+              <div key={entry.key}>
+                <dt>
+                  <code>{entry.key}</code> <Source entry={entry} />
+                </dt>
+                <dd>{toText(entry.value)}</dd>
+              </div>
+            ))}
+          </dl>
+        </details>
+      </section>
+    </>
+  );
+}
+
+function Source({ entry }: { entry: SettingEntry }) {
+  const parts = [t.sources[entry.source], entry.written_at ?? "", entry.needs_restart ? t.needsRestart : ""];
+  return <span class="quiet">{parts.filter((part) => part !== "").join(" · ")}</span>;
+}
+
+/** `keep` gives the reason for which a value is refused; empty: it is in force. */
+function Changeable({ entry, keep }: { entry: SettingEntry; keep: (value: SettingValue | null) => Promise<string> }) {
+  const present = toText(entry.value);
+  const [text, setText] = useState(present);
+  const [failed, setFailed] = useState("");
+  useEffect(() => setText(present), [present]);
+  const save = async (value: SettingValue | null) => setFailed(await keep(value));
+  const about = t.settingAbout[entry.key] ?? t.settingAbout[entry.key.split(".")[0] ?? ""] ?? "";
+  return (
+    <form
+      class="setting"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void save(fromText(text, entry.value));
+      }}
+    >
+      <label>
+        <code>{entry.key}</code>
+        <span>{about}</span>
+        {typeof entry.value === "boolean" ? (
+          <select value={text} onChange={(event) => setText(event.currentTarget.value)}>
+            <option value="true">{t.yes}</option>
+            <option value="false">{t.no}</option>
+          </select>
+        ) : (
+          <input value={text} aria-invalid={failed !== ""} onInput={(event) => setText(event.currentTarget.value)} />
+        )}
+      </label>
+      <span class="bar wrap tools">
+        {text !== present && (
+          <>
+            <button class="primary">{t.save}</button>
+            <button type="button" onClick={() => (setText(present), setFailed(""))}>
+              {t.cancel}
+            </button>
+          </>
+        )}
+        {entry.source !== "default" && (
+          <button type="button" onClick={() => void save(null)}>
+            {entry.default === null ? t.takeOut : t.toDefault(toText(entry.default))}
+          </button>
+        )}
+        <Source entry={entry} />
+      </span>
+      {failed !== "" && (
+        <span class="warn" role="alert">
+          {failed}
+        </span>
+      )}
+    </form>
+  );
+}

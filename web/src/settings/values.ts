@@ -1,0 +1,22 @@
+// Values of settings as texts of a field.
+
+import type { SettingValue } from "../server";
+
+/** A list has a comma between two values. */
+export function toText(value: SettingValue): string {
+  return Array.isArray(value) ? value.join(", ") : String(value);
+}
+
+/** The value of a text, of the kind that `like` has. A number that is none stays a text: the server says what is wrong with it. */
+export function fromText(text: string, like: SettingValue): SettingValue {
+  const trimmed = text.trim();
+  if (Array.isArray(like)) {
+    return trimmed
+      .split(",")
+      .map((part) => part.trim())
+      .filter((part) => part !== "");
+  }
+  if (typeof like === "boolean") return trimmed === "true";
+  if (typeof like === "number" && /^-?\d+$/.test(trimmed)) return Number(trimmed);
+  return trimmed;
+}
