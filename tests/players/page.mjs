@@ -214,6 +214,17 @@ test("a long folder is drawn in part, and scrolls to its end", async () => {
   assert.ok((await shown()).length < 500);
 });
 
+test("names that are selected are downloaded as one archive", async () => {
+  await open("list/");
+  await until("the list", () => page.$("#library td.name"));
+  for (const name of ["episode 1.txt", "episode 10.txt"]) await page.click(`[aria-label="Select ${name}"]`);
+  const address = await until("the link", () => page.$eval("#library a[download]", (link) => link.href).catch(() => null));
+  const answer = await fetch(address);
+  const bytes = Buffer.from(await answer.arrayBuffer());
+  assert.equal(answer.headers.get("Content-Length"), String(bytes.length));
+  assert.ok(bytes.subarray(0, 2).toString() === "PK" && bytes.includes("episode 1.txt") && bytes.includes("episode 10.txt") && !bytes.includes("episode 2.txt"));
+});
+
 test("files are uploaded, asked about where one exists, and deleted", async () => {
   await open("list/");
   await until("the list", () => page.$("#library td.name"));

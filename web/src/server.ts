@@ -44,6 +44,11 @@ export function mediaUrl(path: string, query: Record<string, string> = {}): stri
   return `media/${encoded}${parameters === "" ? "" : `?${parameters}`}`;
 }
 
+/** The address of an archive of these contents and folders. */
+export function zipUrl(paths: string[]): string {
+  return `api/v1/contents/zip?${new URLSearchParams(paths.map((path) => ["path", path])).toString()}`;
+}
+
 /** Reads the names of a folder part by part; `came` gets all of them so far, and whether these are all. Throws a Problem. */
 export async function list(folder: string, signal: AbortSignal, came: (entries: Entry[], whole: boolean) => void): Promise<void> {
   const entries: Entry[] = [];

@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { useLatest } from "../hooks";
 import { recall, store } from "../kept";
 import { addressOf } from "../route";
-import { change, list, mediaUrl, move, words, type Entry, type Problem } from "../server";
+import { change, list, mediaUrl, move, words, zipUrl, type Entry, type Problem } from "../server";
 import { t } from "../texts";
 import { Details } from "./Details";
 import { arranged, type Kind, type Order } from "./kinds";
@@ -16,6 +16,8 @@ import { chosen, dropped, Uploads } from "./uploads";
 /** A folder that others write into is read again so often, milliseconds, if it is short. */
 const RENEW_MS = 15_000;
 const RENEWED_MAX = 2000;
+/** Longer addresses are not asked for: the server takes heads of 16 KiB. */
+const ADDRESS_MAX = 12_000;
 
 interface Listing {
   folder: string;
@@ -112,6 +114,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
     setShown(null);
     setNaming({ title: t.rename, name: from, act: (name) => act(move(folder + from, folder + name)) });
   };
+  const address = zipUrl([...marked].map((name) => folder + name));
   const removesFolder = removing.some((name) => entries.some((entry) => entry.name === name && entry.kind === "directory"));
   const view = (grid: boolean) => {
     setGrid(grid);
@@ -153,6 +156,13 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
       {marked.size > 0 && (
         <div class="bar wrap tools">
           <span>{t.selected(marked.size)}</span>
+          {address.length <= ADDRESS_MAX ? (
+            <a class="button" href={address} download>
+              {t.download}
+            </a>
+          ) : (
+            <span class="quiet">{t.tooManyForZip}</span>
+          )}
           <button onClick={() => setRemoving([...marked])}>{t.remove}</button>
           <button onClick={() => setMarked(new Set())}>{t.cancel}</button>
         </div>

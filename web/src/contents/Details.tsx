@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Share } from "../access/Share";
 import * as format from "../format";
 import { usePolled } from "../hooks";
-import { figures, mediaUrl, type Entry, type Stream } from "../server";
+import { figures, mediaUrl, zipUrl, type Entry, type Stream } from "../server";
 import { moment, t } from "../texts";
 import { Address } from "./Address";
 import { isMedia, kindOf } from "./kinds";
@@ -38,11 +38,9 @@ export function Details({ path, entry, close, rename, remove }: { path: string; 
       {file && <Address url={mediaUrl(path)} media={isMedia(entry.name)} />}
       <Share path={file ? path : `${path}/`} media={file && isMedia(entry.name)} />
       <div class="bar wrap">
-        {file && (
-          <a class="button" href={mediaUrl(path, { rate: "max" })} download={entry.name}>
-            {t.download}
-          </a>
-        )}
+        <a class="button" href={file ? mediaUrl(path, { rate: "max" }) : zipUrl([path])} download={file ? entry.name : true}>
+          {t.download}
+        </a>
         <button onClick={rename}>{t.rename}</button>
         <button class="danger" onClick={remove}>
           {t.remove}

@@ -40,6 +40,7 @@ export const en = {
   actions: "Actions",
   details: (name: string) => `Details of ${name}`,
   download: "Download",
+  tooManyForZip: "Too many names for one download: choose their folder.",
   select: (name: string) => `Select ${name}`,
   selectAll: "Select all",
   selected: (count: number) => (count === 1 ? "1 selected" : `${count} selected`),

@@ -39,6 +39,7 @@ export const ja: typeof en = {
   actions: "操作",
   details: (name) => `${name} の詳細`,
   download: "ダウンロード",
+  tooManyForZip: "一度にダウンロードできる数を超えています。フォルダーを選んでください。",
   select: (name) => `${name} を選択`,
   selectAll: "すべて選択",
   selected: (count) => `${count} 件を選択中`,

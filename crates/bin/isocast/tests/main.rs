@@ -43,6 +43,7 @@ mod serve_stages;
 mod serve_start;
 mod serve_volume;
 mod serve_webhooks;
+mod serve_zip;
 mod service;
 mod snmp;
 mod tools;

@@ -165,7 +165,7 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
 }
 
 /// `Content-Disposition` of a content that is kept under its name (RFC 6266): in ASCII, and as it is (RFC 8187).
-fn attachment(name: &str) -> String {
+pub(crate) fn attachment(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || " -._()+,".contains(c) { c } else { '_' };
     let ascii: String = name.chars().map(plain).collect();
     format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, COMPONENT))

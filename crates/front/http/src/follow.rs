@@ -4,7 +4,7 @@
 //! Promise: a client that takes nothing loses its connection; a slow one misses events, and the gap shows in their `id`; with
 //! `Last-Event-ID` it gets the kept events since that one. Not here: the events themselves (`service::events`).
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_types::header::{ACCEPT, CACHE_CONTROL};
@@ -13,14 +13,13 @@ use service::access::{Permit, ToObserve};
 use service::latest::RecentEvents;
 use tokio::time::sleep;
 
-use crate::client_stream::ClientStream;
 use crate::exchange::Exchange;
 use crate::listing::quality;
 use crate::login;
 use crate::message::conditional::joined;
 use crate::message::head::RequestHead;
-use crate::message::reply::{After, Reply, render_head};
-use crate::streamed::{Framing, PieceSink, Streamed};
+use crate::message::reply::Reply;
+use crate::streamed::PieceSink;
 
 const PATH: &str = "/api/v1/events";
 const MEDIA_TYPE: &str = "text/event-stream";
@@ -43,30 +42,13 @@ pub(crate) fn is_follow_request(head: &RequestHead) -> bool {
             .is_some_and(|accept| quality(&accept, MEDIA_TYPE) > quality(&accept, "application/json"))
 }
 
-/// Sends events until the client is gone or the server drains. Returns the socket of a client that has no right to them.
-pub(crate) async fn serve(exchange: &Exchange, stream: ClientStream) -> Option<ClientStream> {
-    let (permit, mut reply) = match begin(exchange).await {
-        Ok(begun) => begun,
-        Err(reply) => return exchange.answer(stream, reply).await,
-    };
-    let framing = Framing::of(None, exchange.head.version);
-    reply.fields.extend(framing.field());
-    let head = render_head(reply.status, &reply.fields, None, After::Close, SystemTime::now());
-    let mut response = Streamed::new(stream, head, framing, exchange.shared.config().stall_max);
-    follow(exchange, &permit, &mut response).await;
-    exchange.log(reply.status, response.body_bytes());
-    response.into_socket().kept(false).await
-}
-
 /// The permit to follow the events, and the head of the answer.
 ///
 /// # Errors
 /// The answer to a client that has no right to them.
 pub(crate) async fn begin(exchange: &Exchange) -> Result<(Permit<ToObserve>, Reply), Reply> {
     let permit = login::permit_server(exchange).await?;
-    let mut reply = Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store");
-    exchange.add_fields(&mut reply);
-    Ok((permit, reply))
+    Ok((permit, Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store")))
 }
 
 /// Sends events as they come, until the server drains; none if the client is gone.

@@ -35,10 +35,11 @@ use crate::frame_limit::LimitedFrames;
 use crate::memory::HeldMemory;
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HttpVersion, RequestHead, check_host};
 use crate::message::reply::{self, Pieces, Reply};
+use crate::ongoing::{self, Ongoing};
 use crate::plan::StreamPlan;
 use crate::shared::Shared;
 use crate::streamed::PieceSink;
-use crate::{follow, hosts, problem, router};
+use crate::{hosts, problem, router};
 
 /// Requests of a connection at once.
 const STREAMS_MAX: u32 = 100;
@@ -141,8 +142,8 @@ async fn respond(
     if content::is_content_read(&exchange.head) {
         return read_content(&exchange, running).await;
     }
-    if follow::is_follow_request(&exchange.head) {
-        return follow_events(&exchange, running).await;
+    if ongoing::is_request(&exchange.head) {
+        return send_ongoing(&exchange, running).await;
     }
     let mut body = RequestBody::of_frames(frames, shared.config().upload_idle_max);
     let responded =
@@ -247,16 +248,17 @@ async fn send(
     exchange.log(status, sink.body_bytes);
 }
 
-async fn follow_events(exchange: &Arc<Exchange>, running: RunningRequest) -> Response<FramedBody> {
-    let (permit, reply) = match follow::begin(exchange).await {
+async fn send_ongoing(exchange: &Arc<Exchange>, running: RunningRequest) -> Response<FramedBody> {
+    let (ongoing, mut reply) = match Ongoing::begin(exchange).await {
         Ok(begun) => begun,
         Err(reply) => return whole(exchange, reply, running),
     };
+    reply.fields.extend(ongoing.length().map(|length| (CONTENT_LENGTH, length.to_string())));
     let (mut sink, source) = FrameSink::new(exchange);
-    let (following, status) = (Arc::clone(exchange), reply.status);
+    let (sending, status) = (Arc::clone(exchange), reply.status);
     tokio::spawn(async move {
-        follow::follow(&following, &permit, &mut sink).await;
-        following.log(status, sink.body_bytes);
+        ongoing.send(&sending, &mut sink).await;
+        sending.log(status, sink.body_bytes);
     });
     response(status, reply.fields, (source, None, running))
 }

@@ -6,6 +6,7 @@
 
 mod access_log;
 mod actions;
+mod archive;
 mod body;
 mod client_stream;
 mod connection;
@@ -26,6 +27,7 @@ mod management;
 mod memory;
 mod metrics;
 mod names;
+mod ongoing;
 mod page;
 mod plan;
 mod playlist;

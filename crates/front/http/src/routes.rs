@@ -35,6 +35,7 @@ pub(crate) enum Call {
     Removals,
     Uploads,
     Search,
+    Archive,
     MoveItem,
     CopyItem,
     MakeFolder,
@@ -76,7 +77,7 @@ pub(crate) enum CallRight {
     Open,
     /// To read everything.
     Observe,
-    /// To read the folder that the query names.
+    /// To read the contents that the query names.
     Read,
     /// To change the items that the query names.
     Write,
@@ -99,6 +100,8 @@ pub(crate) enum CallAnswer {
     Made(&'static str),
     /// Any JSON.
     Json,
+    /// An archive.
+    Zip,
     /// 202: it begins.
     Begun,
     /// 204.
@@ -300,6 +303,12 @@ pub(crate) const ROUTES: &[Route] = &[
             "Contents and folders of this name, of all or below a folder.",
             CallAnswer::One("FoundNames"),
         )
+    },
+    Route {
+        right: CallRight::Read,
+        query: &[("path", "A content or folder; may be given several times.")],
+        refusals: &[(404, "There is no such item."), (413, "It would hold too many.")],
+        ..get("/contents/zip", Call::Archive, "Contents and folders as one archive, as best effort.", CallAnswer::Zip)
     },
     Route {
         query: TWO_PATHS,

@@ -16,3 +16,4 @@ pub mod query;
 pub mod range;
 pub mod reply;
 pub mod tus;
+pub mod zip;

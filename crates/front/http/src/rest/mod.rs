@@ -19,6 +19,7 @@ use http_types::header::CACHE_CONTROL;
 use http_types::{Method, StatusCode};
 use service::events;
 
+use crate::archive::Archive;
 use crate::body::RequestBody;
 use crate::exchange::Exchange;
 use crate::message::head::RequestHead;
@@ -62,6 +63,8 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
     match found.route.call {
         Call::Document => Ok(Reply::with_body(StatusCode::OK, "application/json", openapi::text())),
         Call::Removals => Ok(removals::answer(exchange).await),
+        // A GET is answered by `ongoing`.
+        Call::Archive => Archive::begin(exchange).await.map(|(_, reply)| reply),
         Call::Search => search::answer(exchange).await,
         Call::MoveItem | Call::CopyItem | Call::MakeFolder | Call::RemoveItem => {
             names::change(exchange, found.route.call).await

@@ -191,6 +191,8 @@ fn parameters(route: &Route) -> Vec<Value> {
     let in_query = route.query.iter().map(|(key, meaning)| {
         let schema = match *key {
             "limit" => json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
+            "path" if route.answer == CallAnswer::Zip => json!({ "type": "array", "items": { "type": "string" } }),
+            "seconds" => json!({ "type": "integer", "minimum": 0 }),
             "replace" => json!({ "type": "boolean" }),
             "after" if NUMBERED_LISTS.contains(&route.path) => json!({ "type": "integer" }),
             "protected" => json!({ "type": "array", "items": { "type": "string" } }),
@@ -209,6 +211,7 @@ fn success(route: &Route) -> (&'static str, Value) {
         CallAnswer::List(name) => ("200", described(json!({ "type": "array", "items": reference(name) }))),
         CallAnswer::Made(name) => ("201", described(reference(name))),
         CallAnswer::Json => ("200", described(json!({}))),
+        CallAnswer::Zip => ("200", json!({ "description": route.summary, "content": { "application/zip": {} } })),
         CallAnswer::Begun => ("202", json!({ "description": "It begins." })),
         CallAnswer::Done => ("204", json!({ "description": "It is done." })),
     }
