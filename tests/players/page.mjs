@@ -244,10 +244,11 @@ test("files are uploaded, asked about where one exists, and deleted", async () =
   await picture("desktop-upload");
   await page.click('[aria-label="Details of sent.txt"]');
   await press("Delete", "dialog[open]");
-  await until("the question", () => page.evaluate(() => document.querySelector("dialog[open]")?.textContent.includes("cannot be undone")));
-  await press("Delete", "dialog[open]");
   await until("the list without it", async () => !(await shown()).includes("sent.txt"));
   assert.equal((await fetch(`${address}/media/list/sent.txt`)).status, 404);
+  await press("Restore", "#library .notice");
+  await until("the list with it", async () => (await shown()).includes("sent.txt"));
+  assert.equal(await (await fetch(`${address}/media/list/sent.txt`)).text(), "second");
 });
 
 test("folders are made, renamed, and deleted with all in them", async () => {
@@ -274,10 +275,23 @@ test("folders are made, renamed, and deleted with all in them", async () => {
   assert.equal(await (await fetch(`${address}/media/list/c%23d/in.txt`)).text(), "in it");
   await page.click('[aria-label="Details of c#d"]');
   await press("Delete", "dialog[open]");
-  await until("the warning", () => page.evaluate(() => document.querySelector("dialog[open]")?.textContent.includes("with all that is in it")));
-  await press("Delete", "dialog[open]");
   await until("the list without it", async () => !(await shown()).includes("c#d"));
   assert.equal((await fetch(`${address}/media/list/c%23d/in.txt`)).status, 404);
+  await page.click("#library a[href='#trash']");
+  await until("the trash", () => page.evaluate(() => document.querySelector("main").innerText.includes("list/c#d")));
+  await picture("desktop-trash");
+  await press("Restore", "main");
+  await until("the folder", async () => (await (await fetch(`${address}/media/list/c%23d/in.txt`)).text()) === "in it");
+  const setting = (keep) => fetch(`${address}/api/v1/settings`, { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ "trash.keep": keep }) });
+  assert.equal((await setting("0s")).status, 200);
+  await open("list/");
+  await until("the list", async () => (await shown()).includes("c#d"));
+  await page.click('[aria-label="Details of c#d"]');
+  await press("Delete", "dialog[open]");
+  await until("the warning, as there is no trash", () => page.evaluate(() => document.querySelector("dialog[open]")?.textContent.includes("with all that is in it")));
+  await press("Delete", "dialog[open]");
+  await until("the list without it", async () => !(await shown()).includes("c#d"));
+  assert.equal((await setting(null)).status, 200);
 });
 
 test("subtitles beside a film are shown, and details have an address for players", async () => {
@@ -335,7 +349,7 @@ test("no view has an error, or is wider than a phone", async () => {
   page.on("pageerror", (error) => errors.push(error.message));
   for (const size of [PHONE, DESKTOP]) {
     await page.setViewport(size);
-    for (const view of ["#/", "#live", "#health", "#log", "#settings", "#access"]) {
+    for (const view of ["#/", "#live", "#health", "#log", "#settings", "#access", "#trash"]) {
       await page.goto("about:blank");
       await page.goto(`${address}/${view}`);
       await until(view, () => page.$("main .card:not([aria-busy=true])"));

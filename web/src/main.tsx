@@ -4,6 +4,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Access } from "./access/Access";
 import { Contents } from "./contents/Contents";
+import { Trash } from "./contents/Trash";
 import { isMedia } from "./contents/kinds";
 import { usePolled } from "./hooks";
 import { Live } from "./live/Live";
@@ -67,6 +68,7 @@ function App() {
         {route.view === "health" && <Health />}
         {route.view === "log" && <Log />}
         {route.view === "settings" && <Settings />}
+        {route.view === "trash" && <Trash />}
         {route.view === "access" && <Access />}
       </main>
     </>

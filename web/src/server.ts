@@ -19,6 +19,7 @@ export type LinkEntry = Schemas["LinkEntry"];
 export type SettingEntry = Schemas["SettingEntry"];
 export type SettingValue = Schemas["SettingValue"];
 export type FoundNames = Schemas["FoundNames"];
+export type TrashEntry = Schemas["TrashEntry"];
 export type LinkText = Schemas["LinkText"];
 
 /** One line of a folder's listing. */
@@ -108,6 +109,17 @@ export async function ready(signal: AbortSignal): Promise<boolean | null> {
 /** A change. Throws a Problem. */
 export async function change(method: "POST" | "DELETE" | "MKCOL", url: string): Promise<void> {
   await ask(url, { method });
+}
+
+/** Moves a content or folder into the trash; gives its name there. Throws a Problem: 507 where it does not fit. */
+export async function toTrash(path: string): Promise<string> {
+  const answer = await ask(`api/v1/contents/remove?${new URLSearchParams({ path, trash: "true" }).toString()}`, { method: "POST" });
+  return (answer.headers.get("Location") ?? "").split("/").at(-1) ?? "";
+}
+
+/** Gives an item of the trash its path back. Throws a Problem. */
+export async function restore(id: string): Promise<void> {
+  await ask(`api/v1/trash/${encodeURIComponent(id)}/restore`, { method: "POST" });
 }
 
 /** Gives a content or folder another path; one that is there stays. Throws a Problem. */

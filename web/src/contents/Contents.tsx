@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { useLatest } from "../hooks";
 import { recall, store } from "../kept";
 import { addressOf } from "../route";
-import { change, list, mediaUrl, move, words, zipUrl, type Entry, type Problem } from "../server";
+import { change, list, mediaUrl, move, restore, toTrash, words, zipUrl, type Entry, type Problem } from "../server";
 import { t } from "../texts";
 import { Details } from "./Details";
 import { arranged, type Kind, type Order } from "./kinds";
@@ -16,6 +16,8 @@ import { chosen, dropped, Uploads } from "./uploads";
 /** A folder that others write into is read again so often, milliseconds, if it is short. */
 const RENEW_MS = 15_000;
 const RENEWED_MAX = 2000;
+/** Status of the refusal of a larger item than the trash takes. */
+const TRASH_FULL = 507;
 /** Longer addresses are not asked for: the server takes heads of 16 KiB. */
 const ADDRESS_MAX = 12_000;
 
@@ -67,7 +69,10 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
   const [grid, setGrid] = useState(recall("grid") === "yes");
   const [marked, setMarked] = useState<ReadonlySet<string>>(new Set());
   const [shown, setShown] = useState<Entry | null>(null);
+  /** Names to be deleted for good, once that is confirmed. */
   const [removing, setRemoving] = useState<string[]>([]);
+  /** Items of the trash that were deleted last. */
+  const [undo, setUndo] = useState<string[]>([]);
   const [naming, setNaming] = useState<Naming | null>(null);
   const [failed, setFailed] = useState("");
   const [over, setOver] = useState(false);
@@ -78,6 +83,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
     setMarked(new Set());
     setSearch("");
     setFailed("");
+    setUndo([]);
   }, [folder]);
   const entries = listing?.entries ?? [];
   const names = useMemo(() => arranged(entries, search, kind, order), [listing, search, kind, order]);
@@ -88,20 +94,42 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
     setOver(false);
     if (event.dataTransfer !== null) uploads.add(await dropped(event.dataTransfer, folder));
   };
-  const remove = async () => {
+  const each = async (names: string[], act: (path: string) => Promise<void>) => {
     const left = new Set(marked);
     setFailed("");
-    for (const name of removing) {
+    for (const name of names) {
       try {
-        await change("DELETE", mediaUrl(folder + name));
+        await act(folder + name);
         left.delete(name);
       } catch (problem) {
         setFailed(t.notRemoved(name, words(problem as Problem, t.noAnswer)));
       }
     }
     setMarked(left);
-    setRemoving([]);
     renew();
+  };
+  const discard = async (names: string[]) => {
+    const [put, large]: [string[], string[]] = [[], []];
+    await each(names, async (path) => {
+      try {
+        put.push(await toTrash(path));
+      } catch (problem) {
+        if ((problem as Problem).status !== TRASH_FULL) throw problem;
+        large.push(path.slice(folder.length));
+      }
+    });
+    setUndo(put);
+    setRemoving(large);
+  };
+  const remove = async () => {
+    setRemoving([]);
+    await each(removing, (path) => change("DELETE", mediaUrl(path)));
+  };
+  const putBack = async () => {
+    setUndo([]);
+    await act((async () => {
+      for (const id of undo) await restore(id);
+    })());
   };
   const act = async (request: Promise<void>) => {
     setNaming(null);
@@ -163,13 +191,19 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
           ) : (
             <span class="quiet">{t.tooManyForZip}</span>
           )}
-          <button onClick={() => setRemoving([...marked])}>{t.remove}</button>
+          <button onClick={() => void discard([...marked])}>{t.remove}</button>
           <button onClick={() => setMarked(new Set())}>{t.cancel}</button>
         </div>
       )}
       {failed !== "" && (
         <p class="notice" role="alert">
           {failed}
+        </p>
+      )}
+      {undo.length > 0 && (
+        <p class="notice bar" role="status">
+          {t.inTrash(undo.length)}
+          <button onClick={() => void putBack()}>{t.putBack}</button>
         </p>
       )}
       <UploadPanel uploads={uploads} />
@@ -187,7 +221,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
         <Names folder={folder} names={names} grid={grid} playing={playing} order={order} setOrder={setOrder} marked={marked} setMarked={setMarked} show={setShown} />
       )}
       {search.trim() !== "" && <SearchResults text={search.trim()} folder={folder} stamp={stamp} />}
-      {shown !== null && <Details path={folder + shown.name} entry={shown} close={() => setShown(null)} rename={() => rename(shown)} remove={() => (setShown(null), setRemoving([shown.name]))} />}
+      {shown !== null && <Details path={folder + shown.name} entry={shown} close={() => setShown(null)} rename={() => rename(shown)} remove={() => (setShown(null), void discard([shown.name]))} />}
       {naming !== null && <NameQuestion naming={naming} close={() => setNaming(null)} />}
       {removing.length > 0 && <Ask text={`${t.removeAsk(removing.length, removing[0] ?? "")}${removesFolder ? ` ${t.removeWithAll}` : ""}`} yes={t.remove} no={() => setRemoving([])} act={() => void remove()} />}
     </section>
@@ -229,6 +263,9 @@ function UploadButtons({ folder, uploads, newFolder }: { folder: string; uploads
       </button>
       <button onClick={() => folders.current?.click()}>{t.uploadFolder}</button>
       <button onClick={newFolder}>{t.newFolder}</button>
+      <a class="button" href="#trash">
+        {t.trash}
+      </a>
     </span>
   );
 }

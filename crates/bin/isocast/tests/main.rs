@@ -41,6 +41,7 @@ mod serve_settings;
 mod serve_signals;
 mod serve_stages;
 mod serve_start;
+mod serve_trash;
 mod serve_volume;
 mod serve_webhooks;
 mod serve_zip;

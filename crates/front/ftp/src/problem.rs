@@ -75,7 +75,7 @@ pub(crate) fn of_namespace(error: &NamespaceError) -> FtpReply {
         NamespaceError::Ingest(error) => return of_ingest(error),
         NamespaceError::Read(error) => return of_pipe(error),
         NamespaceError::NoParent | NamespaceError::Exists => 550,
-        NamespaceError::Overlap | NamespaceError::TooMany => 553,
+        NamespaceError::Overlap | NamespaceError::TooMany | NamespaceError::NoTrash => 553,
     };
     FtpReply::new(code, error.to_string())
 }

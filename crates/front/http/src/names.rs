@@ -4,13 +4,14 @@
 //! (`service::namespace`).
 
 use http_types::StatusCode;
+use http_types::header::LOCATION;
 use service::contents::ContentPath;
 
 use crate::dav::{self, NameTransfer};
 use crate::exchange::Exchange;
 use crate::message::query::pairs;
 use crate::message::reply::Reply;
-use crate::routes::Call;
+use crate::routes::{API, Call};
 use crate::{problem, upload};
 
 /// The keys of the query.
@@ -20,6 +21,7 @@ struct NamesAsked {
     to: Option<ContentPath>,
     path: Option<ContentPath>,
     replaces: bool,
+    trash: bool,
 }
 
 impl NamesAsked {
@@ -30,11 +32,11 @@ impl NamesAsked {
                 "from" => &mut asked.from,
                 "to" => &mut asked.to,
                 "path" => &mut asked.path,
-                "replace" if matches!(value.as_str(), "true" | "false") => {
-                    asked.replaces = value == "true";
+                "replace" | "trash" => {
+                    let choice = value.parse().map_err(|_| format!("`{key}=` is `true` or `false`"))?;
+                    *(if key == "trash" { &mut asked.trash } else { &mut asked.replaces }) = choice;
                     continue;
                 }
-                "replace" => return Err("`replace=` is `true` or `false`".to_owned()),
                 _ => continue,
             };
             let path = ContentPath::parse(&value).map_err(|error| format!("`{key}=`: {error}"))?;
@@ -68,6 +70,10 @@ pub(crate) async fn change(exchange: &Exchange, call: Call) -> Result<Reply, Rep
         (Call::RemoveItem, NamesAsked { path: Some(path), .. }) if path.components().is_empty() => {
             return Err(Reply::problem(StatusCode::FORBIDDEN, "the folder of all contents stays"));
         }
+        (Call::RemoveItem, NamesAsked { path: Some(path), trash: true, .. }) => {
+            let id = upload::put_in_trash(exchange, &path).await?;
+            return Ok(Reply::empty(StatusCode::NO_CONTENT).field(LOCATION, format!("{API}/trash/{id}")));
+        }
         (Call::RemoveItem, NamesAsked { path: Some(path), .. }) => upload::remove_item(exchange, &path).await?,
         (Call::MoveItem | Call::CopyItem, _) => return Err(unnamed("?from=PATH&to=PATH")),
         _ => return Err(unnamed("?path=PATH")),
@@ -83,7 +89,10 @@ mod tests {
     fn names_are_paths_below_all_contents() {
         let parsed = NamesAsked::parse(Some("from=/a%20b/c.ts&to=d&replace=true")).expect("a query");
         let path = |text: &str| Some(ContentPath::parse(text).expect("a path"));
-        assert_eq!(parsed, NamesAsked { from: path("a b/c.ts"), to: path("d"), path: None, replaces: true });
+        assert_eq!(
+            parsed,
+            NamesAsked { from: path("a b/c.ts"), to: path("d"), path: None, replaces: true, trash: false }
+        );
         assert_eq!(NamesAsked::parse(None), Ok(NamesAsked::default()));
         for text in ["from=../a", "path=a&path=b", "replace=yes", "path=a//b"] {
             assert!(NamesAsked::parse(Some(text)).is_err(), "{text}");

@@ -199,7 +199,9 @@ pub(crate) fn of_namespace(error: &NamespaceError) -> Reply {
         NamespaceError::NoParent => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
         NamespaceError::Exists => Reply::problem(StatusCode::PRECONDITION_FAILED, &error.to_string()),
         NamespaceError::Overlap => Reply::problem(StatusCode::FORBIDDEN, &error.to_string()),
-        NamespaceError::TooMany => Reply::problem(StatusCode::INSUFFICIENT_STORAGE, &error.to_string()),
+        NamespaceError::TooMany | NamespaceError::NoTrash => {
+            Reply::problem(StatusCode::INSUFFICIENT_STORAGE, &error.to_string())
+        }
     }
 }
 

@@ -40,6 +40,9 @@ pub(crate) enum Call {
     CopyItem,
     MakeFolder,
     RemoveItem,
+    Trash,
+    RestoreTrash,
+    RemoveTrash,
     Webhooks,
     TestWebhook,
     Events,
@@ -128,7 +131,8 @@ pub(crate) struct Route {
 impl Route {
     /// True if it changes users, groups, tokens, logins or links; other orders have events of their own.
     pub(crate) fn changes_access(&self) -> bool {
-        self.method != "GET" && self.answer != CallAnswer::Begun && self.call != Call::BeginSession
+        let others = [Call::BeginSession, Call::RestoreTrash, Call::RemoveTrash];
+        self.method != "GET" && self.answer != CallAnswer::Begun && !others.contains(&self.call)
     }
 }
 
@@ -164,6 +168,7 @@ const SEARCH: &[(&str, &str)] = &[
     ("folder", "Only below this folder."),
     ("limit", "Most entries, 1 to 1000; without it 200."),
 ];
+const NO_TRASH: (u16, &str) = (404, "There is no such item in the trash.");
 const LOCKED: (u16, &str) = (423, "The item, or the folder that it lies in, is locked.");
 const TAKEN: &[(u16, &str)] = &[
     (404, "There is no such item."),
@@ -324,12 +329,36 @@ pub(crate) const ROUTES: &[Route] = &[
         "Makes an empty folder.",
         &[(405, "Something has the path."), (409, "The folder that it would lie in is not there."), LOCKED],
     ),
-    names(
-        "/contents/remove",
-        Call::RemoveItem,
-        "Removes a content, or a folder with all in it, in one step.",
-        &[(404, "There is no such item."), LOCKED],
-    ),
+    Route {
+        query: &[
+            ("path", "The item, by its path below `/media/`."),
+            ("trash", "Into the trash: `Location` names it there."),
+        ],
+        ..names(
+            "/contents/remove",
+            Call::RemoveItem,
+            "Removes a content, or a folder with all in it, in one step.",
+            &[(404, "There is no such item."), LOCKED, (507, "It is larger than the trash may be.")],
+        )
+    },
+    Route {
+        right: CallRight::Write,
+        query: &[("folder", "Only what was below this folder.")],
+        ..get("/trash", Call::Trash, "Removed items that can be restored.", CallAnswer::List("TrashEntry"))
+    },
+    Route {
+        right: CallRight::Write,
+        ..change(
+            ("POST", "/trash/{item}/restore"),
+            Call::RestoreTrash,
+            "Gives an item of the trash its path back.",
+            &[NO_TRASH, (412, "Something has the path.")],
+        )
+    },
+    Route {
+        right: CallRight::Write,
+        ..change(("DELETE", "/trash/{item}"), Call::RemoveTrash, "Removes an item of the trash for good.", &[NO_TRASH])
+    },
     get("/webhooks", Call::Webhooks, "The webhooks.", CallAnswer::List("WebhookStatus")),
     order(
         "/webhooks/{name}/test",

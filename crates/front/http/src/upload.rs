@@ -12,6 +12,7 @@ use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published,
 use service::ingest::{self, IngestRequest, Writer};
 use service::namespace;
 use service::pipeline::Stages;
+use service::trash::{self, TrashId};
 use units::{BitRate, Nanos};
 use webdav::DavChange;
 
@@ -84,6 +85,17 @@ pub(crate) async fn remove_item(exchange: &Exchange, path: &ContentPath) -> Resu
     }
     let path = path.joined();
     exchange.shared.dav.follow(&[&path], || DavChange::Removed { path: path.clone() }).await
+}
+
+/// Moves a content, or a folder with all in it, into the trash, without its locks and properties. Gives its name there.
+pub(crate) async fn put_in_trash(exchange: &Exchange, path: &ContentPath) -> Result<TrashId, Reply> {
+    let permit = login::permit(exchange, path).await?;
+    dav::check(exchange, permit.user(), &[Touched { path, tree: true, named: true }]).await?;
+    let put = trash::put(&exchange.shared.service, &permit, exchange.client()).await;
+    let id = put.map_err(|error| problem::of_namespace(&error))?;
+    let path = path.joined();
+    exchange.shared.dav.follow(&[&path], || DavChange::Removed { path: path.clone() }).await?;
+    Ok(id)
 }
 
 /// The end of a PUT.

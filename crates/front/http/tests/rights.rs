@@ -90,7 +90,7 @@ pub(crate) const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 pub(crate) const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 77] = [
+const TABLE: [(&str, [u16; KINDS]); 80] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -118,6 +118,9 @@ const TABLE: [(&str, [u16; KINDS]); 77] = [
     ("GET /api/v1/contents/zip?path=films/a.ts&path=other/b.ts", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("HEAD /api/v1/contents/zip?path=films/none.ts", [401, 401, 404, 404, 404, 403, 404, 404]),
     ("GET /api/v1/uploads", [401, 401, 403, 403, 403, 403, 200, 200]),
+    ("GET /api/v1/trash", [401, 401, 403, 403, 403, 403, 403, 200]),
+    ("GET /api/v1/trash?folder=films", [401, 401, 403, 403, 403, 403, 403, 200]),
+    ("POST /api/v1/contents/remove?trash=true&path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("POST /api/v1/contents/remove?path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("GET /api/v1/removals?job=keep", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/removals?job=copy", [401, 401, 403, 403, 403, 403, 404, 404]),

@@ -75,6 +75,23 @@ pub struct FiguresHistory {
     pub best_effort_share: Vec<Option<f64>>,
 }
 
+/// An item of the trash (`GET /api/v1/trash`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TrashEntry {
+    /// Its name in the trash.
+    pub id: String,
+    /// The path that it had, not encoded.
+    pub path: String,
+    /// File or directory.
+    pub kind: EntryKind,
+    /// Its bytes, with those of all below it.
+    pub bytes: u64,
+    /// When it was removed, seconds since 1970.
+    pub removed: f64,
+    /// When it goes for good, if it is not too much before.
+    pub expires: f64,
+}
+
 /// The result of a search (`GET /api/v1/contents/search`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FoundNames {

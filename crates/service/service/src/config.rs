@@ -19,6 +19,10 @@ pub struct ServiceConfig {
     pub connections: ConnectionLimits,
     /// Largest upload in bytes.
     pub upload_bytes_max: u64,
+    /// Time for which the trash keeps an item; zero: there is none.
+    pub trash_keep: Duration,
+    /// Most bytes of the trash.
+    pub trash_bytes_max: u64,
     /// Uploads of one client at once ([`crate::shares::ClientIdentity`]).
     pub uploads_per_client: usize,
     /// The data plane's tick: sockets get a send buffer of two ticks and 200 ms of their rate.
@@ -81,6 +85,8 @@ impl Default for ServiceConfig {
             drain_time_max: Duration::from_secs(30),
             connections: ConnectionLimits { all: STREAMS_MAX + 1024, per_client: (STREAMS_MAX + 1024) / 2 },
             upload_bytes_max: 1 << 40,
+            trash_keep: Duration::from_secs(7 * 86_400),
+            trash_bytes_max: 100 << 30,
             uploads_per_client: UPLOADS_MAX / 2,
             tick: Nanos::from_millis(50),
             burst: Nanos::ZERO,

@@ -53,6 +53,7 @@ pub mod session;
 pub mod session_account;
 pub mod shares;
 pub mod stream_explanation;
+pub mod trash;
 
 mod budget_meter;
 mod client;

@@ -47,6 +47,9 @@ pub enum NamespaceError {
     /// Source and destination are the same, or one lies in the other.
     #[error("source and destination are the same, or one lies in the other")]
     Overlap,
+    /// The trash is off, or has no room for so much.
+    #[error("it is larger than the trash may be, or the trash is off: remove it for good")]
+    NoTrash,
     /// A copy of so many contents is not made at once.
     #[error("a copy makes at most {COPIED_MAX} contents and folders at once: copy parts of it")]
     TooMany,
@@ -292,7 +295,11 @@ pub async fn copy_into(
 }
 
 /// The share of the quotas that items of `bytes` take that come to `path`.
-async fn quota_of(service: &MediaService, path: &ContentPath, bytes: u64) -> Result<QuotaShare, IngestError> {
+pub(crate) async fn quota_of(
+    service: &MediaService,
+    path: &ContentPath,
+    bytes: u64,
+) -> Result<QuotaShare, IngestError> {
     let request = UploadRequest {
         path: path.clone(),
         length: Some(bytes),
@@ -308,7 +315,7 @@ async fn quota_of(service: &MediaService, path: &ContentPath, bytes: u64) -> Res
 }
 
 /// Bytes of a content, or of all contents in a folder.
-async fn bytes_of(service: &MediaService, path: &ContentPath, entry: &Entry) -> Result<u64, StoreError> {
+pub(crate) async fn bytes_of(service: &MediaService, path: &ContentPath, entry: &Entry) -> Result<u64, StoreError> {
     if entry.kind == NameKind::File {
         return Ok(entry.size);
     }

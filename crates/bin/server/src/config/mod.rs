@@ -93,6 +93,10 @@ pub(crate) struct Config {
     pub(crate) session_hold: Nanos,
     /// Time for which an upload waits to be continued.
     pub(crate) uploads_expire: Nanos,
+    /// Time for which the trash keeps an item; zero: there is none.
+    pub(crate) trash_keep: Nanos,
+    /// Most bytes of the trash.
+    pub(crate) trash_size: ByteCount,
     /// Longest part of a recording that may be missing after a power cut.
     pub(crate) recording_durable: Nanos,
     /// Bounds on clients.
@@ -331,6 +335,12 @@ impl Config {
                 Nanos::from_secs(7 * 86_400),
                 span_between(Nanos::from_secs(60), Nanos::from_secs(366 * 86_400)),
             ),
+            trash_keep: settings_ref.take(
+                "trash.keep",
+                Nanos::from_secs(7 * 86_400),
+                span_up_to(Nanos::from_secs(366 * 86_400)),
+            ),
+            trash_size: settings_ref.take("trash.size", ByteCount(100 << 30), parse_size),
             recording_durable: settings_ref.take(
                 "recordings.durable",
                 durable_min.max(Nanos::from_secs(10)),

@@ -47,6 +47,7 @@ impl fmt::Display for Config {
         writeln!(f, "stall = {}", span(self.streams.stall))?;
         writeln!(f, "\n[sessions]\nhold = {}", span(self.session_hold))?;
         writeln!(f, "\n[uploads]\nexpire = {}", span(self.uploads_expire))?;
+        writeln!(f, "\n[trash]\nkeep = {}\nsize = \"{}B\"", span(self.trash_keep), self.trash_size.0)?;
         writeln!(f, "\n[recordings]\ndurable = {}", span(self.recording_durable))?;
         writeln!(f, "\n[limits]\nconnections = {}", self.limits.connections)?;
         writeln!(f, "per_client = \"{}%\"", self.limits.per_client_percent)?;

@@ -282,6 +282,7 @@ async fn serve(
         machine: copy::machine::sample,
     });
     tokio::spawn(service::reservations::keep(Arc::downgrade(&service)));
+    tokio::spawn(service::trash::keep(Arc::downgrade(&service)));
     history_file::keep(&config.state.join("figures"), &service);
     let unknown = Arc::new(Unknown::of(&disks));
     let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));

@@ -25,8 +25,18 @@ use crate::config::{Config, Origin, ServeArgs, entries, needs_restart};
 /// Requests that wait at once.
 const WAITING_MAX: usize = 16;
 /// Tables of settings that are changed by the API. Those of files, addresses and passwords are the operator's.
-const CHANGEABLE: [&str; 9] =
-    ["access", "limits", "links", "path_rates", "path_when_full", "recordings", "sessions", "streams", "uploads"];
+const CHANGEABLE: [&str; 10] = [
+    "access",
+    "limits",
+    "links",
+    "path_rates",
+    "path_when_full",
+    "recordings",
+    "sessions",
+    "streams",
+    "trash",
+    "uploads",
+];
 /// Tables of settings that are not shown: hashes of passwords.
 const HIDDEN: &str = "users.";
 

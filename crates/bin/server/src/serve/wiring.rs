@@ -44,6 +44,8 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         drain_time_max: duration(limits.drain),
         connections: ConnectionLimits { all: connections, per_client: of_one_client(connections) },
         upload_bytes_max: limits.upload_size.0,
+        trash_keep: duration(config.trash_keep),
+        trash_bytes_max: config.trash_size.0,
         uploads_per_client: of_one_client(upload_memory(allowed).uploads_max()),
         tick: config.schedule.tick,
         burst: config.streams.start_burst,

@@ -12,6 +12,7 @@ mod search;
 mod session;
 mod settings;
 mod streams;
+mod trash;
 
 use std::time::SystemTime;
 
@@ -65,6 +66,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         Call::Removals => Ok(removals::answer(exchange).await),
         // A GET is answered by `ongoing`.
         Call::Archive => Archive::begin(exchange).await.map(|(_, reply)| reply),
+        Call::Trash | Call::RestoreTrash | Call::RemoveTrash => trash::answer(exchange, found).await,
         Call::Search => search::answer(exchange).await,
         Call::MoveItem | Call::CopyItem | Call::MakeFolder | Call::RemoveItem => {
             names::change(exchange, found.route.call).await

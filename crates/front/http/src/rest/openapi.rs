@@ -49,6 +49,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::ReservationEntry>,
     with_parts::<api::SettingEntry>,
     with_parts::<api::ListingEntry>,
+    with_parts::<api::TrashEntry>,
     with_parts::<api::FoundNames>,
 ];
 
@@ -193,7 +194,7 @@ fn parameters(route: &Route) -> Vec<Value> {
             "limit" => json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
             "path" if route.answer == CallAnswer::Zip => json!({ "type": "array", "items": { "type": "string" } }),
             "seconds" => json!({ "type": "integer", "minimum": 0 }),
-            "replace" => json!({ "type": "boolean" }),
+            "replace" | "trash" => json!({ "type": "boolean" }),
             "after" if NUMBERED_LISTS.contains(&route.path) => json!({ "type": "integer" }),
             "protected" => json!({ "type": "array", "items": { "type": "string" } }),
             _ => json!({ "type": "string" }),

@@ -268,7 +268,7 @@ pub(super) fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        there = there.child(&name).map_err(|_| StoreError::Forbidden)?;
+        there = there.stored_child(&name).map_err(|_| StoreError::Forbidden)?;
         folder = open_folder(root, &there)?;
     }
     Ok(folder)

@@ -1,0 +1,52 @@
+//! The trash: its items, and what becomes of each.
+//!
+//! Promise: an item is listed, restored and removed with the rights over the path that it had. Not here: the way into it (`names`).
+
+use api::{EntryKind, TrashEntry};
+use http_types::StatusCode;
+use service::contents::{ContentPath, NameKind, StoreError};
+use service::events::unix_seconds;
+use service::trash::{self, TrashId, TrashItem};
+
+use crate::exchange::Exchange;
+use crate::message::query::pairs;
+use crate::message::reply::Reply;
+use crate::routes::{Call, FoundCall};
+use crate::{login, problem};
+
+pub(super) async fn answer(exchange: &Exchange, found: &FoundCall) -> Result<Reply, Reply> {
+    let service = &exchange.shared.service;
+    if found.route.call == Call::Trash {
+        let folder = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "folder");
+        let folder = folder.map_or(Ok(ContentPath::root()), |(_, folder)| ContentPath::parse(&folder));
+        let folder = folder.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &format!("`folder=`: {error}")))?;
+        let permit = login::permit(exchange, &folder).await?;
+        let items = trash::list(service, &permit).await.map_err(|error| problem::of_store(&error))?;
+        let keep = service.config().trash_keep;
+        let entries: Vec<TrashEntry> = items.iter().map(|item| entry(item, keep)).collect();
+        return Ok(Reply::json(&entries));
+    }
+    let id = TrashId::parse(found.name(0)).ok_or_else(|| problem::of_store(&StoreError::NotFound))?;
+    let item = trash::find(service, id).await.map_err(|error| problem::of_missing(&error))?;
+    if found.route.call == Call::RestoreTrash {
+        let permit = login::permit(exchange, &item.path).await?;
+        let restored = trash::restore(service, &item, &permit, exchange.client()).await;
+        restored.map_err(|error| problem::of_namespace(&error))?;
+    } else {
+        let permit = login::permit(exchange, &item.path).await?;
+        trash::remove(service, item.id, &permit).await.map_err(|error| problem::of_missing(&error))?;
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn entry(item: &TrashItem, keep: std::time::Duration) -> TrashEntry {
+    let removed = item.id.removed();
+    TrashEntry {
+        id: item.id.to_string(),
+        path: item.path.joined(),
+        kind: if item.kind == NameKind::Directory { EntryKind::Directory } else { EntryKind::File },
+        bytes: item.id.bytes(),
+        removed: unix_seconds(removed),
+        expires: unix_seconds(removed + keep),
+    }
+}

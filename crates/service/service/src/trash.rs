@@ -1,0 +1,265 @@
+//! The trash: contents and folders that clients removed, for a time and up to a size.
+//!
+//! Promise: an item goes into the trash, and back, in one durable change of its name on the disks that it lies on; it says itself which path
+//! it had, when it was removed and how large it is (`.isocast-upload-kept-trash/ID/its/path`), so that nothing else can be lost. Every minute
+//! the items that are too old go, and the oldest while there are more bytes than may be (decision 0090). Not here: removals for good
+//! (`ingest`, `namespace`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::interval;
+
+use crate::access::{Permit, ToDelete, ToWrite};
+use crate::budget_use;
+use crate::contents::{ContentPath, NameKind, StoreError};
+use crate::delivery::Client;
+use crate::events::{self, Remover};
+use crate::ingest::note_removal;
+use crate::media_service::MediaService;
+use crate::namespace::{NamespaceError, bytes_of, quota_of};
+
+/// Between two looks for items that are to go.
+const LOOK_PERIOD: Duration = Duration::from_secs(60);
+/// Items of the trash that are listed, at most.
+const LISTED_MAX: usize = 1000;
+
+/// An item's name in the trash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TrashId {
+    /// The time of its removal, milliseconds since 1970.
+    removed_ms: u64,
+    /// Distinguishes it from others of that time.
+    number: u64,
+    /// Names of the path that it had.
+    depth: usize,
+    /// Its bytes, with those of all below it.
+    bytes: u64,
+}
+
+impl TrashId {
+    fn new(now: SystemTime, depth: usize, bytes: u64) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let removed_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        Self { removed_ms, number: NEXT.fetch_add(1, Ordering::Relaxed), depth, bytes }
+    }
+
+    /// The one that a text names.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split('-').map(str::parse::<u64>);
+        let mut next = || numbers.next()?.ok();
+        let (removed_ms, number, depth, bytes) = (next()?, next()?, next()?, next()?);
+        let id = Self { removed_ms, number, depth: usize::try_from(depth).ok()?, bytes };
+        (id.to_string() == text).then_some(id)
+    }
+
+    /// The time of the removal.
+    #[must_use]
+    pub fn removed(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(self.removed_ms)
+    }
+
+    /// Bytes of the item, with those of all below it.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn folder(&self) -> Result<ContentPath, StoreError> {
+        child(&trash(), &self.to_string())
+    }
+}
+
+impl std::fmt::Display for TrashId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}-{}-{}", self.removed_ms, self.number, self.depth, self.bytes)
+    }
+}
+
+/// An item of the trash.
+#[derive(Debug, Clone)]
+pub struct TrashItem {
+    /// Its name there.
+    pub id: TrashId,
+    /// The path that it had.
+    pub path: ContentPath,
+    /// Content or folder.
+    pub kind: NameKind,
+}
+
+/// The folder of the trash, in each root.
+fn trash() -> ContentPath {
+    ContentPath::root().reserved_beside("trash")
+}
+
+fn child(folder: &ContentPath, name: &str) -> Result<ContentPath, StoreError> {
+    folder.stored_child(name).map_err(|_| StoreError::TooDeep)
+}
+
+/// Moves the content or folder at the permit's path into the trash.
+///
+/// # Errors
+/// [`NamespaceError::NoTrash`]: it is larger than the trash may be, or there is none; the store's error.
+pub async fn put(
+    service: &Arc<MediaService>,
+    permit: &Permit<ToDelete>,
+    client: Client,
+) -> Result<TrashId, NamespaceError> {
+    let path = permit.path();
+    let entry = service.contents.lookup(path).await?;
+    let bytes = bytes_of(service, path, &entry).await?;
+    let config = service.config();
+    if config.trash_keep.is_zero() || bytes > config.trash_bytes_max {
+        return Err(NamespaceError::NoTrash);
+    }
+    let id = TrashId::new(SystemTime::now(), path.components().len(), bytes);
+    let place = path.components().iter().try_fold(id.folder()?, |folder, name| child(&folder, name))?;
+    service.contents.rename(path, &place, false).await?;
+    budget_use::removed(service, permit.charged(&service.accounts, client).iter(), bytes);
+    note_removal(service, &path.joined(), Remover::Client(client.address));
+    make_room(service).await;
+    Ok(id)
+}
+
+/// The items of the trash that were below the permit's folder, the latest first.
+///
+/// # Errors
+/// The store's error.
+pub async fn list(service: &MediaService, permit: &Permit<ToDelete>) -> Result<Vec<TrashItem>, StoreError> {
+    let mut items = Vec::new();
+    for id in ids(service).await?.into_iter().rev().take(LISTED_MAX) {
+        // One that goes meanwhile is none.
+        if let Ok(item) = find(service, id).await
+            && item.path.lies_in(permit.path())
+        {
+            items.push(item);
+        }
+    }
+    Ok(items)
+}
+
+/// The item of this name.
+///
+/// # Errors
+/// [`StoreError::NotFound`], and others of the store.
+pub async fn find(service: &MediaService, id: TrashId) -> Result<TrashItem, StoreError> {
+    let (mut folder, mut path, mut kind) = (id.folder()?, ContentPath::root(), NameKind::Directory);
+    for _ in 0..id.depth {
+        let entry = service.contents.list(&folder).await?.into_iter().next().ok_or(StoreError::NotFound)?;
+        folder = child(&folder, &entry.name)?;
+        path = child(&path, &entry.name)?;
+        kind = entry.kind;
+    }
+    if path.components().is_empty() { Err(StoreError::NotFound) } else { Ok(TrashItem { id, path, kind }) }
+}
+
+/// Gives an item its path back, which is the permit's. Folders above it that are gone are made again.
+///
+/// # Errors
+/// [`NamespaceError::Exists`], no room in a quota, the store's error.
+pub async fn restore(
+    service: &MediaService,
+    item: &TrashItem,
+    permit: &Permit<ToWrite>,
+    client: Client,
+) -> Result<(), NamespaceError> {
+    let (folder, path) = (item.id.folder()?, permit.path());
+    let place = path.components().iter().try_fold(folder.clone(), |folder, name| child(&folder, name))?;
+    let mut quota = quota_of(service, path, item.id.bytes).await?;
+    match service.contents.rename(&place, path, false).await {
+        Err(StoreError::Exists) => return Err(NamespaceError::Exists),
+        other => other?,
+    };
+    quota.stored(item.id.bytes);
+    service.listings.note_write();
+    service.events.tell(events::content_moved("the trash", &path.joined(), client.address, SystemTime::now()));
+    // Only the folders of its path are left; the next look removes them otherwise.
+    let _ = service.contents.remove_tree(&folder).await;
+    Ok(())
+}
+
+/// Removes an item, which was at the permit's path, for good.
+///
+/// # Errors
+/// The store's error.
+pub async fn remove(service: &MediaService, id: TrashId, _permit: &Permit<ToDelete>) -> Result<(), StoreError> {
+    service.contents.remove_tree(&id.folder()?).await
+}
+
+/// Removes what is too old or too much, every minute while the service is there.
+pub async fn keep(service: Weak<MediaService>) {
+    let mut period = interval(LOOK_PERIOD);
+    loop {
+        period.tick().await;
+        let Some(service) = service.upgrade() else { return };
+        if !service.is_draining() {
+            make_room(&service).await;
+        }
+    }
+}
+
+/// Names of all items, the oldest first.
+async fn ids(service: &MediaService) -> Result<Vec<TrashId>, StoreError> {
+    let entries = match service.contents.list(&trash()).await {
+        Err(error) if error.is_absence() => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut ids: Vec<TrashId> = entries.iter().filter_map(|entry| TrashId::parse(&entry.name)).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+async fn make_room(service: &MediaService) {
+    let Ok(ids) = ids(service).await else { return };
+    let config = service.config();
+    for id in expired(&ids, config.trash_keep, config.trash_bytes_max, SystemTime::now()) {
+        // Where a disk does not answer, a later look removes it.
+        let Ok(folder) = id.folder() else { continue };
+        let _ = service.contents.remove_tree(&folder).await;
+    }
+}
+
+/// Those of `ids`, the oldest first, that are too old, or too much.
+fn expired(ids: &[TrashId], keep: Duration, bytes_max: u64, now: SystemTime) -> Vec<TrashId> {
+    let mut bytes: u64 = ids.iter().map(TrashId::bytes).sum();
+    let is_old = |id: &TrashId| now.duration_since(id.removed()).is_ok_and(|age| age >= keep);
+    let goes = |id: &&TrashId| {
+        let goes = is_old(id) || bytes > bytes_max;
+        bytes -= if goes { id.bytes() } else { 0 };
+        goes
+    };
+    ids.iter().filter(goes).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_name_says_when_and_how_much() {
+        let id = TrashId::new(at(1_800_000_000), 3, 77);
+        assert_eq!(TrashId::parse(&id.to_string()), Some(id));
+        assert_eq!((id.removed(), id.bytes()), (at(1_800_000_000), 77));
+        for other in ["", "1-2-3", "1-2-3-4-5", "01-2-3-4", "1-2-3-x", "../x", "+1-2-3-4"] {
+            assert_eq!(TrashId::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_old_go_and_the_oldest_while_there_is_too_much() {
+        let ids = [(10, 5), (20, 1), (30, 7), (40, 2)].map(|(second, bytes)| TrashId::new(at(second), 1, bytes));
+        let gone = |keep, bytes_max| expired(&ids, Duration::from_secs(keep), bytes_max, at(45));
+        assert_eq!(gone(100, 100), []);
+        assert_eq!(gone(25, 100), ids[..2]);
+        assert_eq!(gone(100, 9), ids[..2]);
+        assert_eq!(gone(100, 8), ids[..3]);
+        assert_eq!(gone(0, 100), ids, "the trash is off");
+    }
+}
