@@ -31,7 +31,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/$(PROFILE)/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab install install-lab uninstall deb test-deb image test-image test test-players test-page test-api check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install install-lab uninstall deb sbom test-deb image test-image test test-players test-page test-api check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -84,6 +84,9 @@ deb: build ## make a Debian package of the built programs: target/deb/isocast_â€
 test-deb: build ## install, upgrade, remove and purge that package in a fresh Debian 12, as root
 	@scripts/setup --bare
 	@scripts/test-deb $(PROFILE)
+
+sbom: setup ## list all that the programs are made of, as CycloneDX, and check licences and sources: target/isocast.cdx.json
+	@RUSTUP_TOOLCHAIN=$$(scripts/toolchain) node scripts/sbom.mjs target/isocast.cdx.json
 
 image: build ## make an image of containers from that package, as root: target/image/isocast.tar
 	@scripts/setup --image
