@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use api::{
-    Buffers, Class, Direction, Disk, FiguresHistory, HeldUpBy, LinkDirection, LinkStatus, Phases, PlaneFigures, ServiceCounts,
-    SessionFigures, Stream, System,
+    Buffers, Class, Direction, Disk, FiguresHistory, HeldUpBy, LinkDirection, LinkStatus, Phases, PlaneFigures,
+    ServiceCounts, SessionFigures, Stream, System,
 };
 use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
 use units::limits::{CACHE_PAGE_BYTES, EXAMPLE_RATE};
