@@ -119,6 +119,12 @@ impl ChargedBudgets {
         &self.0[0]
     }
 
+    /// True if the request was made without an account or a link.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.owner(), BudgetKey::Address(_) | BudgetKey::Proxy(_))
+    }
+
     /// All of them.
     pub fn iter(&self) -> std::slice::Iter<'_, BudgetKey> {
         self.0.iter()

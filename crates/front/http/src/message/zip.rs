@@ -38,7 +38,7 @@ impl ZipEntry {
         let [year, month, day, hour, minute, second] = [(0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19)]
             .map(|(from, to)| part(from, to).unwrap_or_default());
         match year {
-            1980..=2107 => (hour << 11 | minute << 5 | second / 2, (year - 1980) << 9 | month << 5 | day),
+            1980..=2107 => (hour << 11 | minute << 5 | (second / 2), (year - 1980) << 9 | month << 5 | day),
             _ => (0, 1 << 5 | 1),
         }
     }
