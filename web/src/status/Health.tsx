@@ -134,7 +134,7 @@ function Volumes({ volumes, act }: { volumes: VolumeStatus[]; act: (url: string)
             {volume.disks.map((disk) => (
               <li key={disk.path}>
                 <span class="name">{disk.path}</span>
-                <span class={disk.state === "active" ? "quiet" : "warn"}>
+                <span class={["active", "left"].includes(disk.state) ? "quiet" : "warn"}>
                   {disk.state}
                   {disk.error ? ` · ${disk.error}` : ""}
                 </span>

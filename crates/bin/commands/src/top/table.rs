@@ -196,7 +196,8 @@ pub(super) fn work_lines(figures: &Figures) -> Vec<String> {
 fn volume_line(volume: &VolumeStatus) -> String {
     let free = ByteCount(volume.free_bytes);
     let mut line = format!("volume {} ({}): {} contents, {free} free", volume.name, volume.layout, volume.contents);
-    for (number, disk) in volume.disks.iter().enumerate().filter(|(_, disk)| disk.state != "active") {
+    let fine = ["active", "left"];
+    for (number, disk) in volume.disks.iter().enumerate().filter(|(_, disk)| !fine.contains(&disk.state.as_str())) {
         line += &format!(", disk {number} {}", disk.state);
     }
     if volume.damaged_contents > 0 {

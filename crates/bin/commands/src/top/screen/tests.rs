@@ -35,7 +35,7 @@ fn figures(streams: Vec<Stream>, at: Instant) -> Figures {
     let member = |state: &str| json!({ "disk": 0, "path": "/dev/sdb", "state": state, "error": null, "wrong_copies": 0, "size_bytes": 1, "units": 36, "free_units": 29 });
     let volume = json!({
         "name": "films", "layout": "mirror", "folder_layouts": {}, "unit_bytes": 8 << 20, "contents": 231, "degraded": true,
-        "missing_contents": 0, "damaged_contents": 0, "free_bytes": 232 << 20, "disks": [member("active"), member("filling")],
+        "missing_contents": 0, "damaged_contents": 0, "free_bytes": 232 << 20, "disks": [member("active"), member("filling"), member("left")],
         "moved_copies": 0, "last_upkeep": null, "last_scrub": null,
         "upkeep": { "kind": "fill", "seen_bytes": 1 << 20, "total_bytes": 8 << 20, "copies_written": 0, "copies_lost": 0, "error": null },
     });
