@@ -37,6 +37,14 @@ before(async () => {
   ffmpeg(...film, ...coded, "-muxrate", "1100000", "-f", "mpegts", LONG);
   ffmpeg("-i", LONG, "-c", "copy", "-movflags", "+faststart", "film.mp4");
   ffmpeg("-i", LONG, "-c", "copy", "-f", "hls", "-hls_time", "2", "-hls_list_size", "0", "list/index.m3u8");
+  // Two tracks of sound, as a playlist with groups has them.
+  for (const [name, tone] of [["low", 200], ["high", 800]]) ffmpeg("-f", "lavfi", "-i", `sine=frequency=${tone}`, "-t", String(SECONDS), "-c:a", "aac", "-f", "hls", "-hls_time", "2", "-hls_list_size", "0", `list/${name}.m3u8`);
+  ffmpeg("-i", LONG, "-an", "-c", "copy", "-f", "hls", "-hls_time", "2", "-hls_list_size", "0", "list/picture.m3u8");
+  const sound = (name) => `#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="sound",NAME="${name}",DEFAULT=${name === "low" ? "YES" : "NO"},AUTOSELECT=YES,URI="${name}.m3u8"\n`;
+  writeFileSync(join(media, "list", "tracks.m3u8"), `#EXTM3U\n${sound("low")}${sound("high")}#EXT-X-STREAM-INF:BANDWIDTH=1100000,AUDIO="sound"\npicture.m3u8\n`);
+  writeFileSync(join(media, "film.chapters.vtt"), "WEBVTT\n\n00:00.000 --> 00:09.000\nThe beginning\n\n00:09.000 --> 00:16.000\nThe end\n");
+  // Its index is at the end.
+  ffmpeg("-i", LONG, "-c", "copy", "list/end.mp4");
   writeFileSync(join(media, "film.srt"), "1\n00:00:00,000 --> 00:00:15,000\nsubtitles beside it\n");
   for (const number of [1, 2, 10]) writeFileSync(join(media, "list", `episode ${number}.txt`), "x".repeat(100 - number));
   mkdirSync(join(media, "long"));
@@ -214,6 +222,24 @@ test("a long folder is drawn in part, and scrolls to its end", async () => {
   assert.ok((await shown()).length < 500);
 });
 
+test("the grid has pictures of films, also with their index at the end, and icons of what is none", async () => {
+  const picturesOf = async (folder) => {
+    await open(folder);
+    await press("Grid", "#library");
+    await until("the grid", () => page.$("#library .grid li"));
+    const seen = () => page.$$eval("#library .grid li", (items) => items.map((item) => [item.querySelector(".name").textContent, item.querySelector("img")?.naturalWidth ?? 0, item.querySelector("img")?.complete ?? true]));
+    await page.evaluate(() => window.scrollTo(0, document.documentElement.scrollHeight));
+    const all = await until("the pictures", async () => (await seen()).every(([, , complete]) => complete) && seen());
+    return Object.fromEntries(all.map(([name, width]) => [name, width]));
+  };
+  const top = await picturesOf("");
+  assert.deepEqual([top["film.mp4"], top[LONG], top["broken.mp4"], top["old.avi"]], [320, 320, 0, 0]);
+  await picture("desktop-grid");
+  assert.equal((await picturesOf("list/"))["end.mp4"], 320);
+  assert.match(await page.$$eval("#library .grid li", (items) => items.find((item) => item.textContent.startsWith("end.mp4")).textContent), /0:16|0:15/);
+  await press("List", "#library");
+});
+
 test("names that are selected are downloaded as one archive", async () => {
   await open("list/");
   await until("the list", () => page.$("#library td.name"));
@@ -305,6 +331,27 @@ test("subtitles beside a film are shown, and details have an address for players
   await press("QR code of the address", "dialog[open]");
   await until("the code", () => page.$eval("dialog img", (image) => image.naturalWidth > 0).catch(() => false));
   await picture("desktop-details");
+});
+
+test("chapters beside a film are places to go to, and tracks of sound can be chosen", async () => {
+  await open("film.mp4");
+  await runsBeyond(0.5);
+  const choice = (words) => until(words, () => page.evaluateHandle((words) => [...document.querySelectorAll("#player label")].find((label) => label.textContent.startsWith(words))?.querySelector("select"), words).then((handle) => handle.asElement()));
+  await (await choice("Chapter")).select("1");
+  await runsBeyond(9.3);
+  await until("the present chapter", async () => (await (await choice("Chapter")).evaluate((select) => select.value)) === "1");
+  await open("list/tracks.m3u8");
+  await runsBeyond(0.5);
+  const tracks = await choice("Sound");
+  assert.deepEqual(await tracks.evaluate((select) => [...select.options].map((option) => option.textContent)), ["low", "high"]);
+  const asked = [];
+  const note = (request) => asked.push(request.url());
+  page.on("request", note);
+  await tracks.select("1");
+  await until("its segments", () => asked.some((url) => url.includes("high")));
+  page.off("request", note);
+  const at = await video((v) => v.currentTime);
+  await runsBeyond(at + 1);
 });
 
 test("a refused stream is told of once, with a way on", async () => {

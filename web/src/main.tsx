@@ -9,6 +9,7 @@ import { isMedia } from "./contents/kinds";
 import { usePolled } from "./hooks";
 import { Live } from "./live/Live";
 import { Player } from "./player/Player";
+import { chaptersBeside } from "./player/chapterList";
 import { beside } from "./player/subtitles";
 import { addressOf, useRoute, type Route, type View } from "./route";
 import { figures, ready, type Alarm, type Entry } from "./server";
@@ -95,6 +96,7 @@ function Place({ route: { folder, content }, back }: { route: Route; back: numbe
         <Player
           key={playing}
           path={playing}
+          chapters={chaptersBeside(folder, name, names.map((entry) => entry.name))}
           subtitles={beside(folder, name, names.map((entry) => entry.name))}
           next={following === undefined ? null : () => (location.hash = addressOf(folder + following.name))}
           close={() => (location.hash = addressOf(folder))}

@@ -45,6 +45,11 @@ export function mediaUrl(path: string, query: Record<string, string> = {}): stri
   return `media/${encoded}${parameters === "" ? "" : `?${parameters}`}`;
 }
 
+/** The address of the picture of a film, in this version. */
+export function thumbnailUrl(path: string, { modified, size }: Entry): string {
+  return `api/v1/contents/thumbnail?${new URLSearchParams({ path, version: `${modified} ${size}` }).toString()}`;
+}
+
 /** The address of an archive of these contents and folders. */
 export function zipUrl(paths: string[]): string {
   return `api/v1/contents/zip?${new URLSearchParams(paths.map((path) => ["path", path])).toString()}`;

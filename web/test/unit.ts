@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as format from "../src/format";
-import { arranged, isMedia, kindOf, playedAs } from "../src/contents/kinds";
+import { arranged, isMedia, kindOf, playedAs, playedSeconds } from "../src/contents/kinds";
 import { beside, Uploads, type Item } from "../src/contents/uploads";
+import { chaptersBeside, parseChapters } from "../src/player/chapterList";
 import { actionOf } from "../src/player/keys";
 import { keepPlace, placeOf } from "../src/player/places";
 import { ReadError, Segments } from "../src/player/segments";
@@ -269,4 +270,19 @@ test("values of settings keep their kind as texts", () => {
   for (const value of [true, false, 500, -1, "30s", [], ["10.0.0.0/8", "::1/128"]]) assert.deepEqual(fromText(toText(value), value), value);
   assert.equal(fromText("many", 500), "many", "the server says what is wrong with it");
   assert.deepEqual(fromText(" a ,, b ", ["x"]), ["a", "b"]);
+});
+
+test("chapters beside a content are cues with titles, and no subtitles", () => {
+  const names = ["film.mp4", "film.chapters.vtt", "film.vtt", "other.chapters.vtt"];
+  assert.equal(chaptersBeside("a/", "film.mp4", names), "a/film.chapters.vtt");
+  assert.equal(chaptersBeside("a/", "film.2.mp4", names), null);
+  assert.deepEqual(subtitles.beside("a/", "film.mp4", names).map(({ path }) => path), ["a/film.vtt"]);
+  const text = "WEBVTT\r\n\r\n2\r\n01:00:05.500 --> 01:00:06.000 align:start\r\nThe end\r\n\r\nNOTE none\r\n\r\n00:00.000 --> 59:00.000\r\nThe\r\nbeginning\r\n\r\n00:01.000 --> 00:02.000\r\n";
+  assert.deepEqual(parseChapters(text), [{ start: 0, title: "The beginning" }, { start: 3605.5, title: "The end" }]);
+});
+
+test("the time that a content plays follows from its size and its mean rate", () => {
+  const entry = { name: "a.mp4", kind: "file", size: 1_000_000, modified: "", rate_bps: 900_000 } as Entry;
+  assert.equal(playedSeconds({ ...entry, mean_bps: 100_000 }), "1:20");
+  assert.equal(playedSeconds(entry), "");
 });

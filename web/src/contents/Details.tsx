@@ -7,7 +7,7 @@ import { usePolled } from "../hooks";
 import { figures, mediaUrl, zipUrl, type Entry, type Stream } from "../server";
 import { moment, t } from "../texts";
 import { Address } from "./Address";
-import { isMedia, kindOf } from "./kinds";
+import { isMedia, kindOf, playedSeconds } from "./kinds";
 
 const READERS_MS = 2000;
 
@@ -20,6 +20,7 @@ export function Details({ path, entry, close, rename, remove }: { path: string; 
   const lines: [string, string][] = [
     [t.type, file ? kindOf(entry) : t.folder],
     [t.size, file ? format.size(entry.size) : ""],
+    [t.duration, file ? playedSeconds(entry) : ""],
     [t.modified, moment(entry.modified)],
     [t.rateOf, entry.rate_bps === null ? (file ? t.bestEffort : "") : format.rate(entry.mean_bps ?? entry.rate_bps)],
     [t.reservedRate, entry.rate_bps === null ? "" : format.rate(entry.rate_bps)],

@@ -3,10 +3,10 @@
 import { useEffect, useState } from "preact/hooks";
 import * as format from "../format";
 import { addressOf } from "../route";
-import { mediaUrl, type Entry } from "../server";
+import { mediaUrl, thumbnailUrl, type Entry } from "../server";
 import { moment, t } from "../texts";
 import { Icon } from "./Icon";
-import { isMedia, kindOf, type Column, type Order } from "./kinds";
+import { isMedia, kindOf, playedSeconds, type Column, type Order } from "./kinds";
 
 /** Longer lists are drawn in part. */
 const WHOLE_MAX = 400;
@@ -149,6 +149,21 @@ export function Name({ path, entry, playing }: { path: string; entry: Entry; pla
   );
 }
 
+/** The picture of a content; its icon where it has none. */
+function Thumbnail({ path, entry }: { path: string; entry: Entry }) {
+  const kind = kindOf(entry);
+  const url = kind === "picture" ? mediaUrl(path) : kind === "video" ? thumbnailUrl(path, entry) : null;
+  const [failed, setFailed] = useState<string | null>(null);
+  return url === null || failed === url ? <Icon kind={kind} /> : <img key={url} src={url} alt="" loading="lazy" onError={() => setFailed(url)} />;
+}
+
+/** "1:02:05 · 8.80 Mbit/s · 3.20 GiB" */
+function figuresOf(entry: Entry): string {
+  if (entry.kind === "directory") return "";
+  const parts = [playedSeconds(entry), entry.rate_bps === null ? "" : format.rate(entry.mean_bps ?? entry.rate_bps), format.size(entry.size)];
+  return parts.filter((part) => part !== "").join(" · ");
+}
+
 function Grid({ folder, names, playing, show }: Props) {
   const [count, setCount] = useState(WHOLE_MAX);
   useEffect(() => {
@@ -162,17 +177,16 @@ function Grid({ folder, names, playing, show }: Props) {
     <ul class="grid">
       {names.slice(0, count).map((entry) => {
         const path = folder + entry.name;
-        const picture = kindOf(entry) === "picture";
         return (
           <li key={entry.name}>
             <div class="thumb" aria-hidden="true">
-              {picture ? <img src={mediaUrl(path)} alt="" loading="lazy" /> : <Icon kind={kindOf(entry)} />}
+              <Thumbnail path={path} entry={entry} />
             </div>
             <div class="name">
               <Name path={path} entry={entry} playing={playing} />
             </div>
             <div class="bar">
-              <span class="quiet">{entry.kind === "directory" ? "" : [entry.rate_bps === null ? "" : format.rate(entry.mean_bps ?? entry.rate_bps), format.size(entry.size)].filter((text) => text !== "").join(" · ")}</span>
+              <span class="quiet">{figuresOf(entry)}</span>
               <button class="plain" aria-label={t.details(entry.name)} onClick={() => show(entry)}>
                 ⋯
               </button>

@@ -1,5 +1,6 @@
 // Kinds of contents by the endings of their names, and the order of a list.
 
+import * as format from "../format";
 import type { Entry } from "../server";
 
 export type Kind = "folder" | "video" | "sound" | "picture" | "subtitles" | "other";
@@ -35,6 +36,11 @@ export function playedAs(name: string): "media" | "mpegts" | "playlist" | null {
   if (["ts", "m2ts", "mts"].includes(end)) return "mpegts";
   if (end === "m3u8") return "playlist";
   return isMedia(name) && !OTHER_VIDEOS.includes(end) ? "media" : null;
+}
+
+/** The time that a content plays, from its size and its mean rate; empty where that is not known. */
+export function playedSeconds({ size, mean_bps }: Entry): string {
+  return mean_bps === undefined || mean_bps === null || mean_bps === 0 ? "" : format.time((8 * size) / mean_bps);
 }
 
 /** True for contents to watch or to hear. */

@@ -7,6 +7,7 @@ import * as format from "../format";
 import { useLatest, usePolled } from "../hooks";
 import { figures, mediaUrl, whyNot, words, type Problem, type Stream } from "../server";
 import { t } from "../texts";
+import { Chapters } from "./Chapters";
 import { HlsPlayback } from "./hls";
 import { actionOf, SPEEDS, type Action } from "./keys";
 import { keepPlace, placeOf } from "./places";
@@ -35,12 +36,14 @@ interface Notice {
 interface Props {
   path: string;
   subtitles: Subtitles[];
+  /** Path of the file with its chapters. */
+  chapters: string | null;
   /** The next content of the folder. */
   next: (() => void) | null;
   close: () => void;
 }
 
-export function Player({ path, subtitles, next, close }: Props) {
+export function Player({ path, subtitles, chapters, next, close }: Props) {
   const name = path.split("/").pop() ?? path;
   const video = useRef<HTMLVideoElement>(null);
   const heading = useRef<HTMLHeadingElement>(null);
@@ -52,6 +55,9 @@ export function Player({ path, subtitles, next, close }: Props) {
   const [speed, setSpeed] = useState(1);
   const [keys, setKeys] = useState(false);
   const [chosen, setChosen] = useState("");
+  const [tracks, setTracks] = useState<string[]>([]);
+  const [track, setTrack] = useState(0);
+  const hls = useRef<HlsPlayback | null>(null);
   // Names this viewer to the server: all requests of this playback hold one stream.
   const [session] = useState(() => crypto.getRandomValues(new Uint32Array(2)).join("-"));
   const streams = usePolled((signal) => figures<Stream[]>("streams", signal), FIGURES_MS);
@@ -65,13 +71,19 @@ export function Player({ path, subtitles, next, close }: Props) {
     const element = video.current;
     if (element === null) return;
     const url = mediaUrl(path, { ...query, session });
-    let playback: HlsPlayback | null = null;
     let over = false;
+    const playsBy = () => {
+      const playback = new HlsPlayback(element, (...failed) => void explain(...failed));
+      playback.onTracks = setTracks;
+      return (hls.current = playback);
+    };
+    setTracks([]);
+    setTrack(0);
     stalls.current = new Stalls();
     setNotice(null);
     const drop = () => {
-      playback?.stop();
-      playback = null;
+      hls.current?.stop();
+      hls.current = null;
       element.removeAttribute("src");
       element.load();
     };
@@ -96,12 +108,10 @@ export function Player({ path, subtitles, next, close }: Props) {
         setNotice({ text: t.playsNot(t.playsNotEnding(`.${ending(name)}`)), elsewhere: true });
         break;
       case "mpegts":
-        playback = new HlsPlayback(element, (...failed) => void explain(...failed));
-        void playback.transportStream(url);
+        void playsBy().transportStream(url);
         break;
       case "playlist":
-        playback = new HlsPlayback(element, (...failed) => void explain(...failed));
-        void playback.playlist(url);
+        void playsBy().playlist(url);
     }
     // A browser may want a click first; the controls are there for it.
     element.play().catch(() => {});
@@ -244,6 +254,26 @@ export function Player({ path, subtitles, next, close }: Props) {
                 </select>
               </label>
             )}
+            {tracks.length > 1 && (
+              <label>
+                {t.soundTrack}{" "}
+                <select
+                  value={String(track)}
+                  onChange={(event) => {
+                    const chosen = Number(event.currentTarget.value);
+                    setTrack(chosen);
+                    hls.current?.choose(chosen);
+                  }}
+                >
+                  {tracks.map((name, index) => (
+                    <option key={index} value={String(index)}>
+                      {name === "" ? String(index + 1) : name}
+                    </option>
+                  ))}
+                </select>
+              </label>
+            )}
+            {chapters !== null && <Chapters path={chapters} video={video} />}
             {document.pictureInPictureEnabled && <button onClick={() => act.current("pictureInPicture")}>{t.pictureInPicture}</button>}
             {next !== null && <button onClick={next}>{t.next}</button>}
             <button aria-expanded={keys} onClick={() => setKeys(!keys)}>

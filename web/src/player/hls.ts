@@ -18,6 +18,8 @@ export class HlsPlayback {
   private hls: HlsType | null = null;
   private segments: Segments | null = null;
   private stopped = false;
+  /** Called when it is known how many tracks of sound there are. */
+  onTracks: (names: string[]) => void = () => {};
 
   constructor(
     private readonly video: HTMLVideoElement,
@@ -57,8 +59,14 @@ export class HlsPlayback {
       const part = this.segments === null ? (data.frag?.url ?? data.url ?? url) : url;
       this.failed(part, data.details, data.response?.code ?? 0);
     });
+    hls.on(Hls.Events.AUDIO_TRACKS_UPDATED, (_event, { audioTracks }) => this.onTracks(audioTracks.map(({ name, lang }) => name || lang || "")));
     hls.attachMedia(this.video);
     hls.loadSource(source);
+  }
+
+  /** Plays another track of sound. */
+  choose(track: number): void {
+    if (this.hls !== null) this.hls.audioTrack = track;
   }
 
   stop(): void {

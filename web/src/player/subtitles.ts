@@ -13,7 +13,7 @@ export interface Subtitles {
 export function beside(folder: string, name: string, names: string[]): Subtitles[] {
   const stem = name.replace(/\.[^.]+$/, "");
   return names
-    .filter((other) => other.startsWith(`${stem}.`) && /\.(srt|vtt)$/i.test(other))
+    .filter((other) => other.startsWith(`${stem}.`) && /\.(srt|vtt)$/i.test(other) && !other.endsWith(".chapters.vtt"))
     .map((other) => ({ path: folder + other, label: other.slice(stem.length + 1).replace(/\.?(srt|vtt)$/i, "") }))
     .sort((a, b) => (a.label < b.label ? -1 : 1));
 }

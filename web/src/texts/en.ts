@@ -81,6 +81,7 @@ export const en = {
   removeWithAll: "A folder goes with all that is in it.",
   // Details
   type: "Type",
+  duration: "Duration",
   modified: "Modified",
   rateOf: "Rate of the content",
   reservedRate: "Rate that a stream reserves",
@@ -100,6 +101,8 @@ export const en = {
   speed: "Speed",
   subtitles: "Subtitles",
   off: "Off",
+  soundTrack: "Sound",
+  chapter: "Chapter",
   pictureInPicture: "Picture in picture",
   next: "Next",
   keys: "Keys",

@@ -1,4 +1,4 @@
-//! Jobs at set times, webhooks for events, certificates that an authority signs: the work of a server without a request for it.
+//! Jobs at set times, webhooks for events, certificates that an authority signs, thumbnails: the work of a server without a request for it.
 //!
 //! Not here: how both are written in the configuration (`server`), when a job is due (crate `jobs`).
 
@@ -11,11 +11,13 @@ mod job_config;
 mod jobs;
 mod kept;
 mod room;
+mod thumbnails;
 mod webhook_config;
 mod webhooks;
 
 pub use self::authority::{AuthorityConfig, ProofKind, keep_signed};
 pub use self::job_config::{CopyEnd, JobConfig, JobWork};
 pub use self::jobs::{Jobs, MeasuredDisks, Surroundings, removal_limits};
+pub use self::thumbnails::Thumbnails;
 pub use self::webhook_config::{WebhookConfig, WebhookTarget};
 pub use self::webhooks::Webhooks;

@@ -36,6 +36,7 @@ pub(crate) enum Call {
     Uploads,
     Search,
     Archive,
+    Thumbnail,
     MoveItem,
     CopyItem,
     MakeFolder,
@@ -105,6 +106,8 @@ pub(crate) enum CallAnswer {
     Json,
     /// An archive.
     Zip,
+    /// A picture.
+    Jpeg,
     /// 202: it begins.
     Begun,
     /// 204.
@@ -307,6 +310,17 @@ pub(crate) const ROUTES: &[Route] = &[
             Call::Search,
             "Contents and folders of this name, of all or below a folder.",
             CallAnswer::One("FoundNames"),
+        )
+    },
+    Route {
+        right: CallRight::Read,
+        query: ONE_PATH,
+        refusals: &[(404, "It has none, or none can be made now.")],
+        ..get(
+            "/contents/thumbnail",
+            Call::Thumbnail,
+            "A picture of a film, made when it is first wanted.",
+            CallAnswer::Jpeg,
         )
     },
     Route {

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use api::{CertificateStatus, DiskFailure, FolderStatus, Forecast, JobStatus, Removals, WebhookStatus};
+use bytes::Bytes;
 use dataplane::control::{Command, NewProfile, Report};
 use dataplane::gauges::Gauges;
 use schedule::profile::DiskProfile;
@@ -401,6 +402,11 @@ impl MediaService {
     #[must_use]
     pub fn webhooks(&self, _permit: &Permit<ToObserve>) -> Vec<WebhookStatus> {
         self.operations().map_or_else(Vec::new, |operations| operations.webhooks())
+    }
+
+    /// The thumbnail of the permit's content, a JPEG; none where it has none, or too many wait.
+    pub async fn thumbnail(&self, permit: Permit<ToRead>, client: Client) -> Option<Bytes> {
+        self.operations()?.thumbnail(permit, client).await.ok().flatten()
     }
 
     /// Sends a webhook an event that says that it is a test. False: there is none of this name.

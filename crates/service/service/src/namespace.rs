@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::{Bytes, BytesMut};
 use content::Segment;
 
 use crate::access::{Permit, ToDelete, ToRead, ToWrite};
@@ -17,10 +18,10 @@ use crate::delivery::{Client, DeliveryError};
 use crate::events::{self, Remover};
 use crate::ingest::{self, IngestError, IngestRequest, Writer};
 use crate::media_service::MediaService;
-use crate::pipeline::{PipeError, Stages};
+use crate::pipeline::{Pipe, PipeError, Stages};
 use crate::quota::QuotaShare;
 use crate::rate::{RateTerms, RequestedRate};
-use crate::reads::{self, ContentRead, ReadPurpose};
+use crate::reads::{self, ContentRead, OpenedContent, ReadPurpose};
 use crate::session::{ContentPart, Viewer};
 
 /// Most contents and folders that one copy makes: a larger tree is copied in parts.
@@ -273,8 +274,23 @@ pub async fn copy_into(
     client: Client,
 ) -> Result<(), NamespaceError> {
     let opened = reads::open_content(service, from, Want::File).await?;
-    let length = opened.entry.size;
-    let body = if length == 0 { Vec::new() } else { vec![Segment::Range { offset: 0, length }] };
+    let all = (0, opened.entry.size);
+    let mut pipe = open_parts(service, from, client, (opened, &[all])).await?;
+    while let Some(piece) = pipe.next().await? {
+        writer.write(piece).await?;
+    }
+    Ok(())
+}
+
+/// Opens parts of a content, each an offset and a length, to be read as best effort by the server itself.
+async fn open_parts(
+    service: &Arc<MediaService>,
+    from: &Permit<ToRead>,
+    client: Client,
+    (opened, parts): (OpenedContent, &[(u64, u64)]),
+) -> Result<Pipe, NamespaceError> {
+    let parts = parts.iter().filter(|(_, length)| *length > 0);
+    let body = parts.map(|&(offset, length)| Segment::Range { offset, length }).collect();
     let charged = service.charged(from, client);
     let read = ContentRead {
         opened,
@@ -287,11 +303,34 @@ pub async fn copy_into(
         client,
         stages: Stages::default(),
     };
-    let mut pipe = reads::open_pipe(service, read).await?;
+    Ok(reads::open_pipe(service, read).await?)
+}
+
+/// Reads parts of a content, each an offset and a length, as best effort. Gives those bytes of each that there are.
+///
+/// # Errors
+/// The content cannot be read.
+pub async fn read_parts(
+    service: &Arc<MediaService>,
+    from: &Permit<ToRead>,
+    client: Client,
+    parts: &[(u64, u64)],
+) -> Result<Vec<(u64, Bytes)>, NamespaceError> {
+    let opened = reads::open_content(service, from, Want::File).await?;
+    let size = opened.entry.size;
+    let parts: Vec<_> =
+        parts.iter().map(|&(offset, length)| (offset, length.min(size.saturating_sub(offset)))).collect();
+    let mut pipe = open_parts(service, from, client, (opened, &parts)).await?;
+    let mut all = BytesMut::new();
     while let Some(piece) = pipe.next().await? {
-        writer.write(piece).await?;
+        all.extend_from_slice(&piece);
     }
-    Ok(())
+    let mut all = all.freeze();
+    let bytes_of = |(offset, length): (u64, u64)| {
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(all.len());
+        (offset, all.split_to(length))
+    };
+    Ok(parts.into_iter().map(bytes_of).collect())
 }
 
 /// The share of the quotas that items of `bytes` take that come to `path`.

@@ -5,9 +5,12 @@
 use std::net::IpAddr;
 
 use api::{CertificateStatus, JobStatus, Removals, SettingEntry, SettingsPatch, WebhookStatus};
+use bytes::Bytes;
 use tokio::sync::oneshot;
 use units::{ByteCount, Nanos};
 
+use crate::access::{Permit, ToRead};
+use crate::client::Client;
 use crate::contents::ContentPath;
 
 /// The client that steers a job, for the event log.
@@ -96,6 +99,9 @@ pub enum SettingsError {
 /// Settings that are looked up or changed.
 pub type PendingSettings = oneshot::Receiver<Result<SettingsInForce, SettingsError>>;
 
+/// A thumbnail that is being made.
+pub type PendingThumbnail = oneshot::Receiver<Option<Bytes>>;
+
 /// The rule by which a dry run looks for the contents that would go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalRule {
@@ -148,6 +154,9 @@ pub trait Operations: Send + Sync + 'static {
 
     /// All webhooks.
     fn webhooks(&self) -> Vec<WebhookStatus>;
+
+    /// The thumbnail of a content, once it is made: a JPEG; none where it has none, or too many wait.
+    fn thumbnail(&self, permit: Permit<ToRead>, client: Client) -> PendingThumbnail;
 
     /// Sends a webhook an event that says that it is a test. False: there is none of this name.
     fn test_webhook(&self, name: &str) -> bool;

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use accounts::{Keeper, KeptLines, random_text};
 use anyhow::Context as _;
-use automation::{Jobs, Webhooks};
+use automation::{Jobs, Thumbnails, Webhooks};
 use channel::{PlaneHandle, ReportReceiver};
 use dataplane::Plane;
 use dataplane::control::Command;
@@ -304,6 +304,7 @@ async fn serve(
     let operations = Arc::new(ServerOperations {
         settings,
         webhooks: Webhooks::start(&config.webhooks, &service, &config.state)?,
+        thumbnails: Thumbnails::new(&service, &config.state),
         jobs: Jobs::start(&config.jobs, around),
         certificates: listening.certificates.clone(),
         snmp: Snmp::start(config.agentx.as_ref(), &service, Permit::of_server(), |text| say(format_args!("{text}"))),

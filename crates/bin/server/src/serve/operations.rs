@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use api::{CertificateStatus, JobStatus, Removals, WebhookStatus};
-use automation::{Jobs, Webhooks};
+use automation::{Jobs, Thumbnails, Webhooks};
+use service::access::{Permit, ToRead};
+use service::delivery::Client;
 use service::events::unix_seconds;
 use service::operations::{
-    JobError, Operations, PendingSettings, RemovalRule, Requester, SettingsChange, SettingsError,
+    JobError, Operations, PendingSettings, PendingThumbnail, RemovalRule, Requester, SettingsChange, SettingsError,
 };
 use snmp::Snmp;
 use tls::{CertificateState, Certificates};
@@ -19,6 +21,7 @@ pub(super) struct ServerOperations {
     pub(super) jobs: Arc<Jobs>,
     pub(super) webhooks: Arc<Webhooks>,
     pub(super) certificates: Option<Arc<Certificates>>,
+    pub(super) thumbnails: Arc<Thumbnails>,
     pub(super) snmp: Snmp,
     pub(super) settings: SettingsDesk,
 }
@@ -42,6 +45,14 @@ impl Operations for ServerOperations {
 
     fn webhooks(&self) -> Vec<WebhookStatus> {
         self.webhooks.statuses()
+    }
+
+    fn thumbnail(&self, permit: Permit<ToRead>, client: Client) -> PendingThumbnail {
+        let (answer, pending) = oneshot::channel();
+        let thumbnails = Arc::clone(&self.thumbnails);
+        // It is made to its end, and kept, also if the client leaves.
+        tokio::spawn(async move { answer.send(thumbnails.of(&permit, client).await) });
+        pending
     }
 
     fn test_webhook(&self, name: &str) -> bool {

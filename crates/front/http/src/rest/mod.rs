@@ -12,6 +12,7 @@ mod search;
 mod session;
 mod settings;
 mod streams;
+mod thumbnail;
 mod trash;
 
 use std::time::SystemTime;
@@ -57,7 +58,8 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> O
         exchange.shared.service.events.tell(event);
     }
     let reply = performed.unwrap_or_else(|reply| reply);
-    Some(reply.field(CACHE_CONTROL, "no-store"))
+    let has_own = reply.fields.iter().any(|(name, _)| *name == CACHE_CONTROL);
+    Some(if has_own { reply } else { reply.field(CACHE_CONTROL, "no-store") })
 }
 
 async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {
@@ -67,6 +69,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         // A GET is answered by `ongoing`.
         Call::Archive => Archive::begin(exchange).await.map(|(_, reply)| reply),
         Call::Trash | Call::RestoreTrash | Call::RemoveTrash => trash::answer(exchange, found).await,
+        Call::Thumbnail => thumbnail::answer(exchange).await,
         Call::Search => search::answer(exchange).await,
         Call::MoveItem | Call::CopyItem | Call::MakeFolder | Call::RemoveItem => {
             names::change(exchange, found.route.call).await

@@ -213,6 +213,7 @@ fn success(route: &Route) -> (&'static str, Value) {
         CallAnswer::Made(name) => ("201", described(reference(name))),
         CallAnswer::Json => ("200", described(json!({}))),
         CallAnswer::Zip => ("200", json!({ "description": route.summary, "content": { "application/zip": {} } })),
+        CallAnswer::Jpeg => ("200", json!({ "description": route.summary, "content": { "image/jpeg": {} } })),
         CallAnswer::Begun => ("202", json!({ "description": "It begins." })),
         CallAnswer::Done => ("204", json!({ "description": "It is done." })),
     }

@@ -4,8 +4,12 @@ use api::{
     JobOutcome, JobProgress, JobRun, JobStatus, RemovableContent, Removals, SettingEntry, SettingSource, SettingValue,
     WebhookStatus,
 };
+use bytes::Bytes;
+use service::access::{Permit, ToRead};
+use service::delivery::Client;
 use service::operations::{
-    JobError, Operations, PendingSettings, RemovalRule, Requester, SettingsChange, SettingsError, SettingsInForce,
+    JobError, Operations, PendingSettings, PendingThumbnail, RemovalRule, Requester, SettingsChange, SettingsError,
+    SettingsInForce,
 };
 use tokio::sync::oneshot;
 
@@ -91,6 +95,13 @@ impl Operations for FakeOperations {
         };
         answer.send(Ok(removals)).map_err(|_| JobError::Stopping)?;
         Ok(answered)
+    }
+
+    fn thumbnail(&self, permit: Permit<ToRead>, _client: Client) -> PendingThumbnail {
+        let (answer, pending) = oneshot::channel();
+        let is_film = permit.path().joined() == "films/a.ts";
+        answer.send(is_film.then(|| Bytes::from_static(b"a picture"))).expect("somebody waits");
+        pending
     }
 
     fn test_webhook(&self, name: &str) -> bool {
