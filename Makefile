@@ -86,7 +86,7 @@ test-deb: build ## install, upgrade, remove and purge that package in a fresh De
 	@scripts/test-deb $(PROFILE)
 
 sbom: setup ## list all that the programs are made of, as CycloneDX, and check licences and sources: target/isocast.cdx.json
-	@RUSTUP_TOOLCHAIN=$$(scripts/toolchain) node scripts/sbom.mjs target/isocast.cdx.json
+	@RUSTUP_TOOLCHAIN=$$(scripts/toolchain) node packaging/sbom.mjs target/isocast.cdx.json
 
 image: build ## make an image of containers from that package, as root: target/image/isocast.tar
 	@scripts/setup --image

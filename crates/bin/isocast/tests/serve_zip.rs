@@ -3,7 +3,7 @@
 use crate::common::server::{Server, Setup};
 
 fn number(bytes: &[u8], at: usize, length: usize) -> usize {
-    bytes[at..at + length].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    bytes[at..at + length].iter().rev().fold(0, |number, byte| (number << 8) | usize::from(*byte))
 }
 
 /// Names and bytes of an archive, by its directory.
@@ -36,7 +36,7 @@ fn unzipped(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
 /// CRC-32 (ISO-HDLC), bit by bit.
 fn crc(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 })
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 })
     };
     !bytes.iter().fold(u32::MAX, step)
 }

@@ -10,11 +10,11 @@ const SHORT_MAX: u64 = 0xffff_fffe;
 /// More files stand in the records of ZIP64.
 const COUNT_MAX: u64 = 0xfffe;
 /// The sum and the sizes stand behind the bytes; the name is UTF-8.
-const FLAGS: u16 = 1 << 3 | 1 << 11;
+const FLAGS: u16 = (1 << 3) | (1 << 11);
 /// 4.5 reads ZIP64.
 const VERSION: u16 = 45;
 /// Made on Unix, by that version.
-const MADE_BY: u16 = 3 << 8 | VERSION;
+const MADE_BY: u16 = (3 << 8) | VERSION;
 
 /// A file or folder of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl ZipEntry {
         let [year, month, day, hour, minute, second] = [(0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19)]
             .map(|(from, to)| part(from, to).unwrap_or_default());
         match year {
-            1980..=2107 => (hour << 11 | minute << 5 | (second / 2), (year - 1980) << 9 | month << 5 | day),
-            _ => (0, 1 << 5 | 1),
+            1980..=2107 => ((hour << 11) | (minute << 5) | (second / 2), ((year - 1980) << 9) | (month << 5) | day),
+            _ => (0, (1 << 5) | 1),
         }
     }
 }
@@ -115,7 +115,7 @@ impl ZipWriter {
         directory.put_u16_le(if long.is_empty() { 0 } else { u16::try_from(4 + 8 * long.len()).unwrap_or(0) });
         // No comment, the first disk, no inner attributes.
         directory.put_slice(&[0; 6]);
-        let mode: u32 = if entry.name.ends_with('/') { 0o040_755 << 16 | 0x10 } else { 0o100_644 << 16 };
+        let mode: u32 = if entry.name.ends_with('/') { (0o040_755 << 16) | 0x10 } else { 0o100_644 << 16 };
         directory.put_u32_le(mode);
         directory.put_u32_le(short(begun));
         directory.put_slice(entry.name.as_bytes());
@@ -196,7 +196,7 @@ mod tests {
         }
         whole.extend_from_slice(&writer.finish());
         assert_eq!(whole.len() as u64, ZipWriter::length(&entries));
-        assert_eq!(entries[0].stamp(), (22 << 11 | 15 << 5, 46 << 9 | 11 << 5 | 21));
+        assert_eq!(entries[0].stamp(), ((22 << 11) | (15 << 5), (46 << 9) | (11 << 5) | 21));
     }
 
     #[test]

@@ -9,7 +9,7 @@ const LICENCES = ["Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0"
 const SOURCE = "registry+https://github.com/rust-lang/crates.io-index";
 
 const target = process.argv[2];
-if (target === undefined) throw new Error("usage: node scripts/sbom.mjs FILE");
+if (target === undefined) throw new Error("usage: node packaging/sbom.mjs FILE");
 const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), "utf8");
 const platform = /^host: (.*)$/m.exec(execFileSync("rustc", ["-vV"], { encoding: "utf8" }))[1];
 const cargo = (...args) => execFileSync("cargo", ["metadata", "--locked", "--format-version", "1", ...args], { encoding: "utf8", maxBuffer: 1 << 28, cwd: new URL("..", import.meta.url) });
@@ -53,7 +53,7 @@ const components = [
 ];
 components.sort((a, b) => (a.purl < b.purl ? -1 : 1));
 if (problems.length > 0) {
-  console.error(`sbom: not allowed (scripts/sbom.mjs):\n${problems.map((problem) => `  ${problem}`).join("\n")}`);
+  console.error(`sbom: not allowed (packaging/sbom.mjs):\n${problems.map((problem) => `  ${problem}`).join("\n")}`);
   process.exit(1);
 }
 const product = { type: "application", name: "isocast", version: programs[0].version, licenses: [{ expression: programs[0].license }] };
