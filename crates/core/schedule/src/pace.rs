@@ -89,11 +89,12 @@ impl Pace {
         Self { base_bytes, ..self }
     }
 
-    /// The same, of which the burst ends at `now` where it is: the rate continues from the `sent_bytes` on.
+    /// The same, of which the burst ends at `now` where it is: the rate continues from the `sent_bytes` on, and what it promises stays, for
+    /// the reads under way are due by that.
     #[must_use]
     pub fn without_burst(self, sent_bytes: u64, now: Nanos) -> Self {
         let ahead = sent_bytes.saturating_sub(self.promised_bytes(now));
-        Self { base_bytes: self.base_bytes + ahead, burst_bytes: 0, ..self }
+        Self { burst_bytes: ahead.min(self.burst_bytes), ..self }
     }
 
     /// Bytes that should have been sent when the tick at `at` is over.
@@ -188,6 +189,7 @@ mod tests {
         let sent = burst.due_bytes(now);
         let pace = burst.without_burst(sent, now);
         assert_eq!((pace.due_bytes(now), pace.due_bytes(later)), (sent, sent + 2_200_000));
+        assert_eq!(pace.promised_at(sent + 1), burst.promised_at(sent + 1), "reads under way are due as before");
         let behind = burst.without_burst(1_000, now);
         assert_eq!(behind.due_bytes(now), burst.promised_bytes(now), "what it is behind is still promised");
     }

@@ -171,7 +171,9 @@ impl Admission {
 
     /// Ends the oldest start burst if the promises need its pages: the stream of that reservation gives them back.
     pub fn burst_to_end(&mut self) -> Option<ReservationId> {
-        self.buffers.burst_to_end()
+        let id = self.buffers.burst_to_end()?;
+        self.find_mut(id)?.burst_bytes = 0;
+        Some(id)
     }
 
     /// A reservation is for another content from now on, with so many pages, if there is memory.

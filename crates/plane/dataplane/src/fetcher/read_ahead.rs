@@ -425,7 +425,8 @@ impl ReadAhead {
             plan.rate.burst_bytes = 0;
         }
         self.ahead = self.window(&sources[self.disk]);
-        let until = self.send.payload + self.ahead;
+        // Each page counts whole.
+        let until = self.send.payload + self.ahead + CACHE_PAGE_BYTES;
         let target = self.target.min(until);
         if self.fetch.payload > until {
             self.keep_until(until, buffers);
