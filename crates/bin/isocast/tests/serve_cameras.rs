@@ -174,6 +174,22 @@ fn rates_that_no_disk_has_are_refused_and_a_byte_at_a_time_is_taken() {
     assert!(!server.events().lines().any(|line| line.contains("over_rate") && line.contains("slow.ts")));
 }
 
+#[test]
+fn a_second_camera_under_a_name_is_refused_and_the_first_loses_nothing() {
+    let server = Server::start();
+    let mut first = camera(&server, "cam.ts?rate=1M");
+    assert_eq!(first.head().status, 100);
+    first.send(chunk(100_000));
+    let answer = server.put("/media/cam.ts?rate=1M", "", b"another");
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    first.send(chunk(50_000));
+    first.send("0\r\n\r\n");
+    assert_eq!(first.answer(true).status, 201);
+    let stored = std::fs::read(server.root.join("cam.ts")).expect("it is there");
+    assert!(stored == [pattern(100_000), pattern(50_000)].concat());
+    assert_eq!(server.put("/media/cam.ts?rate=1M", "", b"another").status, 204, "once the first has ended");
+}
+
 /// Recordings on a small disk, and one on another, which loses nothing in any fate of the others.
 fn beside(ends: impl FnOnce(&Server, &Small, &mut [Client]) -> Vec<u16>) {
     let folder = tempfile::tempdir().expect("a folder");
