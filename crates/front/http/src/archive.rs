@@ -1,8 +1,11 @@
 //! `GET /api/v1/contents/zip?path=…`: contents and folders as one archive, read as best effort while it is sent.
 //!
-//! Promise: each content needs the right to read it; the length is known before; a content that changes meanwhile, or cannot be read, breaks
-//! the answer off. Memory for the names and one piece. Not here: the format (`message::zip`).
+//! Promise: the right to read an item holds for all below it, and the archive is one use of its link; the length is known before. A content that
+//! grew is sent up to its length at the beginning; one that changed otherwise, or cannot be read, breaks the answer off, with an event. Memory
+//! for the names and one piece. Not here: the format (`message::zip`).
 
+use std::collections::HashSet;
+use std::error::Error;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -11,7 +14,8 @@ use crc32fast::Hasher;
 use http_types::StatusCode;
 use http_types::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use service::access::{Permit, ToRead};
-use service::contents::{ContentPath, NameKind, Want};
+use service::contents::{ContentPath, Entry, NameKind, Want};
+use service::events;
 use service::pipeline::Stages;
 use service::rate::{RateTerms, RequestedRate};
 use service::reads::{self, ContentRead, ReadPurpose};
@@ -31,8 +35,18 @@ const ENTRIES_MAX: usize = 10_000;
 
 /// An archive that is to be sent.
 pub(crate) struct Archive {
-    /// Each with its path; a folder is an entry without bytes.
-    members: Vec<(ContentPath, ZipEntry)>,
+    /// The name of its viewer.
+    viewer: String,
+    members: Vec<Member>,
+}
+
+/// A content or folder of an archive.
+struct Member {
+    permit: Permit<ToRead>,
+    /// As it was found.
+    found: Entry,
+    /// A folder is an entry without bytes.
+    zip: ZipEntry,
 }
 
 impl Archive {
@@ -41,115 +55,133 @@ impl Archive {
     /// # Errors
     /// The answer to a request that is refused.
     pub(crate) async fn begin(exchange: &Exchange) -> Result<(Self, Reply), Reply> {
-        let mut members = Vec::new();
-        let mut name = String::new();
+        let (mut permits, mut members) = (Vec::new(), Vec::new());
         for (key, value) in pairs(exchange.head.query.as_deref()) {
             if key != "path" {
                 continue;
             }
             let path = ContentPath::parse(&value);
             let path = path.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &format!("`path=`: {error}")))?;
-            let above = path.components().len().saturating_sub(1);
-            name = match (name.is_empty(), path.components()) {
-                (true, [.., last]) => last.clone(),
-                _ => "isocast".to_owned(),
-            };
-            add(exchange, path, above, &mut members).await?;
+            let permit: Permit<ToRead> = login::permit(exchange, &path).await?;
+            add(exchange, &permit, &mut members).await?;
+            permits.push(permit);
         }
-        if name.is_empty() {
-            return Err(Reply::problem(StatusCode::BAD_REQUEST, "name what is to be in it: `?path=PATH&path=PATH`"));
+        let name = match &permits[..] {
+            [] => {
+                return Err(Reply::problem(
+                    StatusCode::BAD_REQUEST,
+                    "name what is to be in it: `?path=PATH&path=PATH`",
+                ));
+            }
+            [only] => only.path().components().last().map_or("isocast", String::as_str),
+            _ => "isocast",
+        };
+        let mut names = HashSet::new();
+        if let Some(again) = members.iter().find(|member| !names.insert(member.zip.name.trim_end_matches('/'))) {
+            let twice = format!("two items would be `{}` in the archive: ask for one of them alone", again.zip.name);
+            return Err(Reply::problem(StatusCode::BAD_REQUEST, &twice));
+        }
+        let viewer = format!("zip {:x}", exchange.shared.service.hash((&exchange.head.query, SystemTime::now())));
+        for permit in &permits {
+            // Its first item begins the use of a link; the others belong to it.
+            let charged = exchange.shared.service.charged(permit, exchange.client());
+            share::count_use(exchange, permit, &Viewer::named(viewer.clone(), &charged), false).await?;
         }
         let reply = Reply::empty(StatusCode::OK)
             .field(CONTENT_TYPE, "application/zip")
             .field(CACHE_CONTROL, "no-store")
             .field(CONTENT_DISPOSITION, attachment(&format!("{name}.zip")));
-        Ok((Self { members }, reply))
+        Ok((Self { viewer, members }, reply))
     }
 
     /// Its bytes.
     pub(crate) fn length(&self) -> u64 {
-        let entries: Vec<ZipEntry> = self.members.iter().map(|(_, entry)| entry.clone()).collect();
+        let entries: Vec<ZipEntry> = self.members.iter().map(|member| member.zip.clone()).collect();
         ZipWriter::length(&entries)
     }
 
     /// Sends all of it; none if it broke off.
     pub(crate) async fn send(self, exchange: &Exchange, sink: &mut impl PieceSink) -> Option<()> {
         let mut writer = ZipWriter::default();
-        for (path, entry) in &self.members {
-            sink.write(writer.begin(entry)).await?;
+        for member in &self.members {
+            sink.write(writer.begin(&member.zip)).await?;
             let mut sum = Hasher::new();
-            if entry.size > 0 {
-                send_content(exchange, path, entry, (&mut sum, sink)).await?;
+            if member.zip.size > 0 {
+                let sent = send_content(exchange, &self.viewer, member, (&mut sum, sink)).await;
+                sent.inspect_err(|error| {
+                    let (path, client) = (member.permit.path().joined(), exchange.client().address);
+                    let event = events::archive_broken(&path, client, &error.to_string(), SystemTime::now());
+                    exchange.shared.service.events.tell(event);
+                })
+                .ok()??;
             }
-            sink.write(writer.end(entry, sum.finalize())).await?;
+            sink.write(writer.end(&member.zip, sum.finalize())).await?;
         }
         sink.write(writer.finish()).await?;
         sink.finish().await
     }
 }
 
-/// Adds the item at `path` with all below it, by the names that follow the first `above` ones.
-async fn add(
-    exchange: &Exchange,
-    path: ContentPath,
-    above: usize,
-    members: &mut Vec<(ContentPath, ZipEntry)>,
-) -> Result<(), Reply> {
+/// Adds the item of the permit with all below it, by the names from its own on.
+async fn add(exchange: &Exchange, permit: &Permit<ToRead>, members: &mut Vec<Member>) -> Result<(), Reply> {
     let service = &exchange.shared.service;
-    let mut waiting = vec![path];
-    while let Some(path) = waiting.pop() {
-        let permit: Permit<ToRead> = login::permit(exchange, &path).await?;
-        let entry = service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
-        let name = path.components()[above..].join("/");
-        let modified = rfc3339(entry.modified);
+    let above = permit.path().components().len().saturating_sub(1);
+    let mut waiting = vec![permit.clone()];
+    while let Some(permit) = waiting.pop() {
+        let found = service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+        let mut name = permit.path().components()[above..].join("/");
         if members.len() >= ENTRIES_MAX {
             let most = format!("an archive holds {ENTRIES_MAX} contents and folders at most: choose fewer");
             return Err(Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &most));
         }
-        if entry.kind == NameKind::File {
-            members.push((path, ZipEntry { name, size: entry.size, modified }));
-            continue;
+        if found.kind == NameKind::Directory {
+            let listing = service.list(&permit).await.map_err(|error| problem::of_store(&error))?;
+            // Links to folders may lead back to one above them.
+            let entered = |entry: &&Entry| entry.kind == NameKind::File || !entry.is_link;
+            let below = listing.entries.iter().rev().filter(entered);
+            waiting.extend(below.filter_map(|entry| permit.child(&entry.name).ok()));
+            if name.is_empty() {
+                continue;
+            }
+            name.push('/');
         }
-        let listing = service.list(&permit).await.map_err(|error| problem::of_store(&error))?;
-        // Links to folders may lead back to one above them.
-        let entered = |entry: &&service::contents::Entry| entry.kind == NameKind::File || !entry.is_link;
-        let below = listing.entries.iter().rev().filter(entered).filter_map(|entry| path.child(&entry.name).ok());
-        waiting.extend(below);
-        if !name.is_empty() {
-            members.push((path, ZipEntry { name: format!("{name}/"), size: 0, modified }));
-        }
+        let zip = ZipEntry { name, size: found.size, modified: rfc3339(found.modified) };
+        members.push(Member { permit, found, zip });
     }
     Ok(())
 }
 
+/// Sends the bytes of a content; none if the client takes no more.
 async fn send_content(
     exchange: &Exchange,
-    path: &ContentPath,
-    entry: &ZipEntry,
+    viewer: &str,
+    member: &Member,
     (sum, sink): (&mut Hasher, &mut impl PieceSink),
-) -> Option<()> {
-    let service = &exchange.shared.service;
-    let permit: Permit<ToRead> = login::permit(exchange, path).await.ok()?;
-    let charged = service.charged(&permit, exchange.client());
-    let viewer = Viewer::named(format!("zip {:x}", service.hash((path, SystemTime::now()))), &charged);
-    share::count_use(exchange, &permit, &viewer, true).await.ok()?;
-    let opened = reads::open_content(service, &permit, Want::File).await.ok()?;
-    let length = Some(opened.entry.size).filter(|size| *size == entry.size)?;
+) -> Result<Option<()>, Box<dyn Error + Send + Sync>> {
+    let (service, length) = (&exchange.shared.service, member.zip.size);
+    let opened = reads::open_content(service, &member.permit, Want::File).await?;
+    let has_grown = opened.entry.size > length && opened.entry.id == member.found.id;
+    if opened.entry.etag != member.found.etag && !has_grown {
+        return Err("it changed meanwhile".into());
+    }
+    let charged = service.charged(&member.permit, exchange.client());
     let read = ContentRead {
         opened,
         body: vec![Segment::Range { offset: 0, length }],
         part: ContentPart::Download,
         purpose: ReadPurpose::Plays,
-        terms: share::bounded(RateTerms { rate: RequestedRate::Bulk, burst: None, ceiling: None }, &permit),
-        viewer,
+        terms: RateTerms { rate: RequestedRate::Bulk, burst: None, ceiling: None },
+        viewer: Viewer::named(viewer.to_owned(), &charged),
         charged,
         client: exchange.client(),
         stages: Stages::default(),
     };
-    let mut pipe = reads::open_pipe(service, read).await.ok()?;
-    while let Some(piece) = pipe.next().await.ok()? {
+    let mut pipe = reads::open_pipe(service, read).await?;
+    while let Some(piece) = pipe.next().await? {
         sum.update(&piece);
-        sink.write(Bytes::clone(&piece)).await?;
+        if sink.write(Bytes::clone(&piece)).await.is_none() {
+            return Ok(None);
+        }
     }
-    Some(())
+    Ok(Some(()))
 }

@@ -1,6 +1,7 @@
 //! The HTTP front end over sockets, with a store in memory.
 
 mod accounts;
+mod archives;
 mod connection;
 mod cors;
 mod floods;

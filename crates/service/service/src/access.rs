@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::accounts::{AccountToken, Accounts, Holder, Right, SignedLink};
 use crate::budgets::{BudgetKey, ChargedBudgets};
 use crate::client::Client;
-use crate::contents::ContentPath;
+use crate::contents::{ContentPath, PathError};
 
 /// The source of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,6 +231,14 @@ impl<R: PathRight> Permit<R> {
     /// The same for `path`, which lies below this one's, or is the hidden name under which it is made.
     pub(crate) fn at(&self, path: ContentPath) -> Self {
         Self::new(path, self.by.clone())
+    }
+
+    /// The same for the item of this name in its folder.
+    ///
+    /// # Errors
+    /// The fault of the name.
+    pub fn child(&self, name: &str) -> Result<Self, PathError> {
+        self.path.child(name).map(|path| self.at(path))
     }
 
     /// For work that the configuration has the server do by itself, over `path`.

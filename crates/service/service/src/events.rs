@@ -17,7 +17,8 @@ use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 47] = [
+pub const KINDS: [&str; 48] = [
+    "archive_broken",
     "budget_refused",
     "reservation_kept",
     "reservation_passed",
@@ -196,6 +197,12 @@ pub fn stream_refused(
         "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
         "resource": resource, "grantable_bps": grantable.0,
     });
+    stamped(object, now)
+}
+
+/// An archive broke off at a content.
+pub fn archive_broken(path: &str, client: IpAddr, reason: &str, now: SystemTime) -> EventLine {
+    let object = json!({ "event": "archive_broken", "path": path, "client": client.to_string(), "reason": reason });
     stamped(object, now)
 }
 

@@ -209,7 +209,15 @@ impl Contents for FakeStore {
     }
 
     fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry> {
-        Box::pin(async { self.find(path).map(|(entry, _)| entry) })
+        Box::pin(async {
+            match self.find(path) {
+                Err(StoreError::IsDirectory) => {
+                    let found = entry(&path.joined(), &Stored { bytes: Vec::new(), version: 0 });
+                    Ok(Entry { kind: NameKind::Directory, ..found })
+                }
+                found => found.map(|(entry, _)| entry),
+            }
+        })
     }
 
     fn walk<'a>(&'a self, _: &'a ContentPath) -> Pending<'a, StoreWalk> {
