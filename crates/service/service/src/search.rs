@@ -36,8 +36,9 @@ pub async fn search(
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     let (mut first, mut others, mut is_part) = (Vec::new(), Vec::new(), !names.is_whole);
     for turn in names.all.chunks(NAMES_PER_TURN) {
-        for (lower, item) in turn.iter().filter(|(lower, _)| matches(lower, &words)) {
-            if !item.path.lies_in(permit.path()) || item.path == *permit.path() {
+        for (lower, item) in turn {
+            let is_below = item.path.lies_in(permit.path()) && item.path != *permit.path();
+            if !is_below || !matches(lower, &words) {
                 continue;
             }
             let begins = words.first().is_some_and(|word| name_of(lower).starts_with(word.as_str()));

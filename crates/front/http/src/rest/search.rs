@@ -1,6 +1,6 @@
 //! Search by name.
 //!
-//! Not here: the names, and the match (`service::search`).
+//! Promise: a query has a bounded number of words, and its answer a bounded number of entries. Not here: the names, and the match (`service::search`).
 
 use api::{FoundEntry, FoundNames};
 use http_types::StatusCode;
@@ -17,41 +17,45 @@ use crate::{login, problem};
 const ENTRIES: usize = 200;
 /// Most entries that the query may name.
 const ENTRIES_MAX: usize = 1000;
+/// Most words, each of which is looked for in each name.
+const WORDS_MAX: usize = 16;
+/// Bytes of all words.
+const TEXT_BYTES_MAX: usize = 256;
 
 /// The keys of the query.
 #[derive(Debug, PartialEq, Eq)]
-struct SearchAsked {
+struct SearchQuery {
     text: String,
     folder: ContentPath,
     limit: usize,
 }
 
-impl SearchAsked {
-    fn parse(query: Option<&str>) -> Result<Self, String> {
-        let mut asked = Self { text: String::new(), folder: ContentPath::root(), limit: ENTRIES };
-        for (key, value) in pairs(query) {
+impl SearchQuery {
+    fn parse(text: Option<&str>) -> Result<Self, String> {
+        let mut query = Self { text: String::new(), folder: ContentPath::root(), limit: ENTRIES };
+        for (key, value) in pairs(text) {
             match key {
-                "text" => asked.text = value,
-                "folder" => asked.folder = ContentPath::parse(&value).map_err(|error| format!("`folder=`: {error}"))?,
+                "text" => query.text = value,
+                "folder" => query.folder = ContentPath::parse(&value).map_err(|error| format!("`folder=`: {error}"))?,
                 "limit" => {
                     let limit = value.parse().ok().filter(|limit| (1..=ENTRIES_MAX).contains(limit));
-                    asked.limit = limit.ok_or_else(|| format!("`limit=` is a number from 1 to {ENTRIES_MAX}"))?;
+                    query.limit = limit.ok_or_else(|| format!("`limit=` is a number from 1 to {ENTRIES_MAX}"))?;
                 }
                 _ => {}
             }
         }
-        match asked.text.trim() {
-            "" => Err("`text=` has the words to look for".to_owned()),
-            _ => Ok(asked),
+        match query.text.split_whitespace().count() {
+            1..=WORDS_MAX if query.text.len() <= TEXT_BYTES_MAX => Ok(query),
+            _ => Err(format!("`text=` has 1 to {WORDS_MAX} words, {TEXT_BYTES_MAX} bytes at most")),
         }
     }
 }
 
 pub(super) async fn answer(exchange: &Exchange) -> Result<Reply, Reply> {
-    let asked = SearchAsked::parse(exchange.head.query.as_deref());
-    let asked = asked.map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, &detail))?;
-    let permit = login::permit(exchange, &asked.folder).await?;
-    let result = search::search(&exchange.shared.service, &permit, &asked.text, asked.limit).await;
+    let query = SearchQuery::parse(exchange.head.query.as_deref());
+    let query = query.map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, &detail))?;
+    let permit = login::permit(exchange, &query.folder).await?;
+    let result = search::search(&exchange.shared.service, &permit, &query.text, query.limit).await;
     let result = result.map_err(|error| problem::of_store(&error))?;
     let entries = result.items.iter().map(|item| FoundEntry { path: item.path.joined(), entry: listed(&item.entry) });
     Ok(Reply::json(&FoundNames { entries: entries.collect(), is_part: result.is_part }))
@@ -63,11 +67,14 @@ mod tests {
 
     #[test]
     fn a_search_has_words_and_bounds() {
-        let parsed = SearchAsked::parse(Some("text=a%20b&folder=films/2026&limit=7&v=1")).expect("a query");
+        let parsed = SearchQuery::parse(Some("text=a%20b&folder=films/2026&limit=7&v=1")).expect("a query");
         let folder = ContentPath::parse("films/2026").expect("a path");
-        assert_eq!(parsed, SearchAsked { text: "a b".to_owned(), folder, limit: 7 });
+        assert_eq!(parsed, SearchQuery { text: "a b".to_owned(), folder, limit: 7 });
         for refused in ["", "text=", "text=+", "text=a&limit=0", "text=a&limit=1001", "text=a&folder=../a"] {
-            assert!(SearchAsked::parse(Some(refused)).is_err(), "{refused}");
+            assert!(SearchQuery::parse(Some(refused)).is_err(), "{refused}");
         }
+        let is_taken = |text: String| SearchQuery::parse(Some(&format!("text={text}"))).is_ok();
+        assert!(is_taken("a+".repeat(16)) && is_taken("a".repeat(256)));
+        assert!(!is_taken("a+".repeat(17)) && !is_taken("a".repeat(257)));
     }
 }
