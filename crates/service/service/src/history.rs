@@ -18,6 +18,8 @@ const POINTS_MAX: u64 = 720;
 const SHORT: (u64, usize) = (10, 360);
 /// Period and slots of the long ring: thirty days.
 const LONG: (u64, usize) = (300, 8640);
+/// Readings in a slot at most: one a second, and as many again where the clock jumps.
+const COUNT_MAX: u64 = 2 * LONG.0;
 /// Bytes of a slot in a file.
 pub const SLOT_BYTES: usize = 128;
 /// Slots in a file.
@@ -77,7 +79,7 @@ impl HistorySlot {
         for sum in &mut sums {
             *sum = f64::from_bits(words.next()?);
         }
-        let is_sound = start > 0 && start % LONG.0 == 0 && (1..=LONG.0).contains(&count);
+        let is_sound = start > 0 && start % LONG.0 == 0 && (1..=COUNT_MAX).contains(&count);
         (is_sound && sums.iter().all(|sum| sum.is_finite())).then_some(Self { start, count, sums })
     }
 }
@@ -222,10 +224,12 @@ mod tests {
     fn a_file_keeps_slots_and_a_damaged_one_is_left_out() {
         let history = History::default();
         (0..400).for_each(|second| history.note(at(NOW + second), [2.5; FIGURES]));
+        history.note(at(NOW + 299), [2.5; FIGURES]);
         let kept = history.to_keep(at(NOW + 399));
         assert_eq!(
             kept.iter().map(|slot| (slot.start, slot.count)).collect::<Vec<_>>(),
-            [(NOW, 300), (NOW + 300, 100)]
+            [(NOW, 301), (NOW + 300, 100)],
+            "a second that was counted twice"
         );
         let read: Vec<_> = kept.iter().filter_map(|slot| HistorySlot::from_bytes(&slot.to_bytes())).collect();
         assert_eq!(read, kept);
