@@ -1,7 +1,7 @@
 //! A limit on the frames of an HTTP/2 connection that move no request: PING, SETTINGS, RST_STREAM, PRIORITY, unknown ones.
 //!
-//! hyper answers each PING and SETTINGS, so a client that sends them for nothing would have the server work for nothing. This reads the heads of the
-//! frames as they pass. Promise: beyond the limit the connection breaks off. Not here: frames themselves (hyper). See decisions/0069.
+//! hyper answers each PING and SETTINGS, so a client that sends many of them costs time that no request needs. The heads of the frames are read as
+//! they pass. Promise: beyond the limit the connection breaks off. Not here: frames themselves (hyper). See decisions/0069.
 
 use std::io;
 use std::pin::Pin;
@@ -77,7 +77,7 @@ impl AsyncRead for LimitedFrames {
         let before = into.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, into))?;
         let is_within = this.count.pass(&into.filled()[before..], Instant::now());
-        Poll::Ready(if is_within { Ok(()) } else { Err(io::Error::other("frames for nothing")) })
+        Poll::Ready(if is_within { Ok(()) } else { Err(io::Error::other("beyond the frame limit")) })
     }
 }
 

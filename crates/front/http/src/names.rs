@@ -16,7 +16,7 @@ use crate::{problem, upload};
 
 /// The keys of the query.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct NamesAsked {
+struct NamesQuery {
     from: Option<ContentPath>,
     to: Option<ContentPath>,
     path: Option<ContentPath>,
@@ -24,17 +24,17 @@ struct NamesAsked {
     trash: bool,
 }
 
-impl NamesAsked {
+impl NamesQuery {
     fn parse(text: Option<&str>) -> Result<Self, String> {
-        let mut asked = Self::default();
+        let mut query = Self::default();
         for (key, value) in pairs(text) {
             let field = match key {
-                "from" => &mut asked.from,
-                "to" => &mut asked.to,
-                "path" => &mut asked.path,
+                "from" => &mut query.from,
+                "to" => &mut query.to,
+                "path" => &mut query.path,
                 "replace" | "trash" => {
                     let choice = value.parse().map_err(|_| format!("`{key}=` is `true` or `false`"))?;
-                    *(if key == "trash" { &mut asked.trash } else { &mut asked.replaces }) = choice;
+                    *(if key == "trash" { &mut query.trash } else { &mut query.replaces }) = choice;
                     continue;
                 }
                 _ => continue,
@@ -44,7 +44,7 @@ impl NamesAsked {
                 return Err(format!("`{key}=` is given twice"));
             }
         }
-        Ok(asked)
+        Ok(query)
     }
 }
 
@@ -56,25 +56,25 @@ pub(crate) async fn change(exchange: &Exchange, call: Call) -> Result<Reply, Rep
     if exchange.shared.service.is_draining() {
         return Err(problem::stopping());
     }
-    let asked = NamesAsked::parse(exchange.head.query.as_deref());
-    let asked = asked.map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, &detail))?;
+    let query = NamesQuery::parse(exchange.head.query.as_deref());
+    let query = query.map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, &detail))?;
     let unnamed = |keys: &str| Reply::problem(StatusCode::BAD_REQUEST, &format!("name the item: `{keys}`"));
-    match (call, asked) {
-        (Call::MoveItem, NamesAsked { from: Some(from), to: Some(to), replaces, .. }) => {
+    match (call, query) {
+        (Call::MoveItem, NamesQuery { from: Some(from), to: Some(to), replaces, .. }) => {
             dav::move_item(exchange, &NameTransfer::new(from, to, replaces)?).await?;
         }
-        (Call::CopyItem, NamesAsked { from: Some(from), to: Some(to), replaces, .. }) => {
+        (Call::CopyItem, NamesQuery { from: Some(from), to: Some(to), replaces, .. }) => {
             dav::copy_item(exchange, &NameTransfer::new(from, to, replaces)?).await?;
         }
-        (Call::MakeFolder, NamesAsked { path: Some(path), .. }) => dav::new_folder(exchange, &path).await?,
-        (Call::RemoveItem, NamesAsked { path: Some(path), .. }) if path.components().is_empty() => {
+        (Call::MakeFolder, NamesQuery { path: Some(path), .. }) => dav::new_folder(exchange, &path).await?,
+        (Call::RemoveItem, NamesQuery { path: Some(path), .. }) if path.components().is_empty() => {
             return Err(Reply::problem(StatusCode::FORBIDDEN, "the folder of all contents stays"));
         }
-        (Call::RemoveItem, NamesAsked { path: Some(path), trash: true, .. }) => {
+        (Call::RemoveItem, NamesQuery { path: Some(path), trash: true, .. }) => {
             let id = upload::put_in_trash(exchange, &path).await?;
             return Ok(Reply::empty(StatusCode::NO_CONTENT).field(LOCATION, format!("{API}/trash/{id}")));
         }
-        (Call::RemoveItem, NamesAsked { path: Some(path), .. }) => upload::remove_item(exchange, &path).await?,
+        (Call::RemoveItem, NamesQuery { path: Some(path), .. }) => upload::remove_item(exchange, &path).await?,
         (Call::MoveItem | Call::CopyItem, _) => return Err(unnamed("?from=PATH&to=PATH")),
         _ => return Err(unnamed("?path=PATH")),
     }
@@ -87,15 +87,15 @@ mod tests {
 
     #[test]
     fn names_are_paths_below_all_contents() {
-        let parsed = NamesAsked::parse(Some("from=/a%20b/c.ts&to=d&replace=true")).expect("a query");
+        let parsed = NamesQuery::parse(Some("from=/a%20b/c.ts&to=d&replace=true")).expect("a query");
         let path = |text: &str| Some(ContentPath::parse(text).expect("a path"));
         assert_eq!(
             parsed,
-            NamesAsked { from: path("a b/c.ts"), to: path("d"), path: None, replaces: true, trash: false }
+            NamesQuery { from: path("a b/c.ts"), to: path("d"), path: None, replaces: true, trash: false }
         );
-        assert_eq!(NamesAsked::parse(None), Ok(NamesAsked::default()));
+        assert_eq!(NamesQuery::parse(None), Ok(NamesQuery::default()));
         for text in ["from=../a", "path=a&path=b", "replace=yes", "path=a//b"] {
-            assert!(NamesAsked::parse(Some(text)).is_err(), "{text}");
+            assert!(NamesQuery::parse(Some(text)).is_err(), "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Lines of the server's state that must survive: locks and dead properties of WebDAV, unfinished uploads.
 //!
-//! Promise: a line is durable once it is kept; lines of a kind come back in their order. The thread of the accounts writes them, so that a
-//! connection of its own sees no change of another. Not here: the meaning of the lines.
+//! Promise: a line is durable once it is kept; lines of a kind come back in their order. The thread of the accounts writes them: a
+//! change through another connection would have it read all accounts again. Not here: the meaning of the lines.
 
 use std::io;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::contents::{ContentPath, Contents, Entry, NameKind, StoreError};
 
-/// LibraryNames of a snapshot at most: 50 MB with paths of 100 bytes.
+/// Names of a snapshot at most: 130 MB with paths of 100 bytes, each of which is there twice, beside its entry with name and tag.
 const NAMES_MAX: usize = 200_000;
 /// A snapshot serves requests for so many times as long as reading it took.
 const FRESH_FACTOR: u32 = 9;
