@@ -37,11 +37,11 @@ const ENTRIES_MAX: usize = 10_000;
 pub(crate) struct Archive {
     /// The name of its viewer.
     viewer: String,
-    members: Vec<Member>,
+    members: Vec<ArchiveItem>,
 }
 
 /// A content or folder of an archive.
-struct Member {
+struct ArchiveItem {
     permit: Permit<ToRead>,
     /// As it was found.
     found: Entry,
@@ -123,7 +123,7 @@ impl Archive {
 }
 
 /// Adds the item of the permit with all below it, by the names from its own on.
-async fn add(exchange: &Exchange, permit: &Permit<ToRead>, members: &mut Vec<Member>) -> Result<(), Reply> {
+async fn add(exchange: &Exchange, permit: &Permit<ToRead>, members: &mut Vec<ArchiveItem>) -> Result<(), Reply> {
     let service = &exchange.shared.service;
     let above = permit.path().components().len().saturating_sub(1);
     let mut waiting = vec![permit.clone()];
@@ -146,7 +146,7 @@ async fn add(exchange: &Exchange, permit: &Permit<ToRead>, members: &mut Vec<Mem
             name.push('/');
         }
         let zip = ZipEntry { name, size: found.size, modified: rfc3339(found.modified) };
-        members.push(Member { permit, found, zip });
+        members.push(ArchiveItem { permit, found, zip });
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ async fn add(exchange: &Exchange, permit: &Permit<ToRead>, members: &mut Vec<Mem
 async fn send_content(
     exchange: &Exchange,
     viewer: &str,
-    member: &Member,
+    member: &ArchiveItem,
     (sum, sink): (&mut Hasher, &mut impl PieceSink),
 ) -> Result<Option<()>, Box<dyn Error + Send + Sync>> {
     let (service, length) = (&exchange.shared.service, member.zip.size);
