@@ -182,12 +182,12 @@ async fn the_contents_own_rate_with_its_preroll() {
     assert_eq!(starts(&harness.plane.orders()), expected);
 }
 
-/// A minute of media, so that it is no segment.
+/// Two minutes of media, so that it is no segment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rate_above_the_contents_need_is_for_accounts_and_links() {
     let harness = Harness::start(HttpConfig::default());
-    let duration = Nanos::from_secs(60);
-    harness.store.put("film.mp4", &pattern(750_000));
+    let duration = Nanos::from_secs(120);
+    harness.store.put("film.mp4", &pattern(1_500_000));
     let media = MediaRate {
         rate: BitRate(90_000),
         preroll_bytes: 500,

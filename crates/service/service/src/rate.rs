@@ -161,14 +161,14 @@ mod tests {
 
     #[test]
     fn an_open_client_gets_twice_the_need_of_a_long_content_at_most() {
-        // A minute at 5 Mbit/s.
-        let size = 37_500_000;
+        // Two minutes at 5 Mbit/s.
+        let (size, media) = (75_000_000, Some(MediaRate { duration: Nanos::from_secs(120), ..MEDIA }));
         let asked = |rate| RequestedRate::Rate(BitRate(rate));
         let within = |rate, media, size| asking(asked(rate), None, None).within_need(media, size).rate;
-        assert_eq!(within(10_000_000, Some(MEDIA), size), asked(10_000_000));
-        assert_eq!(within(10_500_000, Some(MEDIA), size), RequestedRate::Unstated);
-        assert_eq!(within(10_500_000, Some(MEDIA), size + size / 10), asked(10_500_000), "its size over its time");
-        assert_eq!(within(60_000_000, Some(MEDIA), size), asked(60_000_000), "a segment");
+        assert_eq!(within(10_000_000, media, size), asked(10_000_000));
+        assert_eq!(within(10_500_000, media, size), RequestedRate::Unstated);
+        assert_eq!(within(10_500_000, media, size + size / 10), asked(10_500_000), "its size over its time");
+        assert_eq!(within(60_000_000, media, size), asked(60_000_000), "a segment");
         assert_eq!(within(10_500_000, None, size), asked(10_500_000), "its need is not known");
     }
 
