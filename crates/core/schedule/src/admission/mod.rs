@@ -177,6 +177,11 @@ impl Reservation {
     fn covers(&self, request: &AdmissionRequest, kind: DemandKind) -> bool {
         self.request.link == request.link && self.request.rate >= request.rate && self.demand.kind == kind
     }
+
+    /// True if the request's reads, of the same disk alone, cost no more; it may hold so many bytes at once.
+    fn covers_reading(&self, request: &AdmissionRequest, demand: &DiskDemand, window: u64) -> bool {
+        self.request.length >= request.length.min(window) && self.demand.transfer >= demand.transfer * (1.0 - MARGIN)
+    }
 }
 
 /// The demand that is to stand in place of a part of a session's reservation, if it fits.
@@ -464,19 +469,14 @@ impl Admission {
         if demand.is_spread() {
             return self.renew_spread(id, requests, &demand);
         }
-        let is_enough = held.shares
-            || requests.len() == 1 && held.further.is_none() && self.covers_reading(&held, request, &demand);
+        let window = self.window_bytes(&held.request, &held.demand);
+        let is_enough = held.shares || requests.len() == 1 && held.covers_reading(request, &demand, window);
         let pages = if held.shares { held.pages } else { self.pages_for(&held.request, &held.demand) };
         if !is_enough || !self.reads_on(id, request.content, pages) {
             return false;
         }
         self.unplace(id);
         true
-    }
-
-    fn covers_reading(&self, held: &Reservation, request: &AdmissionRequest, demand: &DiskDemand) -> bool {
-        held.request.length >= request.length.min(self.window_bytes(&held.request, &held.demand))
-            && held.demand.transfer >= demand.transfer * (1.0 - MARGIN)
     }
 
     fn renew_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], demand: &DiskDemand) -> bool {

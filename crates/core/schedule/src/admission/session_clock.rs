@@ -50,17 +50,16 @@ impl Admission {
             self.replace_spread(session, mean.scaled(1.0 / rounds.max(1.0)), |_, part| Some(part.demand));
         }
         let (held, table) = (self.find(session)?, &self.disk(request.disk).table);
-        let (clock, beside) = (held.clock, held.beside);
         // A session that shares reads has no share: a block lasts for as long as it plays, and no clock runs.
         let block = held.lasts(request.length, table).unwrap_or(request.rate.time_for(request.length));
         let own = held.lasts_beside(read.bytes, table);
         let lasts = own.map_or(block, |own| own.min(block));
-        let at = read.due(beside.clock, lasts);
+        let at = read.due(held.beside.clock, lasts);
         let unpromised = if own.is_none() { held.lasts(read.bytes, table) } else { None };
         let reservation = self.find_mut(session)?;
         let is_first = read.advance(&mut reservation.beside.clock, at);
         if let Some(own) = unpromised {
-            reservation.clock = clock.map(|clock| clock.max(read.now).saturating_add(own));
+            reservation.clock = reservation.clock.map(|clock| clock.max(read.now).saturating_add(own));
         }
         Some(BlockDeadline { at, is_first })
     }
