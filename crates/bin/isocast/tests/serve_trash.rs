@@ -69,7 +69,7 @@ fn removed_items_come_back_over_a_restart_from_several_folders() {
 
 #[test]
 fn the_oldest_items_go_and_a_larger_one_does_not_come() {
-    let server = Setup::default().config("[trash]\nsize = \"16KiB\"\n").start();
+    let server = Setup::default().set("trash.size=16KiB").start();
     for name in ["a", "b", "c"] {
         server.file(name, &[7; 6000]);
     }
@@ -78,6 +78,12 @@ fn the_oldest_items_go_and_a_larger_one_does_not_come() {
     assert_eq!((refused.status, server.get("/media/large").status), (507, 200), "{}", refused.text());
     let ids = ["a", "b", "c"].map(|name| remove(&server, name));
     assert_eq!(paths(&server, ""), ["c", "b"], "the oldest made room");
+    server.wait_event(&["content_deleted", "\"path\":\"a\"", "\"trash\":true", "\"reason\":\"max_size\""]);
+    server.wait_event(&["content_moved", "\"path\":\"b\"", "\"to\":\"the trash\""]);
+    let is_lost = |line: &str| line.contains("content_deleted") && line.contains("\"path\":\"b\"");
+    assert!(!server.events().lines().any(is_lost), "it can be restored");
+    assert_eq!(call(&server, "DELETE", &format!("trash/{}", ids[1])).status, 204);
+    server.wait_event(&["content_deleted", "\"path\":\"b\"", "\"client\":\"127.0.0.1\""]);
     assert_eq!(call(&server, "POST", &format!("trash/{}/restore", ids[0])).status, 404);
     for wrong in ["none", "1-2-3", "..%2f..%2fstate"] {
         assert_eq!(call(&server, "POST", &format!("trash/{wrong}/restore")).status, 404, "{wrong}");
@@ -107,4 +113,67 @@ fn items_of_a_volume_come_back_over_a_restart() {
     for name in ["a/b/c.ts", "a/d.ts"] {
         assert_eq!(server.get(&format!("/media/{name}")).text(), name);
     }
+}
+
+#[test]
+fn folders_that_are_left_of_a_restored_item_go() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let [root, state] = ["root", "state"].map(|name| folder.path().join(name));
+    let left = |number: u32| root.join(format!(".isocast-upload-kept-trash/2000000000000-{number}-3-16000"));
+    fs::create_dir_all(left(1).join("films/a")).expect("made");
+    let server = Setup::on(&[&root], &state, &[]).set("trash.size=16KiB").start();
+    server.wait_for("the start", |_| !left(1).exists());
+    fs::create_dir_all(left(2).join("films")).expect("made");
+    fs::write(root.join("film.ts"), "film").expect("written");
+    let id = remove(&server, "film.ts");
+    assert_eq!(paths(&server, ""), ["film.ts"]);
+    assert!(!left(2).exists());
+    assert_eq!(call(&server, "POST", &format!("trash/{id}/restore")).status, 204);
+    let names = fs::read_dir(root.join(".isocast-upload-kept-trash")).expect("the trash");
+    assert_eq!(names.count(), 0, "nothing is left of it");
+}
+
+#[test]
+fn a_restored_content_takes_its_bytes_of_the_budget_again() {
+    let config = "[[budget]]\nof = \"address\"\nstored = \"1MB\"\n";
+    let server = Setup::default().config(config).set("access.local_writes=true").start();
+    let becomes = |bytes: u64| {
+        server.wait_for("the sum", |_| {
+            let all = server.json("/api/v1/budgets");
+            let mut all = all.as_array().expect("a list").iter();
+            all.find_map(|budget| budget["used"]["stored_bytes"].as_u64()).unwrap_or(0) == bytes
+        });
+    };
+    let restore = |id: &str| call(&server, "POST", &format!("trash/{id}/restore")).status;
+    assert_eq!(server.put("/media/a.ts", "", &[7; 600_000]).status, 201);
+    let id = remove(&server, "a.ts");
+    becomes(0);
+    assert_eq!(server.put("/media/b/c.ts", "", &[7; 700_000]).status, 201);
+    assert_eq!(restore(&id), 507);
+    becomes(700_000);
+    let folder = remove(&server, "b");
+    assert_eq!(restore(&folder), 204);
+    becomes(700_000);
+    assert_eq!(call(&server, "POST", "contents/remove?path=b/c.ts").status, 204);
+    becomes(0);
+    assert_eq!(restore(&id), 204);
+    becomes(600_000);
+}
+
+#[test]
+fn nothing_is_restored_into_a_locked_folder() {
+    let server = Setup::default().start();
+    server.file("films/a.ts", b"film");
+    let id = remove(&server, "films/a.ts");
+    let body = "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockinfo>";
+    let ask = |method: &str, fields: &str, body: &str| {
+        let fields = format!("Host: localhost\r\n{fields}Content-Length: {}\r\n", body.len());
+        server.ask(&format!("{method} /media/films/ HTTP/1.1\r\n{fields}\r\n{body}"))
+    };
+    let locked = ask("LOCK", "Depth: infinity\r\n", body);
+    let token = locked.field("lock-token").expect("a token").to_owned();
+    let restore = || call(&server, "POST", &format!("trash/{id}/restore")).status;
+    assert_eq!(restore(), 423);
+    assert_eq!(ask("UNLOCK", &format!("Lock-Token: {token}\r\n"), "").status, 204);
+    assert_eq!(restore(), 204);
 }

@@ -16,6 +16,7 @@ use service::budget_use::count_request;
 use service::contents::ContentPath;
 use service::events;
 use service::logins::TOKEN_PREFIX;
+use service::trash;
 
 use crate::exchange::Exchange;
 use crate::message::authority::{RequestHost, host};
@@ -30,6 +31,15 @@ use crate::{problem, share};
 pub(crate) async fn permit<R: PathRight>(exchange: &Exchange, path: &ContentPath) -> Result<Permit<R>, Reply> {
     let service = &exchange.shared.service;
     judged(exchange, R::RIGHT, |principal| service.permit(principal, path)).await
+}
+
+/// Refuses a client that has the right `R` over the path of no item of the trash, before a look at one gives its path.
+///
+/// # Errors
+/// The answer to such a client.
+pub(crate) async fn check_trash<R: PathRight>(exchange: &Exchange) -> Result<(), Reply> {
+    let service = &exchange.shared.service;
+    uncounted(exchange, R::RIGHT, |principal| trash::permit::<R>(service, principal)).await.map(drop)
 }
 
 /// A permit for the right `R` over the whole server.
@@ -64,9 +74,23 @@ pub(crate) async fn principal(exchange: &Exchange) -> Result<Principal, Reply> {
     }
 }
 
+/// As [`uncounted`], if the budgets that the permit is charged to admit one more request.
+async fn judged<R: RightKind>(
+    exchange: &Exchange,
+    right: Right,
+    judge: impl Fn(&Principal) -> Result<Permit<R>, Denied>,
+) -> Result<Permit<R>, Reply> {
+    let permit = uncounted(exchange, right, judge).await?;
+    let service = &exchange.shared.service;
+    match count_request(service, &service.charged(&permit, exchange.client())) {
+        Ok(()) => Ok(permit),
+        Err(refusal) => Err(problem::of_budget(&refusal)),
+    }
+}
+
 /// The permit that `judge` gives: by the signed link in the query, else without a login if that is enough, else after the login that the
 /// request carries. The name of the account goes to the access log.
-async fn judged<R: RightKind>(
+async fn uncounted<R: RightKind>(
     exchange: &Exchange,
     right: Right,
     judge: impl Fn(&Principal) -> Result<Permit<R>, Denied>,
@@ -90,7 +114,7 @@ async fn judged<R: RightKind>(
                 exchange.note_user(Some(&format!("link:{}", link.id)));
             }
             exchange.note_user(permit.user());
-            return counted(exchange, permit);
+            return Ok(permit);
         }
         Err(denied) => denied,
     };
@@ -100,7 +124,7 @@ async fn judged<R: RightKind>(
     };
     let Some(credentials) = credentials else { return Err(refused(exchange, denied)) };
     let principal = proven(exchange, credentials).await?.ok_or_else(|| refused(exchange, denied))?;
-    judge(&principal).map_err(|denied| refused(exchange, denied)).and_then(|permit| counted(exchange, permit))
+    judge(&principal).map_err(|denied| refused(exchange, denied))
 }
 
 /// The account of a valid token or login of a browser that the request carries.
@@ -110,15 +134,6 @@ fn without_password(exchange: &Exchange) -> Option<Principal> {
         Credentials::Token(text) => service.login_by_token(&text).ok(),
         Credentials::Browser(text) => service.login_by_browser(&text).ok().map(|(_, principal)| principal),
         Credentials::Password(..) => None,
-    }
-}
-
-/// The permit, if the budgets that it is charged to admit one more request.
-fn counted<R: RightKind>(exchange: &Exchange, permit: Permit<R>) -> Result<Permit<R>, Reply> {
-    let service = &exchange.shared.service;
-    match count_request(service, &service.charged(&permit, exchange.client())) {
-        Ok(()) => Ok(permit),
-        Err(refusal) => Err(problem::of_budget(&refusal)),
     }
 }
 

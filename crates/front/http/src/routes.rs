@@ -366,7 +366,7 @@ pub(crate) const ROUTES: &[Route] = &[
             ("POST", "/trash/{item}/restore"),
             Call::RestoreTrash,
             "Gives an item of the trash its path back.",
-            &[NO_TRASH, (412, "Something has the path.")],
+            &[NO_TRASH, (412, "Something has the path."), LOCKED, (507, "A quota or budget has no room.")],
         )
     },
     Route {

@@ -321,6 +321,22 @@ async fn answers_match_the_openapi_document() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_trash_of_a_folder_is_listed_whatever_came_later() {
+    let harness = Harness::start(HttpConfig::default());
+    harness.store.put(".isocast-upload-kept-trash/1-0-2-1/films/a.ts", b"a");
+    for number in 1..=1000 {
+        harness.store.put(&format!(".isocast-upload-kept-trash/2-{number}-2-1/other/{number}.ts"), b"b");
+    }
+    let listed = |query: &str| harness.one(&get(&format!("/api/v1/trash{query}"))).json();
+    assert_eq!(listed("?folder=films")[0]["path"], "films/a.ts");
+    assert_eq!(listed("").as_array().map(Vec::len), Some(1000));
+    harness.service.drain().await;
+    for request in ["POST /api/v1/trash/1-0-2-1/restore", "DELETE /api/v1/trash/1-0-2-1"] {
+        assert_eq!(harness.one(&format!("{request} HTTP/1.1\r\nHost: localhost\r\n\r\n")).status, 503, "{request}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_are_shown_begun_and_stopped() {
     let harness = Harness::start(HttpConfig::default());
     let jobs = harness.one(&get("/api/v1/jobs")).json();

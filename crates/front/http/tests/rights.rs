@@ -90,7 +90,7 @@ pub(crate) const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 pub(crate) const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 82] = [
+const TABLE: [(&str, [u16; KINDS]); 86] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -122,6 +122,10 @@ const TABLE: [(&str, [u16; KINDS]); 82] = [
     ("GET /api/v1/uploads", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/trash", [401, 401, 403, 403, 403, 403, 403, 200]),
     ("GET /api/v1/trash?folder=films", [401, 401, 403, 403, 403, 403, 403, 200]),
+    ("POST /api/v1/trash/1-1-2-4/restore", [401, 401, 403, 403, 403, 403, 403, 204]),
+    ("DELETE /api/v1/trash/1-2-2-4", [401, 401, 403, 403, 403, 403, 403, 204]),
+    ("POST /api/v1/trash/1-3-2-4/restore", [401, 401, 404, 403, 403, 404, 403, 404]),
+    ("DELETE /api/v1/trash/1-3-2-4", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("POST /api/v1/contents/remove?trash=true&path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("POST /api/v1/contents/remove?path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("GET /api/v1/removals?job=keep", [401, 401, 403, 403, 403, 403, 200, 200]),
@@ -182,6 +186,9 @@ async fn each_route_asks_for_its_right() {
     let [reads, stores] = ["read", "write"].map(|rights| closed.change(AccountChange::AddLink(wish("/films", rights))));
     let kinds: [(&str, &str); KINDS] =
         [("", ""), ("", GUESS), ("", BOB), ("", &token), (&reads, ""), (&stores, ""), ("", EVE), ("", ADA)];
+    for number in [1, 2] {
+        closed.harness.store.put(&format!(".isocast-upload-kept-trash/1-{number}-2-4/other/{number}.ts"), b"film");
+    }
     let mut wrong = Vec::new();
     for (request, expected) in TABLE {
         for ((link, credentials), status) in kinds.into_iter().zip(expected) {

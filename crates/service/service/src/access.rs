@@ -334,6 +334,26 @@ pub(crate) fn permit<R: RightKind>(
     }
 }
 
+/// Whether `principal` has the right `R` over any path: judged before a look that finds the path.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn permit_somewhere<R: PathRight>(accounts: &Accounts, principal: &Principal) -> Result<Permit<R>, Denied> {
+    let mut folders = Vec::new();
+    match principal {
+        Principal::Link(ProvenLink(link)) => folders.push(link.given.folder.clone()),
+        Principal::Account(account) => {
+            folders.extend(account.token.iter().map(|token| token.within.folder.clone()));
+            let facts = accounts.facts();
+            let rights = facts.accounts.get(account.name()).map(|known| Arc::clone(&known.rights));
+            folders.extend(rights.iter().flat_map(|rights| rights.iter()).map(|given| given.folder.clone()));
+        }
+        Principal::Local | Principal::Remote(_) => {}
+    }
+    let over_all = permit(accounts, principal, &ContentPath::root());
+    folders.iter().fold(over_all, |judged, folder| judged.or_else(|_| permit(accounts, principal, folder)))
+}
+
 /// True if the account that made a link still may: a link gives no right that its maker has lost.
 fn shares(accounts: &Accounts, account: &str, right: Right, path: &ContentPath) -> bool {
     let has = |right| accounts.may(Holder::Account(account), right, path);

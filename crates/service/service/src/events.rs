@@ -10,14 +10,14 @@ use serde_json::json;
 use units::{BitRate, DiskId, StreamId};
 
 use crate::budgets::BudgetRefusal;
-use crate::contents::StoreEvent;
+use crate::contents::{StoreError, StoreEvent};
 use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
 use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 48] = [
+pub const KINDS: [&str; 49] = [
     "archive_broken",
     "budget_refused",
     "reservation_kept",
@@ -44,6 +44,7 @@ pub const KINDS: [&str; 48] = [
     "copy_unwritten",
     "copy_lost",
     "content_deleted",
+    "trash_failed",
     "login",
     "provider_failed",
     "access_changed",
@@ -301,6 +302,11 @@ pub enum Remover<'a> {
         /// Which of its limits.
         reason: &'a str,
     },
+    /// The trash makes room.
+    Trash {
+        /// Which of its limits.
+        reason: &'a str,
+    },
 }
 
 /// A recording came faster than its rate for longer than it may.
@@ -318,8 +324,14 @@ pub fn content_deleted(path: &str, remover: Remover<'_>, now: SystemTime) -> Eve
         Remover::Client(client) => json!({ "event": event, "path": path, "client": client.to_string() }),
         Remover::Job { name, reason } => json!({ "event": event, "path": path, "job": name, "reason": reason }),
         Remover::Quota { folder, reason } => json!({ "event": event, "path": path, "quota": folder, "reason": reason }),
+        Remover::Trash { reason } => json!({ "event": event, "path": path, "trash": true, "reason": reason }),
     };
     stamped(object, now)
+}
+
+/// Items of the trash that are to go cannot be removed yet.
+pub(crate) fn trash_failed(why: &StoreError, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "trash_failed", "reason": why.to_string() }), now)
 }
 
 /// A client that tried to log in: the account, or the name that it gave. Names are cut: a mistyped one may be a password.

@@ -2,7 +2,7 @@
 //!
 //! Promise: an item goes into the trash, and back, in one durable change of its name on the disks that it lies on; it says itself which path
 //! it had, when it was removed and how large it is (`.isocast-upload-kept-trash/ID/its/path`), so that nothing else can be lost. Every minute
-//! the items that are too old go, and the oldest while there are more bytes than may be (decision 0090). Not here: removals for good
+//! the items that are too old go, and the oldest while there are more items or bytes than may be (decision 0090). Not here: removals for good
 //! (`ingest`, `namespace`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::interval;
 
-use crate::access::{Permit, ToDelete, ToWrite};
-use crate::budget_use;
-use crate::contents::{ContentPath, NameKind, StoreError};
+use crate::access::{self, Denied, PathRight, Permit, Principal, ToDelete, ToWrite};
+use crate::budget_use::{self, StoredClaim};
+use crate::contents::{ContentPath, NameKind, Precondition, StoreError};
 use crate::delivery::Client;
 use crate::events::{self, Remover};
-use crate::ingest::note_removal;
+use crate::ingest::{IngestError, note_removal};
 use crate::media_service::MediaService;
 use crate::namespace::{NamespaceError, bytes_of, quota_of};
 
@@ -24,6 +24,8 @@ use crate::namespace::{NamespaceError, bytes_of, quota_of};
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
 /// Items of the trash that are listed, at most.
 const LISTED_MAX: usize = 1000;
+/// Items of the trash, at most: empty ones take no bytes.
+const ITEMS_MAX: usize = 10_000;
 
 /// An item's name in the trash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,10 +120,29 @@ pub async fn put(
     let id = TrashId::new(SystemTime::now(), path.components().len(), bytes);
     let place = path.components().iter().try_fold(id.folder()?, |folder, name| child(&folder, name))?;
     service.contents.rename(path, &place, false).await?;
-    budget_use::removed(service, permit.charged(&service.accounts, client).iter(), bytes);
-    note_removal(service, &path.joined(), Remover::Client(client.address));
+    budget_use::removed(service, permit.charged(&service.accounts, client).iter(), budgeted(entry.kind, bytes));
+    service.listings.note_write();
+    service.quotas.removed();
+    service.events.tell(events::content_moved(&path.joined(), "the trash", client.address, SystemTime::now()));
     make_room(service).await;
     Ok(id)
+}
+
+/// Bytes of an item that the budget of its holder has back while it is in the trash. A folder gives none back, as where it is removed for
+/// good: its bytes may be removed, and given back, one by one while they are counted.
+const fn budgeted(kind: NameKind, bytes: u64) -> u64 {
+    match kind {
+        NameKind::File => bytes,
+        NameKind::Directory => 0,
+    }
+}
+
+/// Whether `principal` has the right `R` over the path that an item may have had.
+///
+/// # Errors
+/// Why not.
+pub fn permit<R: PathRight>(service: &MediaService, principal: &Principal) -> Result<Permit<R>, Denied> {
+    access::permit_somewhere(&service.accounts, principal)
 }
 
 /// The items of the trash that were below the permit's folder, the latest first.
@@ -130,7 +151,10 @@ pub async fn put(
 /// The store's error.
 pub async fn list(service: &MediaService, permit: &Permit<ToDelete>) -> Result<Vec<TrashItem>, StoreError> {
     let mut items = Vec::new();
-    for id in ids(service).await?.into_iter().rev().take(LISTED_MAX) {
+    for id in ids(service).await?.into_iter().rev() {
+        if items.len() == LISTED_MAX {
+            break;
+        }
         // One that goes meanwhile is none.
         if let Ok(item) = find(service, id).await
             && item.path.lies_in(permit.path())
@@ -141,14 +165,17 @@ pub async fn list(service: &MediaService, permit: &Permit<ToDelete>) -> Result<V
     Ok(items)
 }
 
-/// The item of this name.
+/// The item of this name. Folders that are left of one that is gone go, too.
 ///
 /// # Errors
 /// [`StoreError::NotFound`], and others of the store.
 pub async fn find(service: &MediaService, id: TrashId) -> Result<TrashItem, StoreError> {
     let (mut folder, mut path, mut kind) = (id.folder()?, ContentPath::root(), NameKind::Directory);
     for _ in 0..id.depth {
-        let entry = service.contents.list(&folder).await?.into_iter().next().ok_or(StoreError::NotFound)?;
+        let Some(entry) = service.contents.list(&folder).await?.into_iter().next() else {
+            remove_empty(service, folder).await;
+            return Err(StoreError::NotFound);
+        };
         folder = child(&folder, &entry.name)?;
         path = child(&path, &entry.name)?;
         kind = entry.kind;
@@ -156,28 +183,44 @@ pub async fn find(service: &MediaService, id: TrashId) -> Result<TrashItem, Stor
     if path.components().is_empty() { Err(StoreError::NotFound) } else { Ok(TrashItem { id, path, kind }) }
 }
 
+/// Removes a folder in the trash and those above it, as far as they are empty. An item that comes into one meanwhile stays.
+async fn remove_empty(service: &MediaService, mut folder: ContentPath) {
+    while folder != trash()
+        && let Some((above, _)) = folder.split()
+    {
+        match service.contents.delete(&folder, Precondition::None).await {
+            Err(error) if !error.is_absence() => return,
+            _ => folder = above,
+        }
+    }
+}
+
 /// Gives an item its path back, which is the permit's. Folders above it that are gone are made again.
 ///
 /// # Errors
-/// [`NamespaceError::Exists`], no room in a quota, the store's error.
+/// [`NamespaceError::Exists`], no room in a quota or budget, the store's error.
 pub async fn restore(
-    service: &MediaService,
+    service: &Arc<MediaService>,
     item: &TrashItem,
     permit: &Permit<ToWrite>,
     client: Client,
 ) -> Result<(), NamespaceError> {
-    let (folder, path) = (item.id.folder()?, permit.path());
-    let place = path.components().iter().try_fold(folder.clone(), |folder, name| child(&folder, name))?;
+    let path = permit.path();
+    let place = path.components().iter().try_fold(item.id.folder()?, |folder, name| child(&folder, name))?;
     let mut quota = quota_of(service, path, item.id.bytes).await?;
+    let (charged, budgeted) = (permit.charged(&service.accounts, client), budgeted(item.kind, item.id.bytes));
+    let claim = StoredClaim::take(service, &charged, Some(budgeted), 0).await.map_err(IngestError::from)?;
     match service.contents.rename(&place, path, false).await {
         Err(StoreError::Exists) => return Err(NamespaceError::Exists),
         other => other?,
     };
     quota.stored(item.id.bytes);
+    claim.stored(budgeted);
     service.listings.note_write();
     service.events.tell(events::content_moved("the trash", &path.joined(), client.address, SystemTime::now()));
-    // Only the folders of its path are left; the next look removes them otherwise.
-    let _ = service.contents.remove_tree(&folder).await;
+    if let Some((folder, _)) = place.split() {
+        remove_empty(service, folder).await;
+    }
     Ok(())
 }
 
@@ -185,25 +228,39 @@ pub async fn restore(
 ///
 /// # Errors
 /// The store's error.
-pub async fn remove(service: &MediaService, id: TrashId, _permit: &Permit<ToDelete>) -> Result<(), StoreError> {
-    service.contents.remove_tree(&id.folder()?).await
+pub async fn remove(
+    service: &MediaService,
+    item: &TrashItem,
+    permit: &Permit<ToDelete>,
+    client: Client,
+) -> Result<(), StoreError> {
+    service.contents.remove_tree(&item.id.folder()?).await?;
+    note_removal(service, &permit.path().joined(), Remover::Client(client.address));
+    Ok(())
 }
 
 /// Removes what is too old or too much, every minute while the service is there.
 pub async fn keep(service: Weak<MediaService>) {
     let mut period = interval(LOOK_PERIOD);
+    let mut is_first = true;
     loop {
         period.tick().await;
         let Some(service) = service.upgrade() else { return };
         if !service.is_draining() {
+            // Of those that were restored as the server died, folders are left.
+            if std::mem::take(&mut is_first) {
+                for id in ids(&service).await.unwrap_or_default() {
+                    let _ = find(&service, id).await;
+                }
+            }
             make_room(&service).await;
         }
     }
 }
 
-/// Names of all items, the oldest first.
+/// Names of the items, the oldest first: of more than there may be, the oldest.
 async fn ids(service: &MediaService) -> Result<Vec<TrashId>, StoreError> {
-    let entries = match service.contents.list(&trash()).await {
+    let entries = match service.contents.list_part(&trash(), "", 2 * ITEMS_MAX).await {
         Err(error) if error.is_absence() => return Ok(Vec::new()),
         entries => entries?,
     };
@@ -213,25 +270,48 @@ async fn ids(service: &MediaService) -> Result<Vec<TrashId>, StoreError> {
 }
 
 async fn make_room(service: &MediaService) {
-    let Ok(ids) = ids(service).await else { return };
     let config = service.config();
-    for id in expired(&ids, config.trash_keep, config.trash_bytes_max, SystemTime::now()) {
+    let failed = |error| service.events.tell(events::trash_failed(&error, SystemTime::now()));
+    let ids = ids(service).await.map_err(failed).unwrap_or_default();
+    for (id, reason) in expired(&ids, config.trash_keep, config.trash_bytes_max, SystemTime::now()) {
         // Where a disk does not answer, a later look removes it.
-        let Ok(folder) = id.folder() else { continue };
-        let _ = service.contents.remove_tree(&folder).await;
+        let _ = evict(service, id, reason).await.map_err(failed);
     }
 }
 
-/// Those of `ids`, the oldest first, that are too old, or too much.
-fn expired(ids: &[TrashId], keep: Duration, bytes_max: u64, now: SystemTime) -> Vec<TrashId> {
-    let mut bytes: u64 = ids.iter().map(TrashId::bytes).sum();
+async fn evict(service: &MediaService, id: TrashId, reason: &str) -> Result<(), StoreError> {
+    let path = find(service, id).await.map_or_else(|_| id.to_string(), |item| item.path.joined());
+    match service.contents.remove_tree(&id.folder()?).await {
+        Err(error) if error.is_absence() => {}
+        removed => {
+            removed?;
+            note_removal(service, &path, Remover::Trash { reason });
+        }
+    }
+    Ok(())
+}
+
+/// Those of `ids`, the oldest first, that are too old, or too much, with the limit.
+fn expired(ids: &[TrashId], keep: Duration, bytes_max: u64, now: SystemTime) -> Vec<(TrashId, &'static str)> {
+    // Of names that others may have written: their sum may be more than a u64.
+    let mut bytes: u128 = ids.iter().map(|id| u128::from(id.bytes)).sum();
+    let mut count = ids.len();
     let is_old = |id: &TrashId| now.duration_since(id.removed()).is_ok_and(|age| age >= keep);
-    let goes = |id: &&TrashId| {
-        let goes = is_old(id) || bytes > bytes_max;
-        bytes -= if goes { id.bytes() } else { 0 };
-        goes
+    let goes = |id: &TrashId| {
+        let reason = if is_old(id) {
+            "max_age"
+        } else if bytes > u128::from(bytes_max) {
+            "max_size"
+        } else if count > ITEMS_MAX {
+            "max_count"
+        } else {
+            return None;
+        };
+        bytes -= u128::from(id.bytes);
+        count -= 1;
+        Some((*id, reason))
     };
-    ids.iter().filter(goes).copied().collect()
+    ids.iter().filter_map(goes).collect()
 }
 
 #[cfg(test)]
@@ -256,10 +336,22 @@ mod tests {
     fn the_old_go_and_the_oldest_while_there_is_too_much() {
         let ids = [(10, 5), (20, 1), (30, 7), (40, 2)].map(|(second, bytes)| TrashId::new(at(second), 1, bytes));
         let gone = |keep, bytes_max| expired(&ids, Duration::from_secs(keep), bytes_max, at(45));
+        let first = |count, reason| ids[..count].iter().map(|id| (*id, reason)).collect::<Vec<_>>();
         assert_eq!(gone(100, 100), []);
-        assert_eq!(gone(25, 100), ids[..2]);
-        assert_eq!(gone(100, 9), ids[..2]);
-        assert_eq!(gone(100, 8), ids[..3]);
-        assert_eq!(gone(0, 100), ids, "the trash is off");
+        assert_eq!(gone(25, 100), first(2, "max_age"));
+        assert_eq!(gone(100, 9), first(2, "max_size"));
+        assert_eq!(gone(100, 8), first(3, "max_size"));
+        assert_eq!(gone(0, 100), first(4, "max_age"), "the trash is off");
+    }
+
+    #[test]
+    fn names_with_any_numbers_are_bounded() {
+        let count_max = |count: usize, bytes| {
+            let ids: Vec<_> = (0..count as u64).map(|second| TrashId::new(at(second), 1, bytes)).collect();
+            expired(&ids, Duration::MAX, u64::MAX, at(45)).len()
+        };
+        assert_eq!(count_max(ITEMS_MAX, 0), 0);
+        assert_eq!(count_max(ITEMS_MAX + 3, 0), 3, "empty items");
+        assert_eq!(count_max(3, u64::MAX), 2, "their sum");
     }
 }

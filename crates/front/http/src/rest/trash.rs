@@ -4,10 +4,12 @@
 
 use api::{EntryKind, TrashEntry};
 use http_types::StatusCode;
+use service::access::{PathRight, Permit};
 use service::contents::{ContentPath, NameKind, StoreError};
 use service::events::unix_seconds;
 use service::trash::{self, TrashId, TrashItem};
 
+use crate::dav::{self, Touched};
 use crate::exchange::Exchange;
 use crate::message::query::pairs;
 use crate::message::reply::Reply;
@@ -26,17 +28,31 @@ pub(super) async fn answer(exchange: &Exchange, found: &FoundCall) -> Result<Rep
         let entries: Vec<TrashEntry> = items.iter().map(|item| entry(item, keep)).collect();
         return Ok(Reply::json(&entries));
     }
-    let id = TrashId::parse(found.name(0)).ok_or_else(|| problem::of_store(&StoreError::NotFound))?;
-    let item = trash::find(service, id).await.map_err(|error| problem::of_missing(&error))?;
+    if service.is_draining() {
+        return Err(problem::stopping());
+    }
     if found.route.call == Call::RestoreTrash {
-        let permit = login::permit(exchange, &item.path).await?;
+        let (item, permit) = named(exchange, found).await?;
+        let touched = Touched { path: &item.path, tree: true, named: true };
+        dav::check(exchange, permit.user(), &[touched]).await?;
         let restored = trash::restore(service, &item, &permit, exchange.client()).await;
         restored.map_err(|error| problem::of_namespace(&error))?;
     } else {
-        let permit = login::permit(exchange, &item.path).await?;
-        trash::remove(service, item.id, &permit).await.map_err(|error| problem::of_missing(&error))?;
+        let (item, permit) = named(exchange, found).await?;
+        let removed = trash::remove(service, &item, &permit, exchange.client()).await;
+        removed.map_err(|error| problem::of_missing(&error))?;
     }
     Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The item that a call names, with a permit for the path that it had.
+async fn named<R: PathRight>(exchange: &Exchange, found: &FoundCall) -> Result<(TrashItem, Permit<R>), Reply> {
+    // Nothing is looked up for a client that has the right nowhere.
+    login::check_trash::<R>(exchange).await?;
+    let id = TrashId::parse(found.name(0)).ok_or_else(|| problem::of_store(&StoreError::NotFound))?;
+    let item = trash::find(&exchange.shared.service, id).await.map_err(|error| problem::of_missing(&error))?;
+    let permit = login::permit(exchange, &item.path).await?;
+    Ok((item, permit))
 }
 
 fn entry(item: &TrashItem, keep: std::time::Duration) -> TrashEntry {

@@ -260,6 +260,25 @@ impl Contents for FakeStore {
         })
     }
 
+    fn rename<'a>(&'a self, from: &'a ContentPath, to: &'a ContentPath, replaces: bool) -> Pending<'a, bool> {
+        Box::pin(async move {
+            let (mut files, to) = (self.files.lock().expect("lock"), to.joined());
+            if !replaces && files.contains_key(&to) {
+                return Err(StoreError::Exists);
+            }
+            let stored = files.remove(&from.joined()).ok_or(StoreError::NotFound)?;
+            Ok(files.insert(to, stored).is_none())
+        })
+    }
+
+    fn remove_tree<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let prefix = format!("{}/", path.joined());
+            self.files.lock().expect("lock").retain(|name, _| !name.starts_with(&prefix));
+            Ok(())
+        })
+    }
+
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()> {
         Box::pin(async move {
             let (entry, _) = self.find(path)?;
