@@ -83,7 +83,7 @@ impl Volume {
 
     /// Gives a disk another state, with the superblocks to write for it (see [`Volume::take_out`]).
     pub(crate) fn set_member(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 2] {
-        if state == MemberState::Out {
+        if !state.takes_part() {
             self.recordings.leave_out(member);
             self.changes.forget_payload(member);
         }

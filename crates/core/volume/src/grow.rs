@@ -30,16 +30,15 @@ impl Volume {
         left.or_else(new).filter(|member| member.index() < MEMBERS_MAX)
     }
 
-    /// The disks that are out and have not left: the parts on them have their other copies only.
+    /// The disks that are out: the parts on them have their other copies only.
     pub fn taken_out(&self) -> impl Iterator<Item = MemberId> {
-        let is_out = |member: &MemberId| self.members.state(*member) == Some(MemberState::Out);
-        self.members.ids().filter(move |member| is_out(member) && !self.has_left(*member))
+        self.members.ids().filter(|member| self.members.state(*member) == Some(MemberState::Out))
     }
 
-    /// True if a disk is out and nothing lies on it.
+    /// True if a disk left the volume.
     #[must_use]
     pub fn has_left(&self, member: MemberId) -> bool {
-        self.members.state(member) == Some(MemberState::Out) && !self.holds_parts(member)
+        self.members.state(member) == Some(MemberState::Left)
     }
 
     fn holds_parts(&self, member: MemberId) -> bool {
@@ -59,7 +58,7 @@ impl Volume {
         if self.holds_parts(member) {
             return Err(VolumeError::PartLost);
         }
-        Ok(self.set_member(member, MemberState::Out))
+        Ok(self.set_member(member, MemberState::Left))
     }
 }
 

@@ -70,7 +70,7 @@ pub const MEMBERS_MAX: usize = 32;
 /// Bytes of a content's name, 1 to this many: name and checksums fit into a unit's header.
 pub const NAME_BYTES_MAX: usize = 1024;
 /// The version of the format that this crate writes.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 /// The oldest version that it reads: the additions since are in the journal only, and a use of the volume begins by writing superblocks
 /// anew.
 const FORMAT_VERSION_MIN: u32 = 3;

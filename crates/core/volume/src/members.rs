@@ -142,7 +142,7 @@ impl MemberTable {
     /// True if contents are written to a disk.
     #[must_use]
     pub fn is_writable(&self, member: MemberId) -> bool {
-        let takes_part = self.state(member).is_some_and(|state| state != MemberState::Out);
+        let takes_part = self.state(member).is_some_and(MemberState::takes_part);
         takes_part && self.present[member.index()] && !self.only_read.contains(&member)
     }
 

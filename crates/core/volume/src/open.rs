@@ -35,7 +35,7 @@ impl Identified {
     #[must_use]
     pub fn missing(&self) -> Vec<MemberId> {
         let missing = |number: usize| {
-            let gone = self.disks[number].is_none() && self.superblock.members[number].state != MemberState::Out;
+            let gone = self.disks[number].is_none() && self.superblock.members[number].state.takes_part();
             if gone { u8::try_from(number).ok().map(MemberId) } else { None }
         };
         (0..self.disks.len()).filter_map(missing).collect()
@@ -83,7 +83,7 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
     let mut places = vec![None; newest.members.len()];
     for (disk, superblock) in found.iter().enumerate() {
         let member = superblock.member;
-        let stale = newest.members.get(member.index()).is_none_or(|record| record.state == MemberState::Out);
+        let stale = newest.members.get(member.index()).is_none_or(|record| !record.state.takes_part());
         if stale {
             return Err(VolumeOpenError::Stale { disk, member: member.0 });
         }
@@ -103,9 +103,11 @@ pub fn may_return(own: &Superblock, found: &Superblock) -> bool {
     let record = own.members.get(found.member.index());
     let is_of_volume = own.volume == found.volume;
     let left = record.is_some_and(|record| record.state == MemberState::Out && found.generation >= record.since);
-    let continued_alone = own.members.iter().zip(&found.members).any(|(own, found)| {
-        own.state != MemberState::Out && *found == MemberRecord { state: MemberState::Out, ..*own }
-    });
+    let continued_alone = own
+        .members
+        .iter()
+        .zip(&found.members)
+        .any(|(own, found)| own.state.takes_part() && *found == MemberRecord { state: MemberState::Out, ..*own });
     is_of_volume && left && !continued_alone
 }
 

@@ -77,17 +77,26 @@ pub enum MemberState {
     Out,
     /// It stands in for one that failed, and is being filled: it is written to, and not read yet.
     Filling,
+    /// Its units moved to the others: the next disk gets its number.
+    Left,
 }
 
 impl MemberState {
-    /// The name in commands and programs: `active`, `out` or `filling`.
+    /// The name in commands and programs: `active`, `out`, `filling` or `left`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Active => "active",
             Self::Out => "out",
             Self::Filling => "filling",
+            Self::Left => "left",
         }
+    }
+
+    /// True if the disk belongs to the volume as it is: contents are written to it.
+    #[must_use]
+    pub const fn takes_part(self) -> bool {
+        matches!(self, Self::Active | Self::Filling)
     }
 
     const fn code(self) -> u64 {
@@ -95,6 +104,7 @@ impl MemberState {
             Self::Active => 0,
             Self::Out => 1,
             Self::Filling => 2,
+            Self::Left => 3,
         }
     }
 
@@ -103,6 +113,7 @@ impl MemberState {
             0 => Some(Self::Active),
             1 => Some(Self::Out),
             2 => Some(Self::Filling),
+            3 => Some(Self::Left),
             _ => None,
         }
     }

@@ -221,6 +221,36 @@ fn a_disk_takes_the_place_of_one_left_under_a_reader() {
 }
 
 #[test]
+fn a_disk_that_failed_before_a_content_lay_on_it_is_out_and_comes_back() {
+    let mut volume = Volume::create(new_volume(Placement::Mirror, vec![DISK; 3])).expect("sizes are fine");
+    let mut bench = Bench {
+        disks: MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 3]),
+        flushes_left: usize::MAX,
+        chance: Chance::new(1),
+    };
+    assert!(bench.commit(&mut volume).is_ok());
+    let (failed, removed) = (MemberId(1), MemberId(2));
+    let steps = volume.take_out(failed).expect("nothing lies on it");
+    assert!(bench.steps(&steps).and_then(|()| bench.commit(&mut volume)).is_ok());
+    bench.disks.0[1] = None;
+    let mut volume = bench.disks.open().expect("the others have everything");
+    assert!(volume.taken_out().eq([failed]) && !volume.has_left(failed));
+    assert_eq!(volume.next_member(), Some(MemberId(3)), "its number is its own");
+    let steps = volume.put_in(failed, DISK).expect("it may come back");
+    bench.disks.0[1] = Some(MemoryDisk::new(DISK));
+    assert!(bench.steps(&steps).and_then(|()| bench.commit(&mut volume)).is_ok());
+    let steps = volume.filled(failed);
+    assert!(bench.steps(&steps).is_ok());
+    volume.superblocks_durable();
+    // One that was removed is not missed.
+    assert!(bench.remove(&mut volume, removed).is_ok());
+    bench.disks.0[2] = None;
+    let volume = bench.disks.open().expect("all that are left are there");
+    assert!(volume.taken_out().next().is_none() && volume.has_left(removed));
+    assert_eq!(volume.next_member(), Some(removed));
+}
+
+#[test]
 fn most_read_contents_get_the_outer_zones() {
     for placement in [Placement::Span, Placement::Stripe, Placement::Mirror] {
         let count = if placement == Placement::Span { 1 } else { 2 };

@@ -54,7 +54,7 @@ fn of_version_3(disk: &mut MemoryDisk) {
 }
 
 #[test]
-fn a_volume_of_version_3_is_used_and_is_of_version_4_from_then_on() {
+fn a_volume_of_version_3_is_used_and_is_of_the_newest_version_from_then_on() {
     let mut disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK))]);
     let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK])).expect("room");
     commit(&mut volume, &mut disks);

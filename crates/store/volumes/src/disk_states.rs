@@ -36,14 +36,6 @@ impl Core {
         }
     }
 
-    /// The state as it is shown: a disk that is out without a failure, and with nothing on it, has left. Looks through all parts for that.
-    pub(super) fn shown_state(&self, member: MemberId) -> &'static str {
-        match self.disk_state(member) {
-            "out" if self.live.health.failure(member).is_none() && self.live.volume.has_left(member) => "left",
-            state => state,
-        }
-    }
-
     /// Contents that were found damaged and are there still.
     pub(super) fn damaged_count(&self) -> usize {
         let is_there = |(name, (content, _)): &(&String, &(Weak<StoredContent>, u32))| {
@@ -81,7 +73,7 @@ impl Core {
     fn tell_state(&self, member: MemberId, old: Option<&str>) {
         let path = self.live.members.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
         let why = self.live.health.failure(member).map_or_else(String::new, |error| format!(": {error}"));
-        let state = self.shown_state(member);
+        let state = self.disk_state(member);
         let effect = match (old, state) {
             (_, "left") => "has left: leave it out of the server's list of disks".to_owned(),
             (_, "out") => format!(
@@ -113,7 +105,7 @@ impl Core {
             again.next = now.saturating_add(RETURN_PAUSE);
             let is_out =
                 self.live.volume.taken_out().any(|out| out == member) && self.live.members.vacant.contains_key(&member);
-            if !is_out || self.live.volume.has_left(member) {
+            if !is_out {
                 return None;
             }
             Some((member, self.live.members.named[member.index()].as_ref()?.path.clone()))

@@ -111,7 +111,7 @@ impl FoundDisks {
     ///
     /// # Errors
     /// More are missing than cannot be used.
-    pub(super) fn check_named(&self) -> Result<(), VolumeDiskError> {
+    pub fn check_named(&self) -> Result<(), VolumeDiskError> {
         let missing = self.identified.missing();
         if missing.len() > self.unusable.len() {
             return Err(VolumeDiskError::Missing(missing.into_iter().map(|member| member.0).collect()));

@@ -183,7 +183,7 @@ impl ServedVolume {
         let disks = members.zip(units).map(|(((record, member), named), (number, free_units))| VolumeMemberInfo {
             disk: member.as_ref().map(|member| member.disk),
             path: named.as_ref().map(|named| named.path.clone()),
-            state: core.shown_state(number),
+            state: core.disk_state(number),
             failure: core.live.health.failure(number).cloned().or_else(|| {
                 member
                     .as_ref()

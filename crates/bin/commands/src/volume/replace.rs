@@ -137,7 +137,7 @@ impl Replace {
         check_apart(&devices, volume.members().placement())?;
         self.confirm()?;
         new.preallocate().with_context(|| format!("cannot take the room of {}", self.coming.new.display()))?;
-        if volume.superblock().members[member.index()].state != MemberState::Out {
+        if volume.superblock().members[member.index()].state.takes_part() {
             let steps = volume.take_out(member)?;
             disks.write_steps(&steps)?;
             disks.commit(&mut volume)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use serde_json::{Value, json};
 use units::{ByteCount, Nanos};
-use volume::{ListedName, MemberId, MemberRecord, MemberState, Placement, Volume};
+use volume::{ListedName, MemberId, MemberRecord, Placement, Volume};
 
 use super::DiskNames;
 use super::disks::{self, Purpose};
@@ -42,8 +42,7 @@ pub(crate) struct Ls {
 
 fn state_name(volume: &Volume, member: MemberId) -> &'static str {
     match volume.superblock().members[member.index()].state {
-        MemberState::Out if volume.has_left(member) => "left",
-        state if state == MemberState::Out || volume.is_writable(member) => state.name(),
+        state if !state.takes_part() || volume.is_writable(member) => state.name(),
         _ => "missing",
     }
 }
