@@ -7,9 +7,11 @@ use std::path::Path;
 
 use automation::{CopyEnd, JobConfig, JobWork};
 use copy::Rclone;
+use kernel::exclusive::Purpose;
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 use rustix::io::Errno;
 use store::ContentPath;
+use volumes::{FoundDisks, VolumeDiskError};
 
 use super::{Config, ConfigError, Problem};
 
@@ -30,9 +32,11 @@ impl Config {
         if self.roots.is_empty() && self.volumes.is_empty() {
             add("roots", "no folder is named: write for example `roots = [\"/srv/video\"]`".to_owned());
         }
-        for disk in self.volumes.iter().flatten() {
-            if let Err(error) = std::fs::File::open(disk) {
-                add("volumes", format!("{} cannot be opened: {error}", disk.display()));
+        for disks in &self.volumes {
+            match FoundDisks::of(disks, Purpose::Read).and_then(|found| found.check_named()) {
+                // A server has them.
+                Ok(()) | Err(VolumeDiskError::InUse(_)) => {}
+                Err(error) => add("volumes", format!("{:#}", anyhow::Error::from(error))),
             }
         }
         let mut folders = BTreeSet::new();
@@ -165,6 +169,20 @@ mod tests {
             "log.events: /etc/passwd",
         ] {
             assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    #[test]
+    fn disks_that_are_no_volume_are_named() {
+        let folder = tempfile::tempdir().expect("/tmp can be written");
+        let blank = folder.path().join("blank");
+        std::fs::write(&blank, vec![0; 1 << 20]).expect("there is room");
+        for (disk, why) in [
+            (blank.to_str().expect("plain"), "it holds no Isocast volume"),
+            ("/nonexistent", "cannot open the disk /nonexistent"),
+        ] {
+            let said = problems(&format!("volumes = [\"{disk}\"]\nstate = \"/tmp\""));
+            assert!(said.contains("volumes: ") && said.contains(why), "{said}");
         }
     }
 
