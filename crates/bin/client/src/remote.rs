@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
-use api::{Disk, EntryKind, ListingEntry, VolumeStatus};
+use api::{Disk, EntryKind, ListingEntry, MODIFIED_FIELD, VolumeStatus, format_modified, parse_modified};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use units::BitRate;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, IF_MATCH, LAST_MODIFIED, LOCATION, RANGE};
@@ -20,6 +20,8 @@ use crate::http::{HttpClient, Login, NoAnswer, expect};
 
 /// Characters that stand in a path unescaped (RFC 3986, unreserved).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+const MODIFIED: HeaderName = HeaderName::from_static(MODIFIED_FIELD);
+const OC_MTIME: HeaderName = HeaderName::from_static("x-oc-mtime");
 /// Pauses before each attempt to reach a server that went, for a file or for the rest of one: a server that is started again answers
 /// within them.
 pub const REOPEN_PAUSES: [Duration; 5] = [
@@ -201,8 +203,9 @@ impl Remote {
     pub fn find(&self, name: &str) -> anyhow::Result<Option<RemoteEntry>> {
         let answer = self.client.ask("HEAD", &self.at(name), &[])?;
         let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
-        let modified =
-            field(&LAST_MODIFIED).and_then(|time| httpdate::parse_http_date(time).ok()).unwrap_or(UNIX_EPOCH);
+        let exact = field(&MODIFIED).and_then(parse_modified);
+        let date = || field(&LAST_MODIFIED).and_then(|time| httpdate::parse_http_date(time).ok());
+        let modified = exact.or_else(date).unwrap_or(UNIX_EPOCH);
         if answer.status() == 404 {
             return Ok(None);
         }
@@ -422,16 +425,23 @@ impl Remote {
         expect(answer, &[200, 204]).map(drop)
     }
 
-    /// Writes a content of so many bytes.
+    /// Writes a content of the length and modification time of this version.
     ///
     /// # Errors
     /// As [`HttpClient::ask`]; the server's own.
-    pub fn put(&self, name: &str, bytes: u64, rate: Option<BitRate>, reader: &mut dyn Read) -> anyhow::Result<()> {
+    pub fn put(
+        &self,
+        name: &str,
+        version: &FileVersion,
+        rate: Option<BitRate>,
+        reader: &mut dyn Read,
+    ) -> anyhow::Result<()> {
         // Nothing of a copy that broke off is kept: it is sent again from its beginning.
         let query = rate.map_or_else(String::new, |rate| format!("?rate={}bit/s&on_break=discard", rate.0));
         let url = format!("{}{query}", self.at(name));
         // If the server refuses the content, it does so before anything of it is sent.
-        let fields = [(CONTENT_LENGTH, bytes.to_string()), (EXPECT, "100-continue".to_owned())];
+        let mut fields = vec![(CONTENT_LENGTH, version.bytes.to_string()), (EXPECT, "100-continue".to_owned())];
+        fields.extend(version.modified.map(|time| (OC_MTIME, format_modified(time))));
         let answer = self.client.send("PUT", &url, &fields, SendBody::from_reader(reader))?;
         expect(answer, &[200, 201, 204]).map(drop)
     }

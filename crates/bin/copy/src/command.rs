@@ -175,7 +175,7 @@ impl CopyArgs {
             return Ok(false);
         }
         let version = source.version(name)?;
-        Ok(to.stored(name)?.is_some_and(|stored| to.has_copy(&stored, &version)))
+        Ok(to.stored(name)?.is_some_and(|stored| crate::is_copy(&stored, &version)))
     }
 
     /// The files of the destination that the source does not have and that are not excluded.

@@ -128,17 +128,6 @@ impl Endpoint {
         }
     }
 
-    /// True if the stored file is a copy of this version: of the same length, and with its time where copies keep that, else not older.
-    fn has_copy(&self, stored: &FileVersion, source: &FileVersion) -> bool {
-        stored.bytes == source.bytes
-            && match (stored.modified, source.modified) {
-                (Some(stored), Some(source)) if matches!(self, Self::Here(_)) => is_same_time(stored, source),
-                // Servers tell whole seconds.
-                (Some(stored), Some(source)) => seconds(stored).0 >= seconds(source).0,
-                _ => true,
-            }
-    }
-
     /// Whether this end lies in the other, or is that.
     fn is_within(&self, other: &Self) -> bool {
         let at_server = |end: &Self| match end {
@@ -188,13 +177,19 @@ impl Endpoint {
     }
 
     /// Writes a file anew; it has its name once it is whole.
-    fn put(&self, name: &Path, bytes: u64, rate: Option<BitRate>, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
+    fn put(
+        &self,
+        name: &Path,
+        version: &FileVersion,
+        rate: Option<BitRate>,
+        reader: &mut PacedReader<'_>,
+    ) -> anyhow::Result<()> {
         let name = utf8(name)?;
         match self {
             Self::Here(_) | Self::Served(_) => unreachable!("a continued file is written part by part"),
-            Self::Shared(shared) => shared.put(name, bytes, rate, reader),
-            Self::There(remote) => remote.put(name, bytes, rate, reader),
-            Self::Rclone(rclone) => rclone.put(name, bytes, reader),
+            Self::Shared(shared) => shared.put(name, version, rate, reader),
+            Self::There(remote) => remote.put(name, version, rate, reader),
+            Self::Rclone(rclone) => rclone.put(name, version.bytes, reader),
         }
     }
 }
@@ -202,6 +197,13 @@ impl Endpoint {
 /// As servers take it.
 fn utf8(name: &Path) -> anyhow::Result<&str> {
     name.to_str().context("its name is not UTF-8, which no server can be asked for")
+}
+
+/// True if the stored file is a copy of this version: of the same length, and with its time, if both are known.
+fn is_copy(stored: &FileVersion, source: &FileVersion) -> bool {
+    // Servers keep no times before 1970.
+    let is_same = |(stored, source)| is_same_time(stored, source) || is_same_time(stored, source.max(UNIX_EPOCH));
+    stored.bytes == source.bytes && stored.modified.zip(source.modified).is_none_or(is_same)
 }
 
 /// True if two times are the same, or the same second where one of them has whole seconds.
@@ -337,7 +339,7 @@ impl Copying<'_> {
                     let begun = own.begin(file, self.terms.rate, &version);
                     begun.and_then(|upload| self.copy_to_own(upload, file, &version))
                 }
-                _ => self.copy_whole(file),
+                _ => self.copy_whole(file, &version),
             };
             copied.with_context(|| format!("{shown}: not copied"))?;
             self.summary.copying += began.elapsed();
@@ -356,7 +358,7 @@ impl Copying<'_> {
 
     /// Whether the destination has a copy of this version.
     fn is_copied(&self, file: &SourceFile, version: &FileVersion) -> anyhow::Result<bool> {
-        Ok(self.destination.stored(&file.name)?.is_some_and(|stored| self.destination.has_copy(&stored, version)))
+        Ok(self.destination.stored(&file.name)?.is_some_and(|stored| is_copy(&stored, version)))
     }
 
     fn copy_to_folder(&mut self, folder: Folder, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
@@ -400,11 +402,12 @@ impl Copying<'_> {
         Ok(())
     }
 
-    fn copy_whole(&mut self, file: &SourceFile) -> anyhow::Result<()> {
+    fn copy_whole(&mut self, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
         let rate = self.terms.rate;
         let opened = self.source.open(&file.name, 0, rate)?;
+        anyhow::ensure!(opened.bytes == version.bytes, "it was changed meanwhile; copy it again");
         let mut reader = PacedReader::new(opened.reader, self.pacing.as_mut(), &self.moved);
-        self.destination.put(&file.name, opened.bytes, rate, &mut reader)?;
+        self.destination.put(&file.name, version, rate, &mut reader)?;
         self.summary.bytes += opened.bytes;
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::{Buf as _, Bytes};
@@ -79,7 +79,7 @@ impl OwnFolder {
         let version = |entry: Entry| FileVersion {
             tag: format!("{} {} {:?}", self.shown(name), entry.etag, entry.modified),
             bytes: entry.size,
-            modified: entry.last_modified(SystemTime::now()),
+            modified: Some(entry.modified),
         };
         Ok(self.find(name)?.filter(|entry| entry.kind == NameKind::File).map(version))
     }
@@ -210,7 +210,7 @@ impl OwnFolder {
             durable: None,
             on_break: OnBreak::Resume(hasher.finish()),
             every: None,
-            modified: None,
+            modified: version.modified,
             client: own(),
         };
         let begun = ingest::begin(&self.service, &permit, request, Stages::default());

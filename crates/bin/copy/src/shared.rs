@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use api::Disk;
-use client::{HttpClient, Login, Remote, RemoteEntry, SourceReader, USUAL_SERVER};
+use client::{FileVersion, HttpClient, Login, Remote, RemoteEntry, SourceReader, USUAL_SERVER};
 use units::BitRate;
 
 use super::local::Folder;
@@ -75,11 +75,11 @@ impl SharedFolder {
     pub(super) fn put(
         &self,
         name: &str,
-        bytes: u64,
+        version: &FileVersion,
         rate: Option<BitRate>,
         reader: &mut PacedReader<'_>,
     ) -> anyhow::Result<()> {
-        self.remote.put(name, bytes, rate, reader).with_context(|| {
+        self.remote.put(name, version, rate, reader).with_context(|| {
             format!(
                 "{} serves this folder (`--login FILE` names the user that writes, `--alone` writes past it)",
                 self.remote.at("")

@@ -2,15 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
+use api::MODIFIED_SECONDS_MAX;
 use http::message::digest::BodyChecks;
-use http::message::tus::{SECONDS_MAX, UPLOADS, UploadConcat, UploadMetadata};
+use http::message::tus::{UPLOADS, UploadConcat, UploadMetadata};
 
 /// The target.
 pub fn target(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(metadata) = UploadMetadata::parse(&text) {
-        let latest = SystemTime::UNIX_EPOCH + Duration::from_secs(SECONDS_MAX);
-        assert!(metadata.modified.is_none_or(|modified| modified <= latest));
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED_SECONDS_MAX + 1);
+        assert!(metadata.modified.is_none_or(|modified| modified < end));
         assert!(metadata.path.is_none_or(|path| path.len() <= text.len()));
     }
     if let Ok(UploadConcat::Final(ids)) = UploadConcat::parse(&text) {

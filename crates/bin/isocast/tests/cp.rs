@@ -111,13 +111,30 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     let changed = from.join("sub/3.ts");
     fs::write(&changed, "54321").expect("written");
     let file = fs::File::options().write(true).open(&changed).expect("there");
-    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(5)).expect("dated");
+    let changed_at = std::time::SystemTime::now() + Duration::from_secs(5);
+    file.set_modified(changed_at).expect("dated");
     for (target, copy) in [(text(&to), to.join("sub/3.ts")), (&*url("up"), root.join("up/sub/3.ts"))] {
         let again = cp(&["--json", "--resume", text(&from), target]);
         let again: Value = serde_json::from_slice(&again.stdout).expect("JSON");
         assert_eq!(&again["files"], 1, "{again}");
-        assert_eq!(fs::read(copy).expect("there"), b"54321");
+        assert_eq!(fs::read(&copy).expect("there"), b"54321");
+        assert_eq!(fs::metadata(&copy).expect("there").modified().ok(), Some(changed_at));
     }
+    // So is one that changed again within the second.
+    fs::write(&changed, "67890").expect("written");
+    file.set_modified(changed_at + Duration::from_nanos(1)).expect("dated");
+    for (target, copy) in [(text(&to), to.join("sub/3.ts")), (&*url("up"), root.join("up/sub/3.ts"))] {
+        let again = cp(&["--json", "--resume", text(&from), target]);
+        let again: Value = serde_json::from_slice(&again.stdout).expect("JSON");
+        assert_eq!((&again["files"], fs::read(copy).expect("there")), (&1.into(), b"67890".to_vec()), "{again}");
+    }
+    let down = scratch.path().join("down");
+    assert_eq!(figures(&[&url("up"), text(&down)])["files"], 4);
+    assert_eq!(
+        fs::metadata(down.join("sub/3.ts")).expect("there").modified().ok(),
+        file.metadata().expect("there").modified().ok()
+    );
+    assert_eq!(figures(&["--resume", &url("up"), text(&down)])["files"], 0);
     let within = refused(&[&url("up"), &url("up/backup")]);
     assert!(within.contains("lies in the source of the copy"), "{within}");
     let within =

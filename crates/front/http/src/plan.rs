@@ -5,6 +5,7 @@
 
 use std::time::SystemTime;
 
+use api::{MODIFIED_FIELD, format_modified};
 use content::{LITERAL_BYTES, Segment};
 use http_types::header::{self, HeaderName};
 use http_types::{Method, StatusCode};
@@ -18,6 +19,7 @@ use crate::message::problem_type::ProblemType;
 use crate::message::range::{ByteRange, Ranges, parse_ranges};
 use crate::message::reply::{Reply, problem_with};
 
+const MODIFIED: HeaderName = HeaderName::from_static(MODIFIED_FIELD);
 const _: () = assert!(SEGMENTS_MAX >= 2 + 2 * RANGES_MAX);
 
 /// A response with content: a head with these fields, then the body.
@@ -112,6 +114,7 @@ fn unsatisfiable(entry: &Entry) -> Reply {
 
 fn typed(entry: &Entry, mut fields: Vec<(HeaderName, String)>) -> Vec<(HeaderName, String)> {
     let media_type = media_type(&entry.name);
+    fields.push((MODIFIED, format_modified(entry.modified)));
     fields.push((header::CONTENT_TYPE, media_type.to_owned()));
     fields.push((header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()));
     if is_active(media_type) {

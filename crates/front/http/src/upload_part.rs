@@ -2,8 +2,9 @@
 //!
 //! Not here: the protocols (`tus`, `draft_upload`), the uploads (`service::resumable`).
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use api::parse_modified;
 use http_types::StatusCode;
 use http_types::header::HeaderName;
 use service::access::{Permit, ToWrite};
@@ -17,7 +18,7 @@ use crate::message::conditional::joined;
 use crate::message::digest::{BodyChecks, DigestError};
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::reply::Reply;
-use crate::message::tus::{SECONDS_MAX, UPLOADS};
+use crate::message::tus::UPLOADS;
 use crate::problem::{self, of_resume};
 
 /// True for the paths of uploads.
@@ -123,9 +124,8 @@ pub(crate) async fn to_upload(exchange: &Exchange, path: &ContentPath) -> Result
 /// The modification time that the client gives the content (`X-OC-Mtime`, in seconds since 1970).
 pub(crate) fn modified(head: &RequestHead) -> Result<Option<SystemTime>, Reply> {
     let Some(text) = joined(&head.headers, &OC_MTIME) else { return Ok(None) };
-    let seconds = text.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX);
     let unread = || Reply::problem(StatusCode::BAD_REQUEST, "`X-OC-Mtime` is no number of seconds since 1970");
-    seconds.map(|seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))).ok_or_else(unread)
+    parse_modified(&text).map(Some).ok_or_else(unread)
 }
 
 pub(crate) fn text<'a>(head: &'a RequestHead, name: &str) -> Option<&'a str> {

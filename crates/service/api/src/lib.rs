@@ -8,6 +8,7 @@ mod alarms;
 mod budget;
 mod certificate;
 mod link;
+mod modified;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub use alarms::{Alarm, AlarmSeverity, Forecast, QuotaStatus, RemovableContent, 
 pub use budget::{BudgetAmounts, BudgetStatus};
 pub use certificate::CertificateStatus;
 pub use link::{LinkDirection, LinkStatus};
+pub use modified::{MODIFIED_FIELD, MODIFIED_SECONDS_MAX, format_modified, parse_modified};
 pub use settings::{SettingEntry, SettingSource, SettingValue, SettingsPatch};
 
 /// One line of a directory's listing (`GET /media/<dir>/?format=json`).

@@ -2,15 +2,14 @@
 //!
 //! Promise: any text gives a value or the reason why it has none. Not here: checksums (`digest`), the protocol (`crate::tus`).
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use api::parse_modified;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// Where uploads are.
 pub const UPLOADS: &str = "/upload/";
-/// The last second of the year 9999.
-pub const SECONDS_MAX: u64 = 253_402_300_799;
 /// Bytes of `Upload-Metadata`, which is given back.
 const METADATA_BYTES_MAX: usize = 4096;
 
@@ -43,9 +42,9 @@ impl UploadMetadata {
             if name == "path" {
                 metadata.path = Some(value);
             } else {
-                let seconds = value.parse().ok().filter(|seconds| *seconds <= SECONDS_MAX);
-                let seconds = seconds.ok_or("`mtime` of `Upload-Metadata` is a number of seconds since 1970")?;
-                metadata.modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+                let time =
+                    parse_modified(&value).ok_or("`mtime` of `Upload-Metadata` is a number of seconds since 1970")?;
+                metadata.modified = Some(time);
             }
         }
         Ok(metadata)
