@@ -85,21 +85,35 @@ impl Submitted<'_> {
 #[derive(Debug, Default)]
 pub struct LockTable {
     by_root: BTreeMap<String, Vec<DavLock>>,
+    /// How many of them each holder has.
+    of_holders: BTreeMap<Option<String>, usize>,
     count: usize,
+    /// No lock ends before this; none: there was none yet.
+    first_end: Option<UnixSeconds>,
 }
 
 impl LockTable {
     /// Forgets the locks whose time is over.
     pub fn expire(&mut self, now: UnixSeconds) {
+        if self.first_end.is_none_or(|end| end > now) {
+            return;
+        }
         self.retain(|lock| lock.expires > now);
+        self.first_end = self.all().map(|lock| lock.expires).min();
     }
 
     fn retain(&mut self, mut keeps: impl FnMut(&DavLock) -> bool) {
-        self.by_root.retain(|_, locks| {
-            locks.retain(&mut keeps);
+        let Self { by_root, of_holders, count, .. } = self;
+        by_root.retain(|_, locks| {
+            locks.retain(|lock| {
+                let is_kept = keeps(lock);
+                if !is_kept {
+                    uncount(of_holders, count, lock);
+                }
+                is_kept
+            });
             !locks.is_empty()
         });
-        self.count = self.by_root.values().map(Vec::len).sum();
     }
 
     /// Adds a lock.
@@ -112,13 +126,19 @@ impl LockTable {
         if let Some(other) = self.covering(&lock.root).chain(below.into_iter().flatten()).find(is_excluded) {
             return Err(LockError::Conflict(other.root.clone()));
         }
-        let of_holder = self.all().filter(|other| other.holder == lock.holder).count();
+        let of_holder = self.of_holders.get(&lock.holder).copied().unwrap_or(0);
         if self.count >= LOCKS_MAX || of_holder >= HOLDER_LOCKS_MAX {
             return Err(LockError::TooMany);
         }
-        self.count += 1;
-        self.by_root.entry(lock.root.clone()).or_default().push(lock);
+        self.enter(lock);
         Ok(())
+    }
+
+    fn enter(&mut self, lock: DavLock) {
+        self.count += 1;
+        self.first_end = Some(self.first_end.map_or(lock.expires, |end| end.min(lock.expires)));
+        *self.of_holders.entry(lock.holder.clone()).or_default() += 1;
+        self.by_root.entry(lock.root.clone()).or_default().push(lock);
     }
 
     /// The lock with this token that covers `path`, for its holder.
@@ -133,16 +153,15 @@ impl LockTable {
     /// Puts a lock in the place of the one with the same root and token.
     pub fn replace(&mut self, lock: DavLock) {
         self.remove(&lock.root, &lock.token);
-        self.count += 1;
-        self.by_root.entry(lock.root.clone()).or_default().push(lock);
+        self.enter(lock);
     }
 
     /// Removes the lock with this root and token.
     pub fn remove(&mut self, root: &str, token: &str) {
         let Some(locks) = self.by_root.get_mut(root) else { return };
-        let before = locks.len();
-        locks.retain(|lock| lock.token != token);
-        self.count -= before - locks.len();
+        for lock in locks.extract_if(.., |lock| lock.token == token) {
+            uncount(&mut self.of_holders, &mut self.count, &lock);
+        }
         if locks.is_empty() {
             self.by_root.remove(root);
         }
@@ -186,6 +205,16 @@ impl LockTable {
         }
         let mut below = self.by_root.range(range_below(path)).map(|(root, _)| root);
         below.try_for_each(|root| allows(self.covering(root), submitted))
+    }
+}
+
+/// A lock is gone.
+fn uncount(of_holders: &mut BTreeMap<Option<String>, usize>, count: &mut usize, lock: &DavLock) {
+    *count -= 1;
+    let left = of_holders.get_mut(&lock.holder).expect("each lock is counted");
+    *left -= 1;
+    if *left == 0 {
+        of_holders.remove(&lock.holder);
     }
 }
 
@@ -296,6 +325,7 @@ mod tests {
                     _ => drop(table.add(lock(paths[path], scope, is_deep, number))),
                 }
                 prop_assert_eq!(table.count, table.all().count());
+                prop_assert_eq!(table.of_holders.values().sum::<usize>(), table.count);
                 for path in paths {
                     let covering: Vec<_> = table.covering(path).collect();
                     prop_assert!(covering.len() < 2 || covering.iter().all(|lock| lock.scope == LockScope::Shared));
