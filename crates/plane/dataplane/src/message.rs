@@ -70,10 +70,10 @@ pub(crate) enum ToAdmitter {
     Started { slot: u32 },
     /// A stream needs disk time for its start.
     Waits { slot: u32, conditions: StartConditions },
-    /// The conditions that the start of a waiting stream would meet now.
-    Weighed { slot: u32, conditions: StartConditions },
-    /// A round of a disk began.
-    Round { disk: DiskId },
+    /// A round of a disk began; the conditions of a start in it.
+    Round { disk: DiskId, conditions: StartConditions },
+    /// The first reads of a stream that waited are asked for; the conditions of the next start.
+    Begun { disk: DiskId, conditions: StartConditions },
     /// A leader holds so many pages for its group.
     Charge { leader: u32, pages: u64 },
     /// A stream reads for its group in another's place.
@@ -116,8 +116,6 @@ pub(crate) enum ToFetcher {
         /// How many reservations were made before its own.
         age: u64,
     },
-    /// From the admitter: which conditions would its start meet now?
-    Weigh { slot: u32 },
     /// From the admitter: read its first bytes.
     Start { slot: u32, start: PlacedStart },
     /// From the admitter: a stream that was demoted has a reservation again.

@@ -186,11 +186,11 @@ impl Admitter {
             }
             ToAdmitter::Started { slot } => self.tell_start(slot, context),
             ToAdmitter::Waits { slot, conditions } => self.waits(slot, &conditions, context),
-            ToAdmitter::Weighed { slot, conditions } => self.weighed(slot, &conditions, context),
-            ToAdmitter::Round { disk } => {
+            ToAdmitter::Round { disk, conditions } => {
                 self.disk_mut(disk).forecast = None;
-                self.launch(disk, context);
+                self.launch(disk, &conditions, context);
             }
+            ToAdmitter::Begun { disk, conditions } => self.launch(disk, &conditions, context),
             ToAdmitter::Charge { leader, pages } => {
                 self.charge(leader, pages);
             }
@@ -360,7 +360,7 @@ impl Admitter {
             return self.refuse_start(slot, context);
         }
         self.disk_mut(disk).waiting.push(slot);
-        self.launch(disk, context);
+        self.launch(disk, conditions, context);
     }
 
     /// True if a stream will have its first bytes in time when all streams that wait for its disk start before it.
@@ -384,24 +384,16 @@ impl Admitter {
         starts_in_time(forecast, slot)
     }
 
-    /// Starts the stream that waits for a disk for longest, if the coming rounds have room, and then the next.
-    fn launch<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        match self.disk(disk).waiting.first() {
-            Some(&slot) => context.tell_fetcher(ToFetcher::Weigh { slot }),
-            None => self.tell_carry_headroom(disk, context),
-        }
-    }
-
-    /// The conditions of a start are known: it gets its place, or continues to wait.
-    fn weighed<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
-        let AdmittedStream { disk, reservation, .. } = self.streams[slot as usize];
-        let (true, Some(id)) = (self.disk(disk).waiting.first() == Some(&slot), reservation) else { return };
-        let Some(first_round) = self.admission.place(id, conditions) else {
-            return self.tell_carry_headroom(disk, context);
-        };
+    /// Starts the stream that waits for a disk for longest, if the coming rounds have room; the next follows when it has begun.
+    fn launch<I: Io>(&mut self, disk: DiskId, conditions: &StartConditions, context: &mut PlaneContext<I>) {
+        let placed = self.disk(disk).waiting.first().copied().and_then(|slot| {
+            let AdmittedStream { reservation, payload, .. } = self.streams[slot as usize];
+            let conditions = StartConditions { payload_bytes: payload, ..*conditions };
+            Some((slot, self.admission.place(reservation?, &conditions)?, conditions))
+        });
+        let Some((slot, first_round, conditions)) = placed else { return self.tell_carry_headroom(disk, context) };
         self.disk_mut(disk).stops_waiting(slot);
-        self.start_reads(slot, conditions, first_round, context);
-        self.launch(disk, context);
+        self.start_reads(slot, &conditions, first_round, context);
     }
 
     /// A stream that has its place in the time table reads from now on.

@@ -112,13 +112,16 @@ impl Fetcher {
                 }
             }
             // A stream may have ended before the answer for it comes.
-            ToFetcher::Weigh { slot } | ToFetcher::Start { slot, .. }
-                if self.streams[slot as usize].life() != ReadsLife::Waiting => {}
-            ToFetcher::Weigh { slot } => {
-                let conditions = self.start_conditions(slot, context);
-                context.tell_admitter(ToAdmitter::Weighed { slot, conditions });
+            ToFetcher::Start { slot, .. } if self.streams[slot as usize].life() != ReadsLife::Waiting => {}
+            ToFetcher::Start { slot, start } => {
+                self.start(slot, start, context);
+                // The block of a session waited for no other start.
+                if start.block.is_none() {
+                    let disk = self.streams[slot as usize].disk();
+                    let conditions = self.sources[disk].start_conditions(context.now);
+                    context.tell_admitter(ToAdmitter::Begun { disk, conditions });
+                }
             }
-            ToFetcher::Start { slot, start } => self.start(slot, start, context),
             ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, context),
             ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, context),
             ToFetcher::EndBurst { slot } => {

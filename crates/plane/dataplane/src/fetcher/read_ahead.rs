@@ -278,14 +278,9 @@ impl ReadAhead {
 
     /// The conditions that a start of it would meet now at its disk; blocks are sent in ticks.
     pub(super) fn start_conditions(&self, source: &Source, tick: Nanos, now: Nanos) -> StartConditions {
-        let rounds = source.rounds();
-        let round = rounds.index_at(now);
-        let left = rounds.start_of(round + 1).saturating_sub(now);
-        let remaining = left.as_secs_f64() / rounds.period().as_secs_f64();
         let payload_bytes = self.payload - self.send.payload;
-        let queued_seconds = source.schedule.queued_seconds(now);
         let room_at = self.room_for_block(source, tick, now).unwrap_or(Nanos::MAX);
-        StartConditions { round, remaining, queued_seconds, room_at, payload_bytes }
+        StartConditions { room_at, payload_bytes, ..source.start_conditions(now) }
     }
 
     /// The earliest time at which all of it, if it is one block, may be sent beside everything that waits for its disk: not before it

@@ -22,7 +22,8 @@ impl Fetcher {
                     self.read_ahead(slot, round, context);
                 }
             }
-            context.tell_admitter(ToAdmitter::Round { disk });
+            let conditions = self.sources[disk].start_conditions(context.now);
+            context.tell_admitter(ToAdmitter::Round { disk, conditions });
         }
     }
 

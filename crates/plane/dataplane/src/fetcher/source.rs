@@ -6,6 +6,7 @@
 use std::ops::{Index, IndexMut};
 
 use content::layout::ContentLayout;
+use schedule::admission::disk_table::StartConditions;
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
 use schedule::disk::due_writes::DueWrite;
@@ -168,6 +169,14 @@ impl Source {
         }
         self.round = round;
         Some(round)
+    }
+
+    /// The conditions that a start would meet now.
+    pub(super) fn start_conditions(&self, now: Nanos) -> StartConditions {
+        let round = self.rounds.index_at(now);
+        let left = self.rounds.start_of(round + 1).saturating_sub(now);
+        let remaining = left.as_secs_f64() / self.rounds.period().as_secs_f64();
+        StartConditions { remaining, queued_seconds: self.schedule.queued_seconds(now), ..StartConditions::idle(round) }
     }
 
     /// True if no read of it has ended for longer than `limit`.

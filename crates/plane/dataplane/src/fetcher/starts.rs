@@ -4,7 +4,6 @@
 //! Not here: reading (`reads`), sharing the reads of others (`sharing`), the charge of a start (`schedule::admission`), a
 //! stream's clock (`pacer`).
 
-use schedule::admission::disk_table::StartConditions;
 use schedule::pace::Stride;
 
 use super::read_ahead::WINDOW_BYTES;
@@ -51,15 +50,10 @@ impl Fetcher {
         self.run_if_ready(slot, context);
     }
 
-    /// The conditions that a start of this stream would meet now.
-    pub(super) fn start_conditions<I: Io>(&self, slot: u32, context: &PlaneContext<I>) -> StartConditions {
-        let stream = &self.streams[slot as usize];
-        stream.start_conditions(&self.sources[stream.disk()], context.config.tick, context.now)
-    }
-
     /// Asks for the reservation of a demoted stream again, with the conditions that its start would meet.
     pub(super) fn ask_back<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let conditions = self.start_conditions(slot, context);
+        let stream = &self.streams[slot as usize];
+        let conditions = stream.start_conditions(&self.sources[stream.disk()], context.config.tick, context.now);
         context.tell_admitter(ToAdmitter::AsksBack { slot, conditions });
     }
 
