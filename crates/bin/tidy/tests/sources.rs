@@ -53,10 +53,9 @@ fn one_type_name_has_one_meaning() {
         for (number, line) in code_lines(&text) {
             let line = line.trim_end();
             let bare = line.trim_start();
-            let declared = bare.strip_prefix("pub").map_or(bare, |rest| {
-                rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest).trim_start()
-            });
-            let Some((keyword @ ("struct" | "enum" | "trait" | "type"), rest)) = declared.split_once(' ') else {
+            let Some((keyword @ ("struct" | "enum" | "trait" | "type"), rest)) =
+                without_visibility(bare).split_once(' ')
+            else {
                 continue;
             };
             if keyword == "type" && bare != line {
@@ -73,6 +72,13 @@ fn one_type_name_has_one_meaning() {
         .map(|(name, places)| format!("`{name}` is defined at {}; give each a name of its own", places.join(", ")))
         .collect();
     report(&problems);
+}
+
+/// A line without the `pub` or `pub(…)` that it begins with.
+fn without_visibility(line: &str) -> &str {
+    line.strip_prefix("pub").map_or(line, |rest| {
+        rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(rest, |(_, rest)| rest).trim_start()
+    })
 }
 
 /// Answers for requests that cannot be served now, and for failures of the server, are made in `problem.rs` alone, complete with all
@@ -138,7 +144,7 @@ fn each_number_of_the_schedule_and_the_plane_has_an_origin() {
         let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
         let mut said = String::new();
         for (index, line) in text.lines().enumerate().filter(|_| !path.to_string_lossy().ends_with("tests.rs")) {
-            let declared = line.trim_start_matches("pub ").strip_prefix("const ");
+            let declared = without_visibility(line).strip_prefix("const ");
             if let Some((name, value)) = declared.and_then(|rest| rest.split_once(": "))
                 && !name.contains(' ')
                 && !value.contains("::MAX")
@@ -164,6 +170,61 @@ fn each_number_of_the_schedule_and_the_plane_has_an_origin() {
     }
     assert!(found > 30, "{found} are not all");
     report(&problems);
+}
+
+/// A factor, and every fraction, is a decision: it has a name, and so an origin (above). Of those with 2, a half of a duration or of an amount
+/// needs one; doubling, other halves and the fields of samples do not.
+#[test]
+fn each_factor_of_the_schedule_and_the_plane_has_a_name() {
+    let amounts = ["period", "round", "capacity", "limit", "window", "obtainable", "MAX"];
+    let (mut problems, mut found) = (Vec::new(), 0);
+    for (path, text) in sources("rs").into_iter().filter(|(path, _)| {
+        SCHEDULING.iter().any(|crate_of| path.starts_with(crate_of)) && !path.to_string_lossy().ends_with("tests.rs")
+    }) {
+        let text = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for (number, line) in code_lines(text) {
+            let line = line.trim();
+            let is_sample = line.ends_with(',') && line.split_once(": ").is_some_and(|(name, _)| word_of(name) == name);
+            if is_sample || without_visibility(line).starts_with("const ") {
+                continue;
+            }
+            found += 1;
+            let half = line.match_indices(" / 2").any(|(at, _)| {
+                let whole = line[..at].rsplit(' ').next().unwrap_or_default();
+                amounts.iter().any(|amount| whole.contains(amount))
+            });
+            if let Some(factor) = factors(line).find(|factor| *factor != "2" || half) {
+                problems.push(format!("{}:{number}: give `{factor}` a name in `{line}`", path.display()));
+            }
+        }
+    }
+    assert!(found > 5_000, "{found} lines are not all");
+    report(&problems);
+}
+
+/// The numbers of a line that multiply, divide or bound something, and its fractions; but 0, 1 and powers of ten that change a unit.
+fn factors(line: &str) -> impl Iterator<Item = &str> {
+    let signs = ["* ", "/ ", "*= ", "/= ", "_mul(", ".max(", ".min(", "scaled("];
+    let behind = signs.into_iter().flat_map(|sign| line.match_indices(sign).map(|(at, sign)| &line[at + sign.len()..]));
+    let before = line.match_indices(" * ").filter_map(|(at, _)| line[..at].rsplit(|c| !is_of_word(c)).next());
+    let fractions = line.split(|c: char| !is_of_word(c)).filter(|word| word.contains('.') && !word.contains(".."));
+    let numbers = behind.map(word_of).chain(before).chain(fractions).map(|word| word.trim_end_matches("f64"));
+    let plain = ["0", "1", "0.0", "1.0", "1_000_000", "1e6"];
+    let is_number = |word: &&str| {
+        word.starts_with(|c: char| c.is_ascii_digit())
+            && !word.contains("..")
+            && word.chars().all(|c| c.is_ascii_digit() || "_.e-".contains(c))
+    };
+    numbers.filter(is_number).filter(move |word| !plain.contains(word))
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || "_.".contains(c)
+}
+
+/// The word or number that a text begins with.
+fn word_of(text: &str) -> &str {
+    &text[..text.find(|c| !is_of_word(c)).unwrap_or(text.len())]
 }
 
 /// The output of a passing test is captured: a skip that is only printed would stay unseen.

@@ -10,6 +10,10 @@ use units::{BitRate, Nanos};
 pub const CATCH_UP: u64 = 2;
 /// While the start burst lasts, the stream runs at this many times its rate. Chosen.
 pub const BURST_FACTOR: u64 = 4;
+/// A block waits for its first send, and its last one takes another. Follows.
+const EDGES: u64 = 2;
+/// A burst that leaves no faster than at the rate is over after so many times the time that it lasts. Chosen.
+const BURST_OVER: u64 = 2;
 
 /// How long the sending of a block lasts, all of which is there: as fast as a burst, in whole sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +28,7 @@ impl BlockSending {
     /// Of a block of so many bytes in a session with this rate.
     #[must_use]
     pub fn of(rate: BitRate, bytes: u64, tick: Nanos) -> Self {
-        let edges = Stride::of(rate, tick).span(tick).saturating_mul(2);
+        let edges = Stride::of(rate, tick).span(tick).saturating_mul(EDGES);
         let fastest = BitRate(rate.0.saturating_mul(BURST_FACTOR));
         Self { takes: fastest.time_for(bytes).saturating_add(edges), edges }
     }
@@ -153,7 +157,7 @@ impl Pace {
     pub fn is_steady(&self, at: Nanos, sent_bytes: u64) -> bool {
         let last_tick = at.saturating_sub(self.tick);
         let (out, level) = (sent_bytes >= self.due_bytes(last_tick), sent_bytes >= self.promised_bytes(last_tick));
-        let lasted = self.rate.bytes_in(at.saturating_sub(self.anchor)) >= self.burst_bytes.saturating_mul(2);
+        let lasted = self.rate.bytes_in(at.saturating_sub(self.anchor)) >= self.burst_bytes.saturating_mul(BURST_OVER);
         !self.bursting(last_tick) && level && (out || lasted)
     }
 

@@ -6,6 +6,13 @@
 //! crate's calibration), learning from observed times (`disk::cost`).
 
 use units::{ByteCount, Nanos};
+/// Writes are never counted slower than by this, relative to reads. Chosen: a bound.
+const WRITE_RATIO_MIN: f64 = 0.05;
+/// Above this a measurement is wrong. Chosen.
+const WRITE_RATIO_MAX: f64 = 4.0;
+/// Weights of the ends and the middle in Simpson's rule, and their sum. Follow.
+const SIMPSON: [f64; 3] = [1.0, 4.0, 1.0];
+const SIMPSON_SUM: f64 = 6.0;
 
 /// A measured disk. Positions are bytes from the start of the whole block device (not the partition).
 #[derive(Debug, Clone, PartialEq)]
@@ -115,7 +122,10 @@ impl DiskProfile {
         if self.seeks.iter().any(|s| s.time > long) || self.turn > long || self.flush > long {
             return Err("no seek, turn or flush takes longer than 10 s");
         }
-        if !(self.write_ratio > 0.0 && self.write_ratio <= 4.0) || self.queue_depth == 0 || self.capacity.0 == 0 {
+        if !(self.write_ratio > 0.0 && self.write_ratio <= WRITE_RATIO_MAX)
+            || self.queue_depth == 0
+            || self.capacity.0 == 0
+        {
             return Err("write ratio (0 to 4), queue depth and capacity must be above zero");
         }
         Ok(())
@@ -183,6 +193,11 @@ impl DiskProfile {
         if self.rotational { 1.0 } else { f64::from(self.queue_depth.max(1)) }
     }
 
+    /// Seconds for writing the bytes that are read in so many.
+    pub(crate) fn write_seconds(&self, read_seconds: f64) -> f64 {
+        read_seconds / self.write_ratio.max(WRITE_RATIO_MIN)
+    }
+
     /// The most that `seeks` requests with so many seconds of transfer in all take, when they are served in one sweep from
     /// wherever the head is: as many equal seeks over the whole disk, and one seek back. Seek curves are concave, so no
     /// other places cost more (Oyang). A drive without a head serves several at once.
@@ -209,7 +224,9 @@ impl DiskProfile {
     fn straight_seconds(&self, from: u64, to: u64) -> f64 {
         let slowness = |position| 1.0 / self.rate_at(position) as f64;
         let bytes = to - from;
-        bytes as f64 * (slowness(from) + 4.0 * slowness(from + bytes / 2) + slowness(to)) / 6.0
+        let [first, middle, last] = SIMPSON;
+        bytes as f64 * (first * slowness(from) + middle * slowness(from + bytes / 2) + last * slowness(to))
+            / SIMPSON_SUM
     }
 
     /// The zone middles (position, rate) at or below `position` and above it.

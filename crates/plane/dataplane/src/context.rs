@@ -14,6 +14,10 @@ use crate::port::{Io, Token};
 
 /// Reports that wait for room in the queue: a start and an end of each stream. Chosen.
 const OUTBOX: usize = 2 * limits::STREAMS_MAX;
+/// Events are reported while there are fewer reports than this. Chosen: a part of the room.
+const EVENT_REPORTS_MAX: usize = OUTBOX / 4;
+/// Commands are taken while the reports fill no more than one in so many of their room: each may cause some. Chosen.
+const COMMANDS_PART: usize = 2;
 /// Messages between the parts for each stream: most are under way when a disk fails and all its streams receive the
 /// report. Chosen.
 const MESSAGES_PER_STREAM: usize = 4;
@@ -70,14 +74,14 @@ impl<I: Io> PlaneContext<I> {
 
     /// Reports an event. Events are no state: with no room they are dropped, the gauges have the numbers.
     pub(crate) fn tell(&mut self, event: Event) {
-        if self.reports.len() < OUTBOX / 4 {
+        if self.reports.len() < EVENT_REPORTS_MAX {
             self.report(Report::Event(event));
         }
     }
 
     /// True if there is room for the reports that a command causes.
     pub(crate) fn has_room_for_reports(&self) -> bool {
-        self.reports.len() * 2 <= self.reports.capacity()
+        self.reports.len() <= self.reports.capacity() / COMMANDS_PART
     }
 
     pub(crate) fn flush_reports(&mut self) {

@@ -10,6 +10,10 @@ const BLOCK_MAX: Nanos = Nanos::from_secs(15);
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
 /// Below this load the core's cost per bit is not known well enough to refuse any stream. Chosen.
 const PROCESSOR_SHARE_KNOWN: f64 = 0.5;
+/// A longer block is worth its memory if it lets a disk carry so many times more streams. Decision 0007, varied.
+const BLOCK_GAIN_MIN: f64 = 1.02;
+/// Lower rates are not offered, in bits per second. Chosen.
+const OFFERED_MIN: u64 = 1_000;
 /// The share of a round that is left when a start is tried that has waited for this round. Chosen.
 const STARTS_WITH: f64 = 0.9;
 
@@ -184,8 +188,7 @@ impl Admission {
         while period as usize <= SLOTS {
             let demand = demand_at(request, table, period);
             let count = carried(request, table, &demand, memory);
-            // A gain below one in fifty is not worth the memory (decision 0007, varied).
-            if block_bytes(request, table, period) > limits::BLOCK_BYTES_MAX || count < most * 1.02 {
+            if block_bytes(request, table, period) > limits::BLOCK_BYTES_MAX || count < most * BLOCK_GAIN_MIN {
                 break;
             }
             (best, most) = (demand, count);
@@ -252,13 +255,13 @@ pub(super) fn one_block(request: &AdmissionRequest, bytes: u64) -> (f64, f64) {
 }
 
 pub(super) fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u32) -> DiskDemand {
-    let (block, profile) = (block_bytes(request, table, period), table.profile());
-    let writes = request.written_every.is_some();
-    let ratio = if writes { profile.write_ratio.max(0.05) } else { 1.0 };
+    let block = block_bytes(request, table, period);
     let (transfer, seeks) = one_block(request, block);
-    let kind = if writes { DemandKind::Writes } else { DemandKind::Reads };
-    let stroke = if writes { table.stroke_seconds() } else { 0.0 };
-    DiskDemand { period, transfer: transfer / ratio + stroke, seeks, kind }
+    if request.written_every.is_none() {
+        return DiskDemand { period, transfer, seeks, kind: DemandKind::Reads };
+    }
+    let transfer = table.profile().write_seconds(transfer) + table.stroke_seconds();
+    DiskDemand { period, transfer, seeks, kind: DemandKind::Writes }
 }
 
 /// Rounds for which a recording gathers a block: the longest period with which no byte is older than `durable` when it is, with
@@ -276,19 +279,17 @@ pub fn write_period(rate: BitRate, round: Nanos, durable: Nanos, block_bytes_max
 
 /// How many such streams a disk and this many pages would carry.
 fn carried(request: &AdmissionRequest, table: &DiskTable, demand: &DiskDemand, memory: u64) -> f64 {
-    let profile = table.profile();
-    let hop = profile.access_time(profile.capacity.0 / 8).as_secs_f64();
-    let busy = (demand.transfer + demand.seeks * hop / profile.parallel_requests()) / f64::from(demand.period);
+    let busy = table.seconds_among_others(demand.transfer, demand.seeks) / f64::from(demand.period);
     let by_disk = table.round().as_secs_f64() / busy;
     let each = window_bytes(request.rate, table.round(), demand.period).div_ceil(CACHE_PAGE_BYTES) + 1;
     // If a content lies on several disks, each of them has a share of the stream and of its memory.
     by_disk.min((f64_of(memory) / (f64_of(each) * request.disk_share)).floor())
 }
 
-/// Rounded down to three digits; nothing below 1 kbit/s.
+/// Rounded down to three digits.
 fn three_digits(rate: u64) -> u64 {
     let unit = 10u64.pow(rate.checked_ilog10().unwrap_or(0).saturating_sub(2));
-    if rate < 1_000 { 0 } else { rate / unit * unit }
+    if rate < OFFERED_MIN { 0 } else { rate / unit * unit }
 }
 
 pub(super) fn wire(payload: u64) -> u64 {

@@ -17,6 +17,12 @@ use crate::profile::DiskProfile;
 
 /// A seek among others goes over one in so many parts of the disk: eight reads a round. Chosen; it only compares demands.
 const HOPS: u64 = 8;
+/// A start seeks twice: the head leaves its sweep for it, and then goes back to the block where it was. Follows.
+const START_SEEKS: f64 = 2.0;
+/// Rounds from the first read of a start to its second: the look-ahead that the first fills, and a round. Follows.
+const FIRST_GAP: u64 = LOOKAHEAD_ROUNDS + 1;
+/// Shorter times are rounding errors, in seconds. Chosen.
+pub(super) const ROUNDING: f64 = 1e-9;
 /// Rounds in the table; also the longest period. Chosen: the longest block of the longest round is 32 MiB, 30 s of 8.8 Mbit/s.
 pub const SLOTS: usize = 32;
 /// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away. Decision 0007, table of
@@ -367,7 +373,7 @@ impl DiskTable {
         for first in (start.conditions.round + 1..).take(demand.period as usize) {
             let peak = self.peak_with(planned, demand, start, first);
             if let Some(peak) = peak
-                && best.is_none_or(|(least, _)| peak < least - 1e-9)
+                && best.is_none_or(|(least, _)| peak < least - ROUNDING)
             {
                 best = Some((peak, first));
             }
@@ -589,11 +595,10 @@ impl StartCost {
         let (mut round, mut gap, mut left) = (self.conditions.round, 0, self.payload_transfer);
         while round < first && left > 0.0 {
             let (next, length) = next_read(round, gap, first, demand.period);
-            // The first read also fills the look-ahead, which every later one only keeps up, and brings the burst. For
-            // it the head leaves its sweep, and afterwards goes back to the block where it was.
+            // The first read also fills the look-ahead, which every later one only keeps up, and brings the burst.
             let is_first = gap == 0;
             let (ahead, burst, seeks) =
-                if is_first { (LOOKAHEAD_ROUNDS, self.burst_transfer, 2.0) } else { (0, 0.0, 1.0) };
+                if is_first { (LOOKAHEAD_ROUNDS, self.burst_transfer, START_SEEKS) } else { (0, 0.0, 1.0) };
             let transfer = ((length + ahead) as f64 * self.transfer_per_round + burst).min(left);
             let slot = &mut loads[slot_of(round - self.conditions.round)];
             *slot = slot.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
@@ -612,7 +617,7 @@ pub fn next_read(round: u64, gap: u64, first: u64, period: u32) -> (u64, u64) {
     let next = if round >= first {
         first + ((round - first) / period + 1) * period
     } else {
-        first.min(round + (2 * gap).max(4))
+        first.min(round + (2 * gap).max(FIRST_GAP))
     };
     (next, next - round)
 }

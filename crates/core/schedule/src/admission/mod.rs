@@ -29,6 +29,8 @@ pub use session_clock::{BlockDeadline, REQUEST_WAY_MAX, SessionRead};
 
 /// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
+/// Promises have so much of a disk at least, whatever share best effort is to keep. Chosen.
+const BUDGET_MIN: f64 = 0.01;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
 pub const WIRE_OVERHEAD: f64 = 1.0622;
 /// Everything admission has to know of a stream (or recording) that wants in.
@@ -220,7 +222,7 @@ impl Admission {
     /// Nothing reserved. Links have the given capacities, in payload bits per second on the wire.
     #[must_use]
     pub fn new(settings: &AdmissionSettings, disks: Vec<(DiskProfile, Nanos)>, links: &[BitRate]) -> Self {
-        let budget = (1.0 - settings.be_share - MARGIN).max(0.01);
+        let budget = (1.0 - settings.be_share - MARGIN).max(BUDGET_MIN);
         let disk = |(profile, round)| AdmissionDisk { table: DiskTable::new(profile, round, budget), sharing: 0 };
         Self {
             disks: disks.into_iter().map(disk).collect(),

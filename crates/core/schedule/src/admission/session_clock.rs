@@ -14,6 +14,8 @@ pub const REQUEST_WAY_MAX: Nanos = Nanos::from_millis(250);
 /// The open of a content counts as a part of its wait for up to one in so many of the time that it lasts. Chosen: a block that is due
 /// still has half of its time for its read (decision 0060).
 const OPEN_PART: u64 = 2;
+/// Weight of the time since the last block in the mean of the reads beside blocks. Chosen.
+const MEAN_WEIGHT: f64 = 0.5;
 
 /// A read of a session, which is all of a content.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +99,7 @@ fn lasts_at(table: &DiskTable, request: &AdmissionRequest, bytes: u64, share: (f
     let (transfer, seeks) = one_block(request, bytes);
     let read = table.seconds_among_others(transfer, seeks);
     let in_round = table.seconds_among_others(share.0, share.1);
-    Nanos::from_secs_f64(table.round().as_secs_f64() * read / in_round.max(1e-9))
+    Nanos::from_secs_f64(table.round().as_secs_f64() * read / in_round.max(disk_table::ROUNDING))
 }
 
 impl ReadsBeside {
@@ -113,7 +115,7 @@ impl ReadsBeside {
 
     /// A block is requested: their disk time between two blocks, in the mean with the time before.
     pub(super) fn mean_at_block(&self) -> RoundLoad {
-        self.since.map_or(self.mean, |since| since.plus(self.mean).scaled(0.5))
+        self.since.map_or(self.mean, |since| since.plus(self.mean).scaled(MEAN_WEIGHT))
     }
 }
 

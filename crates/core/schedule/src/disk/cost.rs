@@ -31,6 +31,9 @@ const TOLERANCE: f64 = 1.0 + MARGIN;
 /// No drive's cache holds more dirty bytes than this; bytes written beyond are on the platters already. Chosen: a bound that
 /// no figure has (decision 0007).
 const CACHE_BYTES_MAX: u64 = 32 << 20;
+/// At most one in so many of a round is counted for a commit itself: otherwise one hang would teach that no time is ever long enough, and no
+/// upload would be acknowledged again. Chosen.
+const COMMIT_PART: u64 = 2;
 /// Commits are never taken to be quicker than this when an outlier is judged. Chosen: a turn of a 7200 rpm drive is 8 ms.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
 /// A learned operation cost rises by this share of an excess and falls by `FALL`: it stays near the 90th percentile (0.05 of
@@ -121,8 +124,7 @@ impl CostModel {
     /// The transfer alone of writing `bytes` at `position`, by the profile.
     #[must_use]
     pub fn write_transfer(&self, position: u64, bytes: u64) -> Nanos {
-        let transfer = self.profile.transfer_time(position, bytes).as_secs_f64();
-        Nanos::from_secs_f64(transfer / self.profile.write_ratio.max(0.05))
+        Nanos::from_secs_f64(self.profile.write_seconds(self.profile.transfer_time(position, bytes).as_secs_f64()))
     }
 
     /// The time of a commit now: the bytes in the drive's cache must go out, then follows the file system's own commit.
@@ -131,15 +133,14 @@ impl CostModel {
         self.sync_time(SyncScope::Journal)
     }
 
-    /// The time to settle now. At most half a round is counted for the commit itself: otherwise one hang would teach
-    /// that no time is ever long enough, and no upload would be acknowledged again.
+    /// The time to settle now.
     #[must_use]
     pub fn sync_time(&self, what: SyncScope) -> Nanos {
         let own = match what {
             SyncScope::Journal => self.commit,
             SyncScope::DriveCache => self.flush,
         };
-        own.min(Nanos(self.round.0 / 2)).saturating_add(self.unsettled)
+        own.min(Nanos(self.round.0 / COMMIT_PART)).saturating_add(self.unsettled)
     }
 
     /// `reads` random reads of `bytes` in all, where the disk is slowest.

@@ -33,6 +33,13 @@ use slack::{Buckets, Slack};
 /// Pieces of a best-effort read, issued together. With a single one, a drive without a cache loses a turn of the platter after
 /// each: measured on the emulated drives.
 const READ_PIECES: u32 = 2;
+/// Best effort owes at most one in so many of a round after jobs that took longer than expected. With half of one, uploads waited for
+/// 6.5 s beside viewers of segments, for their reads always wait (decision 0060, simulated).
+const DEBT_PART: u64 = 4;
+/// Best effort saves time for one in so many of a round, or for its dearest job. Chosen.
+const SAVED_PART: u64 = 2;
+/// Rounds that are kept for delays that no model foresees: half of one. Follows from [`crate::admission::disk_table::CARRY_MAX`].
+const KEPT_ROUNDS: f64 = 0.5;
 
 /// Settings of one disk's schedule.
 #[derive(Debug, Clone, Copy)]
@@ -261,10 +268,9 @@ impl DiskSchedule {
         self.rt.find(slot).is_some() || self.be.wants(WorkOwner::Stream(slot))
     }
 
-    /// Most that best effort owes after jobs that took longer than expected: a quarter of a round. With half of one, uploads waited
-    /// for 6.5 s beside viewers of segments, for their reads always wait (decision 0060, simulated).
+    /// Most that best effort owes.
     const fn debt_max(&self) -> Nanos {
-        Nanos(self.settings.rounds.period().0 / 4)
+        Nanos(self.settings.rounds.period().0 / DEBT_PART)
     }
 
     /// One read completed. `took` is the time the disk spent on it alone and `predicted` the time by the profile; both
@@ -382,7 +388,7 @@ impl DiskSchedule {
     /// only reads that took longer and others that waited for them.
     #[must_use]
     pub fn is_behind(&self, now: Nanos) -> bool {
-        let kept = self.settings.rounds.period().as_secs_f64() / 2.0;
+        let kept = self.settings.rounds.period().as_secs_f64() * KEPT_ROUNDS;
         let mut buckets = Buckets::near(self.settings.rounds, now);
         self.rt.fill_regular(&mut buckets, &self.cost);
         self.cost.lost_seconds() >= kept && buckets.slack(now, self.cost.profile(), 1.0).least() < kept
@@ -583,9 +589,9 @@ impl DiskSchedule {
         if self.be.is_empty() {
             return;
         }
-        let half = Nanos(self.settings.rounds.period().0 / 2);
-        let price = self.be.price(half, self.head, &self.cost);
-        self.budget.earn(elapsed, half.max(price));
+        let saved = Nanos(self.settings.rounds.period().0 / SAVED_PART);
+        let price = self.be.price(saved, self.head, &self.cost);
+        self.budget.earn(elapsed, saved.max(price));
         let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
         self.covered = self.budget.cover(price, now.saturating_add(ahead)).map(|deadline| (deadline, price));
     }

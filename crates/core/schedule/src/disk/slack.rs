@@ -27,6 +27,9 @@ const BUCKETS: usize = 64;
 /// a long block, which is due later, counts as due then: a disk that is two and a half times slower is noticed before a stream is
 /// late (`sim/tests/slower.rs`; with 64 buckets after 1,161 misses).
 const NEAR: usize = 20;
+/// Strokes over the whole disk for which nothing is promised: the bound of a sweep is for whole ones, and in the middle of one the head
+/// may have to go to the far end first and then come back. Follows.
+const STROKES: f64 = 2.0;
 
 /// The reads and writes due in a quarter of a round.
 #[derive(Debug, Clone, Copy)]
@@ -121,9 +124,7 @@ impl Buckets {
     /// The slack that is left, when the disk is free for due work from `free` on and `slowdown` times slower than its profile.
     #[must_use]
     pub fn slack(self, free: Nanos, profile: &DiskProfile, slowdown: f64) -> Slack {
-        // The bound is for whole sweeps: in the middle of one, the head may have to go to the far end first and then
-        // come back.
-        let epsilon = 2.0 * profile.access_time(profile.capacity.0).as_secs_f64() * slowdown;
+        let epsilon = STROKES * profile.access_time(profile.capacity.0).as_secs_f64() * slowdown;
         let begins = seconds_until(free, Nanos::ZERO) + epsilon;
         let (mut work, mut left, mut until) = (0.0, [f64::INFINITY; BUCKETS], [0.0; BUCKETS]);
         let sum = |of: fn(&Bucket) -> f64| self.buckets.iter().map(of).sum::<f64>();

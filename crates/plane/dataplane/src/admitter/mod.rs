@@ -23,6 +23,8 @@ use crate::control::{Delivery, RecordingRequest, Refusal, Report, Resource, Serv
 use crate::cursor::SegmentList;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
 use crate::port::Io;
+/// The core's load is measured over so long a time at least. Chosen.
+const LOAD_PERIOD_MIN: Nanos = Nanos::from_millis(500);
 
 /// The admitter.
 #[derive(Debug)]
@@ -605,7 +607,7 @@ impl Admitter {
     pub(crate) fn measure<I: Io>(&mut self, pages: u64, context: &mut PlaneContext<I>) {
         let processor = context.io.processor_time();
         let (used, wall) = (processor.saturating_sub(self.measured.1), context.now.saturating_sub(self.measured.0));
-        if wall > Nanos::from_millis(500) {
+        if wall > LOAD_PERIOD_MIN {
             self.admission.set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
             self.measured = (context.now, processor);
         }

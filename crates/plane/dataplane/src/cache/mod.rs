@@ -19,6 +19,8 @@ use list::NumberList;
 
 /// Pages in a chunk. Follows from the sizes of both.
 pub const CHUNK_PAGES: u32 = 4;
+/// Few chunks are used as long as it is less than one in so many of those that there can be. Chosen.
+const FEW_PART: u32 = 2;
 const NONE: u32 = u32::MAX;
 /// Of the chunks that were idle for longest, so many are looked at for one that was lent. Chosen.
 const LENT_LOOKED_AT: usize = 16;
@@ -269,10 +271,10 @@ impl Cache {
 
     /// Where one page may lie. Behind the one before it: a chunk that has one content is passed on whole, in huge pages
     /// and in one send. Else in the chunk that was idle for longest: the bytes sent last rest longest, lent memory with
-    /// them. Else, once every second chunk that there can be is used, in a leftover, so that the others stay for runs.
+    /// them. Else, once many chunks are used, in a leftover, so that the others stay for runs.
     fn place_for_one(&self, key: PageKey) -> Option<u32> {
         let (idle, leftover) = (self.place_in_idle(key), self.partial.first());
-        let few_are_used = self.present - self.idle.count() - self.spare.count() < self.obtainable / 2;
+        let few_are_used = self.present - self.idle.count() - self.spare.count() < self.obtainable / FEW_PART;
         self.place_behind(key).or(if few_are_used { idle.or(leftover) } else { leftover.or(idle) })
     }
 

@@ -2,21 +2,25 @@
 
 use units::limits::CACHE_PAGE_BYTES;
 
-/// A delivery reads no farther ahead than this, for every stream has room for marks of so many pages: enough for seven disks
+/// A delivery reads no farther ahead than this, for every stream has room for marks of so many pages. Chosen: enough for seven disks
 /// with units of 8 MiB.
 pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// Follows from that.
 const MARKS: u64 = AHEAD_BYTES_MAX / CACHE_PAGE_BYTES;
-const _: () = assert!(MARKS == 4 * 64);
+/// Follows: marks of a word.
+const BITS: u64 = 64;
+/// Follows: words of marks.
+const WORDS: usize = 4;
+const _: () = assert!(MARKS == WORDS as u64 * BITS);
 
 /// Marks of pages of one content, by their number: all within [`AHEAD_BYTES_MAX`].
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct AheadPages([u64; 4]);
+pub(super) struct AheadPages([u64; WORDS]);
 
 impl AheadPages {
     fn place(index: u64) -> (usize, u64) {
-        let at = usize::try_from(index % MARKS).expect("small");
-        (at / 64, 1 << (at % 64))
+        let at = index % MARKS;
+        (usize::try_from(at / BITS).expect("small"), 1 << (at % BITS))
     }
 
     pub(super) fn has(&self, index: u64) -> bool {

@@ -19,6 +19,9 @@ use crate::port::{Completion, FileSlot, Io};
 
 /// Share of the buffers that best-effort deliveries may use: one in so many. Chosen.
 pub const BEST_EFFORT_PAGES_SHARE: u32 = 8;
+/// So many times the pages in use are in memory at most, if they are promised: viewers of the same contents use little of the memory promised
+/// to each, and a crowd would wait seconds for gigabytes that it never uses. Chosen.
+const USED_FACTOR: u64 = 2;
 
 /// See the module.
 #[derive(Debug)]
@@ -165,9 +168,7 @@ impl BufferPool {
     pub(super) fn change_memory<I: Io>(&mut self, promised: u64, context: &mut PlaneContext<I>) {
         let in_use = u64::from(self.deliveries) * u64::from(CHUNK_PAGES);
         let best_effort = u64::from(self.delivery_pages_max()).min(in_use);
-        // Viewers of the same contents use little of the memory promised to each. If all of that were brought in, a
-        // crowd would wait seconds for gigabytes that it never uses.
-        let wanted = promised.min(2 * u64::from(self.cache.used())) + best_effort;
+        let wanted = promised.min(USED_FACTOR * u64::from(self.cache.used())) + best_effort;
         if let Some(change) = self.memory.next_change(&mut self.cache, wanted, context.now) {
             context.io.change_memory(RequestKind::Memory.token(), change);
         }

@@ -10,7 +10,7 @@ use super::Pacer;
 use crate::context::PlaneContext;
 use crate::port::Io;
 
-/// A link that was idle may be given the bytes of so many ticks: the longest time between two sends of a stream.
+/// A link that was idle may be given the bytes of so many ticks. Follows: the longest time between two sends of a stream.
 pub(super) const DEPTH_TICKS: u64 = 2;
 /// A link that became narrower than the promises on it owes no more than this when it is widened again. Chosen.
 const OWED_MAX: Nanos = Nanos::from_secs(1);

@@ -11,6 +11,10 @@ pub(in super::super) const WINDOW_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 /// Later it reads as far ahead as its client has taken bytes before, but no farther than this: half of it is one turn of a disk,
 /// and the seek then takes a tenth of the time (`schedule::disk::best_effort`). Follows from that turn.
 const GROWN_WINDOW_BYTES: u64 = 16 << 20;
+/// A response whose first bytes on one disk are as many reads no other disk ahead: none is within reach. Follows from the marks.
+const LONG_UNIT_BYTES: u64 = AHEAD_BYTES_MAX / 2;
+/// A delivery asks a disk for one in so many of its window at a time: not every page is worth a seek. Chosen.
+const WANTED_PART: u64 = 2;
 
 impl ReadAhead {
     /// True if it is such a delivery and has bytes to send.
@@ -28,9 +32,8 @@ impl ReadAhead {
         let layout = &self.content().layout;
         let disks = layout.disks().len() as u64;
         let unit = layout.piece(0, 0, AHEAD_BYTES_MAX).map_or(0, |piece| piece.length);
-        // A response of several ranges is read in order, and so is one that begins with so many bytes on one disk that
-        // no other disk is within reach.
-        if disks == 1 || self.segment_list().range().is_none() || unit >= AHEAD_BYTES_MAX / 2 {
+        // A response of several ranges is read in order.
+        if disks == 1 || self.segment_list().range().is_none() || unit >= LONG_UNIT_BYTES {
             return self.send.payload.min(share).clamp(WINDOW_BYTES, GROWN_WINDOW_BYTES);
         }
         // A range may begin within a page. One unit more than there are disks: a disk that has read its own does not
@@ -41,8 +44,7 @@ impl ReadAhead {
     /// Wants its payload up to `window` from the last sent byte on.
     pub(in super::super) fn want_window(&mut self, window: u64) {
         let target = (self.send.payload + window).min(self.payload);
-        // Half a window of one disk at a time: not every page is worth a seek.
-        if self.holds_nothing() || target >= self.target + window / 2 || target == self.payload {
+        if self.holds_nothing() || target >= self.target + window / WANTED_PART || target == self.payload {
             self.want(target);
         }
     }
