@@ -82,7 +82,7 @@ fn after(history: &[Happening], pages: u64, be_share: f64) -> (Admission, Vec<Re
                 let left = held.swap_remove(nth % held.len());
                 admission.release(left);
             }
-            Happening::Busy(share) => admission.set_processor_share(*share),
+            Happening::Busy(share) => admission.sending_mut().set_processor_share(*share),
             Happening::Leave(_) => {}
         }
     }
@@ -220,8 +220,8 @@ proptest! {
         held.iter().for_each(|(id, ..)| admission.release(*id));
         let mut fresh = Admission::new(&settings, disks, &links);
         prop_assert_eq!(admission.memory(), fresh.memory());
-        prop_assert_eq!(admission.promised(), fresh.promised());
-        prop_assert!([0, 1].iter().all(|&disk| admission.promised_share(DiskId(disk)) < 1e-6));
+        prop_assert_eq!(admission.sending().promised(), fresh.sending().promised());
+        prop_assert!([0, 1].iter().all(|&disk| admission.table(DiskId(disk)).promised_share() < 1e-6));
         // With no sharing stream left, nothing is kept for them either.
         let most =
             |admission: &mut Admission| (0..).take_while(|_| admission.reserve(&mirrored(9, 0)).is_ok()).count();

@@ -149,7 +149,7 @@ impl PlannedMachine {
             streams: u32::try_from(held.len()).unwrap_or(u32::MAX),
             limited_by,
             blocks: (0..rates.len()).map(|which| block(which).unwrap_or(0)).collect(),
-            disk_share: disks.map(|disk| admission.promised_share(DiskId(disk))).collect(),
+            disk_share: disks.map(|disk| admission.table(DiskId(disk)).promised_share()).collect(),
             memory_used: admission.memory().0 * CACHE_PAGE_BYTES,
         }
     }

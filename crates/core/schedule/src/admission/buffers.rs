@@ -136,7 +136,7 @@ impl Admission {
     pub fn hold_pages(&mut self, id: ReservationId, pages: u64) -> Option<u64> {
         let &Reservation { request, pages: own, held_pages: before, .. } = self.find(id)?;
         // Fewer pages than before are always possible, even if there is less memory by now than was promised.
-        let fits = pages <= before || self.buffers.fits(request.content, own + before, own + pages);
+        let fits = pages <= before || self.resources.buffers.fits(request.content, own + before, own + pages);
         if fits {
             self.set_pages_of(id, own, pages);
         }
@@ -149,8 +149,8 @@ impl Admission {
         let before = reservation.pages + reservation.held_pages;
         (reservation.pages, reservation.held_pages) = (own, held);
         let content = reservation.request.content;
-        self.buffers.withdraw(content, before);
-        self.buffers.promise(content, own + held);
+        self.resources.buffers.withdraw(content, before);
+        self.resources.buffers.promise(content, own + held);
     }
 
     /// The start burst that a reservation which has not started may send: all of it, or nothing if it takes buffers or disk time that
@@ -158,11 +158,12 @@ impl Admission {
     /// that shares reads, or has a whole block, has its pages: only reads from a spinning disk go further ahead for it.
     pub fn grant_burst(&mut self, id: ReservationId, bytes: u64) -> u64 {
         let Some(&Reservation { request, demand, pages, shares, .. }) = self.find(id) else { return 0 };
-        if bytes == 0 || shares || demand.is_spread() || !self.disk(request.disk).table.profile().rotational {
+        if bytes == 0 || shares || demand.is_spread() || !self.resources.table(request.disk).profile().rotational {
             return bytes;
         }
-        let burst_pages = self.pages_with(&request, &demand, bytes).saturating_sub(pages);
-        if !self.starts(&request, &demand, bytes) || !self.buffers.begin_burst(id, burst_pages) {
+        let disk = self.resources.disk(request.disk);
+        let burst_pages = disk.pages_with(&request, &demand, bytes).saturating_sub(pages);
+        if !disk.starts(&request, &demand, bytes) || !self.resources.buffers.begin_burst(id, burst_pages) {
             return 0;
         }
         self.find_mut(id).expect("found above").burst_bytes = bytes;
@@ -171,7 +172,7 @@ impl Admission {
 
     /// Ends the oldest start burst if the promises need its pages: the stream of that reservation gives them back.
     pub fn burst_to_end(&mut self) -> Option<ReservationId> {
-        let id = self.buffers.burst_to_end()?;
+        let id = self.resources.buffers.burst_to_end()?;
         self.find_mut(id)?.burst_bytes = 0;
         Some(id)
     }
@@ -180,16 +181,17 @@ impl Admission {
     pub(super) fn reads_on(&mut self, id: ReservationId, content: RequestedContent, pages: u64) -> bool {
         let held = *self.find(id).expect("looked at before");
         let before = held.pages + held.held_pages;
-        self.buffers.withdraw(held.request.content, before);
-        let fits = (pages <= before && content == held.request.content) || self.buffers.fits(content, 0, pages);
+        self.resources.buffers.withdraw(held.request.content, before);
+        let fits =
+            (pages <= before && content == held.request.content) || self.resources.buffers.fits(content, 0, pages);
         if fits {
-            self.buffers.promise(content, pages);
-            self.buffers.end_burst(id);
+            self.resources.buffers.promise(content, pages);
+            self.resources.buffers.end_burst(id);
             let reservation = self.find_mut(id).expect("looked at before");
             (reservation.pages, reservation.held_pages, reservation.burst_bytes) = (pages, 0, 0);
             reservation.request.content = content;
         } else {
-            self.buffers.promise(held.request.content, before);
+            self.resources.buffers.promise(held.request.content, before);
         }
         fits
     }
@@ -197,13 +199,13 @@ impl Admission {
     /// Buffers in pages: promised, and in all.
     #[must_use]
     pub const fn memory(&self) -> (u64, u64) {
-        (self.buffers.promised(), self.buffers.pages())
+        (self.resources.buffers.promised(), self.resources.buffers.pages())
     }
 
     /// Sets how many pages there can be from now on. Promises stay: with fewer pages nothing is admitted until enough
     /// of them have ended.
     pub const fn set_pages(&mut self, pages: u64) {
-        self.buffers.set_pages(pages);
+        self.resources.buffers.set_pages(pages);
     }
 }
 

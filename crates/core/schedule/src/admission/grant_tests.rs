@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::disk_table::STARTS_WITHIN;
+use super::disk_table::{SLOTS, STARTS_WITHIN};
 use super::*;
 use crate::profile::SeekPoint;
 
@@ -25,14 +25,14 @@ impl IdealDisk {
         let queued = self.behind + self.work();
         let conditions = StartConditions { remaining: 0.95, queued_seconds: queued, ..StartConditions::idle(self.now) };
         let placed = waiting.is_some_and(|id| self.admission.place(id, &conditions).is_some());
-        let room = self.admission.disks[0].table.seconds_to_promise();
+        let room = self.admission.resources.disks[0].table.seconds_to_promise();
         self.behind = (self.behind + self.work() - room).max(0.0);
         self.now += 1;
         placed
     }
 
     fn work(&self) -> f64 {
-        self.admission.disks[0].table.work_in(self.now)
+        self.admission.resources.disks[0].table.work_in(self.now)
     }
 }
 

@@ -8,9 +8,13 @@
 //! into a no. Not here: sessions, policy per path (the control plane's), serving (`disk`).
 
 mod buffers;
-mod check;
+mod demand;
 pub mod disk_table;
 mod exchange;
+mod reservations;
+mod resources;
+mod sending;
+mod session;
 mod session_clock;
 mod writes;
 
@@ -20,11 +24,13 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 use crate::profile::DiskProfile;
 use buffers::BufferAccount;
 pub use buffers::RequestedContent;
-use check::{f64_of, one_block, wire};
-pub use check::{window_bytes, write_period};
-use disk_table::{
-    DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, RoundLoad, SLOTS, StartConditions, StartCost, StartForecast,
-};
+use demand::AdmissionDisk;
+pub use demand::{window_bytes, write_period};
+use disk_table::{DemandKind, DiskDemand, DiskTable, RoundLoad, StartConditions, StartCost, StartForecast};
+use reservations::ReservationTable;
+use resources::Resources;
+pub use sending::Sending;
+use session_clock::SessionClocks;
 pub use session_clock::{BlockDeadline, REQUEST_WAY_MAX, SessionRead};
 
 /// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
@@ -118,21 +124,6 @@ pub struct AdmissionSettings {
     pub sharing_reserve: f64,
 }
 
-/// One disk, as admission sees it.
-#[derive(Debug)]
-struct AdmissionDisk {
-    table: DiskTable,
-    /// Reservations of streams that share another's reads.
-    sharing: u32,
-}
-
-/// One link.
-#[derive(Debug, Clone, Copy)]
-struct AdmissionLink {
-    capacity: BitRate,
-    reserved: u64,
-}
-
 /// One reservation.
 #[derive(Debug, Clone, Copy)]
 struct Reservation {
@@ -155,26 +146,28 @@ struct Reservation {
     before: u64,
     /// Its part on a further disk, which goes with it.
     further: Option<ReservationId>,
-    /// The clock of a session that reads each content as one block, the deadline of the last of them; none before the
-    /// first.
-    clock: Option<Nanos>,
-    beside: ReadsBeside,
-}
-
-/// Small reads beside the blocks of a session: sound, subtitles, an index.
-#[derive(Debug, Clone, Copy, Default)]
-struct ReadsBeside {
-    /// Their disk time since the last block; none before the second block: with those its player fills its buffer.
-    since: Option<RoundLoad>,
-    /// Between two blocks, in the mean; before the second block that of one of them.
-    mean: RoundLoad,
-    /// The part of the session's demand in a round that is promised for them.
-    share: RoundLoad,
-    /// The deadline of the last of them; none before the first.
-    clock: Option<Nanos>,
+    /// Of a session that reads each content as one block.
+    session: SessionClocks,
 }
 
 impl Reservation {
+    fn new(request: AdmissionRequest, demand: DiskDemand, pages: u64, stroke_seconds: f64) -> Self {
+        Self {
+            request,
+            demand,
+            pages,
+            held_pages: 0,
+            burst_bytes: 0,
+            shares: false,
+            written_at: None,
+            stroke_seconds,
+            placed: None,
+            before: 0,
+            further: None,
+            session: SessionClocks::default(),
+        }
+    }
+
     /// True if it is on the request's link, for its rate or more, and for such blocks.
     fn covers(&self, request: &AdmissionRequest, kind: DemandKind) -> bool {
         self.request.link == request.link && self.request.rate >= request.rate && self.demand.kind == kind
@@ -186,36 +179,11 @@ impl Reservation {
     }
 }
 
-/// The demand that is to stand in place of a part of a session's reservation, if it fits.
-fn replacement(
-    admission: &Admission,
-    held: &Reservation,
-    beside: RoundLoad,
-    blocks: impl Fn(&Admission, &Reservation) -> Option<DiskDemand>,
-) -> Option<DiskDemand> {
-    let demand = blocks(admission, held).filter(|_| !held.shares)?.with(beside);
-    let table = &admission.disk(held.request.disk).table;
-    table.fits_instead(&demand, Some(&held.demand)).then_some(demand)
-}
-
 /// The table of reservations and the resources that they hold.
 #[derive(Debug)]
 pub struct Admission {
-    disks: Vec<AdmissionDisk>,
-    links: Vec<AdmissionLink>,
-    buffers: BufferAccount,
-    /// As many as were ever held at once; there is room for all of them from the start.
-    entries: Vec<(u32, Option<Reservation>)>,
-    free: Vec<u32>,
-    reservations_max: usize,
-    /// Reservations made so far.
-    made: u64,
-    /// Promised bits per second in all.
-    promised: u64,
-    processor_share: f64,
-    /// The sum of promised rates when that was measured.
-    processor_promised: u64,
-    sharing_reserve: f64,
+    resources: Resources,
+    reservations: ReservationTable,
 }
 
 impl Admission {
@@ -224,19 +192,13 @@ impl Admission {
     pub fn new(settings: &AdmissionSettings, disks: Vec<(DiskProfile, Nanos)>, links: &[BitRate]) -> Self {
         let budget = (1.0 - settings.be_share - MARGIN).max(BUDGET_MIN);
         let disk = |(profile, round)| AdmissionDisk { table: DiskTable::new(profile, round, budget), sharing: 0 };
-        Self {
+        let resources = Resources {
             disks: disks.into_iter().map(disk).collect(),
-            links: links.iter().map(|&capacity| AdmissionLink { capacity, reserved: 0 }).collect(),
+            sending: Sending::new(links),
             buffers: BufferAccount::new(settings.pages, settings.reservations_max),
-            entries: Vec::with_capacity(settings.reservations_max),
-            free: Vec::with_capacity(settings.reservations_max),
-            reservations_max: settings.reservations_max,
-            made: 0,
-            promised: 0,
-            processor_share: 0.0,
-            processor_promised: 0,
             sharing_reserve: settings.sharing_reserve,
-        }
+        };
+        Self { resources, reservations: ReservationTable::new(settings.reservations_max) }
     }
 
     /// Admits or refuses a stream or recording that needs time on these disks: the first is the one that it starts on, with
@@ -245,7 +207,7 @@ impl Admission {
     /// # Errors
     /// The resource that is short, and the rate that would be granted.
     pub fn reserve(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
-        let (demand, pages) = self.check_alone(requests)?;
+        let (demand, pages) = self.check_for(requests, false)?;
         let id = self.enter(requests[0], demand, pages);
         self.promise(id, requests);
         Ok(id)
@@ -257,7 +219,7 @@ impl Admission {
     /// # Errors
     /// The resource that is short, and the rate that would be granted to a stream that reads for itself.
     pub fn reserve_shared(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
-        let (demand, pages) = self.check_sharing(requests)?;
+        let (demand, pages) = self.check_for(requests, true)?;
         let id = self.enter(requests[0], demand, pages);
         self.begin_sharing(id);
         Ok(id)
@@ -273,26 +235,44 @@ impl Admission {
         further: &[AdmissionRequest],
         start: &StartConditions,
     ) -> Result<(), Resource> {
-        self.check_entries(further.len())?;
-        further.iter().try_for_each(|request| self.check_disk(request, self.sharing_reserve).map(drop))?;
+        self.reservations.check_room(further.len())?;
+        let Resources { sharing_reserve, .. } = self.resources;
+        further.iter().try_for_each(|request| self.resources.check_disk(request, sharing_reserve).map(drop))?;
         self.extend(id, further);
         let Some(first) = self.find(id).map(|reservation| reservation.request.disk) else { return Ok(()) };
         if self.place_further(id, start) { Ok(()) } else { Err(Resource::Disk(first)) }
     }
 
+    /// The resource that is short for requests to the disks of one content, or else the demand of the first and the buffers
+    /// that all need.
+    ///
+    /// # Errors
+    /// The resource that is short.
+    pub fn check(&self, requests: &[AdmissionRequest]) -> Result<(DiskDemand, u64), Resource> {
+        self.reservations.check_room(requests.len())?;
+        self.resources.check(requests)
+    }
+
+    /// The same with the rate that would be granted, for a stream that shares another's reads, or not.
+    fn check_for(&self, requests: &[AdmissionRequest], shares: bool) -> Result<(DiskDemand, u64), Refusal> {
+        let entries = if shares { 1 } else { requests.len() };
+        self.reservations.check_room(entries).map_err(Refusal::outright)?;
+        if shares { self.resources.check_sharing(requests) } else { self.resources.check_alone(requests) }
+    }
+
     /// Promises the demands for which `id` was entered.
     fn promise(&mut self, id: ReservationId, requests: &[AdmissionRequest]) {
         let demand = self.find(id).expect("just entered").demand;
-        self.disk_mut(requests[0].disk).table.promise(&demand);
+        self.resources.disk_mut(requests[0].disk).table.promise(&demand);
         self.extend(id, &requests[1..]);
     }
 
     /// Enters the parts of `id` on further disks, which were checked.
     fn extend(&mut self, id: ReservationId, further: &[AdmissionRequest]) {
         for request in further {
-            let demand = self.demand(request);
+            let demand = self.resources.demand(request);
             let part = self.enter(AdmissionRequest { rate: BitRate(0), ..*request }, demand, 0);
-            self.disk_mut(request.disk).table.promise(&demand);
+            self.resources.disk_mut(request.disk).table.promise(&demand);
             let others = self.find_mut(id).expect("it is held").further.replace(part);
             self.find_mut(part).expect("just entered").further = others;
         }
@@ -301,47 +281,20 @@ impl Admission {
     /// The share of its bytes for which it holds time on a disk.
     #[must_use]
     pub fn share_held(&self, id: ReservationId, disk: DiskId) -> f64 {
-        let parts = std::iter::successors(self.find(id), |part| self.find(part.further?));
-        parts.filter(|part| part.request.disk == disk).map(|part| part.request.disk_share).sum()
-    }
-
-    fn check_entries(&self, count: usize) -> Result<(), Resource> {
-        let left = self.free.len() + (self.reservations_max - self.entries.len());
-        if count <= left { Ok(()) } else { Err(Resource::Table) }
+        self.reservations.parts(id).filter(|part| part.request.disk == disk).map(|part| part.request.disk_share).sum()
     }
 
     fn enter(&mut self, request: AdmissionRequest, demand: DiskDemand, pages: u64) -> ReservationId {
-        let new = u32::try_from(self.entries.len()).expect("a table of at most 2^32 entries");
-        let slot = self.free.pop().unwrap_or(new);
-        if slot == new {
-            assert!(self.entries.len() < self.reservations_max, "checked: the table has room");
-            self.entries.push((0, None));
-        }
-        self.fill(slot, request, demand, pages);
-        ReservationId { slot, generation: self.entries[slot as usize].0 }
+        let id = self.reservations.open();
+        self.fill(id, request, demand, pages);
+        id
     }
 
-    fn fill(&mut self, slot: u32, request: AdmissionRequest, demand: DiskDemand, pages: u64) {
-        let before = self.made;
-        self.entries[slot as usize].1 = Some(Reservation {
-            request,
-            demand,
-            pages,
-            held_pages: 0,
-            burst_bytes: 0,
-            shares: false,
-            written_at: None,
-            stroke_seconds: if demand.writes() { self.disk(request.disk).table.stroke_seconds() } else { 0.0 },
-            placed: None,
-            before,
-            further: None,
-            clock: None,
-            beside: ReadsBeside::default(),
-        });
-        self.made += 1;
-        self.links[usize::from(request.link.0)].reserved += request.rate.0;
-        self.buffers.promise(request.content, pages);
-        self.promised += request.rate.0;
+    fn fill(&mut self, id: ReservationId, request: AdmissionRequest, demand: DiskDemand, pages: u64) {
+        let stroke_seconds = if demand.writes() { self.resources.table(request.disk).stroke_seconds() } else { 0.0 };
+        self.reservations.fill(id, Reservation::new(request, demand, pages, stroke_seconds));
+        self.resources.sending.promise(request.link, request.rate);
+        self.resources.buffers.promise(request.content, pages);
         self.follow_write_span(request.disk, &demand);
     }
 
@@ -350,11 +303,11 @@ impl Admission {
     /// # Errors
     /// The resource that is short; an entry in the table, if it was released meanwhile.
     pub fn reserve_again(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> Result<(), Resource> {
-        if !matches!(self.entries.get(id.slot as usize), Some((generation, None)) if *generation == id.generation) {
+        if !self.reservations.is_suspended(id) {
             return Err(Resource::Table);
         }
         let (demand, pages) = self.check(requests)?;
-        self.fill(id.slot, requests[0], demand, pages);
+        self.fill(id, requests[0], demand, pages);
         self.promise(id, requests);
         Ok(())
     }
@@ -364,21 +317,21 @@ impl Admission {
         let reservation = self.find_mut(id).expect("just entered");
         reservation.shares = true;
         let disk = reservation.request.disk;
-        self.disk_mut(disk).sharing += 1;
+        self.resources.disk_mut(disk).sharing += 1;
     }
 
     /// A reservation gives its disk time and buffers up: another stream of its content reads for it from now on.
     pub fn share(&mut self, id: ReservationId) {
         self.unplace(id);
         let Some(held) = self.find(id).copied().filter(|reservation| !reservation.shares) else { return };
-        let kept = self.pages_of_sharer(&held.request, &held.demand).min(held.pages);
+        let kept = self.resources.disk(held.request.disk).pages_of_sharer(&held.request, &held.demand).min(held.pages);
         self.set_pages_of(id, kept, 0);
-        self.buffers.end_burst(id);
+        self.resources.buffers.end_burst(id);
         let reservation = self.find_mut(id).expect("found above");
         (reservation.shares, reservation.burst_bytes) = (true, 0);
         let (demand, disk, further) = (reservation.demand, reservation.request.disk, reservation.further.take());
         further.into_iter().for_each(|part| self.release(part));
-        let disk = self.disk_mut(disk);
+        let disk = self.resources.disk_mut(disk);
         disk.table.withdraw(&demand);
         disk.sharing += 1;
     }
@@ -394,15 +347,15 @@ impl Admission {
         else {
             return Ok(());
         };
-        self.check_entries(requests.len() - 1)?;
-        let (demand, pages) = self.check_reading_again(requests, kept)?;
+        self.reservations.check_room(requests.len() - 1)?;
+        let (demand, pages) = self.resources.check_reading_again(requests, kept)?;
         let request = AdmissionRequest { rate: shared.rate, content: shared.content, ..requests[0] };
         self.set_pages_of(id, pages, 0);
         let reservation = self.find_mut(id).expect("found above");
         (reservation.shares, reservation.demand, reservation.request) = (false, demand, request);
-        reservation.beside.share = RoundLoad::default();
+        reservation.session.promise_beside(RoundLoad::default());
         // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
-        self.disk_mut(shared.disk).sharing -= 1;
+        self.resources.disk_mut(shared.disk).sharing -= 1;
         self.promise(id, requests);
         Ok(())
     }
@@ -414,9 +367,9 @@ impl Admission {
         if giver.shares || !taker.shares {
             return self.share(from);
         }
-        self.buffers.hand_over_burst(from, to);
+        self.resources.buffers.hand_over_burst(from, to);
         // Pages of the taker are of the same content, and the giver had them for it.
-        self.buffers.withdraw(taker.request.content, taker.pages + taker.held_pages);
+        self.resources.buffers.withdraw(taker.request.content, taker.pages + taker.held_pages);
         // The rate and link of each stay its own; so does the disk at which the one that shares is counted.
         let request = AdmissionRequest { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
@@ -436,21 +389,16 @@ impl Admission {
     /// Gives a reservation back; a stale identifier is ignored.
     pub fn release(&mut self, id: ReservationId) {
         self.suspend(id);
-        if let Some((generation, _)) = self.entries.get_mut(id.slot as usize)
-            && *generation == id.generation
-        {
-            *generation = generation.wrapping_add(1);
-            self.free.push(id.slot);
-        }
+        self.reservations.close(id);
     }
 
     /// Gives back all that a reservation holds, but not its identifier: it may be reserved again, or released.
     pub fn suspend(&mut self, id: ReservationId) {
         let Some(reservation) = self.find(id).copied() else { return };
         self.unplace(id);
-        self.withdraw(&reservation);
-        self.buffers.end_burst(id);
-        self.entries[id.slot as usize].1 = None;
+        self.resources.withdraw(&reservation);
+        self.resources.buffers.end_burst(id);
+        self.reservations.suspend(id);
         self.follow_write_span(reservation.request.disk, &reservation.demand);
         reservation.further.into_iter().for_each(|part| self.release(part));
     }
@@ -461,7 +409,7 @@ impl Admission {
     pub fn renew(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> bool {
         let Some(held) = self.find(id).copied() else { return false };
         let request = &requests[0];
-        let demand = self.demand(request);
+        let demand = self.resources.demand(request);
         let is_covered = held.covers(request, demand.kind)
             && requests.iter().any(|request| request.disk == held.request.disk)
             && requests.iter().all(|request| self.share_held(id, request.disk) > 0.0 || held.shares);
@@ -471,83 +419,15 @@ impl Admission {
         if demand.is_spread() {
             return self.renew_spread(id, requests, &demand);
         }
-        let window = self.window_bytes(&held.request, &held.demand);
+        let disk = self.resources.disk(held.request.disk);
+        let window = disk.window_bytes(&held.request, &held.demand);
         let is_enough = held.shares || requests.len() == 1 && held.covers_reading(request, &demand, window);
-        let pages = if held.shares { held.pages } else { self.pages_for(&held.request, &held.demand) };
+        let pages = if held.shares { held.pages } else { disk.pages_for(&held.request, &held.demand) };
         if !is_enough || !self.reads_on(id, request.content, pages) {
             return false;
         }
         self.unplace(id);
         true
-    }
-
-    fn renew_spread(&mut self, id: ReservationId, requests: &[AdmissionRequest], demand: &DiskDemand) -> bool {
-        let held = *self.find(id).expect("looked at before");
-        let request = &requests[0];
-        let pages = self.pages_for(request, demand);
-        if !self.reads_on(id, request.content, pages) {
-            return false;
-        }
-        // A short part (an initialization segment, a key, a last piece) does not change the demand; nor does a lower rate, which
-        // the player may leave again.
-        let rounds = request.rounds_played(self.disk(held.request.disk).table.round());
-        let changes = request.rate == held.request.rate && rounds >= 1.0;
-        let mean = held.beside.mean_at_block();
-        if changes {
-            let blocks = |admission: &Self, part: &Reservation| {
-                let request = requests.iter().find(|request| request.disk == part.request.disk)?;
-                Some(admission.demand(request))
-            };
-            self.replace_spread(id, mean.scaled(1.0 / rounds), blocks);
-        }
-        let reservation = self.find_mut(id).expect("looked at before");
-        // The next block lies elsewhere than the one before it, and costs as much as it does there.
-        let AdmissionRequest { disk, rate, .. } = held.request;
-        reservation.request = AdmissionRequest { disk, rate, ..*request };
-        if changes {
-            (reservation.beside.since, reservation.beside.mean) = (Some(RoundLoad::default()), mean);
-        }
-        true
-    }
-
-    /// Promises a session, on all its disks, the demand of its `blocks` and of its reads `beside` them in a round, in place of
-    /// its present share, if that fits.
-    fn replace_spread(
-        &mut self,
-        id: ReservationId,
-        beside: RoundLoad,
-        blocks: impl Fn(&Self, &Reservation) -> Option<DiskDemand>,
-    ) {
-        let replacement = |all: &Self, part| replacement(all, all.find(part)?, beside, &blocks);
-        let mut parts = std::iter::successors(Some(id), |part| self.find(*part)?.further);
-        if !parts.all(|part| replacement(self, part).is_some()) {
-            return;
-        }
-        let mut next = Some(id);
-        while let Some((part, demand)) = next.and_then(|part| Some((part, replacement(self, part)?))) {
-            let Reservation { request, demand: held, further, .. } = *self.find(part).expect("looked at before");
-            let table = &mut self.disk_mut(request.disk).table;
-            table.withdraw(&held);
-            table.promise(&demand);
-            let reservation = self.find_mut(part).expect("looked at before");
-            (reservation.demand, reservation.beside.share) = (demand, beside);
-            next = further;
-        }
-    }
-
-    /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
-    /// is of the session's share, by a clock of their own ([`Admission::deadline_beside`]), and the share grows by the time of such
-    /// reads where there is room; beside a session that shares reads, where such reads are mostly shared as well, it is of the reserve.
-    /// `None` if there is no such session, or no memory.
-    pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {
-        let held = self.find(session)?;
-        let is_there = held.demand.is_spread() && (held.shares || self.share_held(session, request.disk) > 0.0);
-        let pages = request.length.div_ceil(CACHE_PAGE_BYTES) + 1;
-        if !is_there || !self.buffers.fits(request.content, 0, pages) || self.check_entries(1).is_err() {
-            return None;
-        }
-        let nothing = DiskDemand { period: 1, transfer: 0.0, seeks: 0.0, kind: DemandKind::Spread };
-        Some(self.enter(AdmissionRequest { rate: BitRate(0), ..*request }, nothing, pages))
     }
 
     /// The rate of a reservation.
@@ -565,7 +445,7 @@ impl Admission {
     /// Whether a request, alone on its disk, would be read in one block.
     #[must_use]
     pub fn is_one_block(&self, request: &AdmissionRequest) -> bool {
-        self.demand(request).is_spread()
+        self.resources.demand(request).is_spread()
     }
 
     /// The session's request ended: its next one starts anew, or finds the place that it keeps, with buffers for its rate.
@@ -574,7 +454,7 @@ impl Admission {
         let Some(&Reservation { demand, pages, .. }) = self.find(id) else { return };
         if !demand.is_spread() {
             self.set_pages_of(id, pages, 0);
-            self.buffers.end_burst(id);
+            self.resources.buffers.end_burst(id);
             self.find_mut(id).expect("found above").burst_bytes = 0;
         }
     }
@@ -597,23 +477,16 @@ impl Admission {
         else {
             return true;
         };
-        let now = self.disk(disk).table.round().saturating_mul(start.round);
+        let now = self.resources.table(disk).round().saturating_mul(start.round);
         while let Some(part) = further {
             let Reservation { request, placed, further: next, .. } = *self.find(part).expect("held with the first");
-            let round = now.0 / self.disk(request.disk).table.round().0;
+            let round = now.0 / self.resources.table(request.disk).round().0;
             if placed.is_none() && self.place_part(part, &StartConditions::idle(round)).is_none() {
                 return false;
             }
             further = next;
         }
         true
-    }
-
-    /// The loads of the coming rounds of a disk, for the streams that will start in them from `now` on; `start` gives the
-    /// conditions of the first.
-    #[must_use]
-    pub fn forecast(&self, disk: DiskId, now: Nanos, start: &StartConditions) -> StartForecast {
-        self.disk(disk).table.forecast(now, start)
     }
 
     /// True if a reservation without a place will have its first bytes from its first disk by `deadline` if all those in the
@@ -627,8 +500,8 @@ impl Admission {
         deadline: Nanos,
     ) -> bool {
         self.find(id).is_some_and(|&Reservation { ref request, ref demand, burst_bytes, .. }| {
-            let start = self.start_of(request, burst_bytes, start);
-            self.disk(request.disk).table.starts_by(forecast, demand, &start, deadline)
+            let disk = self.resources.disk(request.disk);
+            disk.table.starts_by(forecast, demand, &disk.start_of(request, burst_bytes, start), deadline)
         })
     }
 
@@ -638,8 +511,8 @@ impl Admission {
         if demand.is_spread() {
             return Some(conditions.round);
         }
-        let start = self.start_of(&request, burst_bytes, conditions);
-        let first = self.disk_mut(request.disk).table.place(&demand, &start)?;
+        let start = self.resources.disk(request.disk).start_of(&request, burst_bytes, conditions);
+        let first = self.resources.disk_mut(request.disk).table.place(&demand, &start)?;
         self.find_mut(id).expect("found above").placed = Some((start, first));
         Some(first)
     }
@@ -652,18 +525,11 @@ impl Admission {
             let (demand, disk) = (reservation.demand, reservation.request.disk);
             next = reservation.further;
             if let Some((start, first)) = placed {
-                let table = &mut self.disk_mut(disk).table;
+                let table = &mut self.resources.disk_mut(disk).table;
                 table.remove(&demand, &start, first);
                 table.promise(&demand);
             }
         }
-    }
-
-    /// For how long after the end of `round` a disk that has nothing to read may do something else, by its time table;
-    /// `Nanos::MAX` if nothing is placed on it.
-    #[must_use]
-    pub fn carry_headroom(&self, disk: DiskId, round: u64) -> Nanos {
-        self.disk(disk).table.carry_headroom(round)
     }
 
     /// How many reservations were made before this one: greater is younger.
@@ -681,8 +547,7 @@ impl Admission {
     /// True if a reservation needs time of the disk, or shares the reads of one that does.
     #[must_use]
     pub fn is_reserved(&self, disk: DiskId) -> bool {
-        let mut reservations = self.entries.iter().filter_map(|(_, reservation)| reservation.as_ref());
-        reservations.any(|reservation| reservation.request.disk == disk)
+        self.reservations.iter().any(|reservation| reservation.request.disk == disk)
     }
 
     /// Gives a disk another profile and its round; gives the old one.
@@ -691,77 +556,43 @@ impl Admission {
     /// If the disk is reserved: the demands are counted by the profile under which they were made.
     pub fn replace_profile(&mut self, disk: DiskId, profile: DiskProfile, round: Nanos) -> DiskProfile {
         assert!(!self.is_reserved(disk), "nothing is promised of a disk whose profile changes");
-        self.disk_mut(disk).table.replace_profile(profile, round)
+        self.resources.disk_mut(disk).table.replace_profile(profile, round)
     }
 
     /// Sets the slowdown that the disk's cost model has learned.
     pub fn set_slowdown(&mut self, disk: DiskId, slowdown: f64) {
-        self.disk_mut(disk).table.set_slowdown(slowdown);
+        self.resources.disk_mut(disk).table.set_slowdown(slowdown);
     }
 
-    /// The share of its time the data-plane core is busy, 0.0 … 1.0.
-    pub fn set_processor_share(&mut self, share: f64) {
-        (self.processor_share, self.processor_promised) = (share, self.promised);
-    }
-
-    /// Mean share of a disk's time that is promised.
+    /// The promises of links and of the core.
     #[must_use]
-    pub fn promised_share(&self, disk: DiskId) -> f64 {
-        self.disk(disk).table.promised_share()
+    pub const fn sending(&self) -> &Sending {
+        &self.resources.sending
     }
 
-    /// Mean share of a disk's time that may still be promised.
+    /// The same, to tell it how wide the links and how busy the core is.
+    pub const fn sending_mut(&mut self) -> &mut Sending {
+        &mut self.resources.sending
+    }
+
+    /// The time table of a disk.
     #[must_use]
-    pub fn free_share(&self, disk: DiskId) -> f64 {
-        self.disk(disk).table.free_share()
-    }
-
-    /// Promised bits per second in all.
-    #[must_use]
-    pub const fn promised(&self) -> BitRate {
-        BitRate(self.promised)
-    }
-
-    /// Bits per second of a link that are not promised.
-    #[must_use]
-    pub fn link_left(&self, link: LinkId) -> BitRate {
-        let link = &self.links[usize::from(link.0)];
-        BitRate(link.capacity.0.saturating_sub(wire(link.reserved)))
-    }
-
-    /// Payload bits per second that a link carries in all.
-    #[must_use]
-    pub fn link_payload(&self, link: LinkId) -> BitRate {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^53")]
-        let payload = (f64_of(self.links[usize::from(link.0)].capacity.0) / WIRE_OVERHEAD) as u64;
-        BitRate(payload)
-    }
-
-    /// Sets the capacity of a link from now on. Promises stay: a link that became narrower admits nothing until enough of
-    /// them have ended. Unknown links are ignored.
-    pub fn set_link(&mut self, link: LinkId, capacity: BitRate) {
-        if let Some(link) = self.links.get_mut(usize::from(link.0)) {
-            link.capacity = capacity;
-        }
-    }
-
-    fn disk(&self, disk: DiskId) -> &AdmissionDisk {
-        &self.disks[usize::from(disk.0)]
-    }
-
-    fn disk_mut(&mut self, disk: DiskId) -> &mut AdmissionDisk {
-        &mut self.disks[usize::from(disk.0)]
+    pub fn table(&self, disk: DiskId) -> &DiskTable {
+        self.resources.table(disk)
     }
 
     fn find(&self, id: ReservationId) -> Option<&Reservation> {
-        let (generation, entry) = self.entries.get(id.slot as usize)?;
-        if *generation == id.generation { entry.as_ref() } else { None }
+        self.reservations.find(id)
     }
 
     fn find_mut(&mut self, id: ReservationId) -> Option<&mut Reservation> {
-        let (generation, entry) = self.entries.get_mut(id.slot as usize)?;
-        if *generation == id.generation { entry.as_mut() } else { None }
+        self.reservations.find_mut(id)
     }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "costs are estimates")]
+fn f64_of(count: u64) -> f64 {
+    count as f64
 }
 
 #[cfg(test)]

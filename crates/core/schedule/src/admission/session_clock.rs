@@ -3,7 +3,11 @@
 //! Promise: if the shares of all sessions fit their disks, serving the earliest deadline first serves each block in time, independent of
 //! early requests of their players. Not here: the share of a session (`check`), the order of service (`disk`). See docs/decisions/0060.
 
-use super::*;
+use units::{Nanos, ReservationId};
+
+use super::demand::one_block;
+use super::disk_table::{DiskTable, ROUNDING, RoundLoad};
+use super::{Admission, AdmissionRequest, Reservation};
 
 /// A block is due no later than this after its request, if it does not last longer, however early the player asks. Chosen: hls.js
 /// gives up after 10 s without a first byte.
@@ -39,6 +43,27 @@ pub struct BlockDeadline {
     pub is_first: bool,
 }
 
+/// The clocks of a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SessionClocks {
+    /// The deadline of the last block; none before the first.
+    block: Option<Nanos>,
+    beside: ReadsBeside,
+}
+
+/// Small reads beside the blocks of a session: sound, subtitles, an index.
+#[derive(Debug, Clone, Copy, Default)]
+struct ReadsBeside {
+    /// Their disk time since the last block; none before the second block: with those its player fills its buffer.
+    since: Option<RoundLoad>,
+    /// Between two blocks, in the mean; before the second block that of one of them.
+    mean: RoundLoad,
+    /// The part of the session's demand in a round that is promised for them.
+    share: RoundLoad,
+    /// The deadline of the last of them; none before the first.
+    clock: Option<Nanos>,
+}
+
 impl Admission {
     /// The deadline of a small read beside the blocks of a session: it is played together with them, and due by a clock of its own, so that
     /// sound that its player requests far ahead takes no time from its pictures. The first one's disk time is promised for each block to
@@ -46,22 +71,23 @@ impl Admission {
     pub fn deadline_beside(&mut self, session: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
         let request = self.find(session)?.request;
         let (transfer, seeks) = one_block(&request, read.bytes);
-        let entered = self.find_mut(session)?.beside.enter(RoundLoad { transfer, seeks, ..RoundLoad::default() });
+        let clocks = &mut self.find_mut(session)?.session;
+        let entered = clocks.beside.enter(RoundLoad { transfer, seeks, ..RoundLoad::default() });
         if let Some(mean) = entered {
-            let rounds = request.rounds_played(self.disk(request.disk).table.round());
+            let rounds = request.rounds_played(self.resources.table(request.disk).round());
             self.replace_spread(session, mean.scaled(1.0 / rounds.max(1.0)), |_, part| Some(part.demand));
         }
-        let (held, table) = (self.find(session)?, &self.disk(request.disk).table);
+        let (held, table) = (self.find(session)?, self.resources.table(request.disk));
         // A session that shares reads has no share: a block lasts for as long as it plays, and no clock runs.
         let block = held.lasts(request.length, table).unwrap_or(request.rate.time_for(request.length));
         let own = held.lasts_beside(read.bytes, table);
         let lasts = own.map_or(block, |own| own.min(block));
-        let at = read.due(held.beside.clock, lasts);
+        let at = read.due(held.session.beside.clock, lasts);
         let unpromised = if own.is_none() { held.lasts(read.bytes, table) } else { None };
-        let reservation = self.find_mut(session)?;
-        let is_first = read.advance(&mut reservation.beside.clock, at);
+        let clocks = &mut self.find_mut(session)?.session;
+        let is_first = read.advance(&mut clocks.beside.clock, at);
         if let Some(own) = unpromised {
-            reservation.clock = reservation.clock.map(|clock| clock.max(read.now).saturating_add(own));
+            clocks.block = clocks.block.map(|clock| clock.max(read.now).saturating_add(own));
         }
         Some(BlockDeadline { at, is_first })
     }
@@ -71,9 +97,9 @@ impl Admission {
     /// share, as a total bandwidth server has it (Spuri & Buttazzo 1996); but no later than its disk has room for it.
     pub fn deadline(&mut self, id: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
         let held = self.find(id)?;
-        let (clock, lasts) = (held.clock, held.lasts(read.bytes, &self.disk(held.request.disk).table)?);
-        let at = read.due(clock, lasts);
-        let is_first = read.advance(&mut self.find_mut(id)?.clock, at);
+        let lasts = held.lasts(read.bytes, self.resources.table(held.request.disk))?;
+        let at = read.due(held.session.block, lasts);
+        let is_first = read.advance(&mut self.find_mut(id)?.session.block, at);
         Some(BlockDeadline { at, is_first })
     }
 }
@@ -81,14 +107,15 @@ impl Admission {
 impl Reservation {
     /// How long a block of a session that shares no reads lasts at its share.
     fn lasts(&self, bytes: u64, table: &DiskTable) -> Option<Nanos> {
-        let Self { request, demand, beside, .. } = self;
-        let share = (demand.transfer - beside.share.transfer, demand.seeks - beside.share.seeks);
+        let Self { request, demand, session, .. } = self;
+        let beside = session.beside.share;
+        let share = (demand.transfer - beside.transfer, demand.seeks - beside.seeks);
         (demand.is_spread() && !self.shares).then(|| lasts_at(table, request, bytes, share))
     }
 
     /// How long a small read lasts at the share of such reads, if there is one.
     fn lasts_beside(&self, bytes: u64, table: &DiskTable) -> Option<Nanos> {
-        let share = self.beside.share;
+        let share = self.session.beside.share;
         let is_promised = !self.shares && share.seeks > 0.0;
         is_promised.then(|| lasts_at(table, &self.request, bytes, (share.transfer, share.seeks)))
     }
@@ -99,7 +126,25 @@ fn lasts_at(table: &DiskTable, request: &AdmissionRequest, bytes: u64, share: (f
     let (transfer, seeks) = one_block(request, bytes);
     let read = table.seconds_among_others(transfer, seeks);
     let in_round = table.seconds_among_others(share.0, share.1);
-    Nanos::from_secs_f64(table.round().as_secs_f64() * read / in_round.max(disk_table::ROUNDING))
+    Nanos::from_secs_f64(table.round().as_secs_f64() * read / in_round.max(ROUNDING))
+}
+
+impl SessionClocks {
+    /// A block is requested: the disk time of the reads beside between two blocks, in the mean with the time before.
+    pub(super) fn mean_beside(&self) -> RoundLoad {
+        let ReadsBeside { since, mean, .. } = self.beside;
+        since.map_or(mean, |since| since.plus(mean).scaled(MEAN_WEIGHT))
+    }
+
+    /// A block begins, with this mean.
+    pub(super) fn begin_block(&mut self, mean: RoundLoad) {
+        (self.beside.since, self.beside.mean) = (Some(RoundLoad::default()), mean);
+    }
+
+    /// A part of the session's demand in a round is promised for the reads beside.
+    pub(super) const fn promise_beside(&mut self, share: RoundLoad) {
+        self.beside.share = share;
+    }
 }
 
 impl ReadsBeside {
@@ -111,11 +156,6 @@ impl ReadsBeside {
         }
         self.mean = read;
         (self.share.seeks <= 0.0).then_some(read)
-    }
-
-    /// A block is requested: their disk time between two blocks, in the mean with the time before.
-    pub(super) fn mean_at_block(&self) -> RoundLoad {
-        self.since.map_or(self.mean, |since| since.plus(self.mean).scaled(MEAN_WEIGHT))
     }
 }
 

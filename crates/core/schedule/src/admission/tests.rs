@@ -104,7 +104,7 @@ fn a_link_is_not_oversold() {
 #[test]
 fn everything_released_is_everything_free_and_stale_names_do_nothing() {
     let mut admission = admission(1 << 30);
-    let before = (admission.memory(), admission.link_left(LinkId(0)));
+    let before = (admission.memory(), admission.sending().left(LinkId(0)));
     let (held, _) = fill(&mut admission, 8_800_000);
     for (round, id) in (0u64..).zip(&held) {
         if admission.place(*id, &StartConditions::idle(round * 2)).is_none() {
@@ -115,24 +115,24 @@ fn everything_released_is_everything_free_and_stale_names_do_nothing() {
         admission.release(*id);
         admission.release(*id);
     }
-    assert_eq!((admission.memory(), admission.link_left(LinkId(0))), before);
-    assert!(admission.promised_share(DiskId(0)) < 1e-6);
-    assert_eq!(admission.promised(), BitRate(0));
+    assert_eq!((admission.memory(), admission.sending().left(LinkId(0))), before);
+    assert!(admission.table(DiskId(0)).promised_share() < 1e-6);
+    assert_eq!(admission.sending().promised(), BitRate(0));
 }
 
 #[test]
 fn a_suspended_reservation_holds_nothing_and_keeps_its_id() {
     let mut admission = admission(1 << 30);
-    let before = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
+    let before = (admission.memory(), admission.sending().left(LinkId(0)), admission.sending().promised());
     let id = admission.reserve(&[request(8_800_000)]).unwrap();
     admission.place(id, &StartConditions::idle(0)).unwrap();
-    let held = (admission.memory(), admission.link_left(LinkId(0)), admission.promised());
+    let held = (admission.memory(), admission.sending().left(LinkId(0)), admission.sending().promised());
     admission.suspend(id);
-    assert_eq!((admission.memory(), admission.link_left(LinkId(0)), admission.promised()), before);
+    assert_eq!((admission.memory(), admission.sending().left(LinkId(0)), admission.sending().promised()), before);
     assert_ne!(admission.reserve(&[request(8_800_000)]).unwrap(), id, "its name is taken");
     admission.release(ReservationId { slot: 1, generation: 0 });
     assert_eq!(admission.reserve_again(id, &[request(8_800_000)]), Ok(()));
-    assert_eq!((admission.memory(), admission.link_left(LinkId(0)), admission.promised()), held);
+    assert_eq!((admission.memory(), admission.sending().left(LinkId(0)), admission.sending().promised()), held);
     assert_eq!(admission.reserve_again(id, &[request(8_800_000)]), Err(Resource::Table), "it is held");
     admission.suspend(id);
     admission.release(id);
@@ -160,7 +160,7 @@ fn segment() -> AdmissionRequest {
 fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_between_them() {
     let mut admission = admission(4 << 30);
     let id = admission.reserve(&[segment()]).expect("it fits");
-    let share = admission.promised_share(DiskId(0));
+    let share = admission.table(DiskId(0)).promised_share();
     let at = Nanos::from_secs;
     let lasts =
         |deadline: Option<BlockDeadline>, from: u64| deadline.expect("it has its place").at.saturating_sub(at(from)).0;
@@ -175,9 +175,9 @@ fn a_session_of_segments_has_one_in_each_of_its_times_and_keeps_its_place_betwee
         lasts(admission.deadline(id, read_at(at(102), SEGMENT, IDLE)), 102).abs_diff(six) < 1_000_000,
         "nothing else waits for its disk"
     );
-    assert!((admission.promised_share(DiskId(0)) - share).abs() < 1e-9, "nothing is promised twice");
+    assert!((admission.table(DiskId(0)).promised_share() - share).abs() < 1e-9, "nothing is promised twice");
     admission.release(id);
-    assert!(admission.promised_share(DiskId(0)) < 1e-9);
+    assert!(admission.table(DiskId(0)).promised_share() < 1e-9);
 }
 
 #[test]
@@ -223,14 +223,14 @@ fn an_early_block_is_due_when_its_disk_has_room() {
 fn a_session_that_shared_reads_has_its_share_back_on_a_disk_that_was_filled_meanwhile() {
     let mut admission = admission_beside(4 << 30, 0.1);
     let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[segment()]).ok()).collect();
-    let free = admission.free_share(DiskId(0));
+    let free = admission.table(DiskId(0)).free_share();
     ids[..3].iter().for_each(|&id| admission.share(id));
     while admission.reserve(&[segment()]).is_ok() {}
     for &id in &ids[..3] {
         assert!(admission.unshare(id, &[segment()]).is_ok(), "its rate was promised");
         assert!(admission.deadline(id, read_at(Nanos::from_secs(100), SEGMENT, IDLE)).is_some());
     }
-    assert!(free < 0.02 && admission.promised_share(DiskId(0)) < 0.96, "it is of best effort's share");
+    assert!(free < 0.02 && admission.table(DiskId(0)).promised_share() < 0.96, "it is of best effort's share");
     assert!(admission.reserve(&[segment()]).is_err(), "and new ones find it promised");
 }
 
@@ -242,10 +242,11 @@ fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
     let half = |disk: u16| AdmissionRequest { disk: DiskId(disk), disk_share: 0.5, ..segment() };
     let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[half(0), half(1)]).ok()).collect();
     let alone = self::admission(4 << 30);
-    let demand = alone.demand(&segment());
-    let on_one = (1..1000).take_while(|&count| alone.disk(DiskId(0)).table.fits(&demand, f64::from(count))).count();
+    let demand = alone.resources.demand(&segment());
+    let on_one =
+        (1..1000).take_while(|&count| alone.resources.disk(DiskId(0)).table.fits(&demand, f64::from(count))).count();
     assert!(ids.len().abs_diff(2 * on_one) <= 2, "{} and {on_one}", ids.len());
-    let share = |admission: &Admission| [0, 1].map(|disk| admission.promised_share(DiskId(disk)));
+    let share = |admission: &Admission| [0, 1].map(|disk| admission.table(DiskId(disk)).promised_share());
     let before = share(&admission);
     let id = ids[0];
     admission.deadline(id, read_at(Nanos::from_secs(100), SEGMENT, IDLE));
@@ -272,8 +273,8 @@ fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
     };
     let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&halves(8_800_000)).ok()).collect();
     let held = |admission: &Admission| {
-        let shares = [0, 1].map(|disk| (admission.promised_share(DiskId(disk)) * 1e9).round());
-        (shares, admission.memory(), admission.link_left(LinkId(0)), admission.promised())
+        let shares = [0, 1].map(|disk| (admission.table(DiskId(disk)).promised_share() * 1e9).round());
+        (shares, admission.memory(), admission.sending().left(LinkId(0)), admission.sending().promised())
     };
     admission.share(ids[1]);
     let (before, at) = (held(&admission), Nanos::from_secs(100));
@@ -291,7 +292,9 @@ fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
     assert_eq!(admission.exchange(ids[0], &halves(13_000_000), false), Ok(()), "under its name");
     assert_eq!(admission.rate(ids[0]), Some(BitRate(13_000_000)));
     ids.iter().for_each(|&id| admission.release(id));
-    assert!([0, 1].iter().all(|&disk| admission.promised_share(DiskId(disk)) < 1e-9) && admission.memory().0 == 0);
+    assert!(
+        [0, 1].iter().all(|&disk| admission.table(DiskId(disk)).promised_share() < 1e-9) && admission.memory().0 == 0
+    );
 }
 
 #[test]
@@ -321,7 +324,7 @@ fn a_block_that_lies_elsewhere_costs_the_share_that_reading_there_takes() {
 fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_for_it() {
     let mut admission = admission_beside(4 << 30, 0.1);
     let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[segment()]).ok()).collect();
-    let (share, last) = (admission.promised_share(DiskId(0)), ids[ids.len() - 1]);
+    let (share, last) = (admission.table(DiskId(0)).promised_share(), ids[ids.len() - 1]);
     let fragments_per_byte = 2.0 / SEGMENT as f64;
     for &id in &ids[..ids.len() / 10] {
         admission.deadline(id, read_at(Nanos::from_secs(100), SEGMENT, IDLE));
@@ -330,7 +333,7 @@ fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_f
             admission.deadline(id, read_at(Nanos::from_secs(102), SEGMENT, IDLE)).expect("it has its place").at;
         assert!(deadline.saturating_sub(Nanos::from_secs(102)).0.abs_diff(LASTS.0) < 1_000_000, "{deadline}");
     }
-    assert!(admission.promised_share(DiskId(0)) > share);
+    assert!(admission.table(DiskId(0)).promised_share() > share);
     admission.release(last);
     assert!(admission.reserve(&[segment()]).is_err(), "the room that is left is needed");
 }
@@ -339,7 +342,7 @@ fn a_block_in_fragments_is_in_time_on_a_full_disk_and_a_new_session_is_refused_f
 fn small_reads_beside_a_session_have_a_clock_of_their_own_and_its_share_grows_by_them() {
     let mut admission = admission(4 << 30);
     let id = admission.reserve(&[segment()]).expect("it fits");
-    let share = admission.promised_share(DiskId(0));
+    let share = admission.table(DiskId(0)).promised_share();
     let sound = AdmissionRequest { length: 96_000, rate: BitRate(0), ..request(0) };
     let beside = admission.accompany(id, &sound).expect("there is memory");
     let (now, far) = (Nanos::from_secs(100), Nanos::MAX);
@@ -347,7 +350,7 @@ fn small_reads_beside_a_session_have_a_clock_of_their_own_and_its_share_grows_by
     let (sounds, promised): (Vec<_>, Vec<_>) = (0..3)
         .map(|_| {
             let due = admission.deadline_beside(id, read_at(now, 96_000, far)).expect("of its share");
-            (due, admission.promised_share(DiskId(0)))
+            (due, admission.table(DiskId(0)).promised_share())
         })
         .unzip();
     let [first, second, third] = sounds[..] else { panic!("three") };
@@ -366,7 +369,7 @@ fn small_reads_beside_a_session_have_a_clock_of_their_own_and_its_share_grows_by
         "sound that was requested early takes none of their time: {pictures:?}"
     );
     assert!(admission.renew(id, &[segment()]));
-    assert!((admission.promised_share(DiskId(0)) - promised[0]).abs() < 1e-9, "as many as before");
+    assert!((admission.table(DiskId(0)).promised_share() - promised[0]).abs() < 1e-9, "as many as before");
     let pictures = admission.deadline(id, read_at(pictures.at, SEGMENT, far)).expect("it has its share");
     assert!(behind(pictures, Nanos::from_secs(12)), "by the share of blocks alone: {pictures:?}");
     admission.release(beside);
@@ -485,7 +488,8 @@ fn recorded_on(disks: u16, disk_share: f64) -> (u64, Vec<usize>) {
         (0..disks).for_each(|disk| admission.move_writes(id, DiskId(disk), count << 26));
         count += 1;
     }
-    let busy = |disk| (200..208).filter(|round| admission.disk(DiskId(disk)).table.work_in(*round) > 0.0).count();
+    let busy =
+        |disk| (200..208).filter(|round| admission.resources.disk(DiskId(disk)).table.work_in(*round) > 0.0).count();
     (count, (0..disks).map(busy).collect())
 }
 
@@ -513,7 +517,7 @@ fn a_recording_is_written_on_all_its_disks_in_the_same_rounds_whatever_else_they
     let first = admission.place_writes(both, 100).expect("there is room");
     assert!(!alone.contains(&first), "{first}, {alone:?}");
     for disk in [0, 1] {
-        assert!(admission.disk(DiskId(disk)).table.work_in(first + 80) > 0.0);
+        assert!(admission.resources.disk(DiskId(disk)).table.work_in(first + 80) > 0.0);
     }
 }
 
@@ -521,25 +525,25 @@ fn a_recording_is_written_on_all_its_disks_in_the_same_rounds_whatever_else_they
 fn a_recording_is_charged_by_its_zone_and_by_how_far_others_are_from_it() {
     let mut admission = admission(4 << 30);
     let disk = DiskId(0);
-    let zone_bytes_per_second = admission.disk(disk).table.profile().rate_at(u64::MAX);
+    let zone_bytes_per_second = admission.resources.disk(disk).table.profile().rate_at(u64::MAX);
     let asked = AdmissionRequest { length: 0, written_every: Some(8), zone_bytes_per_second, ..request(4_000_000) };
     let ids: Vec<_> = (0..40).map(|_| admission.reserve(&[asked]).expect("there is room")).collect();
     assert!(ids.iter().all(|&id| admission.place_writes(id, 100).is_some()));
     assert!(admission.awaits_place(disk));
-    let mut shares = vec![admission.promised_share(disk)];
-    let capacity = admission.disk(disk).table.profile().capacity.0;
+    let mut shares = vec![admission.table(disk).promised_share()];
+    let capacity = admission.resources.disk(disk).table.profile().capacity.0;
     for (from, apart) in [(0, 64 << 20), (capacity - (4 << 30), 64 << 20), (0, capacity / 40)] {
         for (&id, nth) in ids.iter().zip(0..) {
             admission.move_writes(id, disk, from + nth * apart);
         }
-        shares.push(admission.promised_share(disk));
+        shares.push(admission.table(disk).promised_share());
     }
     assert!(!admission.awaits_place(disk));
     let [unknown, outer, inner, scattered] = shares[..] else { unreachable!("four") };
     assert!(outer * 1.3 < inner && inner < unknown, "{shares:?}");
     assert!(outer * 1.1 < scattered && scattered < unknown, "{shares:?}");
     ids.iter().for_each(|&id| admission.release(id));
-    assert!(admission.promised_share(disk) < 1e-9);
+    assert!(admission.table(disk).promised_share() < 1e-9);
 }
 
 #[test]
@@ -547,7 +551,7 @@ fn a_recording_lies_at_the_same_place_of_all_its_disks_until_they_tell_another()
     let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
-    let zone_bytes_per_second = admission.disk(DiskId(0)).table.profile().rate_at(u64::MAX);
+    let zone_bytes_per_second = admission.resources.disk(DiskId(0)).table.profile().rate_at(u64::MAX);
     let on = |disk| AdmissionRequest {
         disk: DiskId(disk),
         length: 0,
@@ -559,13 +563,13 @@ fn a_recording_lies_at_the_same_place_of_all_its_disks_until_they_tell_another()
     admission.place_writes(id, 100).expect("there is room");
     admission.move_writes(id, DiskId(0), 0);
     assert!(!admission.awaits_place(DiskId(1)));
-    let outer = admission.promised_share(DiskId(1));
-    let capacity = admission.disk(DiskId(1)).table.profile().capacity.0;
+    let outer = admission.table(DiskId(1)).promised_share();
+    let capacity = admission.resources.disk(DiskId(1)).table.profile().capacity.0;
     admission.move_writes(id, DiskId(1), capacity - (1 << 30));
-    let told = admission.promised_share(DiskId(1));
+    let told = admission.table(DiskId(1)).promised_share();
     assert!(outer < told, "{outer} {told}");
     admission.move_writes(id, DiskId(0), 1 << 40);
-    assert!(admission.promised_share(DiskId(1)) == told, "it is known there");
+    assert!(admission.table(DiskId(1)).promised_share() == told, "it is known there");
 }
 
 #[test]
@@ -573,9 +577,9 @@ fn a_recording_that_goes_on_on_another_disk_takes_its_charge_there() {
     let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
-    let zone_bytes_per_second = admission.disk(DiskId(0)).table.profile().rate_at(u64::MAX);
+    let zone_bytes_per_second = admission.resources.disk(DiskId(0)).table.profile().rate_at(u64::MAX);
     let asked = AdmissionRequest { length: 0, written_every: Some(8), zone_bytes_per_second, ..request(4_000_000) };
-    let shares = |admission: &Admission| [0, 1].map(|disk| admission.promised_share(DiskId(disk)));
+    let shares = |admission: &Admission| [0, 1].map(|disk| admission.table(DiskId(disk)).promised_share());
     let [moves, stays] = [(); 2].map(|()| {
         let id = admission.reserve(&[asked]).expect("there is room");
         admission.place_writes(id, 100).expect("there is room");

@@ -11,9 +11,9 @@ impl Admission {
     /// written on all: of those in which each disk has room for them the one in which the first disk has most. `None` if there is none.
     pub fn place_writes(&mut self, id: ReservationId, round: u64) -> Option<u64> {
         let Reservation { request, demand, .. } = *self.find(id)?;
-        let table = &self.disk(request.disk).table;
-        let (length, start) = (table.round(), self.start_of(&request, 0, &StartConditions::idle(round)));
-        let firsts = table.emptiest_rounds(&demand, &start);
+        let disk = self.resources.disk(request.disk);
+        let (length, start) = (disk.table.round(), disk.start_of(&request, 0, &StartConditions::idle(round)));
+        let firsts = disk.table.emptiest_rounds(&demand, &start);
         firsts.into_iter().flatten().find(|first| {
             let is_placed = self.place_writes_at(id, length.saturating_mul(*first), length.saturating_mul(round));
             if !is_placed {
@@ -34,10 +34,10 @@ impl Admission {
             let Reservation { request, demand, further, stroke_seconds, .. } = held;
             let is_moved = demand.writes() && (request.disk == disk || held.written_at.is_none());
             if let Some((_, first)) = held.placed.filter(|_| is_moved) {
-                let zone_bytes_per_second = self.disk(request.disk).table.profile().rate_at(position);
+                let zone_bytes_per_second = self.resources.table(request.disk).profile().rate_at(position);
                 let slower = f64_of(request.zone_bytes_per_second) / f64_of(zone_bytes_per_second);
                 let moved = DiskDemand { transfer: (demand.transfer - stroke_seconds) * slower, ..demand };
-                self.disk_mut(request.disk).table.replace(&demand, &moved, first);
+                self.resources.disk_mut(request.disk).table.replace(&demand, &moved, first);
                 let reservation = self.find_mut(part).expect("found above");
                 (reservation.demand, reservation.request.zone_bytes_per_second) = (moved, zone_bytes_per_second);
                 (reservation.written_at, reservation.stroke_seconds) = (Some(position), 0.0);
@@ -51,8 +51,8 @@ impl Admission {
     fn follow_disk(&mut self, id: ReservationId, disk: DiskId) {
         let Some((held, moved, first)) = self.find(id).and_then(|held| moved(held, disk, self)) else { return };
         self.unplace(id);
-        self.disk_mut(held.request.disk).table.withdraw(&held.demand);
-        self.disk_mut(disk).table.enter(&moved.demand, first);
+        self.resources.disk_mut(held.request.disk).table.withdraw(&held.demand);
+        self.resources.disk_mut(disk).table.enter(&moved.demand, first);
         *self.find_mut(id).expect("found above") = moved;
         self.follow_write_span(held.request.disk, &held.demand);
     }
@@ -65,8 +65,7 @@ impl Admission {
 
     /// The reservations of recordings on a disk.
     fn writes_on(&self, disk: DiskId) -> impl Iterator<Item = &Reservation> {
-        let all = self.entries.iter().filter_map(|(_, entry)| entry.as_ref());
-        all.filter(move |entry| entry.request.disk == disk && entry.demand.writes())
+        self.reservations.iter().filter(move |entry| entry.request.disk == disk && entry.demand.writes())
     }
 
     /// A recording came to a disk, moved or left: the writes there lie between the places of the recordings that have one; anywhere
@@ -82,17 +81,18 @@ impl Admission {
         let is_anywhere =
             last == 0 || self.writes_on(disk).any(|entry| entry.written_at.is_none() && entry.stroke_seconds == 0.0);
         let span = if is_anywhere { u64::MAX } else { last - first };
-        self.disk_mut(disk).table.set_write_span(span);
+        self.resources.disk_mut(disk).table.set_write_span(span);
     }
 
     fn place_writes_at(&mut self, id: ReservationId, first: Nanos, now: Nanos) -> bool {
         let mut next = Some(id);
         while let Some(part) = next {
             let Some(&Reservation { request, demand, further, .. }) = self.find(part) else { return false };
-            let round = self.disk(request.disk).table.round().0;
-            let start = self.start_of(&request, 0, &StartConditions::idle(now.0 / round));
+            let entry = self.resources.disk(request.disk);
+            let round = entry.table.round().0;
+            let start = entry.start_of(&request, 0, &StartConditions::idle(now.0 / round));
             let first = first.0.div_ceil(round);
-            if !self.disk_mut(request.disk).table.place_at(&demand, &start, first) {
+            if !self.resources.disk_mut(request.disk).table.place_at(&demand, &start, first) {
                 return false;
             }
             self.find_mut(part).expect("found above").placed = Some((start, first));
@@ -109,9 +109,9 @@ fn moved(held: &Reservation, disk: DiskId, admission: &Admission) -> Option<(Res
     if !demand.writes() || request.disk == disk {
         return None;
     }
-    let (from, to) = (&admission.disk(request.disk).table, &admission.disk(disk).table);
+    let (from, to) = (admission.resources.table(request.disk), admission.resources.table(disk));
     let request = AdmissionRequest { disk, zone_bytes_per_second: to.profile().rate_at(u64::MAX), ..request };
-    let demand = check::demand_at(&request, to, demand.period);
+    let demand = demand::demand_at(&request, to, demand.period);
     let first = from.round().saturating_mul(first).0.div_ceil(to.round().0);
     let (placed, stroke_seconds) = (Some((start, first)), to.stroke_seconds());
     Some((*held, Reservation { request, demand, placed, written_at: None, stroke_seconds, ..*held }, first))

@@ -372,7 +372,7 @@ impl DiskSchedule {
 
     /// Sets for how long after the end of the present round jobs may still use the disk when no read waits: for as long as the
     /// bytes last that streams have read ahead beyond the needs of the coming rounds
-    /// ([`crate::admission::Admission::carry_headroom`]). Before anything is promised there is no limit.
+    /// ([`crate::admission::disk_table::DiskTable::carry_headroom`]). Before anything is promised there is no limit.
     pub fn set_carry_headroom(&mut self, over: Nanos) {
         self.over = over;
     }

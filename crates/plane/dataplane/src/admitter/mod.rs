@@ -144,7 +144,7 @@ impl Admitter {
 
     /// The payload rate that a link carries.
     pub(crate) fn link_payload(&self, link: LinkId) -> BitRate {
-        self.admission.link_payload(link)
+        self.admission.sending().payload(link)
     }
 
     /// True if no stream has a reservation of the disk or waits for one, nor does a recording of any.
@@ -175,7 +175,7 @@ impl Admitter {
     }
 
     pub(crate) fn set_link<I: Io>(&mut self, link: LinkId, capacity: BitRate, context: &mut PlaneContext<I>) {
-        self.admission.set_link(link, capacity);
+        self.admission.sending_mut().set_link(link, capacity);
         if link.0 < self.links {
             context.tell_pacer(ToPacer::Link { link, payload: self.link_payload(link) });
         }
@@ -377,7 +377,7 @@ impl Admitter {
             reservation.is_some_and(|id| admission.starts_by(forecast, id, &start, deadline))
         };
         let forecast = forecast.get_or_insert_with(|| {
-            let mut forecast = admission.forecast(disk, context.now, conditions);
+            let mut forecast = admission.table(disk).forecast(context.now, conditions);
             for &before in &*waiting {
                 starts_in_time(&mut forecast, before);
             }
@@ -415,7 +415,7 @@ impl Admitter {
     fn tell_carry_headroom<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let entry = self.disk(disk);
         if entry.profile.rotational {
-            let headroom = self.admission.carry_headroom(disk, entry.rounds.index_at(context.now));
+            let headroom = self.admission.table(disk).carry_headroom(entry.rounds.index_at(context.now));
             context.tell_fetcher(ToFetcher::CarryHeadroom { disk, headroom });
         }
     }
@@ -563,7 +563,7 @@ impl Admitter {
     /// only when all of its time is less than its promises.
     fn follow_speed<I: Io>(&mut self, disk: DiskId, factor: f64, is_behind: bool, context: &mut PlaneContext<I>) {
         self.admission.set_slowdown(disk, factor);
-        let promised = self.admission.promised_share(disk);
+        let promised = self.admission.table(disk).promised_share();
         context.tell_fetcher(ToFetcher::BeShare { disk, share: context.config.be_share.min(1.0 - promised) });
         if is_behind && promised > 1.0 {
             context.tell_fetcher(ToFetcher::Shed { disk });
@@ -584,9 +584,9 @@ impl Admitter {
     pub(crate) fn publish_promises<I: Io>(&self, context: &PlaneContext<I>) {
         let gauges = &context.gauges;
         for (link, gauges) in (0..self.links).zip(&gauges.links) {
-            gauges.left_bps.set(self.admission.link_left(LinkId(link)).0);
+            gauges.left_bps.set(self.admission.sending().left(LinkId(link)).0);
         }
-        let promised = self.admission.promised().0;
+        let promised = self.admission.sending().promised().0;
         if promised != gauges.plane.promised_bps.get() {
             gauges.plane.promised_bps.set(promised);
             self.publish_shares(context);
@@ -598,8 +598,8 @@ impl Admitter {
         context.gauges.plane.pages_promised.set(promised);
         context.gauges.plane.pages_left.set(pages.saturating_sub(promised));
         for (disk, gauges) in (0u16..).zip(&context.gauges.disks[..self.disks.len()]) {
-            gauges.promised_ppm.set(ppm(self.admission.promised_share(DiskId(disk))));
-            gauges.free_ppm.set(ppm(self.admission.free_share(DiskId(disk))));
+            gauges.promised_ppm.set(ppm(self.admission.table(DiskId(disk)).promised_share()));
+            gauges.free_ppm.set(ppm(self.admission.table(DiskId(disk)).free_share()));
         }
     }
 
@@ -608,7 +608,7 @@ impl Admitter {
         let processor = context.io.processor_time();
         let (used, wall) = (processor.saturating_sub(self.measured.1), context.now.saturating_sub(self.measured.0));
         if wall > LOAD_PERIOD_MIN {
-            self.admission.set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
+            self.admission.sending_mut().set_processor_share(used.as_secs_f64() / wall.as_secs_f64());
             self.measured = (context.now, processor);
         }
         self.admission.set_pages(pages);

@@ -247,7 +247,7 @@ impl Machine {
 
     /// The share of a disk's time that is promised.
     pub(crate) fn promised_on(&self, disk: u16) -> f64 {
-        self.plane.admission().promised_share(DiskId(disk))
+        self.plane.admission().table(DiskId(disk)).promised_share()
     }
 
     /// The sends that are out.
@@ -317,7 +317,7 @@ impl Machine {
 
     /// Bits per second promised in all.
     pub(crate) fn promised(&self) -> u64 {
-        self.plane.admission().promised().0
+        self.plane.admission().sending().promised().0
     }
 }
 
