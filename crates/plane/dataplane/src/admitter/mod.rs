@@ -4,18 +4,18 @@
 //! when that one has left the disks. Not here: the arithmetic of admission (`schedule::admission`), disks and buffers
 //! (`fetcher`), streams and sockets (`pacer`).
 
+mod disks;
 mod requests;
+mod stream;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use content::Content;
 use schedule::admission::disk_table::{StartConditions, StartForecast};
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
-use schedule::cycle::Grid;
 use schedule::disk::health::DiskCondition;
 use schedule::profile::DiskProfile;
-use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId, limits};
+use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::config::PlaneConfig;
 use crate::context::{PlaneContext, ppm};
@@ -23,6 +23,8 @@ use crate::control::{Delivery, RecordingRequest, Refusal, Report, Resource, Serv
 use crate::cursor::SegmentList;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
 use crate::port::Io;
+use disks::{AdmitterDisk, AdmitterDisks};
+use stream::{AdmittedStream, StreamReservation};
 /// The core's load is measured over so long a time at least. Chosen.
 const LOAD_PERIOD_MIN: Nanos = Nanos::from_millis(500);
 
@@ -36,67 +38,13 @@ pub(crate) struct Admitter {
     free: Vec<u32>,
     /// The stream that uses each reservation, or has given it back and may ask for it again, by its slot.
     holders: Vec<Option<u32>>,
-    disks: Vec<AdmitterDisk>,
+    disks: AdmitterDisks,
     /// Recordings for which there is no room while others that were admitted have no place yet, and since when they wait.
     recordings: VecDeque<(RecordingRequest, Nanos)>,
     links: u16,
-    survives_disk_loss: bool,
     draining: bool,
     /// When the core's load was looked at last, and its processor time then.
     measured: (Nanos, Nanos),
-}
-
-/// A disk, by the reports of the fetcher.
-#[derive(Debug)]
-struct AdmitterDisk {
-    profile: DiskProfile,
-    rounds: Grid,
-    condition: DiskCondition,
-    /// Slots of admitted streams that wait for their start.
-    waiting: Vec<u32>,
-    /// When they will have it, computed from the conditions of the first question in this round, or since the queue was empty:
-    /// 2,000 are looked through in 5 ms (release build), once in a round.
-    forecast: Option<StartForecast>,
-}
-
-impl AdmitterDisk {
-    /// Takes a stream out of the queue. True if it waited.
-    fn stops_waiting(&mut self, slot: u32) -> bool {
-        let Some(at) = self.waiting.iter().position(|&other| other == slot) else { return false };
-        self.waiting.remove(at);
-        if self.waiting.is_empty() {
-            self.forecast = None;
-        }
-        true
-    }
-}
-
-/// The grants to a stream.
-#[derive(Debug, Default)]
-struct AdmittedStream {
-    stream: StreamId,
-    content: Option<Arc<Content>>,
-    link: LinkId,
-    disk: DiskId,
-    rate: BitRate,
-    payload: u64,
-    started: Nanos,
-    /// When its client requested it.
-    requested_at: Nanos,
-    /// The control plane has received the report of its start, or that it has none.
-    is_settled: bool,
-    reservation: Option<ReservationId>,
-    /// It has no reservation from before.
-    is_new: bool,
-    /// The reservation that it had and gave back. The stream asks for it again under the same identifier, by which its
-    /// session knows it.
-    suspended: Option<ReservationId>,
-    /// Keep the reservation at its end.
-    hold: bool,
-    /// The session that gives a share of its disk time for the reads, beside its playback.
-    session: Option<ReservationId>,
-    /// Another request of the session has the reservation as soon as this stream has left its group.
-    is_taken_over: bool,
 }
 
 impl Admitter {
@@ -116,23 +64,15 @@ impl Admitter {
             sharing_reserve: config.sharing.unwrap_or(0.0),
         };
         let rounds = profiles.iter().map(|profile| (profile.clone(), config.round_of(profile))).collect();
-        let disk = |profile: DiskProfile| AdmitterDisk {
-            rounds: Grid::new(now, config.round_of(&profile)),
-            profile,
-            condition: DiskCondition::Good,
-            waiting: Vec::with_capacity(config.streams_max),
-            forecast: None,
-        };
         Self {
             admission: Admission::new(&settings, rounds, links),
             requests: Vec::with_capacity(profiles.len().max(1)),
             streams: (0..config.streams_max).map(|_| AdmittedStream::default()).collect(),
             free: (0..u32::try_from(config.streams_max).expect("within limits")).rev().collect(),
             holders: vec![None; reservations_max],
-            disks: profiles.into_iter().map(disk).collect(),
+            disks: AdmitterDisks::new(config, profiles, now),
             recordings: VecDeque::with_capacity(limits::UPLOADS_MAX),
             links: u16::try_from(links.len()).expect("within limits"),
-            survives_disk_loss: config.survive_disk_loss,
             draining: false,
             measured: (now, processor),
         }
@@ -149,7 +89,7 @@ impl Admitter {
 
     /// True if no stream has a reservation of the disk or waits for one, nor does a recording of any.
     pub(crate) fn is_unused(&self, disk: DiskId) -> bool {
-        self.disk(disk).waiting.is_empty() && self.recordings.is_empty() && !self.admission.is_reserved(disk)
+        self.disks[disk].waiting.is_empty() && self.recordings.is_empty() && !self.admission.is_reserved(disk)
     }
 
     /// Gives the table of a disk that is not used another profile; gives the old one.
@@ -159,7 +99,7 @@ impl Admitter {
 
     /// Counts the rounds and places of a disk that is not used by another profile; gives the old one.
     pub(crate) fn replace_profile(&mut self, disk: DiskId, profile: DiskProfile, round: Nanos) -> DiskProfile {
-        let disk = self.disk_mut(disk);
+        let disk = &mut self.disks[disk];
         disk.rounds = disk.rounds.with_period(round);
         disk.forecast = None;
         std::mem::replace(&mut disk.profile, profile)
@@ -189,7 +129,7 @@ impl Admitter {
             ToAdmitter::Started { slot } => self.tell_start(slot, context),
             ToAdmitter::Waits { slot, conditions } => self.waits(slot, &conditions, context),
             ToAdmitter::Round { disk, conditions } => {
-                self.disk_mut(disk).forecast = None;
+                self.disks[disk].forecast = None;
                 self.launch(disk, &conditions, context);
             }
             ToAdmitter::Begun { disk, conditions } => self.launch(disk, &conditions, context),
@@ -197,8 +137,7 @@ impl Admitter {
                 self.charge(leader, pages);
             }
             ToAdmitter::HandOver { from, to } => {
-                let reservation = |slot: u32| self.streams[slot as usize].reservation;
-                match (reservation(from), reservation(to)) {
+                match (self.held(from), self.held(to)) {
                     (Some(giver), Some(taker)) => self.admission.hand_over(giver, taker),
                     // The leader has lost its disk time before.
                     (None, Some(_)) => context.tell_fetcher(ToFetcher::Demote { slot: to, at: context.now }),
@@ -209,7 +148,7 @@ impl Admitter {
             ToAdmitter::Demoted { slot, at } => self.demoted(slot, at, context),
             ToAdmitter::AsksBack { slot, conditions } => self.asks_back(slot, &conditions, context),
             ToAdmitter::Left { slot, may_hold } => self.left(slot, may_hold, context),
-            ToAdmitter::Condition { disk, condition } => self.disk_mut(disk).condition = condition,
+            ToAdmitter::Condition { disk, condition } => self.disks[disk].condition = condition,
             ToAdmitter::Moved { slot, disk } => self.moved(slot, disk),
             ToAdmitter::ReadsElsewhere { slot } => self.cover(slot, context),
             ToAdmitter::Written { disk, reservation, position } => {
@@ -238,27 +177,11 @@ impl Admitter {
             return Err(Resource::Draining);
         }
         let layout = &delivery.content.layout;
-        let is_readable = layout.is_readable(|disk| self.serves(disk, delivery));
-        if !is_readable || self.home(delivery).is_none() {
+        let is_readable = layout.is_readable(|disk| self.disks.serves(disk, delivery));
+        if !is_readable || self.disks.home(delivery).is_none() {
             return Err(Resource::DiskFailing(delivery.content.disk()));
         }
         if self.free.is_empty() { Err(Resource::Table) } else { Ok(()) }
-    }
-
-    /// True if a disk may serve a delivery. On an erring disk, viewers with a reservation continue, and the bytes that
-    /// can still be read may be copied off as best effort.
-    fn serves(&self, disk: DiskId, delivery: &Delivery) -> bool {
-        let condition = self.disks.get(usize::from(disk.0)).map(|disk| disk.condition);
-        condition.is_some_and(|condition| match is_new(delivery) {
-            true => condition == DiskCondition::Good,
-            false => condition != DiskCondition::Hung,
-        })
-    }
-
-    /// The best disk of those that serve a delivery.
-    fn home(&self, delivery: &Delivery) -> Option<DiskId> {
-        let layout = &delivery.content.layout;
-        layout.best_disk(|disk| self.serves(disk, delivery), |disk| self.disk(disk).condition.reluctance())
     }
 
     /// The fetcher has looked: the delivery begins, or there is no room for it.
@@ -269,7 +192,7 @@ impl Admitter {
         has_room: bool,
         context: &mut PlaneContext<I>,
     ) {
-        let Some(disk) = self.home(&delivery).filter(|_| has_room) else {
+        let Some(disk) = self.disks.home(&delivery).filter(|_| has_room) else {
             return refuse(delivery, Refusal::outright(Resource::Table), context);
         };
         let charged = group.as_ref().and_then(|group| self.charge(group.leader, group.pages));
@@ -294,7 +217,7 @@ impl Admitter {
             if let Some((id, session_rate)) = reservation.zip(self.admission.rate(session)) {
                 delivery.service =
                     Service::Constant { rate: session_rate, burst_bytes: payload, held: None, hold: false };
-                (admitted.reservation, admitted.session) = (Some(id), Some(session));
+                (admitted.reservation, admitted.session) = (StreamReservation::Held(id), Some(session));
                 (admitted.rate, age) = (session_rate, self.age(id));
                 rate = Some(self.read_rate(id, session_rate, payload));
             }
@@ -313,15 +236,15 @@ impl Admitter {
             let burst_most = group.as_ref().map_or(payload, |group| group.burst_bytes);
             let burst_bytes = self.admission.grant_burst(id, burst_bytes.min(burst_most));
             delivery.service = Service::Constant { rate: asked, burst_bytes, held, hold };
-            (admitted.reservation, admitted.hold) = (Some(id), hold);
+            (admitted.reservation, admitted.hold) = (StreamReservation::Held(id), hold);
             admitted.rate = asked;
             age = self.age(id);
             rate = Some(self.read_rate(id, asked, burst_bytes));
         }
         let slot = self.free.pop().expect("looked at before");
-        if let Some(before) = admitted.reservation.and_then(|id| self.holders[id.slot as usize].replace(slot)) {
+        if let Some(before) = admitted.reservation.held().and_then(|id| self.holders[id.slot as usize].replace(slot)) {
             // It had given the reservation back, and can ask for it no more.
-            self.streams[before as usize].suspended = None;
+            self.streams[before as usize].reservation = StreamReservation::None;
         }
         self.streams[slot as usize] = admitted;
         if rate.is_none() {
@@ -334,16 +257,14 @@ impl Admitter {
 
     /// Charges a leader for the pages its group holds; for how many it was charged before, unless there are not so many.
     fn charge(&mut self, leader: u32, pages: u64) -> Option<u64> {
-        let reservation = self.streams[leader as usize].reservation?;
-        self.admission.hold_pages(reservation, pages)
+        self.admission.hold_pages(self.held(leader)?, pages)
     }
 
     /// The stream that uses a reservation loses it to a newer read of its viewer and continues in the time left over: a
     /// player that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
     fn take_over<I: Io>(&mut self, id: ReservationId, context: &mut PlaneContext<I>) {
         let Some(slot) = self.holders.get(id.slot as usize).copied().flatten() else { return };
-        if self.streams[slot as usize].reservation == Some(id) {
-            self.streams[slot as usize].is_taken_over = true;
+        if self.streams[slot as usize].reservation.take_over(id) {
             context.tell_fetcher(ToFetcher::Demote { slot, at: context.now });
         }
     }
@@ -352,7 +273,7 @@ impl Admitter {
     /// stream that continues with a session's reservation has the promise of its time already, and waits.
     fn waits<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let AdmittedStream { disk, is_new, reservation, .. } = self.streams[slot as usize];
-        let Some(id) = reservation else { return };
+        let Some(id) = reservation.held() else { return };
         if self.admission.is_spread(id) {
             return self.start_reads(slot, conditions, conditions.round, context);
         }
@@ -361,7 +282,7 @@ impl Admitter {
         if is_new && !is_in_time {
             return self.refuse_start(slot, context);
         }
-        self.disk_mut(disk).waiting.push(slot);
+        self.disks[disk].waiting.push(slot);
         self.launch(disk, conditions, context);
     }
 
@@ -369,12 +290,12 @@ impl Admitter {
     fn starts_in_time<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &PlaneContext<I>) -> bool {
         let Self { admission, streams, disks, .. } = self;
         let disk = streams[slot as usize].disk;
-        let AdmitterDisk { waiting, forecast, .. } = &mut disks[usize::from(disk.0)];
+        let AdmitterDisk { waiting, forecast, .. } = &mut disks[disk];
         let starts_in_time = |forecast: &mut StartForecast, slot: u32| {
             let AdmittedStream { reservation, payload, started, .. } = streams[slot as usize];
             let start = StartConditions { payload_bytes: payload, ..*conditions };
             let deadline = started.saturating_add(context.config.first_byte_max);
-            reservation.is_some_and(|id| admission.starts_by(forecast, id, &start, deadline))
+            reservation.held().is_some_and(|id| admission.starts_by(forecast, id, &start, deadline))
         };
         let forecast = forecast.get_or_insert_with(|| {
             let mut forecast = admission.table(disk).forecast(context.now, conditions);
@@ -388,13 +309,13 @@ impl Admitter {
 
     /// Starts the stream that waits for a disk for longest, if the coming rounds have room; the next follows when it has begun.
     fn launch<I: Io>(&mut self, disk: DiskId, conditions: &StartConditions, context: &mut PlaneContext<I>) {
-        let placed = self.disk(disk).waiting.first().copied().and_then(|slot| {
+        let placed = self.disks[disk].waiting.first().and_then(|&slot| {
             let AdmittedStream { reservation, payload, .. } = self.streams[slot as usize];
             let conditions = StartConditions { payload_bytes: payload, ..*conditions };
-            Some((slot, self.admission.place(reservation?, &conditions)?, conditions))
+            Some((slot, self.admission.place(reservation.held()?, &conditions)?, conditions))
         });
         let Some((slot, first_round, conditions)) = placed else { return self.tell_carry_headroom(disk, context) };
-        self.disk_mut(disk).stops_waiting(slot);
+        self.disks[disk].stops_waiting(slot);
         self.start_reads(slot, &conditions, first_round, context);
     }
 
@@ -413,7 +334,7 @@ impl Admitter {
 
     /// Reports for how long best-effort work may continue, by the promises of now.
     fn tell_carry_headroom<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let entry = self.disk(disk);
+        let entry = &self.disks[disk];
         if entry.profile.rotational {
             let headroom = self.admission.table(disk).carry_headroom(entry.rounds.index_at(context.now));
             context.tell_fetcher(ToFetcher::CarryHeadroom { disk, headroom });
@@ -425,7 +346,7 @@ impl Admitter {
     fn tell_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let AdmittedStream { stream, reservation, is_settled, .. } = &mut self.streams[slot as usize];
         if !std::mem::replace(is_settled, true) {
-            context.report(Report::Started { stream: *stream, reservation: *reservation });
+            context.report(Report::Started { stream: *stream, reservation: reservation.held() });
         }
     }
 
@@ -433,13 +354,13 @@ impl Admitter {
     /// after all: a refusal is better for a viewer than no answer.
     pub(crate) fn refuse_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         self.answer_late_recordings(context);
-        for index in 0..self.disks.len() {
-            while let Some(&slot) = self.disks[index].waiting.first() {
+        for disk in self.disks.ids() {
+            while let Some(&slot) = self.disks[disk].waiting.first() {
                 let started = self.streams[slot as usize].started;
                 if context.now.saturating_sub(started) < context.config.first_byte_max {
                     break;
                 }
-                self.disks[index].stops_waiting(slot);
+                self.disks[disk].stops_waiting(slot);
                 self.refuse_start(slot, context);
             }
         }
@@ -455,7 +376,7 @@ impl Admitter {
     /// A stream that shared another's reads needs disk time of its own. It gets that from the reserve, or is demoted.
     fn needs_own<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let AdmittedStream { reservation, content, link, disk, rate, payload, .. } = &self.streams[slot as usize];
-        let (Some(id), Some(content)) = (*reservation, content.clone()) else { return };
+        let (Some(id), Some(content)) = (reservation.held(), content.clone()) else { return };
         self.ask_for(&content, *link, *disk, *rate, *payload);
         let own = self.admission.unshare(id, &self.requests).ok();
         match own.and_then(|()| self.admission.place(id, conditions)) {
@@ -469,24 +390,20 @@ impl Admitter {
 
     /// A stream is best effort from now on: its reservation is free, or belongs to the request that took it over.
     fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, context: &mut PlaneContext<I>) {
-        let asks_back = !self.streams[slot as usize].is_taken_over;
+        let asks_back = !matches!(self.streams[slot as usize].reservation, StreamReservation::TakenOver(_));
         self.take_back(slot);
         let disk = self.streams[slot as usize].disk;
-        self.disk_mut(disk).stops_waiting(slot);
+        self.disks[disk].stops_waiting(slot);
         self.tell_start(slot, context);
         context.tell_pacer(ToPacer::Demoted { slot, at, asks_back });
     }
 
     /// Takes a stream's reservation from it, for the stream that took it over or for all.
     fn take_back(&mut self, slot: u32) {
-        let entry = &mut self.streams[slot as usize];
-        let is_taken_over = std::mem::take(&mut entry.is_taken_over);
-        let Some(id) = entry.reservation.take() else { return };
-        if is_taken_over {
-            self.holders[id.slot as usize] = None;
-        } else {
-            entry.suspended = Some(id);
-            self.admission.suspend(id);
+        match self.streams[slot as usize].reservation.lose() {
+            StreamReservation::Held(id) => self.admission.suspend(id),
+            StreamReservation::TakenOver(id) => self.holders[id.slot as usize] = None,
+            StreamReservation::None | StreamReservation::Suspended(_) => {}
         }
     }
 
@@ -496,7 +413,7 @@ impl Admitter {
             return context.tell_pacer(ToPacer::Wake { slot });
         };
         let entry = &mut self.streams[slot as usize];
-        (entry.reservation, entry.suspended) = (Some(id), None);
+        entry.reservation = StreamReservation::Held(id);
         let rate = entry.rate;
         let rate = self.read_rate(id, rate, 0);
         let start = self.placed_start(slot, conditions, first_round, context);
@@ -505,9 +422,9 @@ impl Admitter {
     }
 
     fn reserve_again(&mut self, slot: u32, conditions: &StartConditions) -> Option<(ReservationId, u64)> {
-        let AdmittedStream { suspended, content, link, disk, rate, payload, .. } = &self.streams[slot as usize];
-        let may_ask = !self.draining && self.disk(*disk).condition == DiskCondition::Good;
-        let (id, content) = ((*suspended)?, content.clone().filter(|_| may_ask)?);
+        let AdmittedStream { reservation, content, link, disk, rate, payload, .. } = &self.streams[slot as usize];
+        let may_ask = !self.draining && self.disks[*disk].condition == DiskCondition::Good;
+        let (id, content) = (reservation.suspended()?, content.clone().filter(|_| may_ask)?);
         self.ask_for(&content, *link, *disk, *rate, *payload);
         self.admission.reserve_again(id, &self.requests).ok()?;
         let first_round = self.admission.place(id, conditions);
@@ -521,16 +438,19 @@ impl Admitter {
     fn left<I: Io>(&mut self, slot: u32, may_hold: bool, context: &mut PlaneContext<I>) {
         self.tell_start(slot, context);
         let entry = &self.streams[slot as usize];
-        let held = entry.reservation.filter(|_| entry.hold && may_hold && !entry.is_taken_over);
-        let disk = entry.disk;
-        self.disk_mut(disk).stops_waiting(slot);
+        let (disk, may_hold) = (entry.disk, entry.hold && may_hold);
+        let held = match entry.reservation {
+            StreamReservation::Held(id) if may_hold => Some(id),
+            _ => None,
+        };
+        self.disks[disk].stops_waiting(slot);
         if let Some(id) = held {
             self.holders[id.slot as usize] = None;
             self.admission.rest(id);
         } else {
             self.take_back(slot);
         }
-        if let Some(id) = std::mem::take(&mut self.streams[slot as usize]).suspended {
+        if let Some(id) = std::mem::take(&mut self.streams[slot as usize]).reservation.suspended() {
             self.holders[id.slot as usize] = None;
             self.admission.release(id);
         }
@@ -541,8 +461,8 @@ impl Admitter {
     /// A stream is listed at another disk, and if it waits, waits there.
     fn moved(&mut self, slot: u32, disk: DiskId) {
         let from = std::mem::replace(&mut self.streams[slot as usize].disk, disk);
-        if self.disk_mut(from).stops_waiting(slot) {
-            self.disk_mut(disk).waiting.push(slot);
+        if self.disks[from].stops_waiting(slot) {
+            self.disks[disk].waiting.push(slot);
         }
     }
 
@@ -550,9 +470,9 @@ impl Admitter {
     /// for the loss of a disk. If there is none, it continues as best effort, and its reservation is free for others.
     fn cover<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let AdmittedStream { content, reservation, link, disk, rate, payload, .. } = &self.streams[slot as usize];
-        let (Some(id), Some(content), disk) = (*reservation, content.clone(), *disk) else { return };
+        let (Some(id), Some(content), disk) = (reservation.held(), content.clone(), *disk) else { return };
         self.ask_for_further(id, &content, (*link, *rate, *payload));
-        let round = self.disk(disk).rounds.index_at(context.now);
+        let round = self.disks[disk].rounds.index_at(context.now);
         if self.admission.reserve_further(id, &self.requests, &StartConditions::idle(round)).is_err() {
             self.take_back(slot);
             context.tell_fetcher(ToFetcher::Demote { slot, at: context.now });
@@ -597,9 +517,9 @@ impl Admitter {
         let (promised, pages) = self.admission.memory();
         context.gauges.plane.pages_promised.set(promised);
         context.gauges.plane.pages_left.set(pages.saturating_sub(promised));
-        for (disk, gauges) in (0u16..).zip(&context.gauges.disks[..self.disks.len()]) {
-            gauges.promised_ppm.set(ppm(self.admission.table(DiskId(disk)).promised_share()));
-            gauges.free_ppm.set(ppm(self.admission.table(DiskId(disk)).free_share()));
+        for (disk, gauges) in self.disks.ids().zip(&context.gauges.disks) {
+            gauges.promised_ppm.set(ppm(self.admission.table(disk).promised_share()));
+            gauges.free_ppm.set(ppm(self.admission.table(disk).free_share()));
         }
     }
 
@@ -618,12 +538,9 @@ impl Admitter {
         self.publish_shares(context);
     }
 
-    fn disk(&self, disk: DiskId) -> &AdmitterDisk {
-        &self.disks[usize::from(disk.0)]
-    }
-
-    fn disk_mut(&mut self, disk: DiskId) -> &mut AdmitterDisk {
-        &mut self.disks[usize::from(disk.0)]
+    /// The reservation under which a stream is read for.
+    fn held(&self, slot: u32) -> Option<ReservationId> {
+        self.streams[slot as usize].reservation.held()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests for admission, and the words of its refusals.
 
+use content::Content;
 use schedule::admission::disk_table::WRITE_ROUNDS;
 use schedule::admission::{BlockDeadline, RequestedContent, SessionRead, write_period};
 use schedule::pace::BlockSending;
@@ -34,77 +35,30 @@ impl Admitter {
         admission.exchange(id, asked, shares).map(|()| id)
     }
 
-    /// Asks for a delivery from `disk` on: its needs of each disk of its content (see [`Self::request`]).
+    /// Asks for a delivery from `disk` on: its needs of each disk of its content (see [`AdmitterDisks::request`]).
     pub(super) fn ask_for(&mut self, content: &Content, link: LinkId, disk: DiskId, rate: BitRate, payload: u64) {
         self.requests.clear();
-        self.requests.push(self.request(content, link, disk, rate, payload));
+        self.requests.push(self.disks.request(content, disk, (link, rate, payload)));
         for &further in content.layout.disks().iter().filter(|&&other| other != disk) {
-            let request = self.request(content, link, further, rate, payload);
+            let request = self.disks.request(content, further, (link, rate, payload));
             if request.disk_share > SHARE_TOLERANCE {
                 self.requests.push(request);
             }
         }
         if content.layout.spread().len() > 1 && self.admission.is_one_block(&self.requests[0]) {
-            self.spread(content, disk);
+            spread(&mut self.requests, content, disk);
         }
-    }
-
-    /// A viewer that reads contents in one block each needs time on all disks over which they are spread: the next one lies on
-    /// another of them.
-    fn spread(&mut self, content: &Content, disk: DiskId) {
-        let spread = content.layout.spread();
-        #[allow(clippy::cast_precision_loss, reason = "a few disks, and a mean")]
-        let (disks, bytes) = (spread.len() as f64, content.size.max(1) as f64);
-        let copies: f64 = self.requests.iter().map(|request| request.disk_share).sum();
-        let runs: f64 =
-            self.requests.iter().map(|request| 1.0 + request.fragments_per_byte * bytes * request.disk_share).sum();
-        let request = AdmissionRequest {
-            disk_share: copies / disks,
-            fragments_per_byte: (runs / copies - 1.0).max(0.0) / bytes,
-            ..self.requests[0]
-        };
-        self.requests.clear();
-        self.requests.push(request);
-        let others = spread.iter().filter(|&&other| other != disk);
-        self.requests.extend(others.map(|&disk| AdmissionRequest { disk, ..request }));
     }
 
     /// Asks for the needs of a running stream on disks beyond its reservations there.
     pub(super) fn ask_for_further(&mut self, id: ReservationId, content: &Content, entry: (LinkId, BitRate, u64)) {
-        let (link, rate, payload) = entry;
         self.requests.clear();
         for &disk in content.layout.disks() {
-            let mut request = self.request(content, link, disk, rate, payload);
+            let mut request = self.disks.request(content, disk, entry);
             request.disk_share -= self.admission.share_held(id, disk);
             if request.disk_share > SHARE_TOLERANCE {
                 self.requests.push(request);
             }
-        }
-    }
-
-    /// The needs of a delivery on a disk. Where admission provides for the loss of any one disk, these are all bytes
-    /// that have a copy on it; otherwise the bytes read from it with the disks as they are now.
-    fn request(&self, content: &Content, link: LinkId, disk: DiskId, rate: BitRate, payload: u64) -> AdmissionRequest {
-        let profile = &self.disk(disk).profile;
-        let reluctance = |other: DiskId| match self.survives_disk_loss {
-            true => u8::from(other != disk),
-            false => self.disk(other).condition.reluctance(),
-        };
-        let placed = || content.layout.placed_on(disk, reluctance);
-        let slowest = placed().map(|(position, length)| profile.rate_at(position + length / 2)).min();
-        let disk_share = content.layout.share_read(disk, reluctance);
-        #[allow(clippy::cast_precision_loss, reason = "a mean")]
-        let fragments = placed().count().saturating_sub(1) as f64 / (content.size as f64 * disk_share).max(1.0);
-        AdmissionRequest {
-            disk,
-            link,
-            rate,
-            disk_share,
-            zone_bytes_per_second: slowest.unwrap_or_else(|| profile.rate_at(u64::MAX)),
-            fragments_per_byte: fragments,
-            content: RequestedContent::new(content.version, content.size),
-            length: payload,
-            written_every: None,
         }
     }
 
@@ -126,7 +80,7 @@ impl Admitter {
         let read = SessionRead { bytes: payload, room_at: conditions.room_at, requested_at, now: context.now };
         let deadline = match session {
             Some(session) => self.admission.deadline_beside(session, read),
-            None => reservation.and_then(|id| self.admission.deadline(id, read)),
+            None => reservation.held().and_then(|id| self.admission.deadline(id, read)),
         };
         let block = deadline.map(|BlockDeadline { at, is_first }| BlockTimes {
             read_by: at.saturating_sub(takes),
@@ -197,7 +151,7 @@ impl Admitter {
     /// sends nothing.
     pub(super) fn answer_late_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         while let Some(&(request, since)) = self.recordings.front() {
-            let disk = request.disks.iter().next().and_then(|disk| self.disks.get(usize::from(disk.0)));
+            let disk = request.disks.iter().next().and_then(|disk| self.disks.get(disk));
             let wait = disk.map_or(Nanos::ZERO, |disk| disk.rounds.period().saturating_mul(WRITE_ROUNDS));
             if context.now.saturating_sub(since) < wait {
                 return;
@@ -216,7 +170,7 @@ impl Admitter {
         position: u64,
         context: &mut PlaneContext<I>,
     ) {
-        if usize::from(disk.0) < self.disks.len() {
+        if self.disks.get(disk).is_some() {
             self.admission.move_writes(reservation, disk, position);
             self.tell_carry_headroom(disk, context);
             self.publish_shares(context);
@@ -231,7 +185,7 @@ impl Admitter {
         }
         self.requests.clear();
         for disk in disks.iter() {
-            let entry = self.disks.get(usize::from(disk.0)).filter(|disk| disk.condition == DiskCondition::Good);
+            let entry = self.disks.get(disk).filter(|disk| disk.condition == DiskCondition::Good);
             let entry = entry.ok_or(Refusal::outright(Resource::DiskFailing(disk)))?;
             self.requests.push(AdmissionRequest {
                 disk,
@@ -249,7 +203,7 @@ impl Admitter {
         let Some(&AdmissionRequest { disk, written_every: Some(period), .. }) = self.requests.first() else {
             return Err(Refusal::outright(Resource::DiskFailing(disks.store)));
         };
-        let rounds = self.disk(disk).rounds;
+        let rounds = self.disks[disk].rounds;
         let reservation = self.admission.reserve(&self.requests)?;
         // It takes its place at once: a recording has no start, with reads of its own, to wait for.
         let Some(first) = self.admission.place_writes(reservation, rounds.index_at(now)) else {
@@ -261,4 +215,23 @@ impl Admitter {
             RecordingPlace { first: rounds.start_of(first), period: of(u64::from(period)), within: of(WRITE_ROUNDS) };
         Ok((reservation, place))
     }
+}
+
+/// A viewer that reads contents in one block each needs time on all disks over which they are spread: the next one lies on
+/// another of them.
+fn spread(requests: &mut Vec<AdmissionRequest>, content: &Content, disk: DiskId) {
+    let spread = content.layout.spread();
+    #[allow(clippy::cast_precision_loss, reason = "a few disks, and a mean")]
+    let (disks, bytes) = (spread.len() as f64, content.size.max(1) as f64);
+    let copies: f64 = requests.iter().map(|request| request.disk_share).sum();
+    let runs: f64 = requests.iter().map(|request| 1.0 + request.fragments_per_byte * bytes * request.disk_share).sum();
+    let request = AdmissionRequest {
+        disk_share: copies / disks,
+        fragments_per_byte: (runs / copies - 1.0).max(0.0) / bytes,
+        ..requests[0]
+    };
+    requests.clear();
+    requests.push(request);
+    let others = spread.iter().filter(|&&other| other != disk);
+    requests.extend(others.map(|&disk| AdmissionRequest { disk, ..request }));
 }
