@@ -3,10 +3,9 @@
 use content::{LITERAL_BYTES, Segment};
 use schedule::pace::{BURST_FACTOR, Stride};
 use units::limits;
-use units::limits::CACHE_PAGE_BYTES;
 
+use super::send_piece::{NextPiece, SendPiece};
 use super::*;
-use crate::cache::{PageKey, PageState};
 use crate::control::Event;
 use crate::cursor::AtCursor;
 use crate::message::BlockTimes;
@@ -15,7 +14,6 @@ use crate::port::{Completion, IoFault, SendRequest, Span};
 /// Fewer bytes are copied: to lend a few pages costs as much, and memory that was lent is replaced before it is read into
 /// (decision 0008).
 const LENT_BYTES_MIN: u64 = 16 * 1024;
-const JITTER_WINDOW: Nanos = Nanos::from_secs(1);
 /// The least time between two reports of misses. Chosen.
 const MISS_NEWS: Nanos = Nanos::from_secs(1);
 
@@ -68,7 +66,7 @@ impl Pacer {
         if !self.streams[slot as usize].is_running() {
             return;
         }
-        self.measure_jitter(slot, context, at);
+        self.streams[slot as usize].measure_jitter(&context.gauges.streams[slot as usize], at);
         if self.blocked_for(slot, context, at) > context.config.stall_max {
             self.leave_wheel(slot);
             return context.tell_fetcher(ToFetcher::Demote { slot, at });
@@ -144,7 +142,7 @@ impl Pacer {
                 let piece = SendPiece { memory, then: None, sharing: Sharing::Single, kind: SendKind::Literal };
                 self.hand_over(slot, piece, context, now);
             }
-            AtCursor::Content { key, within, left } => match self.ready_bytes(slot, (key, within, left), pages) {
+            AtCursor::Content { key, within, left } => match stream.ready_bytes((key, within, left), pages) {
                 NextPiece::Bytes(piece) => self.hand_over(slot, piece, context, now),
                 NextPiece::NothingDue => {}
                 NextPiece::Late => self.late(slot, context, now),
@@ -182,66 +180,6 @@ impl Pacer {
         };
         context.io.fill(memory, &bytes[from..until]);
         memory
-    }
-
-    /// The bytes from a place in the content that are in memory and may be sent now: in one piece, or in two where they
-    /// are lent.
-    fn ready_bytes(&mut self, slot: u32, (key, within, left): (PageKey, u64, u64), pages: &Cache) -> NextPiece {
-        let stream = &self.streams[slot as usize];
-        if stream.budget == 0 {
-            return NextPiece::NothingDue;
-        }
-        // Not yet asked for, or still being read: late either way.
-        let page = if stream.send.payload < stream.fetched { pages.find(key) } else { None };
-        let Some(page) = page else { return NextPiece::Late };
-        let valid = match pages.state(page) {
-            PageState::Ready(valid) => u64::from(valid),
-            PageState::Reading | PageState::Empty => return NextPiece::Late,
-        };
-        if valid < within + left {
-            return NextPiece::Changed;
-        }
-        let (offset, sharing) = (Cache::span(page).offset + within, pages.sharing(page));
-        let mut length = left;
-        // Neighbours in the content are often neighbours in memory: one send for both.
-        let (mut last, mut next) = (page, self.after(slot, key, within + length, length));
-        while let Some((key, wanted)) = next {
-            let Some((neighbour, valid)) = pages.ready_neighbour(last, key) else { break };
-            last = neighbour;
-            let more = wanted.min(u64::from(valid));
-            length += more;
-            next = self.after(slot, key, more, length);
-        }
-        let budget = self.streams[slot as usize].budget.min(limits::CHUNK_BYTES);
-        let then = next.filter(|_| sharing == Sharing::Shared).and_then(|(key, wanted)| {
-            let page = pages.find(key)?;
-            let ready = matches!(pages.state(page), PageState::Ready(valid) if u64::from(valid) >= wanted);
-            let length = u32::try_from(wanted.min(budget.checked_sub(length)?)).expect("at most a page");
-            let both = ready && length > 0 && pages.sharing(page) == Sharing::Shared;
-            both.then(|| Span { length, ..Cache::span(page) })
-        });
-        self.streams[slot as usize].current = Some(CurrentPage { offset, left, sharing });
-        let length = u32::try_from(length.min(budget)).expect("at most a chunk");
-        NextPiece::Bytes(SendPiece { memory: Span { offset, length }, then, sharing, kind: SendKind::Content })
-    }
-
-    /// The page after the one of `key`, and how many bytes of it belong to the segment, if a send of `length` bytes
-    /// that ends at `end` in that of `key` may and can continue there.
-    fn after(&self, slot: u32, key: PageKey, end: u64, length: u64) -> Option<(PageKey, u64)> {
-        let stream = &self.streams[slot as usize];
-        let goes_on = length < stream.budget
-            && end.is_multiple_of(CACHE_PAGE_BYTES)
-            && stream.send.payload + length < stream.fetched;
-        let more = if goes_on { self.in_segment_after(slot, length) } else { 0 };
-        (more > 0).then_some((PageKey { index: key.index + 1, ..key }, more))
-    }
-
-    /// Bytes of the send cursor's segment that follow the next `length`, at most a page.
-    fn in_segment_after(&self, slot: u32, length: u64) -> u64 {
-        let stream = &self.streams[slot as usize];
-        let segment = &stream.delivery().segments[stream.send.segment];
-        let total = segment.length();
-        total.saturating_sub(stream.send.passed + length).min(CACHE_PAGE_BYTES)
     }
 
     fn late<I: Io>(&mut self, slot: u32, context: &PlaneContext<I>, now: Nanos) {
@@ -397,58 +335,4 @@ impl Pacer {
             context.tell_fetcher(ToFetcher::Paced { slot, pace });
         }
     }
-
-    fn measure_jitter<I: Io>(&mut self, slot: u32, context: &PlaneContext<I>, at: Nanos) {
-        let stream = &mut self.streams[slot as usize];
-        let Some(pace) = stream.pace else { return };
-        if stream.in_flight.is_some() {
-            // Its client has not taken the bytes of the last tick: the bytes it gets until it is no longer behind say
-            // nothing about the server.
-            stream.window.from = Nanos::ZERO;
-            return self.publish_progress(slot, context);
-        }
-        if stream.window.from == Nanos::ZERO {
-            // The first window begins behind the start burst: that one is no unevenness of the rate.
-            if pace.is_steady(at, stream.send.payload) {
-                stream.window = JitterWindow { from: at, payload: stream.send.payload };
-            }
-            return self.publish_progress(slot, context);
-        }
-        let elapsed = at.saturating_sub(stream.window.from);
-        if elapsed < JITTER_WINDOW {
-            return;
-        }
-        let real = stream.send.payload - stream.window.payload;
-        let expected = pace.rate().bytes_in(elapsed);
-        let gauges = &context.gauges.streams[slot as usize];
-        gauges.jitter_sum_ppm.add(real.abs_diff(expected).saturating_mul(1_000_000) / expected.max(1));
-        gauges.jitter_windows.add(1);
-        stream.window = JitterWindow { from: at, payload: stream.send.payload };
-        self.publish_progress(slot, context);
-    }
-
-    /// Once a window, not once a tick: thousands of streams' gauges lie in no cache.
-    fn publish_progress<I: Io>(&self, slot: u32, context: &PlaneContext<I>) {
-        let stream = &self.streams[slot as usize];
-        let gauges = &context.gauges.streams[slot as usize];
-        gauges.sent_bytes.set(stream.sent_bytes);
-        gauges.buffered_bytes.set(stream.fetched - stream.send.payload);
-    }
-}
-
-/// The bytes of one send.
-struct SendPiece {
-    memory: Span,
-    then: Option<Span>,
-    sharing: Sharing,
-    kind: SendKind,
-}
-
-/// The part of the content that can be sent now.
-enum NextPiece {
-    Bytes(SendPiece),
-    NothingDue,
-    Late,
-    /// Its content is shorter than it was.
-    Changed,
 }

@@ -6,7 +6,9 @@
 
 mod best_effort;
 mod feed;
+mod jitter;
 mod links;
+mod send_piece;
 mod wheel;
 
 use schedule::cycle::Grid;
@@ -20,6 +22,7 @@ use crate::cursor::{Cursor, SegmentList};
 use crate::message::{ToFetcher, ToPacer};
 use crate::port::{Io, Sharing, SocketSlot};
 use best_effort::BestEffort;
+use jitter::JitterWindow;
 use links::LinkLoad;
 use wheel::{PLACES, STEPS, TickSlot, Wheel};
 
@@ -82,13 +85,6 @@ struct CurrentPage {
     /// Bytes from there that belong to the segment and lie in the page.
     left: u64,
     sharing: Sharing,
-}
-
-/// The 1 s window in which J is measured (HiTactix §5.2.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct JitterWindow {
-    from: Nanos,
-    payload: u64,
 }
 
 /// One entry of the delivery table, in whole lines of the processor's cache.
