@@ -174,7 +174,7 @@ mod tests {
                 let (rate, expected) = (measured.rate_at(position), truth.rate_at(position));
                 assert!(rate.abs_diff(expected) * 18 < expected, "{profile:?} {sixteenth}/16: {rate}, not {expected}");
             }
-            // Seek and half a turn over a third of the stroke: about the average of random places.
+            // Seek and half a revolution over a third of the stroke: about the average of random places.
             let third = measured.access_time(parameters.size / 3).0;
             let expected = parameters.avg.0 + parameters.turn().0 / 2;
             assert!(third.abs_diff(expected) * 6 < expected, "{profile:?}: {third}, not about {expected}");

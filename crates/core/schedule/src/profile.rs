@@ -26,7 +26,7 @@ pub struct DiskProfile {
     /// Mean time of a 4 KiB read at a distance from the last one (seek, rotation, overhead; no transfer to speak of),
     /// ascending in `distance`; never empty. For a disk without heads: one point, the latency.
     pub seeks: Vec<SeekPoint>,
-    /// Time of one turn; zero for a disk without heads.
+    /// Time of one revolution; zero for a disk without heads.
     pub turn: Nanos,
     /// Time of a flush of the drive's cache with little in it (a high quantile).
     pub flush: Nanos,

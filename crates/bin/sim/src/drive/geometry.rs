@@ -1,7 +1,7 @@
 //! Geometry of the platters and the head's way: zones, tracks, angles, the seek curve.
 //!
-//! Promise: pure arithmetic on integers of nanoseconds; consecutive tracks lie one turn plus the skew apart, so a
-//! stream never loses a turn and a zone's sustained rate is exactly that of the parameters.
+//! Promise: pure arithmetic on integers of nanoseconds; consecutive tracks lie one revolution plus the skew apart, so a
+//! stream never loses a revolution and a zone's sustained rate is exactly that of the parameters.
 //! Not here: queues, caches, the state of the head (`rotating`).
 
 use units::Nanos;
@@ -14,7 +14,7 @@ pub(crate) struct HeadPosition {
     /// Cylinder, `0..Geometry::cylinders`.
     pub(crate) cylinder: u64,
     /// Nanoseconds since the start of the first track at which a head that streams from byte 0 would pass here.
-    /// Its remainder by the turn is the angle.
+    /// Its remainder by the time of a revolution is the angle.
     pub(crate) phase: u64,
 }
 
@@ -111,7 +111,7 @@ impl Geometry {
         Self { bands, heads, cylinders, turn, pitch, curve }
     }
 
-    /// One turn, in nanoseconds.
+    /// One revolution, in nanoseconds.
     pub(crate) fn turn(&self) -> u64 {
         self.turn
     }

@@ -93,7 +93,7 @@ pub struct Parameters {
     pub rotational: bool,
     /// Capacity, bytes.
     pub size: u64,
-    /// Turns per minute.
+    /// Revolutions per minute.
     pub rpm: u32,
     /// Recording surfaces: tracks per cylinder.
     pub heads: u32,
@@ -248,7 +248,7 @@ impl Parameters {
         }
     }
 
-    /// Time of one turn.
+    /// Time of one revolution.
     #[must_use]
     pub fn turn(&self) -> Nanos {
         Nanos(60_000_000_000 / u64::from(self.rpm.max(1)))

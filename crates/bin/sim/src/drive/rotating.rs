@@ -485,7 +485,7 @@ impl Rotating {
     /// Counts the positioning and returns when the transfer begins.
     fn begin_media(&mut self, at: Nanos, wait: u64, seek: u64, fault: Option<Nanos>) -> Nanos {
         let extra = self.spike.due(at).saturating_add(fault.unwrap_or(Nanos::ZERO)).0;
-        // Whole turns: the head waits over the track until the sector comes by again.
+        // Whole revolutions: the head waits over the track until the sector comes by again.
         let extra = extra.div_ceil(self.geometry.turn()) * self.geometry.turn();
         self.stats.media_ops += 1;
         self.stats.seeks += u64::from(seek > 0);

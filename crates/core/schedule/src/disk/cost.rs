@@ -34,7 +34,7 @@ const CACHE_BYTES_MAX: u64 = 32 << 20;
 /// At most one in so many of a round is counted for a commit itself: otherwise one hang would teach that no time is ever long enough, and no
 /// upload would be acknowledged again. Chosen.
 const COMMIT_PART: u64 = 2;
-/// Commits are never taken to be quicker than this when an outlier is judged. Chosen: a turn of a 7200 rpm drive is 8 ms.
+/// Commits are never taken to be quicker than this when an outlier is judged. Chosen: a revolution of a 7200 rpm drive takes 8 ms.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
 /// A learned operation cost rises by this share of an excess and falls by `FALL`: it stays near the 90th percentile (0.05 of
 /// 0.55). Decision 0007, varied.
@@ -291,7 +291,7 @@ mod tests {
         let chunk = Nanos::from_millis(10);
         for reads in [0, 1000] {
             (0..reads).for_each(|_| cost.observe_read(chunk, chunk));
-            // Each needed a turn and a seek more than it should have.
+            // Each needed a revolution and a seek more than it should have.
             (0..8).for_each(|_| cost.observe_read(chunk, chunk.saturating_mul(4)));
             assert!(cost.slowdown() < 1.2, "after {reads} reads: {}", cost.slowdown());
         }

@@ -30,7 +30,7 @@ use due_writes::{DueWrite, DueWrites};
 use real_time::{ReadKind, RtQueue, RtRequest};
 use slack::{Buckets, Slack};
 
-/// Pieces of a best-effort read, issued together. With a single one, a drive without a cache loses a turn of the platter after
+/// Pieces of a best-effort read, issued together. With a single one, a drive without a cache loses a revolution after
 /// each: measured on the emulated drives.
 const READ_PIECES: u32 = 2;
 /// Best effort owes at most one in so many of a round after jobs that took longer than expected. With half of one, uploads waited for
@@ -529,7 +529,7 @@ impl DiskSchedule {
         let (job, bytes_max, kind) = match choice {
             BeChoice::Read { slot, bytes } => {
                 // A read is made in two pieces that are in flight at once: with a single one, a drive without a cache
-                // loses a turn of the platter after each.
+                // loses a revolution after each.
                 if self.reads_in_flight + READ_PIECES > self.cost.profile().queue_depth.max(READ_PIECES) {
                     return Step::Wait;
                 }
