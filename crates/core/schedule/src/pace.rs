@@ -84,6 +84,7 @@ impl Pace {
     /// `burst_bytes` at [`BURST_FACTOR`] times the rate.
     #[must_use]
     pub fn new(rate: BitRate, tick: Nanos, first_tick: Nanos, burst_bytes: u64) -> Self {
+        assert!(rate.0 > 0 && tick > Nanos::ZERO, "a paced stream has a rate");
         Self { rate, tick, anchor: first_tick.saturating_sub(tick), base_bytes: 0, burst_bytes }
     }
 

@@ -182,6 +182,7 @@ impl FreeSpace {
             Some(disk) => Some(self.take_unit(disk, halves[1], wanted, held)?),
             None => None,
         };
+        assert!(second.is_none_or(|second: UnitPlace| second.member != first.member), "copies lie on different disks");
         Some((first, second))
     }
 

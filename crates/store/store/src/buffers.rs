@@ -123,6 +123,7 @@ impl BufferShare {
         let shared = shared.filter(|_| held.count >= self.own);
         held.shared.extend(shared);
         held.count += 1;
+        assert!(held.count <= self.most, "an upload has its share of the buffers");
         drop(held);
         let lease = self.buffers.pool.try_lease().expect("there are as many buffers as permits");
         Chunk { lease, filled: 0, _place: BufferPlace(Arc::clone(self)) }

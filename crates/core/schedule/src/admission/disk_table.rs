@@ -88,6 +88,12 @@ impl DiskDemand {
         self.kind == DemandKind::Writes
     }
 
+    /// True if its rounds fit into the table and its cost is one.
+    fn is_sound(&self) -> bool {
+        let is_cost = |value: f64| value.is_finite() && value >= 0.0;
+        self.period.is_power_of_two() && self.period as usize <= SLOTS && is_cost(self.transfer) && is_cost(self.seeks)
+    }
+
     /// The same with so much more reading in each block.
     pub(super) fn with(self, more: RoundLoad) -> Self {
         Self { transfer: self.transfer + more.transfer, seeks: self.seeks + more.seeks, ..self }
@@ -215,6 +221,7 @@ impl DiskTable {
     /// An empty table of a disk with this profile; `budget` is the share of each round that may be promised, 0.0 … 1.0.
     #[must_use]
     pub fn new(profile: DiskProfile, round: Nanos, budget: f64) -> Self {
+        assert!(round > Nanos::ZERO && (0.0..=1.0).contains(&budget), "a share of a round is promised");
         let (planned, unplaced, write_span) = (PlannedLoads::default(), RoundLoad::default(), profile.capacity.0);
         Self { profile, slowdown: 1.0, round, budget, planned, unplaced, write_span }
     }
@@ -317,6 +324,7 @@ impl DiskTable {
 
     /// Promises `demand`, of which a spread one has its place at once.
     pub fn promise(&mut self, demand: &DiskDemand) {
+        assert!(demand.is_sound(), "{demand:?}");
         let promised = self.promised_mut(demand);
         *promised = promised.plus(demand.per_round());
     }
@@ -336,6 +344,7 @@ impl DiskTable {
     pub fn place(&mut self, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
         self.planned.forget_starts_before(start.conditions.round);
         let first = self.first_round(&self.planned, demand, start)?;
+        assert!(first > start.conditions.round, "a start reads before its first regular round");
         self.withdraw(demand);
         self.planned.enter_start(demand, start, first);
         Some(first)
@@ -491,6 +500,7 @@ impl DiskTable {
 
     /// Exchanges a demand that has its place for another with the same period.
     pub(super) fn replace(&mut self, demand: &DiskDemand, by: &DiskDemand, first: u64) {
+        assert_eq!((demand.period, demand.kind), (by.period, by.kind), "it keeps its rounds");
         let (old, new) = (demand.block(), by.block());
         self.planned.each_slot(demand, first, |slot| *slot = slot.minus(old).plus(new));
     }

@@ -25,6 +25,7 @@ impl DiskBudget {
     /// A budget without savings; jobs earn this share of the time, 0.0 … 0.9.
     #[must_use]
     pub(super) const fn new(share: f64) -> Self {
+        assert!(share < 1.0, "admission has the rest");
         Self { share: share.max(SHARE_MIN), saved: 0.0, deadline: None }
     }
 

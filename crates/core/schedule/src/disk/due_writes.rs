@@ -51,6 +51,7 @@ impl DueWrites {
 
     /// Adds the bytes that a recording has ready, or replaces its earlier ones.
     pub fn put(&mut self, write: DueWrite) {
+        assert!(write.bytes > 0, "a block has bytes");
         self.remove(write.job);
         assert!(self.waiting.len() < self.waiting.capacity(), "recordings are bounded");
         self.waiting.push(write);

@@ -111,6 +111,7 @@ impl RtQueue {
 
     /// Adds a stream's request, or replaces the one it had.
     pub fn put(&mut self, request: RtRequest) {
+        assert!(request.bytes > 0, "a request wants something");
         let slot = request.slot;
         let hurried_bytes = request.kind.hurried_bytes().min(request.bytes);
         let waiting = WaitingRead { request, hurried_bytes, begins: request.kind == ReadKind::Start };
