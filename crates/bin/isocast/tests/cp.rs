@@ -301,7 +301,7 @@ fn a_server_that_speaks_tls_is_written_and_read() {
 
 /// What a running server serves is read and written through it by its path, too.
 #[test]
-fn a_copy_goes_on_when_its_source_is_started_again() {
+fn a_copy_continues_when_its_source_is_started_again() {
     let scratch = tempfile::tempdir().expect("a folder");
     let (root, state, here) = (scratch.path().join("root"), scratch.path().join("state"), scratch.path().join("here"));
     fs::create_dir_all(&root).expect("made");

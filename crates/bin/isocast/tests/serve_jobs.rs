@@ -264,7 +264,7 @@ fn a_copy_reports_the_loss_of_its_target() {
 }
 
 #[test]
-fn a_pull_that_was_stopped_goes_on_within_the_file() {
+fn a_pull_that_was_stopped_continues_within_the_file() {
     let source = Server::start();
     let film = pattern(6_000_000);
     source.file("films/long.ts", &film);

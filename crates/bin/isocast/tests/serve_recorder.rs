@@ -48,7 +48,7 @@ fn names_and_lengths_that_make_no_files_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_recording_goes_on_in_the_next_file_without_a_loss() {
+fn a_recording_continues_in_the_next_file_without_a_loss() {
     let server = Server::start();
     let mut client = server.connect();
     client.send(format!("PUT /media/cam7/%Y-%m-%d/%H-%M-%S.bin?rate=80M&every=1s {CHUNKED}"));

@@ -87,7 +87,7 @@ fn a_wrong_configuration_changes_nothing_and_names_errors() {
 }
 
 #[test]
-fn rotated_logs_are_opened_anew_and_a_running_stream_goes_on() {
+fn rotated_logs_are_opened_anew_and_a_running_stream_continues() {
     let server = with_config("");
     let log = server.folders.path().join("events.jsonl");
     // More than the kernel's buffers hold: it cannot end before it is read on.

@@ -374,7 +374,7 @@ fn the_job(server: &Server) -> serde_json::Value {
 }
 
 #[test]
-fn a_pull_into_a_volume_that_was_stopped_goes_on_within_the_file() {
+fn a_pull_into_a_volume_that_was_stopped_continues_within_the_file() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let [films, config] = ["films", "isocast.toml"].map(|name| folder.path().join(name));
     let film = pattern(6_000_000);

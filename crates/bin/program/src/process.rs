@@ -69,7 +69,7 @@ pub async fn run(
     // A program that does not read its input is none the worse for it.
     let feeding = tokio::spawn(async move { drop(stdin.write_all(&input).await) });
     let listening = tokio::spawn(async {
-        let (errors, output) = tokio::join!(last_words(stderr), last_words(stdout));
+        let (errors, output) = tokio::join!(tail_of(stderr), tail_of(stdout));
         if errors.is_empty() { output } else { errors }
     });
     let ended = tokio::select! {
@@ -118,7 +118,7 @@ fn how(status: ExitStatus) -> String {
 }
 
 /// The last lines that it wrote, behind a colon; empty if it wrote nothing.
-async fn last_words(mut output: impl AsyncRead + Unpin) -> String {
+async fn tail_of(mut output: impl AsyncRead + Unpin) -> String {
     let (mut said, mut piece) = (Vec::new(), [0; OUTPUT_BYTES_MAX]);
     while let Ok(count @ 1..) = output.read(&mut piece).await {
         said.extend_from_slice(&piece[..count]);

@@ -227,8 +227,8 @@ impl ContentLayout {
         let unit = units.get(at)?;
         let (mut end, within) = (unit.logical + unit.length, offset - unit.logical);
         for next in &units[at + 1..] {
-            let goes_on = next.file == unit.file && next.offset == unit.offset + (next.logical - unit.logical);
-            if !goes_on || end >= offset.saturating_add(length) {
+            let continues = next.file == unit.file && next.offset == unit.offset + (next.logical - unit.logical);
+            if !continues || end >= offset.saturating_add(length) {
                 break;
             }
             end += next.length;

@@ -110,9 +110,9 @@ fn place(bytes: &[u8], at: u64, program: &mut Option<u16>) -> Option<ClockRun> {
                 && *program.get_or_insert(pid) == pid
             {
                 let reading = ClockReading { offset: at + u64::try_from(next).unwrap_or(0), ticks };
-                let goes_on = |run: &ClockRun| !jump && since(run.last.ticks, ticks) < 2 * CLOCK;
+                let continues = |run: &ClockRun| !jump && since(run.last.ticks, ticks) < 2 * CLOCK;
                 run = Some(
-                    run.filter(goes_on)
+                    run.filter(continues)
                         .map_or(ClockRun { first: reading, last: reading }, |r| ClockRun { last: reading, ..r }),
                 );
                 best = best.filter(|b| run.is_some_and(|r| length(b) > length(&r))).or(run);

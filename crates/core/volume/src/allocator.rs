@@ -57,8 +57,8 @@ impl FreeUnits {
     /// Holds units of `range` that follow each other: at most `wanted`, from `behind` on if that one is open, else the first
     /// stretch of so many, else the longest. Empty if none is open.
     pub(crate) fn hold(&mut self, range: Range<u32>, wanted: u32, behind: Option<u32>) -> Range<u32> {
-        let goes_on = behind.filter(|unit| range.contains(unit) && self.open.holds(*unit));
-        let stretch = match goes_on {
+        let continues = behind.filter(|unit| range.contains(unit) && self.open.holds(*unit));
+        let stretch = match continues {
             Some(start) => start..range.end.min(start.saturating_add(wanted)),
             None => {
                 let length = wanted.min(self.open.search(range.clone(), u32::MAX).longest);
@@ -254,8 +254,8 @@ impl StretchSearch {
         if self.found.is_some() || stretch.is_empty() {
             return;
         }
-        let goes_on = self.current.end == stretch.start && !self.current.is_empty();
-        self.current = if goes_on { self.current.start..stretch.end } else { stretch };
+        let continues = self.current.end == stretch.start && !self.current.is_empty();
+        self.current = if continues { self.current.start..stretch.end } else { stretch };
         let length = self.current.end - self.current.start;
         self.longest = self.longest.max(length);
         self.found = (length >= self.wanted).then_some(self.current.start);

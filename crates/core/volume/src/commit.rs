@@ -45,7 +45,7 @@ impl Volume {
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         self.changes.give_up_commit();
         if !self.keeps_all_without(member) {
-            if self.is_readable(member) && self.journal_goes_on_without(member) && !self.is_read_only() {
+            if self.is_readable(member) && self.journal_continues_without(member) && !self.is_read_only() {
                 self.members.only_read(member);
                 self.changes.forget_payload(member);
                 self.changes.renew_catalogue();
@@ -70,9 +70,9 @@ impl Volume {
 
     /// True if a volume with one copy of everything can make changes durable without a disk: on another one of those that a start reads the
     /// journal from, which has its durable state.
-    fn journal_goes_on_without(&self, member: MemberId) -> bool {
-        let goes_on = |other: &MemberId| *other != member && self.changes.journal_on().contains(other);
-        self.members.placement().copies() == 1 && self.members.journal_members().iter().any(goes_on)
+    fn journal_continues_without(&self, member: MemberId) -> bool {
+        let continues = |other: &MemberId| *other != member && self.changes.journal_on().contains(other);
+        self.members.placement().copies() == 1 && self.members.journal_members().iter().any(continues)
     }
 
     /// True if the durable catalogue lies on all disks that a start reads it from.

@@ -43,7 +43,7 @@ async fn a_document_that_trickles_ends_though_it_never_pauses_for_long() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_content_goes_through_the_data_plane_and_the_connection_goes_on() {
+async fn a_content_goes_through_the_data_plane_and_the_connection_continues() {
     let harness = Harness::start(HttpConfig::default());
     let film = pattern(300_000);
     harness.store.put("film.mp4", &film);

@@ -178,7 +178,7 @@ pub(crate) enum ToPacer {
     Run { slot: u32, block: Option<BlockTimes> },
     /// From the fetcher: the possible read-ahead of a best-effort delivery was requested; false if it holds nothing and there is no
     /// page.
-    GoOn { slot: u32, has_pages: bool },
+    Continue { slot: u32, has_pages: bool },
     /// From the fetcher, the bytes for which a best-effort delivery waits may be there; from the admitter, a stream did
     /// not get its reservation back.
     Wake { slot: u32 },

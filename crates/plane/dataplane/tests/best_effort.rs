@@ -69,7 +69,7 @@ fn stalled_clients_hold_no_pages_and_delay_no_other() {
 }
 
 #[test]
-fn a_newer_read_takes_the_reservation_over_and_the_older_one_goes_on_without() {
+fn a_newer_read_takes_the_reservation_over_and_the_older_one_continues_without() {
     let mut machine = Machine::new(BitRate(RATE.0 * 3 / 2));
     machine.disk_answers();
     let Some(Report::Started { reservation: Some(held), .. }) = machine.command(viewer(1)).pop() else {

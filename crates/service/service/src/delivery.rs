@@ -320,13 +320,13 @@ impl Paced {
                 self.service.plane.release(held);
                 StreamRelease::Nothing
             }
-            Some(held) => StreamRelease::Held(held, left_off(&self.request, end.outcome)),
+            Some(held) => StreamRelease::Held(held, stop_point(&self.request, end.outcome)),
             None => StreamRelease::Nothing,
         };
         // It leaves the listing before its end is logged.
         drop(self.session);
         let (path, client) = (&self.request.path, self.request.client.address);
-        self.service.events.tell_often("stream_ended", || {
+        self.service.events.tell_limited("stream_ended", || {
             let outcome = failed.map_or_else(|| format!("{:?}", end.outcome), str::to_owned);
             events::stream_ended(stream, path, client, (&outcome, &end), SystemTime::now())
         });
@@ -361,7 +361,7 @@ impl Paced {
         let sent = (self.request.requested_at.elapsed(), lasts, end.misses > 0);
         if let Some(account) = self.service.sessions.sent_whole(viewer, self.pending.stream, sent) {
             self.service.stats.sessions_behind.fetch_add(1, Ordering::Relaxed);
-            self.service.events.tell_often("session_behind", || {
+            self.service.events.tell_limited("session_behind", || {
                 let Self { pending, request, .. } = self;
                 events::session_behind(
                     pending.stream,
@@ -454,8 +454,8 @@ async fn enter(
             if request.terms.is_companion { service.sessions.share_beside(&request.viewer).await } else { None };
         return Ok(EnteredStream::in_none(session.map_or(Class::BestEffort, |session| Class::Beside { session })));
     };
-    let SessionSlot { held, from, in_session: hold, goes_on } = service.sessions.enter(&entering).await?;
-    if goes_on {
+    let SessionSlot { held, from, in_session: hold, is_series } = service.sessions.enter(&entering).await?;
+    if is_series {
         let (contents, want) = (Arc::clone(&service.contents), request.want);
         service.opens_ahead.open_next(&request.path, |next| async move {
             // A wrong guess names nothing.
@@ -501,7 +501,7 @@ fn note_passed(service: &MediaService, older: StreamId, newer: StreamId) {
     known.passed_to = Some(newer);
     let (path, client) = (known.path.clone(), known.client);
     drop(running);
-    service.events.tell_often("reservation_passed", || {
+    service.events.tell_limited("reservation_passed", || {
         events::reservation_passed((older, newer), &path, client, SystemTime::now())
     });
 }
@@ -509,7 +509,7 @@ fn note_passed(service: &MediaService, older: StreamId, newer: StreamId) {
 /// Counts a refusal by a budget and tells it in the event log.
 pub(crate) fn note_budget_refusal(service: &MediaService, refusal: &BudgetRefusal, path: &str, client: IpAddr) {
     service.stats.refusals.count_budget();
-    service.events.tell_often("budget_refused", || events::budget_refused(refusal, path, client, SystemTime::now()));
+    service.events.tell_limited("budget_refused", || events::budget_refused(refusal, path, client, SystemTime::now()));
 }
 
 /// Counts a refusal and tells it in the event log.
@@ -522,7 +522,7 @@ pub(crate) fn note_refusal(
 ) {
     service.stats.refusals.count(refusal.resource);
     let short = (resource_name(refusal.resource), refusal.grantable);
-    service.events.tell_often("stream_refused", || {
+    service.events.tell_limited("stream_refused", || {
         events::stream_refused(path, client, rate, (&short.0, short.1), SystemTime::now())
     });
 }
@@ -542,7 +542,7 @@ pub fn resource_name(resource: Resource) -> String {
 }
 
 /// Where a delivery that ended so left off in its content.
-fn left_off(request: &DeliveryRequest, outcome: Outcome) -> StopPoint {
+fn stop_point(request: &DeliveryRequest, outcome: Outcome) -> StopPoint {
     let size = request.content.size;
     let at_end = |segment: &Segment| matches!(segment, Segment::Range { offset, length } if offset + length >= size);
     if outcome == Outcome::Complete && request.body.iter().any(at_end) { StopPoint::AtEnd } else { StopPoint::Midway }

@@ -138,7 +138,7 @@ impl Events {
     }
 
     /// As [`Events::tell`], for events that happen often: the event is made only if it is written.
-    pub(crate) fn tell_often(&self, kind: &str, event: impl FnOnce() -> EventLine) {
+    pub(crate) fn tell_limited(&self, kind: &str, event: impl FnOnce() -> EventLine) {
         if self.limit.admits(kind, Instant::now()) {
             self.write(event());
         }

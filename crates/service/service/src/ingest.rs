@@ -317,7 +317,7 @@ impl Writer {
         let quota = take_quota(&self.service, &request).await?;
         let begun = match self.service.contents.begin_upload(request.clone()).await {
             Ok(upload) => {
-                recording.goes_on_in(&request.path);
+                recording.continues_in(&request.path);
                 (Some(Arc::clone(recording)), upload)
             }
             // Its disk takes no more; another one may have room.

@@ -89,7 +89,7 @@ impl RunningRecording {
     }
 
     /// It is listed with another content from now on.
-    pub(crate) fn goes_on_in(&self, path: &ContentPath) {
+    pub(crate) fn continues_in(&self, path: &ContentPath) {
         if let Some(running) = self.service.running.lock().get_mut(&self.request.stream) {
             running.path = path.joined();
         }

@@ -321,9 +321,9 @@ impl Sessions {
     /// True if the reservation of this stream served another content of its viewer's session before: it reads the next segment of the media
     /// played.
     #[must_use]
-    pub fn goes_on(&self, viewer: &Viewer, stream: StreamId) -> bool {
+    pub fn is_series(&self, viewer: &Viewer, stream: StreamId) -> bool {
         let mut shares = self.table.get(viewer).into_iter().flatten();
-        shares.any(|share| share.stream() == Some(stream) && share.goes_on)
+        shares.any(|share| share.stream() == Some(stream) && share.is_series)
     }
 
     /// A request was refused for want of a resource, after a call of [`Sessions::end`] for it. Reservations that yield to it are
@@ -410,8 +410,8 @@ impl Sessions {
         };
         let named = matches!(viewer, Viewer::Named { .. });
         let release = match (left, shares[nth].before.take()) {
-            (StreamRelease::Held(reservation, left_off), _) => {
-                shares[nth].hold(reservation, left_off, named, self.hold, now);
+            (StreamRelease::Held(reservation, stop_point), _) => {
+                shares[nth].hold(reservation, stop_point, named, self.hold, now);
                 continued(shares)
             }
             (StreamRelease::Refused, Some(before)) => {

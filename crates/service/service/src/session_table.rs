@@ -68,7 +68,7 @@ pub(crate) struct SessionSlot {
     /// The session keeps the reservation afterwards.
     pub(crate) in_session: bool,
     /// It reads the next segment of the media that its viewer plays.
-    pub(crate) goes_on: bool,
+    pub(crate) is_series: bool,
 }
 
 /// The attempts so far of a request that is refused for want of room.
@@ -154,10 +154,10 @@ impl SessionTable {
         let mut stopped = false;
         loop {
             let changed = self.changed.notified();
-            let (begin, goes_on) = {
+            let (begin, is_series) = {
                 let mut sessions = lock(&self.sessions);
                 let begin = sessions.begin(request, &|key| self.accounts.limits(key), self.now());
-                (begin, sessions.goes_on(&request.viewer, request.stream))
+                (begin, sessions.is_series(&request.viewer, request.stream))
             };
             let (held, from) = match begin {
                 ReservationSource::New => (None, None),
@@ -167,11 +167,11 @@ impl SessionTable {
                 ReservationSource::After(_) => (None, None),
             };
             let ReservationSource::After(superseded) = begin else {
-                return Ok(SessionSlot { held, from, in_session: true, goes_on });
+                return Ok(SessionSlot { held, from, in_session: true, is_series });
             };
             if timeout_at(deadline, changed).await.is_err() {
                 if stopped {
-                    return Ok(SessionSlot { held: None, from: None, in_session: false, goes_on: false });
+                    return Ok(SessionSlot { held: None, from: None, in_session: false, is_series: false });
                 }
                 // A full queue shows again when the new stream is started; nothing to do about it here.
                 let _ = self.plane.send(Command::Stop(superseded));

@@ -429,11 +429,11 @@ fn a_viewer_that_leaves_a_read_for_another_content_takes_its_reservation_along_w
 }
 
 /// Time for which others are refused the reservation of a viewer that read `part` of a content for `seconds`.
-fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, left_off: StopPoint) -> u64 {
+fn firm_for(viewer: &Viewer, part: ContentPart, seconds: u64, stop_point: StopPoint) -> u64 {
     let mut sessions = sessions();
     admitted(&mut sessions, &read(viewer.clone(), 1, 1, part), 5, Nanos::ZERO);
     let end = Nanos::from_secs(seconds);
-    assert_eq!(sessions.end(viewer, StreamId(1), StreamRelease::Held(id(5), left_off), end), None);
+    assert_eq!(sessions.end(viewer, StreamId(1), StreamRelease::Held(id(5), stop_point), end), None);
     let other = named("other");
     let gives = |&after: &u64| {
         refused(&mut sessions, &other, 9, ContentPart::Whole, end + Nanos::from_secs(after)) != Retry::GiveUp

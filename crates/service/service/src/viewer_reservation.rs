@@ -28,7 +28,7 @@ pub(crate) struct ViewerReservation {
     pub(crate) used: Nanos,
     pub(crate) since: Nanos,
     /// It has served several contents, one after the other, as players read segments: the end of one is not the end of the media played.
-    pub(crate) goes_on: bool,
+    pub(crate) is_series: bool,
     /// Its viewer waits for nothing of its read.
     pub(crate) is_left: bool,
     /// It was new for this read, which may continue an older one that is about to end.
@@ -65,7 +65,7 @@ impl ViewerReservation {
             has_start,
             used,
             since: now,
-            goes_on: false,
+            is_series: false,
             is_left: false,
             is_fresh: true,
             account,
@@ -140,7 +140,7 @@ impl ViewerReservation {
             self.since = now;
         }
         self.has_start = request.part != ContentPart::Elsewhere || was_begun;
-        self.goes_on |= self.content != request.content;
+        self.is_series |= self.content != request.content;
         (self.is_left, self.is_fresh) = (false, false);
         (self.content, self.part, self.terms) = (request.content, request.part, request.terms);
         self.charged = request.charged.clone();
@@ -162,19 +162,19 @@ impl ViewerReservation {
     pub(crate) fn hold(
         &mut self,
         reservation: ReservationId,
-        left_off: StopPoint,
+        stop_point: StopPoint,
         named: bool,
         hold: Nanos,
         now: Nanos,
     ) {
         self.used = self.used_at(now);
-        let in_parts = self.goes_on || matches!(self.part, ContentPart::FromStart | ContentPart::Elsewhere);
+        let in_parts = self.is_series || matches!(self.part, ContentPart::FromStart | ContentPart::Elsewhere);
         let plays = self.used >= PLAYS_AFTER && in_parts;
         // Segments come faster than they play.
         let played = self.used.max(self.account.promised());
         let earned = if plays || named { played.min(hold) } else { Nanos::ZERO };
         let firm = match () {
-            () if left_off == StopPoint::AtEnd && !self.goes_on => earned.min(AFTER_END),
+            () if stop_point == StopPoint::AtEnd && !self.is_series => earned.min(AFTER_END),
             () => earned,
         };
         self.state = ReservationState::Held {

@@ -198,7 +198,7 @@ impl MemberWorker {
     fn read_unit(&mut self, until: Nanos) {
         let Some(mut unit) = self.unit_reads.pop_front() else { return };
         let read = unit.read(self.file.as_fd(), || monotonic() < until);
-        if read.is_ok() && unit.may_go_on(&lock(&self.core).live.volume) && !unit.is_complete() {
+        if read.is_ok() && unit.may_continue(&lock(&self.core).live.volume) && !unit.is_complete() {
             return self.unit_reads.push_front(unit);
         }
         // A place that cannot be read is mended; that does not make it a disk that fails.

@@ -99,7 +99,7 @@ impl UnitRead {
     }
 
     /// False if the header was read and is not that of the part.
-    pub(super) fn may_go_on(&mut self, volume: &Volume) -> bool {
+    pub(super) fn may_continue(&mut self, volume: &Volume) -> bool {
         if self.done >= BLOCK_BYTES && self.table.is_none() {
             self.table = volume.members().table_of(&self.content, self.part, self.place, self.header.bytes()).ok();
         }

@@ -118,7 +118,7 @@ impl Hostile {
         if self.habit == Habit::Storm {
             self.socket = None;
         }
-        let goes_on = match &mut self.socket {
+        let continues = match &mut self.socket {
             Some(socket) => go_on(self.habit, socket),
             None => {
                 let opened = open(self.habit, plan);
@@ -128,7 +128,7 @@ impl Hostile {
                 true
             }
         };
-        if !goes_on {
+        if !continues {
             found.closed += 1;
             self.socket = None;
         }

@@ -356,7 +356,7 @@ fn record_beside(server: &Server, target: &str, recording: Content, disk: &Disk)
 
 /// A recording onto a mirror continues when one disk takes no writes any more: the other disk has it from its first byte.
 #[test]
-fn a_recording_goes_on_when_a_disk_of_its_mirror_errs() {
+fn a_recording_continues_when_a_disk_of_its_mirror_errs() {
     let recording = Content { seed: 8, bytes: 40 << 20 };
     if !possible(3 * recording.bytes) {
         return;
@@ -397,7 +397,7 @@ fn unreadable(server: &Server, target: &str, content: Content, piece: u64) -> Ve
 /// A recording onto a volume with one copy continues on the other disk: an event reports the bytes not durable on the one that erred, and
 /// the bytes before and after are read.
 #[test]
-fn a_recording_goes_on_when_a_disk_of_a_span_or_stripe_errs() {
+fn a_recording_continues_when_a_disk_of_a_span_or_stripe_errs() {
     let recording = Content { seed: 8, bytes: 60 << 20 };
     if !possible(8 * recording.bytes) {
         return;

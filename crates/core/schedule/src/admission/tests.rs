@@ -573,7 +573,7 @@ fn a_recording_lies_at_the_same_place_of_all_its_disks_until_they_tell_another()
 }
 
 #[test]
-fn a_recording_that_goes_on_on_another_disk_takes_its_charge_there() {
+fn a_recording_that_continues_on_another_disk_takes_its_charge_there() {
     let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);

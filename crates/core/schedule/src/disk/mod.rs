@@ -134,7 +134,7 @@ pub struct DiskSchedule {
     head: u64,
     budget: DiskBudget,
     /// How long after the end of the present round jobs may still use the disk.
-    over: Nanos,
+    job_overrun: Nanos,
     /// The job that the budget covers: by when it shall run, and how long it may take.
     covered: Option<(Nanos, Nanos)>,
     phase: Phase,
@@ -160,7 +160,7 @@ impl DiskSchedule {
             grant: None,
             head: 0,
             budget: DiskBudget::new(settings.be_share),
-            over: Nanos::MAX,
+            job_overrun: Nanos::MAX,
             covered: None,
             phase: Phase::Idle,
             phase_since: now,
@@ -180,7 +180,7 @@ impl DiskSchedule {
         assert!(self.is_idle(), "work under way is counted by the profile under which it began");
         self.settings.rounds = rounds;
         self.rt.set_sweeps(profile.rotational);
-        (self.over, self.covered) = (Nanos::MAX, None);
+        (self.job_overrun, self.covered) = (Nanos::MAX, None);
         self.cost.replace_profile(profile, rounds.period())
     }
 
@@ -374,8 +374,8 @@ impl DiskSchedule {
     /// Sets for how long after the end of the present round jobs may still use the disk when no read waits: for as long as the
     /// bytes last that streams have read ahead beyond the needs of the coming rounds
     /// ([`crate::admission::disk_table::DiskTable::carry_headroom`]). Before anything is promised there is no limit.
-    pub fn set_carry_headroom(&mut self, over: Nanos) {
-        self.over = over;
+    pub fn set_carry_headroom(&mut self, headroom: Nanos) {
+        self.job_overrun = headroom;
     }
 
     /// Best-effort jobs get such a share of the disk's time from now on when they want it, 0.0 … 0.9.
@@ -506,7 +506,7 @@ impl DiskSchedule {
                 return Some(Step::Wait); // the sweep's last reads are still out
             }
             let rounds = &self.settings.rounds;
-            let end = rounds.start_of(rounds.index_at(now) + 1).saturating_add(self.over);
+            let end = rounds.start_of(rounds.index_at(now) + 1).saturating_add(self.job_overrun);
             let limit = end.saturating_sub(now).min(nanos(slack.least()));
             if let Some(choice) = self.be.pick(JobsAllowed::Anything, limit, head, &self.cost) {
                 return Some(self.begin_job(choice, now.saturating_add(limit), now));

@@ -141,7 +141,7 @@ impl Fetcher {
             ToFetcher::Running { slot } => self.promise_next(slot),
             ToFetcher::Want { slot, pages_short } => {
                 let has_pages = self.want_best_effort(slot, pages_short, context);
-                context.tell_pacer(ToPacer::GoOn { slot, has_pages });
+                context.tell_pacer(ToPacer::Continue { slot, has_pages });
             }
             ToFetcher::Park { slot } => {
                 self.keep_until(slot, 0, context);

@@ -93,7 +93,7 @@ impl Fetcher {
         stream.want_no_more();
         let has_pages = stream.holds_pages();
         self.ask_nothing(slot);
-        context.tell_pacer(ToPacer::GoOn { slot, has_pages });
+        context.tell_pacer(ToPacer::Continue { slot, has_pages });
     }
 
     /// Passes over the pages that the buffers have (or another stream already reads), as far as the stream wants them.

@@ -164,7 +164,7 @@ impl Pacer {
     }
 
     /// A delivery sends as many bytes as it may.
-    pub(super) fn best_effort_goes_on<I: Io>(
+    pub(super) fn best_effort_continues<I: Io>(
         &mut self,
         slot: u32,
         has_pages: bool,

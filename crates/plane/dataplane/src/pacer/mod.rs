@@ -169,7 +169,7 @@ impl Pacer {
             ToPacer::Promoted { slot } => self.promoted(slot, context),
             ToPacer::EndBurst { slot } => self.end_burst(slot, context),
             ToPacer::Wake { slot } => self.want(slot, context),
-            ToPacer::GoOn { slot, has_pages } => self.best_effort_goes_on(slot, has_pages, pages, context),
+            ToPacer::Continue { slot, has_pages } => self.best_effort_continues(slot, has_pages, pages, context),
             ToPacer::Refuse { slot, refusal } => {
                 self.streams[slot as usize].life = PacedLife::Refused(refusal);
                 self.leave(slot, false, context);
