@@ -2,8 +2,8 @@
 //!
 //! Promise: the rate is kept as the server keeps it (`schedule::pace`); local files are read and written past the page
 //! cache where their file system can do that; a copy gets its name when it is whole and durable. Bytes that are read from a
-//! server or sent to one go through that server's schedule, at a rate that it has admitted. A file that cannot be copied keeps no other
-//! from being so, and is named at the end. Not here: reading and writing of either end (`local`, crate `client`).
+//! server or sent to one go through that server's schedule, at a rate that it has admitted. After a file that cannot be copied the next one
+//! follows; the end names it. Not here: reading and writing of either end (`local`, crate `client`).
 
 mod command;
 mod failures;
@@ -43,13 +43,13 @@ const READ_BYTES: usize = 1 << 20;
 
 /// One end of a copy.
 pub enum Endpoint {
-    /// Of this machine.
+    /// A file or folder of this machine.
     Here(Folder),
-    /// Of this machine, and served by a server that runs.
+    /// The same, which a running server serves as well.
     Shared(SharedFolder),
-    /// An Isocast.
+    /// A content or folder of an Isocast server.
     There(Remote),
-    /// The folders of the server that this is; reads go through its schedule, too.
+    /// The contents of the server in this process; reads go through its schedule, too.
     Served(OwnFolder),
     /// A target of `rclone`; only written.
     Rclone(Rclone),
@@ -231,8 +231,8 @@ pub struct CopyTerms {
     pub verify: bool,
 }
 
-/// Copies the file or folder that `source` is. `moved` tells how far it is, and may stop it. One file that cannot be copied does not
-/// keep the others from being so: the summary has it.
+/// Copies the file or folder at `source`. `moved` receives the progress, and may stop it. After a file that cannot be copied the next one
+/// follows: the summary names it.
 ///
 /// # Errors
 /// It was stopped, an end does not answer, or a rate is refused; earlier copies are still there.
@@ -251,7 +251,7 @@ pub fn here(path: PathBuf) -> Endpoint {
     Endpoint::Here(Folder::new(path))
 }
 
-/// As [`copy`], as fast as may be; shows how far it is.
+/// As [`copy`], as fast as possible; shows its progress.
 pub fn copy_shown(source: Endpoint, destination: Endpoint) -> anyhow::Result<Summary> {
     let moved = Arc::default();
     let shown = pacing::show_progress(&moved);
@@ -284,7 +284,7 @@ fn copy_tree(
         let Err(error) = copying.file_or_wait(file) else { continue };
         moved.check()?;
         if error.is::<RateRefusal>() || error.is::<NoAnswer>() {
-            // No other would fare better.
+            // Each further file would fail as well.
             copying.summary.failures.add_first(format_args!("{error:#}; no other was tried after it"));
             break;
         }
@@ -309,7 +309,7 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Copies one file. A server that went after it had answered is waited for, as it is within a file.
+    /// Copies one file. If a server ends after its answer, waits for it as within a file.
     fn file_or_wait(&mut self, file: &SourceFile) -> anyhow::Result<()> {
         let mut pauses = REOPEN_PAUSES.iter();
         loop {

@@ -52,7 +52,7 @@ struct MountCommandLine {
     /// The address of the folder to mount, `http://HOST:PORT/media/…`.
     #[arg(value_name = "URL")]
     url: String,
-    /// The folder that becomes it.
+    /// The folder at which it is mounted.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

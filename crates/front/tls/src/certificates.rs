@@ -52,7 +52,7 @@ pub struct CertificateState {
     pub names: Vec<String>,
     /// End of the one in force.
     pub expires: SystemTime,
-    /// Why the files as they are now are not in force.
+    /// Reason that the present files are not in force.
     pub problem: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! Documents on accounts: users, groups, rights, tokens, logins, signed links, and the requests that change them.
 //!
-//! Promise: a request with a member that is not known is no request: nothing is taken for granted or left out unseen. No document but
+//! Promise: a request with an unknown member is refused, so that no misspelt member is passed over. No document but
 //! [`TokenText`] and [`LinkEntry`] has a credential in it.
 
 use serde::{Deserialize, Serialize};

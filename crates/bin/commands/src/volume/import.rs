@@ -1,6 +1,6 @@
 //! `isocast volume import`: files into a volume.
 //!
-//! Promise: a file that cannot be imported keeps no other from being so; files that were imported stay, whatever comes after them.
+//! Promise: after a file that cannot be imported the next one follows; imported files stay, whatever fails later.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -59,7 +59,7 @@ struct ImportList {
 enum Obstacle {
     /// The file's, or the volume's refusal of it: others may be imported.
     File(anyhow::Error),
-    /// A disk's: no other file would fare better.
+    /// A disk's: each further file would fail as well.
     Disk(anyhow::Error),
 }
 
