@@ -30,6 +30,13 @@ fn no_seed_breaks_a_law() {
     }
 }
 
+/// An old drive wrote blocks of 25 Mbit/s more slowly than promised, those of each next round joined the batch, and no upload came between
+/// for 3 s.
+#[test]
+fn blocks_of_later_rounds_let_an_upload_come_between() {
+    assert_lawful(&sim::run(&Scenario::draw(7259), Trace::Off));
+}
+
 #[test]
 fn a_disk_filled_to_its_last_stream_keeps_every_deadline() {
     let scenario = Scenario::steady(1, DriveProfile::Desktop, 1 << 30, BitRate(8_800_000), 200);

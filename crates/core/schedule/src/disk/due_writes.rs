@@ -1,12 +1,12 @@
 //! Writes that are due: the blocks of recordings, each with a deadline.
 //!
-//! All that wait are one *batch*: written in one sweep by their places, with one commit behind them.
+//! All that wait when a *batch* begins are written in one sweep by their places, with one commit behind them.
 //!
 //! ```text
 //! batch = S(n, T) + commit
 //! ```
 //!
-//! Promise: a batch that has begun ends with its commit, and nothing comes between. Not here: when one begins (`disk`), how much
+//! Promise: a batch that has begun ends with its commit, and nothing comes between; blocks of later rounds wait for the next batch. Not here: when one begins (`disk`), how much
 //! may be due (`admission`), writes that nothing was promised to (`best_effort`). See docs/decisions/0057.
 
 use units::{JobId, Nanos, limits};
@@ -38,15 +38,15 @@ impl DueWrite {
 #[derive(Debug)]
 pub struct DueWrites {
     waiting: Vec<DueWrite>,
-    /// Something of a batch was written that no commit is behind.
-    begun: bool,
+    /// The latest deadline of a batch of which something was written that no commit is behind.
+    begun: Option<Nanos>,
 }
 
 impl DueWrites {
     /// None, with room for `capacity` recordings.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self { waiting: Vec::with_capacity(capacity), begun: false }
+        Self { waiting: Vec::with_capacity(capacity), begun: None }
     }
 
     /// Adds the bytes that a recording has ready, or replaces its earlier ones.
@@ -65,20 +65,26 @@ impl DueWrites {
     /// True if nothing waits, and no commit is owed.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && !self.begun
+        self.waiting.is_empty() && self.begun.is_none()
     }
 
     /// True if writes of this batch were granted.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
-        self.begun
+        self.begun.is_some()
     }
 
-    /// Enters the due writes, with a commit for each quarter of a round in which there is one.
+    /// Enters the writes that no batch has begun with, with a commit for each quarter of a round in which there is one.
     pub fn fill(&self, buckets: &mut Buckets, cost: &CostModel) {
-        for write in &self.waiting {
+        for write in self.waiting.iter().filter(|write| self.begun.is_none_or(|last| write.deadline > last)) {
             buckets.add_write(write.deadline, write.position, write.transfer(cost), cost.commit());
         }
+    }
+
+    /// The writes of the batch: those that wait until one begins, and then none that is due later.
+    fn batch(&self) -> impl Iterator<Item = &DueWrite> {
+        let last = self.begun.unwrap_or(Nanos::MAX);
+        self.waiting.iter().filter(move |write| write.deadline <= last)
     }
 
     /// The earliest deadline.
@@ -87,13 +93,19 @@ impl DueWrites {
         self.waiting.iter().map(|write| write.deadline).min()
     }
 
+    /// The time that a batch that has begun still takes at most, in seconds.
+    #[must_use]
+    pub fn begun_seconds(&self, cost: &CostModel) -> f64 {
+        if self.has_begun() { self.seconds(cost) } else { 0.0 }
+    }
+
     /// The time of the batch at most, in seconds.
     #[must_use]
     pub fn seconds(&self, cost: &CostModel) -> f64 {
-        let transfer: f64 = self.waiting.iter().map(|write| write.transfer(cost).as_secs_f64()).sum();
+        let transfer: f64 = self.batch().map(|write| write.transfer(cost).as_secs_f64()).sum();
         #[allow(clippy::cast_precision_loss, reason = "at most a few thousand")]
-        let seeks = self.waiting.len() as f64;
-        let places = || self.waiting.iter().map(|write| write.position);
+        let seeks = self.batch().count() as f64;
+        let places = || self.batch().map(|write| write.position);
         let span = places().max().zip(places().min()).map_or(0, |(last, first)| last - first);
         let sweep = cost.profile().sweep_seconds_within(span, seeks, transfer);
         sweep * cost.slowdown() + cost.commit().as_secs_f64()
@@ -102,13 +114,13 @@ impl DueWrites {
     /// The write that the head comes to next; at most a run of it.
     #[must_use]
     pub fn pick(&self, head: u64) -> Option<DueWrite> {
-        let next = self.waiting.iter().min_by_key(|write| sweep_key(head, write.position))?;
+        let next = self.batch().min_by_key(|write| sweep_key(head, write.position))?;
         Some(DueWrite { bytes: next.bytes.min(limits::RUN_BYTES_MAX), ..*next })
     }
 
     /// A write was granted.
     pub fn granted(&mut self, granted: &DueWrite) {
-        self.begun = true;
+        self.begun = self.begun.or_else(|| self.waiting.iter().map(|write| write.deadline).max());
         let Some(at) = self.waiting.iter().position(|write| write.job == granted.job) else { return };
         let write = &mut self.waiting[at];
         write.bytes = write.bytes.saturating_sub(granted.bytes);
@@ -120,7 +132,7 @@ impl DueWrites {
 
     /// The commit behind the batch was granted, or there is nothing to commit.
     pub const fn settled(&mut self) {
-        self.begun = false;
+        self.begun = None;
     }
 }
 
@@ -155,6 +167,26 @@ mod tests {
         assert!(!queue.is_empty() && queue.has_begun(), "its commit is owed");
         queue.settled();
         assert!(queue.is_empty());
+    }
+
+    /// Else a disk that writes more slowly than promised would never come to a commit, nor to reads: blocks of round after round joined.
+    #[test]
+    fn a_batch_that_has_begun_ends_before_blocks_that_are_due_later() {
+        let cost = CostModel::new(DiskProfile::spindle_default(), Nanos::from_secs(1));
+        let mut queue = filled(&[write(1, 100, 5), write(2, 300, 6)]);
+        queue.granted(&queue.pick(0).expect("two wait"));
+        let (before, begun) = (queue.seconds(&cost), queue.begun_seconds(&cost));
+        queue.put(write(3, 200, 7));
+        assert_eq!((queue.seconds(&cost), begun), (before, before));
+        queue.put(DueWrite { position: 101 << 30, ..write(1, 100, 5) });
+        let mut order = Vec::new();
+        while let Some(next) = queue.pick(100 << 30) {
+            queue.granted(&next);
+            order.push(next.job.0);
+        }
+        assert_eq!(order, [1, 1, 2, 2], "the rest of its own blocks belongs to it");
+        queue.settled();
+        assert_eq!(queue.pick(0).map(|next| next.job), Some(JobId(3)));
     }
 
     #[test]

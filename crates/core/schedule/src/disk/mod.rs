@@ -368,7 +368,7 @@ impl DiskSchedule {
         if let Some((deadline, price)) = self.covered {
             slack.keep(deadline, price);
         }
-        slack.work()
+        slack.work() + self.writes.begun_seconds(&self.cost)
     }
 
     /// Sets for how long after the end of the present round jobs may still use the disk when no read waits: for as long as the
@@ -426,11 +426,11 @@ impl DiskSchedule {
 
     /// The same, of these reads.
     fn slack_with_writes(&self, mut buckets: Buckets, now: Nanos) -> Slack {
+        self.writes.fill(&mut buckets, &self.cost);
         let before = if self.writes.has_begun() {
             // Nothing comes between a batch that has begun and its commit.
-            Nanos::from_secs_f64(self.writes.seconds(&self.cost))
+            Nanos::from_secs_f64(self.writes.begun_seconds(&self.cost))
         } else {
-            self.writes.fill(&mut buckets, &self.cost);
             // A drive with a dirty cache empties it among the reads: a read may wait for all of it.
             if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO }
         };
