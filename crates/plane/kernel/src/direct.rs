@@ -70,7 +70,8 @@ impl DirectWriter {
             Ok(pieces) => pieces,
             Err(error) => return Written { bytes: 0, error: Some(error) },
         };
-        let error = match &mut self.ring {
+        // A piece alone has nothing to overlap with, and the ring would give a write that lengthens its file to a thread of the kernel's.
+        let error = match self.ring.as_mut().filter(|_| pieces.len() > 1) {
             Some(ring) => WritesInFlight { ring, file, pieces: &mut pieces, queued: 0, error: None }.run(may_begin),
             None => write_plainly(file, &mut pieces, may_begin),
         };
