@@ -397,6 +397,11 @@ impl Store {
     async fn places(&self, path: &ContentPath, part: Option<String>) -> Result<Vec<(&DiskHandle, usize)>, StoreError> {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         self.check_served(path).map_err(|_| StoreError::Forbidden)?;
+        let mut roots = self.roots();
+        if let (Some((disk, root)), None) = (roots.next(), roots.next()) {
+            // There is nothing to choose: the upload's beginning finds whatever forbids it.
+            return if disk.shared.is_relied_on() { Ok(vec![(disk, root)]) } else { Err(failing(disk)) };
+        }
         let mut able = Vec::new();
         let mut failure = StoreError::ParentMissing;
         for (disk, root) in self.roots() {

@@ -289,7 +289,8 @@ impl Worker {
         let existing = match self.folders.find(root_index, path) {
             Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found.entry),
-            Err(_) => None, // its own reason, if it matters, comes when the directory is opened
+            Err(error) if error.is_absence() => None,
+            Err(error) => return Err(error),
         };
         if !terms.precondition.holds(existing.as_ref().map(Entry::existing)) {
             return Err(StoreError::PreconditionFailed);
