@@ -1,6 +1,11 @@
 //! Archives of contents and folders, from the real program.
 
+use std::io::Read as _;
+
+use crate::common::http::Client;
 use crate::common::server::{Server, Setup};
+use crate::common::until;
+use crate::common::volume::{disks, joined, put, volume};
 
 fn number(bytes: &[u8], at: usize, length: usize) -> usize {
     bytes[at..at + length].iter().rev().fold(0, |number, byte| (number << 8) | usize::from(*byte))
@@ -71,4 +76,30 @@ fn contents_and_folders_are_one_archive_of_known_length() {
     }
     let head = server.ask("HEAD /api/v1/contents/zip?path=films HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!((head.status, head.field("content-type")), (200, Some("application/zip")));
+}
+
+#[test]
+fn a_content_of_a_volume_that_is_replaced_by_a_longer_one_breaks_its_archive_off() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let disks = disks(folder.path(), 1);
+    volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
+    let server = Server::on(&[], &folder.path().join("state"), &["--volume", &joined(&disks)]);
+    // The first content is more than sockets hold, so that the second is read when the client takes the first.
+    let long = vec![7; 24 << 20];
+    assert_eq!(put(server.address, "/media/a.bin", &long), 201);
+    assert_eq!(put(server.address, "/media/b.bin", b"short"), 201);
+    let mut client = Client::to(server.address);
+    let answer = client.try_ask("GET", "/api/v1/contents/zip?path=a.bin&path=b.bin").expect("an answer");
+    assert_eq!(answer.status, 200);
+    assert_eq!(put(server.address, "/media/b.bin", b"short, and another one"), 204);
+    let mut came = 0;
+    let mut piece = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = client.stream.read(&mut piece) {
+        came += count;
+    }
+    assert!(came < answer.length(), "{came} of {} bytes: it did not break off", answer.length());
+    until("the event", || {
+        let said = server.stderr_text();
+        if said.contains("archive_broken") && said.contains("it changed meanwhile") { Ok(()) } else { Err(said) }
+    });
 }

@@ -37,9 +37,9 @@ use service::account_changes::AccountStore;
 use service::accounts::{Accounts, OpenRights};
 use service::config::ServiceConfig;
 use service::contents::{
-    ContentPath, Contents, Device, DiskInfo, Entry, LastScrub, NameKind, Opened, Pending, Precondition, Published,
-    StoreAdmin, StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace, UploadRequest,
-    UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
+    ContentPath, Contents, Device, DiskInfo, Entry, FileId, LastScrub, NameKind, Opened, Pending, Precondition,
+    Published, StoreAdmin, StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace,
+    UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
 use service::operations::Operations;
@@ -144,7 +144,7 @@ fn entry(name: &str, stored: &Stored) -> Entry {
     Entry {
         name: name.rsplit('/').next().unwrap_or_default().to_owned(),
         kind: NameKind::File,
-        id: None,
+        id: Some(FileId { device: 0, inode: name.bytes().map(u64::from).sum() }),
         is_link: false,
         size: stored.bytes.len() as u64,
         modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + stored.version),
