@@ -201,7 +201,11 @@ impl Remote {
     /// # Errors
     /// As [`HttpClient::ask`]; the server's own.
     pub fn find(&self, name: &str) -> anyhow::Result<Option<RemoteEntry>> {
-        let answer = self.client.ask("HEAD", &self.at(name), &[])?;
+        let mut answer = self.client.ask("HEAD", &self.at(name), &[])?;
+        if answer.status() == 503 {
+            // An answer to HEAD has no document: one to GET says which part of the server is away.
+            answer = self.client.ask("GET", &self.at(name), &[])?;
+        }
         let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let exact = field(&MODIFIED).and_then(parse_modified);
         let date = || field(&LAST_MODIFIED).and_then(|time| httpdate::parse_http_date(time).ok());

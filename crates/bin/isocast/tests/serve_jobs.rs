@@ -264,6 +264,25 @@ fn a_copy_reports_the_loss_of_its_target() {
 }
 
 #[test]
+fn a_copy_says_why_the_other_server_does_not_take_it() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let [root, state] = ["films", "state"].map(|name| folder.path().join(name));
+    fs::create_dir(&root).expect("made");
+    let other = Setup::on(&[&root], &state, &[]).start();
+    let config = format!(
+        "[[job]]\nname = \"pull\"\nkind = \"copy\"\nschedule = \"@monthly\"\nfrom = \"http://{}/media/films\"\n\
+         to = \"films\"\n",
+        other.address
+    );
+    let server = Setup::default().config(&config).start();
+    fs::rename(&root, folder.path().join("elsewhere")).expect("moved");
+    other.wait_for("the folder's loss", |other| other.metric("isocast_alarms{severity=\"serious\"}") > 0.0);
+    let last = run(&server, "pull");
+    let reason = last["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("/media/films") && reason.contains("the served folder is not there"), "{last}");
+}
+
+#[test]
 fn a_pull_that_was_stopped_continues_within_the_file() {
     let source = Server::start();
     let film = pattern(6_000_000);
