@@ -1,6 +1,6 @@
 //! Cost of a copy: rate, processor, throughput, as in the tables of the evaluation of HPSM (4.4 and 4.5).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::Tree;
 use program::output::counted;
@@ -15,6 +15,7 @@ use service::machine::MachineSample;
 /// Cost of a copy.
 pub struct Summary {
     rate: Option<BitRate>,
+    began: Instant,
     begun: Option<MachineSample>,
     /// Files copied.
     pub files: u64,
@@ -44,6 +45,7 @@ impl Summary {
         tree.unreadable.iter().for_each(|what| failures.add(what));
         Self {
             rate,
+            began: Instant::now(),
             begun: machine::sample(),
             files: 0,
             bytes: 0,
@@ -102,18 +104,19 @@ impl Summary {
         if self.bytes == 0 { 0.0 } else { real(self.bytes) * 8.0 / self.copying.as_secs_f64().max(1e-6) }
     }
 
-    /// Processor seconds of this process, and busy share of all processors.
-    fn processor(&self) -> Option<(f64, f64)> {
+    /// Processor seconds of this process, their percentage of the time since the beginning, comparing included, and busy share of all
+    /// processors.
+    fn processor(&self) -> Option<(f64, f64, f64)> {
         let (begun, now) = (self.begun?, machine::sample()?);
         let total = now.cpu_total_seconds - begun.cpu_total_seconds;
         let busy = if total > 0.0 { (now.cpu_busy_seconds - begun.cpu_busy_seconds) / total } else { 0.0 };
-        Some((now.process_seconds - begun.process_seconds, busy))
+        let own = now.process_seconds - begun.process_seconds;
+        Some((own, own / self.began.elapsed().as_secs_f64().max(1e-3) * 100.0, busy))
     }
 
     pub(super) fn table(&self) -> String {
         let asked = self.rate.map_or_else(|| "max".to_owned(), |rate| format!("{:.1}", real(rate.0) / 1e6));
-        let (own, busy) = self.processor().unwrap_or_default();
-        let own = own / self.began_seconds() * 100.0;
+        let (_, own, busy) = self.processor().unwrap_or_default();
         let mut text = format!(
             "rate [Mbit/s]  CPU [%]  machine [%]  throughput [Mbit/s]\n{asked:>13}  {own:7.1}  {:11.1}  {:19.2}\n{} in {}, {:.1} s\n",
             busy * 100.0,
@@ -141,19 +144,15 @@ impl Summary {
         text
     }
 
-    fn began_seconds(&self) -> f64 {
-        self.copying.as_secs_f64().max(1e-3)
-    }
-
     pub(super) fn json(&self) -> anyhow::Result<String> {
         let processor = self.processor();
         let object = json!({
             "rate_bps": self.rate.map(|rate| rate.0),
             "throughput_bps": self.throughput_bps(),
             "rate_kept": self.is_rate_kept(),
-            "cpu_seconds": processor.map(|(own, _)| own),
-            "cpu_percent": processor.map(|(own, _)| own / self.began_seconds() * 100.0),
-            "machine_cpu_percent": processor.map(|(_, busy)| busy * 100.0),
+            "cpu_seconds": processor.map(|(own, ..)| own),
+            "cpu_percent": processor.map(|(_, percent, _)| percent),
+            "machine_cpu_percent": processor.map(|(.., busy)| busy * 100.0),
             "seconds": self.copying.as_secs_f64(),
             "bytes": self.bytes,
             "files": self.files,
@@ -167,5 +166,22 @@ impl Summary {
             "failed": self.failures.count(),
         });
         Ok(serde_json::to_string_pretty(&object)? + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_that_of_the_time_since_the_beginning() {
+        let summary = Summary::begin(None, &Tree::default());
+        // As a copy that finds all files there and compares them: it copies for no time at all.
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(100) {
+            std::hint::spin_loop();
+        }
+        let (own, percent, _) = summary.processor().expect("/proc is there");
+        assert!(percent <= own / 0.1 * 100.0, "{percent} % of {own} s");
     }
 }
