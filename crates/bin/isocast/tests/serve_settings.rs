@@ -54,7 +54,8 @@ fn settings_are_changed_in_force_and_in_the_file() {
     for (body, status, text) in [
         (r#"{"limits.connections": "many"}"#, 400, "limits.connections"),
         (r#"{"limits.connection": 5}"#, 400, "did you mean"),
-        (r#"{"limits.connections": {"a": 1}}"#, 400, "not the document"),
+        (r#"{"limits.connections": {"a": 1}}"#, 400, "a text, a number"),
+        (r#"{"limits.connections": [[1]]}"#, 400, "not the document"),
         (r#"{"listen": "127.0.0.1:1"}"#, 409, "is not changed here"),
         (r#"{"users.eve": "$argon2"}"#, 409, "is not changed here"),
         (r#"{"log.events": "/etc/passwd"}"#, 409, "is not changed here"),
@@ -70,6 +71,89 @@ fn settings_are_changed_in_force_and_in_the_file() {
     }
     assert_eq!(file(), kept, "what is refused changes nothing");
     assert_eq!(setting(&server, "limits.connections").0["value"], 800);
+}
+
+#[test]
+fn entries_of_arrays_are_added_changed_and_removed() {
+    let file = "# nights\n[[job]]\nname = \"old\" # the first\nkind = \"measure\"\nschedule = \"0 4 1 1 *\"\n\n\
+                [[job]]\nname = \"mine\"\nkind = \"command\"\nschedule = \"0 4 1 1 *\"\ncommand = [\"/bin/true\"]\n";
+    let server = Setup::default().config(file).set("access.local_writes=true").start();
+    let text = || fs::read_to_string(server.config_file()).expect("a file");
+    let names = |list: &str, member: &str| -> Vec<String> {
+        let all = server.json(list);
+        all.as_array().expect("a list").iter().filter_map(|one| Some(one[member].as_str()?.to_owned())).collect()
+    };
+    let (job, _) = setting(&server, "job.old");
+    assert_eq!(
+        (&job["changeable"], &job["source"], &job["value"]["kind"]),
+        (&true.into(), &"file".into(), &"measure".into())
+    );
+    assert!(job["written_at"].as_str().is_some_and(|at| at.ends_with(":2")), "{job}");
+    assert_eq!(setting(&server, "job.mine").0["changeable"], false);
+
+    let added = r#"{"job.old": {"name": "old", "kind": "measure", "schedule": "@monthly"},
+                    "job.tidy": {"name": "tidy", "kind": "keep", "schedule": "@daily", "folder": "x", "max_age": "30d"},
+                    "quota.x": {"folder": "x", "max_size": "500GB"}, "budget.address": {"of": "address", "streams": 9}}"#;
+    let answer = patch(&server, "", added);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert!(
+        text().starts_with(
+            "# nights\n[[job]]\nname = \"old\" # the first\nkind = \"measure\"\nschedule = \"@monthly\"\n"
+        ),
+        "{}",
+        text()
+    );
+    assert_eq!(names("/api/v1/jobs", "name"), ["old", "mine", "tidy"]);
+    assert_eq!(
+        (names("/api/v1/quotas", "folder"), setting(&server, "quota.x").0["value"]["max_size"].clone()),
+        (vec!["x".to_owned()], "500GB".into())
+    );
+
+    let kept = text();
+    for (body, status, part) in [
+        (
+            r#"{"job.tidy": {"name": "tidy", "kind": "keep", "schedule": "61 * * * *", "folder": "x", "max_age": "1d"}}"#,
+            400,
+            "is no minute",
+        ),
+        (r#"{"job.tidy": {"name": "old", "kind": "measure", "schedule": "@daily"}}"#, 400, "the name of two"),
+        (r#"{"job.new": {"name": "other", "kind": "measure", "schedule": "@daily"}}"#, 400, "`new` there"),
+        (r#"{"job.new": "daily"}"#, 400, "an object"),
+        (r#"{"quota.x": {"folder": "x", "max_size": {"of": "1"}}}"#, 400, "a text, a number"),
+        (
+            r#"{"job.new": {"name": "new", "kind": "command", "schedule": "@daily", "command": ["/bin/true"]}}"#,
+            409,
+            "not changed here",
+        ),
+        (
+            r#"{"job.new": {"name": "new", "kind": "copy", "schedule": "@daily", "from": "x", "to": "rclone:s3:x"}}"#,
+            409,
+            "not changed here",
+        ),
+        (
+            r#"{"job.new": {"name": "new", "kind": "copy", "schedule": "@daily", "from": "x", "to": "http://h:1/media/x", "login": "/etc/shadow"}}"#,
+            409,
+            "not changed here",
+        ),
+        (r#"{"job.mine": {"name": "mine", "kind": "measure", "schedule": "@daily"}}"#, 409, "not changed here"),
+        (r#"{"job.mine": null}"#, 409, "not changed here"),
+    ] {
+        let refused = patch(&server, "", body);
+        assert!(
+            refused.status == status && refused.text().contains(part),
+            "{body}: {} {}",
+            refused.status,
+            refused.text()
+        );
+    }
+    assert_eq!(text(), kept, "what is refused changes nothing");
+
+    assert_eq!(patch(&server, "", r#"{"job.tidy": null, "quota.x": null, "budget.address": null}"#).status, 200);
+    assert_eq!(
+        (names("/api/v1/jobs", "name"), names("/api/v1/quotas", "folder")),
+        (vec!["old".to_owned(), "mine".to_owned()], vec![])
+    );
+    assert_eq!(text(), file.replace("0 4 1 1 *\"\n\n", "@monthly\"\n\n"));
 }
 
 #[test]

@@ -63,6 +63,7 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
         Call::Uploads => Reply::json(&exchange.shared.uploads.list(permit)),
         Call::Forecasts => Reply::json(&service.forecasts(permit)),
         Call::Webhooks => Reply::json(&service.webhooks(permit)),
+        Call::Certificates => Reply::json(&service.certificates(permit)),
         Call::Events => follow::latest(service.latest_events(permit), permit),
         _ => Reply::json(&figures::system(service, permit)),
     })

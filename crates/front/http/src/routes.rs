@@ -45,6 +45,7 @@ pub(crate) enum Call {
     RestoreTrash,
     RemoveTrash,
     Webhooks,
+    Certificates,
     TestWebhook,
     Events,
     Session,
@@ -374,6 +375,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ..change(("DELETE", "/trash/{item}"), Call::RemoveTrash, "Removes an item of the trash for good.", &[NO_TRASH])
     },
     get("/webhooks", Call::Webhooks, "The webhooks.", CallAnswer::List("WebhookStatus")),
+    get("/certificates", Call::Certificates, "The certificates that serve TLS.", CallAnswer::List("CertificateStatus")),
     order(
         "/webhooks/{name}/test",
         Call::TestWebhook,

@@ -36,6 +36,9 @@ pub enum SettingValue {
     Text(String),
     /// Texts.
     List(Vec<String>),
+    /// An entry of an array of tables, `job.nightly` for `[[job]]` with the name `nightly`: its members.
+    #[schema(no_recursion)]
+    Table(BTreeMap<String, SettingValue>),
 }
 
 /// The source of a setting.
@@ -52,7 +55,8 @@ pub enum SettingSource {
     Flag,
 }
 
-/// Settings to be changed (`PATCH /api/v1/settings`), by key; `null` removes one from the file, so that it has its default.
+/// Settings to be changed (`PATCH /api/v1/settings`), by key; `null` removes one from the file, so that it has its default, and an entry
+/// of an array is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(value_type = Object)]
 pub struct SettingsPatch(pub BTreeMap<String, Option<SettingValue>>);

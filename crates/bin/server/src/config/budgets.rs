@@ -5,11 +5,10 @@
 use std::fmt;
 
 use service::budgets::{BudgetLimits, BudgetScope};
-use units::BitRate;
 
 use super::jobs::needed;
 use super::settings::Settings;
-use super::toml_text::quoted;
+use super::toml_text::{self, quoted, size};
 use super::{parse_rate, parse_size};
 
 /// Reads one `[[budget]]`.
@@ -39,16 +38,14 @@ pub(super) fn render((of, limits): &(BudgetScope, BudgetLimits), f: &mut fmt::Fo
     writeln!(f, "\n[[budget]]\nof = {}", quoted(of))?;
     let BudgetLimits { streams, reserved, idle, download, upload, requests, stored } = *limits;
     for (name, rate) in [("reserved", reserved), ("idle", idle), ("download", download), ("upload", upload)] {
-        if let Some(BitRate(rate)) = rate {
-            writeln!(f, "{name} = \"{rate}bit/s\"")?;
-        }
+        rate.map_or(Ok(()), |value| writeln!(f, "{name} = {}", toml_text::rate(value)))?;
     }
     for (name, count) in [("streams", streams), ("requests", requests)] {
         if let Some(count) = count {
             writeln!(f, "{name} = {count}")?;
         }
     }
-    stored.map_or(Ok(()), |bytes| writeln!(f, "stored = \"{bytes}B\""))
+    stored.map_or(Ok(()), |bytes| writeln!(f, "stored = {}", size(bytes)))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
 
+use super::settings::name_member;
 use super::{Config, FtpConfig, TlsConfig};
 
 /// Settings that need a restart: these, or all below them.
@@ -81,7 +82,7 @@ fn differing(a: &Config, b: &Config) -> BTreeSet<String> {
     a.symmetric_difference(&b).map(|(key, _)| key.clone()).collect()
 }
 
-/// All values, by key.
+/// All values, by key; an entry of an array by its name.
 pub(crate) fn entries(config: &Config) -> BTreeMap<String, Value> {
     let table: Table = config.to_string().parse().expect("a shown configuration can be read (tested)");
     let mut entries = BTreeMap::new();
@@ -90,12 +91,21 @@ pub(crate) fn entries(config: &Config) -> BTreeMap<String, Value> {
             Value::Table(inner) => {
                 entries.extend(inner.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)));
             }
+            Value::Array(items) if name_member(&name).is_some() => {
+                entries.extend(items.into_iter().map(|item| (format!("{name}.{}", entry_name(&name, &item)), item)));
+            }
             value => {
                 entries.insert(name, value);
             }
         }
     }
     entries
+}
+
+/// The name of an array's entry among the others.
+fn entry_name(array: &str, entry: &Value) -> String {
+    let name = name_member(array).and_then(|member| entry.get(member)?.as_str());
+    name.unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -2,13 +2,18 @@
 //!
 //! Promise: pure; all other lines, comments and the order stay as they are. Not here: whether the values mean something, and the file.
 
-use api::SettingValue;
-use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
+use std::collections::BTreeMap;
 
-/// The text with these values, each for its key in its table (`limits.connections`); without a value the key is removed.
+use api::SettingValue;
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike, Value};
+
+use super::settings::name_member;
+
+/// The text with these values, each for its key in its table (`limits.connections`), or for the entry of that name in its array
+/// (`job.nightly`); without a value it is removed.
 ///
 /// # Errors
-/// In words: the text is no TOML, or something else has the name of the table.
+/// In words: the text is no TOML, something else has the name of the table, or a value is none that belongs there.
 pub(crate) fn edited<'a>(
     text: &str,
     changes: impl IntoIterator<Item = (&'a str, Option<&'a SettingValue>)>,
@@ -16,19 +21,64 @@ pub(crate) fn edited<'a>(
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
     for (key, value) in changes {
         let (section, name) = key.split_once('.').ok_or_else(|| format!("`{key}` is in no table"))?;
+        if let Some(member) = name_member(section) {
+            put_entry(&mut document, (section, member, name), value)?;
+            continue;
+        }
         let table = document.entry(section).or_insert_with(|| Item::Table(Table::new()));
         let table = table.as_table_like_mut().ok_or_else(|| format!("`{section}` is no table in the file"))?;
         match value {
-            Some(value) => put(table, name, value),
+            Some(value) => put(table, name, toml_value(value)?),
             None => drop(table.remove(name)),
         }
     }
     Ok(document.to_string())
 }
 
+/// Gives the entry with `member = name` of an array these members, and no other; an entry that is not there comes behind the others.
+fn put_entry(
+    document: &mut DocumentMut,
+    (array, member, name): (&str, &str, &str),
+    value: Option<&SettingValue>,
+) -> Result<(), String> {
+    let members = value.map(members).transpose()?;
+    let entries = document.entry(array).or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    let entries =
+        entries.as_array_of_tables_mut().ok_or_else(|| format!("`{array}` is not written as `[[{array}]]`"))?;
+    let is_it =
+        |entry: &Table| entry.get(member).and_then(Item::as_str).is_some_and(|of| of.trim_end_matches('/') == name);
+    let at = entries.iter().position(is_it);
+    match (at, members) {
+        (Some(at), None) => drop(entries.remove(at)),
+        (None, None) => {}
+        (Some(at), Some(members)) => {
+            let entry = entries.get_mut(at).expect("it was found there");
+            entry.retain(|key, _| members.contains_key(key));
+            members.into_iter().for_each(|(key, value)| put(entry, key, value));
+        }
+        (None, Some(members)) => {
+            let named = members.get(member).and_then(Value::as_str);
+            if named.is_none_or(|named| named.trim_end_matches('/') != name) {
+                return Err(format!("{array}.{member}: a new entry of this key has `{name}` there"));
+            }
+            let mut entry = Table::new();
+            members.into_iter().for_each(|(key, value)| put(&mut entry, key, value));
+            entries.push(entry);
+        }
+    }
+    if entries.is_empty() {
+        document.remove(array);
+    }
+    Ok(())
+}
+
+fn members(value: &SettingValue) -> Result<BTreeMap<&str, Value>, String> {
+    let SettingValue::Table(members) = value else { return Err("an entry is an object with its members".to_owned()) };
+    members.iter().map(|(key, value)| Ok((key.as_str(), toml_value(value)?))).collect()
+}
+
 /// Puts a value in the place of another one, with the comment beside that, or at the table's end.
-fn put(table: &mut dyn TableLike, name: &str, value: &SettingValue) {
-    let mut value = toml_value(value);
+fn put(table: &mut dyn TableLike, name: &str, mut value: Value) {
     match table.get_mut(name) {
         Some(Item::Value(old)) => {
             *value.decor_mut() = old.decor().clone();
@@ -38,13 +88,14 @@ fn put(table: &mut dyn TableLike, name: &str, value: &SettingValue) {
     }
 }
 
-fn toml_value(value: &SettingValue) -> Value {
-    match value {
+fn toml_value(value: &SettingValue) -> Result<Value, String> {
+    Ok(match value {
         SettingValue::Choice(choice) => Value::from(*choice),
         SettingValue::Number(number) => Value::from(*number),
         SettingValue::Text(text) => Value::from(text.as_str()),
         SettingValue::List(items) => Value::Array(items.iter().map(String::as_str).collect::<Array>()),
-    }
+        SettingValue::Table(_) => return Err("a setting is a text, a number, a choice or a list of texts".to_owned()),
+    })
 }
 
 #[cfg(test)]
@@ -64,6 +115,29 @@ mod tests {
         let text = edited(TEXT, [("access.hosts", Some(&list)), ("path_rates.a/b.c/", None)]).expect("edited");
         assert_eq!(text, format!("{}\n[access]\nhosts = [\"a\", \"b\"]\n", TEXT.replace("\"a/b.c/\" = \"1M\"\n", "")));
         assert_eq!(edited(TEXT, []).as_deref(), Ok(TEXT));
+    }
+
+    #[test]
+    fn an_entry_of_an_array_is_added_changed_and_removed() {
+        let jobs = "# nights\n[[job]]\nname = \"a\" # the first\nkind = \"measure\"\nschedule = \"@daily\"\njitter = \"1min\"\n\n\
+                    [[job]]\nname = \"b\"\nkind = \"measure\"\nschedule = \"@weekly\"\n";
+        let text = |text: &str| SettingValue::Text(text.to_owned());
+        let entry = |members: &[(&str, &str)]| {
+            SettingValue::Table(members.iter().map(|(key, value)| ((*key).to_owned(), text(value))).collect())
+        };
+        let other = entry(&[("name", "a"), ("kind", "measure"), ("schedule", "@hourly")]);
+        let changed = jobs.replacen("@daily\"\njitter = \"1min", "@hourly", 1);
+        assert_eq!(edited(jobs, [("job.a", Some(&other))]).as_deref(), Ok(&*changed));
+        let second = &jobs[jobs.find("\n[[job]]\nname = \"b\"").expect("it is there")..];
+        assert_eq!(edited(jobs, [("job.a", None)]).as_deref(), Ok(second), "an entry goes with its comment");
+        let quota = entry(&[("folder", "x"), ("max_size", "1GB")]);
+        let added = edited(TEXT, [("quota.x", Some(&quota))]).expect("edited");
+        assert_eq!(added, format!("{TEXT}\n[[quota]]\nfolder = \"x\"\nmax_size = \"1GB\"\n"));
+        assert_eq!(edited(&added, [("quota.x", None)]).as_deref(), Ok(TEXT));
+        assert!(edited(TEXT, [("quota.y", Some(&quota))]).is_err_and(|error| error.contains("`y` there")));
+        assert!(edited(TEXT, [("quota.x", Some(&text("1GB")))]).is_err_and(|error| error.contains("object")));
+        assert!(edited(TEXT, [("limits.connections", Some(&quota))]).is_err_and(|error| error.contains("a number")));
+        assert!(edited("job = 5\n", [("job.a", Some(&other))]).is_err_and(|error| error.contains("[[job]]")));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use store::ContentPath;
 use units::{BitRate, Nanos};
 
 use super::settings::Settings;
-use super::toml_text::{list, quoted, span};
+use super::toml_text::{self, list, quoted, span};
 use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to, time_up_to};
 
 /// Longest name: it stands in addresses and labels.
@@ -85,7 +85,7 @@ pub(super) fn render(job: &JobConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result
         JobWork::Keep(RemovalLimits { folder, max_age, max_size, min_age, protected }) => {
             writeln!(f, "folder = {}\nmin_age = {}", quoted(&folder.joined()), span(*min_age))?;
             max_age.map_or(Ok(()), |age| writeln!(f, "max_age = {}", span(age)))?;
-            max_size.map_or(Ok(()), |size| writeln!(f, "max_size = \"{}B\"", size.0))?;
+            max_size.map_or(Ok(()), |size| writeln!(f, "max_size = {}", toml_text::size(size.0)))?;
             render_protected(protected, f)
         }
         JobWork::Copy { from, to, login, rate } => {
@@ -103,7 +103,7 @@ pub(super) fn render(job: &JobConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result
 }
 
 fn render_rate(f: &mut fmt::Formatter<'_>, rate: Option<BitRate>) -> fmt::Result {
-    rate.map_or(Ok(()), |rate| writeln!(f, "rate = \"{}bit/s\"", rate.0))
+    rate.map_or(Ok(()), |rate| writeln!(f, "rate = {}", toml_text::rate(rate)))
 }
 
 /// A setting without which the rest means nothing.

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use units::BitRate;
 
 use super::settings::Settings;
-use super::toml_text::quoted;
+use super::toml_text::{self, quoted};
 use super::values::{parse_choice, parse_rate};
 
 /// Settings of one interface.
@@ -97,7 +97,7 @@ fn parse_part(part: &str, text: &str) -> Result<LinkPart, String> {
 pub(super) fn render(links: &[LinkSetting], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "\n[links]")?;
     for link in links {
-        let rate = |name: &str, rate: Option<BitRate>| rate.map(|rate| format!("{name} = \"{}bit/s\"", rate.0));
+        let rate = |name: &str, rate: Option<BitRate>| rate.map(|rate| format!("{name} = {}", toml_text::rate(rate)));
         let shared = link.shared.map(|shared| format!("shared = {shared}"));
         let parts: Vec<String> = [rate("out", link.out), rate("in", link.into), shared].into_iter().flatten().collect();
         writeln!(f, "{} = {{ {} }}", quoted(&link.name), parts.join(", "))?;

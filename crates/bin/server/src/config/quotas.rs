@@ -10,7 +10,7 @@ use units::Nanos;
 
 use super::jobs::{needed, parse_served, render_protected, take_protected};
 use super::settings::Settings;
-use super::toml_text::{quoted, span};
+use super::toml_text::{quoted, size, span};
 use super::{parse_size, parse_span};
 
 /// Reads one `[[quota]]`.
@@ -34,7 +34,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<QuotaConfig> {
 
 /// As TOML that means the same.
 pub(super) fn render(quota: &QuotaConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\n[[quota]]\nfolder = {}\nmax_size = \"{}B\"", quoted(&quota.folder.joined()), quota.bytes_max)?;
+    writeln!(f, "\n[[quota]]\nfolder = {}\nmax_size = {}", quoted(&quota.folder.joined()), size(quota.bytes_max))?;
     if quota.when_full == WhenQuotaFull::OverwriteOldest {
         writeln!(f, "when_full = \"overwrite_oldest\"\nmin_age = {}", span(quota.min_age))?;
         render_protected(&quota.protected, f)?;

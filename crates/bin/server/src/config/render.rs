@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use kernel::EngineChoice;
 
-use super::toml_text::{quoted, span};
+use super::toml_text::{self, quoted, size, span};
 use super::{Config, MemorySetting, WhenFull, budgets, jobs, links, quotas, webhooks};
 
 /// The disks of a volume, as they are written.
@@ -33,8 +33,8 @@ impl fmt::Display for Config {
         writeln!(f, "sharing = \"{sharing}\"\nsurvive_disk_loss = {}", self.schedule.survive_disk_loss)?;
         let cpu = self.plane.cpu.map_or_else(|| "\"auto\"".to_owned(), |cpu| cpu.to_string());
         let memory = match self.plane.memory {
-            MemorySetting::Percent(percent) => format!("{percent}%"),
-            MemorySetting::Size(size) => format!("{}B", size.0),
+            MemorySetting::Percent(percent) => format!("\"{percent}%\""),
+            MemorySetting::Size(bytes) => size(bytes.0),
         };
         writeln!(f, "\n[plane]\ncpu = {cpu}\npriority = {}", self.plane.priority.unwrap_or(0))?;
         let engine = match self.plane.engine {
@@ -42,24 +42,24 @@ impl fmt::Display for Config {
             EngineChoice::IoUring => "io_uring",
             EngineChoice::Threads => "threads",
         };
-        writeln!(f, "engine = \"{engine}\"\nmemory = \"{memory}\"")?;
+        writeln!(f, "engine = \"{engine}\"\nmemory = {memory}")?;
         writeln!(f, "\n[streams]\nstart_burst = {}", span(self.streams.start_burst))?;
         writeln!(f, "stall = {}", span(self.streams.stall))?;
         writeln!(f, "\n[sessions]\nhold = {}", span(self.session_hold))?;
         writeln!(f, "\n[uploads]\nexpire = {}", span(self.uploads_expire))?;
-        writeln!(f, "\n[trash]\nkeep = {}\nsize = \"{}B\"", span(self.trash_keep), self.trash_size.0)?;
+        writeln!(f, "\n[trash]\nkeep = {}\nsize = {}", span(self.trash_keep), size(self.trash_size.0))?;
         writeln!(f, "\n[recordings]\ndurable = {}", span(self.recording_durable))?;
         writeln!(f, "\n[limits]\nconnections = {}", self.limits.connections)?;
         writeln!(f, "per_client = \"{}%\"", self.limits.per_client_percent)?;
         writeln!(f, "head_timeout = {}", span(self.limits.head_timeout))?;
         writeln!(f, "idle_timeout = {}", span(self.limits.idle_timeout))?;
         writeln!(f, "upload_idle = {}", span(self.limits.upload_idle))?;
-        writeln!(f, "upload_size = \"{}B\"", self.limits.upload_size.0)?;
+        writeln!(f, "upload_size = {}", size(self.limits.upload_size.0))?;
         writeln!(f, "drain = {}", span(self.limits.drain))?;
         links::render(&self.links, f)?;
         writeln!(f, "\n[path_rates]")?;
         for (prefix, rate) in &self.path_rates {
-            writeln!(f, "{} = \"{}bit/s\"", quoted(prefix), rate.0)?;
+            writeln!(f, "{} = {}", quoted(prefix), toml_text::rate(*rate))?;
         }
         writeln!(f, "\n[path_when_full]")?;
         for (prefix, when_full) in &self.path_when_full {

@@ -14,6 +14,15 @@ use toml::de::{DeArray, DeTable, DeValue};
 /// The prefix of environment variables: `ISOCAST_SCHEDULE__CYCLE` is the key `schedule.cycle`.
 const ENVIRONMENT_PREFIX: &str = "ISOCAST_";
 
+/// Arrays of tables, with the member that distinguishes the entries of each: `[[job]]` with the name `nightly` is the key `job.nightly`.
+pub(crate) const ARRAYS: [(&str, &str); 4] =
+    [("budget", "of"), ("job", "name"), ("quota", "folder"), ("webhook", "name")];
+
+/// The member that distinguishes the entries of an array.
+pub(crate) fn name_member(array: &str) -> Option<&'static str> {
+    ARRAYS.iter().find(|(known, _)| *known == array).map(|(_, member)| *member)
+}
+
 /// The folder of further files, beside the configuration file.
 const PARTS: &str = "conf.d";
 /// Files in it.
@@ -203,9 +212,20 @@ impl Settings {
         }
     }
 
-    /// Where each setting was written.
+    /// Where each setting, and each entry of an array, was written.
     pub(crate) fn origins(self) -> BTreeMap<String, Origin> {
-        self.settings.into_iter().map(|(key, setting)| (key, setting.origin)).collect()
+        let mut origins = BTreeMap::new();
+        for (array, entries) in self.arrays {
+            for (at, origin) in entries.into_iter().enumerate() {
+                let member = name_member(&array).unwrap_or_default();
+                let name = self.settings.get(&format!("{array}.{at}.{member}"));
+                if let Some(Value::Text(name)) = name.map(|setting| &setting.value) {
+                    origins.insert(format!("{array}.{}", name.trim_end_matches('/')), origin);
+                }
+            }
+        }
+        origins.extend(self.settings.into_iter().map(|(key, setting)| (key, setting.origin)));
+        origins
     }
 
     /// Adds a flag's value.

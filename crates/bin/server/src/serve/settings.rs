@@ -25,18 +25,24 @@ use crate::config::{Config, Origin, ServeArgs, entries, needs_restart};
 /// Requests that wait at once.
 const WAITING_MAX: usize = 16;
 /// Tables of settings that are changed by the API. Those of files, addresses and passwords are the operator's.
-const CHANGEABLE: [&str; 10] = [
+const CHANGEABLE: [&str; 14] = [
     "access",
+    "budget",
+    "job",
     "limits",
     "links",
     "path_rates",
     "path_when_full",
+    "quota",
     "recordings",
     "sessions",
     "streams",
     "trash",
     "uploads",
+    "webhook",
 ];
+/// Members of entries by which the server runs a program or sends a file of the machine elsewhere: such an entry is the operator's.
+const OPERATORS: [&str; 2] = ["command", "login"];
 /// Tables of settings that are not shown: hashes of passwords.
 const HIDDEN: &str = "users.";
 
@@ -88,7 +94,7 @@ impl StartedServer {
         if !(change.applies_to)(&tag(running)) {
             return Err(SettingsError::Outdated);
         }
-        let file = file_of(args, &change.values)?;
+        let file = file_of(args, running, &change.values)?;
         let failed = |error: io::Error| SettingsError::File(format!("{}: {error}", file.display()));
         let old = fs::read_to_string(&file).map_err(failed)?;
         let values = change.values.0.iter().map(|(key, value)| (key.as_str(), value.as_ref()));
@@ -104,12 +110,13 @@ impl StartedServer {
 }
 
 /// The file in which the settings stand, else the one that was named.
-fn file_of(args: &ServeArgs, values: &SettingsPatch) -> Result<PathBuf, SettingsError> {
+fn file_of(args: &ServeArgs, running: &Config, values: &SettingsPatch) -> Result<PathBuf, SettingsError> {
     let named = args.config.as_ref().ok_or(SettingsError::NoFile)?;
-    let origins = Config::origins(args);
+    let (origins, present) = (Config::origins(args), entries(running));
     let mut files = BTreeSet::new();
-    for key in values.0.keys() {
-        if !is_changeable(key) {
+    for (key, value) in &values.0 {
+        let present = present.get(key).and_then(setting_value);
+        if [&present, value].into_iter().flatten().any(|value| !is_changeable(key, value)) || !has_place(key) {
             return Err(SettingsError::NotHere(key.clone()));
         }
         match origins.get(key) {
@@ -128,8 +135,21 @@ fn file_of(args: &ServeArgs, values: &SettingsPatch) -> Result<PathBuf, Settings
     }
 }
 
-fn is_changeable(key: &str) -> bool {
+/// True if the API may put a setting or entry there.
+fn has_place(key: &str) -> bool {
     key.split_once('.').is_some_and(|(table, name)| CHANGEABLE.contains(&table) && !name.is_empty())
+}
+
+/// True if the API may change that with this value, and put it there.
+fn is_changeable(key: &str, value: &SettingValue) -> bool {
+    let is_operators = match value {
+        SettingValue::Table(members) => members.iter().any(|(member, value)| {
+            OPERATORS.contains(&member.as_str())
+                || matches!(value, SettingValue::Text(text) if text.starts_with("rclone:"))
+        }),
+        _ => false,
+    };
+    has_place(key) && !is_operators
 }
 
 /// Replaces the text of a configuration file, which keeps its owner and permissions. A link leads to the file that is replaced.
@@ -160,12 +180,13 @@ fn in_force(args: &ServeArgs, config: &Config) -> SettingsInForce {
             Some(Origin::Flag(_)) => SettingSource::Flag,
         };
         let is_before_file = matches!(source, SettingSource::Environment | SettingSource::Flag);
+        let value = setting_value(&value)?;
         Some(SettingEntry {
-            value: setting_value(&value)?,
+            changeable: args.config.is_some() && is_changeable(&key, &value) && !is_before_file,
+            value,
             default: defaults.get(&key).and_then(setting_value),
             source,
             written_at: origin.map(ToString::to_string),
-            changeable: args.config.is_some() && is_changeable(&key) && !is_before_file,
             needs_restart: needs_restart(&key),
             key,
         })
@@ -180,7 +201,7 @@ fn tag(config: &Config) -> String {
     format!("\"{:016x}\"", hasher.finish())
 }
 
-/// As the API shows it; none for arrays of tables, which have lists of their own.
+/// As the API shows it.
 fn setting_value(value: &Value) -> Option<SettingValue> {
     Some(match value {
         Value::Boolean(choice) => SettingValue::Choice(*choice),
@@ -189,6 +210,9 @@ fn setting_value(value: &Value) -> Option<SettingValue> {
         Value::Array(items) => {
             SettingValue::List(items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<_>>()?)
         }
+        Value::Table(members) => SettingValue::Table(
+            members.iter().map(|(key, value)| Some((key.clone(), setting_value(value)?))).collect::<Option<_>>()?,
+        ),
         other => SettingValue::Text(other.to_string()),
     })
 }

@@ -121,6 +121,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         | Call::Forecasts
         | Call::Uploads
         | Call::Webhooks
+        | Call::Certificates
         | Call::Events => management::figures(exchange, found.route.call).await,
     }
 }

@@ -39,6 +39,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::Removals>,
     with_parts::<api::UploadStatus>,
     with_parts::<api::WebhookStatus>,
+    with_parts::<api::CertificateStatus>,
     with_parts::<api::LoginStatus>,
     with_parts::<api::AccountEntry>,
     with_parts::<api::GroupEntry>,

@@ -63,7 +63,8 @@ impl Operations for FakeOperations {
     }
 
     fn certificates(&self) -> Vec<api::CertificateStatus> {
-        Vec::new()
+        let (file, names) = ("/etc/isocast/tls.pem".to_owned(), vec!["media.example".to_owned()]);
+        vec![api::CertificateStatus { file, names, expires: 4_000_000_000.0, problem: None }]
     }
 
     fn settings(&self, change: Option<SettingsChange>) -> Result<PendingSettings, SettingsError> {
