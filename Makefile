@@ -31,7 +31,7 @@ BINARY := $(or $(CARGO_TARGET_DIR),target)/$(PROFILE)/isocast
 # Expanded only in recipes, after setup has made sure that there is a toolchain.
 CARGO = RUSTUP_TOOLCHAIN=$$(scripts/toolchain) cargo
 
-.PHONY: help run build lab install install-lab uninstall deb sbom test-deb image test-image test test-players test-page test-api check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page setup clean distclean
+.PHONY: help run build lab install install-lab uninstall deb sbom test-deb image test-image test test-players test-page test-api check fmt clippy tidy sim fuzz crash mirror bench bench-full compare demo page book setup clean distclean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -104,9 +104,9 @@ test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and 
 	@scripts/setup --players
 	@node tests/players/main.mjs --program $(BINARY) $(if $(ONLY),--only $(ONLY))
 
-test-page: build ## the page in Chromium: plays, seeks, keys, errors, on a phone
+test-page: build ## the page in Chromium and Firefox: set-up, uploads, playback, settings, volumes, accessibility, the guide
 	@scripts/setup --page
-	@ISOCAST_BIN=$(abspath $(BINARY)) node --test tests/players/page.mjs
+	@ISOCAST_BIN=$(abspath $(BINARY)) node --test tests/players/page.mjs tests/players/page_setup.mjs tests/players/page_work.mjs
 
 test-api: ## the calls of the API against their description, by a property-based fuzzer (schemathesis) on a live server, 4 minutes
 	@scripts/setup --api
@@ -152,10 +152,13 @@ compare: lab ## put the comparison of RESULTS (results/DATE-HOST) into the READM
 demo: setup ## make the demo videos in ./demo (kept)
 	@scripts/demo
 
-page: web/dist/index.html ## build the web page into web/dist
+page: web/dist/index.html ## build the web page into web/dist, with the guide below help/
+
+book: page ## build the guide, which the server has at /help/: web/dist/help/index.html
+	@echo "open web/dist/help/index.html"
 
 # Order-only: setup runs each time, but does not make the page out of date.
-web/dist/index.html: $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print 2>/dev/null) | setup
+web/dist/index.html: $(shell find web docs/guide docs/reference -path web/node_modules -prune -o -path web/dist -prune -o -type f -print 2>/dev/null) | setup
 	@cd web && ../scripts/npm run --silent build
 	@touch $@
 

@@ -1,7 +1,7 @@
-//! The page at `/`: the built files of `web/`, embedded, or a minimal page where it was not built.
+//! The page at `/` and the guide at `/help/`: the built files of `web/`, embedded, or a minimal page where they were not built.
 
 use http_types::StatusCode;
-use http_types::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
+use http_types::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY};
 
 use crate::message::media_type::media_type;
 use crate::message::reply::Reply;
@@ -22,6 +22,9 @@ style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-
 pub(crate) fn file(path: &str) -> Option<Reply> {
     let name = match path.strip_prefix('/')? {
         "" => "index.html",
+        // Links within the guide are relative to its folder.
+        "help" => return Some(Reply::empty(StatusCode::PERMANENT_REDIRECT).field(LOCATION, "help/")),
+        "help/" => "help/index.html",
         name => name,
     };
     let found = FILES.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes);
@@ -47,6 +50,7 @@ mod tests {
     fn there_is_always_a_page() {
         let page = file("/").expect("a page");
         assert!(String::from_utf8_lossy(&page.body).contains("Isocast"));
+        assert_eq!(file("/help").expect("a way").status, StatusCode::PERMANENT_REDIRECT);
         assert!(file("/assets/none.js").is_none());
         assert!(file("/../Cargo.toml").is_none());
     }
