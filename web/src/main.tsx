@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Access } from "./access/Access";
+import { SetUp } from "./access/SetUp";
 import { Contents } from "./contents/Contents";
 import { Trash } from "./contents/Trash";
 import { isMedia } from "./contents/kinds";
@@ -33,6 +34,9 @@ function App() {
   const [missing, setMissing] = useState(0);
   // Grows each time the server is back: lists are read again.
   const [back, setBack] = useState(0);
+  // A part of the page that this server does not have any more: it was upgraded while the page was open.
+  const [outdated, setOutdated] = useState(false);
+  useEffect(() => window.addEventListener("vite:preloadError", () => setOutdated(true)), []);
   useEffect(() => {
     const timer = window.setInterval(() => setMissing((count) => (admits === null ? count + 1 : 0)), READY_MS);
     if (admits !== null && missing >= OFFLINE) setBack((count) => count + 1);
@@ -58,6 +62,12 @@ function App() {
           ))}
         </select>
       </header>
+      {outdated && (
+        <p class="notice bar wrap" role="alert">
+          {t.outdated}
+          <button onClick={() => location.reload()}>{t.reload}</button>
+        </p>
+      )}
       {missing >= OFFLINE && (
         <p id="offline" class="notice" role="alert">
           {t.offline}
@@ -71,6 +81,7 @@ function App() {
         {route.view === "settings" && <Settings />}
         {route.view === "trash" && <Trash />}
         {route.view === "access" && <Access />}
+        {route.view === "setup" && <SetUp />}
       </main>
     </>
   );
@@ -127,6 +138,9 @@ function Views({ view, alarms }: { view: View; alarms: number }) {
             </a>
           </li>
         ))}
+        <li>
+          <a href={t.helpPage}>{t.help}</a>
+        </li>
       </ul>
     </nav>
   );

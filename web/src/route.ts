@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-export const VIEWS = ["live", "health", "log", "settings", "access", "trash"] as const;
+export const VIEWS = ["live", "health", "log", "settings", "access", "trash", "setup"] as const;
 export type View = "contents" | (typeof VIEWS)[number];
 
 export interface Route {

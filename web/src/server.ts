@@ -10,6 +10,8 @@ export type Disk = Schemas["Disk"];
 export type Alarm = Schemas["Alarm"];
 export type VolumeStatus = Schemas["VolumeStatus"];
 export type JobStatus = Schemas["JobStatus"];
+export type BudgetStatus = Schemas["BudgetStatus"];
+export type CertificateStatus = Schemas["CertificateStatus"];
 export type QuotaStatus = Schemas["QuotaStatus"];
 export type WebhookStatus = Schemas["WebhookStatus"];
 export type LoginStatus = Schemas["LoginStatus"];
@@ -78,6 +80,12 @@ export async function findNames(text: string, folder: string, signal: AbortSigna
     if (folder === "" || (problem.status !== 401 && problem.status !== 403)) throw problem;
     return search({ folder });
   });
+}
+
+/** Bytes of a content, which are read beside its stream, and its length. */
+export async function bytesAt(path: string, offset: number, bytes: number): Promise<{ bytes: Uint8Array; size: number }> {
+  const answer = await ask(mediaUrl(path, { rate: "max" }), { headers: { Range: `bytes=${offset}-${offset + bytes - 1}` } });
+  return { bytes: new Uint8Array(await answer.arrayBuffer()), size: Number(answer.headers.get("Content-Range")?.split("/")[1]) };
 }
 
 /** Asks why a stream did not start: the refusal, or null if it would start now. */
@@ -167,11 +175,12 @@ async function ask(url: string, options: RequestInit): Promise<Response> {
     return null;
   });
   if (answer === null) throw { status: 0 } satisfies Problem;
-  if (!answer.ok) throw await problem(answer);
+  if (!answer.ok) throw await problemOf(answer);
   return answer;
 }
 
-async function problem(answer: Response): Promise<Problem> {
+/** The problem that an answer tells of. */
+export async function problemOf(answer: Response): Promise<Problem> {
   const retry = Number(answer.headers.get("Retry-After"));
   const base: Problem = { status: answer.status, title: answer.statusText };
   if (retry > 0) base.retryAfterSeconds = retry;

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { usePolled } from "../hooks";
 import { figures, send, words, type AccountEntry, type LinkEntry, type LoginStatus, type Problem, type TokenEntry } from "../server";
 import { moment, t } from "../texts";
+import { Steps } from "./SetUp";
 
 const LISTS_MS = 5000;
 
@@ -56,11 +57,18 @@ function LogIn({ act, provider }: { act: Act; provider: string | null }) {
     const form = new FormData(event.currentTarget as HTMLFormElement);
     const login = { name: String(form.get("name")), password: String(form.get("password")) };
     if (code !== null && !(await act("POST", "first-account", { code, ...login }))) return;
-    if (await act("POST", "session", login)) location.hash = "#access";
+    if (await act("POST", "session", login)) location.hash = code === null ? "#access" : "#setup";
   };
   return (
     <section class="card" aria-label={t.logIn}>
-      <h2>{code === null ? t.logIn : t.firstUser}</h2>
+      {code === null ? (
+        <h2>{t.logIn}</h2>
+      ) : (
+        <>
+          <Steps step={0} />
+          <p>{t.firstUser}</p>
+        </>
+      )}
       <form class="bar wrap" onSubmit={(event) => void submit(event)}>
         <Field name="name" label={t.userName} complete="username" />
         <Field name="password" label={t.password} type="password" complete={code === null ? "current-password" : "new-password"} />

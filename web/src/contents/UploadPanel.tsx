@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import * as format from "../format";
 import { words } from "../server";
 import { t } from "../texts";
+import { forget, unfinished } from "./resumable";
 import type { Item, Uploads } from "./uploads";
 
 /** Lines that are shown; the others wait below. */
@@ -11,7 +12,7 @@ const SHOWN = 100;
 
 export function UploadPanel({ uploads }: { uploads: Uploads }) {
   const { items } = uploads;
-  if (items.length === 0) return null;
+  if (items.length === 0) return <Unfinished />;
   const unfinished = items.filter(({ state }) => !["done", "skipped"].includes(state));
   const shown = [...unfinished, ...items.filter((item) => !unfinished.includes(item))].slice(0, SHOWN);
   return (
@@ -34,6 +35,34 @@ export function UploadPanel({ uploads }: { uploads: Uploads }) {
   );
 }
 
+/** Uploads of an earlier visit that did not end: the browser gives their files only to the user's choice. */
+function Unfinished() {
+  const [left, setLeft] = useState(unfinished);
+  if (left.length === 0) return null;
+  const end = () => {
+    left.forEach(({ path }) => forget(path));
+    setLeft([]);
+  };
+  return (
+    <section class="card uploads" aria-label={t.uploads}>
+      <div class="bar">
+        <h2>{t.unfinishedUploads}</h2>
+        <button onClick={end}>{t.forgetUploads}</button>
+      </div>
+      <p class="quiet">{t.unfinishedText}</p>
+      <ul>
+        {left.slice(0, SHOWN).map(({ path, size }) => (
+          <li key={path}>
+            <span class="name">{path}</span>
+            <span class="quiet">{format.size(size)}</span>
+          </li>
+        ))}
+      </ul>
+      {left.length > SHOWN && <p class="quiet">{t.more(left.length - SHOWN)}</p>}
+    </section>
+  );
+}
+
 function Line({ item, uploads }: { item: Item; uploads: Uploads }) {
   return (
     <>
@@ -42,7 +71,11 @@ function Line({ item, uploads }: { item: Item; uploads: Uploads }) {
       <span class="quiet">{state(item)}</span>
       {item.state === "exists" && <Question item={item} uploads={uploads} />}
       {item.state === "failed" && <button onClick={() => uploads.retry(item)}>{t.tryAgain}</button>}
-      {(item.state === "waiting" || item.state === "sending") && <button onClick={() => uploads.cancel(item)}>{t.cancel}</button>}
+      <span class="bar wrap">
+        {item.state === "sending" && <button onClick={() => uploads.pause(item)}>{t.pause}</button>}
+        {item.state === "paused" && <button onClick={() => uploads.retry(item)}>{t.goOn}</button>}
+        {["waiting", "sending", "paused"].includes(item.state) && <button onClick={() => uploads.cancel(item)}>{t.cancel}</button>}
+      </span>
     </>
   );
 }
@@ -65,7 +98,10 @@ function state(item: Item): string {
   switch (item.state) {
     case "waiting":
       return t.waiting;
+    case "paused":
+      return t.paused(format.size(item.sent), format.size(item.file.size));
     case "sending": {
+      if (item.waits) return t.uploadWaits;
       const left = item.rate > 0 ? format.time((item.file.size - item.sent) / item.rate) : "–";
       return t.uploadProgress(format.size(item.sent), format.size(item.file.size), format.rate(8 * item.rate), left);
     }

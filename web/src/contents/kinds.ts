@@ -13,7 +13,7 @@ const ENDINGS: Record<Exclude<Kind, "folder" | "other">, string[]> = {
 };
 
 /** Videos that browsers do not play: chosen, the page says so. */
-const OTHER_VIDEOS = ["avi", "flv", "mpg", "mpeg", "wmv", "vob", "rm", "3gp", "mxf", "mpd"];
+const OTHER_VIDEOS = ["avi", "flv", "mpg", "mpeg", "wmv", "vob", "rm", "3gp", "mxf"];
 
 /** The folder of a path, with a closing slash; empty for the top. */
 export function folderOf(path: string): string {
@@ -31,10 +31,11 @@ export function kindOf(entry: Pick<Entry, "name" | "kind">): Kind {
 }
 
 /** The way a content is played, by its name; null for those that browsers do not play. */
-export function playedAs(name: string): "media" | "mpegts" | "playlist" | null {
+export function playedAs(name: string): "media" | "mpegts" | "playlist" | "manifest" | null {
   const end = ending(name);
   if (["ts", "m2ts", "mts"].includes(end)) return "mpegts";
   if (end === "m3u8") return "playlist";
+  if (end === "mpd") return "manifest";
   return isMedia(name) && !OTHER_VIDEOS.includes(end) ? "media" : null;
 }
 

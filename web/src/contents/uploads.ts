@@ -1,9 +1,12 @@
 // Uploads one after the other, two at a time. A content that exists is replaced only when the user says so.
 
 import { PAGE, mediaUrl, parsed, type Problem } from "../server";
+import { forget, sendResumable } from "./resumable";
 
 /** Uploads under way at once: one fills the link while the other waits for its disk. */
 const AT_ONCE = 2;
+/** A larger file continues where it broke off; a smaller one is sent again. */
+const RESUMABLE_BYTES = 4 << 20;
 /** Weight of the last second in the shown rate. */
 const RATE_WEIGHT = 0.3;
 
@@ -16,32 +19,36 @@ export interface Item {
   path: string;
   readonly file: Blob;
   /** `exists`: the user is asked. */
-  state: "waiting" | "sending" | "exists" | "done" | "skipped" | "failed";
+  state: "waiting" | "sending" | "paused" | "exists" | "done" | "skipped" | "failed";
+  /** The user said that what is there goes. */
+  replace: boolean;
   sent: number;
+  /** The server is away; the upload continues when it is back. */
+  waits: boolean;
   /** Bytes per second. */
   rate: number;
   problem: Problem | null;
 }
 
-/** Sends `file` to `path`; returns a function that ends it. */
-export type Send = (item: Item, replace: boolean, ended: (problem: Problem | null) => void, progress: (bytes: number) => void) => () => void;
+/** Sends `file` to `path`; returns a function that ends it, for good or for now. */
+export type Send = (item: Item, replace: boolean, ended: (problem: Problem | null) => void, progress: (bytes: number, waits: boolean) => void) => (forGood: boolean) => void;
 
 export class Uploads {
   items: Item[] = [];
-  private readonly under = new Map<number, () => void>();
+  private readonly under = new Map<number, (forGood: boolean) => void>();
   private always: Existing | null = null;
   private number = 0;
 
   constructor(
     private readonly changed: () => void,
     private readonly stored: (path: string) => void,
-    private readonly send: Send = put,
+    private readonly send: Send = sendFile,
     private readonly now: () => number = () => performance.now() / 1000,
   ) {}
 
   add(files: { path: string; file: Blob }[]): void {
     for (const { path, file } of files) {
-      this.items.push({ id: ++this.number, path, file, state: "waiting", sent: 0, rate: 0, problem: null });
+      this.items.push({ id: ++this.number, path, file, state: "waiting", replace: false, sent: 0, waits: false, rate: 0, problem: null });
     }
     this.next();
   }
@@ -56,9 +63,18 @@ export class Uploads {
 
   /** Ends an upload: nothing of it is stored. */
   cancel(item: Item): void {
-    this.under.get(item.id)?.();
+    this.under.get(item.id)?.(true);
     this.under.delete(item.id);
+    if (item.state === "paused") forget(item.path);
     if (item.state !== "done") item.state = "skipped";
+    this.next();
+  }
+
+  /** Ends the request of an upload, which continues with `retry`. */
+  pause(item: Item): void {
+    this.under.get(item.id)?.(false);
+    this.under.delete(item.id);
+    item.state = "paused";
     this.next();
   }
 
@@ -77,22 +93,31 @@ export class Uploads {
   private next(): void {
     for (const item of this.items) {
       if (this.under.size >= AT_ONCE) break;
-      if (item.state === "waiting") this.begin(item, this.always === "replace");
+      if (item.state === "waiting") this.begin(item, item.replace || this.always === "replace");
     }
     this.changed();
   }
 
   private begin(item: Item, replace: boolean): void {
     item.state = "sending";
+    item.replace = replace;
     item.sent = 0;
+    item.rate = 0;
+    item.waits = false;
     let looked = this.now();
     const end = this.send(
       item,
       replace,
       (problem) => this.ended(item, problem),
-      (bytes) => {
+      (bytes, waits) => {
+        if (waits !== item.waits) {
+          item.waits = waits;
+          this.changed();
+        }
         const passed = this.now() - looked;
-        if (passed < 0.5 && item.rate > 0) return;
+        // What is there already, of an upload that continues, was not sent now.
+        if (item.sent === 0 && bytes > 0 && passed < 0.5) item.sent = bytes;
+        if (waits || passed < 0.5) return;
         const rate = (bytes - item.sent) / Math.max(passed, 0.001);
         item.rate = item.rate === 0 ? rate : (1 - RATE_WEIGHT) * item.rate + RATE_WEIGHT * rate;
         item.sent = bytes;
@@ -163,12 +188,35 @@ export function chosen(files: FileList, folder: string): { path: string; file: B
   return [...files].map((file) => ({ path: folder + (file.webkitRelativePath || file.name), file }));
 }
 
-function put(item: Item, replace: boolean, ended: (problem: Problem | null) => void, progress: (bytes: number) => void): () => void {
+/** A large file in a way that continues, any other as one request. */
+const sendFile: Send = (item, replace, ended, progress) => {
+  if (item.file.size < RESUMABLE_BYTES) return put(item, replace, ended, progress);
+  const stop = new AbortController();
+  let whole: ((forGood: boolean) => void) | null = null;
+  const { path, file } = item;
+  const modified = file instanceof File ? file.lastModified : 0;
+  sendResumable({ path, size: file.size, modified }, file, replace, stop.signal, progress).then(
+    () => ended(null),
+    (problem: Problem) => {
+      if (stop.signal.aborted) return;
+      // Without the right to read, only the server can say whether a content is there.
+      if (problem.status === 403 && problem.detail === undefined && !replace) whole = put(item, replace, ended, progress);
+      else ended(problem);
+    },
+  );
+  return (forGood) => {
+    stop.abort();
+    whole?.(forGood);
+    if (forGood) forget(path);
+  };
+};
+
+const put: Send = (item, replace, ended, progress) => {
   const request = new XMLHttpRequest();
   request.open("PUT", mediaUrl(item.path));
   for (const [name, value] of Object.entries(PAGE)) request.setRequestHeader(name, value);
   if (!replace) request.setRequestHeader("If-None-Match", "*");
-  request.upload.onprogress = (event) => progress(event.loaded);
+  request.upload.onprogress = (event) => progress(event.loaded, false);
   request.onload = () => {
     const { status, statusText } = request;
     ended(status >= 200 && status < 300 ? null : { status, title: statusText, ...parsed(request.responseText) });
@@ -176,4 +224,4 @@ function put(item: Item, replace: boolean, ended: (problem: Problem | null) => v
   request.onerror = () => ended({ status: 0 });
   request.send(item.file);
   return () => request.abort();
-}
+};

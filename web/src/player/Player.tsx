@@ -1,16 +1,18 @@
-// Plays one content: media that the browser plays by itself in <video>, MPEG-TS and playlists through hls.js. Failures are said in words.
+// Plays one content: media that the browser plays by itself in <video>, MPEG-TS and playlists through hls.js, DASH through Shaka. Failures are said in words.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ending, playedAs } from "../contents/kinds";
 import { Address } from "../contents/Address";
 import * as format from "../format";
 import { useLatest, usePolled } from "../hooks";
-import { figures, mediaUrl, whyNot, words, type Problem, type Stream } from "../server";
+import { bytesAt, figures, mediaUrl, whyNot, words, type Problem, type Stream } from "../server";
 import { t } from "../texts";
 import { Chapters } from "./Chapters";
-import { HlsPlayback } from "./hls";
+import { DashPlayback } from "./dash";
+import { HlsPlayback, type Failed, type Playback } from "./hls";
 import { actionOf, SPEEDS, type Action } from "./keys";
 import { keepPlace, placeOf } from "./places";
+import { countTracks, tracksOf } from "./sound";
 import { Stalls } from "./stalls";
 import { load, type Subtitles } from "./subtitles";
 
@@ -57,7 +59,9 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
   const [chosen, setChosen] = useState("");
   const [tracks, setTracks] = useState<string[]>([]);
   const [track, setTrack] = useState(0);
-  const hls = useRef<HlsPlayback | null>(null);
+  /** Tracks of sound that the browser has, but does not let the page choose from. */
+  const [unchosen, setUnchosen] = useState(0);
+  const library = useRef<Playback | null>(null);
   // Names this viewer to the server: all requests of this playback hold one stream.
   const [session] = useState(() => crypto.getRandomValues(new Uint32Array(2)).join("-"));
   const streams = usePolled((signal) => figures<Stream[]>("streams", signal), FIGURES_MS);
@@ -72,18 +76,20 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
     if (element === null) return;
     const url = mediaUrl(path, { ...query, session });
     let over = false;
-    const playsBy = () => {
-      const playback = new HlsPlayback(element, (...failed) => void explain(...failed));
+    const playsBy = <P extends Playback>(Kind: new (video: HTMLVideoElement, failed: Failed) => P): P => {
+      const playback = new Kind(element, (...failed) => void explain(...failed));
       playback.onTracks = setTracks;
-      return (hls.current = playback);
+      library.current = playback;
+      return playback;
     };
     setTracks([]);
     setTrack(0);
+    setUnchosen(0);
     stalls.current = new Stalls();
     setNotice(null);
     const drop = () => {
-      hls.current?.stop();
-      hls.current = null;
+      library.current?.stop();
+      library.current = null;
       element.removeAttribute("src");
       element.load();
     };
@@ -108,10 +114,13 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
         setNotice({ text: t.playsNot(t.playsNotEnding(`.${ending(name)}`)), elsewhere: true });
         break;
       case "mpegts":
-        void playsBy().transportStream(url);
+        void playsBy(HlsPlayback).transportStream(url);
         break;
       case "playlist":
-        void playsBy().playlist(url);
+        void playsBy(HlsPlayback).playlist(url);
+        break;
+      case "manifest":
+        void playsBy(DashPlayback).manifest(url);
     }
     // A browser may want a click first; the controls are there for it.
     element.play().catch(() => {});
@@ -200,9 +209,20 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
   const loaded = () => {
     const element = video.current;
     const place = placeOf(path);
+    if (element !== null && library.current === null) void findTracks(element);
     if (element === null || place === 0 || element.currentTime > 1) return;
     element.currentTime = place;
     setResumed(place);
+  };
+  const findTracks = async (element: HTMLVideoElement) => {
+    const own = tracksOf(element);
+    if (own.length > 0) return setTracks(own.map(({ label, language }) => label || language));
+    if (["mp4", "m4v", "mov", "m4a"].includes(ending(name))) setUnchosen(await countTracks((offset, bytes) => bytesAt(path, offset, bytes)).catch(() => 0));
+  };
+  const chooseTrack = (chosen: number) => {
+    setTrack(chosen);
+    library.current?.choose(chosen);
+    if (library.current === null && video.current !== null) tracksOf(video.current).forEach((each, index) => (each.enabled = index === chosen));
   };
   const fromStart = () => {
     if (video.current !== null) video.current.currentTime = 0;
@@ -259,11 +279,7 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
                 {t.soundTrack}{" "}
                 <select
                   value={String(track)}
-                  onChange={(event) => {
-                    const chosen = Number(event.currentTarget.value);
-                    setTrack(chosen);
-                    hls.current?.choose(chosen);
-                  }}
+                  onChange={(event) => chooseTrack(Number(event.currentTarget.value))}
                 >
                   {tracks.map((name, index) => (
                     <option key={index} value={String(index)}>
@@ -280,6 +296,7 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
               {t.keys}
             </button>
           </div>
+          {unchosen > 1 && <p class="quiet">{t.soundTracksUnchosen(unchosen)}</p>}
           {keys && <p class="quiet">{t.keysText}</p>}
         </>
       )}
@@ -346,8 +363,9 @@ function statusLine(video: HTMLVideoElement, stalls: Stalls): string {
   const of = Number.isFinite(video.duration) ? format.time(video.duration) : "";
   const parts = [t.position(format.time(video.currentTime), of), t.ahead(ahead.toFixed(1))];
   parts.push(stalls.count === 0 ? t.noInterruption : t.interruptions(stalls.count, stalls.seconds.toFixed(1)));
-  const decoded = (video as { webkitAudioDecodedByteCount?: number }).webkitAudioDecodedByteCount;
-  if (decoded === 0 && video.currentTime > SILENT_S) parts.push(t.noSound);
+  // Chromium counts the bytes that it decodes, Firefox says whether it has sound.
+  const { webkitAudioDecodedByteCount: decoded, mozHasAudio: hasSound } = video as { webkitAudioDecodedByteCount?: number; mozHasAudio?: boolean };
+  if ((decoded === 0 || hasSound === false) && video.currentTime > SILENT_S) parts.push(t.noSound);
   return parts.join(" · ");
 }
 

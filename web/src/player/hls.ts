@@ -13,12 +13,20 @@ const REFUSED = 503;
 /** An address that failed, the words of the library, and the status of the answer (0: none). */
 export type Failed = (url: string, detail: string, status: number) => void;
 
+/** What a library plays; it has taken the element over. */
+export interface Playback {
+  /** Called when it is known how many tracks of sound there are. */
+  onTracks: (names: string[]) => void;
+  /** Plays another track of sound. */
+  choose(track: number): void;
+  stop(): void;
+}
+
 /** Playback of a playlist; `failed` is called once, when it cannot continue. */
-export class HlsPlayback {
+export class HlsPlayback implements Playback {
   private hls: HlsType | null = null;
   private segments: Segments | null = null;
   private stopped = false;
-  /** Called when it is known how many tracks of sound there are. */
   onTracks: (names: string[]) => void = () => {};
 
   constructor(
@@ -64,7 +72,6 @@ export class HlsPlayback {
     hls.loadSource(source);
   }
 
-  /** Plays another track of sound. */
   choose(track: number): void {
     if (this.hls !== null) this.hls.audioTrack = track;
   }

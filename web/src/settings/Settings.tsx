@@ -3,6 +3,8 @@
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { changeSetting, settings, words, type Problem, type SettingEntry, type SettingsInForce, type SettingValue } from "../server";
 import { t } from "../texts";
+import { ARRAYS } from "./members";
+import { Work } from "./Work";
 import { fromText, toText } from "./values";
 
 export function Settings() {
@@ -20,11 +22,11 @@ export function Settings() {
       </section>
     );
   }
-  /** True if it is in force. */
-  const change = async (entry: SettingEntry, value: SettingValue | null): Promise<string> => {
+  /** The reason for which it is not in force; empty: it is. */
+  const change = async (key: string, value: SettingValue | null): Promise<string> => {
     try {
-      setState(await changeSetting(entry.key, value, state.tag));
-      setNote(t.settingChanged(entry.key));
+      setState(await changeSetting(key, value, state.tag));
+      setNote(t.settingChanged(key));
       return "";
     } catch (problem) {
       if ((problem as Problem).status !== 412) return words(problem as Problem, t.noAnswer);
@@ -32,21 +34,22 @@ export function Settings() {
       return t.settingsChangedElsewhere;
     }
   };
-  const keep = async (entry: SettingEntry, value: SettingValue | null) => {
-    const failed = await change(entry, value);
-    if (failed === "") setUndo([{ key: entry.key, value: entry.source === "default" ? null : entry.value }, ...undo]);
+  const keep = async (key: string, value: SettingValue | null) => {
+    const before = state.settings.find((entry) => entry.key === key);
+    const failed = await change(key, value);
+    if (failed === "") setUndo([{ key, value: before === undefined || before.source === "default" ? null : before.value }, ...undo]);
     return failed;
   };
   const undoLast = async () => {
     const [last, ...others] = undo;
-    const entry = state.settings.find(({ key }) => key === last?.key);
-    if (last === undefined || entry === undefined) return;
-    const failed = await change(entry, last.value);
+    if (last === undefined) return;
+    const failed = await change(last.key, last.value);
     if (failed !== "") setNote(failed);
     else setUndo(others);
   };
-  const changeable = state.settings.filter((entry) => entry.changeable);
-  const fixed = state.settings.filter((entry) => !entry.changeable);
+  const single = state.settings.filter(({ key }) => !ARRAYS.some((array) => key.startsWith(`${array}.`)));
+  const changeable = single.filter((entry) => entry.changeable);
+  const fixed = single.filter((entry) => !entry.changeable);
   return (
     <>
       {note !== "" && (
@@ -55,13 +58,14 @@ export function Settings() {
           {undo.length > 0 && <button onClick={() => void undoLast()}>{t.undo(undo[0]?.key ?? "")}</button>}
         </p>
       )}
+      <Work settings={state.settings} changeable={changeable.length > 0} keep={keep} />
       <section class="card settings" aria-label={t.settings}>
         <h2>{t.settings}</h2>
-        <p class="quiet">{t.settingsText}</p>
+        <p class="quiet">{changeable.length > 0 ? t.settingsText : t.settingsNoFile}</p>
         <ul class="rows">
           {changeable.map((entry) => (
             <li key={entry.key}>
-              <Changeable entry={entry} keep={(value) => keep(entry, value)} />
+              <Changeable entry={entry} keep={(value) => keep(entry.key, value)} />
             </li>
           ))}
         </ul>

@@ -4,7 +4,8 @@ import type { SettingValue } from "../server";
 
 /** A list has a comma between two values. */
 export function toText(value: SettingValue): string {
-  return Array.isArray(value) ? value.join(", ") : String(value);
+  if (Array.isArray(value)) return value.join(", ");
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 /** The value of a text, of the kind that `like` has. A number that is none stays a text: the server says what is wrong with it. */

@@ -1,0 +1,139 @@
+// An upload that continues where it broke off (tus 1.0): after a lost connection by itself, after a reload of the page once the same file is
+// chosen again. The browser keeps its address.
+
+import { recall, store } from "../kept";
+import { PAGE, mediaUrl, problemOf, type Problem } from "../server";
+
+const TUS = { ...PAGE, "Tus-Resumable": "1.0.0" };
+/** Kept addresses at most: the oldest are forgotten, and end on the server by themselves. */
+const KEPT_MAX = 500;
+/** Tries one after the other of which none brings a byte. */
+const TRIES_MAX = 8;
+const PAUSE_MAX_MS = 15_000;
+
+/** A file that is sent, by which it is known again. */
+export interface Sent {
+  path: string;
+  size: number;
+  modified: number;
+}
+
+export interface Unfinished extends Sent {
+  id: string;
+}
+
+/** Uploads that this browser began and did not end. */
+export function unfinished(): Unfinished[] {
+  try {
+    const kept = JSON.parse(recall("uploads") ?? "[]") as unknown;
+    return Array.isArray(kept) ? (kept as Unfinished[]).filter((one) => typeof one?.id === "string" && typeof one.path === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+function keep(all: Unfinished[]): void {
+  store("uploads", JSON.stringify(all.slice(-KEPT_MAX)));
+}
+
+/** Ends an upload on the server, and forgets it. */
+export function forget(path: string): void {
+  const one = unfinished().find((each) => each.path === path);
+  drop(path);
+  if (one !== undefined) void fetch(`upload/${one.id}`, { method: "DELETE", headers: TUS }).catch(() => {});
+}
+
+function drop(path: string): void {
+  keep(unfinished().filter((each) => each.path !== path));
+}
+
+/** Sends the file. Throws a Problem: 412 where a content of the name is there and `replace` is false, 403 where that cannot be seen. */
+export async function sendResumable(sent: Sent, file: Blob, replace: boolean, signal: AbortSignal, progress: (bytes: number, waits: boolean) => void): Promise<void> {
+  const known = unfinished().find(({ path, size, modified }) => path === sent.path && size === sent.size && modified === sent.modified);
+  if (known === undefined && !replace) await mustBeNew(sent.path);
+  let id = known?.id ?? null;
+  let reached = 0;
+  for (let tries = 0; ; tries += 1) {
+    try {
+      id ??= await create(sent);
+      const offset = await offsetOf(id);
+      if (offset === null) {
+        drop(sent.path);
+        id = null;
+        // Its last answer may have been lost.
+        if (reached === sent.size && (await lengthOf(sent.path)) === sent.size) return;
+        continue;
+      }
+      progress(offset, false);
+      await append(id, file, offset, signal, (bytes) => {
+        if (bytes > reached) tries = 0;
+        reached = bytes;
+        progress(bytes, false);
+      });
+      return drop(sent.path);
+    } catch (error) {
+      const problem = error as Problem;
+      if (signal.aborted || !passes(problem) || tries >= TRIES_MAX) throw problem;
+      progress(reached, true);
+      await new Promise((done) => setTimeout(done, Math.min(PAUSE_MAX_MS, 500 * 2 ** tries)));
+    }
+  }
+}
+
+/** True for a server that is away, starts or is busy, and an offset that it knows better. */
+function passes({ status }: Problem): boolean {
+  return [0, 409, 429, 500, 502, 503, 504].includes(status);
+}
+
+async function mustBeNew(path: string): Promise<void> {
+  const answer = await answered(mediaUrl(path), { method: "HEAD" });
+  if (answer.ok) throw { status: 412 } satisfies Problem;
+  if (answer.status !== 404) throw { status: answer.status } satisfies Problem;
+}
+
+async function lengthOf(path: string): Promise<number> {
+  const answer = await answered(mediaUrl(path), { method: "HEAD" });
+  return answer.ok ? Number(answer.headers.get("Content-Length")) : -1;
+}
+
+async function create(sent: Sent): Promise<string> {
+  const { path, size, modified } = sent;
+  const metadata = [`path ${base64(path)}`, ...(modified > 0 ? [`mtime ${base64(String(Math.floor(modified / 1000)))}`] : [])].join(",");
+  const answer = await answered("upload/", { method: "POST", headers: { "Upload-Length": String(size), "Upload-Metadata": metadata } });
+  if (!answer.ok) throw await problemOf(answer);
+  const id = (answer.headers.get("Location") ?? "").split("/").at(-1) ?? "";
+  keep([...unfinished().filter((each) => each.path !== path), { id, path, size, modified }]);
+  return id;
+}
+
+/** Durable bytes; null if the server does not know the upload any more. */
+async function offsetOf(id: string): Promise<number | null> {
+  const answer = await answered(`upload/${id}`, { method: "HEAD" });
+  if (answer.status === 404 || answer.status === 410) return null;
+  if (!answer.ok) throw { status: answer.status } satisfies Problem;
+  return Number(answer.headers.get("Upload-Offset"));
+}
+
+/** The rest of the file. A request of this kind tells of its progress, `fetch` does not. */
+function append(id: string, file: Blob, offset: number, signal: AbortSignal, progress: (bytes: number) => void): Promise<void> {
+  return new Promise((done, failed) => {
+    const request = new XMLHttpRequest();
+    request.open("PATCH", `upload/${id}`);
+    for (const [name, value] of Object.entries({ ...TUS, "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" })) request.setRequestHeader(name, value);
+    request.upload.onprogress = ({ loaded }) => progress(offset + loaded);
+    request.onload = () => (request.status === 204 ? done() : void problemOf(new Response(request.responseText, { status: request.status, statusText: request.statusText })).then(failed));
+    request.onerror = request.onabort = () => failed({ status: 0 } satisfies Problem);
+    signal.addEventListener("abort", () => request.abort(), { once: true });
+    request.send(file.slice(offset));
+  });
+}
+
+async function answered(url: string, options: { method: string; headers?: Record<string, string> }): Promise<Response> {
+  return fetch(url, { ...options, cache: "no-store", headers: { ...TUS, ...options.headers } }).catch(() => {
+    throw { status: 0 } satisfies Problem;
+  });
+}
+
+function base64(text: string): string {
+  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+}
