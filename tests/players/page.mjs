@@ -2,32 +2,25 @@
 //
 // ISOCAST_BIN names the server's program, CHROMIUM the browser, SCREENSHOTS a folder for pictures of what was seen.
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import puppeteer from "puppeteer-core";
+import { DESKTOP, ffmpeg as ffmpegIn, launch, PageServer, until as untilOn } from "./page_harness.mjs";
 
-const program = process.env["ISOCAST_BIN"] ?? new URL("../../target/debug/isocast", import.meta.url).pathname;
 const folder = mkdtempSync(join(tmpdir(), "isocast-page-"));
 const media = join(folder, "media");
 const config = join(folder, "isocast.toml");
 const LONG = "Nordlichter-Wanderung_2026-11-22_Kamera-03_Aufzeichnung.mit.langem.Namen.ts";
 const SECONDS = 16;
 const PHONE = { width: 360, height: 740, hasTouch: true, isMobile: true };
-const DESKTOP = { width: 1280, height: 900 };
-/** Nothing here takes longer. */
-const PATIENCE_MS = 60_000;
 
 let server;
 let address = "";
 let browser;
 let page;
 
-function ffmpeg(...args) {
-  execFileSync("ffmpeg", ["-hide_banner", "-loglevel", "error", "-nostdin", "-y", ...args], { cwd: media });
-}
+const ffmpeg = (...args) => ffmpegIn(media, ...args);
 
 before(async () => {
   mkdirSync(join(media, "list"), { recursive: true });
@@ -52,44 +45,20 @@ before(async () => {
   writeFileSync(join(media, "broken.mp4"), "this is no film");
   writeFileSync(join(media, "old.avi"), "RIFF");
   writeFileSync(config, "# as small as it goes\nplane.memory = '256MiB'\n");
-  // Every variable ISOCAST_… is a setting of the server, and the one that names it is none.
-  const { ISOCAST_BIN, ...env } = process.env;
-  server = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--root", media, "--state", join(folder, "state"), "--local-writes", "--config", config], { env });
-  const said = [];
-  address = await new Promise((found, failed) => {
-    const look = (bytes) => {
-      said.push(bytes);
-      const [url] = /http:\/\/127\.0\.0\.1:[1-9]\d*/.exec(said.join("")) ?? [];
-      if (url !== undefined) found(url);
-    };
-    server.stdout.on("data", look);
-    server.stderr.on("data", look);
-    server.on("exit", () => failed(new Error(`the server ended:\n${said.join("")}`)));
-  });
-  await until("the server to be ready", async () => (await fetch(`${address}/ready`).catch(() => null))?.ok);
-  const sandbox = process.getuid() === 0 ? ["--no-sandbox"] : [];
-  const executablePath = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
-  browser = await puppeteer.launch({ executablePath, args: [...sandbox, "--autoplay-policy=no-user-gesture-required"] });
+  server = await PageServer.start(folder, ["--root", media, "--local-writes", "--config", config]);
+  ({ address } = server);
+  browser = await launch();
   page = await browser.newPage();
   await page.setViewport(DESKTOP);
 });
 
 after(async () => {
   await browser?.close();
-  server?.kill();
+  server?.stop();
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function until(what, look) {
-  const end = Date.now() + PATIENCE_MS;
-  let last;
-  for (;;) {
-    last = await look();
-    if (last) return last;
-    assert.ok(Date.now() < end, `waited in vain for ${what}; on the page: ${await page?.evaluate(() => document.body.innerText).catch(() => "")}`);
-    await new Promise((done) => setTimeout(done, 50));
-  }
-}
+const until = (what, look) => untilOn(what, look, page);
 
 /** Opens a content, or with an empty path the list. */
 async function open(path) {
@@ -396,7 +365,7 @@ test("no view has an error, or is wider than a phone", async () => {
   page.on("pageerror", (error) => errors.push(error.message));
   for (const size of [PHONE, DESKTOP]) {
     await page.setViewport(size);
-    for (const view of ["#/", "#live", "#health", "#log", "#settings", "#access", "#trash"]) {
+    for (const view of ["#/", "#live", "#health", "#log", "#settings", "#access", "#trash", "#setup"]) {
       await page.goto("about:blank");
       await page.goto(`${address}/${view}`);
       await until(view, () => page.$("main .card:not([aria-busy=true])"));
@@ -489,7 +458,7 @@ test("the live figures tell the room and the rates, and a server that has gone i
     await until("another graph", async () => (await page.$(".graph canvas")) && /Streams: [1-9]|Disks, for streams: /.test(await graph()));
     await picture(`desktop-history-${span}`);
   }
-  server.kill();
+  server.stop();
   await until("the banner", () => page.$("#offline"));
   await picture("desktop-offline");
 });

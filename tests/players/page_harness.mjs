@@ -1,0 +1,154 @@
+// What the tests of the page share: a server of its own folder, a browser, waiting, and the rules of accessibility.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import puppeteer from "puppeteer-core";
+
+export const program = process.env["ISOCAST_BIN"] ?? new URL("../../target/debug/isocast", import.meta.url).pathname;
+export const PHONE = { width: 390, height: 740, hasTouch: true, isMobile: true };
+export const DESKTOP = { width: 1280, height: 900 };
+/** Nothing here takes longer. */
+const PATIENCE_MS = 60_000;
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** A running server. */
+export class PageServer {
+  /** Serves what `args` name; its state is in `folder`. */
+  static async start(folder, args, listen = "127.0.0.1:0") {
+    const server = new PageServer();
+    Object.assign(server, { folder, args });
+    await server.begin(listen);
+    return server;
+  }
+
+  async begin(listen) {
+    // Every variable ISOCAST_… is a setting of the server, and the one that names it is none.
+    const { ISOCAST_BIN, ...env } = process.env;
+    this.child = spawn(program, ["serve", "--listen", listen, "--state", join(this.folder, "state"), ...this.args], { env });
+    const said = [];
+    this.address = await new Promise((found, failed) => {
+      const look = (bytes) => {
+        said.push(bytes);
+        const [, port] = /http:\/\/[\d.]+:([1-9]\d*)/.exec(said.join("")) ?? [];
+        // Where others reach the server, it offers the first account by a code.
+        this.code ??= /#access\?code=([\w-]+)/.exec(said.join(""))?.[1];
+        if (port !== undefined) found(`http://127.0.0.1:${port}`);
+      };
+      this.child.stdout.on("data", look);
+      this.child.stderr.on("data", look);
+      this.child.on("exit", () => failed(new Error(`the server ended:\n${said.join("")}`)));
+    });
+    await until("the server to be ready", async () => (await fetch(`${this.address}/ready`).catch(() => null))?.ok);
+    this.said = said;
+  }
+
+  /** Kills it, and starts it again at the same address. */
+  async restart() {
+    const ended = new Promise((done) => this.child.once("exit", done));
+    this.child.kill("SIGKILL");
+    await ended;
+    await this.begin(this.address.replace("http://", ""));
+  }
+
+  stop() {
+    this.child?.kill();
+  }
+
+  async json(path) {
+    return (await fetch(`${this.address}/api/v1/${path}`)).json();
+  }
+
+  async patch(settings) {
+    const answer = await fetch(`${this.address}/api/v1/settings`, { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify(settings) });
+    assert.equal(answer.status, 200, await answer.text());
+  }
+}
+
+/** A browser: Chromium, or Debian's Firefox by WebDriver BiDi. */
+export function launch(kind = "chrome") {
+  if (kind === "firefox") return puppeteer.launch({ browser: "firefox", executablePath: process.env["FIREFOX"] ?? "/usr/bin/firefox-esr", extraPrefsFirefox: { "media.autoplay.default": 0, "media.autoplay.blocking_policy": 0 } });
+  const sandbox = process.getuid() === 0 ? ["--no-sandbox"] : [];
+  return puppeteer.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: [...sandbox, "--autoplay-policy=no-user-gesture-required"] });
+}
+
+/** Looks until `look` finds something; `page` is quoted where it does not. */
+export async function until(what, look, page = undefined) {
+  const end = Date.now() + PATIENCE_MS;
+  for (;;) {
+    const last = await look();
+    if (last) return last;
+    assert.ok(Date.now() < end, `waited in vain for ${what}; on the page: ${await page?.evaluate(() => document.body.innerText).catch(() => "")}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+/** Makes media files with ffmpeg. */
+export function ffmpeg(cwd, ...args) {
+  execFileSync("ffmpeg", ["-hide_banner", "-loglevel", "error", "-nostdin", "-y", ...args], { cwd });
+}
+
+/** A page of one server. */
+export class TestPage {
+  constructor(page, server) {
+    Object.assign(this, { page, server });
+  }
+
+  async open(hash) {
+    await this.page.goto("about:blank");
+    await this.page.goto(`${this.server.address}/${hash}`);
+  }
+
+  until(what, look) {
+    return until(what, look, this.page);
+  }
+
+  /** Waits for words within `place`. */
+  text(part, place = "main") {
+    return this.until(part, () => this.page.evaluate((part, place) => document.querySelector(place)?.innerText.includes(part), part, place));
+  }
+
+  /** Presses the button with these words or this label within `place`, as soon as it is there. */
+  press(words, place = "body") {
+    return this.until(`the button ${words}`, () =>
+      this.page.evaluate((words, place) => {
+        const button = [...document.querySelectorAll(`${place} button:enabled`)].find((button) => (button.getAttribute("aria-label") ?? button.textContent.trim()) === words);
+        button?.click();
+        return button !== undefined;
+      }, words, place),
+    );
+  }
+
+  /** Fills the fields of the open form, by the names that stand beside them. */
+  async fill(fields, place = "form.entry") {
+    for (const [name, value] of Object.entries(fields)) {
+      const field = await this.until(`the field ${name}`, async () =>
+        (await this.page.evaluateHandle((place, name) => [...document.querySelectorAll(`${place} label`)].find((label) => label.querySelector("code")?.textContent === name || label.textContent.trim() === name)?.querySelector("input, select"), place, name)).asElement(),
+      );
+      if ((await field.evaluate((field) => field.tagName)) === "SELECT") await field.select(value);
+      else {
+        await field.evaluate((field) => field.select());
+        await this.page.keyboard.press("Backspace");
+        await field.type(value);
+      }
+    }
+  }
+
+  async picture(name) {
+    if (process.env["SCREENSHOTS"]) await this.page.screenshot({ path: join(process.env["SCREENSHOTS"], `${name}.png`) });
+  }
+
+  /** A picture of the guide. */
+  async guidePicture(name) {
+    if (process.env["GUIDE_PICTURES"]) await this.page.screenshot({ path: join(process.env["GUIDE_PICTURES"], `${name}.webp`), type: "webp", quality: 70 });
+  }
+
+  /** The violations of axe's rules, of all or of these, a line each. */
+  async violations(rules = undefined) {
+    if (!(await this.page.evaluate(() => "axe" in window))) await this.page.evaluate(AXE);
+    const run = (rules) => window.axe.run(document, { resultTypes: ["violations"], ...(rules && { runOnly: rules }) });
+    const { violations } = await this.page.evaluate(run, rules ?? null);
+    return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.slice(0, 3).map(({ html, failureSummary }) => `${html.slice(0, 160)} (${failureSummary?.split("\n")[1]?.trim() ?? ""})`).join(" | ")}`);
+  }
+}

@@ -1,0 +1,416 @@
+// The page in Chromium, in the hands of an administrator: set-up, entries of the configuration, volumes, uploads that break off, streams that are
+// stopped, links that end, and the rules of accessibility on every view. Run by `make test-page`.
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { createServer } from "node:http";
+import { mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { DESKTOP, ffmpeg, launch, PageServer, PHONE, program, TestPage, until } from "./page_harness.mjs";
+
+const folder = mkdtempSync(join(tmpdir(), "isocast-page-work-"));
+const media = join(folder, "media");
+const config = join(folder, "isocast.toml");
+const disks = [0, 1, 2, 3].map((number) => join(folder, `disk${number}`));
+const DISK_BYTES = 96 << 20;
+const FILM_S = 40;
+const VIEWS = ["#/", "#/films/film.mp4", "#live", "#health", "#log", "#settings", "#access", "#trash", "#setup"];
+const guide = new URL("../../docs/guide/", import.meta.url).pathname;
+
+let server;
+let browser;
+let page;
+let on;
+
+before(async () => {
+  mkdirSync(join(media, "films"), { recursive: true });
+  const film = ["-f", "lavfi", "-i", `testsrc2=size=320x180:rate=25:duration=${FILM_S}`, "-f", "lavfi", "-i", `sine=duration=${FILM_S}`, "-f", "lavfi", "-i", `sine=frequency=800:duration=${FILM_S}`];
+  ffmpeg(media, ...film, "-map", "0", "-map", "1", "-map", "2", "-c:v", "libx264", "-preset", "ultrafast", "-g", "50", "-b:v", "800k", "-c:a", "aac", "-movflags", "+faststart", "films/film.mp4");
+  mkdirSync(join(media, "dash"));
+  ffmpeg(media, "-i", "films/film.mp4", "-map", "0:v", "-map", "0:a:0", "-t", "16", "-c", "copy", "-f", "dash", "-seg_duration", "2", "dash/index.mpd");
+  // A format of sound that browsers do not decode.
+  ffmpeg(media, "-i", "films/film.mp4", "-map", "0:v", "-map", "0:a:0", "-t", "12", "-c:v", "copy", "-c:a", "ac3", "films/ac3.mp4");
+  writeFileSync(join(media, `${"x".repeat(251)}.txt`), "255 bytes");
+  writeFileSync(join(media, "<img src=x onerror=alert(1)>.txt"), "markup");
+  writeFileSync(join(media, "\u05e9\u05dc\u05d5\u05dd \u202e4pm.txt"), "right to left");
+  for (const disk of disks) {
+    openSync(disk, "w");
+    truncateSync(disk, DISK_BYTES);
+  }
+  execFileSync(program, ["volume", "create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes", disks[0], disks[1]]);
+  writeFileSync(config, "# of the house\nplane.memory = '256MiB'\n\n[access]\nlocal_writes = true\n\n[[job]]\nname = \"report\" # the operator's\nkind = \"command\"\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n");
+  server = await PageServer.start(folder, ["--root", media, "--volume", `${disks[0]},${disks[1]}`, "--config", config]);
+  browser = await launch();
+  page = await browser.newPage();
+  await page.setViewport(DESKTOP);
+  on = new TestPage(page, server);
+});
+
+after(async () => {
+  await browser?.close();
+  server?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const shown = () => page.$$eval("#library td.name", (cells) => cells.map((cell) => cell.textContent));
+const playedBeyond = (seconds) => on.until(`${seconds} s`, () => page.evaluate((s) => (document.querySelector("video")?.currentTime ?? 0) > s, seconds));
+
+test("a job is added by a form, run, changed, refused with the reason, removed and restored", async () => {
+  await on.open("#settings");
+  await on.press("New job");
+  await on.fill({ name: "tidy", kind: "keep", schedule: "61 * * * *", folder: "films", max_age: "400d" });
+  await on.press("Save", ".entries");
+  await on.text("is no minute");
+  await on.fill({ schedule: "0 4 * * *" });
+  await on.press("Save", ".entries");
+  await on.text("job.tidy is changed");
+  assert.match(readFileSync(config, "utf8"), /# of the house[^]*# the operator's[^]*\[\[job\]\]\nfolder = "films"[^]*max_age = "400d"/);
+  await on.press("Run tidy now");
+  await on.text("last succeeded");
+  await on.text("since the start: 1 succeeded");
+  await on.picture("settings-job");
+  await on.press("Change tidy");
+  await on.fill({ schedule: "0 5 * * *" });
+  await on.press("Save", ".entries");
+  await on.until("the schedule", async () => (await server.json("jobs")).some(({ name, schedule }) => name === "tidy" && schedule === "0 5 * * *"));
+  await on.press("Remove tidy");
+  await on.until("no job", async () => (await server.json("jobs")).every(({ name }) => name !== "tidy"));
+  await on.press("Undo job.tidy");
+  await on.until("the job", async () => (await server.json("jobs")).some(({ name, schedule }) => name === "tidy" && schedule === "0 5 * * *"));
+  assert.equal(await page.$("button[aria-label='Change report']"), null, "a program is the operator's");
+});
+
+test("quotas and budgets are set by forms, and show what is used", async () => {
+  await on.open("#settings");
+  await on.press("New quota");
+  await on.fill({ folder: "films/", max_size: "1GB" });
+  await on.press("Save", ".entries");
+  await on.text("quota.films is changed");
+  await on.text("of 954 MiB");
+  await on.press("New budget");
+  await on.fill({ of: "address", streams: "many" });
+  await on.press("Save", ".entries");
+  await on.text("`many` is no number above 0");
+  await on.fill({ streams: "40" });
+  await on.press("Save", ".entries");
+  await on.text("budget.address is changed");
+  assert.deepEqual((await server.json("settings")).find(({ key }) => key === "budget.address").value, { of: "address", streams: 40 });
+  await server.patch({ "budget.address": null, "quota.films": null });
+});
+
+test("a webhook is added by a form and gets a test event", async () => {
+  const secret = join(folder, "secret");
+  writeFileSync(secret, "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n", { mode: 0o600 });
+  const events = [];
+  const target = createServer((request, answer) => {
+    const parts = [];
+    request.on("data", (part) => parts.push(part));
+    request.on("end", () => (events.push(JSON.parse(Buffer.concat(parts).toString())), answer.writeHead(204).end()));
+  });
+  await new Promise((done) => target.listen(0, "127.0.0.1", done));
+  try {
+    await on.open("#settings");
+    await on.press("New webhook");
+    await on.fill({ name: "chat", events: "job_failed, nonsense", url: `http://127.0.0.1:${target.address().port}/`, secret });
+    await on.press("Save", ".entries");
+    await on.text("there is no event `nonsense`");
+    await on.fill({ events: "job_failed" });
+    await on.press("Save", ".entries");
+    await on.press("Send a test to chat");
+    await until("the event", () => events.some(({ event }) => event === "webhook_test"));
+    await on.text("1 delivered");
+    await on.press("Remove chat");
+    await on.until("no webhook", async () => (await server.json("webhooks")).length === 0);
+  } finally {
+    target.close();
+  }
+});
+
+test("a disk of a volume is replaced, and one is added, with what follows said first", async () => {
+  const volume = async () => (await server.json("volumes"))[0];
+  const bytes = Buffer.alloc(9_000_000, 7);
+  // The root takes uploads first: a job of the server's own copies into the volume where that is named.
+  assert.equal((await fetch(`${server.address}/media/on-disks.ts`, { method: "PUT", body: bytes })).status, 201);
+  await on.open("#health");
+  await on.text("films");
+  await on.picture("volume");
+  await on.guidePicture("volume");
+  await on.press(`Replace: Disk 0 · ${disks[0]}`);
+  await on.text("that takes hours on large disks");
+  await on.fill({ "The disk that comes": config }, "form.order");
+  await on.press("Replace", "form.order");
+  await on.until("the refusal", () => page.evaluate(() => document.querySelector("main .notice[role=alert]")?.textContent));
+  assert.equal((await volume()).disks[0].path, disks[0], "a disk that holds something is not taken");
+  await on.press(`Replace: Disk 0 · ${disks[0]}`);
+  await on.fill({ "The disk that comes": disks[2] }, "form.order");
+  await on.press("Replace", "form.order");
+  await on.until("the new disk", async () => (await volume()).disks[0].path === disks[2]);
+  await on.until("its filling", async () => (await volume()).upkeep === null && (await volume()).disks[0].state === "active");
+  await on.text(`Disk 0 · ${disks[2]}`);
+  await on.press("Add a disk");
+  await on.fill({ "The disk that comes": disks[3] }, "form.order");
+  await on.press("Add a disk", "form.order");
+  await on.until("the third disk", async () => (await volume()).disks.length === 3 && (await volume()).upkeep === null);
+  await on.text(`Disk 2 · ${disks[3]}`);
+  for (const order of ["Scrub", "Rebalance"]) {
+    await on.press(order);
+    await on.press(order, "form.order");
+    await on.until(`the end of ${order}`, async () => (await volume()).upkeep === null && (order === "Rebalance" || (await volume()).last_scrub !== null));
+  }
+  await on.press(`Remove: Disk 2 · ${disks[3]}`);
+  await on.press("Remove", "form.order");
+  await on.until("its leaving", async () => (await volume()).disks[2].state === "left");
+  await on.text("was removed");
+  await on.picture("volume-after");
+  await fetch(`${server.address}/media/on-disks.ts`, { method: "DELETE" });
+  // As the page says: the next start is to name the disks of now.
+  server.args[server.args.indexOf("--volume") + 1] = `${disks[2]},${disks[1]}`;
+});
+
+test("the command that makes a volume is put together", async () => {
+  await on.open("#health");
+  await on.text("films");
+  await page.$eval("main details", (details) => (details.open = true));
+  const line = await page.$$eval("main details input[readonly]", (fields) => fields.map((field) => field.value));
+  assert.deepEqual(line, ["isocast volume create --name films --layout mirror --yes /dev/sdb /dev/sdc", 'volumes = ["/dev/sdb,/dev/sdc"]']);
+});
+
+test("a folder's upload is cut by the server's death, goes on, and after a reload goes on once it is chosen again", async () => {
+  const sent = join(folder, "sent");
+  mkdirSync(sent);
+  const large = Buffer.alloc(24 << 20, 3);
+  for (let at = 0; at < large.length; at += 4096) large.writeUInt32LE(at, at);
+  writeFileSync(join(sent, "large.ts"), large);
+  writeFileSync(join(sent, "small.txt"), "small");
+  await on.open("#/");
+  await on.until("the list", () => page.$("#library td.name"));
+  const session = await page.createCDPSession();
+  const slow = (bytes) => session.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: bytes });
+  await session.send("Network.enable");
+  await slow(2 << 20);
+  const choose = async () => {
+    const input = await on.until("the field", () => page.$("#library input[type=file][webkitdirectory]"));
+    await input.uploadFile(sent);
+  };
+  await choose();
+  const uploads = () => server.json("uploads");
+  const patched = [];
+  page.on("request", (request) => request.method() === "PATCH" && request.url().includes("/upload/") && patched.push(Number(request.headers()["upload-offset"])));
+  await on.until("some bytes", () => page.evaluate(() => Number(/([\d.]+) MiB of 24/.exec(document.querySelector(".uploads")?.innerText)?.[1]) > 5));
+  await server.restart();
+  // Without a touch it continues: bytes that were durable are not sent again.
+  await on.until("a request that continues", () => patched.at(-1) > 0);
+  await on.picture("upload-going-on");
+  await page.reload();
+  await on.text("Uploads that did not end");
+  await on.picture("upload-unfinished");
+  const left = await until("the bytes so far", async () => (await uploads()).find(({ offset, length }) => offset >= patched.at(-1) && length === large.length));
+  patched.length = 0;
+  await slow(-1);
+  await choose();
+  // The small file is there from the first time: the page asks.
+  await on.press("Skip", ".uploads");
+  await until("the content", async () => (await fetch(`${server.address}/media/sent/large.ts`, { method: "HEAD" })).ok);
+  page.removeAllListeners("request");
+  assert.ok(patched[0] > 0 && patched[0] >= left.offset, `it went on at ${patched}, and ${left.offset} were there`);
+  const stored = Buffer.from(await (await fetch(`${server.address}/media/sent/large.ts?rate=max`)).arrayBuffer());
+  assert.ok(stored.equals(large));
+  await on.until("no upload that waits", async () => (await uploads()).length === 0);
+  await session.detach();
+});
+
+test("an upload is paused, continued, and one whose log-in ended says so and continues", async () => {
+  await on.open("#/");
+  await on.until("the list", () => page.$("#library td.name"));
+  const session = await page.createCDPSession();
+  const slow = (bytes) => session.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: bytes });
+  await session.send("Network.enable");
+  await slow(2 << 20);
+  const file = join(folder, "paused.ts");
+  writeFileSync(file, Buffer.alloc(16 << 20, 5));
+  await (await page.$("#library input[type=file]:not([webkitdirectory])")).uploadFile(file);
+  await on.press("Pause", ".uploads");
+  await on.text("paused at");
+  await server.patch({ "access.local_writes": false });
+  await on.press("Continue", ".uploads");
+  await on.text("This server does not allow you to write");
+  writeFileSync(config, readFileSync(config, "utf8").replace("local_writes = false", "local_writes = true"));
+  server.child.kill("SIGHUP");
+  await slow(-1);
+  await on.until("the right to write", async () => (await fetch(`${server.address}/media/probe.txt`, { method: "PUT", body: "x" })).ok);
+  await on.press("Try again", ".uploads");
+  await on.until("the content", async () => (await fetch(`${server.address}/media/paused.ts`, { method: "HEAD" })).headers.get("Content-Length") === String(16 << 20));
+  await session.detach();
+});
+
+test("30 s of a film play without a stall while an upload runs, and its stream is stopped", async () => {
+  let uploading = true;
+  const upload = (async () => {
+    for (let nth = 0; uploading; nth += 1) await fetch(`${server.address}/media/up-${nth % 4}.ts`, { method: "PUT", body: Buffer.alloc(8 << 20, nth) });
+  })();
+  await on.open("#/films/film.mp4");
+  await playedBeyond(30);
+  const line = await page.$eval("#player [role=status]", (line) => line.textContent);
+  uploading = false;
+  await upload;
+  assert.match(line, /no interruption/);
+  await on.picture("player");
+  await on.guidePicture("player");
+  await on.text("This content has 2 tracks of sound", "#player");
+  const viewer = spawn("curl", ["-s", "-o", "/dev/null", "--limit-rate", "50k", `${server.address}/media/films/film.mp4`]);
+  try {
+    await on.open("#live");
+    await on.until("the one stream", async () => (await page.$$(".streams tbody tr")).length === 1 && (await server.json("streams")).length === 1);
+    await on.guidePicture("live");
+    await on.press("Stop", ".streams");
+    await on.press("Stop", "dialog[open]");
+    await until("its end", async () => (await server.json("streams")).length === 0);
+  } finally {
+    viewer.kill();
+  }
+});
+
+test("DASH plays, and sound that the browser does not decode is said to be missing", async () => {
+  await on.open("#/dash/index.mpd");
+  await playedBeyond(4);
+  await page.$eval("video", (video) => void (video.currentTime = 11));
+  await playedBeyond(12);
+  await on.open("#/films/ac3.mp4");
+  await on.text("no sound is decoded", "#player");
+});
+
+test("a truncated and a growing film, and names with markup, 255 bytes and right to left, are told of or listed as they are", async () => {
+  const whole = readFileSync(join(media, "films", "film.mp4"));
+  writeFileSync(join(media, "films", "cut.mp4"), whole.subarray(0, whole.length / 3));
+  const growing = openSync(join(media, "films", "growing.mp4"), "w");
+  writeFileSync(growing, whole.subarray(0, 20_000));
+  await on.open("#/films/cut.mp4");
+  await on.until("a picture or the words", () => page.evaluate(() => document.querySelector("#player .notice")?.textContent || document.querySelector("video")?.currentTime > 1));
+  await on.open("#/films/growing.mp4");
+  await on.until("a picture or the words", () => page.evaluate(() => document.querySelector("#player .notice")?.textContent || document.querySelector("video")?.readyState > 0));
+  await on.open("#/");
+  await on.until("the names", async () => (await shown()).some((name) => name.startsWith("<img src=x")));
+  assert.ok((await shown()).some((name) => name.includes("\u202e4pm")) && (await shown()).some((name) => name.length === 255));
+  assert.equal(await page.$("#library img[src=x]"), null);
+});
+
+test("a page whose server was upgraded meanwhile asks to be loaded anew", async () => {
+  await on.open("#/");
+  await on.until("the list", () => page.$("#library td.name"));
+  const gone = (request) => void (request.url().includes("/assets/shaka") ? request.respond({ status: 404 }) : request.continue());
+  await page.setRequestInterception(true);
+  page.on("request", gone);
+  await page.evaluate(() => (location.hash = "#/dash/index.mpd"));
+  await on.text("The server has another version than this page.", "body");
+  page.off("request", gone);
+  await page.setRequestInterception(false);
+  await Promise.all([page.waitForNavigation(), on.press("Load it anew")]);
+  await playedBeyond(1);
+});
+
+test("a browser that keeps nothing still shows the page, plays and uploads", async () => {
+  const context = await browser.createBrowserContext();
+  try {
+    const other = await context.newPage();
+    await other.evaluateOnNewDocument(() => {
+      Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("forbidden", "SecurityError"); } });
+    });
+    const there = new TestPage(other, server);
+    await there.open("#/films/film.mp4");
+    await there.until("the picture", () => other.evaluate(() => document.querySelector("video")?.currentTime > 0.5));
+    const file = join(folder, "kept-nowhere.ts");
+    writeFileSync(file, Buffer.alloc(6 << 20, 9));
+    await (await there.until("the field", () => other.$("#library input[type=file]:not([webkitdirectory])"))).uploadFile(file);
+    await there.until("the content", async () => (await fetch(`${server.address}/media/films/kept-nowhere.ts`, { method: "HEAD" })).ok);
+  } finally {
+    await context.close();
+  }
+});
+
+test("every view is free of axe's findings, in both schemes, languages and widths, and as wide as its screen", async () => {
+  const found = [];
+  const scheme = (value) => page.emulateMediaFeatures([{ name: "prefers-color-scheme", value }]);
+  for (const [language, size] of [["en", DESKTOP], ["ja", PHONE]]) {
+    await page.setViewport(size);
+    await page.goto(`${server.address}/`);
+    await page.evaluate((language) => localStorage.setItem("isocast.language", language), language);
+    for (const view of [...VIEWS, "help/"]) {
+      await scheme("light");
+      await on.open(view);
+      await on.until(view, () => page.$(view === "help/" ? "main h1" : "main .card:not([aria-busy=true])"));
+      await new Promise((done) => setTimeout(done, 200));
+      const note = (scheme) => (line) => found.push(`${view} ${scheme} ${language} ${size.width}: ${line}`);
+      (await on.violations()).forEach(note("light"));
+      const width = await page.evaluate(() => document.documentElement.scrollWidth);
+      if (width > size.width) note("light")(`it is ${width} wide`);
+      await on.picture(`${view.replaceAll(/[#/.]/g, "_")}-light-${size.width}`);
+      // Another scheme is other colours, and nothing else.
+      await scheme("dark");
+      (await on.violations(["color-contrast"])).forEach(note("dark"));
+      await on.picture(`${view.replaceAll(/[#/.]/g, "_")}-dark-${size.width}`);
+    }
+  }
+  // What is looked for would be found.
+  await page.evaluate(() => document.body.insertAdjacentHTML("beforeend", "<img src='data:,'><p style='color:#777;background:#666'>unreadable</p>"));
+  assert.equal((await on.violations(["color-contrast", "image-alt"])).length, 2);
+  await page.setViewport(DESKTOP);
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+  await page.evaluate(() => localStorage.setItem("isocast.language", "en"));
+  assert.deepEqual(found, []);
+});
+
+test("the guide is at /help, in both languages, and its commands and configurations are right", async () => {
+  await on.open("#/films/");
+  await on.until("the list", () => page.$("#library td.name"));
+  await on.press("Grid", "#library");
+  await on.until("the pictures", () => page.$$eval("#library .grid img", (images) => images.length > 0 && images.every(({ complete }) => complete)));
+  await on.guidePicture("contents");
+  await on.press("List", "#library");
+  const answer = await fetch(`${server.address}/help`);
+  assert.ok(answer.url.endsWith("/help/") && answer.ok);
+  await page.goto(`${server.address}/help/`);
+  await page.click("header a[hreflang=ja]");
+  await on.text("はじめてのサーバー");
+  const host = server.address;
+  const work = mkdtempSync(join(folder, "guide-"));
+  execFileSync("cp", [join(media, "films", "film.mp4"), work]);
+  for (const chapter of ["first", "home", "edge", "nginx", "trouble"].flatMap((name) => [`${name}.md`, `ja/${name}.md`])) {
+    const blocks = [...readFileSync(join(guide, chapter), "utf8").matchAll(/^```(sh|toml)\n([^]*?)^```$/gm)];
+    // The folder of the example is one of this test.
+    for (const [, kind, text] of blocks.filter(([, kind]) => kind === "toml")) {
+      writeFileSync(join(work, "isocast.toml"), `${text.includes("roots") ? "" : `roots = ["/srv/video"]\n`}${text}`.replaceAll("/srv/video", media));
+      execFileSync(program, ["config", "check", "isocast.toml"], { cwd: work });
+      assert.equal(kind, "toml");
+    }
+    for (const [, , text] of blocks.filter(([, kind]) => kind === "sh")) {
+      for (const line of text.split("\n").filter((line) => line !== "" && !line.startsWith("isocast serve"))) {
+        const command = line.replaceAll("http://127.0.0.1:8080", host).replace(/^isocast/, program).replace("curl ", "curl -fsS ");
+        // `doctor` ends with 1 where it finds something about this machine.
+        const said = execFileSync("sh", ["-c", `${command}${line.includes("doctor") ? " || test $? -eq 1" : ""}`], { cwd: work, stdio: "pipe" });
+        assert.ok(said !== null, line);
+      }
+    }
+  }
+  assert.ok(readdirSync(guide).length > 20);
+});
+
+test("a link opens a content in a browser without a log-in, and not once it has ended", async () => {
+  await server.patch({ "access.anonymous": "none" });
+  const made = await fetch(`${server.address}/api/v1/users`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ name: "ada", password: "a long one", rights: ["read", "write", "delete", "share", "admin"] }) });
+  assert.equal(made.status, 204);
+  const login = { Authorization: `Basic ${Buffer.from("ada:a long one").toString("base64")}`, "Content-Type": "application/json" };
+  const share = await fetch(`${server.address}/api/v1/shares`, { method: "POST", headers: login, body: JSON.stringify({ path: "films/film.mp4", expires_seconds: 4 }) });
+  const { address } = await share.json();
+  const context = await browser.createBrowserContext();
+  try {
+    const other = await context.newPage();
+    await other.goto(server.address + address);
+    await until("the picture", () => other.evaluate(() => document.querySelector("video")?.currentTime > 0.2));
+    const seen = async () => (await other.goto(`${server.address}${address}&again=${Date.now()}`)).status();
+    await until("the end of the link", async () => (await seen()) === 403);
+    await assert.rejects(other.goto(`${server.address}/media/films/film.mp4`), /AUTH|401/, "a login is asked for");
+  } finally {
+    await context.close();
+  }
+});
