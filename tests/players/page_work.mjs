@@ -351,7 +351,7 @@ test("every view is free of axe's findings, in both schemes, languages and width
       await on.picture(`${view.replaceAll(/[#/.]/g, "_")}-dark-${size.width}`);
     }
   }
-  // What is looked for would be found.
+  // Faults that are put in are found.
   await page.evaluate(() => document.body.insertAdjacentHTML("beforeend", "<img src='data:,'><p style='color:#777;background:#666'>unreadable</p>"));
   assert.equal((await on.violations(["color-contrast", "image-alt"])).length, 2);
   await page.setViewport(DESKTOP);
