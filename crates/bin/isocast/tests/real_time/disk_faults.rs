@@ -17,6 +17,7 @@ use crate::common::disk::{Disk, FileSystem, possible};
 use crate::common::http::{Client, Framing, Upload, fetch};
 use crate::common::server::Server;
 use crate::common::until;
+use crate::ftp::Ftp;
 
 const FILMS: u64 = 10;
 const FILM_BYTES: u64 = 24 << 20;
@@ -194,6 +195,33 @@ fn assert_refused(server: &Server, failure: &str) {
     });
 }
 
+/// Clients of WebDAV and FTP have an answer though the disk of `bad` hangs: a change is refused (503), or may be made later where the
+/// disk's thread had begun it (504), names may still be in memory. Those of the other disk are served.
+fn assert_shares_answer(server: &Server, ftp: &mut Ftp) {
+    let (path, content) = film("bad", 0);
+    let dav = |method: &str, path: &str, fields: &str| {
+        server
+            .ask(&format!("{method} /media/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n{fields}\r\n"))
+            .status
+    };
+    assert!([207, 503].contains(&dav("PROPFIND", &path, "Depth: 0\r\n")));
+    // Not a film: it may be moved after all.
+    let changes = [("MKCOL", "bad/made", ""), ("MOVE", "bad/spare", "Destination: /media/bad/moved\r\n")];
+    for (method, path, fields) in changes {
+        let status = dav(method, path, fields);
+        assert!([503, 504].contains(&status), "{method}: {status}");
+    }
+    let (good, _) = film("good", 0);
+    assert_eq!(dav("PROPFIND", &good, "Depth: 0\r\n"), 207);
+    assert_eq!(ftp.ask(&format!("SIZE /{good}")), (213, format!("213 {}\r\n", content.bytes)));
+    for command in ["SIZE", "RNFR"] {
+        let (code, text) = ftp.ask(&format!("{command} /{path}"));
+        assert_ne!(code, 0, "{command}: {text}");
+    }
+    let (code, text) = ftp.store("STOR /bad/while-stored", b"x");
+    assert!((400..600).contains(&code), "{text}");
+}
+
 #[test]
 fn a_faulty_disk_harms_no_other_disk_and_comes_back() {
     // The films of both disks, uploads, and as much for the file systems' own writes.
@@ -207,7 +235,8 @@ fn a_faulty_disk_harms_no_other_disk_and_comes_back() {
         Server::calibrate(&disk.mount(), state.path());
     }
     let [(_, good), (_, bad)] = &disks;
-    let server = Server::on(&[&good.mount(), &bad.mount()], state.path(), &[]);
+    let server = Server::on(&[&good.mount(), &bad.mount()], state.path(), &["--set", "ftp.listen=127.0.0.1:0"]);
+    let mut ftp = Ftp::anonymous(&server);
     let revived = Revive(bad);
     let others = Group::default();
     thread::scope(|scope| {
@@ -231,6 +260,7 @@ fn a_faulty_disk_harms_no_other_disk_and_comes_back() {
         assert_well(&server, "after-errors");
 
         // It hangs, with half an upload on its way.
+        assert_eq!(put(server.address, "bad/spare", 1000).expect("an answer"), 201);
         let content = Content { seed: 5, bytes: 9 << 20 };
         let mut half = Client::to(server.address);
         let (target, framing, send_bytes) = ("/media/bad/half", Framing::Length, content.bytes / 2);
@@ -241,6 +271,7 @@ fn a_faulty_disk_harms_no_other_disk_and_comes_back() {
         });
         wait_stderr_words(&server, &["disk_failing", "\"disk\":1", "\"hung\":true"]);
         assert_refused(&server, "hung");
+        assert_shares_answer(&server, &mut ftp);
         let late = put(server.address, "bad/while-it-hangs", 1_000_000);
         assert!(late.as_ref().map_or(true, |status| *status >= 500), "{late:?}");
         assert_eq!(put(server.address, "good/while-it-errs", 3_000_002).expect("an answer"), 204);
