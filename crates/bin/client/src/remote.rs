@@ -56,8 +56,8 @@ pub enum RemoteEntry {
 pub struct RemoteContent {
     /// Its length.
     pub bytes: u64,
-    /// When it was written.
-    pub modified: SystemTime,
+    /// When it was written, if the server says so.
+    pub modified: Option<SystemTime>,
     /// The name of the version, quotes included.
     pub etag: Option<String>,
 }
@@ -209,14 +209,14 @@ impl Remote {
         let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let exact = field(&MODIFIED).and_then(parse_modified);
         let date = || field(&LAST_MODIFIED).and_then(|time| httpdate::parse_http_date(time).ok());
-        let modified = exact.or_else(date).unwrap_or(UNIX_EPOCH);
+        let modified = exact.or_else(date);
         if answer.status() == 404 {
             return Ok(None);
         }
         if answer.status() == 301
             && field(&LOCATION).is_some_and(|to| to.split('?').next().unwrap_or(to).ends_with('/'))
         {
-            return Ok(Some(RemoteEntry::Folder(modified)));
+            return Ok(Some(RemoteEntry::Folder(modified.unwrap_or(UNIX_EPOCH))));
         }
         let answer = expect(answer, &[200])?;
         let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
@@ -330,8 +330,7 @@ impl Remote {
         FileVersion {
             tag: format!("{} {:?} {:?}", self.at(name), content.etag, content.modified),
             bytes: content.bytes,
-            // Left out by the server.
-            modified: Some(content.modified).filter(|time| *time != UNIX_EPOCH),
+            modified: content.modified,
         }
     }
 

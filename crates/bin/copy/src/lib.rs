@@ -20,7 +20,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use client::{FileVersion, Login, NoAnswer, REOPEN_PAUSES, RateRefusal, Remote, SourceFile, SourceReader, Tree};
@@ -206,18 +206,17 @@ fn is_copy(stored: &FileVersion, source: &FileVersion) -> bool {
     stored.bytes == source.bytes && stored.modified.zip(source.modified).is_none_or(is_same)
 }
 
-/// True if two times are the same, or the same second where one of them has whole seconds.
-fn is_same_time(one: SystemTime, other: SystemTime) -> bool {
-    let ((one, part), (other, other_part)) = (seconds(one), seconds(other));
-    one == other && (part == other_part || part == 0 || other_part == 0)
+/// True if `stored` is the time `source` as some file system keeps it: in nanoseconds, 100 ns (NTFS, CIFS), 10 ms (exFAT), a second
+/// (ext3, HTTP) or two (FAT).
+fn is_same_time(stored: SystemTime, source: SystemTime) -> bool {
+    let (stored, source) = (nanos(stored), nanos(source));
+    [1, 100, 10_000_000, 1_000_000_000, 2_000_000_000].iter().any(|step| stored == source - source.rem_euclid(*step))
 }
 
-/// Whole seconds since 1970, and the nanoseconds behind them.
-fn seconds(time: SystemTime) -> (i128, u32) {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => (since.as_secs().into(), since.subsec_nanos()),
-        Err(before) => (-i128::from(before.duration().as_secs()), before.duration().subsec_nanos()),
-    }
+/// Nanoseconds since 1970.
+fn nanos(time: SystemTime) -> i128 {
+    let of = |span: Duration| i128::from(span.as_secs()) * 1_000_000_000 + i128::from(span.subsec_nanos());
+    time.duration_since(UNIX_EPOCH).map_or_else(|before| -of(before.duration()), of)
 }
 
 /// How a copy is made.

@@ -200,14 +200,18 @@ fn of_listing(entry: &ListingEntry) -> RemoteEntry {
     let modified = entry.modified.parse::<Timestamp>().map_or(UNIX_EPOCH, SystemTime::from);
     match entry.kind {
         EntryKind::Directory => RemoteEntry::Folder(modified),
-        EntryKind::File => RemoteEntry::Content(RemoteContent { bytes: entry.size, modified, etag: None }),
+        EntryKind::File => {
+            RemoteEntry::Content(RemoteContent { bytes: entry.size, modified: Some(modified), etag: None })
+        }
     }
 }
 
 fn attributes(number: INodeNo, entry: &RemoteEntry) -> FileAttr {
     let (kind, perm, size, modified) = match entry {
         RemoteEntry::Folder(modified) => (FileType::Directory, 0o555, 0, *modified),
-        RemoteEntry::Content(content) => (FileType::RegularFile, 0o444, content.bytes, content.modified),
+        RemoteEntry::Content(content) => {
+            (FileType::RegularFile, 0o444, content.bytes, content.modified.unwrap_or(UNIX_EPOCH))
+        }
     };
     FileAttr {
         ino: number,

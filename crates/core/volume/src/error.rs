@@ -31,7 +31,7 @@ pub enum SuperblockError {
     #[error("no copy of its superblock can be read")]
     Unreadable,
     /// No copy bears the mark.
-    #[error("it holds no Isocast volume: `isocast volume create` makes one")]
+    #[error("it holds no Isocast volume")]
     NotAVolume,
     /// A newer program wrote it.
     #[error("its volume has format version {0}; this program reads {FORMAT_VERSION}: use a newer one")]

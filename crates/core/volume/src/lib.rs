@@ -71,8 +71,7 @@ pub const MEMBERS_MAX: usize = 32;
 pub const NAME_BYTES_MAX: usize = 1024;
 /// The version of the format that this crate writes.
 pub const FORMAT_VERSION: u32 = 6;
-/// The oldest version that it reads: the additions since are in the journal only, and a use of the volume begins by writing superblocks
-/// anew.
+/// The oldest version that it reads: what came since is read as it was, and a use of the volume begins by writing superblocks anew.
 const FORMAT_VERSION_MIN: u32 = 3;
 
 /// The identity of a volume: random, chosen at creation.

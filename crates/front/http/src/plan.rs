@@ -55,6 +55,7 @@ pub(crate) fn plan(
     let current = Validators { etag: &entry.etag, modified: entry.last_modified(now) };
     let mut validators = vec![(header::ETAG, entry.etag.clone()), (header::ACCEPT_RANGES, "bytes".to_owned())];
     validators.extend(current.modified.map(|modified| (header::LAST_MODIFIED, httpdate::fmt_http_date(modified))));
+    validators.push((MODIFIED, format_modified(entry.modified)));
     check_conditions(request, current, &validators)?;
     let asked = match conditional::joined(&request.headers, &header::RANGE) {
         // Range is defined for GET only (RFC 9110 §14.2).
@@ -114,7 +115,6 @@ fn unsatisfiable(entry: &Entry) -> Reply {
 
 fn typed(entry: &Entry, mut fields: Vec<(HeaderName, String)>) -> Vec<(HeaderName, String)> {
     let media_type = media_type(&entry.name);
-    fields.push((MODIFIED, format_modified(entry.modified)));
     fields.push((header::CONTENT_TYPE, media_type.to_owned()));
     fields.push((header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()));
     if is_active(media_type) {

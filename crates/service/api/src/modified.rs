@@ -9,10 +9,11 @@ pub const MODIFIED_FIELD: &str = "x-isocast-modified";
 /// The last second of the year 9999, since 1970.
 pub const MODIFIED_SECONDS_MAX: u64 = 253_402_300_799;
 
-/// The text of a time. Times before 1970 are as 1970.
+/// The text of a time. Times before 1970 are as 1970, those after the year 9999 as its end.
 #[must_use]
 pub fn format_modified(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = since.min(Duration::from_secs(MODIFIED_SECONDS_MAX));
     match since.subsec_nanos() {
         0 => since.as_secs().to_string(),
         nanos => format!("{}.{nanos:09}", since.as_secs()),
@@ -45,6 +46,7 @@ mod tests {
         }
         assert_eq!(parse_modified("7.5"), Some(SystemTime::UNIX_EPOCH + Duration::from_millis(7500)));
         assert_eq!(format_modified(SystemTime::UNIX_EPOCH - Duration::from_secs(9)), "0");
+        assert_eq!(format_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(300_000_000_000)), "253402300799");
         for other in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1.0000000000", "253402300800", "1.5.5", " 1"] {
             assert_eq!(parse_modified(other), None, "{other}");
         }

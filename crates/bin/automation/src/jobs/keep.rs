@@ -81,7 +81,7 @@ pub(super) async fn keep(
 /// # Errors
 /// The folder is not there, or the store's error.
 pub(super) async fn would_remove(service: &MediaService, limits: &RemovalLimits) -> anyhow::Result<Removals> {
-    let (_continues, stop) = watch::channel(false);
+    let (_stop_sender, stop) = watch::channel(false);
     let mut protected = Protected::find(service, &limits.protected).await.context("looking up protected contents")?;
     let mut look = look(service, &limits.folder, &mut protected, &stop).await?;
     let failures = std::mem::take(&mut look.failures);

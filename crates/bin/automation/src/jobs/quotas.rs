@@ -28,7 +28,7 @@ const PAUSE_TIMES: u32 = 9;
 
 /// Looks after the quotas of a service until it is gone.
 pub(crate) async fn look_after(service: Weak<MediaService>) {
-    let (_continues, stop) = watch::channel(false);
+    let (_stop_sender, stop) = watch::channel(false);
     // The last message on each folder: the same one is not repeated each minute.
     let mut said: HashMap<String, String> = HashMap::new();
     while let Some(here) = service.upgrade() {

@@ -118,7 +118,10 @@ impl Replace {
             );
         }
         let count = u8::try_from(volume.superblock().members.len())?;
-        let gone: Vec<MemberId> = (0..count).map(MemberId).filter(|member| !volume.is_readable(*member)).collect();
+        let gone: Vec<MemberId> = (0..count)
+            .map(MemberId)
+            .filter(|member| !volume.is_readable(*member) && !volume.has_left(*member))
+            .collect();
         let [member] = gone[..] else {
             let gone: Vec<u8> = gone.iter().map(|member| member.0).collect();
             bail!(

@@ -383,12 +383,12 @@ fn a_profile_measured_beside_others_says_so_and_is_not_kept() {
         load_or_calibrate(state.path(), &disk.mount(), options, go_on).expect("measured")
     };
     // Reads until its file is gone.
-    let continues = state.path().join("goes-on");
-    fs::write(&continues, "").expect("written");
+    let run_file = state.path().join("run");
+    fs::write(&run_file, "").expect("written");
     let script = "while [ -e \"$0\" ]; do dd if=\"$1\" of=/dev/null bs=1M count=64 iflag=direct status=none; done";
-    let mut other = Command::new("sh").arg("-c").arg(script).arg(&continues).arg(&device).spawn().expect("a shell");
+    let mut other = Command::new("sh").arg("-c").arg(script).arg(&run_file).arg(&device).spawn().expect("a shell");
     let busy = measure();
-    fs::remove_file(&continues).expect("it was there");
+    fs::remove_file(&run_file).expect("it was there");
     assert!(other.wait().expect("waited for").success());
     let told = |notes: &[String]| notes.iter().any(|note| note.contains("isocast disk calibrate --state"));
     assert!(busy.disturbed && told(&busy.notes), "{:?}", busy.notes);

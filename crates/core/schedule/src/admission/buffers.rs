@@ -9,7 +9,7 @@
 //!
 //! The pages of start bursts come from those that are left, and no promise fails for them: bursts end where a promise needs their pages.
 //!
-//! Promise: exact over any history, without allocation once made. Not here: how many pages a stream holds (`check`), which
+//! Promise: exact over any history, without allocation once made. Not here: how many pages a stream holds (`resources`), which
 //! pages these are (the data plane's cache).
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Demand of a request on one disk: the blocks that it reads or writes, their cost, its buffers, and its start.
 //!
 //! Promise: a function of the request, the disk's profile and the memory, whatever is promised already. Not here: whether there is room
-//! (`check`, `disk_table`).
+//! (`resources`, `disk_table`).
 
 use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, Nanos, limits};

@@ -1,7 +1,7 @@
 //! Clocks of sessions that read whole contents: when each block is due.
 //!
 //! Promise: if the shares of all sessions fit their disks, serving the earliest deadline first serves each block in time, independent of
-//! early requests of their players. Not here: the share of a session (`check`), the order of service (`disk`). See docs/decisions/0060.
+//! early requests of their players. Not here: the share of a session (`resources`), the order of service (`disk`). See docs/decisions/0060.
 
 use units::{Nanos, ReservationId};
 

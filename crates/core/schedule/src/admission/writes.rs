@@ -1,7 +1,7 @@
 //! Rounds of recordings in the time tables of their disks.
 //!
 //! Promise: a recording's block is written in the same round on all its disks, each of which has room for it then, and is charged by the
-//! zone in which it lies. Not here: the cost of a block (`check`), which rounds of one disk have room (`disk_table`). See
+//! zone in which it lies. Not here: the cost of a block (`resources`), which rounds of one disk have room (`disk_table`). See
 //! docs/decisions/0057.
 
 use super::*;

@@ -78,6 +78,8 @@ impl UploadConcat {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
