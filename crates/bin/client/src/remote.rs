@@ -403,8 +403,8 @@ impl Remote {
         let mut fields = Vec::new();
         if from > 0 {
             fields.push((RANGE, format!("bytes={from}-")));
-            fields.extend(etag.map(|etag| (IF_MATCH, etag.to_owned())));
         }
+        fields.extend(etag.map(|etag| (IF_MATCH, etag.to_owned())));
         let query = rate.map_or_else(|| "rate=max".to_owned(), |rate| format!("rate={}bit/s&burst=0", rate.0));
         self.client.ask("GET", &format!("{}?{query}", self.at(name)), &fields)
     }
@@ -470,14 +470,15 @@ impl ResumedBody {
     fn reopen(&mut self, broken: String) -> anyhow::Result<()> {
         let Some(etag) = self.etag.as_deref() else { bail!(broken) };
         let mut last = anyhow::Error::msg(broken);
+        let whole_or_rest = if self.at == 0 { 200 } else { 206 };
         while let Some(&pause) = REOPEN_PAUSES.get(self.tries) {
             self.tries += 1;
             std::thread::sleep(pause);
             match self.remote.ask_from(&self.name, self.at, Some(etag), self.rate) {
                 Ok(answer) if answer.status() == 412 => bail!("it was changed meanwhile; copy it again"),
-                Ok(answer) if answer.status() == 503 => last = expect(answer, &[206]).err().unwrap_or(last),
+                Ok(answer) if answer.status() == 503 => last = expect(answer, &[whole_or_rest]).err().unwrap_or(last),
                 Ok(answer) => {
-                    let answer = expect(answer, &[206])?;
+                    let answer = expect(answer, &[whole_or_rest])?;
                     self.remote.check_granted(&self.name, &answer, self.rate)?;
                     self.body = Box::new(answer.into_body().into_reader());
                     return Ok(());
@@ -493,7 +494,9 @@ impl Read for ResumedBody {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let broken = match self.body.read(buffer) {
-                Ok(0) if self.at < self.bytes && !buffer.is_empty() => "the connection ended".to_owned(),
+                Ok(0) if self.at < self.bytes && !buffer.is_empty() => {
+                    "the server ended its answer: its alarms and events say why".to_owned()
+                }
                 Ok(count) => {
                     self.at += count as u64;
                     self.tries = if count > 0 { 0 } else { self.tries };

@@ -251,6 +251,32 @@ fn a_wrong_copy_found_by_a_stream_is_mended() {
     assert!(output.status.success(), "nothing is left: {}", String::from_utf8_lossy(&output.stdout));
 }
 
+/// A content that no copy of gives whole is an alarm when a viewer meets it, and one event.
+#[test]
+fn damage_that_a_viewer_meets_is_an_alarm() {
+    for layout in ["span", "mirror"] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+        let (disks, state) = (disks(folder.path(), 2), folder.path().join("state"));
+        volume(&["create", "--name", "films", "--layout", layout, "--unit", "1MiB", "--yes"], &disks);
+        let (named, film) = (joined(&disks), pattern(700_000));
+        let server = Server::on(&[], &state, &["--volume", &named]);
+        assert_eq!(put(server.address, "/media/film.ts", &film), 201);
+        server.stop();
+        let pieces: usize = disks.iter().map(|disk| damage(disk, &film)).sum();
+        assert!(pieces >= film.len().div_ceil(1 << 16), "{layout}: {pieces}");
+        let server = Server::on(&[], &state, &["--volume", &named]);
+        let whole = fetch(server.address, "GET", "/media/film.ts?rate=max").is_ok_and(|(_, body)| body == film);
+        assert!(!whole, "{layout}");
+        until("an alarm", || {
+            let alarms = server.json("/api/v1/alarms").to_string();
+            if alarms.contains("volume_damaged") { Ok(()) } else { Err(alarms) }
+        });
+        let lost = server.stderr_text().lines().filter(|line| line.contains("copy_lost")).count();
+        assert_eq!(lost, 1, "{layout}: {}", server.stderr_text());
+        server.stop();
+    }
+}
+
 #[test]
 fn a_disk_leaves_beside_the_streams() {
     for layout in ["span", "stripe", "mirror"] {

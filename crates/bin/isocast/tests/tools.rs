@@ -153,7 +153,7 @@ fn the_alert_of_a_scrub_names_a_volume_that_never_had_one() {
         "rule_files: ['{}']\ntests:\n  - interval: 1m\n    input_series:\n{}{}{}    alert_rule_test:\n      \
          - alertname: IsocastVolumeNeverScrubbed\n        eval_time: 8d\n        exp_alerts:\n          \
          - exp_labels: {{ instance: a, volume: films, severity: warning }}\n            \
-         exp_annotations: {{ summary: 'volume films was never scrubbed: isocast volume scrub, or a job of kind scrub' }}\n",
+         exp_annotations: {{ summary: 'volume films was never scrubbed: isocast volume scrub reads every copy' }}\n",
         rules.display(),
         series("isocast_volume_contents", "films"),
         series("isocast_volume_contents", "tapes"),

@@ -117,7 +117,10 @@ fn a_refusal_names_the_disk_that_is_missing_and_its_volume() {
         let refused = server.put(target, "", b"new");
         let text = refused.text();
         assert_eq!(refused.status, 507, "{text}");
-        assert!(text.contains(&gone) && text.contains("takes no changes without it"), "{text}");
+        assert!(
+            text.contains(&gone) && text.contains("takes no changes until the server is started again with this disk"),
+            "{text}"
+        );
     }
 }
 

@@ -240,9 +240,11 @@ fn volume_metrics(page: &mut Exposition, volumes: &[VolumeStatus]) {
         }
     };
     let count = |number: u64| Some(real(number));
-    family("volume_degraded", "1 while a disk of the volume is out, missing, read only or being filled.", &|volume| {
-        Some(f64::from(u8::from(volume.degraded)))
-    });
+    family(
+        "volume_degraded",
+        "1 while a disk of the volume is out, missing, read only, failed or being filled.",
+        &|volume| Some(f64::from(u8::from(volume.degraded))),
+    );
     family("volume_contents", "Contents of the volume.", &|volume| count(volume.contents));
     family("volume_missing_contents", "Contents with a part on a disk that is not there.", &|volume| {
         count(volume.missing_contents)

@@ -613,7 +613,7 @@ pub struct VolumeStatus {
     pub unit_bytes: u64,
     /// Contents.
     pub contents: u64,
-    /// True while a disk of it is out, missing, read only or being filled.
+    /// True while a disk of it is out, missing, read only, failed or being filled.
     pub degraded: bool,
     /// Contents with a part on a disk that is not there.
     pub missing_contents: u64,
@@ -657,7 +657,7 @@ pub struct ScrubStatus {
 }
 
 /// States of a volume's disk, as [`VolumeDiskStatus::state`] has them.
-pub const VOLUME_DISK_STATES: [&str; 6] = ["active", "filling", "out", "left", "missing", "read only"];
+pub const VOLUME_DISK_STATES: [&str; 7] = ["active", "filling", "out", "left", "missing", "read only", "failed"];
 
 /// A disk of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -667,7 +667,8 @@ pub struct VolumeDiskStatus {
     /// As it was named.
     pub path: Option<String>,
     /// `active`; `filling`; `out` if it failed; `left` if it was removed; `missing` if it was away at the start and the volume takes no
-    /// changes for it; `read only` if it failed and has the only copy of the bytes on it.
+    /// changes for it; `read only` if it failed and has the only copy of the bytes on it; `failed` if the volume takes no changes since
+    /// it failed, until a restart.
     pub state: String,
     /// The failure for which it is out or read only, or for which a copy on it stays wrong.
     pub error: Option<String>,

@@ -70,8 +70,7 @@ impl AlarmSources {
         all.extend(self.folders.iter().filter_map(of_folder));
         all.extend(self.quotas.iter().filter_map(of_quota));
         let now = unix_seconds(SystemTime::now());
-        let scrub_job = self.jobs.iter().any(|job| job.kind == "scrub");
-        all.extend(self.volumes.iter().filter_map(|volume| of_scrub(volume, scrub_job, now)));
+        all.extend(self.volumes.iter().filter_map(|volume| of_scrub(volume, now)));
         all.extend(self.forecasts.iter().filter_map(|forecast| of_forecast(forecast, now)));
         all.extend(self.jobs.iter().filter_map(of_job));
         all.extend(self.webhooks.iter().filter_map(of_webhook));
@@ -131,6 +130,11 @@ fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
                 name,
                 text("takes no writes: `isocast volume remove` moves its contents to the others"),
             )),
+            "failed" => Some(serious(
+                "volume_disk",
+                name,
+                text("failed: the volume takes no changes; start the server again when the disk answers"),
+            )),
             _ => None,
         });
     }
@@ -145,12 +149,20 @@ fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
         );
         all.push(serious("volume_damaged", name, text));
     }
+    let lost = volume.last_scrub.as_ref().map_or(0, |scrub| scrub.copies_lost);
+    if volume.damaged_contents == 0 && lost > 0 {
+        let text = format!(
+            "the last scrub could not make {lost} copies right: `isocast volume scrub` names them (events `copy_lost`, `copy_unwritten`); \
+             store them anew, and scrub again"
+        );
+        all.push(serious("volume_damaged", name, text));
+    }
     all
 }
 
-fn of_scrub(volume: &VolumeStatus, scrub_job: bool, now: f64) -> Option<Alarm> {
+fn of_scrub(volume: &VolumeStatus, now: f64) -> Option<Alarm> {
     let text = match volume.last_scrub.as_ref().map(|scrub| now - scrub.ended) {
-        None if volume.contents > 0 && !scrub_job => "it was never scrubbed".to_owned(),
+        None if volume.contents > 0 => "it was never scrubbed: `isocast volume scrub` reads every copy".to_owned(),
         Some(since) if since > SCRUB_SECONDS => format!("it was not scrubbed for {:.0} days", since / DAY_SECONDS),
         _ => return None,
     };
@@ -246,4 +258,46 @@ fn of_certificate(certificate: &CertificateStatus, now: f64) -> Vec<Alarm> {
         serious("certificate_refused", &certificate.file, format!("{problem}; the one before stays in force"))
     });
     end.into_iter().chain(refused).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn volume(state: &str, last_scrub: &serde_json::Value) -> VolumeStatus {
+        let disk = json!({
+            "disk": 0, "path": "/dev/sdx", "state": state, "error": null, "wrong_copies": 0, "size_bytes": 1, "units": 1, "free_units": 1,
+        });
+        serde_json::from_value(json!({
+            "name": "films", "layout": "span", "folder_layouts": {}, "unit_bytes": 1, "contents": 1, "degraded": false,
+            "missing_contents": 0, "damaged_contents": 0, "free_bytes": 0, "disks": [disk], "moved_copies": 0, "upkeep": null,
+            "last_upkeep": null, "last_scrub": last_scrub,
+        }))
+        .expect("a status")
+    }
+
+    #[test]
+    fn a_disk_without_which_the_volume_takes_no_changes_is_serious() {
+        let alarms = of_volume(&volume("failed", &json!(null)));
+        assert!(alarms.len() == 1 && alarms[0].severity == AlarmSeverity::Serious, "{alarms:?}");
+        assert!(alarms[0].text.contains("takes no changes"), "{alarms:?}");
+    }
+
+    #[test]
+    fn copies_that_the_last_scrub_lost_are_an_alarm_after_a_restart_too() {
+        let scrub = |lost: u64| json!({ "ended": 100.0, "seen_bytes": 1, "copies_written": 0, "copies_lost": lost });
+        assert_eq!(of_volume(&volume("active", &scrub(0))), []);
+        let alarms = of_volume(&volume("active", &scrub(1)));
+        assert!(alarms.len() == 1 && alarms[0].kind == "volume_damaged", "{alarms:?}");
+    }
+
+    #[test]
+    fn the_alarm_of_a_scrub_looks_at_the_end_of_the_last_one_only() {
+        assert!(of_scrub(&volume("active", &json!(null)), 0.0).is_some_and(|alarm| alarm.text.contains("never")));
+        let scrub = json!({ "ended": 100.0, "seen_bytes": 1, "copies_written": 0, "copies_lost": 0 });
+        assert_eq!(of_scrub(&volume("active", &scrub), 200.0), None);
+        assert!(of_scrub(&volume("active", &scrub), 100.0 + 41.0 * DAY_SECONDS).is_some());
+    }
 }

@@ -48,8 +48,8 @@ pub enum StoreError {
     /// A disk of a volume is not there, or was taken out, and no other disk has the bytes to be read.
     #[error("{0}, and its contents have no copy elsewhere")]
     PartAway(Arc<AwayDisk>),
-    /// A disk of a volume is not there, or was taken out, and the volume takes no changes without it.
-    #[error("{0}, and the volume takes no changes without it")]
+    /// A disk of a volume is not there, was taken out, or failed, and the volume takes no changes without it.
+    #[error("{0}: the volume takes no changes until the server is started again with this disk")]
     VolumeReadOnly(Arc<AwayDisk>),
     /// The disk does not answer, or the requested bytes cannot be read from it or written to it.
     #[error("disk {} errs or does not answer", .0.0)]
@@ -115,7 +115,7 @@ pub struct AwayDisk {
     pub volume: String,
     /// As the disk was named last, or its number.
     pub disk: String,
-    /// `missing`, or `out` of those that are used.
+    /// `missing`, `out` of those that are used, or `failed`.
     pub state: &'static str,
 }
 

@@ -32,6 +32,7 @@ impl Core {
             MemberState::Active | MemberState::Filling if !is_there => "missing",
             MemberState::Active if self.upkeep.is_filled_undurably(member) => MemberState::Filling.name(),
             MemberState::Active if !self.live.volume.is_writable(member) => "read only",
+            MemberState::Active if self.live.is_stopped_by(member) => "failed",
             state => state.name(),
         }
     }
@@ -56,7 +57,6 @@ impl Core {
                 continue;
             }
             if state == "active" {
-                self.live.health.failures.remove(&member);
                 self.live.health.forget_unwritten(member);
             }
             if state == "out" {
@@ -83,6 +83,10 @@ impl Core {
                 "takes no writes{why}; writes go to the others, its contents are read as far as they are right: \
                  `isocast volume remove` moves them to the others, and the next start writes to it again"
             ),
+            (_, "failed") => format!(
+                "failed{why}, and other disks lack copies of its contents: the volume takes no changes and fills no disk until the server \
+                 is started again, when the disk answers"
+            ),
             (_, "filling") => "is being filled with the copies it missed".to_owned(),
             (Some(_), "active") => "has everything again".to_owned(),
             (None, "active") => "was added".to_owned(),
@@ -93,9 +97,13 @@ impl Core {
         self.live.front.events.tell(StoreEvent::VolumeDisk(DiskNotice { volume, path, state, message }));
     }
 
-    /// A disk that is out and due for an attempt to fill it, with its path; none while another attempt is under way.
+    /// A disk that is out and due for an attempt to fill it, with its path; none while another attempt is under way, or the volume takes no changes.
     fn next_return(&mut self, now: Nanos) -> Option<(MemberId, PathBuf)> {
-        if self.live.closed || self.live.health.is_returning || self.upkeep.is_looked_after() {
+        if self.live.closed
+            || self.live.volume.is_read_only()
+            || self.live.health.is_returning
+            || self.upkeep.is_looked_after()
+        {
             return None;
         }
         let due = self.live.health.returns.iter().filter(|(_, again)| again.next <= now).map(|(member, _)| *member);

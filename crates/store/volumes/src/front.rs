@@ -123,7 +123,8 @@ impl Front {
                     }
                     let mut core = lock(&self.core);
                     for member in core.live.members.stuck() {
-                        core.take_out(member, &StoreError::DiskFailing(self.shared.id));
+                        let hangs = core.live.members.get(member).map_or(self.shared.id, |member| member.disk);
+                        core.take_out(member, &StoreError::DiskFailing(hangs));
                     }
                     core.upkeep_turn();
                     core.open.let_go();

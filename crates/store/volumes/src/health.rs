@@ -60,7 +60,7 @@ impl ScrubFile {
 pub(super) struct VolumeHealth {
     /// By disk: the state in the last event.
     pub(super) reported: Vec<&'static str>,
-    /// Failures of disks that are out, or only read.
+    /// Failures of disks that are out, only read, or without which the volume takes no changes.
     pub(super) failures: BTreeMap<MemberId, StoreError>,
     /// Copies on a disk that were found wrong since the start.
     wrong_copies: BTreeMap<MemberId, u64>,
@@ -102,8 +102,11 @@ impl VolumeHealth {
         self.unwritten.remove(&member);
     }
 
-    pub(super) fn note_damage(&mut self, name: &str, content: &Arc<StoredContent>) {
-        self.damaged.insert(name.to_owned(), (Arc::downgrade(content), self.scrubs));
+    /// True if the content was not known to be damaged.
+    pub(super) fn note_damage(&mut self, name: &str, content: &Arc<StoredContent>) -> bool {
+        let content = Arc::downgrade(content);
+        let before = self.damaged.insert(name.to_owned(), (Weak::clone(&content), self.scrubs));
+        before.is_none_or(|(before, _)| !Weak::ptr_eq(&before, &content))
     }
 
     /// A scrub read every copy: contents that it did not find damaged are whole again.

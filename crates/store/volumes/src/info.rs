@@ -53,7 +53,7 @@ pub struct VolumeMemberInfo {
     /// As it was named.
     pub path: Option<PathBuf>,
     /// `active`; `filling`; `out` if it failed; `left` if it was removed; `missing` if it was away at the start and the volume needs it;
-    /// `read only` if it failed and has the only copies of its contents.
+    /// `read only` if it failed and has the only copies of its contents; `failed` if the volume takes no changes since it failed.
     pub state: &'static str,
     /// The failure for which it is out or read only, or for which a copy on it stays wrong, since the start.
     pub failure: Option<StoreError>,

@@ -23,7 +23,7 @@ use super::unit_read::UnitRead;
 use super::waiter::Waiter;
 use store::grants::GrantPort;
 use store::shared::DiskShared;
-use store::{FullPlace, OnBreak, StoreError};
+use store::{AwayDisk, FullPlace, OnBreak, StoreError};
 
 /// A task of a disk's thread.
 #[derive(Debug)]
@@ -181,6 +181,11 @@ impl LiveVolume {
         self.members.get(member).is_some() && self.volume.is_writable(member)
     }
 
+    /// True if the volume takes no more changes since this disk failed: no other has copies of everything on it.
+    pub(super) fn is_stopped_by(&self, member: MemberId) -> bool {
+        self.volume.is_read_only() && self.takes_writes(member) && self.health.failure(member).is_some()
+    }
+
     pub(super) fn error(&self, error: VolumeError) -> StoreError {
         match error {
             VolumeError::NotFound => StoreError::NotFound,
@@ -190,8 +195,13 @@ impl LiveVolume {
             VolumeError::Full | VolumeError::CatalogueFull | VolumeError::TooLong => full(&self.volume),
             VolumeError::ReadOnly => {
                 let mut members = (0u8..).map(MemberId).take(self.volume.superblock().members.len());
-                let away = |member| StoreError::VolumeReadOnly(Arc::new(self.members.away_disk(&self.volume, member)));
-                members.find(|member| !self.takes_writes(*member)).map_or(StoreError::ReadOnly, away)
+                let failed = members.clone().find(|member| self.is_stopped_by(*member));
+                let needed = failed.or_else(|| members.find(|member| !self.takes_writes(*member)));
+                needed.map_or(StoreError::ReadOnly, |member| {
+                    let away = self.members.away_disk(&self.volume, member);
+                    let state = if failed.is_some() { "failed" } else { away.state };
+                    StoreError::VolumeReadOnly(Arc::new(AwayDisk { state, ..away }))
+                })
             }
             VolumeError::PartLost => StoreError::DiskFailing(self.front.id),
         }

@@ -172,6 +172,7 @@ impl Core {
         shared: &Arc<DiskShared>,
         steps: impl IntoIterator<Item = Vec<DiskWrite>>,
     ) {
+        self.live.health.failures.remove(&member);
         let count = self.live.volume.superblock().members.len();
         self.live.members.named.resize_with(count, || None);
         self.live.members.there.resize_with(count, || None);

@@ -307,6 +307,9 @@ impl VolumeUpkeep {
                 new_copy.iter().for_each(|copy| live.volume.give_back(copy.to));
                 if let Some(run) = run {
                     run.report.lost += u64::from(end != CopyVerdict::Right);
+                    if end == CopyVerdict::Lost {
+                        run.report.lost += count(std::mem::take(&mut run.tasks).len()); // the part's other copies were read, too
+                    }
                 }
             }
         }
@@ -316,17 +319,21 @@ impl VolumeUpkeep {
         let part = task.part;
         match end {
             CopyVerdict::Right if !is_mended => {}
-            CopyVerdict::Right => live.health.note_wrong_copy(task.target.member),
-            CopyVerdict::Unwritten => live.health.note_unwritten(task.target.member),
-            CopyVerdict::Lost => live.health.note_damage(&name, &content),
-        }
-        match end {
-            CopyVerdict::Right if is_mended => {
+            CopyVerdict::Right => {
+                live.health.note_wrong_copy(task.target.member);
                 live.front.events.tell(StoreEvent::CopyMended { name, part });
             }
-            CopyVerdict::Right => {}
-            CopyVerdict::Lost => live.front.events.tell(StoreEvent::CopyLost { name, part }),
-            CopyVerdict::Unwritten => live.front.events.tell(StoreEvent::CopyUnwritten { name, part }),
+            CopyVerdict::Unwritten => {
+                live.health.note_unwritten(task.target.member);
+                live.front.events.tell(StoreEvent::CopyUnwritten { name, part });
+            }
+            CopyVerdict::Lost => {
+                let is_news = live.health.note_damage(&name, &content);
+                // Each viewer of the content meets it again.
+                if is_news || owner == CopyOwner::Upkeep {
+                    live.front.events.tell(StoreEvent::CopyLost { name, part });
+                }
+            }
         }
     }
 

@@ -113,12 +113,12 @@ const ALARM_ADVICE: [(&str, &str, &str); 11] = [
     (
         "volume_damaged",
         "they break off where they are damaged",
-        "isocast volume check DEV…   (names them); store them anew",
+        "isocast volume scrub DEV…   (names them); store them anew, and scrub again",
     ),
     (
         "volume_scrub",
         "a wrong copy that no stream reads stays unknown until another disk fails",
-        "isocast volume scrub DEV…, or a job of kind `scrub` (docs/guide/jobs.md)",
+        "isocast volume scrub DEV…   (reads every copy)",
     ),
     ("disk_failing", "no stream is admitted on it", "dmesg; smartctl -a /dev/DISK"),
     (

@@ -13,7 +13,7 @@ use super::disks::{self, Purpose};
 use super::served::VolumeServer;
 use api::{EntryKind, ListingEntry, VolumeDiskStatus, VolumeStatus};
 
-/// Show a volume, its disks, and its free room. Exit code 1 if a disk is missing or was taken out.
+/// Show a volume, its disks, and its free room. Exit code 1 if a disk is not in use, or contents are damaged.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     /// Print it as JSON.
@@ -89,7 +89,8 @@ impl Status {
     /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more. `left` are
     /// the recordings that a crash broke off.
     fn show(&self, out: &mut dyn Write, status: &VolumeStatus, (served, left): (&str, usize)) -> anyhow::Result<()> {
-        let sound = !status.degraded;
+        let problem = problem(status);
+        let sound = problem.is_none();
         let VolumeStatus { name, layout, folder_layouts, unit_bytes, contents, free_bytes, disks, upkeep, .. } = status;
         if self.json {
             let row = |(number, disk): (usize, &VolumeDiskStatus)| {
@@ -105,7 +106,7 @@ impl Status {
                 "missing_contents": status.missing_contents, "damaged_contents": status.damaged_contents, "last_scrub": status.last_scrub,
             });
             writeln!(out, "{shown:#}")?;
-            return judge(out, sound);
+            return judge(out, problem);
         }
         writeln!(out, "volume    {name} ({layout}){served}")?;
         for (folder, layout) in folder_layouts {
@@ -131,9 +132,11 @@ impl Status {
                 writeln!(out, "          {error}")?;
             }
         }
-        for (count, state) in [(status.missing_contents, "missing"), (status.damaged_contents, "damaged")] {
+        for (count, state, names) in
+            [(status.missing_contents, "missing", "check"), (status.damaged_contents, "damaged", "scrub --no-repair")]
+        {
             if count > 0 {
-                writeln!(out, "{state}   {count} contents, in part or whole: `isocast volume check` names them")?;
+                writeln!(out, "{state}   {count} contents, in part or whole: `isocast volume {names}` names them")?;
             }
         }
         if let Some(scrub) = &status.last_scrub {
@@ -146,18 +149,35 @@ impl Status {
             let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));
             writeln!(out, "{}     {seen} of {total}", upkeep.kind)?;
         }
-        judge(out, sound)
+        judge(out, problem)
     }
 }
 
-fn judge(out: &mut dyn Write, sound: bool) -> anyhow::Result<()> {
-    if sound {
-        return Ok(());
+/// The gravest thing that is wrong, with the next step.
+fn problem(status: &VolumeStatus) -> Option<&'static str> {
+    let is = |state: &str| status.disks.iter().any(|disk| disk.state == state);
+    let lost = status.last_scrub.as_ref().is_some_and(|scrub| scrub.copies_lost > 0);
+    match () {
+        () if is("failed") => {
+            Some("a disk failed, and the volume takes no changes: start the server again when the disk answers")
+        }
+        () if is("missing") || is("out") => {
+            Some("a disk of the volume is missing or was taken out: name all its disks, or `isocast volume replace` it")
+        }
+        () if is("read only") => {
+            Some("a disk takes no writes: `isocast volume remove` moves its contents to the others")
+        }
+        () if status.damaged_contents > 0 || lost => {
+            Some("contents are damaged: `isocast volume scrub` names them; store them anew, and scrub again")
+        }
+        () if status.degraded => Some("a disk is being filled: until then there are fewer copies"),
+        () => None,
     }
+}
+
+fn judge(out: &mut dyn Write, problem: Option<&'static str>) -> anyhow::Result<()> {
     out.flush()?;
-    anyhow::bail!(
-        "a disk of the volume is missing or was taken out: name all its disks, or `isocast volume replace` it"
-    )
+    problem.map_or(Ok(()), |problem| Err(anyhow::anyhow!(problem)))
 }
 
 impl Ls {

@@ -168,8 +168,7 @@ impl Fetcher {
     /// Tells the store of a copy that failed. A disk that errs everywhere is to be replaced: its places are not mended one by one.
     fn tell_store(&self, read: &ReadOp) {
         let content = self.buffers.content(read.file);
-        if content.layout.copies() > 1
-            && self.sources[read.disk].health.is_good()
+        if self.sources[read.disk].health.is_good()
             && let Some(checksums) = &content.checksums
         {
             checksums.copy_failed(read.offset);

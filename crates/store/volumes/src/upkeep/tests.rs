@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use content::layout::FileAccess;
-use units::DiskId;
+use units::{DiskId, Nanos};
 use volume::{Checksums, NewVolume, Placement, Volume};
 
 use super::*;
@@ -148,4 +149,53 @@ fn a_fill_that_does_not_become_durable_has_failed() {
         write_sets(&mut core);
         assert!(matches!(core.upkeep.last, Some(("fill", _, Some(_)))), "{:?}", core.upkeep.last);
     }
+}
+
+#[test]
+fn a_volume_that_takes_no_more_changes_names_the_disk_and_the_way_out() {
+    let mut core = with_contents();
+    core.tell_states(Nanos(0));
+    core.take_out(MemberId(0), &StoreError::DiskFailing(DiskId(0)));
+    assert_eq!(core.disk_state(MemberId(0)), "failed");
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    core.live.front.events.listen(Box::new(move |event| told.lock().expect("no panic").push(format!("{event:?}"))));
+    core.tell_states(Nanos(1));
+    core.tell_states(Nanos(2));
+    let events = events.lock().expect("no panic").clone();
+    let told: Vec<_> = events.iter().filter(|event| event.contains("VolumeDisk")).collect();
+    assert!(told.len() == 1 && told[0].contains("takes no changes"), "{events:?}");
+    let refused = core.live.error(VolumeError::ReadOnly).to_string();
+    for words in ["`films`", "number 0", "failed", "started again"] {
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
+fn the_second_disk_that_fails_stops_a_mirror_and_the_first_is_left_alone() {
+    let mut core = with_filled_disk();
+    write_sets(&mut core);
+    core.take_out(MemberId(1), &StoreError::Closed);
+    write_sets(&mut core);
+    core.take_out(MemberId(0), &StoreError::Closed);
+    assert_eq!([0, 1].map(|member| core.disk_state(MemberId(member))), ["failed", "out"]);
+    let refused = core.live.error(VolumeError::ReadOnly).to_string();
+    assert!(refused.contains("number 0") && refused.contains("failed"), "{refused}");
+}
+
+#[test]
+fn damage_that_reads_meet_is_one_event() {
+    let mut core = with_contents();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    core.live.front.events.listen(Box::new(move |event| told.lock().expect("no panic").push(format!("{event:?}"))));
+    for _ in 0..2 {
+        core.mend_parts(&[("7".to_owned(), 1)]);
+        core.upkeep_turn();
+        let id = core.upkeep.copying.as_ref().expect("its copy is read").id;
+        core.copy_step(id, CopyStep::Read(None));
+    }
+    assert_eq!(core.damaged_count(), 1);
+    let events = events.lock().expect("no panic").clone();
+    assert_eq!(events.iter().filter(|event| event.contains("CopyLost")).count(), 1, "{events:?}");
 }
