@@ -3,7 +3,7 @@
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::http::expect;
-use crate::remote::Remote;
+use crate::remote::{Remote, RemoteEntry};
 
 impl Remote {
     /// Gives it the name of another on the same server, with `replaces` in the place of the item that is there.
@@ -25,7 +25,28 @@ impl Remote {
     /// # Errors
     /// As [`crate::HttpClient::ask`]; the server's own.
     pub fn make_folder(&self) -> anyhow::Result<()> {
-        self.order("folder", &[("path", &self.split().1)])
+        let made = self.order("folder", &[("path", &self.split().1)]);
+        match made.is_err().then(|| self.find("")) {
+            Some(Ok(Some(RemoteEntry::Folder(_)))) => {
+                anyhow::bail!("there is already a folder of this name")
+            }
+            Some(Ok(Some(RemoteEntry::Content(_)))) => anyhow::bail!("there is a content of this name"),
+            _ => made,
+        }
+    }
+
+    /// Makes it a folder, with those above it, unless it is one.
+    ///
+    /// # Errors
+    /// As [`Remote::make_folder`].
+    pub fn make_folders(&self) -> anyhow::Result<()> {
+        if self.is_folder()? {
+            return Ok(());
+        }
+        if let Some((above, _)) = self.url.rsplit_once('/').filter(|_| self.split().1.contains('/')) {
+            Self { url: above.to_owned(), ..self.clone() }.make_folders()?;
+        }
+        self.make_folder()
     }
 
     /// Removes it; a folder with all in it.

@@ -9,6 +9,7 @@ use anyhow::{bail, ensure};
 use api::EntryKind;
 use clap::Args;
 use client::{Login, Remote, RemoteEntry};
+use copy::Failures;
 use serde_json::json;
 
 /// The account of a command.
@@ -126,21 +127,21 @@ pub struct RemoveArgs {
 }
 
 impl RemoveArgs {
-    /// Removes them, one after the other.
+    /// Removes them, one after the other. One that is not removed keeps no other from being so.
     ///
     /// # Errors
     /// The server's own; a folder without `-r`.
     pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        for url in &self.urls {
+        let (removed, failures) = each(&self.urls, |url| {
             let remote = self.account.remote(url)?;
             let is_folder = remote.is_folder()?;
-            ensure!(!is_folder || self.recursive, "{url} is a folder: `-r` removes it with all in it");
-            remote.remove_item()?;
-        }
+            ensure!(!is_folder || self.recursive, "it is a folder: `-r` removes it with all in it");
+            remote.remove_item()
+        });
         if self.json {
-            writeln!(out, "{}", json!({ "removed": self.urls }))?;
+            writeln!(out, "{}", json!({ "removed": removed }))?;
         }
-        Ok(())
+        failures.judge("not removed")
     }
 }
 
@@ -161,30 +162,31 @@ pub struct MakeFolderArgs {
 }
 
 impl MakeFolderArgs {
-    /// Makes them, one after the other.
+    /// Makes them, one after the other. One that is not made keeps no other from being so.
     ///
     /// # Errors
     /// The server's own.
     pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        for url in &self.urls {
+        let (made, failures) = each(&self.urls, |url| {
             let remote = self.account.remote(url)?;
-            if !self.parents {
-                remote.make_folder()?;
-                continue;
-            }
-            let url = url.trim_end_matches('/');
-            // Each slash behind the one of `/media/` ends a folder above it.
-            let slashes = url.match_indices('/').map(|(at, _)| at).skip(4);
-            for end in slashes.chain([url.len()]) {
-                let folder = self.account.remote(&url[..end])?;
-                if !folder.is_folder()? {
-                    folder.make_folder()?;
-                }
-            }
-        }
+            if self.parents { remote.make_folders() } else { remote.make_folder() }
+        });
         if self.json {
-            writeln!(out, "{}", json!({ "made": self.urls }))?;
+            writeln!(out, "{}", json!({ "made": made }))?;
         }
-        Ok(())
+        failures.judge("not made")
     }
+}
+
+/// Changes the item of each address. The addresses of those that were changed, and the failures of the others.
+fn each(urls: &[String], change: impl Fn(&str) -> anyhow::Result<()>) -> (Vec<&String>, Failures) {
+    let mut failures = Failures::default();
+    let mut changed = Vec::new();
+    for url in urls {
+        match change(url) {
+            Ok(()) => changed.push(url),
+            Err(error) => failures.add(format_args!("{url}: {error:#}")),
+        }
+    }
+    (changed, failures)
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: the copy itself (the crate's root).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use client::{Login, Tree, decoded};
 use program::output::counted;
 use units::{BitRate, ByteCount};
 
-use super::pattern::is_like;
-use super::shared::LocalServer;
+use super::pattern::{leaves_out, parse_pattern};
+use super::shared::{LocalServer, server_of_this_machine};
 use super::{CopyTerms, Endpoint, Summary, copy_tree, pacing};
 
 const EXAMPLES: &str = "\
@@ -47,10 +47,11 @@ pub struct CopyArgs {
     /// Read and write paths of this machine directly, though a server may serve them.
     #[arg(long, conflicts_with = "url")]
     alone: bool,
-    /// Pass over files with a name or path below SRC like this: `*` stands for any part of it, `?` for one character (repeatable).
-    #[arg(long, value_name = "PATTERN")]
+    /// Pass over files and folders with a name or path below SRC like this: `*` stands for any part of it, `?` for one character
+    /// (repeatable). `cache/` is of folders only, `/cache` directly below SRC only.
+    #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     exclude: Vec<String>,
-    /// Remove from DST the files that SRC does not have, after everything was copied.
+    /// Remove from DST the files and folders that SRC does not have, after everything was copied; those in the way of a copy before it.
     #[arg(long)]
     delete: bool,
     /// Only print the files that would be copied or removed.
@@ -86,69 +87,108 @@ impl CopyArgs {
     /// # Errors
     /// An end that cannot be read, written, admitted or compared.
     pub fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.check_names()?;
         let login = self.login.as_deref().map(Login::read).transpose()?;
-        let server = if self.alone { None } else { LocalServer::find(self.url.as_deref(), login.as_ref())? };
-        let end = |text: &str, is_written| Endpoint::new(text, login.as_ref(), server.as_ref(), is_written);
-        let terms = CopyTerms { rate: self.rate.0, resume: self.resume || self.delete, verify: self.verify };
-        let mut whole: Option<Summary> = None;
+        let server =
+            if self.alone { None } else { LocalServer::find(self.url.as_deref(), self.own_server(), login.as_ref())? };
+        let mut whole = Summary::begin(self.rate.0, &Tree::default());
         for text in &self.sources {
-            let source = end(text, false)?;
-            let mut tree = source.files()?;
-            self.leave_out(&mut tree);
-            anyhow::ensure!(!self.delete || tree.is_folder, "--delete: {text} is a file, not a folder");
-            let whole_destination = end(&self.destination, true)?;
-            let name = self.name_within(&whole_destination, (text, &source), &tree)?;
-            let destination = placed(whole_destination, name.as_deref());
-            anyhow::ensure!(!destination.is_within(&source), "{} lies in the source of the copy", self.destination);
-            let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
-            let keeps = "keeps nothing to compare with";
-            anyhow::ensure!(!is_sink || !(self.verify || self.delete), "{} {keeps}", self.destination);
-            if self.dry_run {
-                self.foretell(out, (&source, &tree), &destination)?;
-                continue;
-            }
-            let moved = Arc::default();
-            let shown = pacing::show_progress(&moved);
-            let outcome = copy_tree(&tree, &source, &destination, terms, &moved);
-            shown.end();
-            let mut summary = outcome?;
-            if self.delete && summary.failures.count() == 0 {
-                self.delete_others(&tree, &destination, &mut summary)?;
-            }
-            match &mut whole {
-                Some(whole) => whole.add(summary),
-                None => whole = Some(summary),
+            let ends = self.ends(text, login.as_ref(), server.as_ref());
+            let copied = ends.and_then(|ends| if self.dry_run { self.foretell(out, &ends) } else { self.copy(&ends) });
+            match copied {
+                Ok(summary) => whole.add(summary),
+                Err(error) if self.sources.len() == 1 => return Err(error),
+                Err(error) => whole.failures.add(format_args!("{error:#}")),
             }
         }
-        let Some(summary) = whole else { return Ok(()) };
-        write!(out, "{}", if self.json { summary.json()? } else { summary.table() })?;
-        if let Some(broken) = summary.broken_rate() {
+        if !self.dry_run {
+            write!(out, "{}", if self.json { whole.json()? } else { whole.table() })?;
+        }
+        if let Some(broken) = whole.broken_rate() {
             program::output::say(format_args!("{broken}"));
         }
-        summary.check()
+        whole.check()
+    }
+
+    /// The server of an end, if it is one of this machine.
+    fn own_server(&self) -> Option<&str> {
+        self.sources.iter().chain([&self.destination]).find_map(|end| server_of_this_machine(end))
+    }
+
+    /// Fails if two sources would have one place in the destination.
+    fn check_names(&self) -> anyhow::Result<()> {
+        let mut places = BTreeMap::new();
+        for source in self.sources.iter().filter(|_| self.sources.len() > 1) {
+            if let Some(other) = places.insert(name_of(source)?, source) {
+                anyhow::bail!(
+                    "{other} and {source} have one name in {}: copy each to a folder of its own",
+                    self.destination
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Both ends of the copy of one source.
+    fn ends(&self, text: &str, login: Option<&Login>, server: Option<&LocalServer>) -> anyhow::Result<Ends> {
+        let end = |text: &str, is_written| Endpoint::new(text, login, server, is_written);
+        let source = end(text, false)?;
+        let mut tree = source.files()?;
+        self.leave_out(&mut tree);
+        anyhow::ensure!(!self.delete || tree.is_folder, "--delete: {text} is a file, not a folder");
+        let whole = end(&self.destination, true)?;
+        let name = self.name_within(&whole, text, &tree)?;
+        let destination = placed(whole, name.as_deref());
+        // With several served folders nothing is written through the server, and yet it shows what is written.
+        let shown = placed(end(&self.destination, false)?, name.as_deref());
+        anyhow::ensure!(!shown.is_within(&source), "{} lies in the source of the copy", self.destination);
+        let is_sink = matches!(&destination, Endpoint::Here(folder) if folder.is_sink());
+        let keeps = "keeps nothing to compare with";
+        anyhow::ensure!(!is_sink || !(self.verify || self.delete), "{} {keeps}", self.destination);
+        Ok(Ends { tree, source, destination })
+    }
+
+    /// Copies one source, and removes the others if it is copied whole.
+    fn copy(&self, Ends { tree, source, destination }: &Ends) -> anyhow::Result<Summary> {
+        let terms = CopyTerms { rate: self.rate.0, resume: self.resume || self.delete, verify: self.verify };
+        let kept = items(tree);
+        let others = if self.delete { self.others(&kept, destination)? } else { Vec::new() };
+        let (in_way, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|other| is_in_way(other, &kept));
+        let mut removal = Summary::begin(self.rate.0, &Tree::default());
+        remove(&in_way, destination, &mut removal);
+        let moved = Arc::default();
+        let shown = pacing::show_progress(&moved);
+        let outcome = copy_tree(tree, source, destination, terms, &moved);
+        shown.end();
+        let mut summary = outcome?;
+        summary.add(removal);
+        if summary.failures.count() == 0 {
+            remove(&others, destination, &mut summary);
+        }
+        Ok(summary)
     }
 
     /// Takes out the files that are excluded.
     fn leave_out(&self, tree: &mut Tree) {
         let before = tree.files.len() + tree.folders.len();
-        tree.files.retain(|file| !self.is_excluded(&file.name));
-        tree.folders.retain(|folder| !self.is_excluded(folder));
+        tree.files.retain(|file| !self.is_excluded(&file.name, false));
+        tree.folders.retain(|folder| !self.is_excluded(folder, true));
         let left_out = before - tree.files.len() - tree.folders.len();
         tree.excluded += u64::try_from(left_out).unwrap_or(u64::MAX);
     }
 
-    /// True if the path, a folder above it, or the name of one of these is like a pattern.
-    fn is_excluded(&self, path: &Path) -> bool {
-        let is_like_one = |text: &str| self.exclude.iter().any(|pattern| is_like(pattern, text));
+    /// True if a pattern leaves out the item, or a folder above it.
+    fn is_excluded(&self, path: &Path, is_folder: bool) -> bool {
         path.ancestors().filter(|above| !above.as_os_str().is_empty()).any(|above| {
-            let name = above.file_name().unwrap_or_default();
-            is_like_one(&above.to_string_lossy()) || is_like_one(&name.to_string_lossy())
+            let is_folder = is_folder || above != path;
+            self.exclude.iter().any(|pattern| leaves_out(pattern, above, is_folder))
         })
     }
 
     /// Prints the files that a copy would write and remove.
-    fn foretell(&self, out: &mut dyn Write, (source, tree): (&Endpoint, &Tree), to: &Endpoint) -> anyhow::Result<()> {
+    fn foretell(&self, out: &mut dyn Write, Ends { tree, source, destination: to }: &Ends) -> anyhow::Result<Summary> {
         let (mut files, mut bytes) = (0u64, 0);
+        let mut failed = tree.unreadable.len();
         for file in &tree.files {
             match self.is_there(&file.name, source, to) {
                 Ok(true) => {}
@@ -156,16 +196,23 @@ impl CopyArgs {
                     writeln!(out, "copy    {}  {}", to.shown(&file.name), ByteCount(file.bytes))?;
                     (files, bytes) = (files + 1, bytes + file.bytes);
                 }
-                Err(error) => writeln!(out, "cannot  {}: {error:#}", to.shown(&file.name))?,
+                Err(error) => {
+                    writeln!(out, "cannot  {}: {error:#}", to.shown(&file.name))?;
+                    failed += 1;
+                }
             }
         }
-        let others = if self.delete { self.others(tree, to)? } else { Vec::new() };
-        for name in &others {
+        tree.unreadable.iter().try_for_each(|what| writeln!(out, "cannot  {what}"))?;
+        let kept = items(tree);
+        let mut others = if self.delete { self.others(&kept, to)? } else { Vec::new() };
+        // Where a file cannot be copied, no other is removed but those in the way.
+        others.retain(|other| failed == 0 || is_in_way(other, &kept));
+        for (name, _) in &others {
             writeln!(out, "remove  {}", to.shown(name))?;
         }
-        tree.unreadable.iter().try_for_each(|what| writeln!(out, "cannot  {what}"))?;
         let removed = if self.delete { format!(", {} to remove", others.len()) } else { String::new() };
-        Ok(writeln!(out, "{} to copy, {}{removed}", counted(files, "file"), ByteCount(bytes))?)
+        writeln!(out, "{} to copy, {}{removed}", counted(files, "file"), ByteCount(bytes))?;
+        Ok(Summary::begin(self.rate.0, &Tree::default()))
     }
 
     /// True if the copy of a file is there already and stays as it is.
@@ -178,34 +225,28 @@ impl CopyArgs {
         Ok(to.stored(name)?.is_some_and(|stored| crate::is_copy(&stored, &version)))
     }
 
-    /// The files of the destination that the source does not have and that are not excluded.
-    fn others(&self, tree: &Tree, to: &Endpoint) -> anyhow::Result<Vec<PathBuf>> {
+    /// The items of the destination that the source does not have and that are not excluded, those in a folder before it. A folder stays
+    /// with what stays in it; at a server, which lists no hidden contents, each does.
+    fn others(&self, kept: &BTreeSet<Item>, to: &Endpoint) -> anyhow::Result<Vec<Item>> {
         if !to.is_folder()? {
             return Ok(Vec::new());
         }
-        let kept: BTreeSet<&Path> = tree.files.iter().map(|file| file.name.as_path()).collect();
-        let there = to.files()?.files.into_iter().map(|file| file.name);
-        Ok(there.filter(|name| !kept.contains(name.as_path()) && !self.is_excluded(name)).collect())
-    }
-
-    fn delete_others(&self, tree: &Tree, to: &Endpoint, summary: &mut Summary) -> anyhow::Result<()> {
-        for name in self.others(tree, to)? {
-            match to.remove(&name) {
-                Ok(()) => summary.removed += 1,
-                Err(error) => summary.failures.add(format_args!("{}: not removed: {error:#}", to.shown(&name))),
-            }
-        }
-        Ok(())
+        let stays = |item: &Item| kept.contains(item) || self.is_excluded(&item.0, item.1);
+        let (staying, others): (BTreeSet<Item>, BTreeSet<Item>) = items(&to.files()?).into_iter().partition(stays);
+        let keeps_one = |folder: &Path| {
+            let first = staying.range((folder.to_owned(), false)..).next();
+            first.is_some_and(|(name, _)| name.starts_with(folder))
+        };
+        let is_other = |(name, is_folder): &Item| match to {
+            Endpoint::Here(_) => !is_folder || !keeps_one(name),
+            _ => !is_folder && !is_below_file(name, kept),
+        };
+        Ok(others.into_iter().filter(is_other).rev().collect())
     }
 
     /// The name of one source within the destination, if it goes into that: a file that is copied into a folder keeps its name, and
     /// so does each of several sources.
-    fn name_within(
-        &self,
-        destination: &Endpoint,
-        (text, source): (&str, &Endpoint),
-        tree: &Tree,
-    ) -> anyhow::Result<Option<String>> {
+    fn name_within(&self, destination: &Endpoint, text: &str, tree: &Tree) -> anyhow::Result<Option<String>> {
         let is_into = self.destination.ends_with('/') || destination.is_folder()?;
         if self.sources.len() == 1 && (tree.is_folder || !is_into) {
             return Ok(None);
@@ -215,10 +256,48 @@ impl CopyArgs {
             "{}: several sources go into a folder: make it, or end its name with a slash",
             self.destination
         );
-        let name = text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        anyhow::ensure!(!name.is_empty() && name != "..", "{text}: name the file or folder that is to be copied");
-        Ok(Some(if source.here().is_some() { name.to_owned() } else { decoded(name) }))
+        name_of(text).map(Some)
     }
+}
+
+/// A file or folder below an end of a copy; true of a folder.
+type Item = (PathBuf, bool);
+
+/// A source with its files, and the place that it is copied to.
+struct Ends {
+    tree: Tree,
+    source: Endpoint,
+    destination: Endpoint,
+}
+
+fn items(tree: &Tree) -> BTreeSet<Item> {
+    let files = tree.files.iter().map(|file| (file.name.clone(), false));
+    files.chain(tree.folders.iter().map(|folder| (folder.clone(), true))).collect()
+}
+
+/// True if one of the kept items needs its name, or that of a folder above it.
+fn is_in_way((name, is_folder): &Item, kept: &BTreeSet<Item>) -> bool {
+    kept.contains(&(name.clone(), !is_folder)) || is_below_file(name, kept)
+}
+
+fn is_below_file(name: &Path, kept: &BTreeSet<Item>) -> bool {
+    name.ancestors().skip(1).any(|above| kept.contains(&(above.to_owned(), false)))
+}
+
+fn remove(items: &[Item], from: &Endpoint, summary: &mut Summary) {
+    for (name, _) in items {
+        match from.remove(name) {
+            Ok(()) => summary.removed += 1,
+            Err(error) => summary.failures.add(format_args!("{}: not removed: {error:#}", from.shown(name))),
+        }
+    }
+}
+
+/// The name of a source, by which it goes into a folder.
+fn name_of(source: &str) -> anyhow::Result<String> {
+    let name = source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    anyhow::ensure!(!["", ".", ".."].contains(&name), "{source}: name the file or folder that is to be copied");
+    Ok(if source.contains("://") { decoded(name) } else { name.to_owned() })
 }
 
 /// The destination, or the place of this name in it.

@@ -168,11 +168,18 @@ impl Endpoint {
         }
     }
 
-    /// Makes a folder, where folders can be without contents.
-    fn make_folder(&self, name: &Path) -> anyhow::Result<()> {
+    /// The permissions of a file or folder of this machine.
+    fn mode(&self, name: &Path) -> Option<u32> {
+        self.here()?.mode(name)
+    }
+
+    /// Makes a folder, unless it is there, with these permissions if it has any.
+    fn make_folder(&self, name: &Path, mode: Option<u32>) -> anyhow::Result<()> {
         match self {
-            Self::Here(folder) => folder.make_folder(name),
-            _ => Ok(()),
+            Self::Here(folder) => folder.make_folder(name, mode),
+            Self::Shared(SharedFolder { remote, .. }) | Self::There(remote) => remote.below(utf8(name)?).make_folders(),
+            Self::Served(own) => own.make_folders(utf8(name)?),
+            Self::Rclone(_) => Ok(()),
         }
     }
 
@@ -278,6 +285,7 @@ fn copy_tree(
         summary: Summary::begin(terms.rate, tree),
         moved: Arc::clone(moved),
     };
+    copying.make_folders(tree);
     for file in &tree.files {
         moved.check()?;
         let Err(error) = copying.file_or_wait(file) else { continue };
@@ -288,11 +296,6 @@ fn copy_tree(
             break;
         }
         copying.summary.failures.add(format_args!("{error:#}"));
-    }
-    for folder in &tree.folders {
-        if let Err(error) = copying.destination.make_folder(folder) {
-            copying.summary.failures.add(format_args!("{}: not made: {error:#}", copying.destination.shown(folder)));
-        }
     }
     Ok(copying.summary)
 }
@@ -308,6 +311,23 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
+    /// Makes the folders; at servers only those that no file makes.
+    fn make_folders(&mut self, tree: &Tree) {
+        let mut folders: Vec<&Path> = tree.folders.iter().map(PathBuf::as_path).collect();
+        folders.extend(tree.is_folder.then_some(Path::new("")));
+        folders.sort_unstable();
+        let has_file = |folder: &Path| {
+            let first = tree.files.partition_point(|file| file.name.as_path() < folder);
+            tree.files.get(first).is_some_and(|file| file.name.starts_with(folder))
+        };
+        let is_here = matches!(self.destination, Endpoint::Here(_));
+        for folder in folders.into_iter().filter(|folder| is_here || !has_file(folder)) {
+            if let Err(error) = self.destination.make_folder(folder, self.source.mode(folder)) {
+                self.summary.failures.add(format_args!("{}: not made: {error:#}", self.destination.shown(folder)));
+            }
+        }
+    }
+
     /// Copies one file. If a server ends after its answer, waits for it as within a file.
     fn file_or_wait(&mut self, file: &SourceFile) -> anyhow::Result<()> {
         let mut pauses = REOPEN_PAUSES.iter();
@@ -361,7 +381,7 @@ impl Copying<'_> {
     }
 
     fn copy_to_folder(&mut self, folder: Folder, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
-        let mut part = folder.begin(&file.name, &version.tag, self.terms.resume)?;
+        let mut part = folder.begin(&file.name, &version.tag, self.source.mode(&file.name), self.terms.resume)?;
         let opened = self.source.open(&file.name, part.written(), self.terms.rate)?;
         part.reserve(opened.bytes)?;
         self.moved.pass_over(part.written());

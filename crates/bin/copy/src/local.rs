@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt, MetadataExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -120,11 +120,30 @@ impl Folder {
     }
 
     pub(super) fn remove(&self, name: &Path) -> anyhow::Result<()> {
-        Ok(fs::remove_file(self.at(name))?)
+        let path = self.at(name);
+        let removed = if path.symlink_metadata()?.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+        match removed {
+            // Links and unfinished copies stay, which are not listed.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            removed => Ok(removed?),
+        }
     }
 
-    pub(super) fn make_folder(&self, name: &Path) -> anyhow::Result<()> {
-        if self.is_sink() { Ok(()) } else { Ok(fs::create_dir_all(self.path.join(name))?) }
+    /// The permissions of a file or folder.
+    pub(super) fn mode(&self, name: &Path) -> Option<u32> {
+        Some(fs::metadata(self.at(name)).ok()?.mode() & 0o777)
+    }
+
+    /// Makes a folder, unless it is there. Its owner may write in it, whatever `mode` says.
+    pub(super) fn make_folder(&self, name: &Path, mode: Option<u32>) -> anyhow::Result<()> {
+        let path = self.at(name);
+        if self.is_sink() || path.is_dir() {
+            return Ok(());
+        }
+        if let Some(above) = path.parent() {
+            fs::create_dir_all(above)?;
+        }
+        Ok(fs::DirBuilder::new().mode(mode.unwrap_or(0o777) | 0o700).create(path)?)
     }
 
     pub(super) fn version(&self, name: &Path) -> anyhow::Result<FileVersion> {
@@ -140,22 +159,30 @@ impl Folder {
         match fs::metadata(self.at(name)) {
             Ok(what) if what.is_file() => self.version(name).map(Some),
             Ok(_) => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     pub(super) fn open(&self, name: &Path, from: u64) -> anyhow::Result<SourceReader> {
         let path = self.at(name);
-        let (file, direct) = open(&path, OFlags::RDONLY).with_context(|| path.display().to_string())?;
+        let (file, direct) = open(&path, OFlags::RDONLY, 0).with_context(|| path.display().to_string())?;
         let bytes = file.metadata()?.len();
         let reader = DirectReader { file, direct, at: from, buffer: AlignedBlock::zeroed(READ_BYTES), filled: 0..0 };
         Ok(SourceReader { reader: Box::new(reader), bytes })
     }
 
     /// Begins a copy of a file, or continues one of the same version of its source.
-    pub(super) fn begin(&self, name: &Path, version: &str, resume: bool) -> anyhow::Result<PartialCopy> {
+    pub(super) fn begin(
+        &self,
+        name: &Path,
+        version: &str,
+        mode: Option<u32>,
+        resume: bool,
+    ) -> anyhow::Result<PartialCopy> {
         let path = self.at(name);
+        let mode = mode.unwrap_or(0o666);
+        anyhow::ensure!(!path.is_dir(), "{} is a folder, which --delete would replace", path.display());
         if self.is_sink() {
             let file = File::options().write(true).open(&path).with_context(|| path.display().to_string())?;
             return Ok(PartialCopy {
@@ -163,6 +190,7 @@ impl Folder {
                 how: WriteMode::Sink,
                 part: path.clone(),
                 path,
+                mode,
                 written: 0,
                 begun_with: 0,
                 flushed: 0,
@@ -184,14 +212,14 @@ impl Folder {
         if !resume && part.exists() {
             fs::remove_file(&part)?;
         }
-        let opened = open(&part, OFlags::RDWR | OFlags::CREATE);
+        let opened = open(&part, OFlags::RDWR | OFlags::CREATE, mode | 0o600);
         let (file, direct) = opened.with_context(in_folder)?;
         // The last piece may be padding, or not durable: it is written again.
         let begun_with = file.metadata()?.len().saturating_sub(1);
         let begun_with = begun_with - begun_with % DIRECT_ALIGN;
         file.set_len(begun_with)?;
         let how = if direct { WriteMode::Direct(Box::new(DirectWriter::new())) } else { WriteMode::Buffered };
-        Ok(PartialCopy { file, how, path, part, written: begun_with, begun_with, flushed: begun_with })
+        Ok(PartialCopy { file, how, path, part, mode, written: begun_with, begun_with, flushed: begun_with })
     }
 }
 
@@ -207,8 +235,8 @@ fn remove_others(folder: &Path, prefix: &str, part: &Path) -> io::Result<()> {
 }
 
 /// Opens a file for direct I/O, or through the page cache where the file system has no other way.
-fn open(path: &Path, flags: OFlags) -> io::Result<(File, bool)> {
-    let mode = Mode::from_raw_mode(0o666);
+fn open(path: &Path, flags: OFlags, mode: u32) -> io::Result<(File, bool)> {
+    let mode = Mode::from_raw_mode(mode);
     match rustix::fs::open(path, flags | OFlags::DIRECT | OFlags::CLOEXEC, mode) {
         Ok(file) => Ok((file.into(), true)),
         Err(Errno::INVAL) => Ok((rustix::fs::open(path, flags | OFlags::CLOEXEC, mode)?.into(), false)),
@@ -262,6 +290,8 @@ pub(super) struct PartialCopy {
     how: WriteMode,
     part: PathBuf,
     path: PathBuf,
+    /// The permissions that it gets, of those that the process gives to files.
+    mode: u32,
     written: u64,
     begun_with: u64,
     /// So many of the bytes that go through the page cache are on the disk.
@@ -330,6 +360,8 @@ impl PartialCopy {
             return Ok(());
         }
         self.file.set_len(self.written)?;
+        let given = self.file.metadata()?.mode();
+        self.file.set_permissions(fs::Permissions::from_mode(given & self.mode))?;
         if let Some(modified) = modified {
             // A file system that keeps no such time copies anew each time.
             let _ = self.file.set_modified(modified);
@@ -349,7 +381,7 @@ mod tests {
     use super::*;
 
     fn copied(folder: &Folder, version: &str, resume: bool, bytes: &[u8]) -> PartialCopy {
-        let mut part = folder.begin("".as_ref(), version, resume).expect("room");
+        let mut part = folder.begin("".as_ref(), version, None, resume).expect("room");
         let mut buffer = AlignedBlock::zeroed(READ_BYTES);
         buffer.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         part.write(&mut buffer, bytes.len()).expect("written");
@@ -364,10 +396,10 @@ mod tests {
         drop(copied(&folder, "first", false, &[7; 10_000]));
         assert!(!path.exists() && fs::read_dir(scratch.path()).expect("listed").count() == 1);
         // Another version of the source begins anew, and leaves nothing of the first.
-        let part = folder.begin("".as_ref(), "second", true).expect("room");
+        let part = folder.begin("".as_ref(), "second", None, true).expect("room");
         assert_eq!((part.written(), fs::read_dir(scratch.path()).expect("listed").count()), (0, 1));
         drop(copied(&folder, "second", false, &[8; 10_000]));
-        let mut part = folder.begin("".as_ref(), "second", true).expect("room");
+        let mut part = folder.begin("".as_ref(), "second", None, true).expect("room");
         assert!(part.written().is_multiple_of(DIRECT_ALIGN) && part.written() >= 8192, "{}", part.written());
         let mut buffer = AlignedBlock::zeroed(READ_BYTES);
         let rest = 10_000 - usize::try_from(part.written()).expect("small");

@@ -15,9 +15,10 @@ use anyhow::Context as _;
 use bytes::{Buf as _, Bytes};
 use client::{FileVersion, RateRefusal, SourceFile, SourceReader, Tree, TreeEntry};
 use content::Segment;
-use service::access::{PathRight, Permit, ToRead};
+use service::access::{PathRight, Permit, ToRead, ToWrite};
 use service::delivery::{Client, DeliveryError, resource_name};
 use service::ingest::{self, IngestRequest, Writer};
+use service::namespace;
 use service::pipeline::{Pipe, PipeError, Stages};
 use service::rate::{RateTerms, RequestedRate};
 use service::reads::{self, ContentRead, ReadPurpose};
@@ -42,6 +43,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const OWN: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A folder below `/media/`.
+#[derive(Clone)]
 pub struct OwnFolder {
     path: ContentPath,
     service: Arc<MediaService>,
@@ -181,6 +183,20 @@ impl OwnFolder {
             }
         }
         Ok(unnamed)
+    }
+
+    /// Makes a folder, with those above it, unless it is there.
+    pub(super) fn make_folders(&self, name: &str) -> anyhow::Result<()> {
+        let whole = self.permit::<ToWrite>(name)?;
+        let mut folder = ContentPath::root();
+        for part in whole.path().components() {
+            folder = folder.child(part).with_context(|| self.shown(name))?;
+            if !(Self { path: folder.clone(), ..self.clone() }).is_folder()? {
+                let permit = Permit::of_configuration(folder.clone());
+                self.runtime.block_on(namespace::make_folder(&self.service, &permit, own()))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn shown(&self, name: &str) -> String {

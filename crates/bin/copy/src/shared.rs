@@ -3,6 +3,7 @@
 //! Promise: a file is read through the server only where it shows that file, in the version that lies here; its streams are not
 //! disturbed then. Files that it does not show (hidden ones, and those that an earlier folder hides) are read directly.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -27,12 +28,12 @@ pub struct SharedFolder {
 }
 
 impl LocalServer {
-    /// The server at `url`, or at the usual address if one answers there.
+    /// The server at `url`, or at the likely or usual address if one answers there.
     ///
     /// # Errors
     /// `url` does not answer.
-    pub(super) fn find(url: Option<&str>, login: Option<&Login>) -> anyhow::Result<Option<Self>> {
-        let at = url.unwrap_or(USUAL_SERVER).trim_end_matches('/').to_owned();
+    pub(super) fn find(url: Option<&str>, likely: Option<&str>, login: Option<&Login>) -> anyhow::Result<Option<Self>> {
+        let at = url.or(likely).unwrap_or(USUAL_SERVER).trim_end_matches('/').to_owned();
         let disks = HttpClient::new(login.cloned()).json::<Vec<Disk>>(&format!("{at}/api/v1/disks"));
         match (disks, url) {
             (Ok(disks), _) => {
@@ -55,6 +56,15 @@ impl LocalServer {
         let root = Remote::new(&format!("{}/media", self.url), self.login.as_ref())?;
         Ok(Some(SharedFolder { folder: folder.clone(), remote: root.below(&path) }))
     }
+}
+
+/// The server of an address, if it has one of this machine's own.
+pub(super) fn server_of_this_machine(address: &str) -> Option<&str> {
+    let (scheme, rest) = address.split_once("://")?;
+    let authority = rest.split('/').next()?;
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host).trim_matches(['[', ']']);
+    let is_own = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    is_own.then(|| &address[..scheme.len() + "://".len() + authority.len()])
 }
 
 impl SharedFolder {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -137,6 +137,8 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     assert_eq!(figures(&["--resume", &url("up"), text(&down)])["files"], 0);
     let within = refused(&[&url("up"), &url("up/backup")]);
     assert!(within.contains("lies in the source of the copy"), "{within}");
+    let within = refused(&[&url("")[..url("").len() - 1], text(&root.join("up/backup"))]);
+    assert!(within.contains("lies in the source of the copy"), "its server is asked for DST: {within}");
     let within =
         refused(&["--url", &url("")[..url("").len() - "media/".len()], text(&root.join("up")), &url("up/backup")]);
     assert!(within.contains("lies in the source of the copy"), "{within}");
@@ -434,6 +436,80 @@ fn files_are_left_out_and_removed_and_a_dry_run_only_tells() {
     assert!(to.join("from/empty/deep").is_dir() && to.join("other/d.ts").is_file());
     let said = refused(&["--alone", text(&from), text(&other), text(&scratch.path().join("nowhere"))]);
     assert!(said.contains("several sources go into a folder"), "{said}");
+}
+
+#[test]
+fn sources_of_one_name_are_refused_and_a_missing_one_keeps_no_other_from_being_copied() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let [one, two, to] = ["1/x", "2/x", "to"].map(|name| scratch.path().join(name));
+    [&one, &two, &to].iter().for_each(|folder| fs::create_dir_all(folder).expect("made"));
+    fs::write(one.join("f"), "one").expect("written");
+    fs::write(two.join("f"), "two").expect("written");
+    for option in ["--delete", "--resume"] {
+        let said = refused(&["--alone", option, text(&one), text(&two), text(&to)]);
+        assert!(said.contains("have one name") && names(&to).is_empty(), "{said}");
+    }
+    let said = refused(&["--alone", "/nowhere/at/all", text(&one), text(&to)]);
+    assert!(said.contains("1 not copied: /nowhere/at/all") && to.join("x/f").is_file(), "{said}");
+    assert!(refused(&["--alone", "--dry-run", "/nowhere/at/all", text(&one), text(&to)]).contains("/nowhere/at/all"));
+}
+
+#[test]
+fn an_item_of_the_other_kind_is_replaced_and_emptied_folders_go_with_delete_only() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let [from, to] = ["from", "to"].map(|name| scratch.path().join(name));
+    for name in ["from/folder/f", "to/file/old", "to/gone/deep/old", "to/kept/cache/old"] {
+        let file = scratch.path().join(name);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        fs::write(file, name).expect("written");
+    }
+    fs::write(from.join("file"), "new").expect("written");
+    fs::write(to.join("folder"), "old").expect("written");
+    let said = refused(&["--alone", "--resume", text(&from), text(&to)]);
+    assert!(said.contains("to/file is a folder, which --delete would replace"), "{said}");
+    assert_eq!(names(&to), ["file", "folder", "gone", "kept"], "nothing is left behind");
+    let whole = ["--alone", "--delete", "--exclude", "cache/", text(&from), text(&to)];
+    assert_eq!(figures(&whole)["files"], 2);
+    assert_eq!(names(&to), ["file", "folder", "kept"]);
+    assert_eq!(fs::read(to.join("file")).expect("a file"), b"new");
+    assert!(to.join("folder/f").is_file() && to.join("kept/cache/old").is_file());
+    let again = figures(&whole);
+    assert_eq!((&again["files"], &again["removed"]), (&0.into(), &0.into()), "{again}");
+}
+
+#[test]
+fn permissions_are_copied() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let [from, to] = ["from", "to"].map(|name| scratch.path().join(name));
+    fs::create_dir_all(from.join("folder")).expect("made");
+    let modes = [("folder/run", 0o700), ("folder/read", 0o400), ("folder", 0o700), ("", 0o700)];
+    for (name, mode) in modes {
+        if name.contains('/') {
+            fs::write(from.join(name), name).expect("written");
+        }
+        fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    figures(&["--alone", text(&from), text(&to)]);
+    for (name, mode) in modes {
+        assert_eq!(fs::metadata(to.join(name)).expect("there").permissions().mode() & 0o777, mode, "{name}");
+    }
+}
+
+#[test]
+fn a_server_gets_empty_folders_and_a_failing_copy_foretells_no_removal() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let [root, state, from] = ["root", "state", "from"].map(|name| scratch.path().join(name));
+    fs::create_dir_all(from.join("empty/deep")).expect("made");
+    fs::create_dir(&root).expect("made");
+    let server = Server::on(&[&root], &state, &[]);
+    let url = format!("http://{}/media/new/up", server.address);
+    figures(&[text(&from), &url]);
+    assert!(root.join("new/up/empty/deep").is_dir());
+    fs::write(root.join("new/up/other.ts"), "other").expect("written");
+    fs::write(from.join(OsStr::from_bytes(b"caf\xe9.ts")), "odd").expect("written");
+    let dry = cp(&["--dry-run", "--delete", text(&from), &url]);
+    let said = String::from_utf8_lossy(&dry.stdout).into_owned();
+    assert!(said.contains("cannot  ") && said.contains(", 0 to remove"), "{said}");
 }
 
 #[test]

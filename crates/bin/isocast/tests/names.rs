@@ -33,7 +33,8 @@ fn commands_list_rename_make_and_remove() {
         assert!(said(&output).contains(part), "{arguments:?}: {}", said(&output));
     };
     done(&["mkdir", "-p", &at("x/y%20z"), &at("x")]);
-    fails(&["mkdir", &at("x")], "405");
+    fails(&["mkdir", &at("x"), &at("y")], "1 not made: ");
+    fails(&["mkdir", &at("x"), &at("y")], "there is already a folder of this name");
     fails(&["mkdir", &at("no/parent")], "409");
     done(&["mv", &at("a%20b.ts"), &at("x/y%20z/")]);
     let listed = done(&["ls", &at("x/y%20z")]);
@@ -50,6 +51,8 @@ fn commands_list_rename_make_and_remove() {
     done(&["mv", "--replace", &at("other"), &at("x/w/a%20b.ts")]);
     assert_eq!(server.get("/media/x/w/a%20b.ts").text(), "other");
     fails(&["rm", &at("x")], "-r");
+    fails(&["rm", "-r", &at("nothing"), &at("y")], "1 not removed: ");
+    assert_eq!(server.get("/media/y/").status, 404);
     fails(&["rm", &at("nothing")], "404");
     fails(&["ls", &at("nothing")], "nothing of this name");
     fails(&["mv", &at("x"), "http://other.example/media/x"], "");
