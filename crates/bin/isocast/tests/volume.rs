@@ -237,7 +237,7 @@ fn a_full_volume_says_so_before_anything_is_written() {
 fn an_import_that_does_not_fit_names_a_unit_that_would_and_keeps_what_it_imported() {
     let bench = Bench::new();
     let (disk, source) = (bench.disk("one"), bench.path("small"));
-    done(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", &disk]);
+    done(&["create", "--name", "v", "--layout", "span", "--unit", "2MiB", "--yes", &disk]);
     let units = json(&["status", "--json", &disk]).0["disks"][0]["units"].as_u64().expect("a number");
     fs::create_dir(&source).expect("there is room");
     (0..units + 10).try_for_each(|n| fs::write(source.join(n.to_string()), [7; 5_000])).expect("there is room");
@@ -245,13 +245,31 @@ fn an_import_that_does_not_fit_names_a_unit_that_would_and_keeps_what_it_importe
     let imported = volume(&["import", "--json", &disk, source.to_str().expect("UTF-8")]);
     let said = String::from_utf8_lossy(&imported.stderr).into_owned();
     assert_eq!(imported.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("take {} units of 1.0 MiB", units + 10)), "{said}");
-    assert!(said.contains("a volume with units of 64.0 KiB"), "{said}");
+    assert!(said.contains(&format!("take {} units of 2.0 MiB", units + 10)), "{said}");
+    assert!(said.contains("a volume with units of 1.0 MiB"), "{said}");
     assert!(said.contains("11 not imported") && said.contains("not UTF-8"), "{said}");
     let result: Value = serde_json::from_slice(&imported.stdout).expect("JSON");
     assert_eq!(result, serde_json::json!({ "contents": units, "bytes": units * 5_000, "failed": 11 }));
     let (status, sound) = json(&["status", "--json", &disk]);
     assert!(sound && status["contents"] == units, "{status:#}");
+}
+
+#[test]
+fn one_missing_name_keeps_no_other_from_going_in_or_out_with_its_time() {
+    let bench = Bench::new();
+    let (disk, source, out) = (bench.disk("one"), bench.path("in"), bench.path("out"));
+    let small = volume(&["create", "--name", "v", "--layout", "span", "--unit", "64KiB", "--yes", &disk]);
+    assert!(String::from_utf8_lossy(&small.stderr).contains("no server serves it"), "{small:?}");
+    fs::create_dir_all(source.join("empty")).expect("there is room");
+    let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_500_000_000, 123);
+    let file = File::create(source.join("a")).expect("there is room");
+    file.set_modified(time).expect("it is ours");
+    let said = refused(&["import", &disk, "/nowhere/at/all", source.to_str().expect("UTF-8")]);
+    assert!(said.contains("1 not imported: cannot read /nowhere/at/all"), "{said}");
+    assert!(json(&["ls", "--json", &disk, "in"]).0.to_string().contains("empty"));
+    let said = refused(&["export", "--to", out.to_str().expect("UTF-8"), &disk, "nope", "in/a"]);
+    assert!(said.contains("1 not exported: `nope`"), "{said}");
+    assert_eq!(fs::metadata(out.join("in/a")).and_then(|of| of.modified()).expect("dated"), time);
 }
 
 #[test]

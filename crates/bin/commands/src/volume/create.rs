@@ -8,6 +8,7 @@ use clap::Args;
 use program::output::say;
 use rustix::rand::GetRandomFlags;
 use units::ByteCount;
+use units::limits::CHUNK_BYTES;
 use volume::{NewVolume, Placement, Volume};
 use volumes::{VolumeDisks, check_apart};
 
@@ -17,7 +18,7 @@ use super::occupied::open_to_overwrite;
 const EXAMPLES: &str = "\
 Examples:
   isocast volume create --name films --layout mirror --yes /dev/sdb /dev/sdc
-  isocast volume create --name clips --layout span --unit 256KiB --yes /srv/disk.img";
+  isocast volume create --name clips --layout span --unit 1MiB --yes /srv/disk.img";
 
 /// Make a volume of disks, partitions or preallocated files. All data on them is lost.
 #[derive(Debug, Args)]
@@ -32,7 +33,7 @@ pub(crate) struct Create {
     /// How contents below a folder are laid instead (repeatable); `isocast volume layout` changes it later.
     #[arg(long = "folder", value_name = "FOLDER=LAYOUT", value_parser = parse_folder_layout)]
     folders: Vec<FolderLayout>,
-    /// Size of the units in which room is given: a power of two from 64 KiB to 32 MiB.
+    /// Size of the units in which room is given: a power of two from 64 KiB to 32 MiB; a server needs 1 MiB.
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = units::parse_size)]
     unit: ByteCount,
     /// Do it: without this nothing is written.
@@ -97,6 +98,9 @@ impl Create {
             writeln!(out, "{made:#}")?;
         } else {
             writeln!(out, "made the volume `{}`: {} free", self.name, ByteCount(volume.free_bytes()))?;
+        }
+        if volume.unit_bytes() < CHUNK_BYTES {
+            say(format_args!("no server serves it: that needs units of {}", ByteCount(CHUNK_BYTES)));
         }
         let unused = unused_bytes(&volume, self.layout.into());
         if unused > volume.unit_bytes() {

@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use copy::{self, Endpoint, Failures};
 use program::output::counted;
@@ -49,9 +50,18 @@ impl Export {
             return self.get(out, &served);
         }
         let (mut disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
-        let contents: Vec<_> = volume.contents().filter(|(name, _)| self.is_wanted(name)).collect();
-        if contents.is_empty() && !self.contents.is_empty() {
-            bail!("the volume has no content of this name: `isocast volume ls` lists them");
+        let is_wanted =
+            |name: &str| self.contents.is_empty() || self.contents.iter().any(|wanted| is_or_has(wanted, name));
+        let contents: Vec<_> = volume.contents().filter(|(name, _)| is_wanted(name)).collect();
+        let mut failures = Failures::default();
+        for wanted in &self.contents {
+            let is_there =
+                volume.is_folder(wanted.trim_matches('/')) || contents.iter().any(|(name, _)| is_or_has(wanted, name));
+            if !is_there {
+                failures.add(format_args!(
+                    "`{wanted}`: the volume has no content of this name: `isocast volume ls` lists them"
+                ));
+            }
         }
         let total: u64 = contents.iter().map(|(_, content)| content.length).sum();
         let mut progress = ProgressLine::new("export");
@@ -67,6 +77,8 @@ impl Export {
                 progress.show(copied, total);
                 file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))
             })?;
+            file.set_modified(UNIX_EPOCH + Duration::from_nanos(content.modified))
+                .with_context(|| format!("cannot date {}", path.display()))?;
             damaged += u64::from(!lost.is_empty());
             for Range { start, end } in lost {
                 let exported = if self.keep_damaged { "zeros stand there" } else { "those before were exported" };
@@ -75,17 +87,10 @@ impl Export {
         }
         drop(progress);
         self.report(out, contents.len() as u64 - damaged, copied)?;
-        ensure!(damaged == 0, "{damaged} contents are damaged: the others were exported");
-        Ok(())
-    }
-
-    fn is_wanted(&self, name: &str) -> bool {
-        let is_or_has = |wanted: &String| {
-            let wanted = wanted.trim_matches('/');
-            let below = name.strip_prefix(wanted);
-            wanted.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        self.contents.is_empty() || self.contents.iter().any(is_or_has)
+        if damaged > 0 {
+            failures.add(format_args!("{damaged} contents are damaged: the others were exported"));
+        }
+        failures.judge("not exported")
     }
 
     /// Through the server that has the volume.
@@ -155,6 +160,13 @@ impl Export {
         }
         Ok(damaged)
     }
+}
+
+/// True if the content `name` is the wanted one, or lies in that.
+fn is_or_has(wanted: &str, name: &str) -> bool {
+    let wanted = wanted.trim_matches('/');
+    let below = name.strip_prefix(wanted);
+    wanted.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The payload of a unit, if all of it agrees with the catalogue.

@@ -15,7 +15,8 @@ use program::output::counted;
 use serde_json::json;
 use store::buffers::index;
 use units::ByteCount;
-use volume::{Areas, BLOCK_BYTES, Draft, Volume, part_count};
+use units::limits::CHUNK_BYTES;
+use volume::{BLOCK_BYTES, Draft, Volume, part_count};
 use volumes::{VolumeDiskError, VolumeDisks};
 
 use super::DiskNames;
@@ -52,6 +53,8 @@ pub(crate) struct Import {
 #[derive(Default)]
 struct ImportList {
     files: Vec<(PathBuf, String, u64)>,
+    /// Folders of the volume: an empty one stays.
+    folders: Vec<String>,
     failures: Failures,
 }
 
@@ -68,7 +71,7 @@ impl Import {
         if let Some(served) = self.server.serving(&self.names.disks.0)? {
             return self.put(out, &served);
         }
-        let ImportList { files, mut failures } = self.wanted()?;
+        let ImportList { files, folders, mut failures } = self.wanted();
         let (disks, mut volume) = disks::open(&self.names.disks.0, Purpose::Write)?;
         refuse_missing(&volume)?;
         disks.commit(&mut volume)?;
@@ -96,17 +99,32 @@ impl Import {
                 committed = Instant::now();
             }
         }
+        for folder in &folders {
+            if !volume.is_folder(folder)
+                && let Err(error) = volume.make_folder(folder, nanoseconds(SystemTime::now()))
+            {
+                failures.add(format_args!("cannot make the folder `{folder}`: {error}"));
+            }
+        }
         disks.commit(&mut volume)?;
         drop(progress);
         self.end(out, contents, bytes, &failures)
     }
 
-    fn wanted(&self) -> anyhow::Result<ImportList> {
+    fn wanted(&self) -> ImportList {
         let mut wanted = ImportList::default();
         for path in &self.files {
-            let name = self.name_of(path)?;
-            let tree = copy::here(path.clone()).files().with_context(|| format!("cannot read {}", path.display()))?;
+            let named = self.name_of(path).and_then(|name| Ok((name, copy::here(path.clone()).files()?)));
+            let (name, tree) = match named {
+                Ok(named) => named,
+                Err(error) => {
+                    wanted.failures.add(format_args!("cannot read {}: {error:#}", path.display()));
+                    continue;
+                }
+            };
             tree.unreadable.iter().for_each(|entry| wanted.failures.add(entry));
+            let folders = tree.folders.iter().filter_map(|below| Some(format!("{name}/{}", below.to_str()?)));
+            wanted.folders.extend(tree.is_folder.then(|| name.clone()).into_iter().chain(folders));
             for SourceFile { name: below, bytes } in tree.files {
                 let whole = if tree.is_folder { path.join(&below) } else { path.clone() };
                 match below.to_str() {
@@ -116,7 +134,7 @@ impl Import {
                 }
             }
         }
-        Ok(wanted)
+        wanted
     }
 
     /// The content, or folder, that a path becomes.
@@ -130,12 +148,12 @@ impl Import {
     /// Through the server that has the volume.
     fn put(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         let media = served.media()?;
-        warn(&self.wanted()?.files, served.status.unit_bytes, served.status.free_bytes);
+        warn(&self.wanted().files, served.status.unit_bytes, served.status.free_bytes);
         let mut failures = Failures::default();
         let (mut contents, mut bytes) = (0, 0);
         for path in &self.files {
-            let there = Endpoint::There(media.below(&self.name_of(path)?));
-            match copy::copy_shown(copy::here(path.clone()), there) {
+            let there = self.name_of(path).map(|name| Endpoint::There(media.below(&name)));
+            match there.and_then(|there| copy::copy_shown(copy::here(path.clone()), there)) {
                 Ok(copied) => {
                     (contents, bytes) = (contents + copied.files, bytes + copied.bytes);
                     failures.append(copied.failures);
@@ -178,7 +196,7 @@ fn units_warning(lengths: &[u64], unit_bytes: u64, free_bytes: u64) -> Option<St
         return None;
     }
     let halves = || std::iter::successors(Some(unit_bytes / 2), |unit| Some(unit / 2));
-    let smaller = || halves().take_while(|unit| Areas::unit_bytes_allowed(*unit));
+    let smaller = || halves().take_while(|unit| *unit >= CHUNK_BYTES);
     let better = smaller().find(|unit| room(*unit) <= free_bytes && !is_too_empty(room(*unit))).or(smaller().last());
     let advice = better.map(|unit| {
         let (unit, taken) = (ByteCount(unit), ByteCount(room(unit)));
@@ -280,7 +298,7 @@ mod tests {
         let small = [5_000; 1000];
         let full = units_warning(&small, 8 * MIB, 288 * MIB).expect("8,000 MiB do not fit");
         assert!(full.contains("1000 contents") && full.contains("1000 units of 8.0 MiB"), "{full}");
-        assert!(full.contains("units of 64.0 KiB") && full.contains("take 62.5 MiB"), "{full}");
+        assert!(full.contains("units of 1.0 MiB") && full.contains("take 1000.0 MiB"), "{full}");
         // They fit, and leave a tenth of the room empty.
         assert!(units_warning(&small, 64 << 10, 288 * MIB).is_some_and(|warning| !warning.contains("--unit")));
         // One small content beside much room, and contents of many units, are no matter.
