@@ -11,6 +11,7 @@ use kernel::exclusive::Purpose;
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 use rustix::io::Errno;
 use store::ContentPath;
+use units::limits::CHUNK_BYTES;
 use volumes::{FoundDisks, VolumeDiskError};
 
 use super::{Config, ConfigError, Problem};
@@ -33,9 +34,11 @@ impl Config {
             add("roots", "no folder is named: write for example `roots = [\"/srv/video\"]`".to_owned());
         }
         for disks in &self.volumes {
-            match FoundDisks::of(disks, Purpose::Read).and_then(|found| found.check_named()) {
+            let found = FoundDisks::of(disks, Purpose::Read);
+            match found.and_then(|found| found.check_named().map(|()| found.identified.superblock.unit_bytes)) {
+                Ok(bytes @ ..CHUNK_BYTES) => add("volumes", VolumeDiskError::UnitSize(bytes).to_string()),
                 // A server has them.
-                Ok(()) | Err(VolumeDiskError::InUse(_)) => {}
+                Ok(_) | Err(VolumeDiskError::InUse(_)) => {}
                 Err(error) => add("volumes", format!("{:#}", anyhow::Error::from(error))),
             }
         }
