@@ -1,15 +1,19 @@
-//! WAVE (also RF64 and BW64) and AVI: the rate that the head of a sound states; size over duration of a movie.
+//! WAVE (also RF64 and BW64) and AVI: the rate that the head of a sound states; size over duration of a movie, which the chunks at
+//! several places give where its heads were not filled in.
 
 use units::{BitRate, Nanos};
 
 use super::curve::Fit;
-use super::input::{BudgetedFile, VIEW_MAX};
+use super::input::BudgetedFile;
 use super::{Container, ContainerFacts, HEADROOM_AVERAGE_PERCENT, PREROLL_MAX, ProbeError, RateSource, le_u32};
 
 /// RiffChunks looked at on one level.
 const CHUNKS_MAX: usize = 64;
 /// The longest list of heads that is read.
 const HEADS_BYTES_MAX: u64 = 1 << 20;
+/// Places of a movie at which chunks are counted, and the bytes of each: one read of the store.
+const PLACES: u64 = 56;
+const PLACE_BYTES: usize = 248 << 10;
 /// Formats with samples that are not compressed: integers, floats, and those that say so in an extension.
 const PLAIN: [u16; 3] = [1, 3, 0xfffe];
 
@@ -70,52 +74,109 @@ pub(super) fn probe_avi(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts,
     let body = source.whole(heads.body + 4, heads.length.saturating_sub(4).min(HEADS_BYTES_MAX))?;
     let size = source.size();
     let heads = AviHeads::read(&body).ok_or(ProbeError::Broken("its heads"))?;
-    if heads.duration > Nanos::ZERO {
+    let length = le_u32(source.view(0, 12)?, 4).unwrap_or(0);
+    // A writer to a pipe cannot come back to fill the heads in: they hold a length of 0 or -1 and streams of 2^30 samples.
+    if heads.duration > Nanos::ZERO && !matches!(length, 0 | u32::MAX) {
         // A file that was cut is shorter than its head says, and so is its duration.
-        let whole = u64::from(le_u32(source.view(0, 12)?, 4).unwrap_or(0)) + 8;
-        let nanos = u128::from(heads.duration.0) * u128::from(size) / u128::from(size.max(whole));
-        return Ok(ContainerFacts::average(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))));
+        let whole = u64::from(length) + 8;
+        return Ok(ContainerFacts::average(share(heads.duration, size, size.max(whole))));
     }
-    // Nothing was filled in at the end, for there was none: pictures of the first megabyte are counted.
     let movie = find(source, 12, list(b"movi"))?.ok_or(ProbeError::Broken("it has no `movi`"))?;
-    let (mut bytes, mut pictures) = (0, 0);
-    for (kind, body) in RiffChunks(source.view(movie.body + 4, VIEW_MAX)?) {
-        bytes += 8 + u64::try_from(body.len()).unwrap_or(0);
-        pictures += u64::from(matches!(&kind[2..], b"dc" | b"db"));
+    let mut played = vec![Nanos::ZERO; heads.streams.len()];
+    let mut bytes = 0;
+    for at in source.places(movie.body + 4, PLACES, PLACE_BYTES) {
+        let place = match source.view(at, PLACE_BYTES) {
+            Ok(place) => place,
+            Err(ProbeError::OverBudget(..)) if bytes > 0 => break,
+            Err(error) => return Err(error),
+        };
+        bytes += u64::try_from(place.len()).unwrap_or(0);
+        add_chunks(place, &heads.streams, &mut played);
     }
-    let nanos = u128::from(pictures) * u128::from(heads.picture.0) * u128::from(size) / u128::from(bytes.max(1));
-    let found = ContainerFacts::average(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+    let longest = played.into_iter().max().unwrap_or(Nanos::ZERO);
+    let found = ContainerFacts::average(share(longest, size, bytes));
     Ok(ContainerFacts { source: RateSource::FramesSampled, ..found })
+}
+
+/// `part` of `of` parts of `time`.
+fn share(time: Nanos, part: u64, of: u64) -> Nanos {
+    let nanos = u128::from(time.0) * u128::from(part) / u128::from(of.max(1));
+    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// Adds the playing time of the chunks of pictures and sound that begin in `place`, by stream.
+fn add_chunks(place: &[u8], streams: &[AviStream], played: &mut [Nanos]) {
+    let mut at = 0;
+    while let Some(head) = place.get(at..at + 8) {
+        let number = usize::from(head[0].wrapping_sub(b'0')) * 10 + usize::from(head[1].wrapping_sub(b'0'));
+        let own = streams.get(number).filter(|stream| stream.chunk_kinds.contains(&&[head[2], head[3]]));
+        let Some((stream, bytes)) = own.zip(le_u32(head, 4)) else {
+            at += 1;
+            continue;
+        };
+        played[number] = played[number].saturating_add(stream.time_of(bytes));
+        at = at.saturating_add(8 + usize::try_from(bytes).unwrap_or(usize::MAX / 2).next_multiple_of(2));
+    }
 }
 
 /// Facts from the heads of a movie.
 struct AviHeads {
-    /// How long one picture lasts.
-    picture: Nanos,
+    streams: Vec<AviStream>,
     /// The longest of the movie and its streams; zero if it was never filled in.
     duration: Nanos,
+}
+
+/// A stream of pictures or sound: how long its samples last.
+struct AviStream {
+    /// Ends of the names of its chunks; none of a stream of another kind.
+    chunk_kinds: &'static [&'static [u8; 2]],
+    scale: u32,
+    samples_per_scale: u32,
+    samples: u32,
+    /// 0: each chunk is a sample.
+    sample_bytes: u32,
+}
+
+impl AviStream {
+    fn read(head: &[u8]) -> Option<Self> {
+        let chunk_kinds: &[&[u8; 2]] = match head.first_chunk()? {
+            b"vids" => &[b"dc", b"db"],
+            b"auds" => &[b"wb"],
+            _ => &[],
+        };
+        let [scale, samples_per_scale, samples] = [le_u32(head, 20)?, le_u32(head, 24)?, le_u32(head, 32)?];
+        Some(Self { chunk_kinds, scale, samples_per_scale, samples, sample_bytes: le_u32(head, 44).unwrap_or(0) })
+    }
+
+    fn time(&self, samples: u32) -> Nanos {
+        match self.samples_per_scale {
+            0 => Nanos::ZERO,
+            rate => super::ticks(u64::from(samples) * u64::from(self.scale), u64::from(rate)),
+        }
+    }
+
+    /// Playing time of a chunk.
+    fn time_of(&self, bytes: u32) -> Nanos {
+        self.time(bytes.checked_div(self.sample_bytes).unwrap_or(1))
+    }
 }
 
 impl AviHeads {
     fn read(body: &[u8]) -> Option<Self> {
         let main = RiffChunks(body).find(|(kind, _)| kind == b"avih")?.1;
         let picture = Nanos(u64::from(le_u32(main, 0)?) * 1000);
-        let mut longest = picture.saturating_mul(u64::from(le_u32(main, 16)?));
         let lists = |kind: &'static [u8; 4]| {
             RiffChunks(body).filter(|(name, _)| name == b"LIST").filter_map(move |(_, list)| list.strip_prefix(kind))
         };
-        for stream in lists(b"strl").take(CHUNKS_MAX) {
-            let head = RiffChunks(stream).find(|(kind, _)| kind == b"strh").map(|(_, head)| head);
-            let numbers = head.and_then(|head| Some([le_u32(head, 20)?, le_u32(head, 24)?, le_u32(head, 32)?]));
-            if let Some([scale, rate, length]) = numbers.filter(|[_, rate, _]| *rate > 0) {
-                longest = longest.max(super::ticks(u64::from(length) * u64::from(scale), u64::from(rate)));
-            }
-        }
+        let head = |list| RiffChunks(list).find(|(kind, _)| kind == b"strh").map(|(_, head)| head);
+        let read = |list| head(list).and_then(AviStream::read);
+        let streams = lists(b"strl").take(CHUNKS_MAX).map_while(read).collect::<Vec<AviStream>>();
         // Pictures of all parts of a file above 1 GB.
         let all =
             lists(b"odml").find_map(|list| RiffChunks(list).find(|(kind, _)| kind == b"dmlh")).map(|(_, head)| head);
-        let all = all.and_then(|head| le_u32(head, 0)).map_or(0, u64::from);
-        Some(Self { picture, duration: longest.max(picture.saturating_mul(all)) })
+        let pictures = all.and_then(|head| le_u32(head, 0)).unwrap_or(0).max(le_u32(main, 16)?);
+        let longest = streams.iter().map(|stream| stream.time(stream.samples)).max().unwrap_or(Nanos::ZERO);
+        Some(Self { streams, duration: longest.max(picture.saturating_mul(u64::from(pictures))) })
     }
 }
 

@@ -153,6 +153,27 @@ proptest! {
     }
 }
 
+/// ffmpeg into a pipe leaves a length of -1, no pictures, 2^30 samples in each stream, and no index.
+#[test]
+fn a_movie_written_to_a_pipe_gets_its_rate() {
+    let Golden { bytes, rate, .. } = GOLDEN[18];
+    let index = bytes.windows(4).rposition(|kind| kind == b"idx1").expect("at the end");
+    let mut piped = bytes[..index].to_vec();
+    piped[4..8].fill(0xff);
+    let places = |kind: &[u8]| (0..index).filter(|at| bytes[*at..].starts_with(kind)).collect::<Vec<usize>>();
+    for (kind, number, value) in [(b"avih", 16, 0u32), (b"strh", 32, 1 << 30), (b"dmlh", 0, 0)] {
+        for at in places(kind).into_iter().map(|at| at + 8 + number) {
+            piped[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    for lost in [&b"none"[..], b"vids", b"auds"] {
+        let mut piped = piped.clone();
+        places(lost).into_iter().for_each(|at| piped[at..at + 4].fill(b'x'));
+        let media = found(piped.as_slice()).expect("its chunks");
+        assert!((rate..=rate * 3 / 2).contains(&media.rate.0), "{lost:?} lost: {media:?}");
+    }
+}
+
 /// A box of an MP4.
 fn mp4_box(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 8).expect("a small box");
