@@ -14,11 +14,9 @@ use super::{
 
 /// Longer indexes are not read.
 const INDEX_BYTES_MAX: u64 = 4 << 20;
-/// Views from the end in which the last fragment is searched.
-const TAIL_VIEWS: u32 = 4;
-/// Kept back for that when fragments are walked: a view may take five reads of 256 KiB.
-const READS_KEPT: u32 = 5 * TAIL_VIEWS + 2;
-const BYTES_KEPT: u64 = 6 << 20;
+/// Kept back for the search of the last fragment when fragments are walked: a view of 1 MiB may take five reads.
+const BYTES_KEPT: u64 = 12 << 20;
+const READS_KEPT: u32 = 5 * 12 + 2;
 
 pub(super) fn probe(
     source: &mut BudgetedFile<'_>,
@@ -227,13 +225,13 @@ fn run_ticks(run: &[u8], by_default: Option<u32>) -> Option<u64> {
     samples.take(usize::try_from(count).unwrap_or(usize::MAX)).map(|sample| be_u32(sample, 0).map(u64::from)).sum()
 }
 
-/// Time and offset of the last fragment, if it begins within the last [`TAIL_VIEWS`] views.
+/// Time and offset of the last fragment, as far from the end as the budget goes.
 fn last_fragment(source: &mut BudgetedFile<'_>, track: (u32, u64)) -> Result<Option<(Nanos, u64)>, ProbeError> {
     // The kind is followed by the size and kind of `mfhd`, always 16 bytes long. Views overlap by as much.
     const HEAD: usize = 16;
     let step = u64::try_from(VIEW_MAX - HEAD).unwrap_or(0);
     let mut end = source.size();
-    for _ in 0..TAIL_VIEWS {
+    while end > 0 {
         let start = end.saturating_sub(step);
         let tail = match source.view(start, VIEW_MAX) {
             Err(ProbeError::OverBudget(..)) => return Ok(None),

@@ -5,7 +5,7 @@ use std::io;
 use super::ProbeError;
 
 /// Least bytes of one read, also where a reader needs fewer: neighbouring structures then cost one read.
-const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 8 << 10;
 /// The most a reader may look at in one view.
 pub(crate) const VIEW_MAX: usize = 1 << 20;
 /// Reads begin and end on this boundary (or at the end of the file), so that direct I/O can serve them.
@@ -46,7 +46,7 @@ pub struct ProbeBudget {
 
 impl Default for ProbeBudget {
     fn default() -> Self {
-        Self { bytes: 16 << 20, reads: 64 }
+        Self { bytes: 16 << 20, reads: 192 }
     }
 }
 

@@ -313,27 +313,37 @@ fn many_boxes_before_the_movie_hide_nothing() {
 struct CameraFile {
     head: Vec<u8>,
     fragment_ms: u64,
-    fragment_bytes: u64,
-    count: u64,
+    /// Offset of each fragment, and the end.
+    starts: Vec<u64>,
 }
 
 impl CameraFile {
     /// Of 8 Mbit/s.
     fn new(seconds: u64, fragment_ms: u64) -> Self {
+        Self::varied(fragment_ms, &[(seconds * 1000 / fragment_ms, fragment_ms * 1000)])
+    }
+
+    /// Runs of fragments: how many, and the bytes of each.
+    fn varied(fragment_ms: u64, runs: &[(u64, u64)]) -> Self {
         let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
         let handler = mp4_box(b"hdlr", &[&[0; 8], b"vide".as_slice(), &[0; 12]].concat());
         let media = mp4_box(b"mdia", &[mp4_box(b"mdhd", &words(&[0, 0, 0, 1000, 0, 0])), handler].concat());
         let track = mp4_box(b"trak", &[mp4_box(b"tkhd", &words(&[0, 0, 0, 1, 0, 0])), media].concat());
         let movie = mp4_box(b"moov", &[track, mp4_box(b"mvex", &[])].concat());
-        let (fragment_bytes, count) = (fragment_ms * 1000, seconds * 1000 / fragment_ms);
-        Self { head: [mp4_box(b"ftyp", b"isom"), movie].concat(), fragment_ms, fragment_bytes, count }
+        let head = [mp4_box(b"ftyp", b"isom"), movie].concat();
+        let mut starts = vec![u64::try_from(head.len()).expect("small")];
+        for bytes in runs.iter().flat_map(|(count, bytes)| (0..*count).map(|_| *bytes)) {
+            starts.push(starts[starts.len() - 1] + bytes);
+        }
+        Self { head, fragment_ms, starts }
     }
 
-    fn fragment(&self, number: u64) -> Vec<u8> {
-        let time = [&[1, 0, 0, 0], (number * self.fragment_ms).to_be_bytes().as_slice()].concat();
+    fn fragment(&self, number: usize) -> Vec<u8> {
+        let milliseconds = u64::try_from(number).expect("few") * self.fragment_ms;
+        let time = [&[1, 0, 0, 0], milliseconds.to_be_bytes().as_slice()].concat();
         let track = [mp4_box(b"tfhd", &[0, 0, 0, 0, 0, 0, 0, 1]), mp4_box(b"tfdt", &time)].concat();
         let head = mp4_box(b"moof", &[mp4_box(b"mfhd", &[0; 8]), mp4_box(b"traf", &track)].concat());
-        let rest = self.fragment_bytes - u64::try_from(head.len()).expect("small");
+        let rest = self.starts[number + 1] - self.starts[number] - u64::try_from(head.len()).expect("small");
         [head, u32::try_from(rest).expect("megabytes").to_be_bytes().to_vec(), b"mdat".to_vec()].concat()
     }
 }
@@ -345,10 +355,10 @@ impl ReadAt for CameraFile {
         let there = self.size().saturating_sub(offset).min(256 * 1024);
         let n = usize::try_from(there).expect("little").min(buf.len());
         buf[..n].fill(0);
-        let (end, first) = (offset + length(&buf[..n]), length(&self.head));
-        let from = offset.saturating_sub(first) / self.fragment_bytes;
-        let starts = (from..self.count).map(|number| first + number * self.fragment_bytes).take_while(|at| *at < end);
-        let parts = starts.zip(from..).map(|(at, number)| (at, self.fragment(number)));
+        let end = offset + length(&buf[..n]);
+        let from = self.starts.partition_point(|at| *at <= offset).saturating_sub(1);
+        let numbers = (from..self.starts.len() - 1).take_while(|number| self.starts[*number] < end);
+        let parts = numbers.map(|number| (self.starts[number], self.fragment(number)));
         for (at, bytes) in std::iter::once((0, self.head.clone())).chain(parts) {
             for (place, byte) in (at..).zip(bytes).filter(|(place, _)| (offset..end).contains(place)) {
                 buf[usize::try_from(place - offset).expect("within")] = byte;
@@ -358,7 +368,7 @@ impl ReadAt for CameraFile {
     }
 
     fn size(&self) -> u64 {
-        u64::try_from(self.head.len()).expect("small") + self.count * self.fragment_bytes
+        self.starts[self.starts.len() - 1]
     }
 }
 
@@ -369,6 +379,23 @@ fn a_recording_in_fragments_without_an_index_gets_its_rate() {
             let rate = found(CameraFile::new(seconds, fragment_ms)).expect("a rate").rate.0;
             assert!((7_200_000..=12_000_000).contains(&rate), "{seconds} s, each {fragment_ms} ms: {rate}");
         }
+    }
+}
+
+/// Fragments of several megabytes whose rate changes after the part that is walked. A recording that begins with its busy part needs
+/// the rate of that.
+#[test]
+fn a_recording_in_large_fragments_of_varying_rate_gets_its_rate() {
+    let cases = [
+        (5_000, [(60, 312_500), (300, 6_000_000)], 8_090_000),
+        (10_000, [(60, 625_000), (300, 10_000_000)], 6_750_000),
+        (10_000, [(60, 10_000_000), (300, 625_000)], 8_000_000),
+    ];
+    for (fragment_ms, runs, needed) in cases {
+        let media = found(CameraFile::varied(fragment_ms, &runs)).expect("a rate");
+        let (seconds, made) = (media.duration.0 / 1_000_000_000, 360 * fragment_ms / 1000);
+        assert!(seconds.abs_diff(made) * 50 <= made, "{runs:?}: {media:?}");
+        assert!((needed * 9 / 10..needed * 4 / 3).contains(&media.rate.0), "{runs:?}: {media:?}");
     }
 }
 
