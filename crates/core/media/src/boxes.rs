@@ -88,14 +88,17 @@ pub(super) fn movie_duration(moov: &[u8]) -> Option<Nanos> {
     extended.filter(|d| *d > 0).or(duration).map(|d| ticks(d, per_second))
 }
 
-/// Ticks per second of the track that leads (the first video track, else the first), and its number.
-pub(super) fn leading_track(moov: &[u8]) -> Option<(u32, u64)> {
-    let tracks = || Boxes(moov).filter(|(kind, _)| kind == b"trak").map(|(_, body)| body).take(TRACKS_MAX);
-    let track = tracks().find(|t| handler(t) == Some(*b"vide")).or_else(|| tracks().next())?;
-    let header = find(track, &[b"tkhd"])?;
-    let number = be_u32(header, if header.first() == Some(&1) { 20 } else { 12 })?;
-    let (per_second, _) = clock(find(track, &[b"mdia", b"mdhd"])?)?;
-    (per_second > 0).then_some((number, per_second))
+/// The numbers of the tracks of picture and sound, and their ticks per second.
+pub(super) fn played_tracks(moov: &[u8]) -> Vec<(u32, u64)> {
+    let facts = |track: &[u8]| {
+        let header = find(track, &[b"tkhd"])?;
+        let number = be_u32(header, if header.first() == Some(&1) { 20 } else { 12 })?;
+        let (per_second, _) = clock(find(track, &[b"mdia", b"mdhd"])?)?;
+        let is_played = matches!(&handler(track)?, b"vide" | b"soun");
+        (is_played && per_second > 0).then_some((number, per_second))
+    };
+    let tracks = Boxes(moov).filter(|(kind, _)| kind == b"trak").take(TRACKS_MAX);
+    tracks.filter_map(|(_, track)| facts(track)).collect()
 }
 
 pub(super) fn handler(track: &[u8]) -> Option<[u8; 4]> {

@@ -51,6 +51,14 @@ impl Marks {
         }
     }
 
+    /// Like [`Self::add`], but passes over a time that is not later than the one before: another track's media of the same time.
+    pub(crate) fn add_later(&mut self, time: Nanos, offset: u64) {
+        let next = Point { time, end: offset };
+        if self.0.last().is_none_or(|before| time > before.time || is_restart(before, &next)) {
+            self.add(time, offset);
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -103,14 +111,17 @@ const JUMPS_MAX: usize = 16;
 /// A time that lies less before the one of earlier bytes is no restart: tracks lie a little apart.
 const RESTART_MIN: Nanos = Nanos::from_secs(5);
 
+fn is_restart(before: &Point, next: &Point) -> bool {
+    next.time.saturating_add(RESTART_MIN) < before.time
+}
+
 /// Where times begin anew amid the file (a recorder that was started again and appends), the later part follows the earlier one, at
 /// the pace of all others. Times in no order at all are kept.
 fn close_restarts(points: &mut [Point]) {
     points.sort_unstable_by_key(|p| (p.end, p.time));
-    let is_restart = |pair: &[Point]| pair[1].time.saturating_add(RESTART_MIN) < pair[0].time;
     let (mut bytes, mut time, mut restarts) = (0, Nanos::ZERO, 0);
     for pair in points.windows(2) {
-        if is_restart(pair) {
+        if is_restart(&pair[0], &pair[1]) {
             restarts += 1;
         } else {
             bytes += pair[1].end - pair[0].end;
@@ -124,7 +135,7 @@ fn close_restarts(points: &mut [Point]) {
     let mut added = Nanos::ZERO;
     for point in points {
         let told = *point;
-        if let Some(before) = before.filter(|before| is_restart(&[*before, told])) {
+        if let Some(before) = before.filter(|before| is_restart(before, &told)) {
             let gap = time_at(told.end - before.end, bytes, time);
             added = added.saturating_add(before.time.saturating_sub(told.time)).saturating_add(gap);
         }

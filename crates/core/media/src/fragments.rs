@@ -1,10 +1,10 @@
 //! Fragmented MP4 (ISO/IEC 14496-12 §8.8, §8.16): the curve from an index (`sidx`, else `mfra` at the end), else from
-//! the first fragments and the last one; without that one, the rest of the file goes at the pace of the first. Of a single fragment
-//! the samples give the time.
+//! the first fragments and the last one; without that one, the rest of the file goes at the pace of the first. The samples of
+//! the last fragment give its time.
 
 use units::Nanos;
 
-use super::boxes::{Boxes, TopBox, find, leading_track, movie_duration, top_box};
+use super::boxes::{Boxes, TopBox, find, movie_duration, played_tracks, top_box};
 use super::curve::Marks;
 use super::input::{BudgetedFile, VIEW_MAX};
 use super::{
@@ -25,7 +25,7 @@ pub(super) fn probe(
     first: TopBox,
 ) -> Result<ContainerFacts, ProbeError> {
     let told = movie_duration(moov);
-    let track = leading_track(moov).ok_or(ProbeError::Broken("it has no track with a clock"))?;
+    let tracks = played_tracks(moov);
     let size = source.size();
     if let Some(index) = index
         && let Some((marks, length, end)) = segment_index(source, index)?
@@ -34,33 +34,36 @@ pub(super) fn probe(
     {
         return Ok(indexed(marks, Some(length), end.min(size), RateSource::FragmentIndex));
     }
-    if let Some(marks) = random_access(source, track)? {
+    if let Some(marks) = random_access(source, &tracks)? {
         return Ok(indexed(marks, told, size, RateSource::FragmentIndex));
     }
-    let (marks, walked) = walk(source, first, track)?;
-    let told = match walked {
-        WalkedFragments::Beginning => {
-            told.filter(|told| *told > marks.span()).or_else(|| marks.duration_at_their_pace(size))
+    let (marks, walked) = walk(source, first, &tracks)?;
+    let (told, found_by, headroom_percent) = match walked {
+        WalkedFragments::All { last } => {
+            let by_samples = if told.is_none() { duration_by_samples(source, moov, last, &tracks)? } else { None };
+            let told = told.or_else(|| by_samples.map(|length| marks.span().saturating_add(length)));
+            (told, RateSource::Fragments, HEADROOM_MARKS_PERCENT)
         }
-        WalkedFragments::All | WalkedFragments::Ends => told,
+        WalkedFragments::Ends => (told, RateSource::FragmentsSampled, HEADROOM_AVERAGE_PERCENT),
+        WalkedFragments::Beginning => {
+            let told = told.filter(|told| *told > marks.span()).or_else(|| marks.duration_at_their_pace(size));
+            (told, RateSource::FragmentsSampled, HEADROOM_AVERAGE_PERCENT)
+        }
     };
-    if told.is_none()
-        && marks.len() == 1
-        && let Some(duration) = duration_by_samples(source, moov, first, track)?
+    if marks.len() == 1
+        && let Some(told) = told
     {
-        return Ok(ContainerFacts::average(duration));
+        return Ok(ContainerFacts::average(told));
     }
-    if walked == WalkedFragments::All {
-        return Ok(indexed(marks, told, size, RateSource::Fragments));
-    }
-    let found = indexed(marks, told, size, RateSource::FragmentsSampled);
-    Ok(ContainerFacts { headroom_percent: HEADROOM_AVERAGE_PERCENT, ..found })
+    Ok(ContainerFacts { headroom_percent, ..indexed(marks, told, size, found_by) })
 }
 
 /// Extent of the walk: the fragments that are marked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum WalkedFragments {
-    All,
+    All {
+        last: TopBox,
+    },
     /// The first ones and the last.
     Ends,
     /// The first ones.
@@ -101,7 +104,7 @@ fn parse_segment_index(body: &[u8], anchor: u64) -> Option<(Marks, Nanos, u64)> 
 }
 
 /// The marks of the `mfra` at the end of the file, if there is one.
-fn random_access(source: &mut BudgetedFile<'_>, track: (u32, u64)) -> Result<Option<Marks>, ProbeError> {
+fn random_access(source: &mut BudgetedFile<'_>, tracks: &[(u32, u64)]) -> Result<Option<Marks>, ProbeError> {
     let size = source.size();
     let Some(tail) = size.checked_sub(16) else { return Ok(None) };
     let end = source.exact::<16>(tail)?;
@@ -111,8 +114,12 @@ fn random_access(source: &mut BudgetedFile<'_>, track: (u32, u64)) -> Result<Opt
     }
     let body = source.whole(size - length, length)?;
     let tables = || Boxes(find(&body, &[b"mfra"]).unwrap_or_default()).filter(|(kind, _)| kind == b"tfra");
-    let own = tables().find(|(_, table)| be_u32(table, 4) == Some(track.0));
-    Ok(own.and_then(|(_, table)| parse_random_access(table, track.1)).filter(|marks| marks.len() > 1))
+    let marks = tables().filter_map(|(_, table)| {
+        let (_, per_second) = tracks.iter().find(|(number, _)| be_u32(table, 4) == Some(*number))?;
+        parse_random_access(table, *per_second)
+    });
+    // Of a picture that stands or ends, the sound goes on.
+    Ok(marks.max_by_key(Marks::span).filter(|marks| marks.len() > 1))
 }
 
 fn parse_random_access(table: &[u8], per_second: u64) -> Option<Marks> {
@@ -137,18 +144,21 @@ fn parse_random_access(table: &[u8], per_second: u64) -> Option<Marks> {
 fn walk(
     source: &mut BudgetedFile<'_>,
     first: TopBox,
-    track: (u32, u64),
+    tracks: &[(u32, u64)],
 ) -> Result<(Marks, WalkedFragments), ProbeError> {
     let mut marks = Marks::default();
-    let mut next = Some(first);
+    let (mut next, mut last) = (Some(first), first);
     while let Some(fragment) = next {
+        if &fragment.kind == b"moof" {
+            last = fragment;
+        }
         if &fragment.kind == b"moof"
-            && let Some(time) = fragment_time(source, fragment, track)?
+            && let Some(time) = fragment_time(source, fragment, tracks)?
         {
-            marks.add(time, fragment.start);
+            marks.add_later(time, fragment.start);
         }
         if source.left().reads <= READS_KEPT || source.left().bytes < BYTES_KEPT {
-            let Some((time, offset)) = last_fragment(source, track)? else {
+            let Some((time, offset)) = last_fragment(source, tracks)? else {
                 return Ok((marks, WalkedFragments::Beginning));
             };
             marks.add(time, offset);
@@ -161,22 +171,23 @@ fn walk(
             Err(error) => return Err(error),
         };
     }
-    Ok((marks, WalkedFragments::All))
+    Ok((marks, WalkedFragments::All { last }))
 }
 
-/// Time of the first sample of the leading track in a fragment.
+/// The latest time at which a track's samples in a fragment begin.
 fn fragment_time(
     source: &mut BudgetedFile<'_>,
     fragment: TopBox,
-    track: (u32, u64),
+    tracks: &[(u32, u64)],
 ) -> Result<Option<Nanos>, ProbeError> {
     let length = usize::try_from(fragment.end - fragment.body).unwrap_or(VIEW_MAX);
-    let part = track_part(source.view(fragment.body, length)?, track.0);
-    let time = part.and_then(|part| find(part, &[b"tfdt"])).and_then(|base| match base.first()? {
-        1 => be_u64(base, 4),
-        _ => be_u32(base, 4).map(u64::from),
-    });
-    Ok(time.map(|time| ticks(time, track.1)))
+    let fragment = source.view(fragment.body, length)?;
+    let time = |(number, per_second): &(u32, u64)| {
+        let base = find(track_part(fragment, *number)?, &[b"tfdt"])?;
+        let time = if base.first() == Some(&1) { be_u64(base, 4)? } else { be_u32(base, 4)?.into() };
+        Some(ticks(time, *per_second))
+    };
+    Ok(tracks.iter().filter_map(time).max())
 }
 
 /// The part of a fragment that is of the track of this number.
@@ -185,25 +196,28 @@ fn track_part(fragment: &[u8], track: u32) -> Option<&[u8]> {
     Boxes(fragment).filter(|(kind, _)| kind == b"traf").map(|(_, part)| part).find(|part| of_track(part))
 }
 
-/// Playing time of a recording that ends in its first fragment, whose samples have lengths, as far as its bytes go.
+/// Playing time of the last fragment, whose samples have lengths, as far as its bytes go.
 fn duration_by_samples(
     source: &mut BudgetedFile<'_>,
     moov: &[u8],
-    first: TopBox,
-    (track, per_second): (u32, u64),
+    last: TopBox,
+    tracks: &[(u32, u64)],
 ) -> Result<Option<Nanos>, ProbeError> {
     let size = source.size();
-    let Some(media) = top_box(source, first.end)? else { return Ok(None) };
-    let by_default = Boxes(find(moov, &[b"mvex"]).unwrap_or_default())
-        .find(|(kind, body)| kind == b"trex" && be_u32(body, 4) == Some(track))
-        .and_then(|(_, body)| be_u32(body, 12));
-    let length = usize::try_from(first.end - first.body).unwrap_or(VIEW_MAX);
-    let part = track_part(source.view(first.body, length)?, track);
-    let Some(length) = part.and_then(|part| samples_ticks(part, by_default)) else { return Ok(None) };
+    let Some(media) = top_box(source, last.end)? else { return Ok(None) };
+    let defaults = || Boxes(find(moov, &[b"mvex"]).unwrap_or_default()).filter(|(kind, _)| kind == b"trex");
+    let length = usize::try_from(last.end - last.body).unwrap_or(VIEW_MAX);
+    let fragment = source.view(last.body, length)?;
+    let duration = |(track, per_second): &(u32, u64)| {
+        let own = defaults().find(|(_, body)| be_u32(body, 4) == Some(*track));
+        let by_default = own.and_then(|(_, body)| be_u32(body, 12));
+        Some(ticks(samples_ticks(track_part(fragment, *track)?, by_default)?, *per_second))
+    };
+    let Some(longest) = tracks.iter().filter_map(duration).max() else { return Ok(None) };
     let mut marks = Marks::default();
-    marks.add(Nanos::ZERO, first.start);
-    marks.add(ticks(length, per_second), media.end);
-    Ok(marks.duration_at_their_pace(size).filter(|duration| *duration > Nanos::ZERO))
+    marks.add(Nanos::ZERO, last.start);
+    marks.add(longest, media.end);
+    Ok(marks.duration_at_their_pace(size.min(media.end)).filter(|duration| *duration > Nanos::ZERO))
 }
 
 /// The sum of the samples' lengths (§8.8.7, §8.8.8).
@@ -226,7 +240,7 @@ fn run_ticks(run: &[u8], by_default: Option<u32>) -> Option<u64> {
 }
 
 /// Time and offset of the last fragment, as far from the end as the budget goes.
-fn last_fragment(source: &mut BudgetedFile<'_>, track: (u32, u64)) -> Result<Option<(Nanos, u64)>, ProbeError> {
+fn last_fragment(source: &mut BudgetedFile<'_>, tracks: &[(u32, u64)]) -> Result<Option<(Nanos, u64)>, ProbeError> {
     // The kind is followed by the size and kind of `mfhd`, always 16 bytes long. Views overlap by as much.
     const HEAD: usize = 16;
     let step = u64::try_from(VIEW_MAX - HEAD).unwrap_or(0);
@@ -241,7 +255,7 @@ fn last_fragment(source: &mut BudgetedFile<'_>, track: (u32, u64)) -> Result<Opt
         if let Some(at) = found.and_then(|at| at.checked_sub(4)) {
             let at = start + u64::try_from(at).unwrap_or(0);
             let Ok(Some(fragment)) = top_box(source, at) else { return Ok(None) };
-            return Ok(fragment_time(source, fragment, track)?.map(|time| (time, at)));
+            return Ok(fragment_time(source, fragment, tracks)?.map(|time| (time, at)));
         }
         end = start;
     }

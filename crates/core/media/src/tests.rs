@@ -399,6 +399,43 @@ fn a_recording_in_large_fragments_of_varying_rate_gets_its_rate() {
     }
 }
 
+/// A picture that stands, or ends, while the sound goes on: 60 s of 128 kbit/s.
+#[test]
+fn a_recording_whose_picture_has_one_fragment_gets_the_rate_of_its_sound() {
+    let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
+    let track = |number, handler: &[u8; 4]| {
+        let handler = mp4_box(b"hdlr", &[&[0; 8], handler.as_slice(), &[0; 12]].concat());
+        let media = mp4_box(b"mdia", &[mp4_box(b"mdhd", &words(&[0, 0, 0, 1000, 0, 0])), handler].concat());
+        mp4_box(b"trak", &[mp4_box(b"tkhd", &words(&[0, 0, 0, number, 0, 0])), media].concat())
+    };
+    let movie = [track(1, b"vide"), track(2, b"soun"), mp4_box(b"mvex", &[])].concat();
+    let head = [mp4_box(b"ftyp", b"isom"), mp4_box(b"moov", &movie)].concat();
+    let part = |number, time, samples, length| {
+        let boxes = [
+            mp4_box(b"tfhd", &words(&[8, number, length])),
+            mp4_box(b"tfdt", &words(&[0, time])),
+            mp4_box(b"trun", &words(&[1, samples, 0])),
+        ];
+        mp4_box(b"traf", &boxes.concat())
+    };
+    let fragment = |parts: &[Vec<u8>], bytes: usize| {
+        let head = mp4_box(b"moof", &[mp4_box(b"mfhd", &[0; 8]), parts.concat()].concat());
+        [head, mp4_box(b"mdat", &vec![0; bytes])].concat()
+    };
+    let many = (0..30).map(|number| {
+        let picture = if number == 0 { vec![part(1, 0, 1, 40)] } else { Vec::new() };
+        fragment(&[picture, vec![part(2, number * 2000, 100, 20)]].concat(), 32_000)
+    });
+    let one = fragment(&[part(1, 0, 1, 40), part(2, 0, 3000, 20)], 960_000);
+    let begun = fragment(&[part(1, 0, 1, 40), part(2, 0, 50, 20)], 16_000);
+    let two = [begun, fragment(&[part(2, 1000, 2950, 20)], 944_000)].concat();
+    for fragments in [many.collect::<Vec<_>>().concat(), one, two] {
+        let media = found([head.clone(), fragments].concat().as_slice()).expect("a rate");
+        assert!((58..=62).contains(&(media.duration.0 / 1_000_000_000)), "{media:?}");
+        assert!((118_000..=170_000).contains(&media.rate.0), "{media:?}");
+    }
+}
+
 /// A recorder that died within its first fragment, of 10 s and 8 Mbit/s, with the samples' lengths in each of the places for them.
 #[test]
 fn a_recording_that_was_cut_in_its_first_fragment_gets_its_rate() {
