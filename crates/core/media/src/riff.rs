@@ -16,6 +16,8 @@ const PLACES: u64 = 56;
 const PLACE_BYTES: usize = 248 << 10;
 /// Formats with samples that are not compressed: integers, floats, and those that say so in an extension.
 const PLAIN: [u16; 3] = [1, 3, 0xfffe];
+/// Formats in blocks, whose samples the extension of `fmt ` tells: ADPCM of Microsoft and IMA, GSM 6.10.
+const BLOCKS: [u16; 3] = [2, 0x11, 0x31];
 
 pub(super) fn begins(start: &[u8]) -> Option<Container> {
     match (start.get(..4)?, start.get(8..12)?) {
@@ -55,16 +57,22 @@ pub(super) fn probe_wave(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts
     let data = find(source, 12, |chunk, _| &chunk.kind == b"data")?.ok_or(ProbeError::Broken("it has no `data`"))?;
     let head = source.exact::<16>(format.body)?;
     let number = |at| le_u32(&head, at).map_or(0, u64::from);
-    let [tag, frame_bytes] = [0, 12].map(|at| u16::from_le_bytes([head[at], head[at + 1]]));
-    let is_plain = PLAIN.contains(&tag) && frame_bytes > 0;
-    let stated = if is_plain { number(4) * u64::from(frame_bytes) } else { number(8) };
+    let [tag, block_bytes] = [0, 12].map(|at| u16::from_le_bytes([head[at], head[at + 1]]));
+    // Writers state wrong bytes a second of blocks, which all have one size and number of samples.
+    let block_samples = match tag {
+        _ if PLAIN.contains(&tag) => 1,
+        _ if BLOCKS.contains(&tag) => u16::from_le_bytes(source.exact::<2>(format.body + 18)?),
+        _ => 0,
+    };
+    let by_blocks = (number(4) * u64::from(block_bytes)).checked_div(u64::from(block_samples)).filter(|rate| *rate > 0);
+    let stated = by_blocks.unwrap_or(number(8));
     if stated == 0 {
         return Err(ProbeError::NoDuration);
     }
     let rate = BitRate(stated * 8);
     let fit = Fit { rate, preroll_bytes: data.body + rate.bytes_in(PREROLL_MAX) };
     let duration = super::ticks(source.size().saturating_sub(data.body), stated);
-    let headroom = if is_plain { 0 } else { HEADROOM_AVERAGE_PERCENT };
+    let headroom = if by_blocks.is_some() { 0 } else { HEADROOM_AVERAGE_PERCENT };
     Ok(ContainerFacts::fitted(fit, duration, headroom, RateSource::Header))
 }
 

@@ -174,6 +174,16 @@ fn a_movie_written_to_a_pipe_gets_its_rate() {
     }
 }
 
+/// ffmpeg states 16,000 bytes a second of 48,000 samples, of which 2,036 fill 1,024 bytes.
+#[test]
+fn a_sound_in_blocks_gets_the_rate_of_its_blocks() {
+    let numbers = [2u16, 1, 48_000, 0, 16_000, 0, 1024, 4, 2, 2036].map(u16::to_le_bytes).concat();
+    let sound =
+        [&b"RIFF\xff\xff\xff\xffWAVEfmt \x14\0\0\0"[..], numbers.as_slice(), b"data\xff\xff\xff\xff", &[0; 241_414]];
+    let media = found(sound.concat().as_slice()).expect("its blocks");
+    assert_eq!((media.rate.0, media.duration.0 / 1_000_000_000), (24_141 * 8, 10));
+}
+
 /// A box of an MP4.
 fn mp4_box(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 8).expect("a small box");
