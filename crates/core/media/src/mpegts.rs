@@ -2,11 +2,9 @@
 //! curve from the program clock (PCR) at several places of the file.
 //!
 //! The pace reveals a clock that jumps (spliced recordings, wrapped counters): where two places give a rate far from
-//! the rate inside the places themselves, the latter is taken.
+//! the rate inside the places themselves and amid them, the latter is taken.
 
-use units::Nanos;
-
-use super::curve::Marks;
+use super::curve::{Point, fit};
 use super::input::BudgetedFile;
 use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, RateSource, be_u32};
 
@@ -61,23 +59,22 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
         return Err(ProbeError::NoDuration);
     };
     let pace = pace(&places).ok_or(ProbeError::NoDuration)?;
-    let mut marks = Marks::default();
+    let mut points = Vec::new();
     let mut time = 0;
-    let mut before = first.first;
-    marks.add(Nanos::ZERO, before.offset);
-    for reading in places.iter().flat_map(|p| [p.first, p.last]).skip(1).filter(|r| r.offset > first.first.offset) {
-        time = passed(before, reading, pace).saturating_add(time);
-        marks.add(super::ticks(time, CLOCK), reading.offset);
-        before = reading;
+    let mut add = |ticks: u64, end: u64| points.push(Point { time: super::ticks(ticks, CLOCK), end });
+    add(0, first.first.offset);
+    let within = |place: &ClockRun| since(place.first.ticks, place.last.ticks);
+    let later = places.windows(2).map(|pair| (gap(pair, pace).0, &pair[1]));
+    for (passed, place) in std::iter::once((within(first), first)).chain(later) {
+        time = passed.saturating_add(time);
+        add(time.saturating_sub(within(place)), place.first.offset);
+        add(time, place.last.offset);
     }
     // The ends, before the first and behind the last reading, go at the pace of the whole.
     let inner = last.last.offset - first.first.offset;
     let whole = u128::from(time) * u128::from(size) / u128::from(inner.max(1));
     let duration = super::ticks(u64::try_from(whole).unwrap_or(u64::MAX), CLOCK);
-    let end = last.last.offset;
-    let Some((fit, _)) = marks.fit(Some(super::ticks(time, CLOCK)), end) else {
-        return Ok(ContainerFacts::average(duration));
-    };
+    let fit = fit(&points, first.first.offset).ok_or(ProbeError::NoDuration)?;
     let headroom = if varies(&places, pace) { HEADROOM_SAMPLED_PERCENT } else { HEADROOM_MARKS_PERCENT };
     Ok(ContainerFacts::fitted(fit, duration, headroom, RateSource::ProgramClock))
 }
@@ -88,10 +85,25 @@ fn places(source: &mut BudgetedFile<'_>) -> Result<Vec<ClockRun>, ProbeError> {
     let mut program = None;
     for at in source.places(0, PLACES, PLACE_BYTES) {
         match source.view(at, PLACE_BYTES) {
-            Ok(bytes) => found.extend(place(bytes, at, &mut program)),
-            Err(ProbeError::OverBudget(..)) if found.len() > 1 => break,
+            Ok(bytes) => {
+                let later =
+                    |run: &ClockRun| found.last().is_none_or(|last: &ClockRun| last.last.offset < run.last.offset);
+                found.extend(place(bytes, at, &mut program).filter(later));
+            }
+            Err(ProbeError::OverBudget(..)) if found.len() > 1 => return Ok(found),
             Err(error) => return Err(error),
         }
+    }
+    // A gap that the places beside it do not explain is a jump, or a part of another pace: a place amid it tells.
+    let room = u64::try_from(PLACE_BYTES).unwrap_or(u64::MAX);
+    let distance = |pair: &[ClockRun]| pair[1].first.offset.saturating_sub(pair[0].last.offset);
+    while let Some(pace) = pace(&found)
+        && let Some(index) = found.windows(2).position(|pair| distance(pair) > room && !gap(pair, pace).1)
+    {
+        let at = found[index].last.offset + (distance(&found[index..]) - room) / 2;
+        let Ok(bytes) = source.view(at, PLACE_BYTES) else { break };
+        let Some(run) = place(bytes, at, &mut program) else { break };
+        found.insert(index + 1, run);
     }
     Ok(found)
 }
@@ -162,32 +174,37 @@ fn since(from: u64, to: u64) -> u64 {
     (to + WRAP - from) % WRAP
 }
 
+/// Bytes per second between two readings.
+fn pace_between(from: ClockReading, to: ClockReading) -> Option<u64> {
+    let bytes = to.offset.checked_sub(from.offset).filter(|bytes| *bytes > 0)?;
+    let rate = u128::from(bytes) * u128::from(CLOCK) / u128::from(since(from.ticks, to.ticks).max(1));
+    u64::try_from(rate).ok().filter(|rate| *rate > 0)
+}
+
 /// Bytes per second inside the places: their median. If no place holds two readings, all of them together.
 fn pace(places: &[ClockRun]) -> Option<u64> {
-    let rate = |a: ClockReading, b: ClockReading| {
-        let ticks = since(a.ticks, b.ticks);
-        let bytes = b.offset.checked_sub(a.offset).filter(|bytes| *bytes > 0)?;
-        let rate = u128::from(bytes) * u128::from(CLOCK) / u128::from(ticks.max(1));
-        u64::try_from(rate).ok().filter(|rate| *rate > 0)
-    };
-    let mut rates: Vec<u64> = places.iter().filter_map(|p| rate(p.first, p.last)).collect();
+    let mut rates: Vec<u64> = places.iter().filter_map(|p| pace_between(p.first, p.last)).collect();
     rates.sort_unstable();
     match rates.get(rates.len() / 2) {
         Some(median) => Some(*median),
-        None => rate(places.first()?.first, places.last()?.last),
+        None => pace_between(places.first()?.first, places.last()?.last),
     }
 }
 
-/// Ticks between two readings, or those of their distance at `pace` if the clock jumped between them.
-fn passed(from: ClockReading, to: ClockReading, pace: u64) -> u64 {
-    let bytes = to.offset.saturating_sub(from.offset);
-    let expected = u64::try_from(u128::from(bytes) * u128::from(CLOCK) / u128::from(pace.max(1))).unwrap_or(u64::MAX);
-    let told = since(from.ticks, to.ticks);
+/// Ticks from the end of one place to the end of the next, and whether the pace inside the two explains them; `pace` is that of a
+/// place with one reading.
+fn gap(pair: &[ClockRun], pace: u64) -> (u64, bool) {
+    let bytes = length(&ClockRun { first: pair[0].last, last: pair[1].last });
+    let expected =
+        |pace: u64| u64::try_from(u128::from(bytes) * u128::from(CLOCK) / u128::from(pace.max(1))).unwrap_or(u64::MAX);
+    let [before, behind] = [pair[0], pair[1]].map(|place| pace_between(place.first, place.last).unwrap_or(pace));
+    let (least, most) = (expected(before.max(behind)), expected(before.min(behind)));
+    let told = since(pair[0].last.ticks, pair[1].last.ticks);
     // Two seconds of leeway: places near each other may well differ by more than the factor.
     let slack = 2 * CLOCK;
-    let near = told <= expected.saturating_mul(JUMP_FACTOR).saturating_add(slack)
-        && told.saturating_add(slack) >= expected / JUMP_FACTOR;
-    if near { told } else { expected }
+    let near = told <= most.saturating_mul(JUMP_FACTOR).saturating_add(slack)
+        && told.saturating_add(slack) >= least / JUMP_FACTOR;
+    (if near { told } else { expected(u64::midpoint(before, behind)) }, near)
 }
 
 /// True if the rate inside the places differs by more than a twentieth from the median in a tenth of them.

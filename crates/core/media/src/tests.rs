@@ -295,6 +295,22 @@ fn clocks_that_wrap_or_jump_are_bridged() {
     assert!(found(transport(TEN_GB, 188, 0, RATE, |_| 5)).is_err(), "a clock that stands still");
 }
 
+/// A stream of variable rate: 10 Mbit/s, and 100 times slower for a tenth of the bytes (an hour of 10) at its start, amid it, at its end.
+#[test]
+fn a_long_part_of_a_slow_rate_is_no_jump_of_the_clock() {
+    const BYTES: u64 = 100_000_000;
+    for from in [0, BYTES / 2, BYTES / 10 * 9] {
+        let slow = move |at: u64| at.saturating_sub(from).min(BYTES / 10);
+        let seconds = (BYTES + 99 * (BYTES / 10)) * 8 / 10_000_000;
+        let clock = move |ticks: u64| {
+            let at = ticks / 27 * 10 / 8;
+            ticks + 99 * slow(at) * 8 / 10 * 27
+        };
+        let media = found(transport(BYTES, 188, 0, 10_000_000, clock)).expect("a stream");
+        assert!((media.duration.as_secs_f64() / seconds as f64 - 1.0).abs() < 0.1, "{from}: {media:?}");
+    }
+}
+
 /// Packets behind other bytes.
 #[test]
 fn a_transport_stream_behind_something_else_is_found() {
