@@ -1,7 +1,7 @@
 //! Events that wait for one target, and when each is sent next.
 //!
-//! Promise: urgent events go first, then the oldest; an event that the target did not take waits for its own next attempt and holds up no
-//! other; the queue is bounded, and each event leaves it as delivered, failed or dropped. Not here: sending (`post`), the file (`waiting_events`).
+//! Promise: urgent events go first, then the oldest; an event that the target did not take waits for its own next attempt, or until the
+//! target answers again, and holds up no other; the queue is bounded, and each event leaves it as delivered, failed or dropped. Not here: sending (`post`), the file (`waiting_events`).
 
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +29,9 @@ pub(super) struct WaitingEvent {
     happened: SystemTime,
     next: SystemTime,
     attempts: u32,
+    /// The target answered its last attempt: it waits for its own next one, also while the target takes others.
+    #[serde(skip)]
+    is_refused: bool,
 }
 
 /// An attempt that the target did not take.
@@ -69,7 +72,7 @@ pub(super) enum Next {
 
 impl WaitingEvent {
     pub(super) fn new(kind: String, id: String, line: String, now: SystemTime) -> Self {
-        Self { kind, id, line, happened: now, next: now, attempts: 0 }
+        Self { kind, id, line, happened: now, next: now, attempts: 0, is_refused: false }
     }
 
     /// The time until its next attempt; a clock that was set back does not lengthen it beyond a pause.
@@ -134,6 +137,10 @@ impl Queue {
             Ok(()) => {
                 self.waiting.remove(at);
                 self.delivered += 1;
+                // The target is back for all that it did not answer.
+                for event in self.waiting.iter_mut().filter(|event| !event.is_refused) {
+                    event.next = event.next.min(now);
+                }
                 return Vec::new();
             }
             Err(Failure::Gone(_)) => {
@@ -143,10 +150,11 @@ impl Queue {
             Err(failure) => {
                 let event = &mut self.waiting[at];
                 event.attempts += 1;
+                event.is_refused = matches!(failure, Failure::Refused(_));
                 event.next = now + PAUSE_MIN.saturating_mul(1 << (event.attempts - 1).min(16)).min(PAUSE_MAX);
-                let is_refused = matches!(failure, Failure::Refused(_)) && event.attempts >= REFUSALS_MAX;
+                let is_unwanted = event.is_refused && event.attempts >= REFUSALS_MAX;
                 let is_old = now.duration_since(event.happened).unwrap_or_default() >= AGE_MAX;
-                if !is_refused && !is_old {
+                if !is_unwanted && !is_old {
                     self.retried += 1;
                     return Vec::new();
                 }
@@ -239,6 +247,25 @@ mod tests {
         let urgent: Vec<_> = (0..10).chain([1000]).map(|number: u64| number.to_string()).collect();
         assert_eq!(order[..11], urgent);
         assert_eq!(order.len(), WAITING_MAX);
+    }
+
+    #[test]
+    fn a_target_that_is_back_gets_all_that_it_did_not_answer_urgent_first() {
+        let mut queue = Queue::default();
+        (0..2).for_each(|number| queue.push(event("upload_ended", number)));
+        queue.push(event("job_failed", 2));
+        for now in [2, 3, 5, 9, 17, 33].map(at) {
+            while let Next::Send(event) = queue.next(now) {
+                queue.settle(&event, &Err(Failure::Unreached(anyhow!("refused"))), now);
+            }
+        }
+        queue.push(event("upload_ended", 34));
+        let mut order = Vec::new();
+        while let Next::Send(event) = queue.next(at(34)) {
+            queue.settle(&event, &Ok(()), at(34));
+            order.push(event.id);
+        }
+        assert_eq!(order, ["34", "2", "0", "1"], "the one that finds the target back, then the urgent one");
     }
 
     #[test]
