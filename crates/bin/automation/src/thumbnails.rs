@@ -143,7 +143,7 @@ impl Thumbnails {
             Ok(Exit::Good) => read,
             Ok(Exit::Bad(_)) => Ok(Vec::new()),
             // On a busy machine it may be made later.
-            Ok(Exit::Stopped) => Err(io::ErrorKind::TimedOut.into()),
+            Ok(Exit::Stopped(_)) => Err(io::ErrorKind::TimedOut.into()),
             Err(error) => Err(io::Error::other(error)),
         }
     }

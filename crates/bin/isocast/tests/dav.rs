@@ -466,10 +466,13 @@ fn a_failed_condition_is_named_to_clients_of_webdav() {
         let (got, text) = answer(method, target, fields, body);
         assert_eq!(got, status, "{method} {target}: {text}");
         assert!(
-            text.contains(&format!("<D:error xmlns:D=\"DAV:\"><D:{element}/></D:error>")),
+            text.contains(&format!("<D:error xmlns:D=\"DAV:\"><D:{element}/><D:responsedescription>")),
             "{method} {target}: {text}"
         );
     }
+    let (_, text) = answer("COPY", "/media/large", to_small, "");
+    let description = text.split("<D:responsedescription>").nth(1).unwrap_or_default();
+    assert!(description.contains("the quota of `small` is 9.8 KiB"), "the quota and its limit: {text}");
     let (status, text) = answer("PUT", "/media/small/b", "", &large);
     assert!(status == 507 && text.contains("urn:isocast:quota"), "{text}");
 }

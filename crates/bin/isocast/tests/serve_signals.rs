@@ -41,6 +41,16 @@ fn a_hang_up_puts_new_settings_in_force_and_names_the_others() {
 }
 
 #[test]
+fn events_that_wait_for_a_webhook_that_is_removed_are_noted_as_failed() {
+    let server = with_config("[[webhook]]\nname = \"chat\"\nevents = [\"upload_ended\"]\ncommand = [\"/bin/false\"]\n");
+    assert_eq!(server.put("/media/film.ts", "", b"film").status, 201);
+    server.wait_for("an event that waits", |server| server.metric("isocast_webhook_waiting{webhook=\"chat\"}") == 1.0);
+    written(&server, "");
+    server.signal(Signal::HUP);
+    server.wait_event(&["webhook_failed", "chat", "upload_ended", "no webhook of this name is configured any more"]);
+}
+
+#[test]
 fn a_link_and_the_patience_with_clients_change_without_a_restart() {
     let server = with_config("");
     server.file("film.ts", &pattern(8_000_000));

@@ -142,6 +142,36 @@ fn the_alerts_and_the_dashboard_read_figures_that_there_are() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Labels as Prometheus has them after a scrape, where `job` names the scrape.
+#[test]
+fn the_alert_of_a_late_job_names_it_and_spares_a_weekly_one_that_is_in_time() {
+    let Some(mut promtool) = tool("promtool") else { return };
+    let rules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/prometheus-rules.yml");
+    let series = |series: &str, name: &str, value: u64| {
+        format!(
+            "      - {{ series: 'isocast_job_{series}{{instance=\"a\",job=\"isocast\",name=\"{name}\"}}', values: '{value}x20000' }}\n"
+        )
+    };
+    let (day, week) = (86_400, 7 * 86_400);
+    let test = format!(
+        "rule_files: ['{}']\ntests:\n  - interval: 1m\n    input_series:\n{}{}{}{}{}    alert_rule_test:\n      \
+         - alertname: IsocastJobLate\n        eval_time: 3d\n        exp_alerts:\n          \
+         - exp_labels: {{ instance: a, job: isocast, name: nightly, severity: warning }}\n            \
+         exp_annotations: {{ summary: 'job nightly has not succeeded since it was due 2d 0h 0m 0s ago' }}\n",
+        rules.display(),
+        series("due_timestamp_seconds", "nightly", day),
+        series("due_timestamp_seconds", "weekly", week),
+        series("running", "nightly", 0),
+        series("due_timestamp_seconds", "runs", day),
+        series("running", "runs", 1),
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("test.yml");
+    std::fs::write(&file, test).expect("written");
+    let output = promtool.args(["test", "rules"]).arg(&file).output().expect("promtool starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 #[test]
 fn the_alert_of_a_scrub_names_a_volume_that_never_had_one() {
     let Some(mut promtool) = tool("promtool") else { return };

@@ -28,8 +28,8 @@ pub enum Exit {
     Good,
     /// Otherwise: its exit code or signal, and its last words.
     Bad(String),
-    /// Stopped on request.
-    Stopped,
+    /// Stopped on request: its last words.
+    Stopped(String),
 }
 
 /// The reason that a program cannot be run.
@@ -77,19 +77,23 @@ pub async fn run(
         _ = stop.wait_for(|stop| *stop) => None,
     };
     feeding.abort();
-    let Some(status) = ended else {
-        end(&mut child, group).await;
-        listening.abort();
-        return Ok(Exit::Stopped);
+    let status = match ended {
+        Some(status) => Some(status?),
+        None => {
+            end(&mut child, group).await;
+            None
+        }
     };
-    let status = status?;
-    if status.success() {
+    if status.is_some_and(|status| status.success()) {
         listening.abort();
         return Ok(Exit::Good);
     }
     // Its children may hold its standard error open.
     let said = timeout(GRACE, listening).await.ok().and_then(Result::ok).unwrap_or_default();
-    Ok(Exit::Bad(format!("{program} {}{said}", how(status))))
+    Ok(match status {
+        Some(status) => Exit::Bad(format!("{program} {}{said}", how(status))),
+        None => Exit::Stopped(said),
+    })
 }
 
 /// Ends the program and its children.
@@ -168,7 +172,7 @@ mod tests {
         let (tell, mut stop) = watch::channel(false);
         let scratch = tempfile::tempdir().expect("a folder");
         let file = scratch.path().join("pid");
-        let script = shell(&format!("sleep 1000 & echo $! > {}; wait", file.display()));
+        let script = shell(&format!("echo at work; sleep 1000 & echo $! > {}; wait", file.display()));
         let running = tokio::spawn(async move { run(&script, &[], b"", &mut stop).await });
         let started = loop {
             if let Some(id) = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<i32>().ok()) {
@@ -177,7 +181,7 @@ mod tests {
             sleep(Duration::from_millis(10)).await;
         };
         tell.send_replace(true);
-        assert_eq!(running.await.expect("no panic").expect("ran"), Exit::Stopped);
+        assert_eq!(running.await.expect("no panic").expect("ran"), Exit::Stopped(": at work".to_owned()));
         // The signal was sent; the kernel takes its time to end a process without a parent.
         let mut state = String::new();
         for _ in 0..1000 {

@@ -308,25 +308,29 @@ fn alarm_metrics(page: &mut Exposition, alarms: &[Alarm], (quotas, forecasts): (
 fn operation_metrics(page: &mut Exposition, jobs: &[JobStatus], webhooks: &[WebhookStatus]) {
     page.family("job_running", "gauge", "1 while the job runs.");
     for job in jobs {
-        page.sample("job_running", &label("job", &job.name), u8::from(job.running.is_some()));
+        page.sample("job_running", &label("name", &job.name), u8::from(job.running.is_some()));
     }
     page.family("job_runs_total", "counter", "Runs that ended, by outcome.");
     for job in jobs {
         for (outcome, count) in [("succeeded", job.succeeded), ("failed", job.failed), ("stopped", job.stopped)] {
-            page.sample("job_runs_total", &format!("{},outcome=\"{outcome}\"", label("job", &job.name)), count);
+            page.sample("job_runs_total", &format!("{},outcome=\"{outcome}\"", label("name", &job.name)), count);
         }
     }
     page.family("job_last_success_timestamp_seconds", "gauge", "End of the last run that succeeded, since 1970.");
     for (job, ended) in jobs.iter().filter_map(|job| Some((job, job.last_success?))) {
-        page.sample("job_last_success_timestamp_seconds", &label("job", &job.name), ended);
+        page.sample("job_last_success_timestamp_seconds", &label("name", &job.name), ended);
+    }
+    page.family("job_due_timestamp_seconds", "gauge", "When the job was due first after its last success, since 1970.");
+    for (job, due) in jobs.iter().filter_map(|job| Some((job, job.due?))) {
+        page.sample("job_due_timestamp_seconds", &label("name", &job.name), due);
     }
     page.family("job_last_duration_seconds", "gauge", "Duration of the last run.");
     for (job, last) in jobs.iter().filter_map(|job| Some((job, job.last.as_ref()?))) {
-        page.sample("job_last_duration_seconds", &label("job", &job.name), last.seconds);
+        page.sample("job_last_duration_seconds", &label("name", &job.name), last.seconds);
     }
     page.family("job_missed_total", "counter", "Runs that did not begin at their time.");
     for job in jobs {
-        page.sample("job_missed_total", &label("job", &job.name), job.missed);
+        page.sample("job_missed_total", &label("name", &job.name), job.missed);
     }
     page.family("webhook_waiting", "gauge", "Events that wait for delivery.");
     for webhook in webhooks {

@@ -355,9 +355,10 @@ async fn jobs_are_shown_begun_and_stopped() {
     assert_eq!(harness.one(&get("/api/v1/removals?folder=a")).status, 400);
     let metrics = harness.one(&get("/metrics")).text();
     for line in [
-        "isocast_job_running{job=\"copy\"} 1",
-        "isocast_job_runs_total{job=\"copy\",outcome=\"succeeded\"} 6",
-        "isocast_job_missed_total{job=\"copy\"} 7",
+        "isocast_job_running{name=\"copy\"} 1",
+        "isocast_job_runs_total{name=\"copy\",outcome=\"succeeded\"} 6",
+        "isocast_job_due_timestamp_seconds{name=\"copy\"} 1700086400",
+        "isocast_job_missed_total{name=\"copy\"} 7",
         "isocast_webhook_waiting{webhook=\"chat\"} 1",
         "isocast_webhook_events_total{webhook=\"chat\",outcome=\"dropped\"} 5",
         "isocast_webhook_retries_total{webhook=\"chat\"} 3",

@@ -144,12 +144,14 @@ fn status(text: &mut String, status: u16) {
     text.push_str(&format!("<D:status>HTTP/1.1 {status} {reason}</D:status>"));
 }
 
-/// The body of an answer that names the condition that failed.
+/// The body of an answer that names the condition that failed, and says why.
 #[must_use]
-pub fn error_body(condition: &DavCondition) -> String {
+pub fn error_body(condition: &DavCondition, detail: &str) -> String {
     let mut text = format!("{DECLARATION}<D:error xmlns:D=\"DAV:\">");
     condition.write(&mut text);
-    text.push_str("</D:error>\n");
+    text.push_str("<D:responsedescription>");
+    escape(&mut text, detail);
+    text.push_str("</D:responsedescription></D:error>\n");
     text
 }
 
@@ -235,7 +237,8 @@ mod tests {
         assert!(active.dav("owner").is_some() && active.dav("lockscope").unwrap().dav("shared").is_some());
         assert!(text.contains("Second-7") && text.contains("<D:href>/media/a</D:href>"), "{text}");
         assert!(XmlElement::parse(prop_body(&supported_lock()).as_bytes()).is_ok());
-        let error = error_body(&DavCondition::PropfindFiniteDepth);
+        let error = error_body(&DavCondition::PropfindFiniteDepth, "name <1>");
         assert!(XmlElement::parse(error.as_bytes()).unwrap().dav("propfind-finite-depth").is_some());
+        assert!(error.contains("name &lt;1&gt;</D:responsedescription>"), "{error}");
     }
 }

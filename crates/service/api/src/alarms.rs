@@ -9,7 +9,7 @@ pub struct Alarm {
     /// How much it matters.
     pub severity: AlarmSeverity,
     /// `volume_disk`, `volume_missing`, `volume_damaged`, `volume_scrub`, `disk_failing`, `disk_assumed`, `folder_away`, `quota_full`, `full_soon`,
-    /// `job_failed` or `webhook_waiting`.
+    /// `job_failed`, `webhook_waiting` or `webhook_ended`.
     pub kind: String,
     /// The name of the volume, disk, folder, job or webhook.
     pub about: String,

@@ -528,6 +528,8 @@ pub struct JobStatus {
     pub last: Option<JobRun>,
     /// The end of the last run that succeeded, seconds since 1970.
     pub last_success: Option<f64>,
+    /// When it was due first after its last success, seconds since 1970: one that is over has no success since.
+    pub due: Option<f64>,
     /// Runs that succeeded since the start of the server.
     pub succeeded: u64,
     /// Runs that failed.

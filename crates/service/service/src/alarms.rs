@@ -232,12 +232,12 @@ fn of_job(job: &JobStatus) -> Option<Alarm> {
 fn of_webhook(webhook: &WebhookStatus) -> Option<Alarm> {
     let error = webhook.error.as_ref()?;
     let waiting = webhook.waiting;
-    let text = match (webhook.ended, waiting) {
-        (true, _) => error.clone(),
+    let (kind, text) = match (webhook.ended, waiting) {
+        (true, _) => ("webhook_ended", error.clone()),
         (false, 0) => return None,
-        (false, _) => format!("{waiting} events wait for delivery: {error}"),
+        (false, _) => ("webhook_waiting", format!("{waiting} events wait for delivery: {error}")),
     };
-    Some(serious("webhook_waiting", &webhook.name, text))
+    Some(serious(kind, &webhook.name, text))
 }
 
 fn of_certificate(certificate: &CertificateStatus, now: f64) -> Vec<Alarm> {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use api::{JobOutcome, JobProgress, JobRun, JobStatus, Removals};
 use copy::MoveProgress;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use jobs::Timetable;
 use program::process::{self, Exit};
 use service::MediaService;
@@ -306,6 +306,7 @@ impl Jobs {
             is_over_time
         });
         let around = &self.around;
+        let mut last_words = String::new();
         let outcome = match &config.work {
             JobWork::Keep(limits) => keep::keep(&around.service, &config.name, limits, &running.moved, &end).await,
             JobWork::Copy { from, to, login, rate } => {
@@ -318,7 +319,11 @@ impl Jobs {
             JobWork::Command(command) => {
                 let exit = process::run(command, &[("ISOCAST_JOB", &config.name)], b"", &mut end).await;
                 exit.and_then(|exit| match exit {
-                    Exit::Good | Exit::Stopped => Ok(()),
+                    Exit::Good => Ok(()),
+                    Exit::Stopped(said) => {
+                        last_words = said;
+                        Ok(())
+                    }
                     Exit::Bad(reason) => Err(anyhow::anyhow!(reason)),
                 })
             }
@@ -328,7 +333,7 @@ impl Jobs {
             return outcome.map(|()| JobOutcome::Succeeded);
         }
         if watching.await.unwrap_or(false) {
-            anyhow::bail!("it was not done within {}", config.time_limit);
+            anyhow::bail!("it was not done within {}{last_words}", config.time_limit);
         }
         Ok(JobOutcome::Stopped)
     }
@@ -407,6 +412,13 @@ impl KnownJob {
         self.running = None;
     }
 
+    /// The first time at which it was to begin after the end of its last success.
+    fn due_after_success(&self) -> Option<Timestamp> {
+        let ended = SignedDuration::try_from_secs_f64(self.last_success?).ok()?;
+        let nominal = self.config.schedule.after(Timestamp::from_duration(ended).ok()?)?;
+        Some(self.config.schedule.begin(nominal))
+    }
+
     fn status(&self, timetable: &Timetable, at: usize) -> JobStatus {
         let progress = |running: &Running| JobProgress {
             started: unix_seconds(running.started),
@@ -415,6 +427,7 @@ impl KnownJob {
             stopping: *running.stop.borrow(),
         };
         let next = timetable.next_run(at).map(SystemTime::from);
+        let due = self.due_after_success().map(SystemTime::from);
         JobStatus {
             name: self.config.name.clone(),
             kind: self.config.work.kind().to_owned(),
@@ -424,6 +437,7 @@ impl KnownJob {
             running: self.running.as_ref().map(progress),
             last: self.last.clone(),
             last_success: self.last_success,
+            due: due.map(unix_seconds),
             succeeded: self.succeeded,
             failed: self.failed,
             stopped: self.stopped,

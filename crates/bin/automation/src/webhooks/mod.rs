@@ -16,7 +16,6 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, anyhow};
 use api::WebhookStatus;
-use program::output::say;
 use program::process::{self, Exit};
 use serde_json::Value;
 use service::MediaService;
@@ -164,11 +163,9 @@ impl Webhooks {
                 }
             }
         }
-        let gone = before.into_iter().map(|(name, hook)| (name, lock(&hook.target.queue).waiting().len()));
-        for (name, count) in gone.chain(kept.into_iter().map(|(name, events)| (name, events.len()))) {
-            if count > 0 {
-                say(format_args!("webhook {name} is not configured any more: {count} event(s) for it are dropped"));
-            }
+        let gone = before.into_iter().map(|(name, hook)| (name, lock(&hook.target.queue).waiting().to_vec()));
+        for (name, waiting) in gone.chain(kept) {
+            tell_given_up(&self.service, &name, &waiting, "no webhook of this name is configured any more");
         }
         self.changed.notify_one();
         Ok(())
@@ -235,6 +232,13 @@ impl Webhooks {
     }
 }
 
+/// Notes in the event log that a webhook never gets these.
+fn tell_given_up(service: &MediaService, webhook: &str, given_up: &[WaitingEvent], reason: &str) {
+    for event in given_up {
+        service.events.tell(events::webhook_failed(webhook, &event.kind, reason, SystemTime::now()));
+    }
+}
+
 fn kind_of(line: &str) -> Option<String> {
     let event: Value = serde_json::from_str(line).ok()?;
     Some(event["event"].as_str()?.to_owned())
@@ -274,11 +278,7 @@ impl Target {
                     let given_up = lock(&self.queue).settle(&event, &outcome, SystemTime::now());
                     self.changed.notify_one();
                     let reason = outcome.err().map(|failure| failure.to_string()).unwrap_or_default();
-                    for event in given_up {
-                        let now = SystemTime::now();
-                        let told = events::webhook_failed(&self.config.name, &event.kind, &reason, now);
-                        self.service.events.tell(told);
-                    }
+                    tell_given_up(&self.service, &self.config.name, &given_up, &reason);
                 }
                 Next::Sleep(pause) => {
                     let _ = tokio::time::timeout(pause, self.came.notified()).await;
@@ -304,8 +304,8 @@ impl Target {
                 match exit {
                     Ok(Exit::Good) => Ok(()),
                     Ok(Exit::Bad(reason)) => Err(Failure::Unreached(anyhow!(reason))),
-                    Ok(Exit::Stopped) => {
-                        Err(Failure::Unreached(anyhow!("it took longer than {}", self.config.timeout)))
+                    Ok(Exit::Stopped(said)) => {
+                        Err(Failure::Unreached(anyhow!("it took longer than {}{said}", self.config.timeout)))
                     }
                     Err(error) => Err(Failure::Unreached(error)),
                 }

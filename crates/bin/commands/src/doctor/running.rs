@@ -99,7 +99,7 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
 }
 
 /// The reason for which an alarm matters, and the command that shows or mends it, by its kind.
-const ALARM_ADVICE: [(&str, &str, &str); 11] = [
+const ALARM_ADVICE: [(&str, &str, &str); 12] = [
     (
         "volume_disk",
         "another failure would lose contents, or keep them from being served",
@@ -142,6 +142,11 @@ const ALARM_ADVICE: [(&str, &str, &str); 11] = [
         "webhook_waiting",
         "its receiver does not hear of failures",
         "curl -s URL/api/v1/webhooks; mend the receiver: events are kept for a day",
+    ),
+    (
+        "webhook_ended",
+        "its receiver answered that it wants no more events, and misses all of them",
+        "remove the webhook, or mend the receiver and read the configuration again (SIGHUP)",
     ),
 ];
 

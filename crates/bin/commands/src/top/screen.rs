@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use api::{HeldUpBy, Stream};
+use api::{AlarmSeverity, HeldUpBy, Stream};
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -17,8 +17,8 @@ use units::real;
 
 use super::figures::Figures;
 use super::table::{
-    Column, DISK_COLUMNS, STREAM_COLUMNS, alarm_line, disk_row, end_of, fitting, flow, stream_row, system_items,
-    work_lines, wrapped,
+    Column, DISK_COLUMNS, STREAM_COLUMNS, alarm_line, beginning_of, disk_row, end_of, fitting, flow, stream_row,
+    system_items, work_lines, wrapped,
 };
 
 /// Seconds that the graphs show at most.
@@ -26,6 +26,8 @@ const HISTORY: usize = 600;
 
 /// Alarms that are shown at most; `isocast doctor` prints all.
 const ALARMS_SHOWN: usize = 4;
+/// On a lower screen an advice takes one line; `isocast doctor` prints all of it.
+const ADVICE_WHOLE_HEIGHT: u16 = 30;
 /// They take this part of the screen at most.
 const ALARMS_PART: u16 = 3;
 /// Volumes and running jobs that are shown at most.
@@ -239,9 +241,12 @@ impl Screen {
         let bottom: Vec<Line<'_>> = flow(&self.bottom(), width).into_iter().map(Line::from).collect();
         let head = system_items(&self.figures.system);
         let head: Vec<Line<'_>> = head.iter().flat_map(|items| flow(items, width)).map(Line::from).collect();
-        let alarms = self.figures.alarms.iter().take(ALARMS_SHOWN).map(alarm_line);
-        let alarms = self.lost.clone().into_iter().chain(alarms);
-        let alarms: Vec<Line<'_>> = alarms.flat_map(|text| wrapped(&text, width)).map(Line::from).collect();
+        let alarms = self.figures.alarms.iter().take(ALARMS_SHOWN).flat_map(|alarm| match alarm.severity {
+            AlarmSeverity::Advice if area.height < ADVICE_WHOLE_HEIGHT => vec![beginning_of(&alarm_line(alarm), width)],
+            _ => wrapped(&alarm_line(alarm), width),
+        });
+        let lost = self.lost.iter().flat_map(|text| wrapped(text, width));
+        let alarms: Vec<Line<'_>> = lost.chain(alarms).map(Line::from).collect();
         let work: Vec<Line<'_>> = work_lines(&self.figures).into_iter().take(WORK_SHOWN).map(Line::from).collect();
         let disks = self.figures.disks.len().min(DISKS_SHOWN) + 1;
         let lines = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);

@@ -70,6 +70,14 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     joined(text.split(' '), " ", width)
 }
 
+/// The words of a text that one line of `width` characters holds, and `…` where there are more.
+pub(super) fn beginning_of(text: &str, width: usize) -> String {
+    match wrapped(text, width) {
+        lines if lines.len() < 2 => text.to_owned(),
+        _ => wrapped(text, width.saturating_sub(2)).swap_remove(0) + " …",
+    }
+}
+
 fn joined<'a>(items: impl Iterator<Item = &'a str>, gap: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for item in items {
@@ -123,10 +131,11 @@ fn session(session: &SessionFigures) -> String {
 pub(super) fn disk_row(disk: &Disk) -> [String; 9] {
     let percent = |share: f64| format!("{:.0}", share * 100.0);
     let phase = |share: fn(&api::Phases) -> f64| disk.phases.as_ref().map(|p| percent(share(p))).unwrap_or_default();
-    let state = match disk.failure {
-        None => "",
-        Some(DiskFailure::Erring) => " errs",
-        Some(DiskFailure::Hung) => " hangs",
+    let carried = format!("{} viewers of 8.8, or {} cameras of 4 Mbit/s", disk.more_streams, disk.more_recordings);
+    let (state, more) = match disk.failure {
+        None => ("", carried),
+        Some(DiskFailure::Erring) => (" errs", "none while it errs".to_owned()),
+        Some(DiskFailure::Hung) => (" hangs", "none until it answers".to_owned()),
     };
     [
         format!("{}{state}", printable(&disk.name)),
@@ -137,7 +146,7 @@ pub(super) fn disk_row(disk: &Disk) -> [String; 9] {
         late(&disk.lateness),
         percent(disk.promised_share),
         percent(disk.free_share),
-        format!("{} viewers of 8.8, or {} cameras of 4 Mbit/s", disk.more_streams, disk.more_recordings),
+        more,
     ]
 }
 
@@ -268,6 +277,21 @@ mod tests {
         assert_eq!(late(&[0; 14]), "0");
         assert_eq!(late(&[0, 2, 0, 1, 0, 0]), "3 (< 8 ms)");
         assert_eq!(late(&[0, 2, 0, 1]), "3 (> 4 ms)");
+    }
+
+    #[test]
+    fn a_disk_that_errs_has_no_room() {
+        let disk = |failure: serde_json::Value| {
+            let disk = serde_json::json!({
+                "id": 0, "name": "sda", "model": "M", "rotational": true, "capacity_bytes": 1, "free_bytes": 1,
+                "failing": !failure.is_null(), "failure": failure, "phases": null, "rt_bytes": 0, "be_bytes": 0, "rt_queued": 0,
+                "be_queued": 0, "commits": 0, "errors": 0, "promised_share": 0.6, "free_share": 0.3, "slowdown": 1.0,
+                "lateness": [], "streams": 2, "more_streams": 17, "more_recordings": 21,
+            });
+            disk_row(&serde_json::from_value(disk).expect("a disk"))[8].clone()
+        };
+        assert_eq!(disk(serde_json::Value::Null), "17 viewers of 8.8, or 21 cameras of 4 Mbit/s");
+        assert_eq!(disk(serde_json::to_value(DiskFailure::Erring).expect("JSON")), "none while it errs");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Promise: a flag is a setting like any other and goes the same way through the checks. Not here: the work of `serve`.
 
 use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -25,6 +26,9 @@ pub struct ServeArgs {
     /// As other servers have it.
     #[arg(long, hide = true, value_name = "PORT", value_parser = no_port)]
     port: Option<String>,
+    /// As other servers have it.
+    #[arg(long, hide = true, alias = "address", value_name = "ADDRESS", value_parser = no_bind)]
+    bind: Option<String>,
     /// Folders to serve; several are merged into one namespace.
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
@@ -52,19 +56,31 @@ pub struct ServeArgs {
     pub(crate) measure_only: bool,
 }
 
-/// Only says what to write.
+/// Prints the flag to write instead.
 fn no_port(text: &str) -> Result<String, String> {
     Err(format!("there is no such option; write `--listen 127.0.0.1:{text}`, or `0.0.0.0:{text}` for other machines"))
 }
 
+/// Prints the flag to write instead.
+fn no_bind(text: &str) -> Result<String, String> {
+    let address = text.parse::<IpAddr>().map_or_else(|_| text.to_owned(), |ip| SocketAddr::new(ip, 8080).to_string());
+    Err(format!("there is no such option; write `--listen {address}`, with the port"))
+}
+
 impl ServeArgs {
     /// With one file for a folder, as `config check` has it: that is the configuration.
-    fn with_file(&self) -> Self {
+    ///
+    /// # Errors
+    /// One of several is no folder, or there is nothing of its name.
+    fn with_file(&self) -> anyhow::Result<Self> {
         match self.folders.as_slice() {
             [file] if self.config.is_none() && file.is_file() => {
-                Self { config: Some(file.clone()), folders: Vec::new(), ..self.clone() }
+                Ok(Self { config: Some(file.clone()), folders: Vec::new(), ..self.clone() })
             }
-            _ => self.clone(),
+            folders => match folders.iter().find(|folder| !folder.is_dir()) {
+                Some(other) => anyhow::bail!("{} is neither a folder nor a configuration file", other.display()),
+                None => Ok(self.clone()),
+            },
         }
     }
 
@@ -128,9 +144,9 @@ enum ConfigCommand {
     Removals {
         /// The file.
         file: PathBuf,
-        /// The server of the folders.
-        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-        url: String,
+        /// The server of the folders [default: at the address that the file has for it].
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
         /// A file that holds `name:password`, where reading needs a login.
         #[arg(long, value_name = "FILE")]
         login: Option<PathBuf>,
@@ -172,7 +188,7 @@ impl ConfigArgs {
                 }
             }
             ConfigCommand::Show { serve, json } => {
-                let shown = Config::load(&serve.with_file())?.to_string();
+                let shown = Config::load(&serve.with_file()?)?.to_string();
                 if *json {
                     let table: toml::Table = shown.parse().context("a shown configuration is TOML")?;
                     writeln!(out, "{}", serde_json::to_string_pretty(&table)?)?;
@@ -182,7 +198,9 @@ impl ConfigArgs {
             }
             ConfigCommand::Removals { file, url, login, json } => {
                 let login = login.as_deref().map(client::Login::read).transpose()?;
-                removals::show(&Config::load_with_parts(file)?, (url, login), *json, out)?;
+                let config = Config::load_with_parts(file)?;
+                let url = url.clone().unwrap_or_else(|| removals::own_url(config.listen));
+                removals::show(&config, (&url, login), *json, out)?;
             }
         }
         Ok(())
@@ -230,6 +248,39 @@ mod tests {
         let config = Config::load(&args).unwrap();
         let shown = config.to_string();
         assert_eq!(Config::load_file("shown.toml".as_ref(), &shown).unwrap(), config, "{shown}");
+    }
+
+    #[test]
+    fn a_shown_configuration_is_of_a_file_or_folders_that_are_there() {
+        let args = ServeArgs { folders: vec!["/nonexistent/typo.toml".into()], ..ServeArgs::default() };
+        let error = args.with_file().expect_err("nothing of this name").to_string();
+        assert_eq!(error, "/nonexistent/typo.toml is neither a folder nor a configuration file");
+        let args = ServeArgs { folders: vec!["/".into(), "/tmp".into()], ..ServeArgs::default() };
+        assert_eq!(args.with_file().expect("folders").folders, args.folders);
+    }
+
+    #[test]
+    fn a_configuration_names_the_address_of_its_own_server() {
+        let url = |listen: &str| removals::own_url(listen.parse().expect("an address"));
+        assert_eq!(url("127.0.0.1:9000"), "http://127.0.0.1:9000");
+        assert_eq!(url("0.0.0.0:9000"), "http://127.0.0.1:9000");
+        assert_eq!(url("[::]:80"), "http://[::1]:80");
+    }
+
+    #[test]
+    fn a_volume_has_a_disk() {
+        for disks in ["", ",", " , "] {
+            let args = ServeArgs { volumes: vec![disks.to_owned()], ..ServeArgs::default() };
+            let error = Config::load(&args).expect_err("no disk").to_string();
+            assert!(error.contains("volumes: a volume has no disk: name its disks"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_address_as_other_servers_have_it_gets_ours() {
+        assert!(no_bind("0.0.0.0").unwrap_err().contains("`--listen 0.0.0.0:8080`"));
+        assert!(no_bind("::1").unwrap_err().contains("`--listen [::1]:8080`"));
+        assert!(no_bind("0.0.0.0:80").unwrap_err().contains("`--listen 0.0.0.0:80`"));
     }
 
     #[test]

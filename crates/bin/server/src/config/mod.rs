@@ -312,13 +312,18 @@ impl Config {
         let settings_ref = &mut settings;
         let schedule = ScheduleConfig::take(settings_ref);
         let durable_min = schedule.recording_durable_min();
+        let volumes: Vec<_> = settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect();
+        if volumes.iter().any(Vec::is_empty) {
+            settings_ref
+                .contradiction("volumes", "a volume has no disk: name its disks, as in `/dev/sdb,/dev/sdc`".to_owned());
+        }
         let ftp = FtpConfig::take(settings_ref);
         let config = Self {
             listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
             tls: TlsConfig::take(settings_ref, ftp.listen.or(ftp.implicit_listen).is_some()),
             ftp,
             roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
-            volumes: settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect(),
+            volumes,
             require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
             hidden_files: settings_ref.take("hidden_files", false, parse_choice),
             refill_disks: settings_ref.take("refill_disks", true, parse_choice),

@@ -3,6 +3,7 @@
 //! Promise: nothing is removed; the configuration needs not be in force. The server that serves the folders looks through them.
 
 use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use api::{RemovableContent, Removals};
 use client::{HttpClient, Login};
@@ -19,6 +20,15 @@ use super::toml_text::span;
 
 /// Contents that are shown of each rule; `--json` has all that the server names.
 const SHOWN: usize = 10;
+
+/// The address of the server that listens at `listen`, for programs on its machine.
+pub(super) fn own_url(mut listen: SocketAddr) -> String {
+    if listen.ip().is_unspecified() {
+        let is_v4 = listen.is_ipv4();
+        listen.set_ip(if is_v4 { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    format!("http://{listen}")
+}
 
 /// Asks the server at `url` by each rule, and prints what would go to `out`.
 ///

@@ -104,7 +104,9 @@ pub(crate) fn for_client(exchange: &Exchange, reply: Reply) -> Reply {
     let head = &exchange.head;
     match &reply.failed {
         Some(condition) if takes_body(&head.method) || is_client(head) => {
-            Reply::with_body(reply.status, XML, error_body(condition)).field(CACHE_CONTROL, "no-store")
+            let problem: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+            let body = error_body(condition, problem["detail"].as_str().unwrap_or_default());
+            Reply::with_body(reply.status, XML, body).field(CACHE_CONTROL, "no-store")
         }
         _ => reply,
     }

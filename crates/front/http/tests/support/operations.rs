@@ -47,6 +47,7 @@ impl Operations for FakeOperations {
             running: Some(JobProgress { started: 3.0, bytes: 1, bytes_total: 2, stopping: false }),
             last: Some(last),
             last_success: Some(1_700_000_009.5),
+            due: Some(1_700_086_400.0),
             succeeded: 6,
             failed: 1,
             stopped: 0,

@@ -159,6 +159,26 @@ fn a_small_screen_drops_columns_and_graphs_and_cuts_nothing_else() {
 }
 
 #[test]
+fn advices_leave_a_small_screen_to_the_streams() {
+    let streams = (1..=6).map(|id| stream(id, &format!("{id}.ts"), 0)).collect();
+    let mut figures = figures(streams, Instant::now());
+    let advice = |disk: &str| {
+        let text = "is not measured: streams are admitted by figures of another disk; ".repeat(3);
+        json!({ "severity": "advice", "kind": "disk_assumed", "about": disk, "text": text })
+    };
+    figures.alarms = ["sda", "sdb", "sdc"].map(|disk| serde_json::from_value(advice(disk)).expect("an alarm")).into();
+    let mut screen = Screen::new("http://server", figures);
+    let text = drawn_on(&mut screen, 80, 24);
+    for part in ["sda: is not measured", "sdc: is not measured", " …", "1.ts", "4.ts"] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let text = drawn_on(&mut screen, 30, 12);
+    assert!(text.contains("1.ts"), "a stream's row:\n{text}");
+    let text = drawn_on(&mut screen, 80, 40);
+    assert!(!text.contains(" …"), "a high screen shows all of an advice:\n{text}");
+}
+
+#[test]
 fn figures_of_a_server_that_went_look_old() {
     let begun = Instant::now();
     let mut screen = Screen::new("http://server", figures(vec![stream(1, "a.ts", 0)], begun));
