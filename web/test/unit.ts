@@ -4,6 +4,7 @@ import { test } from "node:test";
 import * as format from "../src/format";
 import { arranged, isMedia, kindOf, playedAs, playedSeconds } from "../src/contents/kinds";
 import { beside, Uploads, type Item } from "../src/contents/uploads";
+import { forget, sendResumable, unfinished } from "../src/contents/resumable";
 import { chaptersBeside, parseChapters } from "../src/player/chapterList";
 import { actionOf } from "../src/player/keys";
 import { keepPlace, placeOf } from "../src/player/places";
@@ -230,6 +231,71 @@ test("a content that exists is replaced only on request, and an answer for all i
   sent[2]!.end({ status: 412 });
   assert.deepEqual(all.items.map(({ path }) => path), ["a.mp4", "b (2).mp4", "c (2).mp4"]);
   assert.deepEqual(["a", "x (2).tar", "d.e/f"].map(beside), ["a (2)", "x (3).tar", "d.e/f (2)"]);
+});
+
+/** A server of uploads in the place of the browser's requests: `asked` has the method of each, `answer` gives its status, 0: it is away. */
+function uploadServer(answer: (method: string, url: string) => number | Promise<number>) {
+  const asked: string[] = [];
+  const kept = new Map<string, string>();
+  globalThis.localStorage = { getItem: (name: string) => kept.get(name) ?? null, setItem: (name: string, value: string) => void kept.set(name, value) } as Storage;
+  let created = 0;
+  const answered = async (method: string, url: string): Promise<Response> => {
+    asked.push(method);
+    const status = await answer(method, url);
+    if (status === 0) throw new TypeError("away");
+    return new Response(null, { status, headers: { Location: `/upload/${++created}`, "Upload-Offset": "0" } });
+  };
+  globalThis.fetch = ((url: string, { method = "GET" }: RequestInit) => answered(method, url)) as typeof fetch;
+  globalThis.XMLHttpRequest = class {
+    upload = {};
+    status = 0;
+    statusText = "";
+    responseText = "";
+    onload = () => {};
+    onerror = () => {};
+    open(): void {}
+    setRequestHeader(): void {}
+    abort(): void {}
+    send(): void {
+      answered("PATCH", "").then(({ status }) => ((this.status = status), this.onload()), () => this.onerror());
+    }
+  } as unknown as typeof XMLHttpRequest;
+  return asked;
+}
+
+const SENT = { path: "film.ts", size: 3, modified: 0 };
+
+test("an upload that is canceled or paused sends nothing more, wherever it is", async () => {
+  for (const at of ["POST", "HEAD", "PATCH"]) {
+    const stop = new AbortController();
+    const asked = uploadServer((method) => {
+      if (method === at) stop.abort();
+      // The lost PATCH would be tried again.
+      return { POST: 201, HEAD: 200, PATCH: 0 }[method] ?? 204;
+    });
+    await assert.rejects(sendResumable(SENT, new Blob(["123"]), true, stop.signal, () => {}));
+    assert.deepEqual(asked, { POST: ["POST", "DELETE"], HEAD: ["POST", "HEAD"], PATCH: ["POST", "HEAD", "PATCH"] }[at]);
+    assert.equal(unfinished().length, at === "POST" ? 0 : 1);
+  }
+  const stop = new AbortController();
+  const asked = uploadServer(() => 0);
+  const waiting = sendResumable(SENT, new Blob(["123"]), true, stop.signal, (_, waits) => waits && stop.abort());
+  await assert.rejects(waiting);
+  assert.deepEqual(asked, ["POST"], "the pause before the next try was the last");
+});
+
+test("an upload is kept until the server has answered that it ended", async () => {
+  let away = true;
+  uploadServer((method) => ({ POST: 201, HEAD: 200, PATCH: 403, DELETE: away ? 0 : 204 })[method] ?? 0);
+  await assert.rejects(sendResumable(SENT, new Blob(["123"]), true, new AbortController().signal, () => {}));
+  const settled = () => new Promise((done) => setTimeout(done));
+  forget(SENT.path);
+  await settled();
+  assert.equal(unfinished().length, 1);
+  away = false;
+  forget(SENT.path);
+  await settled();
+  assert.deepEqual(unfinished(), []);
 });
 
 test("subtitles beside a film are found by its name, and SubRip becomes WebVTT", () => {

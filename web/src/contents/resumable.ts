@@ -36,32 +36,37 @@ function keep(all: Unfinished[]): void {
   store("uploads", JSON.stringify(all.slice(-KEPT_MAX)));
 }
 
-/** Ends an upload on the server, and forgets it. */
+/** Ends the uploads of a path on the server. The browser keeps the address of each until the server has answered. */
 export function forget(path: string): void {
-  const one = unfinished().find((each) => each.path === path);
-  drop(path);
-  if (one !== undefined) void fetch(`upload/${one.id}`, { method: "DELETE", headers: TUS }).catch(() => {});
+  for (const one of unfinished().filter((each) => each.path === path)) void end(one.id).catch(() => {});
 }
 
-function drop(path: string): void {
-  keep(unfinished().filter((each) => each.path !== path));
+async function end(id: string): Promise<void> {
+  const { ok, status } = await answered(`upload/${id}`, { method: "DELETE" });
+  if (ok || status === 404) drop(id);
+}
+
+function drop(id: string): void {
+  keep(unfinished().filter((each) => each.id !== id));
 }
 
 /** Sends the file. Throws a Problem: 412 where a content of the name is there and `replace` is false, 403 where that cannot be seen. */
 export async function sendResumable(sent: Sent, file: Blob, replace: boolean, signal: AbortSignal, progress: (bytes: number, waits: boolean) => void): Promise<void> {
   const known = unfinished().find(({ path, size, modified }) => path === sent.path && size === sent.size && modified === sent.modified);
-  if (known === undefined && !replace) await mustBeNew(sent.path);
+  signal.throwIfAborted();
+  if (known === undefined && !replace) await mustBeNew(sent.path, signal);
   let id = known?.id ?? null;
   let reached = 0;
   for (let tries = 0; ; tries += 1) {
     try {
-      id ??= await create(sent);
-      const offset = await offsetOf(id);
+      signal.throwIfAborted();
+      id ??= await create(sent, signal);
+      const offset = await offsetOf(id, signal);
       if (offset === null) {
-        drop(sent.path);
+        drop(id);
         id = null;
         // Its last answer may have been lost.
-        if (reached === sent.size && (await lengthOf(sent.path)) === sent.size) return;
+        if (reached === sent.size && (await lengthOf(sent.path, signal)) === sent.size) return;
         continue;
       }
       progress(offset, false);
@@ -70,7 +75,7 @@ export async function sendResumable(sent: Sent, file: Blob, replace: boolean, si
         reached = bytes;
         progress(bytes, false);
       });
-      return drop(sent.path);
+      return drop(id);
     } catch (error) {
       const problem = error as Problem;
       if (signal.aborted || !passes(problem) || tries >= TRIES_MAX) throw problem;
@@ -85,30 +90,33 @@ function passes({ status }: Problem): boolean {
   return [0, 409, 429, 500, 502, 503, 504].includes(status);
 }
 
-async function mustBeNew(path: string): Promise<void> {
-  const answer = await answered(mediaUrl(path), { method: "HEAD" });
+async function mustBeNew(path: string, signal: AbortSignal): Promise<void> {
+  const answer = await answered(mediaUrl(path), { method: "HEAD", signal });
   if (answer.ok) throw { status: 412 } satisfies Problem;
   if (answer.status !== 404) throw { status: answer.status } satisfies Problem;
 }
 
-async function lengthOf(path: string): Promise<number> {
-  const answer = await answered(mediaUrl(path), { method: "HEAD" });
+async function lengthOf(path: string, signal: AbortSignal): Promise<number> {
+  const answer = await answered(mediaUrl(path), { method: "HEAD", signal });
   return answer.ok ? Number(answer.headers.get("Content-Length")) : -1;
 }
 
-async function create(sent: Sent): Promise<string> {
+/** The upload's address. One that is canceled or paused meanwhile ends: its address is kept nowhere else. */
+async function create(sent: Sent, signal: AbortSignal): Promise<string> {
   const { path, size, modified } = sent;
   const metadata = [`path ${base64(path)}`, ...(modified > 0 ? [`mtime ${base64(String(Math.floor(modified / 1000)))}`] : [])].join(",");
   const answer = await answered("upload/", { method: "POST", headers: { "Upload-Length": String(size), "Upload-Metadata": metadata } });
   if (!answer.ok) throw await problemOf(answer);
   const id = (answer.headers.get("Location") ?? "").split("/").at(-1) ?? "";
+  if (signal.aborted) await end(id);
+  signal.throwIfAborted();
   keep([...unfinished().filter((each) => each.path !== path), { id, path, size, modified }]);
   return id;
 }
 
 /** Durable bytes; null if the server does not know the upload any more. */
-async function offsetOf(id: string): Promise<number | null> {
-  const answer = await answered(`upload/${id}`, { method: "HEAD" });
+async function offsetOf(id: string, signal: AbortSignal): Promise<number | null> {
+  const answer = await answered(`upload/${id}`, { method: "HEAD", signal });
   if (answer.status === 404 || answer.status === 410) return null;
   if (!answer.ok) throw { status: answer.status } satisfies Problem;
   return Number(answer.headers.get("Upload-Offset"));
@@ -117,6 +125,7 @@ async function offsetOf(id: string): Promise<number | null> {
 /** The rest of the file. A request of this kind tells of its progress, `fetch` does not. */
 function append(id: string, file: Blob, offset: number, signal: AbortSignal, progress: (bytes: number) => void): Promise<void> {
   return new Promise((done, failed) => {
+    signal.throwIfAborted();
     const request = new XMLHttpRequest();
     request.open("PATCH", `upload/${id}`);
     for (const [name, value] of Object.entries({ ...TUS, "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" })) request.setRequestHeader(name, value);
@@ -128,7 +137,7 @@ function append(id: string, file: Blob, offset: number, signal: AbortSignal, pro
   });
 }
 
-async function answered(url: string, options: { method: string; headers?: Record<string, string> }): Promise<Response> {
+async function answered(url: string, options: { method: string; headers?: Record<string, string>; signal?: AbortSignal }): Promise<Response> {
   return fetch(url, { ...options, cache: "no-store", headers: { ...TUS, ...options.headers } }).catch(() => {
     throw { status: 0 } satisfies Problem;
   });

@@ -196,7 +196,9 @@ const sendFile: Send = (item, replace, ended, progress) => {
   const { path, file } = item;
   const modified = file instanceof File ? file.lastModified : 0;
   sendResumable({ path, size: file.size, modified }, file, replace, stop.signal, progress).then(
-    () => ended(null),
+    () => {
+      if (!stop.signal.aborted) ended(null);
+    },
     (problem: Problem) => {
       if (stop.signal.aborted) return;
       // Without the right to read, only the server can say whether a content is there.
