@@ -284,6 +284,22 @@ test("an upload that is canceled or paused sends nothing more, wherever it is", 
   assert.deepEqual(asked, ["POST"], "the pause before the next try was the last");
 });
 
+test("an upload replaces a content only once the user has said so, one that came meanwhile too", async () => {
+  const heads: Record<string, string>[] = [];
+  let there = true;
+  const asked = uploadServer((method) => ({ POST: there && "If-None-Match" in heads.at(-1)! ? 412 : 201, HEAD: 200, PATCH: "If-None-Match" in heads[0]! ? 412 : 204, DELETE: 204 })[method] ?? 0);
+  const answered = globalThis.fetch;
+  globalThis.fetch = ((url: string, options: RequestInit) => (options.method === "POST" && heads.push(options.headers as Record<string, string>), answered(url, options))) as typeof fetch;
+  const send = (replace: boolean) => sendResumable(SENT, new Blob(["123"]), replace, new AbortController().signal, () => {});
+  await assert.rejects(send(false), { status: 412 });
+  there = false;
+  await assert.rejects(send(false), { status: 412 });
+  assert.deepEqual([asked, unfinished()], [["POST", "POST", "HEAD", "PATCH", "DELETE"], []]);
+  heads.length = 0;
+  await send(true);
+  assert.deepEqual(asked.slice(5), ["POST", "HEAD", "PATCH"]);
+});
+
 test("an upload is kept until the server has answered that it ended", async () => {
   let away = true;
   uploadServer((method) => ({ POST: 201, HEAD: 200, PATCH: 403, DELETE: away ? 0 : 204 })[method] ?? 0);

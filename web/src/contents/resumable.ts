@@ -20,6 +20,8 @@ export interface Sent {
 
 export interface Unfinished extends Sent {
   id: string;
+  /** It replaces a content, as the user said. */
+  replace: boolean;
 }
 
 /** Uploads that this browser began and did not end. */
@@ -50,17 +52,15 @@ function drop(id: string): void {
   keep(unfinished().filter((each) => each.id !== id));
 }
 
-/** Sends the file. Throws a Problem: 412 where a content of the name is there and `replace` is false, 403 where that cannot be seen. */
+/** Sends the file. Throws a Problem: 412 where a content of the name is there, or came meanwhile, and `replace` is false. */
 export async function sendResumable(sent: Sent, file: Blob, replace: boolean, signal: AbortSignal, progress: (bytes: number, waits: boolean) => void): Promise<void> {
-  const known = unfinished().find(({ path, size, modified }) => path === sent.path && size === sent.size && modified === sent.modified);
-  signal.throwIfAborted();
-  if (known === undefined && !replace) await mustBeNew(sent.path, signal);
+  const known = unfinished().find((one) => one.path === sent.path && one.size === sent.size && one.modified === sent.modified && one.replace === replace);
   let id = known?.id ?? null;
   let reached = 0;
   for (let tries = 0; ; tries += 1) {
     try {
       signal.throwIfAborted();
-      id ??= await create(sent, signal);
+      id ??= await create(sent, replace, signal);
       const offset = await offsetOf(id, signal);
       if (offset === null) {
         drop(id);
@@ -78,6 +78,8 @@ export async function sendResumable(sent: Sent, file: Blob, replace: boolean, si
       return drop(id);
     } catch (error) {
       const problem = error as Problem;
+      // It would never replace the content that came meanwhile.
+      if (problem.status === 412 && id !== null) await end(id).catch(() => {});
       if (signal.aborted || !passes(problem) || tries >= TRIES_MAX) throw problem;
       progress(reached, true);
       await new Promise((done) => setTimeout(done, Math.min(PAUSE_MAX_MS, 500 * 2 ** tries)));
@@ -90,27 +92,25 @@ function passes({ status }: Problem): boolean {
   return [0, 409, 429, 500, 502, 503, 504].includes(status);
 }
 
-async function mustBeNew(path: string, signal: AbortSignal): Promise<void> {
-  const answer = await answered(mediaUrl(path), { method: "HEAD", signal });
-  if (answer.ok) throw { status: 412 } satisfies Problem;
-  if (answer.status !== 404) throw { status: answer.status } satisfies Problem;
-}
-
 async function lengthOf(path: string, signal: AbortSignal): Promise<number> {
   const answer = await answered(mediaUrl(path), { method: "HEAD", signal });
   return answer.ok ? Number(answer.headers.get("Content-Length")) : -1;
 }
 
 /** The upload's address. One that is canceled or paused meanwhile ends: its address is kept nowhere else. */
-async function create(sent: Sent, signal: AbortSignal): Promise<string> {
+async function create(sent: Sent, replace: boolean, signal: AbortSignal): Promise<string> {
   const { path, size, modified } = sent;
   const metadata = [`path ${base64(path)}`, ...(modified > 0 ? [`mtime ${base64(String(Math.floor(modified / 1000)))}`] : [])].join(",");
-  const answer = await answered("upload/", { method: "POST", headers: { "Upload-Length": String(size), "Upload-Metadata": metadata } });
+  const answer = await answered("upload/", {
+    method: "POST",
+    headers: { "Upload-Length": String(size), "Upload-Metadata": metadata, ...(replace ? {} : { "If-None-Match": "*" }) },
+  });
   if (!answer.ok) throw await problemOf(answer);
   const id = (answer.headers.get("Location") ?? "").split("/").at(-1) ?? "";
-  if (signal.aborted) await end(id);
+  if (signal.aborted) await end(id).catch(() => {});
   signal.throwIfAborted();
-  keep([...unfinished().filter((each) => each.path !== path), { id, path, size, modified }]);
+  forget(path);
+  keep([...unfinished(), { id, path, size, modified, replace }]);
   return id;
 }
 

@@ -192,7 +192,6 @@ export function chosen(files: FileList, folder: string): { path: string; file: B
 const sendFile: Send = (item, replace, ended, progress) => {
   if (item.file.size < RESUMABLE_BYTES) return put(item, replace, ended, progress);
   const stop = new AbortController();
-  let whole: ((forGood: boolean) => void) | null = null;
   const { path, file } = item;
   const modified = file instanceof File ? file.lastModified : 0;
   sendResumable({ path, size: file.size, modified }, file, replace, stop.signal, progress).then(
@@ -200,15 +199,11 @@ const sendFile: Send = (item, replace, ended, progress) => {
       if (!stop.signal.aborted) ended(null);
     },
     (problem: Problem) => {
-      if (stop.signal.aborted) return;
-      // Without the right to read, only the server can say whether a content is there.
-      if (problem.status === 403 && problem.detail === undefined && !replace) whole = put(item, replace, ended, progress);
-      else ended(problem);
+      if (!stop.signal.aborted) ended(problem);
     },
   );
   return (forGood) => {
     stop.abort();
-    whole?.(forGood);
     if (forGood) forget(path);
   };
 };

@@ -304,6 +304,31 @@ fn wrong_requests_change_nothing() {
 }
 
 #[test]
+fn an_upload_of_a_new_content_replaces_none() {
+    on_both(|place, start| {
+        let server = start();
+        let begin = |fields: &str| {
+            one(&server, "POST", "/upload/", &format!("{}Upload-Length: 6\r\n{fields}", path("film.ts")), b"")
+        };
+        let content = || one(&server, "GET", "/media/film.ts", "", b"").body;
+        let address = |created: Answer| created.field("location").expect("an address").to_owned();
+        let only_new = || begin("If-None-Match: *\r\n");
+        assert_eq!(begin("If-Match: \"a\"\r\n").status, 400, "{place}");
+        let (whole, parts) = (address(only_new()), address(only_new()));
+        assert_eq!(patch(&server, &parts, 0, b"of").status, 204, "{place}");
+        assert_eq!(one(&server, "PUT", "/media/film.ts", "", b"other").status, 201, "{place}");
+        assert_eq!(patch(&server, &whole, 0, b"a film").status, 412, "{place}: the one part");
+        assert_eq!(patch(&server, &parts, 2, b"film").status, 412, "{place}: several parts");
+        assert_eq!((only_new().status, content()), (412, b"other".to_vec()), "{place}");
+        assert_eq!(one(&server, "DELETE", "/media/film.ts", "", b"").status, 204, "{place}");
+        assert_eq!(patch(&server, &parts, 6, b"").status, 204, "{place}: the name is free again");
+        assert_eq!(content(), b"offilm", "{place}");
+        assert_eq!(patch(&server, &address(begin("")), 0, b"a film").status, 204, "{place}: without the condition");
+        assert_eq!(content(), b"a film", "{place}");
+    });
+}
+
+#[test]
 fn of_two_writers_of_one_upload_the_newer_continues_it_alone() {
     on_both(|place, start| {
         let server = start();

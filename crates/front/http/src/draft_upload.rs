@@ -19,7 +19,7 @@ use crate::message::tus::UPLOADS;
 use crate::precondition::precondition;
 use crate::problem::{self, of_resume};
 use crate::upload_part::{
-    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, modified, number, remove, text, to_upload,
+    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, modified, number, only_new, remove, text, to_upload,
 };
 
 /// A content with fewer bytes is sent again as fast as it is resumed.
@@ -77,7 +77,8 @@ pub(crate) async fn create(
     };
     let created = exchange.shared.service.lookup(permit).await.is_err();
     let (modified, client) = (modified(head)?, exchange.client());
-    let new = NewUpload { length, modified, notes: String::new(), role: UploadRole::Whole, client };
+    let (notes, role, only_new) = (String::new(), UploadRole::Whole, only_new(head)?);
+    let new = NewUpload { length, modified, notes, role, only_new, client };
     let state = uploads.create(permit, new).await.map_err(|error| of_resume(&error))?;
     let address = address(exchange, &state.id);
     if state.is_done {

@@ -20,7 +20,7 @@ use crate::message::tus::{UPLOADS, UploadConcat, UploadMetadata};
 use crate::problem;
 use crate::problem::of_resume;
 use crate::upload_part::{
-    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, number, of_digest, remove, text, to_upload,
+    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, number, of_digest, only_new, remove, text, to_upload,
 };
 
 const VERSION: &str = "1.0.0";
@@ -101,8 +101,8 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
     let permit: Permit<ToWrite> = to_upload(exchange, &path).await?;
     let checks = checks(head)?;
     let client = exchange.client();
-    let (modified, notes) = (metadata.modified, notes.to_owned());
-    let new = NewUpload { length, modified, notes, role, client };
+    let (modified, notes, only_new) = (metadata.modified, notes.to_owned(), only_new(head)?);
+    let new = NewUpload { length, modified, notes, role, only_new, client };
     let uploads = &exchange.shared.uploads;
     let state = uploads.create(&permit, new).await.map_err(|error| of_resume(&error))?;
     let mut reply = Reply::empty(StatusCode::CREATED)

@@ -8,7 +8,7 @@ use api::parse_modified;
 use http_types::StatusCode;
 use http_types::header::HeaderName;
 use service::access::{Permit, ToWrite};
-use service::contents::ContentPath;
+use service::contents::{ContentPath, Precondition};
 use service::resumable_parts::{AppendTerms, Appended, AppendedPart};
 
 use crate::body::RequestBody;
@@ -19,6 +19,7 @@ use crate::message::digest::{BodyChecks, DigestError};
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::reply::Reply;
 use crate::message::tus::UPLOADS;
+use crate::precondition::precondition;
 use crate::problem::{self, of_resume};
 
 /// True for the paths of uploads.
@@ -95,6 +96,18 @@ async fn carry(
             checks.update(&bytes);
         }
         part.write(bytes).await.map_err(|error| of_resume(&error))?;
+    }
+}
+
+/// `If-None-Match: *`: the upload replaces no content, neither now nor when it is whole.
+pub(crate) fn only_new(head: &RequestHead) -> Result<bool, Reply> {
+    match precondition(&head.headers) {
+        Precondition::None => Ok(false),
+        Precondition::MustNotExist => Ok(true),
+        _ => Err(Reply::problem(
+            StatusCode::BAD_REQUEST,
+            "an upload that continues has no condition but `If-None-Match: *`",
+        )),
     }
 }
 

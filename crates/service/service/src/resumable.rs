@@ -101,6 +101,8 @@ pub struct NewUpload {
     pub notes: String,
     /// Its part in another.
     pub role: UploadRole,
+    /// It replaces no content.
+    pub only_new: bool,
     /// The client.
     pub client: Client,
 }
@@ -122,6 +124,9 @@ pub(crate) struct UploadRecord {
     pub(crate) expires: u64,
     pub(crate) notes: String,
     pub(crate) role: UploadRole,
+    /// It replaces no content.
+    #[serde(default)]
+    pub(crate) only_new: bool,
     /// It is a content by now.
     pub(crate) is_done: bool,
 }
@@ -239,7 +244,7 @@ impl ResumableUploads {
             return Err(IngestError::TooLarge(bytes_max).into());
         }
         if new.role != UploadRole::Partial {
-            self.check_target(permit.path()).await?;
+            self.check_target(permit.path(), new.only_new).await?;
         }
         let client = new.client.address;
         self.check_count(permit.user(), client)?;
@@ -256,6 +261,7 @@ impl ResumableUploads {
             expires: self.expiry(),
             notes: new.notes,
             role: new.role,
+            only_new: new.only_new,
             is_done: false,
         };
         let kept = Arc::new(entry(record));
@@ -414,10 +420,11 @@ impl ResumableUploads {
         Ok(turn)
     }
 
-    /// The target is no folder.
-    async fn check_target(&self, path: &ContentPath) -> Result<(), ResumeError> {
+    /// The target is no folder, and with `only_new` no content.
+    async fn check_target(&self, path: &ContentPath, only_new: bool) -> Result<(), ResumeError> {
         match self.service.contents.lookup(path).await {
             Ok(entry) if entry.kind == NameKind::Directory => Err(StoreError::IsDirectory.into()),
+            Ok(_) if only_new => Err(StoreError::PreconditionFailed.into()),
             Ok(_) | Err(StoreError::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
         }

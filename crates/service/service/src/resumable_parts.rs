@@ -148,7 +148,7 @@ impl ResumableUploads {
     /// Makes the content of its parts: the one part gets the name, several are copied.
     pub(crate) async fn assemble(&self, kept: &KeptUpload, turn: &mut StoredParts) -> Result<(), ResumeError> {
         let (record, target) = (kept.record(), kept.path());
-        let UploadRecord { client, modified, charged, .. } = record;
+        let UploadRecord { client, modified, charged, only_new, .. } = record;
         let replaced = match self.service.contents.lookup(&target).await {
             Ok(entry) if entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory.into()),
             Ok(entry) => entry.size,
@@ -158,7 +158,7 @@ impl ResumableUploads {
         let begun = Instant::now();
         if let [(id, offset, bytes)] = turn.parts.as_slice() {
             let (part, bytes) = (self.part_place(id, &target, *offset), *bytes);
-            self.service.contents.rename(&part, &target, true).await?;
+            self.service.contents.rename(&part, &target, !only_new).await?;
             self.service.quotas.removed();
             budget_use::removed(&self.service, charged.iter(), replaced);
             self.service.listings.note_write();
@@ -170,7 +170,7 @@ impl ResumableUploads {
         }
         let request = IngestRequest {
             length: Some(turn.end),
-            precondition: Precondition::None,
+            precondition: if only_new { Precondition::MustNotExist } else { Precondition::None },
             rate: None,
             durable: None,
             on_break: OnBreak::Discard,
