@@ -377,7 +377,8 @@ test("an entry's fields become its members, and say nothing of what means nothin
   const fields = fieldsOf("job", job);
   assert.deepEqual([fields["protected"], fields["missed"], fields["rate"]], ["x/a, x/b", "skip", ""]);
   assert.deepEqual(valueOf("job", { ...fields, rate: "8M", jitter: "5min" }), { name: "tidy", kind: "keep", schedule: "0 4 * * *", folder: "x", max_age: "30d", protected: ["x/a", "x/b"], jitter: "5min" });
-  assert.deepEqual(valueOf("budget", { ...newFields("budget"), of: "address", streams: "9", stored: "many" }), { of: "address", streams: 9, stored: "many" });
+  assert.deepEqual(valueOf("budget", { ...newFields("budget"), of: "address", streams: "9", stored: "many" }), { of: "address", streams: "9", stored: "many" });
+  assert.equal((valueOf("quota", { ...newFields("quota"), folder: "0012", max_size: "1GB" }) as { folder: unknown }).folder, "0012", "a folder of digits is no number");
   assert.deepEqual(valueOf("job", newFields("job")), { name: "", kind: "keep", schedule: "" }, "the server says what is needed");
 });
 

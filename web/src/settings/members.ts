@@ -87,7 +87,7 @@ export function valueOf(array: ArrayName, fields: Fields): SettingValue {
   for (const { name, form, absent, needed } of membersOf(array, fields)) {
     const text = (fields[name] ?? "").trim();
     if (!needed && (text === "" || text === absent)) continue;
-    value[name] = form === "list" ? text.split(",").map((part) => part.trim()).filter((part) => part !== "") : /^\d+$/.test(text) ? Number(text) : text;
+    value[name] = form === "list" ? text.split(",").map((part) => part.trim()).filter((part) => part !== "") : text;
   }
   return value;
 }

@@ -148,6 +148,16 @@ fn entries_of_arrays_are_added_changed_and_removed() {
     }
     assert_eq!(text(), kept, "what is refused changes nothing");
 
+    // A folder of digits, by its name and as a number of the file.
+    let quota = |folder: &str| format!(r#"{{"quota.{folder}": {{"folder": "{folder}", "max_size": "1GB"}}}}"#);
+    assert_eq!((patch(&server, "", &quota("2026")).status, patch(&server, "", &quota("0012")).status), (200, 200));
+    assert_eq!(names("/api/v1/quotas", "folder"), ["x", "2026", "0012"]);
+    let as_number = text().replace("folder = \"2026\"", "folder = 2026");
+    assert_ne!(as_number, text());
+    fs::write(server.config_file(), as_number).expect("it is written");
+    assert_eq!(patch(&server, "", r#"{"quota.2026": null, "quota.0012": null}"#).status, 200);
+    assert_eq!((names("/api/v1/quotas", "folder"), text()), (vec!["x".to_owned()], kept.clone()));
+
     assert_eq!(patch(&server, "", r#"{"job.tidy": null, "quota.x": null, "budget.address": null}"#).status, 200);
     assert_eq!(
         (names("/api/v1/jobs", "name"), names("/api/v1/quotas", "folder")),

@@ -45,8 +45,11 @@ fn put_entry(
     let entries = document.entry(array).or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
     let entries =
         entries.as_array_of_tables_mut().ok_or_else(|| format!("`{array}` is not written as `[[{array}]]`"))?;
-    let is_it =
-        |entry: &Table| entry.get(member).and_then(Item::as_str).is_some_and(|of| of.trim_end_matches('/') == name);
+    let is_it = |entry: &Table| match entry.get(member).and_then(Item::as_value) {
+        Some(Value::String(text)) => text.value().trim_end_matches('/') == name,
+        Some(Value::Integer(number)) => number.value().to_string() == name,
+        _ => false,
+    };
     let at = entries.iter().position(is_it);
     match (at, members) {
         (Some(at), None) => drop(entries.remove(at)),
@@ -137,6 +140,8 @@ mod tests {
         assert!(edited(TEXT, [("quota.y", Some(&quota))]).is_err_and(|error| error.contains("`y` there")));
         assert!(edited(TEXT, [("quota.x", Some(&text("1GB")))]).is_err_and(|error| error.contains("object")));
         assert!(edited(TEXT, [("limits.connections", Some(&quota))]).is_err_and(|error| error.contains("a number")));
+        let year = "[[quota]]\nfolder = 2026\nmax_size = \"1GB\"\n";
+        assert_eq!(edited(year, [("quota.2026", None)]).as_deref(), Ok(""), "a number is its text");
         assert!(edited("job = 5\n", [("job.a", Some(&other))]).is_err_and(|error| error.contains("[[job]]")));
     }
 

@@ -99,7 +99,9 @@ impl StartedServer {
         let old = fs::read_to_string(&file).map_err(failed)?;
         let values = change.values.0.iter().map(|(key, value)| (key.as_str(), value.as_ref()));
         let new = edited(&old, values).map_err(SettingsError::Invalid)?;
-        Config::load_edited(args, &file, &new).map_err(|error| SettingsError::Invalid(error.to_string()))?;
+        let checked =
+            Config::load_edited(args, &file, &new).map_err(|error| SettingsError::Invalid(error.to_string()))?;
+        check_removed(&change.values, &checked)?;
         write(&file, &new).map_err(failed)?;
         self.reload_checked(args, running, links).map_err(|error| {
             let restored = write(&file, &old);
@@ -133,6 +135,20 @@ fn file_of(args: &ServeArgs, running: &Config, values: &SettingsPatch) -> Result
             Err(SettingsError::SeveralFiles(names.join(", ")))
         }
     }
+}
+
+/// A removed entry is no more, or has its default.
+fn check_removed(values: &SettingsPatch, checked: &Config) -> Result<(), SettingsError> {
+    let (all, defaults) = (entries(checked), Config::default_entries());
+    let is_entry = |key: &str| matches!(all.get(key), Some(Value::Table(_)));
+    let stays = |(key, value): &(&String, &Option<SettingValue>)| {
+        value.is_none() && is_entry(key) && all.get(*key) != defaults.get(*key)
+    };
+    values.0.iter().find(stays).map_or(Ok(()), |(key, _)| {
+        Err(SettingsError::Invalid(format!(
+            "`{key}` is written in a way that is not known here: remove it in the file"
+        )))
+    })
 }
 
 /// True if the API may put a setting or entry there.
