@@ -124,7 +124,7 @@ export class TestPage {
   async fill(fields, place = "form.entry") {
     for (const [name, value] of Object.entries(fields)) {
       const field = await this.until(`the field ${name}`, async () =>
-        (await this.page.evaluateHandle((place, name) => [...document.querySelectorAll(`${place} label`)].find((label) => label.querySelector("code")?.textContent === name || label.textContent.trim() === name)?.querySelector("input, select"), place, name)).asElement(),
+        (await this.page.evaluateHandle((place, name) => [...document.querySelectorAll(`${place} label`)].find((label) => label.querySelector("code")?.textContent === name || label.textContent.trim() === name)?.querySelector("input, select, textarea"), place, name)).asElement(),
       );
       if ((await field.evaluate((field) => field.tagName)) === "SELECT") await field.select(value);
       else {

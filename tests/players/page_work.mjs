@@ -112,7 +112,7 @@ test("a webhook is added by a form and gets a test event", async () => {
   try {
     await on.open("#settings");
     await on.press("New webhook");
-    await on.fill({ name: "chat", events: "job_failed, nonsense", url: `http://127.0.0.1:${target.address().port}/`, secret });
+    await on.fill({ name: "chat", events: "job_failed\nnonsense", url: `http://127.0.0.1:${target.address().port}/`, secret });
     await on.press("Save", ".entries");
     await on.text("there is no event `nonsense`");
     await on.fill({ events: "job_failed" });

@@ -373,10 +373,10 @@ test("the time that a content plays follows from its size and its mean rate", ()
 });
 
 test("an entry's fields become its members, and say nothing of what means nothing", () => {
-  const job = { name: "tidy", kind: "keep", schedule: "0 4 * * *", folder: "x", max_age: "30d", min_age: "3600s", jitter: "0s", protected: ["x/a", "x/b"] };
+  const job = { name: "tidy", kind: "keep", schedule: "0 4 * * *", folder: "x", max_age: "30d", min_age: "3600s", jitter: "0s", protected: ["x/Old, rare", "x/b"] };
   const fields = fieldsOf("job", job);
-  assert.deepEqual([fields["protected"], fields["missed"], fields["rate"]], ["x/a, x/b", "skip", ""]);
-  assert.deepEqual(valueOf("job", { ...fields, rate: "8M", jitter: "5min" }), { name: "tidy", kind: "keep", schedule: "0 4 * * *", folder: "x", max_age: "30d", protected: ["x/a", "x/b"], jitter: "5min" });
+  assert.deepEqual([fields["protected"], fields["missed"], fields["rate"]], ["x/Old, rare\nx/b", "skip", ""]);
+  assert.deepEqual(valueOf("job", { ...fields, rate: "8M", jitter: "5min" }), { name: "tidy", kind: "keep", schedule: "0 4 * * *", folder: "x", max_age: "30d", protected: ["x/Old, rare", "x/b"], jitter: "5min" });
   assert.deepEqual(valueOf("budget", { ...newFields("budget"), of: "address", streams: "9", stored: "many" }), { of: "address", streams: "9", stored: "many" });
   assert.equal((valueOf("quota", { ...newFields("quota"), folder: "0012", max_size: "1GB" }) as { folder: unknown }).folder, "0012", "a folder of digits is no number");
   assert.deepEqual(valueOf("job", newFields("job")), { name: "", kind: "keep", schedule: "" }, "the server says what is needed");

@@ -80,7 +80,7 @@ function Summary({ array, entry }: { array: ArrayName; entry: SettingEntry }) {
   const [, ...others] = MEMBERS[array];
   const said = others.filter(({ name, absent }) => (fields[name] ?? "") !== "" && fields[name] !== absent && (entry.value as Record<string, unknown>)[name] !== undefined);
   const command = (entry.value as Record<string, unknown>)["command"];
-  const parts = said.map(({ name, needed }) => (needed ? fields[name] : `${name} ${fields[name]}`));
+  const parts = said.map(({ name, needed }) => `${needed ? "" : `${name} `}${(fields[name] ?? "").replaceAll("\n", ", ")}`);
   if (Array.isArray(command)) parts.push(command.join(" "));
   return <span class="quiet detail">{parts.join(" · ")}</span>;
 }
@@ -138,6 +138,8 @@ function Field({ array, member, value, fixed, set }: { array: ArrayName; member:
             </option>
           ))}
         </select>
+      ) : form === "list" ? (
+        <textarea value={value} required={needed === true} rows={Math.max(2, value.split("\n").length)} placeholder={example ?? ""} onInput={(event) => set(event.currentTarget.value)} />
       ) : (
         <input value={value} required={needed === true} readOnly={fixed} placeholder={example ?? ""} onInput={(event) => set(event.currentTarget.value)} />
       )}

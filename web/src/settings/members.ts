@@ -5,7 +5,7 @@ import { toText } from "./values";
 
 export interface Member {
   name: string;
-  /** A text; a list of texts; or one of these words. */
+  /** A text; a list of texts, each on a line, for a path may have a comma; or one of these words. */
   form: "text" | "list" | readonly string[];
   /** The value that means the same as none. */
   absent?: string;
@@ -56,7 +56,7 @@ export const MEMBERS: Record<ArrayName, readonly Member[]> = {
   ],
   webhook: [
     { name: "name", form: "text", example: "chat", needed: true },
-    { name: "events", form: "list", example: "job_failed, disk_failing, full_soon", needed: true },
+    { name: "events", form: "list", example: "job_failed\ndisk_failing\nfull_soon", needed: true },
     { name: "url", form: "text", example: "https://hooks.example/isocast", needed: true },
     { name: "secret", form: "text", example: "/etc/isocast/chat.secret", needed: true },
     { name: "timeout", form: "text", absent: "10s", example: "10s" },
@@ -78,7 +78,7 @@ export function newFields(array: ArrayName): Fields {
 /** The fields of an entry in force. */
 export function fieldsOf(array: ArrayName, value: SettingValue): Fields {
   const members = typeof value === "object" && !Array.isArray(value) ? value : {};
-  return { ...newFields(array), ...Object.fromEntries(Object.entries(members).map(([name, member]) => [name, toText(member)])) };
+  return { ...newFields(array), ...Object.fromEntries(Object.entries(members).map(([name, member]) => [name, Array.isArray(member) ? member.join("\n") : toText(member)])) };
 }
 
 /** The entry of these fields: members that say nothing are left out. */
@@ -87,7 +87,7 @@ export function valueOf(array: ArrayName, fields: Fields): SettingValue {
   for (const { name, form, absent, needed } of membersOf(array, fields)) {
     const text = (fields[name] ?? "").trim();
     if (!needed && (text === "" || text === absent)) continue;
-    value[name] = form === "list" ? text.split(",").map((part) => part.trim()).filter((part) => part !== "") : text;
+    value[name] = form === "list" ? text.split("\n").map((part) => part.trim()).filter((part) => part !== "") : text;
   }
   return value;
 }
