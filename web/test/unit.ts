@@ -300,6 +300,25 @@ test("an upload replaces a content only once the user has said so, one that came
   assert.deepEqual(asked.slice(5), ["POST", "HEAD", "PATCH"]);
 });
 
+test("an upload that the server forgets begins again, after a pause and not for ever; one of few bytes is sent again too", async () => {
+  const timeout = globalThis.setTimeout;
+  const pauses: number[] = [];
+  globalThis.setTimeout = ((done: () => void, pause = 0) => (pauses.push(pause), timeout(done))) as typeof setTimeout;
+  try {
+    const asked = uploadServer((method) => ({ POST: 201, HEAD: 404, DELETE: 204 })[method] ?? 0);
+    await assert.rejects(sendResumable(SENT, new Blob(["123"]), true, new AbortController().signal, () => {}), { status: 410 });
+    assert.deepEqual([asked.length, pauses.length, pauses.slice(0, 3), unfinished()], [18, 8, [500, 1000, 2000], []]);
+    let away = 2;
+    const small = uploadServer(() => (away-- > 0 ? 0 : 201));
+    const all = new Uploads(() => {}, () => {});
+    all.add([{ path: "small.ts", file: new Blob(["123"]) }]);
+    while (all.items[0]!.state === "sending") await new Promise((done) => timeout(done));
+    assert.deepEqual([all.items[0]!.state, small.length], ["done", 3]);
+  } finally {
+    globalThis.setTimeout = timeout;
+  }
+});
+
 test("an upload is kept until the server has answered that it ended", async () => {
   let away = true;
   uploadServer((method) => ({ POST: 201, HEAD: 200, PATCH: 403, DELETE: away ? 0 : 204 })[method] ?? 0);

@@ -2,7 +2,7 @@
 // chosen again. The browser keeps its address.
 
 import { recall, store } from "../kept";
-import { PAGE, mediaUrl, problemOf, type Problem } from "../server";
+import { PAGE, problemOf, type Problem } from "../server";
 
 const TUS = { ...PAGE, "Tus-Resumable": "1.0.0" };
 /** Kept addresses at most: the oldest are forgotten, and end on the server by themselves. */
@@ -10,6 +10,8 @@ const KEPT_MAX = 500;
 /** Tries one after the other of which none brings a byte. */
 const TRIES_MAX = 8;
 const PAUSE_MAX_MS = 15_000;
+/** Status of an upload that the server does not know any more. */
+const GONE = 410;
 
 /** A file that is sent, by which it is known again. */
 export interface Sent {
@@ -57,44 +59,48 @@ export async function sendResumable(sent: Sent, file: Blob, replace: boolean, si
   const known = unfinished().find((one) => one.path === sent.path && one.size === sent.size && one.modified === sent.modified && one.replace === replace);
   let id = known?.id ?? null;
   let reached = 0;
-  for (let tries = 0; ; tries += 1) {
+  await persist(signal, () => progress(reached, true), async (came) => {
+    id ??= await create(sent, replace, signal);
     try {
-      signal.throwIfAborted();
-      id ??= await create(sent, replace, signal);
       const offset = await offsetOf(id, signal);
-      if (offset === null) {
+      progress(offset, false);
+      const headers = { ...TUS, "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" };
+      await sendBody("PATCH", `upload/${id}`, headers, file.slice(offset), signal, (bytes) => {
+        if (offset + bytes > reached) came();
+        reached = offset + bytes;
+        progress(reached, false);
+      });
+      drop(id);
+    } catch (error) {
+      const { status } = error as Problem;
+      // It would never replace the content that came meanwhile.
+      if (status === 412) await end(id).catch(() => {});
+      if (status === GONE) {
         drop(id);
         id = null;
-        // Its last answer may have been lost.
-        if (reached === sent.size && (await lengthOf(sent.path, signal)) === sent.size) return;
-        continue;
       }
-      progress(offset, false);
-      await append(id, file, offset, signal, (bytes) => {
-        if (bytes > reached) tries = 0;
-        reached = bytes;
-        progress(bytes, false);
-      });
-      return drop(id);
-    } catch (error) {
-      const problem = error as Problem;
-      // It would never replace the content that came meanwhile.
-      if (problem.status === 412 && id !== null) await end(id).catch(() => {});
-      if (signal.aborted || !passes(problem) || tries >= TRIES_MAX) throw problem;
-      progress(reached, true);
-      await new Promise((done) => setTimeout(done, Math.min(PAUSE_MAX_MS, 500 * 2 ** tries)));
+      throw error;
     }
+  });
+}
+
+/** Tries again, after a pause, while the server is away, starts or is busy; `came`: the last try brought bytes that none before did. */
+export async function persist(signal: AbortSignal, waits: () => void, attempt: (came: () => void) => Promise<void>): Promise<void> {
+  for (let tries = 0; ; tries += 1) {
+    signal.throwIfAborted();
+    try {
+      return await attempt(() => void (tries = 0));
+    } catch (error) {
+      if (signal.aborted || !passes(error as Problem) || tries >= TRIES_MAX) throw error;
+    }
+    waits();
+    await new Promise((done) => setTimeout(done, Math.min(PAUSE_MAX_MS, 500 * 2 ** tries)));
   }
 }
 
-/** True for a server that is away, starts or is busy, and an offset that it knows better. */
+/** True for a server that is away, starts or is busy, and an upload that it does not know any more or whose offset it knows better. */
 function passes({ status }: Problem): boolean {
-  return [0, 409, 429, 500, 502, 503, 504].includes(status);
-}
-
-async function lengthOf(path: string, signal: AbortSignal): Promise<number> {
-  const answer = await answered(mediaUrl(path), { method: "HEAD", signal });
-  return answer.ok ? Number(answer.headers.get("Content-Length")) : -1;
+  return [0, 409, GONE, 429, 500, 502, 503, 504].includes(status);
 }
 
 /** The upload's address. One that is canceled or paused meanwhile ends: its address is kept nowhere else. */
@@ -114,26 +120,29 @@ async function create(sent: Sent, replace: boolean, signal: AbortSignal): Promis
   return id;
 }
 
-/** Durable bytes; null if the server does not know the upload any more. */
-async function offsetOf(id: string, signal: AbortSignal): Promise<number | null> {
+/** Durable bytes. */
+async function offsetOf(id: string, signal: AbortSignal): Promise<number> {
   const answer = await answered(`upload/${id}`, { method: "HEAD", signal });
-  if (answer.status === 404 || answer.status === 410) return null;
-  if (!answer.ok) throw { status: answer.status } satisfies Problem;
+  if (!answer.ok) throw { status: answer.status === 404 ? GONE : answer.status } satisfies Problem;
   return Number(answer.headers.get("Upload-Offset"));
 }
 
-/** The rest of the file. A request of this kind tells of its progress, `fetch` does not. */
-function append(id: string, file: Blob, offset: number, signal: AbortSignal, progress: (bytes: number) => void): Promise<void> {
+/** Sends bytes. A request of this kind tells of its progress, `fetch` does not. */
+export function sendBody(method: string, url: string, headers: Record<string, string>, body: Blob, signal: AbortSignal, progress: (bytes: number) => void): Promise<void> {
   return new Promise((done, failed) => {
     signal.throwIfAborted();
     const request = new XMLHttpRequest();
-    request.open("PATCH", `upload/${id}`);
-    for (const [name, value] of Object.entries({ ...TUS, "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" })) request.setRequestHeader(name, value);
-    request.upload.onprogress = ({ loaded }) => progress(offset + loaded);
-    request.onload = () => (request.status === 204 ? done() : void problemOf(new Response(request.responseText, { status: request.status, statusText: request.statusText })).then(failed));
+    request.open(method, url);
+    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
+    request.upload.onprogress = ({ loaded }) => progress(loaded);
+    request.onload = () => {
+      const { status, statusText, responseText } = request;
+      if (status >= 200 && status < 300) done();
+      else void problemOf(new Response(responseText, { status, statusText })).then(failed);
+    };
     request.onerror = request.onabort = () => failed({ status: 0 } satisfies Problem);
     signal.addEventListener("abort", () => request.abort(), { once: true });
-    request.send(file.slice(offset));
+    request.send(body);
   });
 }
 

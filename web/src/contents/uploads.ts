@@ -1,7 +1,7 @@
 // Uploads one after the other, two at a time. A content that exists is replaced only when the user says so.
 
-import { PAGE, mediaUrl, parsed, type Problem } from "../server";
-import { forget, sendResumable } from "./resumable";
+import { PAGE, mediaUrl, type Problem } from "../server";
+import { forget, persist, sendBody, sendResumable } from "./resumable";
 
 /** Uploads under way at once: one fills the link while the other waits for its disk. */
 const AT_ONCE = 2;
@@ -190,35 +190,19 @@ export function chosen(files: FileList, folder: string): { path: string; file: B
 
 /** A large file in a way that continues, any other as one request. */
 const sendFile: Send = (item, replace, ended, progress) => {
-  if (item.file.size < RESUMABLE_BYTES) return put(item, replace, ended, progress);
   const stop = new AbortController();
   const { path, file } = item;
   const modified = file instanceof File ? file.lastModified : 0;
-  sendResumable({ path, size: file.size, modified }, file, replace, stop.signal, progress).then(
-    () => {
-      if (!stop.signal.aborted) ended(null);
-    },
-    (problem: Problem) => {
-      if (!stop.signal.aborted) ended(problem);
-    },
-  );
+  const headers = { ...PAGE, ...(replace ? {} : { "If-None-Match": "*" }) };
+  const put = () => sendBody("PUT", mediaUrl(path), headers, file, stop.signal, (bytes) => progress(bytes, false));
+  const sending =
+    file.size < RESUMABLE_BYTES ? persist(stop.signal, () => progress(0, true), put) : sendResumable({ path, size: file.size, modified }, file, replace, stop.signal, progress);
+  const end = (problem: Problem | null) => {
+    if (!stop.signal.aborted) ended(problem);
+  };
+  sending.then(() => end(null), end);
   return (forGood) => {
     stop.abort();
     if (forGood) forget(path);
   };
-};
-
-const put: Send = (item, replace, ended, progress) => {
-  const request = new XMLHttpRequest();
-  request.open("PUT", mediaUrl(item.path));
-  for (const [name, value] of Object.entries(PAGE)) request.setRequestHeader(name, value);
-  if (!replace) request.setRequestHeader("If-None-Match", "*");
-  request.upload.onprogress = (event) => progress(event.loaded, false);
-  request.onload = () => {
-    const { status, statusText } = request;
-    ended(status >= 200 && status < 300 ? null : { status, title: statusText, ...parsed(request.responseText) });
-  };
-  request.onerror = () => ended({ status: 0 });
-  request.send(item.file);
-  return () => request.abort();
 };

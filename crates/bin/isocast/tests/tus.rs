@@ -323,6 +323,8 @@ fn an_upload_of_a_new_content_replaces_none() {
         assert_eq!(one(&server, "DELETE", "/media/film.ts", "", b"").status, 204, "{place}");
         assert_eq!(patch(&server, &parts, 6, b"").status, 204, "{place}: the name is free again");
         assert_eq!(content(), b"offilm", "{place}");
+        assert_eq!(patch(&server, &parts, 6, b"").status, 204, "{place}: the last answer was lost");
+        assert_eq!(patch(&server, &parts, 6, b"more").status, 413, "{place}");
         assert_eq!(patch(&server, &address(begin("")), 0, b"a film").status, 204, "{place}: without the condition");
         assert_eq!(content(), b"a film", "{place}");
     });

@@ -74,8 +74,10 @@ impl ResumableUploads {
         let kept = self.find(id, permit.user())?;
         let turn = self.turn(&kept).await?;
         let record = kept.record();
-        if record.is_done || terms.offset != turn.end() {
-            return Err(ResumeError::Offset(if record.is_done { record.length.unwrap_or(0) } else { turn.end() }));
+        // A client whose last answer was lost sends no more bytes, and gets it again.
+        let end = if record.is_done { record.length.unwrap_or(0) } else { turn.end() };
+        if terms.offset != end {
+            return Err(ResumeError::Offset(end));
         }
         let room = record.length.map(|length| length.saturating_sub(terms.offset));
         if let (Some(length), Some(room), Some(all)) = (terms.length, room, record.length)
@@ -283,6 +285,10 @@ async fn end(
     (writer, received): (Option<Writer>, u64),
     completes: bool,
 ) -> Result<Appended, ResumeError> {
+    let record = kept.record();
+    if record.is_done {
+        return Ok(Appended { offset: record.length.unwrap_or(0), is_done: true });
+    }
     if let Some(writer) = writer.filter(|_| received > 0) {
         let stored = writer.finish().await?;
         turn.add(stored.size);
