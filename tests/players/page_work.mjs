@@ -378,10 +378,9 @@ test("the guide is at /help, in both languages, and its commands and configurati
   for (const chapter of ["first", "home", "edge", "nginx", "trouble"].flatMap((name) => [`${name}.md`, `ja/${name}.md`])) {
     const blocks = [...readFileSync(join(guide, chapter), "utf8").matchAll(/^```(sh|toml)\n([^]*?)^```$/gm)];
     // The folder of the example is one of this test.
-    for (const [, kind, text] of blocks.filter(([, kind]) => kind === "toml")) {
+    for (const [, , text] of blocks.filter(([, kind]) => kind === "toml")) {
       writeFileSync(join(work, "isocast.toml"), `${text.includes("roots") ? "" : `roots = ["/srv/video"]\n`}${text}`.replaceAll("/srv/video", media));
       execFileSync(program, ["config", "check", "isocast.toml"], { cwd: work });
-      assert.equal(kind, "toml");
     }
     for (const [, , text] of blocks.filter(([, kind]) => kind === "sh")) {
       for (const line of text.split("\n").filter((line) => line !== "" && !line.startsWith("isocast serve"))) {

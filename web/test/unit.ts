@@ -14,7 +14,7 @@ import { Stalls } from "../src/player/stalls";
 import * as subtitles from "../src/player/subtitles";
 import * as ts from "../src/player/ts";
 import { addressOf, parse } from "../src/route";
-import { fieldsOf, newFields, valueOf } from "../src/settings/members";
+import { fieldsOf, isOperators, newFields, valueOf } from "../src/settings/members";
 import { fromText, toText } from "../src/settings/values";
 import { list, mediaUrl, type Entry, type Problem } from "../src/server";
 import { en } from "../src/texts/en";
@@ -399,6 +399,11 @@ test("an entry's fields become its members, and say nothing of what means nothin
   assert.deepEqual(valueOf("budget", { ...newFields("budget"), of: "address", streams: "9", stored: "many" }), { of: "address", streams: "9", stored: "many" });
   assert.equal((valueOf("quota", { ...newFields("quota"), folder: "0012", max_size: "1GB" }) as { folder: unknown }).folder, "0012", "a folder of digits is no number");
   assert.deepEqual(valueOf("job", newFields("job")), { name: "", kind: "keep", schedule: "" }, "the server says what is needed");
+});
+
+test("an entry is the operator's by its program, its login or its remote store alone", () => {
+  const job = { name: "a", kind: "copy", from: "x", to: "http://archive/media/x" };
+  assert.deepEqual([job, { ...job, to: "rclone:s3:x" }, { ...job, login: "/etc/login" }, { ...job, command: ["/bin/true"] }].map(isOperators), [false, true, true, true]);
 });
 
 test("tracks of sound of an MP4 are counted, whichever end its index is at", async () => {

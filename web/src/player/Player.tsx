@@ -217,7 +217,11 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
   const findTracks = async (element: HTMLVideoElement) => {
     const own = tracksOf(element);
     if (own.length > 0) return setTracks(own.map(({ label, language }) => label || language));
-    if (["mp4", "m4v", "mov", "m4a"].includes(ending(name))) setUnchosen(await countTracks((offset, bytes) => bytesAt(path, offset, bytes)).catch(() => 0));
+    if (!["mp4", "m4v", "mov", "m4a"].includes(ending(name))) return;
+    const source = element.currentSrc;
+    const count = await countTracks((offset, bytes) => bytesAt(path, offset, bytes)).catch(() => 0);
+    // Another content may play by now.
+    if (element.currentSrc === source) setUnchosen(count);
   };
   const chooseTrack = (chosen: number) => {
     setTrack(chosen);

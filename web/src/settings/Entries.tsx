@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { SettingEntry, SettingValue } from "../server";
 import { t } from "../texts";
-import { fieldsOf, membersOf, MEMBERS, newFields, valueOf, type ArrayName, type Fields, type Member } from "./members";
+import { fieldsOf, isOperators, membersOf, MEMBERS, newFields, valueOf, type ArrayName, type Fields, type Member } from "./members";
 
 /** Puts an entry in force; gives the reason for which it is refused, empty: it is in force. */
 export type Keep = (key: string, value: SettingValue | null) => Promise<string>;
@@ -57,7 +57,7 @@ export function Entries({ array, entries, changeable, keep, state }: Props) {
                       </button>
                     </>
                   )}
-                  <span class="quiet">{[entry.written_at ?? "", entry.changeable || !changeable ? "" : t.operatorsEntry].filter((part) => part !== "").join(" · ")}</span>
+                  <span class="quiet">{[entry.written_at ?? "", isOperators(entry.value) ? t.operatorsEntry : ""].filter((part) => part !== "").join(" · ")}</span>
                 </span>
               )}
             </li>

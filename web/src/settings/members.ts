@@ -81,6 +81,12 @@ export function fieldsOf(array: ArrayName, value: SettingValue): Fields {
   return { ...newFields(array), ...Object.fromEntries(Object.entries(members).map(([name, member]) => [name, Array.isArray(member) ? member.join("\n") : toText(member)])) };
 }
 
+/** True for an entry that runs a program or sends a file of the machine: only its operator changes it, in the file. */
+export function isOperators(value: SettingValue): boolean {
+  if (typeof value !== "object" || Array.isArray(value)) return false;
+  return Object.entries(value).some(([name, member]) => name === "command" || name === "login" || String(member).startsWith("rclone:"));
+}
+
 /** The entry of these fields: members that say nothing are left out. */
 export function valueOf(array: ArrayName, fields: Fields): SettingValue {
   const value: Record<string, SettingValue> = {};
