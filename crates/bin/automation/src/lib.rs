@@ -20,4 +20,4 @@ pub use self::job_config::{CopyEnd, JobConfig, JobWork};
 pub use self::jobs::{Jobs, MeasuredDisks, Surroundings, removal_limits};
 pub use self::thumbnails::Thumbnails;
 pub use self::webhook_config::{WebhookConfig, WebhookTarget};
-pub use self::webhooks::Webhooks;
+pub use self::webhooks::{ReadWebhooks, Webhooks};

@@ -167,6 +167,29 @@ fn entries_of_arrays_are_added_changed_and_removed() {
 }
 
 #[test]
+fn a_change_refused_for_a_certificate_leaves_the_webhooks() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("written");
+    let tls = "[tls]\nlisten = \"127.0.0.1:0\"\nself_signed = true\n";
+    let server = Setup::default().config(tls).set("access.local_writes=true").start();
+    // The operator's next change, which is not in force yet.
+    let missing =
+        tls.replace("self_signed = true", "certificate = \"/nonexistent/a.pem\"\nkey = \"/nonexistent/a.key\"");
+    fs::write(server.config_file(), &missing).expect("written");
+    let hook = serde_json::json!({"webhook.chat": {
+        "name": "chat", "events": ["job_failed"], "url": "http://127.0.0.1:1/", "secret": secret,
+    }});
+    let refused = patch(&server, "", &hook.to_string());
+    assert!(refused.status == 400 && refused.text().contains("/nonexistent"), "{} {}", refused.status, refused.text());
+    assert_eq!(server.json("/api/v1/webhooks"), serde_json::json!([]));
+    assert_eq!(fs::read_to_string(server.config_file()).expect("a file"), missing);
+    fs::write(server.config_file(), tls).expect("written");
+    assert_eq!(patch(&server, "", &hook.to_string()).status, 200);
+    assert_eq!(server.json("/api/v1/webhooks")[0]["name"], "chat");
+}
+
+#[test]
 fn without_a_file_settings_are_shown() {
     let server = Setup::default().set("access.local_writes=true").start();
     let (limit, _) = setting(&server, "limits.connections");

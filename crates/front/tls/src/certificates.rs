@@ -85,7 +85,19 @@ struct Watched {
     problem: Option<String>,
 }
 
+/// Certificates that can be used, with their keys.
+#[derive(Debug)]
+pub struct ReadCertificates(Vec<Watched>);
+
 impl CertificateSource {
+    /// Reads all of them, to be put in force.
+    ///
+    /// # Errors
+    /// One cannot be used.
+    pub fn read(&self) -> Result<ReadCertificates, PairError> {
+        self.load(SystemTime::now()).map(ReadCertificates)
+    }
+
     /// Reads all of them.
     fn load(&self, now: SystemTime) -> Result<Vec<Watched>, PairError> {
         match self {
@@ -124,14 +136,9 @@ impl Certificates {
     }
 
     /// Puts others in force for connections that come from now on.
-    ///
-    /// # Errors
-    /// One that cannot be used; those in force stay.
-    pub fn configure(&self, source: &CertificateSource) -> Result<(), PairError> {
-        let new = source.load(SystemTime::now())?;
+    pub fn configure(&self, ReadCertificates(new): ReadCertificates) {
         self.put_in_force(&new);
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = new;
-        Ok(())
     }
 
     /// The state of each.

@@ -10,7 +10,9 @@ mod handshakes;
 mod pair;
 mod self_signed;
 
-pub use certificates::{CertificateChange, CertificateSource, CertificateState, Certificates, LOOK_PERIOD};
+pub use certificates::{
+    CertificateChange, CertificateSource, CertificateState, Certificates, LOOK_PERIOD, ReadCertificates,
+};
 pub use challenges::Challenges;
 pub use handshakes::{Acceptor, HANDSHAKE_TIME_MAX, Handshake, HandshakeError, TlsStream};
 pub use pair::{PairError, PairFiles};

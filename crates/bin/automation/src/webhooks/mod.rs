@@ -71,6 +71,19 @@ struct Target {
     service: Arc<MediaService>,
 }
 
+/// Webhooks whose secrets were read.
+pub struct ReadWebhooks(Vec<(WebhookConfig, Option<Secret>)>);
+
+impl ReadWebhooks {
+    /// Reads the secrets.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn read(configs: &[WebhookConfig]) -> anyhow::Result<Self> {
+        configs.iter().map(|config| Ok((config.clone(), config.secret()?))).collect::<anyhow::Result<_>>().map(Self)
+    }
+}
+
 impl Webhooks {
     /// Sends events from now on, and those that waited when the server ended last, on the current runtime.
     ///
@@ -87,18 +100,15 @@ impl Webhooks {
             changed: Arc::default(),
             saving: Mutex::default(),
         });
-        webhooks.arrange(configs, waiting_events::load(state))?;
+        webhooks.arrange(ReadWebhooks::read(configs)?, waiting_events::load(state));
         tokio::spawn(Arc::clone(&webhooks).follow());
         tokio::spawn(Arc::clone(&webhooks).keep());
         Ok(webhooks)
     }
 
     /// Puts other webhooks in force; the events that wait for one stay, also where it is configured anew.
-    ///
-    /// # Errors
-    /// A secret cannot be read; those in force stay.
-    pub fn configure(&self, configs: &[WebhookConfig]) -> anyhow::Result<()> {
-        self.arrange(configs, KeptEvents::default())
+    pub fn configure(&self, webhooks: ReadWebhooks) {
+        self.arrange(webhooks, KeptEvents::default());
     }
 
     /// Ends the sending, and keeps the events that wait.
@@ -147,15 +157,14 @@ impl Webhooks {
         lock(&self.hooks)
     }
 
-    fn arrange(&self, configs: &[WebhookConfig], mut kept: KeptEvents) -> anyhow::Result<()> {
-        let secrets = configs.iter().map(WebhookConfig::secret).collect::<anyhow::Result<Vec<_>>>()?;
+    fn arrange(&self, ReadWebhooks(all): ReadWebhooks, mut kept: KeptEvents) {
         let mut hooks = self.hooks();
         let mut before: BTreeMap<String, Webhook> =
             hooks.drain(..).map(|hook| (hook.target.config.name.clone(), hook)).collect();
-        for (config, secret) in configs.iter().zip(secrets) {
+        for (config, secret) in all {
             let old = before.remove(&config.name);
             match old {
-                Some(hook) if hook.target.config == *config && !lock(&hook.target.queue).is_gone => hooks.push(hook),
+                Some(hook) if hook.target.config == config && !lock(&hook.target.queue).is_gone => hooks.push(hook),
                 _ => {
                     let waited = old.map(|hook| lock(&hook.target.queue).waiting().to_vec());
                     let waited = waited.or_else(|| kept.remove(&config.name)).unwrap_or_default();
@@ -168,12 +177,11 @@ impl Webhooks {
             tell_given_up(&self.service, &name, &waiting, "no webhook of this name is configured any more");
         }
         self.changed.notify_one();
-        Ok(())
     }
 
-    fn hook(&self, config: &WebhookConfig, secret: Option<Secret>, waited: Vec<WaitingEvent>) -> Webhook {
+    fn hook(&self, config: WebhookConfig, secret: Option<Secret>, waited: Vec<WaitingEvent>) -> Webhook {
         let target = Arc::new(Target {
-            config: config.clone(),
+            config,
             secret,
             queue: Mutex::new(Queue::with(waited, SystemTime::now())),
             came: Notify::new(),

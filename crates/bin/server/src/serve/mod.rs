@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use accounts::{Keeper, KeptLines, random_text};
 use anyhow::Context as _;
-use automation::{Jobs, Thumbnails, Webhooks};
+use automation::{Jobs, ReadWebhooks, Thumbnails, Webhooks};
 use channel::{PlaneHandle, ReportReceiver};
 use dataplane::Plane;
 use dataplane::control::Command;
@@ -411,11 +411,10 @@ impl StartedServer {
         let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
         let (access, events) = log_writers(&config)?;
         let openid = identity::logins(config.openid.as_ref())?;
+        let webhooks = ReadWebhooks::read(&config.webhooks)?;
+        let certificates = self.operations.certificates.as_ref().zip(certificate_source(&config));
+        let certificates = certificates.map(|(all, source)| source.read().map(|read| (all, read))).transpose()?;
         Keeper::take_over(&config.state, &config.users, &self.accounts)?;
-        self.operations.webhooks.configure(&config.webhooks)?;
-        if let Some((certificates, source)) = self.operations.certificates.as_ref().zip(certificate_source(&config)) {
-            certificates.configure(&source)?;
-        }
         let tell = |command| {
             let sent = self.plane.send(command);
             sent.map_err(|_| anyhow::anyhow!("the data plane takes no more commands now; reload once more"))
@@ -429,6 +428,10 @@ impl StartedServer {
             say(format_args!("configuration read again, {} setting(s) changed", changed.len()));
         } else {
             say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
+        }
+        self.operations.webhooks.configure(webhooks);
+        if let Some((all, read)) = certificates {
+            all.configure(read);
         }
         self.operations.jobs.configure(&config.jobs);
         self.operations.snmp.configure(config.agentx.as_ref());
