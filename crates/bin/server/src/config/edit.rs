@@ -9,6 +9,11 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike, Value
 
 use super::settings::name_member;
 
+/// True for a member by which the server runs a program or sends a file of the machine elsewhere: its entry is the operator's.
+pub(crate) fn is_operators(member: &str, value: Option<&str>) -> bool {
+    matches!(member, "command" | "login") || value.is_some_and(|text| text.starts_with("rclone:"))
+}
+
 /// The text with these values, each for its key in its table (`limits.connections`), or for the entry of that name in its array
 /// (`job.nightly`); without a value it is removed.
 ///
@@ -51,6 +56,12 @@ fn put_entry(
         _ => false,
     };
     let at = entries.iter().position(is_it);
+    let found = at.and_then(|at| entries.get(at));
+    if found.is_some_and(|entry| entry.iter().any(|(member, item)| is_operators(member, item.as_str()))) {
+        return Err(format!(
+            "`{array}.{name}` is the operator's in the file, by its `command`, `login` or `rclone:`: change it there"
+        ));
+    }
     match (at, members) {
         (Some(at), None) => drop(entries.remove(at)),
         (None, None) => {}
@@ -142,6 +153,12 @@ mod tests {
         assert!(edited(TEXT, [("limits.connections", Some(&quota))]).is_err_and(|error| error.contains("a number")));
         let year = "[[quota]]\nfolder = 2026\nmax_size = \"1GB\"\n";
         assert_eq!(edited(year, [("quota.2026", None)]).as_deref(), Ok(""), "a number is its text");
+        for member in ["command = [\"/bin/true\"]", "login = \"/etc/login\"", "to = \"rclone:s3:x\""] {
+            let operators = format!("[[job]]\nname = \"a\"\n{member}\n");
+            for change in [None, Some(&other)] {
+                assert!(edited(&operators, [("job.a", change)]).is_err_and(|error| error.contains("the operator's")));
+            }
+        }
         assert!(edited("job = 5\n", [("job.a", Some(&other))]).is_err_and(|error| error.contains("[[job]]")));
     }
 

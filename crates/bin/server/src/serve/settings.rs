@@ -19,7 +19,7 @@ use toml::Value;
 
 use super::StartedServer;
 use super::links::Links;
-use crate::config::edit::edited;
+use crate::config::edit::{edited, is_operators};
 use crate::config::{Config, Origin, ServeArgs, entries, needs_restart};
 
 /// Requests that wait at once.
@@ -41,8 +41,6 @@ const CHANGEABLE: [&str; 14] = [
     "uploads",
     "webhook",
 ];
-/// Members of entries by which the server runs a program or sends a file of the machine elsewhere: such an entry is the operator's.
-const OPERATORS: [&str; 2] = ["command", "login"];
 /// Tables of settings that are not shown: hashes of passwords.
 const HIDDEN: &str = "users.";
 
@@ -159,9 +157,9 @@ fn has_place(key: &str) -> bool {
 /// True if the API may change that with this value, and put it there.
 fn is_changeable(key: &str, value: &SettingValue) -> bool {
     let is_operators = match value {
-        SettingValue::Table(members) => members.iter().any(|(member, value)| {
-            OPERATORS.contains(&member.as_str())
-                || matches!(value, SettingValue::Text(text) if text.starts_with("rclone:"))
+        SettingValue::Table(members) => members.iter().any(|(member, value)| match value {
+            SettingValue::Text(text) => is_operators(member, Some(text)),
+            _ => is_operators(member, None),
         }),
         _ => false,
     };
