@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import puppeteer from "puppeteer-core";
 
-export const program = process.env["ISOCAST_BIN"] ?? new URL("../../target/debug/isocast", import.meta.url).pathname;
+export const program = resolve(process.env["ISOCAST_BIN"] ?? new URL("../../target/debug/isocast", import.meta.url).pathname);
 export const PHONE = { width: 390, height: 740, hasTouch: true, isMobile: true };
 export const DESKTOP = { width: 1280, height: 900 };
 /** Nothing here takes longer. */
