@@ -38,7 +38,7 @@ pub enum SettingValue {
     List(Vec<String>),
     /// An entry of an array of tables, `job.nightly` for `[[job]]` with the name `nightly`: its members.
     #[schema(no_recursion)]
-    Table(BTreeMap<String, SettingValue>),
+    Table(BTreeMap<String, Self>),
 }
 
 /// The source of a setting.
