@@ -94,11 +94,12 @@ impl CopyArgs {
         let mut whole = Summary::begin(self.rate.0, &Tree::default());
         for text in &self.sources {
             let ends = self.ends(text, login.as_ref(), server.as_ref());
-            let copied = ends.and_then(|ends| if self.dry_run { self.foretell(out, &ends) } else { self.copy(&ends) });
+            let copied = ends
+                .and_then(|ends| if self.dry_run { self.foretell(out, &ends) } else { self.copy(&ends, &mut whole) });
             match copied {
-                Ok(summary) => whole.add(summary),
                 Err(error) if self.sources.len() == 1 => return Err(error),
                 Err(error) => whole.failures.add(format_args!("{error:#}")),
+                Ok(()) => {}
             }
         }
         if !self.dry_run {
@@ -149,23 +150,22 @@ impl CopyArgs {
     }
 
     /// Copies one source, and removes the others if it is copied whole.
-    fn copy(&self, Ends { tree, source, destination }: &Ends) -> anyhow::Result<Summary> {
+    fn copy(&self, Ends { tree, source, destination }: &Ends, whole: &mut Summary) -> anyhow::Result<()> {
         let terms = CopyTerms { rate: self.rate.0, resume: self.resume || self.delete, verify: self.verify };
         let kept = items(tree);
         let others = if self.delete { self.others(&kept, destination)? } else { Vec::new() };
         let (in_way, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|other| is_in_way(other, &kept));
-        let mut removal = Summary::begin(self.rate.0, &Tree::default());
-        remove(&in_way, destination, &mut removal);
+        let failed_before = whole.failures.count();
+        remove(&in_way, destination, whole);
         let moved = Arc::default();
         let shown = pacing::show_progress(&moved);
         let outcome = copy_tree(tree, source, destination, terms, &moved);
         shown.end();
-        let mut summary = outcome?;
-        summary.add(removal);
-        if summary.failures.count() == 0 {
-            remove(&others, destination, &mut summary);
+        whole.add(outcome?);
+        if whole.failures.count() == failed_before {
+            remove(&others, destination, whole);
         }
-        Ok(summary)
+        Ok(())
     }
 
     /// Takes out the files that are excluded.
@@ -186,7 +186,7 @@ impl CopyArgs {
     }
 
     /// Prints the files that a copy would write and remove.
-    fn foretell(&self, out: &mut dyn Write, Ends { tree, source, destination: to }: &Ends) -> anyhow::Result<Summary> {
+    fn foretell(&self, out: &mut dyn Write, Ends { tree, source, destination: to }: &Ends) -> anyhow::Result<()> {
         let (mut files, mut bytes) = (0u64, 0);
         let mut failed = tree.unreadable.len();
         for file in &tree.files {
@@ -211,8 +211,7 @@ impl CopyArgs {
             writeln!(out, "remove  {}", to.shown(name))?;
         }
         let removed = if self.delete { format!(", {} to remove", others.len()) } else { String::new() };
-        writeln!(out, "{} to copy, {}{removed}", counted(files, "file"), ByteCount(bytes))?;
-        Ok(Summary::begin(self.rate.0, &Tree::default()))
+        Ok(writeln!(out, "{} to copy, {}{removed}", counted(files, "file"), ByteCount(bytes))?)
     }
 
     /// True if the copy of a file is there already and stays as it is.

@@ -1,6 +1,7 @@
 //! Values put into the text of a configuration file.
 //!
-//! Promise: pure; all other lines, comments and the order stay as they are. Not here: whether the values mean something, and the file.
+//! Promise: pure; all other lines, comments and the order stay as they are; a removed entry takes the comment above it along. Not here:
+//! whether the values mean something, and the file.
 
 use std::collections::BTreeMap;
 
