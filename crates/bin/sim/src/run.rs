@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use dataplane::gauges::Gauges;
 use dataplane::{Plane, PlaneConfig};
+use schedule::disk::BULK_PIECES;
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
@@ -194,7 +195,8 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
         let mut drive =
             Drive::new(setup.parameters.clone(), random.number()).expect("scenarios have consistent drives");
         drive.set_slow(setup.slower, Nanos::ZERO);
-        WorldDisk { drive, depth: usize::try_from(profile.queue_depth).unwrap_or(usize::MAX) }
+        let bulk = if profile.rotational { BULK_PIECES } else { 0 };
+        WorldDisk { drive, depth: usize::try_from(profile.queue_depth.max(bulk)).unwrap_or(usize::MAX) }
     });
     let disks: Vec<WorldDisk> = disks.collect();
     let control = ControlSettings {

@@ -72,7 +72,7 @@ fn a_striped_content_is_read_from_and_promised_on_each_of_its_disks() {
 fn a_bulk_read_keeps_all_disks_of_a_content_busy() {
     let mut machine = Machine::with_disks(2, LINK);
     machine.command(delivery_of(1, 1, SIZE, striped(), Service::BestEffort));
-    assert!(machine.requested_from(0) > 0 && machine.requested_from(0) == machine.requested_from(1));
+    assert_eq!((machine.requested_from(0), machine.requested_from(1)), (2 * MIB, MIB));
     // A client that takes nothing leaves a unit of each, and one more, in the buffers.
     machine.disk_answers();
     play_unread(&mut machine, Nanos::from_millis(500));
@@ -112,6 +112,23 @@ fn failed_reads_are_made_again_from_the_other_copy() {
         machine.command(delivery_of(1, 1, SIZE, mirrored(), service));
         assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
         assert_eq!(machine.read_from(1), SIZE);
+    }
+}
+
+#[test]
+fn failed_reads_go_before_the_bulk_reads_of_the_other_disk() {
+    let mut machine = Machine::with_disks(2, LINK);
+    machine.disks_answer_one_by_one();
+    machine.break_disks(&[0], &[]);
+    let on_the_other = || ContentLayout::new(disks(2), Box::new([Box::new([unit(0, SIZE, 1)])]));
+    machine.command_together((2..40).map(|n| delivery_of(n, n, SIZE, on_the_other(), Service::BestEffort)));
+    let on_both = ContentLayout::new(disks(2), Box::new([Box::new([unit(0, MIB, 0)]), Box::new([unit(0, MIB, 1)])]));
+    machine.command(delivery_of(1, 1, MIB, on_both, Service::BestEffort));
+    let is_over = |report: &Report| matches!(report, Report::Finished { delivery, .. } if delivery.stream.0 == 1);
+    let mut turns = 0;
+    while !machine.later(Nanos::from_millis(1)).iter().any(is_over) && !machine.clients_read().iter().any(is_over) {
+        turns += 1;
+        assert!(turns < 50, "its bytes wait for {} of others", machine.read_from(1));
     }
 }
 

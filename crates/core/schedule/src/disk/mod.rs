@@ -33,6 +33,9 @@ use slack::{Buckets, Slack};
 /// Pieces of a best-effort read, issued together. With a single one, a drive without a cache loses a revolution after
 /// each: measured on the emulated drives.
 const READ_PIECES: u32 = 2;
+/// Pieces of best-effort reads in flight at a spindle while no stream waits: the drive orders those in its queue by its rotation, too, and a SATA drive's
+/// queue holds 32 (NCQ). Decision 0007, table of constants.
+pub const BULK_PIECES: u32 = 32;
 /// Best effort owes at most one in so many of a round after jobs that took longer than expected. With half of one, uploads waited for
 /// 6.5 s beside viewers of segments, for their reads always wait (decision 0060, simulated).
 const DEBT_PART: u64 = 4;
@@ -128,7 +131,6 @@ pub struct DiskSchedule {
     writes: DueWrites,
     be: BeQueue,
     reads_in_flight: u32,
-    /// When the reads that are out should be over.
     busy_until: Nanos,
     grant: Option<Outstanding>,
     head: u64,
@@ -434,8 +436,7 @@ impl DiskSchedule {
             // A drive with a dirty cache empties it among the reads: a read may wait for all of it.
             if self.cost.profile().rotational { self.be.settling(&self.cost) } else { Nanos::ZERO }
         };
-        let free = if self.reads_in_flight > 0 { self.busy_until.max(now) } else { now };
-        buckets.slack(free.saturating_add(before), self.cost.profile(), self.cost.slowdown())
+        buckets.slack(self.free_at(now).saturating_add(before), self.cost.profile(), self.cost.slowdown())
     }
 
     /// The same for reads, which must leave enough time for the job that the budget covers.
@@ -445,6 +446,11 @@ impl DiskSchedule {
             slack.keep(deadline, price);
         }
         slack
+    }
+
+    /// When the reads that are out should be over.
+    fn free_at(&self, now: Nanos) -> Nanos {
+        if self.reads_in_flight > 0 { self.busy_until.max(now) } else { now }
     }
 
     fn next_step(&mut self, now: Nanos) -> Step {
@@ -507,31 +513,33 @@ impl DiskSchedule {
             }
             let rounds = &self.settings.rounds;
             let end = rounds.start_of(rounds.index_at(now) + 1).saturating_add(self.job_overrun);
-            let limit = end.saturating_sub(now).min(nanos(slack.least()));
+            let limit = end.saturating_sub(self.free_at(now)).min(nanos(slack.least()));
             if let Some(choice) = self.be.pick(JobsAllowed::Anything, limit, head, &self.cost) {
-                return Some(self.begin_job(choice, now.saturating_add(limit), now));
+                let pieces = if spins { BULK_PIECES } else { READ_PIECES };
+                return Some(self.begin_job(choice, pieces, now.saturating_add(limit), now));
             }
         } else if spins && self.be.is_dirty() {
             let limit = nanos(slack.least());
             let allowed = JobsAllowed::Batch { grows: !self.rt.has_start() };
             if let Some(choice) = self.be.pick(allowed, limit, head, &self.cost) {
-                return Some(self.begin_job(choice, now.saturating_add(limit), now));
+                return Some(self.begin_job(choice, READ_PIECES, now.saturating_add(limit), now));
             }
         }
         // Blocks of sessions that are due later leave it its time, which is promised as theirs is.
         let (deadline, price) = self.covered?;
         let limit = nanos(slack.before(deadline).min(self.slack_of_placed(now).least())).min(price);
         let choice = self.be.pick(JobsAllowed::Front, limit, head, &self.cost)?;
-        Some(self.begin_job(choice, now.saturating_add(limit), now))
+        Some(self.begin_job(choice, READ_PIECES, now.saturating_add(limit), now))
     }
 
-    fn begin_job(&mut self, choice: BeChoice, until: Nanos, now: Nanos) -> Step {
+    /// Begins a job; reads only if no more `pieces` are in flight then.
+    fn begin_job(&mut self, choice: BeChoice, pieces: u32, until: Nanos, now: Nanos) -> Step {
         let spins = self.cost.profile().rotational;
         let (job, bytes_max, kind) = match choice {
             BeChoice::Read { slot, bytes } => {
                 // A read is made in two pieces that are in flight at once: with a single one, a drive without a cache
                 // loses a revolution after each.
-                if self.reads_in_flight + READ_PIECES > self.cost.profile().queue_depth.max(READ_PIECES) {
+                if self.reads_in_flight + READ_PIECES > self.cost.profile().queue_depth.max(pieces) {
                     return Step::Wait;
                 }
                 self.enter(Phase::BestEffort, now);

@@ -114,6 +114,10 @@ impl Fetcher {
                 continue;
             }
             self.retry_reads(disk, context);
+            // They wait for the reads in flight: no other goes before them.
+            if !self.sources[disk].retries.is_empty() {
+                continue;
+            }
             for _ in 0..STEPS_PER_TURN {
                 match self.sources[disk].schedule.next(context.now) {
                     Step::Read { slot, bytes_max, real_time } => {

@@ -43,6 +43,8 @@ struct Queues {
     erring: Vec<DiskId>,
     /// Disks that do not answer.
     silent: Vec<DiskId>,
+    /// Each disk answers one request a turn.
+    one_by_one: bool,
     /// Disks that answer with other bytes.
     lying: Vec<DiskId>,
     /// The disk from which the last read into each place of the arena came.
@@ -123,8 +125,13 @@ impl Io for Still {
         let at = queues.now;
         completions.extend(queues.done.drain(..).map(|(token, result)| Completion { token, result, at }));
         if queues.answers {
-            let Queues { in_flight, silent, erring, read, .. } = &mut *queues;
-            let answered = in_flight.extract_if(.., |(.., disk)| disk.is_none_or(|disk| !silent.contains(&disk)));
+            let Queues { in_flight, silent, erring, read, one_by_one, .. } = &mut *queues;
+            let mut busy = silent.clone();
+            let answered = in_flight.extract_if(.., |(.., disk)| {
+                let answers = disk.is_none_or(|disk| !busy.contains(&disk));
+                busy.extend(disk.filter(|_| answers && *one_by_one));
+                answers
+            });
             completions.extend(answered.map(|(token, bytes, disk)| {
                 let fails = disk.is_some_and(|disk| erring.contains(&disk));
                 if let (Some(disk), false) = (disk, fails) {
@@ -215,6 +222,12 @@ impl Machine {
     /// From now on the disk answers at once.
     pub(crate) fn disk_answers(&mut self) {
         self.queues.borrow_mut().answers = true;
+    }
+
+    /// From now on each disk answers one request a turn.
+    pub(crate) fn disks_answer_one_by_one(&mut self) {
+        self.disk_answers();
+        self.queues.borrow_mut().one_by_one = true;
     }
 
     /// From now on these disks answer with errors, and those not at all.
