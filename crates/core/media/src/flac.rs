@@ -1,12 +1,12 @@
 //! FLAC (RFC 9639): the curve from the numbers of frames at several places of the file; never more than the same sound takes without
 //! compression. The samples that the head counts are not needed, and do not hold for a file that was cut, or that was sent live.
 
-use units::{BitRate, Nanos};
+use units::BitRate;
 
-use super::curve::Fit;
+use super::curve::{Fit, Mark};
 use super::input::BudgetedFile;
 use super::{
-    ContainerFacts, HEADROOM_MARKS_PERCENT, PREROLL_MAX, ProbeError, RateSource, be_u16, be_u32, be_u64, ticks,
+    ContainerFacts, HEADROOM_MARKS_PERCENT, PREROLL_MAX, ProbeError, RateSource, be_u16, be_u32, be_u64, places, ticks,
 };
 
 pub(super) const MAGIC: &[u8] = b"fLaC";
@@ -23,8 +23,8 @@ struct FlacStream {
     raw: BitRate,
 }
 
-pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, ProbeError> {
-    let mut at = super::frames::tag_bytes(source.view(0, 10)?).unwrap_or(0) + 4;
+pub(super) fn probe(source: &mut BudgetedFile<'_>, first: u64) -> Result<ContainerFacts, ProbeError> {
+    let mut at = first + 4;
     let mut stream = None;
     for _ in 0..BLOCKS_MAX {
         let block = source.exact::<4>(at)?;
@@ -38,7 +38,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     }
     let stream = stream.ok_or(ProbeError::Broken("it has no stream information"))?;
     let first = source.exact::<4>(at)?;
-    let found = super::sampled(source, at, |bytes| frames(bytes, first, stream))?;
+    let found = places::sampled(source, at, |bytes| frames(bytes, first, stream))?;
     match found.fit {
         // Not even noise saves the heads of frames.
         Some(fit) if fit.rate.0 * (100 + found.headroom_percent) > stream.raw.0 * (100 + HEADROOM_MARKS_PERCENT) => {
@@ -64,13 +64,13 @@ impl FlacStream {
 
 /// Frames that begin in `bytes`: where, and their times. Their heads are like that of the first, apart from the length of the block,
 /// and have a checksum.
-fn frames(bytes: &[u8], first: [u8; 4], stream: FlacStream) -> Vec<(usize, Nanos)> {
+fn frames(bytes: &[u8], first: [u8; 4], stream: FlacStream) -> Vec<Mark> {
     let alike = |head: &[u8]| head[..2] == first[..2] && head[2] & 15 == first[2] & 15 && head[3] == first[3];
     let starts = bytes.windows(4).enumerate().filter(|(_, head)| head[0] == 0xff && alike(head));
     let time = |(at, _): (usize, &[u8])| {
         let number = number(&bytes[at..])?;
         let samples = if first[1] & 1 == 1 { number } else { number.checked_mul(stream.block_samples)? };
-        Some((at, ticks(samples, stream.samples_per_second)))
+        Some(Mark::at(at, ticks(samples, stream.samples_per_second)))
     };
     starts.filter_map(time).collect()
 }

@@ -5,7 +5,7 @@
 use units::Nanos;
 
 use super::boxes::{Boxes, TopBox, find, movie_duration, played_tracks, top_box};
-use super::curve::Marks;
+use super::curve::{Mark, Marks};
 use super::input::{BudgetedFile, VIEW_MAX};
 use super::{
     ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, RateSource, be_u16, be_u32, be_u64,
@@ -96,7 +96,7 @@ fn parse_segment_index(body: &[u8], anchor: u64) -> Option<(Marks, Nanos, u64)> 
     let mut offset = anchor.checked_add(first)?;
     let (begin, mut marks) = (time, Marks::default());
     for entry in body.get(at + 4..)?.chunks_exact(12).take(count) {
-        marks.add(ticks(time, per_second), offset);
+        marks.add(Mark::new(ticks(time, per_second), offset));
         offset = offset.checked_add(u64::from(be_u32(entry, 0)? & 0x7fff_ffff))?;
         time = time.checked_add(u64::from(be_u32(entry, 4)?))?;
     }
@@ -135,7 +135,7 @@ fn parse_random_access(table: &[u8], per_second: u64) -> Option<Marks> {
         } else {
             (u64::from(be_u32(entry, 0)?), u64::from(be_u32(entry, 4)?))
         };
-        marks.add(ticks(time, per_second), offset);
+        marks.add(Mark::new(ticks(time, per_second), offset));
     }
     Some(marks)
 }
@@ -155,13 +155,13 @@ fn walk(
         if &fragment.kind == b"moof"
             && let Some(time) = fragment_time(source, fragment, tracks)?
         {
-            marks.add_later(time, fragment.start);
+            marks.add_later(Mark::new(time, fragment.start));
         }
         if source.left().reads <= READS_KEPT || source.left().bytes < BYTES_KEPT {
             let Some((time, offset)) = last_fragment(source, tracks)? else {
                 return Ok((marks, WalkedFragments::Beginning));
             };
-            marks.add(time, offset);
+            marks.add(Mark::new(time, offset));
             return Ok((marks, WalkedFragments::Ends));
         }
         next = match top_box(source, fragment.end) {
@@ -215,8 +215,8 @@ fn duration_by_samples(
     };
     let Some(longest) = tracks.iter().filter_map(duration).max() else { return Ok(None) };
     let mut marks = Marks::default();
-    marks.add(Nanos::ZERO, last.start);
-    marks.add(longest, media.end);
+    marks.add(Mark::new(Nanos::ZERO, last.start));
+    marks.add(Mark::new(longest, media.end));
     Ok(marks.duration_at_their_pace(size.min(media.end)).filter(|duration| *duration > Nanos::ZERO))
 }
 

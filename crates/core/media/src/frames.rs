@@ -1,20 +1,24 @@
 //! Sound in frames that follow each other without a container: MPEG layers I to III (ISO/IEC 11172-3 §2.4, 13818-3) and AAC in ADTS
-//! (ISO/IEC 14496-3 §1.A.2), behind an ID3v2 tag or none. The curve comes from the lengths of frames at several places: the promise of a
+//! (ISO/IEC 14496-3 §1.A.2), behind ID3v2 tags and other bytes. The curve comes from the lengths of frames at several places: the promise of a
 //! Xing head is not needed, and does not hold for a file that was cut.
 
 use units::Nanos;
 
-use super::curve::Marks;
 use super::input::BudgetedFile;
-use super::{Container, ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, RateSource};
+use super::{Container, ContainerFacts, ProbeError, mpegts, places};
 
 /// Frames of one kind in a row are no chance.
 const ROW: usize = 4;
-/// Places that are looked at, and how much there: half a second at least of any rate.
-const PLACES: u64 = 24;
+/// Frames in a row by which a sound is known behind other bytes.
+const ROW_LATER: usize = 20;
+/// Bytes looked at in one place: half a second at least of any rate.
 const PLACE_BYTES: usize = 64 << 10;
 /// Bytes of the head of a frame that are needed.
 const HEAD: usize = 7;
+/// Tags and stretches of zeros before the first byte.
+const TAGS_MAX: usize = 32;
+/// Zeros in a row that pad: no container begins with so many.
+const PADDING_MIN: usize = 16;
 
 /// A frame: how long it is and lasts, and the properties that all frames of a sound share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,74 +52,63 @@ const ADTS_CLOCKS: [u64; 13] =
 
 /// The format of the frames that `start` begins with.
 pub(super) fn begins(start: &[u8]) -> Option<Container> {
-    row(start).map(|kind| kind.container)
+    row(start, ROW).map(|kind| kind.container)
+}
+
+/// The format of the frames that `start` holds behind other bytes.
+pub(super) fn begins_later(start: &[u8]) -> Option<Container> {
+    (0..start.len()).find_map(|at| row(&start[at..], ROW_LATER)).map(|kind| kind.container)
+}
+
+/// Offset behind ID3v2 tags and the zeros that pad them.
+pub(super) fn first_byte(source: &mut BudgetedFile<'_>) -> Result<u64, ProbeError> {
+    let mut at = 0;
+    for _ in 0..TAGS_MAX {
+        let start = source.view(at, mpegts::DETECT_BYTES)?;
+        let zeros = start.iter().take_while(|byte| **byte == 0).count();
+        at += match tag_bytes(start) {
+            Some(tag) => tag,
+            None if zeros < PADDING_MIN => break,
+            None => u64::try_from(zeros).unwrap_or(0),
+        };
+    }
+    Ok(at)
 }
 
 /// Bytes of the ID3v2 tag that `start` begins with.
-pub(super) fn tag_bytes(start: &[u8]) -> Option<u64> {
+fn tag_bytes(start: &[u8]) -> Option<u64> {
     let head = start.get(..10).filter(|head| head.starts_with(b"ID3"))?;
     let length = head[6..].iter().fold(0, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
     Some(10 + length + if head[5] & 0x10 != 0 { 10 } else { 0 })
 }
 
-pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, ProbeError> {
-    let first = tag_bytes(source.view(0, 10)?).unwrap_or(0);
-    let size = source.size();
-    let mut kind = None;
-    // Bytes and samples at each place.
-    let mut places: Vec<(u64, u64)> = Vec::new();
-    for at in source.places(first, PLACES, PLACE_BYTES) {
-        let bytes = match source.view(at, PLACE_BYTES) {
-            Ok(bytes) => bytes,
-            Err(ProbeError::OverBudget(..)) if !places.is_empty() => break,
-            Err(error) => return Err(error),
-        };
-        places.extend(measure(bytes, &mut kind));
-    }
-    let kind = kind.ok_or(ProbeError::NoDuration)?;
-    let count = u64::try_from(places.len()).unwrap_or(u64::MAX).max(1);
-    let mut marks = Marks::default();
-    let mut time = Nanos::ZERO;
-    // Each place stands for an equal part of the file.
-    let borders = (0..=count)
-        .map(|n| first + u64::try_from(u128::from(size - first) * u128::from(n) / u128::from(count)).unwrap_or(0));
-    let borders: Vec<u64> = borders.collect();
-    for (pair, (bytes, samples)) in borders.windows(2).zip(&places) {
-        marks.add(time, pair[0]);
-        let part = u128::from(pair[1] - pair[0]) * u128::from(*samples) / u128::from(*bytes);
-        time = time.saturating_add(super::ticks(u64::try_from(part).unwrap_or(u64::MAX), kind.samples_per_second));
-    }
-    let (fit, duration) = marks.fit(Some(time), size).ok_or(ProbeError::NoDuration)?;
-    let headroom = if varies(&places) { HEADROOM_SAMPLED_PERCENT } else { HEADROOM_MARKS_PERCENT };
-    Ok(ContainerFacts::fitted(fit, duration, headroom, RateSource::FramesSampled))
+/// The curve of the frames from `first` on.
+pub(super) fn probe(source: &mut BudgetedFile<'_>, first: u64) -> Result<ContainerFacts, ProbeError> {
+    places::paced(source, first, PLACE_BYTES, playing_time)
 }
 
-/// Bytes and samples of the whole frames in `bytes`. `kind` is that of the frames that count: the first found.
-fn measure(bytes: &[u8], kind: &mut Option<FrameKind>) -> Option<(u64, u64)> {
-    let (mut at, mut passed, mut samples) = (0, 0, 0);
+/// Playing time of the frames that begin in `bytes`, of any kinds: recordings and joined files change theirs.
+fn playing_time(bytes: &[u8]) -> Nanos {
+    let (mut at, mut time, mut kind) = (0, Nanos::ZERO, None);
     while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= HEAD) {
-        let begins = passed == 0;
-        let next =
-            frame(rest).filter(|found| kind.is_none_or(|kind| kind == found.kind) && at + found.bytes <= bytes.len());
-        match next.filter(|_| !begins || row(rest).is_some()) {
-            Some(found) => {
-                kind.get_or_insert(found.kind);
-                at += found.bytes;
-                passed += u64::try_from(found.bytes).unwrap_or(0);
-                samples += found.samples;
+        kind = kind.or_else(|| row(rest, ROW));
+        match frame(rest).filter(|frame| kind == Some(frame.kind)) {
+            Some(frame) => {
+                time = time.saturating_add(super::ticks(frame.samples, frame.kind.samples_per_second));
+                at += frame.bytes;
             }
-            None if begins => at += 1,
-            None => break,
+            None if kind.is_some() => kind = None,
+            None => at += 1,
         }
     }
-    (passed > 0).then_some((passed, samples))
+    time
 }
 
-/// The kind of [`ROW`] frames of one kind that `bytes` begin with.
-fn row(bytes: &[u8]) -> Option<FrameKind> {
+/// The kind of `count` frames of one kind that `bytes` begin with.
+fn row(bytes: &[u8], count: usize) -> Option<FrameKind> {
     let first = frame(bytes)?;
     let mut at = first.bytes;
-    for _ in 1..ROW {
+    for _ in 1..count {
         let next = frame(bytes.get(at..)?).filter(|next| next.kind == first.kind)?;
         at += next.bytes;
     }
@@ -158,11 +151,4 @@ fn frame(bytes: &[u8]) -> Option<Frame> {
     let slots = samples * bits_per_second / (8 * slot * samples_per_second) + u64::from(b2 >> 1 & 1);
     let kind = FrameKind { container: Container::MpegAudio, form: b1 & 0xfe, samples_per_second };
     Some(Frame { kind, bytes: usize::try_from(slots * slot).ok()?, samples })
-}
-
-/// Whether the frames of any two places differ by more than a fiftieth in their pace.
-fn varies(places: &[(u64, u64)]) -> bool {
-    let paces = || places.iter().map(|(bytes, samples)| u128::from(*samples) * (1 << 32) / u128::from(*bytes));
-    let (least, most) = (paces().min().unwrap_or(0), paces().max().unwrap_or(0));
-    (most - least) * 50 > most
 }

@@ -20,6 +20,7 @@ mod matroska;
 mod mp4;
 mod mpegts;
 mod ogg;
+mod places;
 mod rate;
 mod riff;
 
@@ -29,7 +30,7 @@ pub use input::{ProbeBudget, ReadAt};
 pub use mpegts::PACKET_SIZES;
 pub use rate::{Container, MediaRate, RateSource};
 
-use curve::{Fit, Marks};
+use curve::Fit;
 use input::BudgetedFile;
 use units::{BitRate, Nanos};
 
@@ -69,17 +70,17 @@ pub enum ProbeError {
 /// It is no container that is known, or not a whole one, or reading failed.
 pub fn probe(input: &mut dyn ReadAt, budget: ProbeBudget) -> Result<MediaRate, ProbeError> {
     let mut source = BudgetedFile::new(input, budget);
-    let container = detect(&mut source)?.ok_or(ProbeError::Unknown)?;
+    let (container, first) = detect(&mut source)?.ok_or(ProbeError::Unknown)?;
     let found = match container {
         Container::Mp4 => mp4::probe(&mut source),
         Container::MpegTs => mpegts::probe(&mut source),
         Container::Matroska => matroska::probe(&mut source),
-        Container::MpegAudio | Container::Adts => frames::probe(&mut source),
-        Container::Flac => flac::probe(&mut source),
+        Container::MpegAudio | Container::Adts => frames::probe(&mut source, first),
+        Container::Flac => flac::probe(&mut source, first),
         Container::Wav => riff::probe_wave(&mut source),
         Container::Avi => riff::probe_avi(&mut source),
         Container::Flv => flv::probe(&mut source),
-        Container::Ogg => ogg::probe(&mut source),
+        Container::Ogg => ogg::probe(&mut source, first),
     }?;
     finish(container, &found, source.size())
 }
@@ -107,56 +108,13 @@ impl ContainerFacts {
     }
 }
 
-/// Places at which times are looked for where nothing lists them.
-const PLACES: u64 = 24;
-
-/// Marks of the times that `times` finds in `place_bytes` at several places from `first` on, and where in them.
-fn marks_at_places(
-    source: &mut BudgetedFile<'_>,
-    first: u64,
-    place_bytes: usize,
-    times: impl Fn(&[u8]) -> Vec<(usize, Nanos)>,
-) -> Result<Marks, ProbeError> {
-    let mut marks = Marks::default();
-    let mut next = 0;
-    for at in source.places(first, PLACES, place_bytes) {
-        let bytes = match source.view(at, place_bytes) {
-            Ok(bytes) => bytes,
-            Err(ProbeError::OverBudget(..)) if marks.len() > 1 => break,
-            Err(error) => return Err(error),
-        };
-        for (skip, time) in times(bytes) {
-            let offset = at.saturating_add(u64::try_from(skip).unwrap_or(0));
-            // Places may overlap at the end of the file.
-            if offset >= next {
-                next = offset + 1;
-                marks.add(time, offset);
-            }
-        }
-    }
-    Ok(marks)
-}
-
-/// The curve from times at several places, where nothing else tells the duration.
-fn sampled(
-    source: &mut BudgetedFile<'_>,
-    first: u64,
-    times: impl Fn(&[u8]) -> Vec<(usize, Nanos)>,
-) -> Result<ContainerFacts, ProbeError> {
-    let marks = marks_at_places(source, first, 256 << 10, times)?;
-    let duration = marks.duration_at_their_pace(source.size());
-    let (fit, duration) = marks.fit(duration, source.size()).ok_or(ProbeError::NoDuration)?;
-    Ok(ContainerFacts::fitted(fit, duration, HEADROOM_SAMPLED_PERCENT, RateSource::TimesSampled))
-}
-
-fn detect(source: &mut BudgetedFile<'_>) -> Result<Option<Container>, ProbeError> {
-    let start = source.view(0, mpegts::DETECT_BYTES)?;
-    let known = detect_at(start).or_else(|| mpegts::begins(start).then_some(Container::MpegTs));
-    match frames::tag_bytes(start) {
-        // A tag may be longer than the bytes read.
-        Some(behind) => Ok(detect_at(source.view(behind, mpegts::DETECT_BYTES)?)),
-        None => Ok(known),
-    }
+/// The container, and its first byte.
+fn detect(source: &mut BudgetedFile<'_>) -> Result<Option<(Container, u64)>, ProbeError> {
+    let first = frames::first_byte(source)?;
+    let start = source.view(first, mpegts::DETECT_BYTES)?;
+    let packets = || mpegts::begins(start).then_some(Container::MpegTs);
+    let found = detect_at(start).or_else(packets).or_else(|| frames::begins_later(start));
+    Ok(found.map(|container| (container, first)))
 }
 
 /// The container that `start` begins with, if it is one that begins in one way only.
@@ -184,7 +142,9 @@ fn finish(container: Container, found: &ContainerFacts, size: u64) -> Result<Med
             Fit { rate, preroll_bytes: rate.bytes_in(PREROLL_MAX) }
         }
     };
-    let rate = BitRate(fit.rate.0.saturating_mul(100 + found.headroom_percent) / 100);
+    // The whole is sent while it plays, heads and pictures of a cover with it.
+    let whole = rate::mean(size, duration.saturating_add(PREROLL_MAX));
+    let rate = BitRate(fit.rate.max(whole).0.saturating_mul(100 + found.headroom_percent) / 100);
     // The same range as rates in requests have.
     if !(1_000..=1_000_000_000_000).contains(&rate.0) {
         return Err(ProbeError::Broken("its rate would be below 1 kbit/s or above 1 Tbit/s"));

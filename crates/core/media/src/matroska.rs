@@ -2,9 +2,9 @@
 
 use units::Nanos;
 
-use super::curve::Marks;
+use super::curve::{Mark, Marks, time_at};
 use super::input::{BudgetedFile, VIEW_MAX};
-use super::{ContainerFacts, HEADROOM_AVERAGE_PERCENT, HEADROOM_MARKS_PERCENT, ProbeError, RateSource};
+use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, RateSource, places};
 
 /// The identifier that every EBML document begins with.
 pub(super) const MAGIC: [u8; 4] = [0x1a, 0x45, 0xdf, 0xa3];
@@ -59,22 +59,23 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     let segment = segment.ok_or(ProbeError::Broken("it has no segment"))?;
     let head = head(source, segment)?;
     let size = source.size();
-    let end = segment.end.map_or(size, |end| end.min(size));
+    // The duration is that of the segment: of a file that was cut, or has another one behind it, it is in proportion.
+    let told = head.duration.map(|duration| time_at(size, segment.end.unwrap_or(size), duration));
 
     if let Some(marks) = cues(source, &head, segment.body)?
-        && let Some((fit, duration)) = marks.fit(head.duration, end)
+        && let Some((fit, duration)) = marks.fit(told, size)
     {
         return Ok(ContainerFacts::fitted(fit, duration, HEADROOM_MARKS_PERCENT, RateSource::Cues));
     }
     let marks = match head.first_cluster {
-        Some(first) => super::marks_at_places(source, first, PLACE_BYTES, |bytes| timestamps(bytes, head.scale))?,
+        Some(first) => places::marks(source, first, PLACE_BYTES, |bytes| timestamps(bytes, head.scale))?,
         None => Marks::default(),
     };
-    match marks.fit(head.duration, end) {
+    match marks.fit(told, size) {
         Some((fit, duration)) => {
-            Ok(ContainerFacts::fitted(fit, duration, HEADROOM_AVERAGE_PERCENT, RateSource::TimesSampled))
+            Ok(ContainerFacts::fitted(fit, duration, HEADROOM_SAMPLED_PERCENT, RateSource::TimesSampled))
         }
-        None => head.duration.map(ContainerFacts::average).ok_or(ProbeError::NoDuration),
+        None => told.map(ContainerFacts::average).ok_or(ProbeError::NoDuration),
     }
 }
 
@@ -142,7 +143,7 @@ fn cues(source: &mut BudgetedFile<'_>, head: &SegmentHead, base: u64) -> Result<
         let time = find(point, CUE_TIME).and_then(number);
         let place = find(point, CUE_POSITIONS).and_then(|p| find(p, CUE_CLUSTER)).and_then(number);
         if let (Some(time), Some(offset)) = (time, place.and_then(|p| base.checked_add(p))) {
-            marks.add(Nanos(time.saturating_mul(head.scale)), offset.min(source.size()));
+            marks.add(Mark::new(Nanos(time.saturating_mul(head.scale)), offset.min(source.size())));
         }
     }
     Ok((marks.len() > 1).then_some(marks))
@@ -150,14 +151,14 @@ fn cues(source: &mut BudgetedFile<'_>, head: &SegmentHead, base: u64) -> Result<
 
 /// Clusters that begin in `bytes`: where, and their timestamps in ticks of `scale` nanoseconds. The identifier alone could be chance; a size and a
 /// timestamp at once behind it are not.
-fn timestamps(bytes: &[u8], scale: u64) -> Vec<(usize, Nanos)> {
+fn timestamps(bytes: &[u8], scale: u64) -> Vec<Mark> {
     let id = CLUSTER.to_be_bytes();
     let starts = bytes.windows(4).enumerate().filter(|(_, window)| *window == id);
     let stamp = |(at, _): (usize, &[u8])| {
         let (_, used) = size(bytes.get(at + 4..)?)?;
         let body = bytes.get(at + 4 + used..)?;
         let (_, value) = Elements(body).take(2).find(|(id, _)| *id == TIMESTAMP)?;
-        Some((at, Nanos(number(value)?.saturating_mul(scale))))
+        Some(Mark::at(at, Nanos(number(value)?.saturating_mul(scale))))
     };
     starts.filter_map(stamp).collect()
 }

@@ -6,7 +6,7 @@
 use units::Nanos;
 
 use super::boxes::{Boxes, TRACKS_MAX, TopBox, clock, find, handler, movie_duration, top_box};
-use super::curve::{Point, Samples};
+use super::curve::Samples;
 use super::input::BudgetedFile;
 use super::{ContainerFacts, ProbeError, RateSource, be_u32, be_u64, fragments, ticks};
 
@@ -80,7 +80,7 @@ fn tables(movie: &Movie, size: u64) -> Result<ContainerFacts, ProbeError> {
     if !movie.whole {
         return movie_duration(moov).map(ContainerFacts::average).ok_or(ProbeError::NoDuration);
     }
-    let mut samples = Samples::new();
+    let mut samples = Samples::new(size);
     let mut longest = Nanos::ZERO;
     for (_, track) in Boxes(moov).filter(|(kind, _)| kind == b"trak").take(TRACKS_MAX) {
         // Chapters and other texts lie anywhere; a player waits for sound and picture only.
@@ -88,10 +88,13 @@ fn tables(movie: &Movie, size: u64) -> Result<ContainerFacts, ProbeError> {
             longest = longest.max(track_samples(track, &mut samples).unwrap_or(Nanos::ZERO));
         }
     }
-    let duration = movie_duration(moov).unwrap_or(longest);
-    let duration = duration.max(longest);
-    match samples.fit(Point { time: duration, end: size }) {
-        Some(fit) => Ok(ContainerFacts::fitted(fit, duration, 0, RateSource::SampleTables)),
+    // A file that was cut plays as far as its samples go.
+    let duration = samples.cut_at().unwrap_or_else(|| movie_duration(moov).unwrap_or(longest).max(longest));
+    match samples.fit() {
+        Some((fit, jumped)) => {
+            let duration = duration.saturating_sub(jumped);
+            Ok(ContainerFacts::fitted(fit, duration, 0, RateSource::SampleTables))
+        }
         None => Ok(ContainerFacts::average(duration)),
     }
 }

@@ -5,17 +5,19 @@ use units::{BitRate, Nanos};
 
 use super::curve::Fit;
 use super::input::BudgetedFile;
-use super::{Container, ContainerFacts, HEADROOM_AVERAGE_PERCENT, PREROLL_MAX, ProbeError, RateSource, le_u32};
+use super::{
+    Container, ContainerFacts, HEADROOM_AVERAGE_PERCENT, PREROLL_MAX, ProbeError, RateSource, frames, le_u32, mpegts,
+    places,
+};
 
 /// RiffChunks looked at on one level.
 const CHUNKS_MAX: usize = 64;
 /// The longest list of heads that is read.
 const HEADS_BYTES_MAX: u64 = 1 << 20;
-/// Places of a movie at which chunks are counted, and the bytes of each: one read of the store.
-const PLACES: u64 = 56;
+/// Bytes of each place of a movie at which chunks are counted: one read of the store.
 const PLACE_BYTES: usize = 248 << 10;
-/// Formats with samples that are not compressed: integers, floats, and those that say so in an extension.
-const PLAIN: [u16; 3] = [1, 3, 0xfffe];
+/// Formats with samples of one size: integers, floats, A-law, µ-law, and those that say so in an extension.
+const PLAIN: [u16; 5] = [1, 3, 6, 7, 0xfffe];
 /// Formats in blocks, whose samples the extension of `fmt ` tells: ADPCM of Microsoft and IMA, GSM 6.10.
 const BLOCKS: [u16; 3] = [2, 0x11, 0x31];
 
@@ -64,6 +66,9 @@ pub(super) fn probe_wave(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts
         _ if BLOCKS.contains(&tag) => u16::from_le_bytes(source.exact::<2>(format.body + 18)?),
         _ => 0,
     };
+    if block_samples == 0 && frames::begins(source.view(data.body, mpegts::DETECT_BYTES)?).is_some() {
+        return frames::probe(source, data.body);
+    }
     let by_blocks = (number(4) * u64::from(block_bytes)).checked_div(u64::from(block_samples)).filter(|rate| *rate > 0);
     let stated = by_blocks.unwrap_or(number(8));
     if stated == 0 {
@@ -83,38 +88,20 @@ pub(super) fn probe_avi(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts,
     let size = source.size();
     let heads = AviHeads::read(&body).ok_or(ProbeError::Broken("its heads"))?;
     let length = le_u32(source.view(0, 12)?, 4).unwrap_or(0);
-    // A writer to a pipe cannot come back to fill the heads in: they hold a length of 0 or -1 and streams of 2^30 samples.
-    if heads.duration > Nanos::ZERO && !matches!(length, 0 | u32::MAX) {
-        // A file that was cut is shorter than its head says, and so is its duration.
-        let whole = u64::from(length) + 8;
-        return Ok(ContainerFacts::average(share(heads.duration, size, size.max(whole))));
+    // A writer to a pipe cannot come back to fill the heads in: they hold a length of 0 or -1 and streams of 2^30 samples. Those of a file
+    // that was cut are of the whole.
+    if heads.duration > Nanos::ZERO && !matches!(length, 0 | u32::MAX) && u64::from(length) <= size {
+        return Ok(ContainerFacts::average(heads.duration));
     }
     let movie = find(source, 12, list(b"movi"))?.ok_or(ProbeError::Broken("it has no `movi`"))?;
-    let mut played = vec![Nanos::ZERO; heads.streams.len()];
-    let mut bytes = 0;
-    for at in source.places(movie.body + 4, PLACES, PLACE_BYTES) {
-        let place = match source.view(at, PLACE_BYTES) {
-            Ok(place) => place,
-            Err(ProbeError::OverBudget(..)) if bytes > 0 => break,
-            Err(error) => return Err(error),
-        };
-        bytes += u64::try_from(place.len()).unwrap_or(0);
-        add_chunks(place, &heads.streams, &mut played);
-    }
-    let longest = played.into_iter().max().unwrap_or(Nanos::ZERO);
-    let found = ContainerFacts::average(share(longest, size, bytes));
-    Ok(ContainerFacts { source: RateSource::FramesSampled, ..found })
+    let of_kind = |kinds: &[&[u8; 2]]| heads.streams.iter().position(|stream| stream.chunk_kinds == kinds);
+    let clock = of_kind(&PICTURES).or_else(|| of_kind(&SOUND)).ok_or(ProbeError::NoDuration)?;
+    places::paced(source, movie.body + 4, PLACE_BYTES, |place| playing_time(place, &heads.streams, clock))
 }
 
-/// `part` of `of` parts of `time`.
-fn share(time: Nanos, part: u64, of: u64) -> Nanos {
-    let nanos = u128::from(time.0) * u128::from(part) / u128::from(of.max(1));
-    Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-/// Adds the playing time of the chunks of pictures and sound that begin in `place`, by stream.
-fn add_chunks(place: &[u8], streams: &[AviStream], played: &mut [Nanos]) {
-    let mut at = 0;
+/// Playing time of the chunks of the stream of number `clock` that begin in `place`.
+fn playing_time(place: &[u8], streams: &[AviStream], clock: usize) -> Nanos {
+    let (mut at, mut time) = (0, Nanos::ZERO);
     while let Some(head) = place.get(at..at + 8) {
         let number = usize::from(head[0].wrapping_sub(b'0')) * 10 + usize::from(head[1].wrapping_sub(b'0'));
         let own = streams.get(number).filter(|stream| stream.chunk_kinds.contains(&&[head[2], head[3]]));
@@ -122,9 +109,12 @@ fn add_chunks(place: &[u8], streams: &[AviStream], played: &mut [Nanos]) {
             at += 1;
             continue;
         };
-        played[number] = played[number].saturating_add(stream.time_of(bytes));
+        if number == clock {
+            time = time.saturating_add(stream.time_of(bytes));
+        }
         at = at.saturating_add(8 + usize::try_from(bytes).unwrap_or(usize::MAX / 2).next_multiple_of(2));
     }
+    time
 }
 
 /// Facts from the heads of a movie.
@@ -133,6 +123,10 @@ struct AviHeads {
     /// The longest of the movie and its streams; zero if it was never filled in.
     duration: Nanos,
 }
+
+/// Ends of the names of chunks.
+const PICTURES: [&[u8; 2]; 2] = [b"dc", b"db"];
+const SOUND: [&[u8; 2]; 1] = [b"wb"];
 
 /// A stream of pictures or sound: how long its samples last.
 struct AviStream {
@@ -148,8 +142,8 @@ struct AviStream {
 impl AviStream {
     fn read(head: &[u8]) -> Option<Self> {
         let chunk_kinds: &[&[u8; 2]] = match head.first_chunk()? {
-            b"vids" => &[b"dc", b"db"],
-            b"auds" => &[b"wb"],
+            b"vids" => &PICTURES,
+            b"auds" => &SOUND,
             _ => &[],
         };
         let [scale, samples_per_scale, samples] = [le_u32(head, 20)?, le_u32(head, 24)?, le_u32(head, 32)?];
