@@ -85,6 +85,11 @@ impl Marks {
         self.0.len()
     }
 
+    /// Offset of the last mark.
+    pub(crate) fn end(&self) -> u64 {
+        self.0.last().map_or(0, |last| last.offset)
+    }
+
     /// From the first mark to the last one that was added.
     pub(crate) fn span(&self) -> Nanos {
         let ends = self.0.first().zip(self.0.last());

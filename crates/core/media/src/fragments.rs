@@ -1,6 +1,6 @@
 //! Fragmented MP4 (ISO/IEC 14496-12 §8.8, §8.16): the curve from an index (`sidx`, else `mfra` at the end), else from
 //! the first fragments and the last one; without that one, the rest of the file goes at the pace of the first. The samples of
-//! the last fragment give its time.
+//! a fragment give its length, and the time of the next one where that states none.
 
 use units::Nanos;
 
@@ -25,7 +25,7 @@ pub(super) fn probe(
     first: TopBox,
 ) -> Result<ContainerFacts, ProbeError> {
     let told = movie_duration(moov);
-    let tracks = played_tracks(moov);
+    let mut tracks = TrackClock::all(moov);
     let size = source.size();
     if let Some(index) = index
         && let Some((marks, length, end)) = segment_index(source, index)?
@@ -34,13 +34,14 @@ pub(super) fn probe(
     {
         return Ok(indexed(marks, Some(length), end.min(size), RateSource::FragmentIndex));
     }
-    if let Some(marks) = random_access(source, &tracks)? {
+    // As little does that of a recording that was appended to another.
+    if let Some(marks) = random_access(source, &tracks)?.filter(|marks| marks.end() >= size / 10 * 9) {
         return Ok(indexed(marks, told, size, RateSource::FragmentIndex));
     }
-    let (marks, walked) = walk(source, first, &tracks)?;
+    let (marks, walked) = walk(source, first, &mut tracks)?;
     let (told, found_by, headroom_percent) = match walked {
         WalkedFragments::All { last } => {
-            let by_samples = if told.is_none() { duration_by_samples(source, moov, last, &tracks)? } else { None };
+            let by_samples = if told.is_none() { duration_by_samples(source, last, &tracks)? } else { None };
             let told = told.or_else(|| by_samples.map(|length| marks.span().saturating_add(length)));
             (told, RateSource::Fragments, HEADROOM_MARKS_PERCENT)
         }
@@ -56,6 +57,37 @@ pub(super) fn probe(
         return Ok(ContainerFacts::average(told));
     }
     Ok(ContainerFacts { headroom_percent, ..indexed(marks, told, size, found_by) })
+}
+
+/// A track of picture or sound, and its time, in ticks.
+struct TrackClock {
+    number: u32,
+    per_second: u64,
+    /// Length of a sample where a fragment states none.
+    each: Option<u32>,
+    /// Time at which the next fragment begins if it states none (§8.8.12 leaves that to the writer): the sum of the samples before.
+    next: Option<u64>,
+}
+
+impl TrackClock {
+    fn all(moov: &[u8]) -> Vec<Self> {
+        let defaults = || Boxes(find(moov, &[b"mvex"]).unwrap_or_default()).filter(|(kind, _)| kind == b"trex");
+        let clock = |(number, per_second)| {
+            let own = defaults().find(|(_, body)| be_u32(body, 4) == Some(number));
+            Self { number, per_second, each: own.and_then(|(_, body)| be_u32(body, 12)), next: Some(0) }
+        };
+        played_tracks(moov).into_iter().map(clock).collect()
+    }
+
+    /// The time at which the samples in `fragment` begin.
+    fn pass(&mut self, fragment: &[u8]) -> Option<Nanos> {
+        let part = track_part(fragment, self.number)?;
+        let stated =
+            |base: &[u8]| if base.first() == Some(&1) { be_u64(base, 4) } else { be_u32(base, 4).map(u64::from) };
+        let time = find(part, &[b"tfdt"]).and_then(stated).or(self.next)?;
+        self.next = samples_ticks(part, self.each).and_then(|length| time.checked_add(length));
+        Some(ticks(time, self.per_second))
+    }
 }
 
 /// Extent of the walk: the fragments that are marked.
@@ -104,7 +136,7 @@ fn parse_segment_index(body: &[u8], anchor: u64) -> Option<(Marks, Nanos, u64)> 
 }
 
 /// The marks of the `mfra` at the end of the file, if there is one.
-fn random_access(source: &mut BudgetedFile<'_>, tracks: &[(u32, u64)]) -> Result<Option<Marks>, ProbeError> {
+fn random_access(source: &mut BudgetedFile<'_>, tracks: &[TrackClock]) -> Result<Option<Marks>, ProbeError> {
     let size = source.size();
     let Some(tail) = size.checked_sub(16) else { return Ok(None) };
     let end = source.exact::<16>(tail)?;
@@ -115,8 +147,8 @@ fn random_access(source: &mut BudgetedFile<'_>, tracks: &[(u32, u64)]) -> Result
     let body = source.whole(size - length, length)?;
     let tables = || Boxes(find(&body, &[b"mfra"]).unwrap_or_default()).filter(|(kind, _)| kind == b"tfra");
     let marks = tables().filter_map(|(_, table)| {
-        let (_, per_second) = tracks.iter().find(|(number, _)| be_u32(table, 4) == Some(*number))?;
-        parse_random_access(table, *per_second)
+        let track = tracks.iter().find(|track| be_u32(table, 4) == Some(track.number))?;
+        parse_random_access(table, track.per_second)
     });
     // Of a picture that stands or ends, the sound goes on.
     Ok(marks.max_by_key(Marks::span).filter(|marks| marks.len() > 1))
@@ -144,7 +176,7 @@ fn parse_random_access(table: &[u8], per_second: u64) -> Option<Marks> {
 fn walk(
     source: &mut BudgetedFile<'_>,
     first: TopBox,
-    tracks: &[(u32, u64)],
+    tracks: &mut [TrackClock],
 ) -> Result<(Marks, WalkedFragments), ProbeError> {
     let mut marks = Marks::default();
     let (mut next, mut last) = (Some(first), first);
@@ -174,20 +206,15 @@ fn walk(
     Ok((marks, WalkedFragments::All { last }))
 }
 
-/// The latest time at which a track's samples in a fragment begin.
+/// The latest time at which a track's samples in a fragment begin. Moves the clocks of the tracks to its end.
 fn fragment_time(
     source: &mut BudgetedFile<'_>,
     fragment: TopBox,
-    tracks: &[(u32, u64)],
+    tracks: &mut [TrackClock],
 ) -> Result<Option<Nanos>, ProbeError> {
     let length = usize::try_from(fragment.end - fragment.body).unwrap_or(VIEW_MAX);
     let fragment = source.view(fragment.body, length)?;
-    let time = |(number, per_second): &(u32, u64)| {
-        let base = find(track_part(fragment, *number)?, &[b"tfdt"])?;
-        let time = if base.first() == Some(&1) { be_u64(base, 4)? } else { be_u32(base, 4)?.into() };
-        Some(ticks(time, *per_second))
-    };
-    Ok(tracks.iter().filter_map(time).max())
+    Ok(tracks.iter_mut().filter_map(|track| track.pass(fragment)).max())
 }
 
 /// The part of a fragment that is of the track of this number.
@@ -199,19 +226,15 @@ fn track_part(fragment: &[u8], track: u32) -> Option<&[u8]> {
 /// Playing time of the last fragment, whose samples have lengths, as far as its bytes go.
 fn duration_by_samples(
     source: &mut BudgetedFile<'_>,
-    moov: &[u8],
     last: TopBox,
-    tracks: &[(u32, u64)],
+    tracks: &[TrackClock],
 ) -> Result<Option<Nanos>, ProbeError> {
     let size = source.size();
     let Some(media) = top_box(source, last.end)? else { return Ok(None) };
-    let defaults = || Boxes(find(moov, &[b"mvex"]).unwrap_or_default()).filter(|(kind, _)| kind == b"trex");
     let length = usize::try_from(last.end - last.body).unwrap_or(VIEW_MAX);
     let fragment = source.view(last.body, length)?;
-    let duration = |(track, per_second): &(u32, u64)| {
-        let own = defaults().find(|(_, body)| be_u32(body, 4) == Some(*track));
-        let by_default = own.and_then(|(_, body)| be_u32(body, 12));
-        Some(ticks(samples_ticks(track_part(fragment, *track)?, by_default)?, *per_second))
+    let duration = |track: &TrackClock| {
+        Some(ticks(samples_ticks(track_part(fragment, track.number)?, track.each)?, track.per_second))
     };
     let Some(longest) = tracks.iter().filter_map(duration).max() else { return Ok(None) };
     let mut marks = Marks::default();
@@ -226,7 +249,8 @@ fn samples_ticks(part: &[u8], by_default: Option<u32>) -> Option<u64> {
     let flags = be_u32(head, 0)?;
     let at = 8 + if flags & 1 == 0 { 0 } else { 8 } + if flags & 2 == 0 { 0 } else { 4 };
     let by_default = if flags & 8 == 0 { by_default } else { be_u32(head, at) };
-    Boxes(part).filter(|(kind, _)| kind == b"trun").map(|(_, run)| run_ticks(run, by_default)).sum()
+    let mut runs = Boxes(part).filter(|(kind, _)| kind == b"trun");
+    runs.try_fold(0_u64, |sum, (_, run)| sum.checked_add(run_ticks(run, by_default)?))
 }
 
 fn run_ticks(run: &[u8], by_default: Option<u32>) -> Option<u64> {
@@ -240,11 +264,13 @@ fn run_ticks(run: &[u8], by_default: Option<u32>) -> Option<u64> {
 }
 
 /// Time and offset of the last fragment, as far from the end as the budget goes.
-fn last_fragment(source: &mut BudgetedFile<'_>, tracks: &[(u32, u64)]) -> Result<Option<(Nanos, u64)>, ProbeError> {
+fn last_fragment(source: &mut BudgetedFile<'_>, tracks: &mut [TrackClock]) -> Result<Option<(Nanos, u64)>, ProbeError> {
     // The kind is followed by the size and kind of `mfhd`, always 16 bytes long. Views overlap by as much.
     const HEAD: usize = 16;
     let step = u64::try_from(VIEW_MAX - HEAD).unwrap_or(0);
     let mut end = source.size();
+    // Fragments that state no time are counted from the first one on only.
+    tracks.iter_mut().for_each(|track| track.next = None);
     while end > 0 {
         let start = end.saturating_sub(step);
         let tail = match source.view(start, VIEW_MAX) {

@@ -447,6 +447,13 @@ fn a_recording_whose_picture_has_one_fragment_gets_the_rate_of_its_sound() {
         ];
         mp4_box(b"traf", &boxes.concat())
     };
+    // Smooth Streaming and QuickTime state no times of fragments.
+    let without_times = |file: &[u8]| {
+        let mut file = file.to_vec();
+        let places = (0..file.len()).filter(|at| file[*at..].starts_with(b"tfdt")).collect::<Vec<usize>>();
+        places.into_iter().for_each(|at| file[at..at + 4].copy_from_slice(b"free"));
+        file
+    };
     let fragment = |parts: &[Vec<u8>], bytes: usize| {
         let head = mp4_box(b"moof", &[mp4_box(b"mfhd", &[0; 8]), parts.concat()].concat());
         [head, mp4_box(b"mdat", &vec![0; bytes])].concat()
@@ -459,10 +466,19 @@ fn a_recording_whose_picture_has_one_fragment_gets_the_rate_of_its_sound() {
     let begun = fragment(&[part(1, 0, 1, 40), part(2, 0, 50, 20)], 16_000);
     let two = [begun, fragment(&[part(2, 1000, 2950, 20)], 944_000)].concat();
     let files = [many.collect::<Vec<_>>().concat(), one, two].map(|fragments| [head.clone(), fragments].concat());
-    for file in files {
+    for file in files.iter().flat_map(|file| [file.clone(), without_times(file)]) {
         let media = found(file.as_slice()).expect("a rate");
         assert!((58..=62).contains(&(media.duration.0 / 1_000_000_000)), "{media:?}");
         assert!((118_000..=170_000).contains(&media.rate.0), "{media:?}");
+    }
+}
+
+/// The index at the end describes the second recording only.
+#[test]
+fn a_recording_that_was_appended_to_another_plays_for_both() {
+    for Golden { name, bytes, .. } in &GOLDEN[3..5] {
+        let seconds = found([*bytes; 2].concat().as_slice()).expect("a rate").duration.as_secs_f64();
+        assert!((15.0..17.5).contains(&seconds), "{name}: {seconds} s");
     }
 }
 
