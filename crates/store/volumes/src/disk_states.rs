@@ -1,7 +1,7 @@
 //! States of a volume's disks as they change, and disks that come back.
 //!
 //! Promise: each change of a disk's state becomes one event (`volume_disk`); a disk that was taken out and answers again is filled with
-//! the changes it missed, after pauses that grow while it fails again. Not here: taking a disk out (`core`), filling it (`upkeep`).
+//! the changes it missed, after pauses that grow while it fails again; the reason of one that cannot be filled is an event, too. Not here: taking a disk out (`core`), filling it (`upkeep`).
 
 use std::io;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use volume::{MemberId, MemberState, StoredContent, Upkeep};
 
 use super::core::Core;
 use super::disks::VolumeDisks;
+use super::find::reason;
 use super::health::DiskReturn;
 use super::info::{ServedVolume, UpkeepError};
 use super::open_disk::{OpenDisk, VolumeDiskError};
@@ -60,7 +61,7 @@ impl Core {
                 self.live.health.forget_unwritten(member);
             }
             if state == "out" {
-                let first = DiskReturn { next: now.saturating_add(RETURN_PAUSE), pause: RETURN_PAUSE };
+                let first = DiskReturn { next: now, pause: RETURN_PAUSE, refusal: String::new() };
                 let again = self.live.health.returns.entry(member).or_insert(first);
                 again.next = now.saturating_add(again.pause);
             }
@@ -71,7 +72,6 @@ impl Core {
     }
 
     fn tell_state(&self, member: MemberId, old: Option<&str>) {
-        let path = self.live.members.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
         let why = self.live.health.failure(member).map_or_else(String::new, |error| format!(": {error}"));
         let state = self.disk_state(member);
         let effect = match (old, state) {
@@ -92,9 +92,30 @@ impl Core {
             (None, "active") => "was added".to_owned(),
             (_, state) => format!("is {state}"),
         };
+        self.tell_disk(member, state, &effect);
+    }
+
+    fn tell_disk(&self, member: MemberId, state: &'static str, effect: &str) {
+        let path = self.live.members.named[member.index()].as_ref().map(|named| named.path.clone()).unwrap_or_default();
         let message = format!("disk {} of the volume {effect}", member.0);
         let volume = self.live.volume.superblock().name.clone();
         self.live.front.events.tell(StoreEvent::VolumeDisk(DiskNotice { volume, path, state, message }));
+    }
+
+    /// Reports the reason for which a disk that is out cannot be filled, unless it is the one in the last report. A disk that cannot be
+    /// opened is not back yet: its absence was reported.
+    pub(super) fn tell_refused_return(&mut self, member: MemberId, error: &UpkeepError) {
+        let refusal = match error {
+            UpkeepError::Disk(VolumeDiskError::Open { .. }) => return,
+            UpkeepError::Disk(VolumeDiskError::Volume { disks, source }) => format!("{disks}: {}", reason(source)),
+            error => error.to_string(),
+        };
+        let state = self.disk_state(member);
+        let Some(again) = self.live.health.returns.get_mut(&member) else { return };
+        if state == "out" && again.refusal != refusal {
+            again.refusal.clone_from(&refusal);
+            self.tell_disk(member, state, &format!("stays out, for it cannot be filled: {refusal}"));
+        }
     }
 
     /// A disk that is out and due for an attempt to fill it, with its path; none while another attempt is under way, or the volume takes no changes.
@@ -136,9 +157,12 @@ impl ServedVolume {
         let Some((member, path)) = due else { return Ok(()) };
         let volume = self.clone();
         let started = self.common.spawn("volume-return".to_owned(), move || {
-            // A disk that is not back yet is no event: its absence was reported.
-            let _ = volume.take_back(member, path);
-            lock(&volume.core).live.health.is_returning = false;
+            let taken = volume.take_back(member, path);
+            let mut core = lock(&volume.core);
+            core.live.health.is_returning = false;
+            if let Err(error) = taken {
+                core.tell_refused_return(member, &error);
+            }
         });
         if started.is_err() {
             lock(&self.core).live.health.is_returning = false;

@@ -205,7 +205,7 @@ impl SettledDisks {
 }
 
 /// Reason for which one disk is not the volume's, without its number among those given: it is named beside.
-fn reason(error: &VolumeOpenError) -> String {
+pub(super) fn reason(error: &VolumeOpenError) -> String {
     match error {
         VolumeOpenError::Superblock { source, .. } => source.to_string(),
         VolumeOpenError::Truncated { size, needed, .. } => {

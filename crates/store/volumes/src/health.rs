@@ -76,10 +76,12 @@ pub(super) struct VolumeHealth {
 }
 
 /// Attempts to fill a disk that was taken out.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct DiskReturn {
     pub(super) next: Nanos,
     pub(super) pause: Nanos,
+    /// Reason in the last report of a disk that cannot be filled.
+    pub(super) refusal: String,
 }
 
 impl VolumeHealth {

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use content::layout::FileAccess;
 use units::{DiskId, Nanos};
-use volume::{Checksums, NewVolume, Placement, Volume};
+use volume::{Checksums, NewVolume, Placement, SuperblockError, Volume, VolumeOpenError};
 
 use super::*;
 use crate::core::Core;
 use crate::live::{Member, Members};
 use crate::open_contents::OpenContents;
+use crate::open_disk::VolumeDiskError;
 use store::operation::UploadTerms;
 use store::shared::DiskShared;
 
@@ -169,6 +170,29 @@ fn a_volume_that_takes_no_more_changes_names_the_disk_and_the_way_out() {
     for words in ["`films`", "number 0", "failed", "started again"] {
         assert!(refused.contains(words), "{refused}");
     }
+}
+
+#[test]
+fn a_disk_that_is_out_names_once_the_reason_for_which_it_stays_out() {
+    let mut core = with_filled_disk();
+    write_sets(&mut core);
+    core.tell_states(Nanos(0));
+    core.take_out(MemberId(1), &StoreError::Closed);
+    write_sets(&mut core);
+    core.tell_states(Nanos(1));
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    core.live.front.events.listen(Box::new(move |event| told.lock().expect("no panic").push(format!("{event:?}"))));
+    let absent = VolumeDiskError::Open { path: "b".into(), source: std::io::ErrorKind::NotFound.into() };
+    let source = VolumeOpenError::Superblock { disk: 0, source: SuperblockError::NotAVolume };
+    let blank = || VolumeDiskError::Volume { disks: "b".to_owned(), source: source.clone() };
+    events.lock().expect("no panic").clear();
+    for refused in [absent, blank(), blank(), VolumeDiskError::InUse("b".into())] {
+        core.tell_refused_return(MemberId(1), &refused.into());
+    }
+    let told = events.lock().expect("no panic").clone();
+    assert!(told.len() == 2 && told[0].contains("stays out") && told[1].contains("b is in use"), "{told:?}");
+    assert!(told[0].contains("b: it holds no Isocast volume"), "{told:?}");
 }
 
 #[test]
