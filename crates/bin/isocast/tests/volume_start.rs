@@ -107,6 +107,42 @@ fn a_disk_that_is_blank_or_cut_is_replaced_where_it_is() {
 }
 
 #[test]
+fn a_disk_that_is_out_leaves_a_mirror_once_its_contents_have_two_copies() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let disks = disks(folder.path(), 4);
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
+    let remove = |server: &Server, number: usize, all: &[PathBuf]| {
+        let old = disks[number].to_str().expect("UTF-8");
+        run_volume_command(server, &["remove", "--old", old, "--yes", "--json", &joined(all)])
+    };
+    // Nothing lies on the first one that goes.
+    fs::remove_file(&disks[3]).expect("it is there");
+    let server = serving(&disks, &folder);
+    let removed = remove(&server, 3, &disks);
+    assert!(removed.0 == Some(0) && removed.1.contains("\"moved_parts\": 0"), "{removed:?}");
+    for (name, bytes) in films() {
+        assert_eq!(put(server.address, &format!("/media/{name}"), &bytes), 201);
+    }
+    server.stop();
+    let disks = &disks[..3];
+    fs::remove_file(&disks[1]).expect("it is there");
+    let server = serving(disks, &folder);
+    let removed = remove(&server, 1, disks);
+    assert!(removed.0 == Some(0) && !removed.1.contains("\"moved_parts\": 0"), "{removed:?}");
+    let left = volume_after_fill(&server);
+    assert!(left["disks"][1]["state"] == "left" && left["last_upkeep"]["copies_lost"] == 0, "{left}");
+    let again = remove(&server, 1, disks);
+    assert!(again.0 == Some(1) && again.1.contains("no such disk"), "{again:?}");
+    let too_few = remove(&server, 0, disks);
+    assert!(too_few.0 == Some(1) && too_few.1.contains("add one first"), "{too_few:?}");
+    server.stop();
+    let (others, lost) = ([disks[0].clone(), disks[2].clone()], folder.path().join("lost"));
+    fs::rename(&disks[0], lost).expect("it is there");
+    let server = serving(&others, &folder);
+    gives_all(&server, &films(), "from the one disk that is left");
+}
+
+#[test]
 fn without_another_copy_the_rest_is_served_and_nothing_is_written() {
     for layout in ["span", "stripe"] {
         let (disks, folder) = filled(layout, 3);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use device::Device;
 use storage::grant::WrittenDisks;
 use units::{ByteCount, DiskId};
-use volume::{AddError, MemberId, Upkeep};
+use volume::{AddError, MemberId, MemberState, Upkeep};
 
 use super::SharedCore;
 use super::health::LastScrub;
@@ -74,7 +74,7 @@ pub enum VolumeWish {
     Scrub,
     /// Move copies from disks that are fuller than others to these.
     Rebalance,
-    /// Move the copies on the disk of this number to the others, and let it go.
+    /// Move the copies on the disk of this number to the others, and let it go; those of one that is out are made from their other copies.
     Remove(u8),
     /// Take a blank disk in beside the others.
     Add(PathBuf),
@@ -225,12 +225,14 @@ impl ServedVolume {
         }
         let mut core = lock(&self.core);
         let upkeep = match *wish {
-            VolumeWish::Remove(number)
-                if core.live.members.there.get(usize::from(number)).is_some_and(Option::is_some) =>
-            {
+            VolumeWish::Remove(number) => {
+                let members = &core.live.volume.superblock().members;
+                let state = members.get(usize::from(number)).map(|member| member.state);
+                if state.is_none_or(|state| state == MemberState::Left) {
+                    return Err(UpkeepError::Unknown);
+                }
                 Upkeep::Drain(MemberId(number))
             }
-            VolumeWish::Remove(_) => return Err(UpkeepError::Unknown),
             VolumeWish::Rebalance => Upkeep::Balance,
             VolumeWish::Scrub | VolumeWish::Replace(..) | VolumeWish::Add(_) => Upkeep::Scrub,
         };

@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::json;
 use units::ByteCount;
 use volume::{MemberId, Placement, Volume};
-use volumes::{OpenDisk, VolumeWish, check_apart};
+use volumes::{OpenDisk, VolumeDiskError, VolumeWish, check_apart};
 
 use super::disks::{self, Purpose, refuse_missing, tell_configuration};
 use super::occupied::open_to_overwrite;
@@ -112,7 +112,7 @@ impl AddDisk {
 /// Where a server has the volume, it does so beside the streams. Broken off, the same command continues where it was.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveDisk {
-    /// The disk that goes. One that cannot be read any more is replaced (`isocast volume replace`).
+    /// The disk that goes. One that cannot be read any more leaves a mirror that a server has, or is replaced (`isocast volume replace`).
     #[arg(long, value_name = "DEV")]
     old: PathBuf,
     /// Do it: without this nothing is written.
@@ -180,8 +180,9 @@ impl RemoveDisk {
     /// Waits until the server lets go of the disk, which it does once its thread has seen that the disk is out and the readers there have
     /// ended: the next command may be for this disk. That command reports a disk that is still read after that as in use.
     fn wait_until_free(&self) {
+        let is_held = || matches!(OpenDisk::open(&self.old, Purpose::Read), Err(VolumeDiskError::InUse(_)));
         let began = Instant::now();
-        while OpenDisk::open(&self.old, Purpose::Read).is_err() && began.elapsed() < FREE_TIME_MAX {
+        while is_held() && began.elapsed() < FREE_TIME_MAX {
             std::thread::sleep(FREE_PERIOD);
         }
     }
