@@ -270,6 +270,9 @@ fn one_missing_name_keeps_no_other_from_going_in_or_out_with_its_time() {
     let said = refused(&["export", "--to", out.to_str().expect("UTF-8"), &disk, "nope", "in/a"]);
     assert!(said.contains("1 not exported: `nope`"), "{said}");
     assert_eq!(fs::metadata(out.join("in/a")).and_then(|of| of.modified()).expect("dated"), time);
+    assert!(!out.join("in/empty").exists(), "it was not asked for");
+    done(&["export", "--to", out.to_str().expect("UTF-8"), &disk]);
+    assert!(out.join("in/empty").is_dir());
 }
 
 #[test]

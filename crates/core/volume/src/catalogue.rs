@@ -86,6 +86,11 @@ impl Catalogue {
         self.iter().filter(|(name, _)| !is_mark(name))
     }
 
+    /// The folders with a mark.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &str> {
+        self.contents.keys().filter_map(|name| name.strip_suffix('/'))
+    }
+
     /// All names with this prefix, marks too.
     pub(crate) fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         let names = self.contents.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));

@@ -211,6 +211,11 @@ impl Volume {
         self.catalogue.contents()
     }
 
+    /// The folders that were made as such, and stay when they are empty.
+    pub fn folders(&self) -> impl Iterator<Item = &str> {
+        self.catalogue.folders()
+    }
+
     /// The first content behind this name, in order of names; the empty name is before all.
     #[must_use]
     pub fn content_behind(&self, name: &str) -> Option<(&str, &Arc<StoredContent>)> {

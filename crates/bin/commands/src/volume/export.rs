@@ -64,6 +64,10 @@ impl Export {
             }
         }
         let total: u64 = contents.iter().map(|(_, content)| content.length).sum();
+        for folder in volume.folders().filter(|folder| is_wanted(folder)) {
+            let folder = self.to.join(folder);
+            fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
         let mut progress = ProgressLine::new("export");
         let (mut copied, mut damaged) = (0, 0);
         for (name, content) in &contents {
