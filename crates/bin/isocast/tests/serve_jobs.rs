@@ -287,6 +287,24 @@ fn a_copy_says_why_the_other_server_does_not_take_it() {
 }
 
 #[test]
+fn a_pull_makes_empty_folders() {
+    let source = Server::start();
+    source.file("films/a.ts", b"film");
+    fs::create_dir_all(source.root.join("films/empty/deep")).expect("made");
+    let config = format!(
+        "[[job]]\nname = \"pull\"\nkind = \"copy\"\nschedule = \"@monthly\"\nfrom = \"http://{}/media/films\"\n\
+         to = \"pulled\"\n",
+        source.address
+    );
+    let server = Setup::default().config(&config).start();
+    for files in [1, 0] {
+        let pulled = run(&server, "pull");
+        assert_eq!((&pulled["outcome"], &pulled["files"]), (&"Succeeded".into(), &files.into()), "{pulled}");
+        assert!(server.root.join("pulled/empty/deep").is_dir());
+    }
+}
+
+#[test]
 fn a_pull_that_was_stopped_continues_within_the_file() {
     let source = Server::start();
     let film = pattern(6_000_000);

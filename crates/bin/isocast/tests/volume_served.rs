@@ -1,9 +1,13 @@
 //! `isocast volume` with the disks of a volume that a server has: each command reaches the server.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use crate::common::program;
 use crate::common::server::Server;
@@ -90,6 +94,47 @@ fn mounts(server: &Server, disks: &str, folder: &Path) {
     holds_all(&at.join("all/source"));
     let told = Command::new("kill").arg(mount.id().to_string()).status().expect("kill runs");
     assert!(told.success() && mount.wait().expect("it is our child").success());
+}
+
+/// Relays connections to a server; each that brings `cut_at` bytes back ends there. Its address, and how many ended so.
+fn cutting_relay(server: SocketAddr, cut_at: u64) -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (address, cuts) = (listener.local_addr().expect("an address"), Arc::<AtomicU64>::default());
+    let counted = Arc::clone(&cuts);
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(server) else { return };
+            let (mut asks, mut asked) = (client.try_clone().expect("a copy"), server.try_clone().expect("a copy"));
+            thread::spawn(move || io::copy(&mut asks, &mut asked));
+            let counted = Arc::clone(&counted);
+            thread::spawn(move || {
+                let brought = io::copy(&mut (&server).take(cut_at), &mut &client);
+                counted.fetch_add(u64::from(brought.is_ok_and(|bytes| bytes == cut_at)), Ordering::Relaxed);
+                let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
+            });
+        }
+    });
+    (address, cuts)
+}
+
+#[test]
+fn an_export_goes_on_where_its_connection_broke_off() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, out) = (disks(folder.path(), 1), folder.path().join("out"));
+    volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
+    let server = Server::on(&[], &folder.path().join("state"), &["--volume", &joined(&disks)]);
+    for (name, bytes) in films() {
+        assert_eq!(server.put(&format!("/media/{name}"), "", &bytes).status, 201);
+    }
+    let (relay, cuts) = cutting_relay(server.address, 2 << 20);
+    let mut export = Command::new(program());
+    export.args(["volume", "export", "--url", &format!("http://{relay}"), "--to"]).arg(&out).arg(&disks[0]);
+    let export = export.output().expect("the program runs");
+    assert!(export.status.success(), "{export:?}");
+    assert!(cuts.load(Ordering::Relaxed) > 1, "films of more than 2 MiB came in two parts");
+    holds_all(&out);
+    let names = ["", "0", "1", "2"].map(|folder| fs::read_dir(out.join(folder)).expect("a folder").count());
+    assert_eq!(names, [3, 4, 3, 3], "nothing but the films");
 }
 
 /// A span of two disks that starts without the second.
