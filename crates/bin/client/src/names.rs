@@ -1,6 +1,8 @@
 //! Changes of names on a server: other names, new folders, removals, each in one step.
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use ureq::Body;
+use ureq::http::{Response, StatusCode};
 
 use crate::http::expect;
 use crate::remote::{Remote, RemoteEntry};
@@ -57,11 +59,26 @@ impl Remote {
         self.order("remove", &[("path", &self.split().1)])
     }
 
+    /// Removes the folder of this name if nothing is in it: true if it is gone. Contents that the server does not list keep it; in a volume it may have gone with
+    /// the last content in it.
+    ///
+    /// # Errors
+    /// As [`crate::HttpClient::ask`]; the server's own.
+    pub fn remove_empty_folder(&self, name: &str) -> anyhow::Result<bool> {
+        let path = self.below(name).split().1;
+        let answer = expect(self.ask_change("remove", &[("path", &path), ("empty", "true")])?, &[204, 404, 409])?;
+        Ok(answer.status() != StatusCode::CONFLICT)
+    }
+
     fn order(&self, action: &str, query: &[(&str, &str)]) -> anyhow::Result<()> {
+        expect(self.ask_change(action, query)?, &[201, 204]).map(drop)
+    }
+
+    fn ask_change(&self, action: &str, query: &[(&str, &str)]) -> anyhow::Result<Response<Body>> {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let query: Vec<_> = query.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
         let url = format!("{}/api/v1/contents/{action}?{}", self.split().0, query.join("&"));
-        expect(self.client.ask("POST", &url, &[])?, &[201, 204]).map(drop)
+        self.client.ask("POST", &url, &[])
     }
 
     /// The server, and the path below `/media/`, not encoded.

@@ -225,7 +225,7 @@ impl CopyArgs {
     }
 
     /// The items of the destination that the source does not have and that are not excluded, those in a folder before it. A folder stays
-    /// with what stays in it; at a server, which lists no hidden contents, each does.
+    /// with the items that stay in it.
     fn others(&self, kept: &BTreeSet<Item>, to: &Endpoint) -> anyhow::Result<Vec<Item>> {
         if !to.is_folder()? {
             return Ok(Vec::new());
@@ -236,10 +236,7 @@ impl CopyArgs {
             let first = staying.range((folder.to_owned(), false)..).next();
             first.is_some_and(|(name, _)| name.starts_with(folder))
         };
-        let is_other = |(name, is_folder): &Item| match to {
-            Endpoint::Here(_) => !is_folder || !keeps_one(name),
-            _ => !is_folder && !is_below_file(name, kept),
-        };
+        let is_other = |(name, is_folder): &Item| !is_folder || !keeps_one(name);
         Ok(others.into_iter().filter(is_other).rev().collect())
     }
 
@@ -260,7 +257,7 @@ impl CopyArgs {
 }
 
 /// A file or folder below an end of a copy; true of a folder.
-type Item = (PathBuf, bool);
+pub(super) type Item = (PathBuf, bool);
 
 /// A source with its files, and the place that it is copied to.
 struct Ends {
@@ -284,10 +281,10 @@ fn is_below_file(name: &Path, kept: &BTreeSet<Item>) -> bool {
 }
 
 fn remove(items: &[Item], from: &Endpoint, summary: &mut Summary) {
-    for (name, _) in items {
-        match from.remove(name) {
-            Ok(()) => summary.removed += 1,
-            Err(error) => summary.failures.add(format_args!("{}: not removed: {error:#}", from.shown(name))),
+    for item in items {
+        match from.remove(item) {
+            Ok(is_gone) => summary.removed += u64::from(is_gone),
+            Err(error) => summary.failures.add(format_args!("{}: not removed: {error:#}", from.shown(&item.0))),
         }
     }
 }

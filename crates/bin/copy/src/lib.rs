@@ -28,6 +28,7 @@ use kernel::aligned::AlignedBlock;
 use units::BitRate;
 
 pub use command::CopyArgs;
+use command::Item;
 pub use failures::Failures;
 use local::Folder;
 pub use pacing::MoveProgress;
@@ -159,11 +160,16 @@ impl Endpoint {
         !matches!(self, Self::Here(_) | Self::Rclone(_)) && is_hidden()
     }
 
-    /// Removes a file.
-    fn remove(&self, name: &Path) -> anyhow::Result<()> {
+    /// Removes a file, or a folder if nothing is in it: true if it is gone.
+    fn remove(&self, (name, is_folder): &Item) -> anyhow::Result<bool> {
         match self {
             Self::Here(folder) => folder.remove(name),
-            Self::Shared(SharedFolder { remote, .. }) | Self::There(remote) => remote.remove(utf8(name)?),
+            Self::Shared(SharedFolder { remote, .. }) | Self::There(remote) if *is_folder => {
+                remote.remove_empty_folder(utf8(name)?)
+            }
+            Self::Shared(SharedFolder { remote, .. }) | Self::There(remote) => {
+                remote.remove(utf8(name)?).map(|()| true)
+            }
             Self::Served(_) | Self::Rclone(_) => bail!("nothing is removed there"),
         }
     }

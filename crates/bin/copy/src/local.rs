@@ -119,13 +119,14 @@ impl Folder {
         Ok(tree)
     }
 
-    pub(super) fn remove(&self, name: &Path) -> anyhow::Result<()> {
+    /// Removes a file, or a folder if nothing is in it: true if it is gone.
+    pub(super) fn remove(&self, name: &Path) -> anyhow::Result<bool> {
         let path = self.at(name);
         let removed = if path.symlink_metadata()?.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
         match removed {
             // Links and unfinished copies stay, which are not listed.
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-            removed => Ok(removed?),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            removed => Ok(removed.map(|()| true)?),
         }
     }
 

@@ -513,6 +513,42 @@ fn a_server_gets_empty_folders_and_a_failing_copy_foretells_no_removal() {
 }
 
 #[test]
+fn delete_at_a_server_removes_emptied_folders_and_swaps_files_and_folders() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let [root, state, from] = ["root", "state", "from"].map(|name| scratch.path().join(name));
+    let up = root.join("up");
+    for name in ["from/folder/f", "file/old", "gone/deep/old", "kept/cache/old", "hides/.hidden"] {
+        let file = if name.starts_with("from") { scratch.path().join(name) } else { up.join(name) };
+        fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        fs::write(file, name).expect("written");
+    }
+    fs::write(from.join("file"), "new").expect("written");
+    fs::write(up.join("folder"), "old").expect("written");
+    let server = Server::on(&[&root], &state, &[]);
+    let url = format!("http://{}/media/up", server.address);
+    let whole = ["--delete", "--exclude", "cache/", text(&from), &url];
+    let done = figures(&whole);
+    assert_eq!((&done["files"], &done["removed"]), (&2.into(), &6.into()), "three contents, three folders: {done}");
+    assert_eq!(names(&up), ["file", "folder", "hides", "kept"]);
+    assert_eq!(fs::read(up.join("file")).expect("a file"), b"new");
+    for name in ["folder/f", "kept/cache/old", "hides/.hidden"] {
+        assert!(up.join(name).is_file(), "{name}");
+    }
+    let again = figures(&whole);
+    assert_eq!((&again["files"], &again["removed"]), (&0.into(), &0.into()), "{again}");
+    let remove = |query: &str| {
+        server
+            .ask(&format!(
+                "POST /api/v1/contents/remove?{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+            ))
+            .status
+    };
+    assert_eq!(["up", "up/file", "up/nothing"].map(|path| remove(&format!("path={path}&empty=true"))), [409, 409, 404]);
+    assert_eq!(remove("path=up&empty=true&trash=true"), 400);
+    assert!(up.join("folder/f").is_file());
+}
+
+#[test]
 fn a_server_that_is_started_again_between_two_files_is_waited_for() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let [root, state, to] = ["root", "state", "to"].map(|name| scratch.path().join(name));

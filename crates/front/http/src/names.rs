@@ -22,6 +22,7 @@ struct NamesQuery {
     path: Option<ContentPath>,
     replaces: bool,
     trash: bool,
+    is_empty: bool,
 }
 
 impl NamesQuery {
@@ -32,9 +33,13 @@ impl NamesQuery {
                 "from" => &mut query.from,
                 "to" => &mut query.to,
                 "path" => &mut query.path,
-                "replace" | "trash" => {
+                "replace" | "trash" | "empty" => {
                     let choice = value.parse().map_err(|_| format!("`{key}=` is `true` or `false`"))?;
-                    *(if key == "trash" { &mut query.trash } else { &mut query.replaces }) = choice;
+                    match key {
+                        "trash" => query.trash = choice,
+                        "empty" => query.is_empty = choice,
+                        _ => query.replaces = choice,
+                    }
                     continue;
                 }
                 _ => continue,
@@ -70,9 +75,18 @@ pub(crate) async fn change(exchange: &Exchange, call: Call) -> Result<Reply, Rep
         (Call::RemoveItem, NamesQuery { path: Some(path), .. }) if path.components().is_empty() => {
             return Err(Reply::problem(StatusCode::FORBIDDEN, "the folder of all contents stays"));
         }
+        (Call::RemoveItem, NamesQuery { trash: true, is_empty: true, .. }) => {
+            return Err(Reply::problem(
+                StatusCode::BAD_REQUEST,
+                "an empty folder is removed for good: leave `trash=` out",
+            ));
+        }
         (Call::RemoveItem, NamesQuery { path: Some(path), trash: true, .. }) => {
             let id = upload::put_in_trash(exchange, &path).await?;
             return Ok(Reply::empty(StatusCode::NO_CONTENT).field(LOCATION, format!("{API}/trash/{id}")));
+        }
+        (Call::RemoveItem, NamesQuery { path: Some(path), is_empty: true, .. }) => {
+            upload::remove_empty_folder(exchange, &path).await?;
         }
         (Call::RemoveItem, NamesQuery { path: Some(path), .. }) => upload::remove_item(exchange, &path).await?,
         (Call::MoveItem | Call::CopyItem, _) => return Err(unnamed("?from=PATH&to=PATH")),
@@ -91,7 +105,7 @@ mod tests {
         let path = |text: &str| Some(ContentPath::parse(text).expect("a path"));
         assert_eq!(
             parsed,
-            NamesQuery { from: path("a b/c.ts"), to: path("d"), path: None, replaces: true, trash: false }
+            NamesQuery { from: path("a b/c.ts"), to: path("d"), replaces: true, ..NamesQuery::default() }
         );
         assert_eq!(NamesQuery::parse(None), Ok(NamesQuery::default()));
         for text in ["from=../a", "path=a&path=b", "replace=yes", "path=a//b"] {

@@ -348,12 +348,18 @@ pub(crate) const ROUTES: &[Route] = &[
         query: &[
             ("path", "The item, by its path below `/media/`."),
             ("trash", "Into the trash: `Location` names it there."),
+            ("empty", "Only a folder with nothing in it, hidden contents included."),
         ],
         ..names(
             "/contents/remove",
             Call::RemoveItem,
             "Removes a content, or a folder with all in it, in one step.",
-            &[(404, "There is no such item."), LOCKED, (507, "It is larger than the trash may be.")],
+            &[
+                (404, "There is no such item."),
+                (409, "With `empty=true`: it is no empty folder."),
+                LOCKED,
+                (507, "It is larger than the trash may be."),
+            ],
         )
     },
     Route {

@@ -68,6 +68,19 @@ pub(crate) async fn delete(exchange: &Exchange) -> Reply {
     removed.map_or_else(|reply| reply, |()| Reply::empty(StatusCode::NO_CONTENT))
 }
 
+/// Removes a folder with nothing in it, hidden contents included, and its locks and properties.
+pub(crate) async fn remove_empty_folder(exchange: &Exchange, path: &ContentPath) -> Result<(), Reply> {
+    let permit = login::permit(exchange, path).await?;
+    let service = &exchange.shared.service;
+    if service.lookup(&permit).await.map_err(|error| problem::of_missing(&error))?.kind == NameKind::File {
+        return Err(problem::of_delete(&StoreError::NotADirectory));
+    }
+    dav::check(exchange, permit.user(), &[Touched { path, tree: true, named: true }]).await?;
+    let deleted = ingest::delete(service, &permit, Precondition::None, exchange.client()).await;
+    deleted.map_err(|error| problem::of_delete(&error))?;
+    follow_removal(exchange, path).await
+}
+
 /// Removes a content, or a folder with all in it, and its locks and properties.
 pub(crate) async fn remove_item(exchange: &Exchange, path: &ContentPath) -> Result<(), Reply> {
     let permit = login::permit(exchange, path).await?;
@@ -83,6 +96,11 @@ pub(crate) async fn remove_item(exchange: &Exchange, path: &ContentPath) -> Resu
         Err(StoreError::NotEmpty) => dav::delete_folder(exchange, &permit).await?,
         deleted => deleted.map_err(|error| problem::of_delete(&error))?,
     }
+    follow_removal(exchange, path).await
+}
+
+/// Removes the locks and properties of an item that is gone.
+async fn follow_removal(exchange: &Exchange, path: &ContentPath) -> Result<(), Reply> {
     let path = path.joined();
     exchange.shared.dav.follow(&[&path], || DavChange::Removed { path: path.clone() }).await
 }
@@ -93,8 +111,7 @@ pub(crate) async fn put_in_trash(exchange: &Exchange, path: &ContentPath) -> Res
     dav::check(exchange, permit.user(), &[Touched { path, tree: true, named: true }]).await?;
     let put = trash::put(&exchange.shared.service, &permit, exchange.client()).await;
     let id = put.map_err(|error| problem::of_namespace(&error))?;
-    let path = path.joined();
-    exchange.shared.dav.follow(&[&path], || DavChange::Removed { path: path.clone() }).await?;
+    follow_removal(exchange, path).await?;
     Ok(id)
 }
 

@@ -195,7 +195,7 @@ fn parameters(route: &Route) -> Vec<Value> {
             "limit" => json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
             "path" if route.answer == CallAnswer::Zip => json!({ "type": "array", "items": { "type": "string" } }),
             "seconds" => json!({ "type": "integer", "minimum": 0 }),
-            "replace" | "trash" => json!({ "type": "boolean" }),
+            "replace" | "trash" | "empty" => json!({ "type": "boolean" }),
             "after" if NUMBERED_LISTS.contains(&route.path) => json!({ "type": "integer" }),
             "protected" => json!({ "type": "array", "items": { "type": "string" } }),
             _ => json!({ "type": "string" }),
