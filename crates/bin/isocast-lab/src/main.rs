@@ -13,12 +13,13 @@ mod net;
 mod plan;
 mod stop;
 
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -77,6 +78,11 @@ fn reader_has_gone() -> bool {
 /// of disks and networks.
 fn say(line: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Wrong usage that is found behind the command line's own check: exit code 2, as of that.
+fn wrong_usage(message: impl Display) -> clap::Error {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n"))
 }
 
 /// Prints the names of the disks or networks that `down` took down.

@@ -113,11 +113,10 @@ impl AgeingCommand {
     /// out.
     pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
         if self.smallest.0 < 4096 || self.smallest > self.largest || self.largest.0 > self.size.0 / 16 {
-            anyhow::bail!(
+            anyhow::bail!(crate::wrong_usage(format_args!(
                 "--smallest {} and --largest {} must be from 4 KiB to a sixteenth of the disk",
-                self.smallest,
-                self.largest
-            );
+                self.smallest, self.largest
+            )));
         }
         if self.quick {
             (self.size, self.largest, self.read) = (QUICK_BYTES, QUICK_LARGEST, ByteCount(64 << 20));

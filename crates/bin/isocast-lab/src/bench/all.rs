@@ -66,11 +66,11 @@ impl AllCommand {
     /// See [`BenchCommand::run`]; results measured until then are kept.
     pub(crate) fn run(self, stop: &Stop) -> anyhow::Result<()> {
         let show = Show::on_stderr();
+        let out = self.out.clone().unwrap_or_else(default_folder);
+        let parts = self.chosen(&out)?;
         if !self.without_peer && nginx::find().is_none() {
             bail!("no nginx found; install it (Debian: `apt install nginx-light`) or give --without-peer");
         }
-        let out = self.out.clone().unwrap_or_else(default_folder);
-        let parts = self.chosen(&out)?;
         if parts.iter().any(|part| part.ground != PartGround::Memory) && !rustix::process::geteuid().is_root() {
             bail!("emulated disks need root: run it with sudo, or give --without-lab for the parts that need none");
         }
@@ -128,8 +128,7 @@ impl AllCommand {
     fn chosen(&self, out: &Path) -> anyhow::Result<Vec<BenchPart>> {
         let all = if self.full { parts::full() } else { parts::quick() };
         if let Some(unknown) = self.only.iter().find(|only| !all.iter().any(|p| p.is_named(only))) {
-            let labels: Vec<&str> = all.iter().map(|p| p.label.as_str()).collect();
-            bail!("--only {unknown}: there is no such part; there are {}", labels.join(", "));
+            bail!(super::unknown_part(unknown, all.iter().map(|part| part.label.as_str())));
         }
         let wanted = |part: &BenchPart| {
             (self.only.is_empty() || self.only.iter().any(|only| part.is_named(only)))

@@ -263,10 +263,12 @@ impl ExperimentArgs {
             choices.push(Choice::Nginx { threads });
         }
         if choices.is_empty() {
-            bail!("name a server to measure: --url URL, --server isocast, --peer nginx, or several of them");
+            bail!(crate::wrong_usage(
+                "name a server to measure: --url URL, --server isocast, --peer nginx, or several of them"
+            ));
         }
         if self.root.is_empty() && choices.iter().any(|c| !matches!(c, Choice::Url(_))) {
-            bail!("a server that is started needs contents: give --root DIR");
+            bail!(crate::wrong_usage("a server that is started needs contents: give --root DIR"));
         }
         Ok(choices)
     }
@@ -301,11 +303,11 @@ impl ExperimentArgs {
     /// No contents, or a figure out of range.
     pub(crate) fn job(&self, streams: usize) -> anyhow::Result<RunRequest> {
         if streams == 0 || streams > STREAMS_MAX {
-            bail!("{streams} streams: this client carries 1 to {STREAMS_MAX}");
+            bail!(crate::wrong_usage(format_args!("{streams} streams: this client carries 1 to {STREAMS_MAX}")));
         }
         let seconds = self.duration().0 / 1_000_000_000;
         if seconds == 0 || seconds > SECONDS_MAX || self.duration() != Nanos::from_secs(seconds) {
-            bail!("--duration must be whole seconds, from 1s to {SECONDS_MAX}s");
+            bail!(crate::wrong_usage(format_args!("--duration must be whole seconds, from 1s to {SECONDS_MAX}s")));
         }
         Ok(RunRequest {
             streams,
@@ -384,7 +386,9 @@ impl ExperimentArgs {
             if self.url.as_deref().is_some_and(|u| !u.ends_with('/') && u.matches('/').count() > 2) {
                 return Ok(vec![String::new()]);
             }
-            bail!("name the contents: --content NAME (repeatable), or --root DIR with the same files");
+            bail!(crate::wrong_usage(
+                "name the contents: --content NAME (repeatable), or --root DIR with the same files"
+            ));
         }
         let mut names = Vec::new();
         for root in &self.root {

@@ -47,13 +47,20 @@ impl HlsCommand {
         }
         let choices = self.common.choices()?;
         if let Some(viewers) = self.viewers.iter().find(|&&viewers| viewers > VIEWERS_MAX) {
-            bail!("{viewers} viewers: this client carries up to {VIEWERS_MAX}");
+            bail!(crate::wrong_usage(format_args!("{viewers} viewers: this client carries up to {VIEWERS_MAX}")));
         }
         if self.segment < Nanos::from_secs(1) || self.segment.saturating_mul(2) > self.common.duration() {
-            bail!("--segment must be from 1s to half of --duration ({})", self.common.duration());
+            bail!(crate::wrong_usage(format_args!(
+                "--segment must be from 1s to half of --duration ({})",
+                self.common.duration()
+            )));
         }
         let base = self.common.job(self.streams)?;
-        let root = self.common.root.first().context("segments are made among the contents: give --root DIR")?;
+        let root = self
+            .common
+            .root
+            .first()
+            .ok_or_else(|| crate::wrong_usage("segments are made among the contents: give --root DIR"))?;
         let folder = scratch::folder_in(root)?;
         let name = folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let crowd = Crowd {

@@ -44,7 +44,11 @@ impl JitterCommand {
         self.fill_in();
         let choices = self.common.choices()?;
         if self.alone >= self.common.duration() {
-            bail!("--alone {} leaves no time for the writers: --duration is {}", self.alone, self.common.duration());
+            bail!(crate::wrong_usage(format_args!(
+                "--alone {} leaves no time for the writers: --duration is {}",
+                self.alone,
+                self.common.duration()
+            )));
         }
         let base = self.common.job(self.streams)?;
         let base = RunRequest { writers: Writers { after: self.alone, ..base.writers }, ..base };

@@ -143,7 +143,9 @@ impl LiveCommand {
         }
         let clients = |channels: usize| channels.saturating_mul(self.viewers.saturating_add(1));
         if let Some(count) = self.channels.iter().find(|count| **count == 0 || clients(**count) > CLIENTS_MAX) {
-            bail!("{count} channels: this client has 1 channel to {CLIENTS_MAX} channels and viewers");
+            bail!(crate::wrong_usage(format_args!(
+                "{count} channels: this client has 1 channel to {CLIENTS_MAX} channels and viewers"
+            )));
         }
         permissions::allow_open_files(CLIENTS_MAX as u64)?;
         let show = Show::on_stderr();

@@ -78,7 +78,10 @@ impl LoadCommand {
             self.step = SECOND.saturating_mul(4);
         }
         if self.step.0 / SECOND.0 <= SETTLING {
-            bail!("--step {} is too short: its first {SETTLING} s do not count", self.step);
+            bail!(crate::wrong_usage(format_args!(
+                "--step {} is too short: its first {SETTLING} s do not count",
+                self.step
+            )));
         }
         let mut means = self.table("load", "Load of the server by the number of its streams", "streams", &FIGURES);
         let over_time = [&FIGURES[..], &[TableFigure::new("streams", "streams", 0)]].concat();

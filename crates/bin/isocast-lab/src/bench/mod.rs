@@ -109,6 +109,13 @@ enum Experiment {
     All(all::AllCommand),
 }
 
+/// The error of an `--only` that names none of these parts.
+pub(crate) fn unknown_part<'a>(name: &str, parts: impl Iterator<Item = &'a str>) -> clap::Error {
+    let parts: Vec<&str> = parts.collect();
+    let (name, parts) = (name.escape_debug(), parts.join(", "));
+    crate::wrong_usage(format_args!("--only {name}: there is no such part; there are {parts}"))
+}
+
 impl BenchCommand {
     /// Runs the experiment and prints its results to `out`.
     ///

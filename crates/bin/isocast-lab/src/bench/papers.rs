@@ -159,6 +159,11 @@ const PARTS: [PaperPart; 10] = [
 ];
 
 impl PaperPart {
+    /// True for its name, or how that begins.
+    fn is_named(&self, name: &str) -> bool {
+        self.name.starts_with(name)
+    }
+
     /// True of the benchmarks of servers, whose tables and plots `report` makes.
     fn keeps_raw_results(&self) -> bool {
         ["bench streams ", "bench jitter "].iter().any(|bench| self.line.starts_with(bench))
@@ -175,11 +180,11 @@ impl PapersCommand {
     /// # Errors
     /// The folders cannot be written; a part failed: all are named.
     pub(crate) fn run(self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
-        let chosen: Vec<&PaperPart> = PARTS.iter().filter(|part| self.wants(part)).collect();
-        if chosen.is_empty() {
-            let names: Vec<_> = PARTS.iter().map(|part| part.name).collect();
-            bail!("--only names no part; there are {}", names.join(", "));
+        if let Some(unknown) = self.only.iter().find(|only| !PARTS.iter().any(|part| part.is_named(only))) {
+            bail!(super::unknown_part(unknown, PARTS.iter().map(|part| part.name)));
         }
+        let wanted = |part: &&PaperPart| self.only.is_empty() || self.only.iter().any(|only| part.is_named(only));
+        let chosen: Vec<&PaperPart> = PARTS.iter().filter(wanted).collect();
         if self.list {
             for part in chosen {
                 let needs = if part.needs.is_empty() { String::new() } else { format!("  (needs {})", part.needs) };
@@ -217,10 +222,6 @@ impl PapersCommand {
         }
         writeln!(out, "{} shows the papers' figures and ours", results.join("README.md").display())?;
         if failed.is_empty() { Ok(()) } else { bail!("not everything could be measured:\n{}", failed.join("\n")) }
-    }
-
-    fn wants(&self, part: &PaperPart) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| part.name.starts_with(only.as_str()))
     }
 
     /// The command line of a part.

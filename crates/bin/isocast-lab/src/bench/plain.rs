@@ -69,7 +69,9 @@ impl PlainCommand {
             (self.duration, self.alone)
         };
         if alone >= span {
-            bail!("--alone {alone} leaves no time for the writers: --duration is {span}");
+            bail!(crate::wrong_usage(format_args!(
+                "--alone {alone} leaves no time for the writers: --duration is {span}"
+            )));
         }
         let seconds = usize::try_from(span.0 / SECOND.0)?;
         let folder = scratch::folder_in(&self.root)?;

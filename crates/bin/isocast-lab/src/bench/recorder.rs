@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use units::{BitRate, Nanos};
 
@@ -58,12 +58,16 @@ impl RecorderCommand {
             return network::run_inside(self.common.shape, stop);
         }
         if let Some(count) = self.cameras.iter().find(|count| !(1..=CAMERAS_MAX).contains(*count)) {
-            bail!("{count} cameras: this client feeds 1 to {CAMERAS_MAX}");
+            bail!(crate::wrong_usage(format_args!("{count} cameras: this client feeds 1 to {CAMERAS_MAX}")));
         }
         let rate = self.common.rate.replace(self.viewer_rate).unwrap_or(CAMERA_RATE);
         let _disk = self.fill_in()?;
         let base = RunRequest { streams: self.viewers, ..self.common.job(self.viewers.max(1))? };
-        let root = self.common.root.first().context("recordings lie among the contents: give --root DIR")?;
+        let root = self
+            .common
+            .root
+            .first()
+            .ok_or_else(|| crate::wrong_usage("recordings lie among the contents: give --root DIR"))?;
         let folder = scratch::among_contents(root)?;
         let mut session = Session::begin(&self.common, ExperimentKind::Recorder, "Cameras beside viewers", stop)?;
         for repeat in 0..self.common.repeat {

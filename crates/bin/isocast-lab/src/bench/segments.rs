@@ -142,7 +142,7 @@ impl SegmentsCommand {
             (self.rate, self.ahead) = (BitRate(2_000_000), Nanos::from_secs(2));
         }
         if let Some(count) = self.viewers.iter().find(|count| !(1..=VIEWERS_MAX).contains(*count)) {
-            bail!("{count} viewers: this client plays 1 to {VIEWERS_MAX}");
+            bail!(crate::wrong_usage(format_args!("{count} viewers: this client plays 1 to {VIEWERS_MAX}")));
         }
         let show = Show::on_stderr();
         let site = self.site(&show, stop)?;

@@ -296,11 +296,13 @@ fn escaped(name: &str) -> String {
 /// It is no URL that can be measured.
 pub(crate) fn parts_of(url: &str) -> anyhow::Result<(String, String)> {
     let Some(rest) = url.strip_prefix("http://") else {
-        bail!("--url `{url}` must begin with http:// (`--tls` is for servers that are started)");
+        bail!(crate::wrong_usage(format_args!(
+            "--url `{url}` must begin with http:// (`--tls` is for servers that are started)"
+        )));
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     if authority.is_empty() {
-        bail!("--url `{url}` names no host");
+        bail!(crate::wrong_usage(format_args!("--url `{url}` names no host")));
     }
     let mut template = if path.is_empty() { "/media/".to_owned() } else { path.to_owned() };
     if !template.contains("{content}") && template.ends_with('/') {
@@ -360,7 +362,7 @@ fn start_nginx(choice: &Choice, threads: bool, ground: &ServerGround, stop: &Sto
         bail!("no nginx found; install it (Debian: `apt install nginx-light`) or leave out `--peer nginx`");
     };
     let [root] = ground.roots.as_slice() else {
-        bail!("nginx serves one folder; give exactly one --root with --peer nginx");
+        bail!(crate::wrong_usage("nginx serves one folder; give exactly one --root with --peer nginx"));
     };
     let directory = scratch::folder()?;
     let address = ground.address()?;

@@ -85,10 +85,10 @@ impl StreamsCommand {
         let choices = self.common.choices()?;
         let searches = self.find_max || self.load.is_some();
         if searches && !(1..=STREAMS_MAX).contains(&self.max) {
-            bail!("--max {} must be 1 to {STREAMS_MAX}", self.max);
+            bail!(crate::wrong_usage(format_args!("--max {} must be 1 to {STREAMS_MAX}", self.max)));
         }
         if searches && (self.probe < Nanos::from_secs(1) || self.probe > Nanos::from_secs(SECONDS_MAX)) {
-            bail!("--probe must be from 1s to {SECONDS_MAX}s");
+            bail!(crate::wrong_usage(format_args!("--probe must be from 1s to {SECONDS_MAX}s")));
         }
         // Every number is checked before the first run.
         let numbers = if searches { vec![self.max] } else { self.streams.clone() };

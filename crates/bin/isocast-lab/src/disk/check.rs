@@ -73,16 +73,17 @@ struct Result1 {
 
 impl DiskCheck {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        up::need_root()?;
-        if !up::in_path("fio") {
-            bail!("fio is missing: `apt-get install fio`");
-        }
         let name = format!("check-{}", std::process::id());
         let disk = DiskUp::raw(&name, self.profile, &self.set);
         let parameters = disk.parameters()?;
-        let cases: Vec<FioCase> = self.cases(&parameters).into_iter().filter(|c| c.name.contains(&self.only)).collect();
+        let (cases, others): (Vec<FioCase>, Vec<FioCase>) =
+            self.cases(&parameters).into_iter().partition(|case| case.name.contains(&self.only));
         if cases.is_empty() {
-            bail!("no case is called `{}`", self.only.escape_debug());
+            bail!(crate::bench::unknown_part(&self.only, others.iter().map(|case| case.name.as_str())));
+        }
+        up::need_root()?;
+        if !up::in_path("fio") {
+            bail!("fio is missing: `apt-get install fio`");
         }
         let stop = Stop::on_signals()?;
         disk.run_quietly()?;

@@ -54,7 +54,7 @@ impl Fill {
         let below = self.directory.clone().unwrap_or_default();
         let directory = mount.join(&below);
         if below.is_absolute() || below.components().any(|c| c.as_os_str() == "..") {
-            bail!("--directory is a path below the mount point");
+            bail!(crate::wrong_usage("--directory is a path below the mount point"));
         }
         fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
         let timing = control::ask(&places, "stat")?;

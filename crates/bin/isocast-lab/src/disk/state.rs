@@ -26,7 +26,10 @@ impl Places {
     pub(crate) fn of(name: &str) -> anyhow::Result<Self> {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 32 || !name.chars().all(good) {
-            bail!("`{}` cannot name a disk: 1 to 32 letters, digits, - and _", name.escape_debug());
+            bail!(crate::wrong_usage(format_args!(
+                "`{}` cannot name a disk: 1 to 32 letters, digits, - and _",
+                name.escape_debug()
+            )));
         }
         Ok(Self { name: name.to_owned(), home: Path::new(RUN).join(name) })
     }

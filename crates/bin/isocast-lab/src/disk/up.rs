@@ -153,7 +153,7 @@ impl DiskUp {
         }
         parameters.check()?;
         if !parameters.size.is_multiple_of(4096) {
-            bail!("drive parameter size must be a multiple of 4096");
+            bail!(crate::wrong_usage("drive parameter size must be a multiple of 4096"));
         }
         Ok(parameters)
     }

@@ -155,15 +155,18 @@ impl PlanCommand {
         let disks: Vec<&PlannedDisk> =
             kinds.iter().flat_map(|kind| std::iter::repeat_n(kind, usize::from(self.disks))).collect();
         let most = units::limits::DISKS_MAX;
-        ensure!(disks.len() <= most, "{} disks: {most} at most", disks.len());
-        ensure!(
-            self.layout != PlannedLayout::Mirror || disks.len() > 1,
-            "a mirror has at least 2 disks: say for example --disks 2"
-        );
-        ensure!(
-            self.popularity.is_none() || self.simulate > 0,
-            "shared reads are only counted by simulating the viewers: leave out --simulate 0, or --popularity"
-        );
+        let wrong = match () {
+            () if disks.len() > most => format!("{} disks: {most} at most", disks.len()),
+            () if self.layout == PlannedLayout::Mirror && disks.len() < 2 => {
+                "a mirror has at least 2 disks: say for example --disks 2".to_owned()
+            }
+            () if self.popularity.is_some() && self.simulate == 0 => {
+                "shared reads are only counted by simulating the viewers: leave out --simulate 0, or --popularity"
+                    .to_owned()
+            }
+            () => String::new(),
+        };
+        ensure!(wrong.is_empty(), crate::wrong_usage(wrong));
         let machine = PlannedMachine {
             layout: self.layout,
             survives_disk_loss: self.survive_disk_loss,

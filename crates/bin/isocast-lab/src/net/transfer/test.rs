@@ -107,7 +107,7 @@ impl TestCommand {
             window: self.window,
             no_delay: self.no_delay,
         };
-        plan.check()?;
+        plan.check().map_err(crate::wrong_usage)?;
         Ok(plan)
     }
 
