@@ -3,13 +3,16 @@
 //! Promise: nothing is left or changed by looking. Not here: faults of the text itself (the parent module).
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use automation::{CopyEnd, JobConfig, JobWork};
 use copy::Rclone;
+use copy::pattern::is_like;
 use kernel::exclusive::Purpose;
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 use rustix::io::Errno;
+use service::quota::QuotaConfig;
 use store::ContentPath;
 use units::limits::CHUNK_BYTES;
 use volumes::{FoundDisks, VolumeDiskError};
@@ -19,6 +22,8 @@ use super::{Config, ConfigError, Problem};
 /// Systemd sets it for its services; `ProtectHome=` then hides these folders.
 const IN_A_SERVICE: &str = "INVOCATION_ID";
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+/// Folder entries looked at for a pattern. Chosen: a second or two on a cold disk.
+const ENTRIES_MAX: usize = 10_000;
 
 impl Config {
     /// Everything that `serve` would fail at, or could not do, as this user on this machine.
@@ -84,30 +89,80 @@ impl Config {
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
     }
 
-    /// Names of jobs and quotas that lead nowhere now, and may later: a folder that is not there yet, a remote that this user's rclone does
-    /// not have. Folders of volumes are not looked at.
+    /// Names that lead nowhere now, and may later: of folders, contents and interfaces that are not there yet, and of a remote that this
+    /// user's rclone does not have. Contents of volumes are not looked at.
     pub(crate) fn hints(&self) -> Vec<String> {
-        let is_away = |folder: &ContentPath| {
-            self.volumes.is_empty() && !self.roots.iter().any(|root| root.join(folder.joined()).is_dir())
-        };
-        let away = |about: String, folder: &ContentPath| {
-            is_away(folder).then(|| format!("{about}: no served folder has `{}` now", folder.joined()))
-        };
         let of_job = |job: &JobConfig| {
             let about = format!("the job `{}`", job.name);
             match &job.work {
-                JobWork::Keep(limits) => away(about, &limits.folder),
+                JobWork::Keep(limits) => self.folder_hints(&about, &limits.folder, &limits.protected),
                 JobWork::Scrub { folder, .. }
-                | JobWork::Copy { from: CopyEnd::Served(folder), to: CopyEnd::Isocast(_), .. } => away(about, folder),
-                JobWork::Copy { to: CopyEnd::Rclone(remote), .. } => {
-                    Rclone::unknown_remote(remote).map(|why| format!("{about}: {why}"))
+                | JobWork::Copy { from: CopyEnd::Served(folder), to: CopyEnd::Isocast(_), .. } => {
+                    self.folder_hints(&about, folder, &[])
                 }
-                JobWork::Copy { .. } | JobWork::Measure | JobWork::Command(_) => None,
+                JobWork::Copy { to: CopyEnd::Rclone(remote), .. } => {
+                    Rclone::unknown_remote(remote).map(|why| format!("{about}: {why}")).into_iter().collect()
+                }
+                JobWork::Copy { .. } | JobWork::Measure | JobWork::Command(_) => Vec::new(),
             }
         };
-        let quotas = self.quotas.iter().filter_map(|quota| away("a quota".to_owned(), &quota.folder));
-        self.jobs.iter().filter_map(of_job).chain(quotas).collect()
+        let of_quota = |quota: &QuotaConfig| {
+            self.folder_hints(&format!("the quota of `{}`", quota.folder.joined()), &quota.folder, &quota.protected)
+        };
+        let prefixes = self.path_rates.iter().map(|(prefix, _)| ("path_rates", prefix));
+        let prefixes = prefixes.chain(self.path_when_full.iter().map(|(prefix, _)| ("path_when_full", prefix)));
+        let unused = prefixes.filter(|(_, prefix)| !self.has_names(&prefix_names(prefix)));
+        let interfaces = self.links.iter().filter(|link| !Path::new("/sys/class/net").join(&link.name).exists());
+        (self.jobs.iter().flat_map(of_job))
+            .chain(self.quotas.iter().flat_map(of_quota))
+            .chain(unused.map(|(key, prefix)| format!("{key}: no served path begins with `{prefix}` now")))
+            .chain(interfaces.map(|link| format!("links: this machine has no interface `{}` now", link.name)))
+            .collect()
     }
+
+    /// A folder that is none, and patterns that name nothing.
+    fn folder_hints(&self, about: &str, folder: &ContentPath, protected: &[ContentPath]) -> Vec<String> {
+        let places = || self.roots.iter().map(|root| root.join(folder.joined()));
+        let name = folder.joined();
+        let folder = match () {
+            () if places().any(|place| place.is_dir()) => None,
+            () if places().any(|place| place.exists()) => Some(format!("{about}: `{name}` is a content, no folder")),
+            () if !self.volumes.is_empty() => None,
+            () => Some(format!("{about}: no served folder has `{name}` now")),
+        };
+        let unused = protected.iter().filter(|pattern| !self.has_names(pattern.components()));
+        let unused = unused.map(|pattern| format!("{about}: protected: nothing is named `{}` now", pattern.joined()));
+        folder.into_iter().chain(unused).collect()
+    }
+
+    /// True if these names, which may be patterns, lead to something served, or may in a volume.
+    fn has_names(&self, names: &[String]) -> bool {
+        let mut entries_left = ENTRIES_MAX;
+        !self.volumes.is_empty() || self.roots.iter().any(|root| lead_somewhere(root, names, &mut entries_left))
+    }
+}
+
+/// The names of the paths that begin with a prefix: the last of them is a pattern, unless it is whole.
+fn prefix_names(prefix: &str) -> Vec<String> {
+    let whole =
+        if prefix.is_empty() || prefix.ends_with('/') { prefix.trim_end_matches('/') } else { &format!("{prefix}*") };
+    whole.split('/').filter(|_| !whole.is_empty()).map(str::to_owned).collect()
+}
+
+/// True if names, as patterns of a job have them, lead from a folder to something, or may: not all entries were looked at.
+fn lead_somewhere(folder: &Path, names: &[String], entries_left: &mut usize) -> bool {
+    let Some((name, below)) = names.split_first() else { return true };
+    let exact = folder.join(name);
+    if !name.is_empty() && exact.symlink_metadata().is_ok() {
+        return lead_somewhere(&exact, below, entries_left);
+    }
+    let is_pattern = name.contains(['*', '?']);
+    let mut entries = std::fs::read_dir(folder).into_iter().filter(|_| is_pattern).flatten().flatten();
+    entries.any(|entry| {
+        *entries_left = entries_left.saturating_sub(1);
+        let is_alike = is_like(name, &entry.file_name().to_string_lossy());
+        *entries_left == 0 || is_alike && lead_somewhere(&entry.path(), below, entries_left)
+    })
 }
 
 fn folder_problem(root: &Path) -> Option<String> {
@@ -115,6 +170,9 @@ fn folder_problem(root: &Path) -> Option<String> {
     let hidden = HOMES.iter().any(|home| root.starts_with(home)) && std::env::var_os(IN_A_SERVICE).is_some();
     match std::fs::read_dir(root) {
         Ok(_) => None,
+        Err(error) if error.kind() == ErrorKind::NotADirectory && root.exists() => Some(format!(
+            "{shown} is no folder: name the folder that it lies in; a disk of a volume stands in `volumes`"
+        )),
         Err(_) if hidden => Some(format!(
             "{shown} cannot be opened: services see no home folders; put the videos elsewhere, or permit it (`systemctl edit isocast`: `ProtectHome=no`)"
         )),
@@ -193,15 +251,62 @@ mod tests {
     fn names_that_lead_nowhere_now_are_hints() {
         let folder = tempfile::tempdir().expect("/tmp can be written");
         std::fs::create_dir(folder.path().join("cams")).expect("there is room");
-        let job = |name: &str, folder: &str| {
+        std::fs::write(folder.path().join("cams/door.ts"), "x").expect("there is room");
+        let hints = |text: &str| {
+            let text = format!("roots = [\"{}\"]\n{text}", folder.path().display());
+            Config::load_file("f.toml".as_ref(), &text).expect("a good text").hints()
+        };
+        let job = |name: &str, folder: &str, protected: &str| {
             format!(
-                "[[job]]\nname = \"{name}\"\nschedule = \"@daily\"\nkind = \"keep\"\nmax_age = \"3d\"\nfolder = \"{folder}\"\n"
+                "[[job]]\nname = \"{name}\"\nschedule = \"@daily\"\nkind = \"keep\"\nmax_age = \"3d\"\nfolder = \"{folder}\"\n\
+                 protected = [{protected}]\n"
             )
         };
-        let (root, jobs) = (folder.path().display(), job("a", "cams") + &job("b", "camms"));
-        let config =
-            Config::load_file("f.toml".as_ref(), &format!("roots = [\"{root}\"]\n{jobs}")).expect("a good text");
-        assert_eq!(config.hints(), ["the job `b`: no served folder has `camms` now"]);
+        let found = "\"cams\", \"cams/d*.ts\", \"*/door.t?\", \"c*/door.ts\"";
+        let lost = "\"cams/Door.ts\", \"cams/e*\", \"cams/door.ts/x\"";
+        let jobs =
+            [job("a", "cams", found), job("b", "camms", ""), job("c", "cams/door.ts", ""), job("d", "cams", lost)];
+        let missing = |pattern: &str| format!("the job `d`: protected: nothing is named `{pattern}` now");
+        assert_eq!(
+            hints(&jobs.concat()),
+            [
+                "the job `b`: no served folder has `camms` now".to_owned(),
+                "the job `c`: `cams/door.ts` is a content, no folder".to_owned(),
+                missing("cams/Door.ts"),
+                missing("cams/e*"),
+                missing("cams/door.ts/x"),
+            ]
+        );
+        let quota = "[[quota]]\nmax_size = \"1GB\"\nwhen_full = \"overwrite_oldest\"\nprotected = [\"none\"]\nfolder = \"cams/door.ts\"\n";
+        let about = "the quota of `cams/door.ts`: ";
+        assert_eq!(
+            hints(quota),
+            [
+                format!("{about}`cams/door.ts` is a content, no folder"),
+                format!("{about}protected: nothing is named `none` now")
+            ]
+        );
+        let paths = ["", "cams", "ca", "cams/", "cams/do", "cams/door.ts", "cam/", "cams/x", "/cams", "door"];
+        let settings = |table: &str, value: &str| {
+            paths.iter().fold(format!("[{table}]\n"), |text, path| format!("{text}\"{path}\" = \"{value}\"\n"))
+        };
+        let unused = |table: &str| {
+            ["/cams", "cam/", "cams/x", "door"].map(|path| format!("{table}: no served path begins with `{path}` now"))
+        };
+        let found = hints(&(settings("path_rates", "1M") + &settings("path_when_full", "refuse")));
+        assert_eq!(found, [unused("path_rates"), unused("path_when_full")].concat());
+        assert_eq!(
+            hints("[links]\nlo = \"1G\"\nnosuch0 = \"1G\"\n"),
+            ["links: this machine has no interface `nosuch0` now"]
+        );
+    }
+
+    #[test]
+    fn a_file_for_a_folder_is_named_as_one() {
+        let file = tempfile::NamedTempFile::new().expect("/tmp can be written");
+        let shown = file.path().display();
+        let said = problems(&format!("roots = [\"{shown}\"]\nstate = \"/tmp\"\n"));
+        assert!(said.contains(&format!("roots: {shown} is no folder: name the folder that it lies in")), "{said}");
     }
 
     #[test]
