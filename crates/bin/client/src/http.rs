@@ -8,7 +8,6 @@ use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use units::BitRate;
 use ureq::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use ureq::http::{HeaderName, Response};
 use ureq::{Agent, Body, SendBody};
@@ -48,17 +47,9 @@ impl Login {
     }
 }
 
-/// The rate is too high: a lower one would be granted.
+/// The rate is too high: a lower one would be granted, as the reason says.
 #[derive(Debug)]
-pub struct RateRefusal(String);
-
-impl RateRefusal {
-    /// With the reason, and the rate that would be granted.
-    #[must_use]
-    pub fn new(reason: &str, granted: BitRate) -> Self {
-        Self(format!("{reason}; {granted} would be granted now"))
-    }
-}
+pub struct RateRefusal(pub String);
 
 impl std::fmt::Display for RateRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -208,7 +199,7 @@ pub fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Re
     let problem: Value = serde_json::from_str(&text).unwrap_or_default();
     let detail = problem["detail"].as_str().map_or_else(|| "the server does not say why".to_owned(), str::to_owned);
     match problem["grantable_bps"].as_u64() {
-        Some(granted @ 1..) => Err(RateRefusal::new(&format!("{status}: {detail}"), BitRate(granted)).into()),
+        Some(1..) => Err(RateRefusal(format!("{status}: {detail}")).into()),
         // A server that starts or stops answers so: another attempt is as good as after no answer.
         _ if matches!(problem["resource"].as_str(), Some("draining" | "starting")) => {
             Err(NoAnswer("the server is starting, or about to stop").into())

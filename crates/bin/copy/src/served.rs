@@ -16,7 +16,7 @@ use bytes::{Buf as _, Bytes};
 use client::{FileVersion, RateRefusal, SourceFile, SourceReader, Tree, TreeEntry};
 use content::Segment;
 use service::access::{PathRight, Permit, ToRead, ToWrite};
-use service::delivery::{Client, DeliveryError, resource_name};
+use service::delivery::{Client, DeliveryError};
 use service::ingest::{self, IngestRequest, Writer};
 use service::namespace;
 use service::pipeline::{Pipe, PipeError, Stages};
@@ -271,18 +271,15 @@ impl OwnFolder {
     }
 }
 
-/// The reason why a read was not started.
 /// The server itself, which has no budget.
 const fn own() -> Client {
     Client { address: OWN, local: OWN, is_proxy: true }
 }
 
+/// The reason why a read was not started.
 fn refused(error: DeliveryError) -> anyhow::Error {
     match error {
-        DeliveryError::NoRoom(refusal) if refusal.grantable.0 > 0 => {
-            let reason = format!("{error} ({})", resource_name(refusal.resource));
-            RateRefusal::new(&reason, refusal.grantable).into()
-        }
+        DeliveryError::NoRoom(ref short) if short.refusal.grantable.0 > 0 => RateRefusal(error.to_string()).into(),
         error => error.into(),
     }
 }

@@ -29,6 +29,11 @@ fn a_refusal_names_the_rate_that_would_fit() {
     assert_eq!((&again["status"], &again["resource"]), (&503.into(), &"network 0".into()));
     let grantable = again["grantable_bps"].as_u64().expect("a rate");
     assert!(grantable > 0 && grantable < 3_000_000, "{grantable}");
+    // The overhead of packets counts, too.
+    let left = again["left_bps"].as_u64().expect("a rate");
+    assert!((grantable..3_200_000).contains(&left) && again["name"] == "lo", "{again}");
+    let said = again["detail"].as_str().expect("a sentence");
+    assert!(said.contains("link `lo` has no room") && said.contains("bit/s of its 20.00 Mbit/s are left"), "{said}");
     let more = server.get(&format!("/media/film.ts?rate={}bit/s", grantable + grantable / 10));
     assert_eq!(more.status, 503, "more than what is grantable");
     let mut fits = server.connect();
@@ -55,6 +60,7 @@ fn a_recording_that_does_not_fit_is_refused_like_a_stream() {
     assert_eq!(refusal.status, 503);
     let grantable = refusal.json()["grantable_bps"].as_u64().expect("a rate");
     assert!(grantable > 0 && grantable < 30_000_000, "{grantable}");
+    assert_eq!((&refusal.json()["name"], &refusal.json()["left_bps"]), (&"lo".into(), &20_000_000.into()));
     assert_eq!(server.names(), [""; 0]);
     let target = format!("/media/new.ts?rate={grantable}bit/s");
     assert_eq!(server.put(&target, "", &pattern(1000)).status, 201);

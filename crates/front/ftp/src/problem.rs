@@ -4,7 +4,7 @@
 
 use service::access::Denied;
 use service::contents::{PathError, StoreError};
-use service::delivery::{DeliveryError, resource_name};
+use service::delivery::DeliveryError;
 use service::ingest::IngestError;
 use service::namespace::NamespaceError;
 use service::pipeline::PipeError;
@@ -82,11 +82,9 @@ pub(crate) fn of_namespace(error: &NamespaceError) -> FtpReply {
 
 pub(crate) fn of_delivery(error: &DeliveryError) -> FtpReply {
     match error {
-        DeliveryError::NoRoom(refusal) => {
-            let (short, rate) = (resource_name(refusal.resource), refusal.grantable);
-            FtpReply::new(450, format!("there is no room for this stream: {short} is short; {rate} would be granted"))
+        DeliveryError::NoRoom(_) | DeliveryError::Budget(_) | DeliveryError::Busy => {
+            FtpReply::new(450, error.to_string())
         }
-        DeliveryError::Budget(_) | DeliveryError::Busy => FtpReply::new(450, error.to_string()),
     }
 }
 

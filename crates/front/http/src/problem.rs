@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dataplane::control::{Outcome, Refusal, Resource};
+use dataplane::control::{Outcome, Resource};
 use http_types::StatusCode;
 use http_types::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use openid::OpenIdError;
@@ -12,7 +12,7 @@ use service::account_changes::ChangeError;
 use service::administration::WishError;
 use service::budgets::{BudgetLimit, BudgetRefusal};
 use service::contents::{StoreError, UpkeepError};
-use service::delivery::{DeliveryError, resource_name};
+use service::delivery::DeliveryError;
 use service::ingest::IngestError;
 use service::logins::{CredentialError, LoginError};
 use service::namespace::NamespaceError;
@@ -20,6 +20,7 @@ use service::operations::{JobError, SettingsError};
 use service::pipeline::{PipeError, StageError};
 use service::reservations::ReservationError;
 use service::resumable::ResumeError;
+use service::shortage::{Shortage, resource_name};
 use webdav::DavCondition;
 
 use crate::body::BodyError;
@@ -162,7 +163,7 @@ pub(crate) fn starting(step: &str) -> Reply {
 /// Answer where a delivery was not started.
 pub(crate) fn of_open(error: &DeliveryError) -> Reply {
     match error {
-        DeliveryError::NoRoom(refusal) => of_refusal(*refusal),
+        DeliveryError::NoRoom(short) => of_shortage(short),
         DeliveryError::Budget(refusal) => of_budget(refusal),
         DeliveryError::Busy => busy(),
     }
@@ -241,7 +242,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
             Reply::problem_of(problem_type::QUOTA, StatusCode::INSUFFICIENT_STORAGE, &refusal.to_string())
                 .failing(DavCondition::QuotaNotExceeded)
         }
-        IngestError::NoRoom(refusal) => of_refusal(*refusal),
+        IngestError::NoRoom(short) => of_shortage(short),
         IngestError::Budget(refusal) => of_budget(refusal),
         IngestError::Claim(error) => of_change(error),
         IngestError::Busy => busy(),
@@ -405,18 +406,17 @@ pub(crate) fn of_login(error: LoginError) -> Option<Reply> {
     }
 }
 
-fn of_refusal(refusal: Refusal) -> Reply {
-    let what = match refusal.resource {
-        Resource::Disk(_) => "the disk has no time left for another stream at this rate",
-        Resource::DiskFailing(_) => "the disk errs or does not answer",
-        Resource::Network(_) => "the network link has no room at this rate",
-        Resource::Memory => "there is no buffer memory left",
-        Resource::Processor => "the data plane has no processor time left",
-        Resource::Table => "as many streams run as the tables hold",
-        Resource::Draining => "the server is about to stop",
-    };
-    let resource = resource_name(refusal.resource);
-    unavailable(problem_type::NO_ROOM, "No room for this stream", what, (&resource, refusal.grantable.0))
+/// 503: a disk, a link or another part has no room; the first two are named.
+fn of_shortage(short: &Shortage) -> Reply {
+    let mut members = vec![("resource", short.resource().into()), ("grantable_bps", short.refusal.grantable.0.into())];
+    members.extend(short.disk.as_ref().map(|name| ("name", name.as_str().into())));
+    if let Some(link) = &short.link {
+        let left = link.capacity_bps.saturating_sub(link.promised_bps);
+        members.extend([("name", link.name.as_str().into()), ("left_bps", left.into())]);
+    }
+    let (kind, title) = (problem_type::NO_ROOM, "No room for this stream");
+    problem_with(kind, StatusCode::SERVICE_UNAVAILABLE, title, &short.to_string(), &members)
+        .field(RETRY_AFTER, RETRY_AFTER_SECONDS)
 }
 
 /// Answer to a refusal of the store.

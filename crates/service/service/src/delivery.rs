@@ -27,6 +27,7 @@ use crate::rate::{Decision, RateTerms, RequestedRate};
 use crate::running::RunningStream;
 use crate::session::{self, ContentPart, StopPoint, StreamRelease, Viewer};
 use crate::session_table::{RefusedStart, SessionSlot};
+use crate::shortage::Shortage;
 
 /// Smallest send buffer asked for.
 const BUFFER_BYTES_MIN: usize = 16 * 1024;
@@ -82,9 +83,9 @@ pub(crate) struct DeliveryRequest {
 /// Why a delivery was not started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
-    /// Not admitted; with the resource that is short and the rate that would be granted.
-    #[error("there is no room for the stream")]
-    NoRoom(Refusal),
+    /// Not admitted: this is short.
+    #[error("there is no room for the stream: {0}")]
+    NoRoom(Shortage),
     /// A budget does not admit it.
     #[error(transparent)]
     Budget(#[from] BudgetRefusal),
@@ -168,8 +169,8 @@ pub(crate) async fn open(
         request = unused;
         let Some(back) = back else { return Err((None, error)) };
         socket = back;
-        let refusal = match error {
-            DeliveryError::NoRoom(refusal) => refusal,
+        let short = match error {
+            DeliveryError::NoRoom(short) => short,
             DeliveryError::Budget(refusal) if over_budget.again(service, &refusal, &request.viewer).await => continue,
             DeliveryError::Budget(refusal) => {
                 note_budget_refusal(service, &refusal, &request.path, request.client.address);
@@ -177,7 +178,8 @@ pub(crate) async fn open(
             }
             DeliveryError::Busy => return Err(((!is_answered).then_some(socket), error)),
         };
-        let draining = refusal.resource == Resource::Draining;
+        let resource = short.refusal.resource;
+        let draining = resource == Resource::Draining;
         let guaranteed = request.terms.decision != Decision::BestEffort;
         let small = request.terms.decision.rate().filter(|_| request.terms.is_companion);
         if small.is_some_and(|rate| service.sessions.share_of(&request.viewer, rate).is_some()) {
@@ -185,11 +187,11 @@ pub(crate) async fn open(
             continue;
         }
         if !draining
-            && !matches!(refusal.resource, Resource::DiskFailing(_))
+            && !matches!(resource, Resource::DiskFailing(_))
             && let Some(entering) = session_request(service, &request, StreamId(0), tried.no_room)
         {
             let mut answer = || is_answered = is_answered || answer_early(&socket, &prefix(None));
-            if service.sessions.makes_room(&entering, refusal.resource, &mut tried, &mut answer).await {
+            if service.sessions.makes_room(&entering, resource, &mut tried, &mut answer).await {
                 continue;
             }
         }
@@ -198,8 +200,8 @@ pub(crate) async fn open(
             continue;
         }
         let rate = request.terms.decision.rate().and(stated_rate);
-        note_refusal(service, &refusal, &request.path, request.client.address, rate);
-        return Err(((!is_answered).then_some(socket), DeliveryError::NoRoom(refusal)));
+        note_refusal(service, &short, &request.path, request.client.address, rate);
+        return Err(((!is_answered).then_some(socket), DeliveryError::NoRoom(short)));
     }
 }
 
@@ -256,7 +258,7 @@ async fn start(
     if let Class::Constant { held: None, .. } = class
         && let Some(refusal) = service.near.bars(Some(&request.viewer), request.content.layout.disks(), link)
     {
-        return Err(Box::new((Some(socket), request, DeliveryError::NoRoom(refusal))));
+        return Err(Box::new((Some(socket), request, DeliveryError::NoRoom(Shortage::of(service, refusal)))));
     }
     // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
     if let Err(refusal) = list(service, &request, pending.stream, from) {
@@ -284,7 +286,8 @@ async fn start(
             None
         }
         Some(Report::Refused { delivery, refusal }) => {
-            return Err(Box::new((Some(delivery.socket), request, DeliveryError::NoRoom(refusal))));
+            let short = Shortage::of(service, refusal);
+            return Err(Box::new((Some(delivery.socket), request, DeliveryError::NoRoom(short))));
         }
         Some(Report::Finished { delivery, end }) => Some((delivery, end)),
         _ => return Err(Box::new((None, request, DeliveryError::Busy))),
@@ -340,9 +343,9 @@ impl Paced {
         };
         // Nothing was sent yet, so the client can still receive the refusal.
         let end = if let Some(resource) = short.filter(|_| end.sent_bytes == 0) {
-            let refusal = Refusal { resource, grantable: BitRate(0) };
-            note_refusal(&self.service, &refusal, path, client, self.request.terms.decision.rate());
-            Err(DeliveryError::NoRoom(refusal))
+            let short = Shortage::of(&self.service, Refusal::outright(resource));
+            note_refusal(&self.service, &short, path, client, self.request.terms.decision.rate());
+            Err(DeliveryError::NoRoom(short))
         } else {
             Ok(end)
         };
@@ -515,30 +518,15 @@ pub(crate) fn note_budget_refusal(service: &MediaService, refusal: &BudgetRefusa
 /// Counts a refusal and tells it in the event log.
 pub(crate) fn note_refusal(
     service: &MediaService,
-    refusal: &Refusal,
+    short: &Shortage,
     path: &str,
     client: IpAddr,
     rate: Option<BitRate>,
 ) {
-    service.stats.refusals.count(refusal.resource);
-    let short = (resource_name(refusal.resource), refusal.grantable);
+    service.stats.refusals.count(short.refusal.resource);
     service.events.tell_limited("stream_refused", || {
-        events::stream_refused(path, client, rate, (&short.0, short.1), SystemTime::now())
+        events::stream_refused(path, client, rate, (&short.resource(), short.refusal.grantable), SystemTime::now())
     });
-}
-
-/// How a resource is named in events and answers.
-#[must_use]
-pub fn resource_name(resource: Resource) -> String {
-    match resource {
-        Resource::Disk(disk) => format!("disk {}", disk.0),
-        Resource::DiskFailing(disk) => format!("disk {} failing", disk.0),
-        Resource::Network(link) => format!("network {}", link.0),
-        Resource::Memory => "memory".to_owned(),
-        Resource::Processor => "processor".to_owned(),
-        Resource::Table => "table".to_owned(),
-        Resource::Draining => "draining".to_owned(),
-    }
 }
 
 /// Where a delivery that ended so left off in its content.

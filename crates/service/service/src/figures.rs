@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use api::{
-    Buffers, Class, Direction, Disk, FiguresHistory, HeldUpBy, LinkDirection, LinkStatus, Phases, PlaneFigures,
-    ServiceCounts, SessionFigures, Stream, System,
+    Buffers, Class, Direction, Disk, FiguresHistory, HeldUpBy, LinkDirection, Phases, PlaneFigures, ServiceCounts,
+    SessionFigures, Stream, System,
 };
 use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
 use units::limits::{CACHE_PAGE_BYTES, EXAMPLE_RATE};
@@ -17,14 +17,13 @@ use units::{BitRate, Nanos, StreamId, real};
 
 use crate::access::{Permit, ToObserve};
 use crate::account_changes::ListPart;
-use crate::config::LinkFigure;
 use crate::contents::{DiskInfo, errors_of, failure};
 use crate::counts::AllCounts;
 use crate::events::unix_seconds;
 use crate::history::HistorySlot;
+use crate::links::{links, payload};
 use crate::media_service::MediaService;
 use crate::refusals::RESOURCES;
-use crate::reservations::payload;
 use crate::running::RunningStream;
 use crate::session_account::SessionAccount;
 
@@ -305,16 +304,6 @@ fn plane_figures(plane: &PlaneGauges) -> PlaneFigures {
         buffer_misses: plane.cache_misses.get(),
         tick_lateness: plane.tick_lateness.iter().map(|bucket| bucket.get()).collect(),
     }
-}
-
-fn links(service: &MediaService) -> Vec<LinkStatus> {
-    let figures = service.config().link_figures.clone();
-    let status = |LinkFigure { name, id, direction, capacity }| {
-        let gauges = service.gauges.links.get(usize::from(id.0))?;
-        let promised_bps = capacity.0.saturating_sub(gauges.left_bps.get());
-        Some(LinkStatus { name, direction, capacity_bps: capacity.0, promised_bps })
-    };
-    figures.into_iter().filter_map(status).collect()
 }
 
 /// Adds the figures of this second to their history.

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use api::RateOrigin;
 use bytes::Bytes;
-use dataplane::control::Refusal;
 use tokio::sync::watch;
 use units::{BitRate, Nanos};
 
@@ -38,6 +37,7 @@ use crate::recording_names::{ClaimedName, HeldPlace};
 use crate::recording_pace::{RecordingPace, RecordingProgress};
 use crate::running::{ListedUpload, RunningStream};
 use crate::shares::{ClientIdentity, Share};
+use crate::shortage::Shortage;
 
 /// A content to be stored under the path of a permit.
 #[derive(Debug, Clone)]
@@ -224,12 +224,13 @@ async fn begin_recording(
     if durable < least {
         return Err(IngestError::Durable(least));
     }
-    let (mut refused, mut read_only): (Option<Refusal>, _) = (None, StoreError::ReadOnly);
+    let (mut refused, mut read_only): (Option<Shortage>, _) = (None, StoreError::ReadOnly);
     for disks in service.contents.placements(request).await? {
         let recording = match RunningRecording::reserve(service, (rate, disks, link), durable).await {
             Ok(recording) => recording,
-            Err(DeliveryError::NoRoom(refusal)) => {
-                refused = refused.filter(|before| before.grantable >= refusal.grantable).or(Some(refusal));
+            Err(DeliveryError::NoRoom(short)) => {
+                let is_better = |before: &Shortage| before.refusal.grantable >= short.refusal.grantable;
+                refused = refused.filter(is_better).or(Some(short));
                 continue;
             }
             Err(_) => return Err(IngestError::Busy),
@@ -246,9 +247,9 @@ async fn begin_recording(
             Err(error) => return Err(error.into()),
         }
     }
-    let Some(refusal) = refused else { return Err(read_only.into()) };
-    note_refusal(service, &refusal, &request.path.joined(), client.address, Some(rate));
-    Err(IngestError::NoRoom(refusal))
+    let Some(short) = refused else { return Err(read_only.into()) };
+    note_refusal(service, &short, &request.path.joined(), client.address, Some(rate));
+    Err(IngestError::NoRoom(short))
 }
 
 impl Writer {

@@ -1,6 +1,5 @@
 //! The reasons for which something is not stored, fit to be shown to its client.
 
-use dataplane::control::Refusal;
 use units::Nanos;
 
 use crate::account_changes::ChangeError;
@@ -9,6 +8,7 @@ use crate::contents::StoreError;
 use crate::file_names::PatternError;
 use crate::pipeline::StageError;
 use crate::quota::QuotaRefusal;
+use crate::shortage::Shortage;
 
 /// Why something is not stored.
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +23,8 @@ pub enum IngestError {
     #[error(transparent)]
     Quota(#[from] QuotaRefusal),
     /// Its rate cannot be reserved.
-    #[error("there is no room for a recording at this rate")]
-    NoRoom(Refusal),
+    #[error("there is no room for a recording at this rate: {0}")]
+    NoRoom(Shortage),
     /// Its bytes cannot be claimed from its budgets.
     #[error(transparent)]
     Claim(#[from] ChangeError),

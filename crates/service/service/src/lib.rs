@@ -52,6 +52,7 @@ pub mod search;
 pub mod session;
 pub mod session_account;
 pub mod shares;
+pub mod shortage;
 pub mod stream_explanation;
 pub mod trash;
 
@@ -61,6 +62,7 @@ mod content_writer;
 mod counts;
 mod ingest_error;
 mod link_uses;
+mod links;
 mod login_queue;
 mod media_service;
 mod open_ahead;

@@ -19,6 +19,7 @@ use crate::media_service::MediaService;
 use crate::recording_names::HeldPlace;
 use crate::recording_pace::RecordingProgress;
 use crate::running::RunningStream;
+use crate::shortage::Shortage;
 
 /// A recording's reservation and its entry in the listing of streams, given back when it is dropped.
 pub(crate) struct RunningRecording {
@@ -39,7 +40,7 @@ impl RunningRecording {
         durable: Nanos,
     ) -> Result<Self, DeliveryError> {
         if let Some(refusal) = service.near.bars(None, &[disks.store], link) {
-            return Err(DeliveryError::NoRoom(refusal));
+            return Err(DeliveryError::NoRoom(Shortage::of(service, refusal)));
         }
         let mut pending = service.plane.number().ok_or(DeliveryError::Busy)?;
         let block_bytes_max = service.contents.recording_memory() / limits::RECORDING_BLOCK_PART;
@@ -49,7 +50,7 @@ impl RunningRecording {
             Some(Report::Reserved { reservation, place, .. }) => {
                 Ok(Self::with(service, HeldPlace { request, reservation, place }))
             }
-            Some(Report::ReserveRefused { refusal, .. }) => Err(DeliveryError::NoRoom(refusal)),
+            Some(Report::ReserveRefused { refusal, .. }) => Err(DeliveryError::NoRoom(Shortage::of(service, refusal))),
             _ => Err(DeliveryError::Busy),
         }
     }

@@ -10,12 +10,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
-use api::{LinkDirection, NewReservation, ReservationEntry, ReservationPhase};
+use api::{LinkDirection, LinkStatus, NewReservation, ReservationEntry, ReservationPhase};
 use content::Segment;
 use dataplane::control::{Refusal, Resource};
-use schedule::admission::WIRE_OVERHEAD;
 use tokio::time::interval;
-use units::{BitRate, Nanos, real};
+use units::{BitRate, Nanos};
 
 use crate::MediaService;
 use crate::access::{self, AccountName, Denied, OwnPermit, Permit, Principal, ToRead};
@@ -23,13 +22,15 @@ use crate::account_changes::{AccountChange, ChangeError, Changed, ListPart};
 use crate::budgets::{BudgetLimit, BudgetRefusal, ChargedBudgets};
 use crate::client::Client;
 use crate::contents::{ContentPath, NameKind, StoreError, Want};
-use crate::delivery::{DeliveryError, resource_name};
+use crate::delivery::DeliveryError;
 use crate::events;
+use crate::links::payload;
 use crate::pipeline::Stages;
 use crate::rate::{RateTerms, RequestedRate};
 use crate::reads::{self, ContentRead, OpenedContent, ReadPurpose};
 use crate::reservation_ahead::{FROM_MAX, LENGTH_MAX, ReservationAhead, ReservationWish, ReservedRoom, peak};
 use crate::session::{ContentPart, Viewer};
+use crate::shortage::{Shortage, resource_name};
 
 /// Period in which reservations that come near, or wait for room, are looked at.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -213,7 +214,7 @@ async fn keep_room(service: &Arc<MediaService>, ahead: &ReservationAhead) -> Res
 
 const fn refusal_of(error: &ReservationError) -> Option<Refusal> {
     match error {
-        ReservationError::Delivery(DeliveryError::NoRoom(refusal)) => Some(*refusal),
+        ReservationError::Delivery(DeliveryError::NoRoom(short)) => Some(short.refusal),
         _ => None,
     }
 }
@@ -298,7 +299,10 @@ fn check_peaks(service: &MediaService, wish: &ReservationWish, charged: &Charged
         let reserved = peak(all().filter(|one| service.link_out(one.local) == link), wish.from, wish.until);
         let left = payload(figure.capacity).saturating_sub(reserved);
         if wish.rate.0 > left {
-            return Err(DeliveryError::NoRoom(Refusal { resource: Resource::Network(link), grantable: BitRate(left) }));
+            let (name, direction, capacity_bps) = (figure.name.clone(), figure.direction, figure.capacity.0);
+            let status = LinkStatus { name, direction, capacity_bps, promised_bps: capacity_bps - left };
+            let refusal = Refusal { resource: Resource::Network(link), grantable: BitRate(left) };
+            return Err(DeliveryError::NoRoom(Shortage { refusal, link: Some(status), disk: None }));
         }
     }
     for key in charged.iter() {
@@ -311,10 +315,4 @@ fn check_peaks(service: &MediaService, wish: &ReservationWish, charged: &Charged
         }
     }
     Ok(())
-}
-
-/// The payload that a link of this capacity carries.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and far below 2^53")]
-pub(crate) fn payload(capacity: BitRate) -> u64 {
-    (real(capacity.0) / WIRE_OVERHEAD) as u64
 }

@@ -1,0 +1,80 @@
+//! The thing that is short for a stream or a recording that is refused: its name and its rest, as clients read them.
+//!
+//! Promise: a disk and a link have the names that the figures give them. Not here: the decision (admission), the answer (the front ends).
+
+use std::fmt;
+
+use api::LinkStatus;
+use dataplane::control::{Refusal, Resource};
+use units::{BitRate, DiskId};
+
+use crate::links;
+use crate::media_service::MediaService;
+
+/// A refusal, with the disk or link that is short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortage {
+    /// The refusal of the data plane.
+    pub refusal: Refusal,
+    /// The link that is short, as it is now.
+    pub link: Option<LinkStatus>,
+    /// The name of the disk that is short.
+    pub disk: Option<String>,
+}
+
+impl Shortage {
+    pub(crate) fn of(service: &MediaService, refusal: Refusal) -> Self {
+        let disk =
+            |id: DiskId| service.admin.disks().into_iter().find(|disk| disk.id == id).map(|disk| disk.device.name);
+        let (link, disk) = match refusal.resource {
+            Resource::Network(id) => (links::link(service, id), None),
+            Resource::Disk(id) | Resource::DiskFailing(id) => (None, disk(id)),
+            Resource::Memory | Resource::Processor | Resource::Table | Resource::Draining => (None, None),
+        };
+        Self { refusal, link, disk }
+    }
+
+    /// The resource, as events and answers name it.
+    #[must_use]
+    pub fn resource(&self) -> String {
+        resource_name(self.refusal.resource)
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let disk = self.disk.as_ref().map_or_else(String::new, |name| format!(" `{name}`"));
+        match (self.refusal.resource, &self.link) {
+            (Resource::Disk(_), _) => write!(f, "the disk{disk} has no time left for another stream at this rate"),
+            (Resource::DiskFailing(_), _) => write!(f, "the disk{disk} errs or does not answer"),
+            (Resource::Network(_), Some(link)) => {
+                let left = BitRate(link.capacity_bps.saturating_sub(link.promised_bps));
+                let (name, all) = (&link.name, BitRate(link.capacity_bps));
+                write!(f, "the network link `{name}` has no room at this rate: {left} of its {all} are left")
+            }
+            (Resource::Network(_), None) => f.write_str("the network link has no room at this rate"),
+            (Resource::Memory, _) => f.write_str("there is no buffer memory left"),
+            (Resource::Processor, _) => f.write_str("the data plane has no processor time left"),
+            (Resource::Table, _) => f.write_str("as many streams run as the tables hold"),
+            (Resource::Draining, _) => f.write_str("the server is about to stop"),
+        }?;
+        match self.refusal.grantable {
+            BitRate(0) => Ok(()),
+            rate => write!(f, "; {rate} would be granted"),
+        }
+    }
+}
+
+/// How a resource is named in events and answers.
+#[must_use]
+pub fn resource_name(resource: Resource) -> String {
+    match resource {
+        Resource::Disk(disk) => format!("disk {}", disk.0),
+        Resource::DiskFailing(disk) => format!("disk {} failing", disk.0),
+        Resource::Network(link) => format!("network {}", link.0),
+        Resource::Memory => "memory".to_owned(),
+        Resource::Processor => "processor".to_owned(),
+        Resource::Table => "table".to_owned(),
+        Resource::Draining => "draining".to_owned(),
+    }
+}
