@@ -67,7 +67,7 @@ impl OwnFolder {
     fn find(&self, name: &str) -> anyhow::Result<Option<Entry>> {
         let permit = self.permit::<ToRead>(name)?;
         match self.runtime.block_on(self.service.lookup(&permit)) {
-            Err(StoreError::NotFound | StoreError::NotADirectory) => Ok(None),
+            Err(StoreError::NotFound) => Ok(None),
             found => Ok(Some(found.with_context(|| self.shown(name))?)),
         }
     }

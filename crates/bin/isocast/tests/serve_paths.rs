@@ -100,3 +100,46 @@ fn names_in_any_script() {
         assert!(text.contains(&serde_json::Value::from(name).to_string()), "{name} in {text}");
     }
 }
+
+#[test]
+fn a_refusal_names_the_content_in_the_way() {
+    let server = Server::start();
+    server.file("a/b", b"x");
+    server.file("film.ts", b"film");
+    let ask = |request: &str, fields: &str| {
+        server.ask(&format!("{request} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n{fields}\r\n"))
+    };
+    // The path is `a/b/new.ts`.
+    let tus = "Tus-Resumable: 1.0.0\r\nUpload-Length: 5\r\nUpload-Metadata: path YS9iL25ldy50cw==\r\n";
+    for (request, fields) in [
+        ("PUT /media/a/b/new.ts", ""),
+        ("PUT /media/a/b/c/d/new.ts", ""),
+        ("PUT /media/a/b/camera.ts?rate=1M", ""),
+        ("POST /upload/", tus),
+        ("MKCOL /media/a/b/new", ""),
+        ("MKCOL /media/a/b/c/new", ""),
+        ("MOVE /media/film.ts", "Destination: /media/a/b/new.ts\r\n"),
+        ("COPY /media/film.ts", "Destination: /media/a/b/c/new.ts\r\n"),
+        ("POST /api/v1/contents/folder?path=a/b/new", ""),
+        ("POST /api/v1/contents/move?from=film.ts&to=a/b/new.ts", ""),
+        ("POST /api/v1/contents/copy?from=film.ts&to=a/b/new.ts", ""),
+    ] {
+        let refused = ask(request, fields);
+        assert_eq!(refused.status, 409, "{request}: {}", refused.text());
+        assert_eq!(refused.json()["detail"], "`a/b` is a content, so nothing can lie below it", "{request}");
+    }
+    for request in [
+        "GET /media/a/b/c",
+        "DELETE /media/a/b/c",
+        "DELETE /media/a/b/c/",
+        "DELETE /media/a/b/c/d",
+        "MOVE /media/a/b/c",
+        "COPY /media/a/b/c",
+        "POST /api/v1/contents/remove?path=a/b/c",
+    ] {
+        assert_eq!(ask(request, "Destination: /media/new.ts\r\n").status, 404, "{request}");
+    }
+    let kept = [("a/b", "x"), ("film.ts", "film")]
+        .map(|(name, bytes)| server.get(&format!("/media/{name}")).body == bytes.as_bytes());
+    assert_eq!((kept, server.names()), ([true, true], vec!["a".to_owned(), "film.ts".to_owned()]));
+}

@@ -38,6 +38,7 @@ pub(crate) fn of_store(error: &StoreError) -> FtpReply {
         | StoreError::NotEmpty
         | StoreError::IsDirectory
         | StoreError::NotADirectory
+        | StoreError::BelowContent(_)
         | StoreError::Exists
         | StoreError::PreconditionFailed
         | StoreError::ReadOnly

@@ -262,7 +262,7 @@ pub(crate) fn of_delete(error: &StoreError) -> Reply {
     match error {
         // Contents there cannot be removed by any client; an upload could go to the next disk.
         StoreError::ReadOnly => Reply::problem(StatusCode::FORBIDDEN, "the file system it lies on is read-only"),
-        error => of_store(error),
+        error => of_missing(error),
     }
 }
 
@@ -434,6 +434,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::NotADirectory => {
             (StatusCode::CONFLICT, "a part of the path is a content, not a directory".to_owned())
         }
+        StoreError::BelowContent(_) => (StatusCode::CONFLICT, error.to_string()),
         StoreError::Exists | StoreError::PreconditionFailed => {
             (StatusCode::PRECONDITION_FAILED, "the present content does not meet the request's condition".to_owned())
         }

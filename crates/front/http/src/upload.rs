@@ -73,7 +73,7 @@ pub(crate) async fn remove_empty_folder(exchange: &Exchange, path: &ContentPath)
     let permit = login::permit(exchange, path).await?;
     let service = &exchange.shared.service;
     if service.lookup(&permit).await.map_err(|error| problem::of_missing(&error))?.kind == NameKind::File {
-        return Err(problem::of_delete(&StoreError::NotADirectory));
+        return Err(problem::of_store(&StoreError::NotADirectory));
     }
     dav::check(exchange, permit.user(), &[Touched { path, tree: true, named: true }]).await?;
     let deleted = ingest::delete(service, &permit, Precondition::None, exchange.client()).await;
@@ -86,7 +86,7 @@ pub(crate) async fn remove_item(exchange: &Exchange, path: &ContentPath) -> Resu
     let permit = login::permit(exchange, path).await?;
     let (service, client) = (&exchange.shared.service, exchange.client());
     if exchange.head.path.ends_with('/') {
-        let entry = service.lookup(&permit).await.map_err(|error| problem::of_missing(&error))?;
+        let entry = service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
         if entry.kind == NameKind::File {
             return Err(no_slash());
         }
@@ -241,7 +241,7 @@ async fn check_share(exchange: &Exchange, path: &ContentPath, permit: &Permit<To
     if is_quiet && !is_client {
         return Ok(());
     }
-    let is_new = matches!(service.lookup(permit).await, Err(StoreError::NotFound | StoreError::NotADirectory));
+    let is_new = matches!(service.lookup(permit).await, Err(StoreError::NotFound));
     if is_new && is_client {
         namespace::check_parent(service, path).await.map_err(|error| problem::of_namespace(&error))?;
     }

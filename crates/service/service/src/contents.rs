@@ -106,6 +106,20 @@ pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
     }
 }
 
+/// The error where nothing can lie at `path`, for a content lies on the way there: it names that.
+pub(crate) async fn below_content(contents: &dyn Contents, path: &ContentPath) -> StoreError {
+    let folder_of = |path: &ContentPath| path.split().map(|(folder, _)| folder);
+    let mut above = folder_of(path);
+    while let Some(name) = above {
+        match contents.lookup(&name).await {
+            Ok(entry) if entry.kind == NameKind::File => return StoreError::BelowContent(name.joined().into()),
+            Ok(_) => break,
+            Err(_) => above = folder_of(&name),
+        }
+    }
+    StoreError::NotADirectory
+}
+
 /// An upload under way; dropping it leaves nothing behind.
 pub trait UploadSink: Send {
     /// Bytes that an earlier upload has left: appended bytes go behind them.

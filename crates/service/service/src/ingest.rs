@@ -21,7 +21,7 @@ use crate::budgets::ChargedBudgets;
 use crate::content_writer::ContentWriter;
 use crate::contents::{
     ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest,
-    UploadSink,
+    UploadSink, below_content,
 };
 use crate::delivery::{Client, note_refusal};
 use crate::delivery::{DeliveryError, note_budget_refusal};
@@ -91,6 +91,20 @@ type BegunUpload = (Option<Arc<RunningRecording>>, Box<dyn UploadSink>);
 /// # Errors
 /// Why it cannot be stored.
 pub async fn begin(
+    service: &Arc<MediaService>,
+    permit: &Permit<ToWrite>,
+    request: IngestRequest,
+    stages: Stages,
+) -> Result<Writer, IngestError> {
+    match begin_upload(service, permit, request, stages).await {
+        Err(IngestError::Store(StoreError::NotADirectory)) => {
+            Err(below_content(&*service.contents, permit.path()).await.into())
+        }
+        begun => begun,
+    }
+}
+
+async fn begin_upload(
     service: &Arc<MediaService>,
     permit: &Permit<ToWrite>,
     request: IngestRequest,

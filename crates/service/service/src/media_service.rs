@@ -598,12 +598,15 @@ impl MediaService {
         self.account_store.change(change).await.map(|_| ())
     }
 
-    /// The entry of the permit's path.
+    /// The entry of the permit's path. Below a content there is none.
     ///
     /// # Errors
     /// As the store reports.
     pub async fn lookup<R: RightKind>(&self, permit: &Permit<R>) -> Result<Entry, StoreError> {
-        self.contents.lookup(permit.path()).await
+        match self.contents.lookup(permit.path()).await {
+            Err(StoreError::NotADirectory) => Err(StoreError::NotFound),
+            found => found,
+        }
     }
 
     /// A walk through the permit's folder and everything below it.

@@ -12,7 +12,7 @@ use content::Segment;
 use crate::access::{Permit, ToDelete, ToRead, ToWrite};
 use crate::contents::{
     ContentPath, Entry, NameKind, NameTaken, OnBreak, Precondition, StoreError, UploadClass, UploadRequest, WalkedKind,
-    Want,
+    Want, below_content,
 };
 use crate::delivery::{Client, DeliveryError};
 use crate::events::{self, Remover};
@@ -92,9 +92,9 @@ pub async fn rename(
     replaces: bool,
     client: Client,
 ) -> Result<bool, NamespaceError> {
+    check_apart(from.path(), to.path())?;
+    let entry = service.lookup(from).await?;
     let (from, to) = (from.path(), to.path());
-    check_apart(from, to)?;
-    let entry = service.contents.lookup(from).await?;
     check_parent(service, to).await?;
     let bytes = if service.quotas.is_empty() { 0 } else { bytes_of(service, from, &entry).await? };
     let mut quota = quota_of(service, to, bytes).await?;
@@ -156,7 +156,7 @@ pub async fn copy(
 ) -> Result<bool, NamespaceError> {
     let (source, target) = (from.path(), to.path());
     check_apart(source, target)?;
-    let entry = service.contents.lookup(source).await?;
+    let entry = service.lookup(from).await?;
     check_parent(service, target).await?;
     let replaced = match service.contents.lookup(target).await {
         Ok(_) if !terms.replaces => return Err(NamespaceError::Exists),
@@ -245,7 +245,7 @@ async fn copy_content(
     to: &Permit<ToWrite>,
     terms: CopyWish,
 ) -> Result<(), NamespaceError> {
-    let source = service.contents.lookup(from.path()).await?;
+    let source = service.lookup(from).await?;
     let client = terms.client;
     let request = IngestRequest {
         length: Some(source.size),
@@ -396,7 +396,8 @@ pub async fn check_parent(service: &MediaService, path: &ContentPath) -> Result<
     let Some((parent, _)) = path.split() else { return Err(NamespaceError::Exists) };
     match service.contents.lookup(&parent).await {
         Ok(entry) if entry.kind == NameKind::Directory => Ok(()),
-        Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory) => Err(NamespaceError::NoParent),
+        Err(StoreError::NotFound) => Err(NamespaceError::NoParent),
+        Ok(_) | Err(StoreError::NotADirectory) => Err(below_content(&*service.contents, path).await.into()),
         Err(error) => Err(error.into()),
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OwnedMutexGuard};
 
 use crate::access::{Permit, ToObserve, ToWrite};
 use crate::budgets::BudgetKey;
-use crate::contents::{ContentPath, NameKind, StoreError};
+use crate::contents::{ContentPath, NameKind, StoreError, below_content};
 use crate::delivery::Client;
 use crate::ingest_error::IngestError;
 use crate::line_journal::LineJournal;
@@ -426,6 +426,7 @@ impl ResumableUploads {
             Ok(entry) if entry.kind == NameKind::Directory => Err(StoreError::IsDirectory.into()),
             Ok(_) if only_new => Err(StoreError::PreconditionFailed.into()),
             Ok(_) | Err(StoreError::NotFound) => Ok(()),
+            Err(StoreError::NotADirectory) => Err(below_content(&*self.service.contents, path).await.into()),
             Err(error) => Err(error.into()),
         }
     }

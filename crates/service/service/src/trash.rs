@@ -111,7 +111,7 @@ pub async fn put(
     client: Client,
 ) -> Result<TrashId, NamespaceError> {
     let path = permit.path();
-    let entry = service.contents.lookup(path).await?;
+    let entry = service.lookup(permit).await?;
     let bytes = bytes_of(service, path, &entry).await?;
     let config = service.config();
     if config.trash_keep.is_zero() || bytes > config.trash_bytes_max {

@@ -27,6 +27,9 @@ pub enum StoreError {
     /// The caller requested a directory, or the path needs one, and there is another item.
     #[error("not a directory")]
     NotADirectory,
+    /// On the way to a name that was to be stored lies this content.
+    #[error("`{0}` is a content, so nothing can lie below it")]
+    BelowContent(Arc<str>),
     /// Something of that name exists.
     #[error("exists already")]
     Exists,

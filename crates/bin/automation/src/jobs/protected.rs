@@ -121,8 +121,8 @@ async fn next_matches(
                 entries.push(entry);
                 continue;
             }
-            Err(StoreError::NotFound | StoreError::NotADirectory) if !name.contains(['*', '?']) => continue,
-            Err(StoreError::NotFound | StoreError::NotADirectory) => {}
+            Err(StoreError::NotFound) if !name.contains(['*', '?']) => continue,
+            Err(StoreError::NotFound) => {}
             Err(error) => return Err(error),
         }
         let listed = match service.list(&Permit::of_configuration(folder.clone())).await {

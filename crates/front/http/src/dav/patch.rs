@@ -32,7 +32,7 @@ pub(super) async fn proppatch(exchange: &Exchange, body: &[u8]) -> Result<Reply,
     let changes = proppatch_body(body).map_err(of_xml)?;
     let path = target(exchange)?;
     let permit = to_change(exchange, &path).await?;
-    let entry = exchange.shared.service.lookup(&permit).await.map_err(|error| problem::of_missing(&error))?;
+    let entry = exchange.shared.service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
     check(exchange, permit.user(), &[Touched { path: &path, tree: false, named: false }]).await?;
     let slash = if entry.kind == NameKind::Directory { "/" } else { "" };
     let path = path.joined();
