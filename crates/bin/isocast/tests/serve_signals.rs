@@ -97,6 +97,32 @@ fn a_wrong_configuration_changes_nothing_and_names_errors() {
 }
 
 #[test]
+fn a_refused_configuration_is_an_alarm_until_one_is_in_force() {
+    let server = with_config("");
+    let successful = |server: &Server| server.metric("isocast_config_last_reload_successful");
+    let since = |server: &Server| server.metric("isocast_config_last_reload_success_timestamp_seconds");
+    let read = since(&server);
+    assert_eq!((successful(&server), server.json("/api/v1/alarms")), (1.0, serde_json::json!([])));
+    let parts = server.folders.path().join("conf.d");
+    fs::create_dir(&parts).expect("a folder");
+    fs::write(parts.join("10-limits.toml"), "[limits]\ndrain = \"5\"\n").expect("a part");
+    server.signal(Signal::HUP);
+    server.wait_for("the alarm", |server| successful(server) == 0.0);
+    let alarms = server.json("/api/v1/alarms");
+    let (alarm, said) = (&alarms[0], alarms[0]["text"].as_str().unwrap_or_default());
+    assert_eq!((&alarm["kind"], &alarm["severity"]), (&"configuration_refused".into(), &"serious".into()), "{alarms}");
+    assert!(said.contains("10-limits.toml:2: limits.drain: `5` has no unit") && !said.contains('\n'), "{said}");
+    let ready = server.get("/ready").text();
+    assert!(ready.contains("alarm: configuration: ") && ready.contains("limits.drain"), "{ready}");
+    assert_eq!((server.metric("isocast_alarms{severity=\"serious\"}"), since(&server)), (1.0, read));
+    fs::remove_file(parts.join("10-limits.toml")).expect("removed");
+    server.signal(Signal::HUP);
+    server.wait_for("its end", |server| successful(server) == 1.0);
+    assert_eq!(server.json("/api/v1/alarms"), serde_json::json!([]));
+    assert!(since(&server) > read);
+}
+
+#[test]
 fn rotated_logs_are_opened_anew_and_a_running_stream_continues() {
     let server = with_config("");
     let log = server.folders.path().join("events.jsonl");

@@ -109,6 +109,19 @@ fn a_proxied_upload_is_refused_as_of_unknown_origin() {
 }
 
 #[test]
+fn folders_with_odd_names_have_a_series_each() {
+    let folders = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let roots = ["a\"b", "a\\b", "ab"].map(|name| folders.path().join(name));
+    roots.iter().for_each(|root| fs::create_dir(root).expect("made"));
+    let all: Vec<&std::path::Path> = roots.iter().map(std::path::PathBuf::as_path).collect();
+    let server = Setup::on(&all, &folders.path().join("state"), &[]).start();
+    for name in ["a\\\"b", "a\\\\b", "ab"] {
+        let label = format!("folder=\"{}/{name}\"", folders.path().display());
+        assert_eq!(server.metric(&format!("isocast_folder_away{{{label}}}")), 0.0, "{label}");
+    }
+}
+
+#[test]
 fn prometheus_finds_nothing_wrong_with_the_metrics() {
     let server = Server::start();
     server.file("film.ts", &pattern(100_000));
@@ -142,56 +155,79 @@ fn the_alerts_and_the_dashboard_read_figures_that_there_are() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Tests the alert rules by promtool: with these series, this alert is to be as expected.
+fn test_rules(series: &str, (alert, at): (&str, &str), expected: &str) {
+    let Some(mut promtool) = tool("promtool") else { return };
+    let rules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/prometheus-rules.yml");
+    let test = format!(
+        "rule_files: ['{}']\ntests:\n  - interval: 1m\n    input_series:\n{series}    alert_rule_test:\n      \
+         - alertname: {alert}\n        eval_time: {at}\n        exp_alerts:\n{expected}",
+        rules.display(),
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("test.yml");
+    fs::write(&file, test).expect("written");
+    let output = promtool.args(["test", "rules"]).arg(&file).output().expect("promtool starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 /// Labels as Prometheus has them after a scrape, where `job` names the scrape.
 #[test]
 fn the_alert_of_a_late_job_names_it_and_spares_a_weekly_one_that_is_in_time() {
-    let Some(mut promtool) = tool("promtool") else { return };
-    let rules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/prometheus-rules.yml");
     let series = |series: &str, name: &str, value: u64| {
         format!(
             "      - {{ series: 'isocast_job_{series}{{instance=\"a\",job=\"isocast\",name=\"{name}\"}}', values: '{value}x20000' }}\n"
         )
     };
     let (day, week) = (86_400, 7 * 86_400);
-    let test = format!(
-        "rule_files: ['{}']\ntests:\n  - interval: 1m\n    input_series:\n{}{}{}{}{}    alert_rule_test:\n      \
-         - alertname: IsocastJobLate\n        eval_time: 3d\n        exp_alerts:\n          \
-         - exp_labels: {{ instance: a, job: isocast, name: nightly, severity: warning }}\n            \
-         exp_annotations: {{ summary: 'job nightly has not succeeded since it was due 2d 0h 0m 0s ago' }}\n",
-        rules.display(),
+    let all = [
         series("due_timestamp_seconds", "nightly", day),
         series("due_timestamp_seconds", "weekly", week),
         series("running", "nightly", 0),
         series("due_timestamp_seconds", "runs", day),
         series("running", "runs", 1),
+    ];
+    test_rules(
+        &all.concat(),
+        ("IsocastJobLate", "3d"),
+        "          - exp_labels: { instance: a, job: isocast, name: nightly, severity: warning }\n            \
+         exp_annotations: { summary: 'job nightly has not succeeded since it was due 2d 0h 0m 0s ago' }\n",
     );
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("test.yml");
-    std::fs::write(&file, test).expect("written");
-    let output = promtool.args(["test", "rules"]).arg(&file).output().expect("promtool starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
 fn the_alert_of_a_scrub_names_a_volume_that_never_had_one() {
-    let Some(mut promtool) = tool("promtool") else { return };
-    let rules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../packaging/prometheus-rules.yml");
     let series = |name: &str, volume: &str| {
         format!("      - {{ series: '{name}{{instance=\"a\",volume=\"{volume}\"}}', values: '1x20000' }}\n")
     };
-    let test = format!(
-        "rule_files: ['{}']\ntests:\n  - interval: 1m\n    input_series:\n{}{}{}    alert_rule_test:\n      \
-         - alertname: IsocastVolumeNeverScrubbed\n        eval_time: 8d\n        exp_alerts:\n          \
-         - exp_labels: {{ instance: a, volume: films, severity: warning }}\n            \
-         exp_annotations: {{ summary: 'volume films was never scrubbed: isocast volume scrub reads every copy' }}\n",
-        rules.display(),
+    let all = [
         series("isocast_volume_contents", "films"),
         series("isocast_volume_contents", "tapes"),
         series("isocast_volume_last_scrub_timestamp_seconds", "tapes"),
+    ];
+    test_rules(
+        &all.concat(),
+        ("IsocastVolumeNeverScrubbed", "8d"),
+        "          - exp_labels: { instance: a, volume: films, severity: warning }\n            \
+         exp_annotations: { summary: 'volume films was never scrubbed: isocast volume scrub reads every copy' }\n",
     );
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("test.yml");
-    std::fs::write(&file, test).expect("written");
-    let output = promtool.args(["test", "rules"]).arg(&file).output().expect("promtool starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn the_alert_of_a_refused_configuration_lasts_until_one_is_in_force() {
+    // Server `a` is mended after ten minutes, `b` is not.
+    let series = |instance: &str, values: &str| {
+        format!(
+            "      - {{ series: 'isocast_config_last_reload_successful{{instance=\"{instance}\"}}', values: '{values}' }}\n"
+        )
+    };
+    let all = series("a", "0x10 1x20") + &series("b", "0x30");
+    let alert = |instance: &str| {
+        format!(
+            "          - exp_labels: {{ instance: {instance}, severity: critical }}\n            exp_annotations: {{ summary: \
+             '{instance} refused its configuration: no change in it is in force, and the next start fails' }}\n"
+        )
+    };
+    test_rules(&all, ("IsocastConfigRefused", "5m"), &(alert("a") + &alert("b")));
+    test_rules(&all, ("IsocastConfigRefused", "15m"), &alert("b"));
 }

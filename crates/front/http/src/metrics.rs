@@ -14,6 +14,7 @@ use api::{
 use service::MediaService;
 use service::access::{Permit, ToObserve};
 use service::alarms::AlarmSources;
+use service::config::LastReload;
 use service::events::unix_seconds;
 use service::figures;
 use units::real;
@@ -56,6 +57,7 @@ pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
     operation_metrics(&mut page, &sources.jobs, &sources.webhooks);
     volume_metrics(&mut page, &sources.volumes);
     alarm_metrics(&mut page, &sources.alarms(), (&sources.quotas, &sources.forecasts));
+    reload_metrics(&mut page, &sources.last_reload);
     page.0
 }
 
@@ -302,6 +304,15 @@ fn alarm_metrics(page: &mut Exposition, alarms: &[Alarm], (quotas, forecasts): (
     for (labels, rate) in forecasts.iter().filter_map(|one| Some((forecast(one), one.bytes_per_day?))) {
         page.sample("growth_bytes_per_day", &labels, rate);
     }
+}
+
+/// By the names that Prometheus has for its own.
+fn reload_metrics(page: &mut Exposition, last: &LastReload) {
+    let help = "1 if the configuration that was read last is in force, 0 if it was refused.";
+    page.single("config_last_reload_successful", "gauge", help, u8::from(last.refused.is_none()));
+    let help = "When the configuration in force was read, since 1970.";
+    let since = unix_seconds(last.in_force_since);
+    page.single("config_last_reload_success_timestamp_seconds", "gauge", help, since);
 }
 
 /// Jobs and webhooks.

@@ -9,9 +9,10 @@ pub struct Alarm {
     /// How much it matters.
     pub severity: AlarmSeverity,
     /// `volume_disk`, `volume_missing`, `volume_damaged`, `volume_scrub`, `disk_failing`, `disk_assumed`, `folder_away`, `quota_full`, `full_soon`,
-    /// `job_failed`, `webhook_waiting` or `webhook_ended`.
+    /// `job_failed`, `webhook_waiting`, `webhook_ended`, `certificate_expired`, `certificate_expires`, `certificate_refused` or
+    /// `configuration_refused`.
     pub kind: String,
-    /// The name of the volume, disk, folder, job or webhook.
+    /// The name of the volume, disk, folder, job or webhook, the certificate's file, or `configuration`.
     pub about: String,
     /// Its state, and the next step.
     pub text: String,

@@ -12,6 +12,7 @@ use api::{
 use units::ByteCount;
 
 use crate::access::{Permit, ToObserve};
+use crate::config::LastReload;
 use crate::events::unix_seconds;
 use crate::figures;
 use crate::media_service::MediaService;
@@ -44,6 +45,8 @@ pub struct AlarmSources {
     pub webhooks: Vec<WebhookStatus>,
     /// Certificates, and the time that their ends are compared with, in seconds since 1970.
     pub certificates: (Vec<CertificateStatus>, f64),
+    /// The last time that settings were read.
+    pub last_reload: LastReload,
 }
 
 impl AlarmSources {
@@ -59,6 +62,7 @@ impl AlarmSources {
             jobs: service.jobs(permit),
             webhooks: service.webhooks(permit),
             certificates: (service.certificates(permit), unix_seconds(SystemTime::now())),
+            last_reload: service.last_reload(),
         }
     }
 
@@ -76,6 +80,7 @@ impl AlarmSources {
         all.extend(self.webhooks.iter().filter_map(of_webhook));
         let (certificates, now) = &self.certificates;
         all.extend(certificates.iter().flat_map(|certificate| of_certificate(certificate, *now)));
+        all.extend(of_reload(&self.last_reload));
         all.sort_by_key(|alarm| alarm.severity);
         all
     }
@@ -258,6 +263,13 @@ fn of_certificate(certificate: &CertificateStatus, now: f64) -> Vec<Alarm> {
         serious("certificate_refused", &certificate.file, format!("{problem}; the one before stays in force"))
     });
     end.into_iter().chain(refused).collect()
+}
+
+fn of_reload(last: &LastReload) -> Option<Alarm> {
+    let reason = last.refused.as_ref()?;
+    let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = format!("{reason}; the one before stays in force: mend it, and read it again (SIGHUP)");
+    Some(serious("configuration_refused", "configuration", text))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Settings of the service; their builder checks them.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use api::LinkDirection;
 use units::limits::{STREAMS_MAX, UPLOADS_MAX};
@@ -45,6 +45,15 @@ pub struct ServiceConfig {
     pub link_figures: Vec<LinkFigure>,
     /// Limits on the contents of folders.
     pub quotas: Vec<QuotaConfig>,
+}
+
+/// The last time that settings were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastReload {
+    /// When those in force were read.
+    pub in_force_since: SystemTime,
+    /// Why the ones read after that were refused.
+    pub refused: Option<String>,
 }
 
 /// The links of an interface; both are one where the directions share its rate.

@@ -74,11 +74,13 @@ mod recording_pace;
 mod session_request;
 mod session_table;
 mod small_reads;
+mod stats;
 mod stored_parts;
 mod unread;
 mod viewer_reservation;
 mod volumes;
 
-pub use media_service::{MediaService, ServiceParts, ServiceStats, StopError};
+pub use media_service::{MediaService, ServiceParts, StopError};
 pub use plane_client::PlaneQueue;
 pub use recording_pace::RecordingProgress;
+pub use stats::ServiceStats;

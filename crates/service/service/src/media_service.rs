@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,7 +29,7 @@ use crate::account_changes::{AccountChange, AccountStore, ChangeError};
 use crate::accounts::Accounts;
 use crate::budget_meter::BudgetMeters;
 use crate::budgets::ChargedBudgets;
-use crate::config::ServiceConfig;
+use crate::config::{LastReload, ServiceConfig};
 use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, ConnectionStats, Connections};
 use crate::contents::{
     ContentPath, Contents, DiskInfo, Entry, StoreAdmin, StoreError, StoreEvent, StoreWalk, UpkeepError, VolumeWish,
@@ -53,7 +53,6 @@ use crate::piece_cache::PieceCache;
 use crate::plane_client::{PlaneClient, PlaneQueue};
 use crate::quota::Quotas;
 use crate::recording_names::RecordingNames;
-use crate::refusals::RefusalCounts;
 use crate::requests::FinishedRequests;
 use crate::reservation_ahead::NearReservations;
 use crate::running::RunningStreams;
@@ -61,6 +60,7 @@ use crate::session::Viewer;
 use crate::session_account::SessionAccount;
 use crate::session_table::SessionTable;
 use crate::shares::{ClientIdentity, Shares};
+use crate::stats::ServiceStats;
 
 /// Period of the clock: held reservations expire, and rates are read.
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
@@ -153,6 +153,7 @@ pub struct MediaService {
     away: Mutex<BTreeSet<PathBuf>>,
     /// Disks that were reported as failing, and how.
     disk_failures: Mutex<BTreeMap<DiskId, DiskFailure>>,
+    last_reload: Mutex<LastReload>,
     draining: watch::Sender<bool>,
     /// True once running streams and uploads are to end.
     stopping: watch::Sender<bool>,
@@ -161,25 +162,6 @@ pub struct MediaService {
     config: RwLock<Arc<ServiceConfig>>,
     started: Instant,
     hasher: RandomState,
-}
-
-/// Counts of the service.
-#[derive(Debug, Default)]
-pub struct ServiceStats {
-    /// Uploads under way.
-    pub uploads_open: AtomicU64,
-    /// Bytes received by uploads.
-    pub bytes_uploaded: AtomicU64,
-    /// Recordings that were further ahead of their rate than they may be.
-    pub recordings_over_rate: AtomicU64,
-    /// Deliveries started.
-    pub streams_started: AtomicU64,
-    /// Sessions that fell behind by more than their start-up delay.
-    pub sessions_behind: AtomicU64,
-    /// Small reads answered from memory, without a delivery.
-    pub small_reads: AtomicU64,
-    /// Deliveries and recordings refused.
-    pub refusals: RefusalCounts,
 }
 
 /// Why a stream is not stopped.
@@ -252,6 +234,7 @@ impl MediaService {
             forecasts: Mutex::default(),
             away: Mutex::default(),
             disk_failures: Mutex::default(),
+            last_reload: Mutex::new(LastReload { in_force_since: SystemTime::now(), refused: None }),
             draining: watch::Sender::new(false),
             stopping: watch::Sender::new(false),
             operations: OnceLock::new(),
@@ -359,12 +342,20 @@ impl MediaService {
             self.quotas.configure(&config.quotas);
         }
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-        self.events.tell(events::reloaded(changed, restart, SystemTime::now()));
+        let now = SystemTime::now();
+        *lock(&self.last_reload) = LastReload { in_force_since: now, refused: None };
+        self.events.tell(events::reloaded(changed, restart, now));
     }
 
-    /// Logs that settings were read anew and are wrong; those in force stay.
+    /// Notes that settings were read anew and are wrong: an alarm until others are in force. Those in force stay.
     pub fn reload_refused(&self, reason: &str) {
+        lock(&self.last_reload).refused = Some(reason.to_owned());
         self.events.tell(events::reload_refused(reason, SystemTime::now()));
+    }
+
+    /// The last time that settings were read.
+    pub(crate) fn last_reload(&self) -> LastReload {
+        lock(&self.last_reload).clone()
     }
 
     /// Logs that front ends listen at `addresses`.

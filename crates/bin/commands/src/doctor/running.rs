@@ -99,7 +99,7 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
 }
 
 /// The reason for which an alarm matters, and the command that shows or mends it, by its kind.
-const ALARM_ADVICE: [(&str, &str, &str); 12] = [
+const ALARM_ADVICE: [(&str, &str, &str); 16] = [
     (
         "volume_disk",
         "another failure would lose contents, or keep them from being served",
@@ -147,6 +147,26 @@ const ALARM_ADVICE: [(&str, &str, &str); 12] = [
         "webhook_ended",
         "its receiver answered that it wants no more events, and misses all of them",
         "remove the webhook, or mend the receiver and read the configuration again (SIGHUP)",
+    ),
+    (
+        "certificate_expired",
+        "clients refuse the server",
+        "put a new certificate and its key in place of the files: they are in force within 10 s",
+    ),
+    (
+        "certificate_expires",
+        "clients refuse the server from then on",
+        "put a new certificate and its key in place of the files: they are in force within 10 s",
+    ),
+    (
+        "certificate_refused",
+        "the one in force is not renewed",
+        "the event log has `certificate_refused`; mend the files, or for an authority its reason (docs/guide/tls.md)",
+    ),
+    (
+        "configuration_refused",
+        "no change in it is in force, and the next start fails",
+        "isocast config check FILE   (names each problem); systemctl reload isocast",
     ),
 ];
 

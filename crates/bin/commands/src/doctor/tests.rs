@@ -321,6 +321,10 @@ fn the_servers_own_figures_are_looked_at() {
             json!({ "alarms": [{ "severity": "advice", "kind": "disk_assumed", "about": "sda", "text": "not measured" }] }),
             (Advice, "disk_assumed"),
         ),
+        (
+            json!({ "alarms": [{ "severity": "serious", "kind": "configuration_refused", "about": "configuration", "text": "x.toml:3: no" }] }),
+            (Serious, "configuration_refused"),
+        ),
     ] {
         assert_eq!(found_of(&changes, 0), [found], "{changes}");
     }

@@ -135,6 +135,15 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_names_each_setting_that_needs_a_restart() {
+        let guide = include_str!("../../../../../docs/guide/operate.md");
+        let signals = guide.split("## Signals").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("a section");
+        for key in RESTART {
+            assert!(signals.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[test]
     fn keys_with_dots_and_slashes_are_compared_whole() {
         let running = config("[path_rates]\n\"a/b.c/\" = \"1M\"\n");
         let change = Change::between(&running, config("[path_rates]\n\"a/b.c/\" = \"2M\"\n\"roots\" = \"1M\"\n"));
