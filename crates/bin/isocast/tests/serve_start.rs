@@ -34,6 +34,15 @@ fn a_state_folder_has_one_server_at_a_time() {
 }
 
 #[test]
+fn a_log_that_no_program_reads_ends_the_start() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let fifo = folder.path().join("fifo");
+    let shown = fifo.display();
+    let said = refused(&format!("mkfifo '{shown}'; export ISOCAST_LOG__ACCESS='{shown}';"), folder.path());
+    assert!(said.contains(&format!("{shown}: it is a FIFO that no program reads")), "{said}");
+}
+
+#[test]
 fn an_idle_server_holds_less_than_a_hundred_megabytes() {
     // The memory it may use under load does not count.
     let server = Setup::default().set("plane.memory=2GiB").start();

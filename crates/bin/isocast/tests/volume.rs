@@ -260,6 +260,13 @@ fn one_missing_name_keeps_no_other_from_going_in_or_out_with_its_time() {
     let (disk, source, out) = (bench.disk("one"), bench.path("in"), bench.path("out"));
     let small = volume(&["create", "--name", "v", "--layout", "span", "--unit", "64KiB", "--yes", &disk]);
     assert!(String::from_utf8_lossy(&small.stderr).contains("no server serves it"), "{small:?}");
+    let settings = bench.path("isocast.toml");
+    fs::write(&settings, format!("volumes = [{disk:?}]\nstate = {:?}\n", bench.path("state"))).expect("there is room");
+    let mut check = Command::new(crate::common::program());
+    let checked = check.args(["config", "check"]).arg(&settings).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert_eq!(checked.status.code(), Some(1), "{said}");
+    assert!(said.contains("volumes: ") && said.contains("units have 65536 bytes; a server needs"), "{said}");
     fs::create_dir_all(source.join("empty")).expect("there is room");
     let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_500_000_000, 123);
     let file = File::create(source.join("a")).expect("there is room");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::common::{folder, path, pattern, put, settings};
 use storage::grant::{Grant, Offer, StoreMessage, StoreWork};
 use store::{GrantPort, Store, StoreBuilder, StoreError, StoreSettings, Ungoverned, WakeFn, Want};
+use units::DiskId;
 use volume::{DraftBytes, DraftStep, Drafts, MemberId, NewVolume, Placement, Volume};
 use volumes::{OpenVolume, ServedVolume, VolumeWish};
 
@@ -111,6 +112,25 @@ async fn reads_that_open_a_content_wait_for_grants() {
     // Nothing waits for a disk that the data plane does not rely on.
     store.rely_on(Box::new(|_| false));
     assert!(matches!(store.open(&path("/b"), Want::File).await, Err(StoreError::DiskFailing(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_hangs_is_named_and_not_its_healthy_neighbour() {
+    let folder = folder();
+    let disks = ["one", "two"].map(|name| folder.path().join(name));
+    new_volume(&disks, Placement::Span);
+    let (store, ..) = served(&disks);
+    // The second content begins on the first disk and ends on the other one, where its checksums lie.
+    for name in ["/a", "/b"] {
+        put(&store, name, &pattern(40 << 20, 1)).await.unwrap();
+    }
+    drop(store);
+    crate::common::until("the disks are free", || OpenVolume::open(&disks, None).map(drop).is_ok());
+    let (store, ..) = served(&disks);
+    store.rely_on(Box::new(|disk| disk != DiskId(1)));
+    let refused = store.open(&path("/b"), Want::File).await;
+    assert!(matches!(refused, Err(StoreError::DiskFailing(DiskId(1)))), "{refused:?}");
+    assert_eq!(store.open(&path("/a"), Want::File).await.unwrap().content.disk(), DiskId(0));
 }
 
 /// Regression: an open begun while a disk that was filled became durably a good one got one copy, and so did all that joined it: it ended

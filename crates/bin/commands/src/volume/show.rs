@@ -232,3 +232,49 @@ fn served_row(entry: &ListingEntry) -> Value {
 fn modified(nanos: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_nanos(nanos))
 }
+
+#[cfg(test)]
+mod tests {
+    use api::VOLUME_DISK_STATES;
+
+    use super::*;
+
+    fn status(state: &str) -> VolumeStatus {
+        let disk = json!({
+            "disk": null, "path": "/dev/sdx", "state": state, "error": null, "wrong_copies": 0, "size_bytes": 1, "units": 1, "free_units": 1,
+        });
+        serde_json::from_value(json!({
+            "name": "films", "layout": "mirror", "folder_layouts": {}, "unit_bytes": 1, "contents": 1,
+            "degraded": !["active", "left"].contains(&state), "missing_contents": 0, "damaged_contents": 0, "free_bytes": 0,
+            "disks": [disk], "moved_copies": 0, "upkeep": null, "last_upkeep": null, "last_scrub": null,
+        }))
+        .expect("a status")
+    }
+
+    #[test]
+    fn each_state_of_a_disk_has_its_words() {
+        let words = [
+            ("active", None),
+            ("filling", Some("a disk is being filled")),
+            ("out", Some("is missing or was taken out: name all its disks, or `isocast volume replace` it")),
+            ("left", None),
+            ("missing", Some("is missing or was taken out: name all its disks, or `isocast volume replace` it")),
+            ("read only", Some("a disk takes no writes: `isocast volume remove`")),
+            ("failed", Some("a disk failed, and the volume takes no changes: start the server again")),
+        ];
+        assert_eq!(words.map(|(state, _)| state), VOLUME_DISK_STATES);
+        for (state, said) in words {
+            let found = problem(&status(state));
+            assert_eq!(found.is_some(), said.is_some(), "{state}: {found:?}");
+            assert!(said.is_none_or(|said| found.is_some_and(|found| found.contains(said))), "{state}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_contents_weigh_more_than_a_disk_that_is_filled() {
+        let damaged = VolumeStatus { damaged_contents: 1, ..status("filling") };
+        assert!(problem(&damaged).is_some_and(|said| said.starts_with("contents are damaged")));
+        let both = VolumeStatus { damaged_contents: 1, ..status("out") };
+        assert!(problem(&both).is_some_and(|said| said.contains("was taken out")));
+    }
+}
