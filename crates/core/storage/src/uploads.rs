@@ -18,8 +18,8 @@ mod recording;
 
 pub use commit::CommitPart;
 use commit::{Commits, Growth};
+use recording::Recording;
 pub use recording::RecordingTerms;
-use recording::{HANDED_OVER, Recording};
 
 /// The commit: one job for all that is to be made durable.
 const COMMIT_JOB: JobId = JobId(0);
@@ -289,8 +289,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
     pub fn next_block(&self) -> Option<Nanos> {
         let recordings =
             self.uploads.values().filter(|upload| upload.ready_bytes > 0 || upload.life == UploadLife::Receiving);
-        let next = recordings.filter_map(|upload| upload.recording).map(|recording| recording.next_block).min();
-        next.map(|next| next.saturating_add(HANDED_OVER)).into_iter().chain(self.commits.next_due()).min()
+        let begins = recordings.filter_map(|upload| upload.recording?.begins());
+        begins.chain(self.commits.next_due()).min()
     }
 
     /// All has come.
@@ -638,6 +638,29 @@ mod tests {
         let due = uploads.next_block().expect("one is").saturating_add(SECOND.saturating_mul(9));
         uploads.begin_blocks(due);
         assert!(matches!(offered(&mut uploads, id), Some((bytes, WorkClass::RealTime { .. })) if bytes == 12 * CHUNK));
+    }
+
+    /// Else a batch on a disk that writes more slowly than promised would never come to its commit.
+    #[test]
+    fn a_block_waits_until_the_one_before_is_written() {
+        let (mut uploads, id) = recording();
+        uploads.received(id, 4 * CHUNK);
+        let due = uploads.next_block().expect("one is");
+        uploads.begin_blocks(due);
+        write(&mut uploads, id, 3 * CHUNK, due);
+        uploads.received(id, 4 * CHUNK);
+        let later = due.saturating_add(SECOND.saturating_mul(5));
+        uploads.begin_blocks(later);
+        let class = |deadline| WorkClass::RealTime {
+            reservation: ReservationId { slot: 0, generation: 0 },
+            deadline: SECOND.saturating_mul(deadline),
+        };
+        assert_eq!(offered(&mut uploads, id), Some((CHUNK, class(12))), "the rest of the first block alone");
+        assert_eq!(uploads.next_block(), None);
+        write(&mut uploads, id, CHUNK, later);
+        assert!(uploads.next_block().is_some_and(|next| next < later), "at once");
+        uploads.begin_blocks(later);
+        assert_eq!(offered(&mut uploads, id), Some((4 * CHUNK, class(16))));
     }
 
     #[test]

@@ -47,17 +47,20 @@ impl Recording {
         Self { terms, next_block, due_bytes: 0, deadline: Nanos::MAX, excess_bytes: 0, placed_position: u64::MAX }
     }
 
-    /// The block with `ready_bytes` ready is due, and those that were due while the disk held this thread up. Bytes received in excess of
-    /// the rate are not part of it.
+    /// When its next block begins; none while the one before is written: it would join that one's batch, which could then grow for ever.
+    pub(super) fn begins(&self) -> Option<Nanos> {
+        (self.due_bytes == 0).then(|| self.next_block.saturating_add(HANDED_OVER))
+    }
+
+    /// The block with `ready_bytes` ready is due, and those that were due while the disk held this thread up or wrote the one before.
+    /// Bytes received in excess of the rate are not part of it.
     pub(super) fn begin_block(&mut self, ready_bytes: u64, now: Nanos) {
         let RecordingTerms { place, .. } = self.terms;
-        if self.due_bytes == 0 {
-            self.deadline = self.next_block.saturating_add(place.within);
-        }
+        self.deadline = self.next_block.saturating_add(place.within);
         let next = place.next(now.saturating_sub(HANDED_OVER));
         let blocks = next.saturating_sub(self.next_block).0 / place.period.0.max(1);
         let promised = self.terms.block_bytes().saturating_mul(blocks);
-        self.due_bytes = self.due_bytes.saturating_add(promised).min(ready_bytes);
+        self.due_bytes = promised.min(ready_bytes);
         self.excess_bytes = ready_bytes - self.due_bytes;
         self.next_block = next;
     }
@@ -70,7 +73,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         let mut due = Vec::new();
         for (id, upload) in &mut self.uploads {
             let Some(recording) = &mut upload.recording else { continue };
-            if now < recording.next_block.saturating_add(HANDED_OVER) {
+            if recording.begins().is_none_or(|begins| now < begins) {
                 continue;
             }
             recording.begin_block(upload.ready_bytes, now);
