@@ -94,6 +94,9 @@ impl fmt::Display for BrokenLaw {
     }
 }
 
+/// Whether a law holds; if not, which, and how it was broken.
+pub(crate) type Judgement = Result<(), (Law, String)>;
+
 /// The judge of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Laws {
@@ -116,6 +119,13 @@ impl Laws {
     /// Notes a finding.
     pub(crate) fn check(&mut self, law: Law, at: Nanos, finding: Result<(), String>) {
         if let Err(description) = finding {
+            self.broke(law, at, description);
+        }
+    }
+
+    /// Notes a finding that says which law it is.
+    pub(crate) fn judge(&mut self, at: Nanos, finding: Judgement) {
+        if let Err((law, description)) = finding {
             self.broke(law, at, description);
         }
     }

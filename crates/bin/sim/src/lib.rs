@@ -14,6 +14,7 @@ mod delays;
 mod disk;
 pub mod drive;
 mod faults;
+mod handles;
 mod io;
 mod laws;
 mod ledger;

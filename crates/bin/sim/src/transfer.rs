@@ -37,7 +37,7 @@ impl World {
         self.log.event(self.now, LogKind::Read, request.token.0, request.offset, || format!("{request:?}"));
         let found = self.arena.begin_read(request.memory);
         self.laws.check(Law::OneOwner, self.now, found.map_err(|e| e.0));
-        let Some(file) = self.file_at(request.file) else {
+        let Some(file) = self.handles.file_at(request.file) else {
             self.laws.broke(Law::OncePerRequest, self.now, format!("a read of a file that is not open: {request:?}"));
             return;
         };
@@ -150,7 +150,7 @@ impl World {
         self.log.event(self.now, LogKind::Send, token.0, u64::from(memory.length), || format!("{request:?}"));
         let found = self.arena.begin_send(memory);
         self.laws.check(Law::OneOwner, self.now, found.map_err(|e| e.0));
-        let Some(stream) = self.stream_at(socket) else {
+        let Some(stream) = self.handles.stream_at(socket) else {
             self.laws.broke(Law::OncePerRequest, self.now, format!("a send to a socket that is not open: {request:?}"));
             return;
         };
@@ -181,7 +181,7 @@ impl World {
     /// The plane waits for room in a socket, holding no memory meanwhile.
     pub(crate) fn begin_waiting(&mut self, token: Token, socket: SocketSlot) {
         self.log.event(self.now, LogKind::Send, token.0, 0, || format!("{token:?} waits for room in {socket:?}"));
-        let Some(stream) = self.stream_at(socket) else {
+        let Some(stream) = self.handles.stream_at(socket) else {
             self.laws.broke(Law::OncePerRequest, self.now, format!("waits for a socket that is not open: {socket:?}"));
             return;
         };
@@ -196,7 +196,7 @@ impl World {
 
     /// A waiting send is tried again.
     pub(crate) fn retry_send(&mut self, socket: SocketSlot) {
-        let Some(stream) = self.stream_at(socket) else { return };
+        let Some(stream) = self.handles.stream_at(socket) else { return };
         let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
         let Some((token, memory)) = record.socket.pending else { return };
         if memory.length == 0 {
@@ -223,7 +223,7 @@ impl World {
         self.log.event(self.now, LogKind::Cancel, token.0, 0, || format!("{token:?}"));
         // Too late, its completion is on the way: then there is nothing to cancel.
         let Some(socket) = self.pending_sends.remove(&token.0) else { return };
-        let Some(stream) = self.stream_at(socket) else { return };
+        let Some(stream) = self.handles.stream_at(socket) else { return };
         let record = self.streams.get_mut(&stream).expect("an open socket has its stream");
         if let Some((token, memory)) = record.socket.pending.take() {
             if memory.length > 0 {
@@ -263,66 +263,30 @@ impl World {
         }
     }
 
-    /// The stream of the socket that is open in this place.
-    pub(crate) fn stream_at(&self, socket: SocketSlot) -> Option<u64> {
-        self.sockets.get(usize::try_from(socket.0).ok()?).copied().flatten()
-    }
-
     pub(crate) fn open_file(&mut self, slot: FileSlot, fd: i32) {
-        let file = self.file_of_fd.get(&fd).copied();
+        let (file, found) = self.handles.open_file(slot, fd);
         self.log.event(self.now, LogKind::File, u64::from(slot.0), 1, || format!("{slot:?} is {file:?}"));
-        let place = usize::try_from(slot.0).expect("32 bits");
-        if file.is_none() || place >= limits::FILES_MAX {
-            self.laws.broke(Law::QueueBounds, self.now, format!("not a content, or not a place: {slot:?}"));
-            return;
-        }
-        if self.files.len() <= place {
-            self.files.resize(place + 1, None);
-        }
-        if self.files[place].is_some() {
-            self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} is in use"));
-        }
-        self.files[place] = file;
+        self.laws.judge(self.now, found);
     }
 
     pub(crate) fn close_file(&mut self, slot: FileSlot) {
         self.log.event(self.now, LogKind::File, u64::from(slot.0), 0, || format!("{slot:?} closed"));
-        let busy = self.reads.iter().flatten().any(|r| r.request.file == slot);
-        if busy || self.queued_reads.iter().any(|r| r.file == slot) {
-            self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} closed while it is read"));
-        }
-        match self.files.get_mut(usize::try_from(slot.0).expect("32 bits")) {
-            Some(file) if file.is_some() => *file = None,
-            _ => self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} was not open")),
-        }
+        let mut reads = self.reads.iter().flatten().map(|read| &read.request).chain(&self.queued_reads);
+        let found = self.handles.close_file(slot, reads.any(|read| read.file == slot));
+        self.laws.judge(self.now, found);
     }
 
     pub(crate) fn open_socket(&mut self, slot: SocketSlot, fd: i32) {
-        let stream = self.stream_of_fd.get(&fd).copied();
+        let (stream, found) = self.handles.open_socket(slot, fd);
         self.log.event(self.now, LogKind::File, u64::from(slot.0), 3, || format!("{slot:?} is stream {stream:?}"));
-        let place = usize::try_from(slot.0).expect("32 bits");
-        if stream.is_none() || place >= limits::STREAMS_MAX {
-            self.laws.broke(Law::QueueBounds, self.now, format!("no stream's socket, or not a place: {slot:?}"));
-            return;
-        }
-        if self.sockets.len() <= place {
-            self.sockets.resize(place + 1, None);
-        }
-        if self.sockets[place].is_some() {
-            self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} is in use"));
-        }
-        self.sockets[place] = stream;
+        self.laws.judge(self.now, found);
     }
 
     pub(crate) fn close_socket(&mut self, slot: SocketSlot) {
         self.log.event(self.now, LogKind::File, u64::from(slot.0), 2, || format!("{slot:?} closed"));
-        let pending = self.stream_at(slot).is_some_and(|s| self.streams[&s].socket.pending.is_some());
-        if pending || self.queued_sends.iter().any(|s| s.socket == slot) {
-            self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} closed while it is sent to"));
-        }
-        match self.sockets.get_mut(usize::try_from(slot.0).expect("32 bits")) {
-            Some(socket) if socket.is_some() => *socket = None,
-            _ => self.laws.broke(Law::OncePerRequest, self.now, format!("{slot:?} was not open")),
-        }
+        let is_pending = self.handles.stream_at(slot).is_some_and(|s| self.streams[&s].socket.pending.is_some());
+        let is_queued = self.queued_sends.iter().any(|send| send.socket == slot);
+        let found = self.handles.close_socket(slot, is_pending || is_queued);
+        self.laws.judge(self.now, found);
     }
 }

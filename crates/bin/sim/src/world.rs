@@ -5,12 +5,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::os::fd::RawFd;
 
 use dataplane::control::{Command, Report};
-use dataplane::port::{
-    COMPLETIONS_MAX, Completion, FileSlot, MemoryChange, ReadRequest, SendRequest, SocketSlot, Token,
-};
+use dataplane::port::{COMPLETIONS_MAX, Completion, MemoryChange, ReadRequest, SendRequest, SocketSlot, Token};
 use storage::grant::{Grant, StoreMessage};
 use units::{BitRate, ContentVersion, DiskId, Nanos};
 
@@ -20,6 +17,7 @@ use crate::control_side::ControlSide;
 use crate::delays::PlaneDelays;
 use crate::disk::{ServedRequest, SimDisk};
 use crate::drive::{Drive, DriveRequest, Op};
+use crate::handles::Handles;
 use crate::laws::{Law, Laws};
 use crate::ledger::LedgerEntry;
 use crate::log::{LogKind, RunLog, Trace};
@@ -139,11 +137,8 @@ pub(crate) struct World {
     pub(crate) plane_delay: Nanos,
     /// When it was delayed so far.
     pub(crate) plane_delays: PlaneDelays,
-    pub(crate) files: Vec<Option<SimFile>>,
-    pub(crate) sockets: Vec<Option<u64>>,
+    pub(crate) handles: Handles,
     pub(crate) streams: BTreeMap<u64, LedgerEntry>,
-    pub(crate) stream_of_fd: BTreeMap<RawFd, u64>,
-    pub(crate) file_of_fd: BTreeMap<RawFd, SimFile>,
     pub(crate) pending_sends: BTreeMap<u64, SocketSlot>,
     /// Until when the link is busy with the bytes that sockets took.
     pub(crate) link_busy_until: Nanos,
@@ -203,11 +198,8 @@ impl World {
             reports_scheduled: false,
             plane_delay: Nanos::ZERO,
             plane_delays: PlaneDelays::default(),
-            files: Vec::new(),
-            sockets: Vec::new(),
+            handles: Handles::new(),
             streams: BTreeMap::new(),
-            stream_of_fd: BTreeMap::new(),
-            file_of_fd: BTreeMap::new(),
             pending_sends: BTreeMap::new(),
             link_busy_until: Nanos::ZERO,
             control,
@@ -374,8 +366,8 @@ impl World {
         };
         record.socket.set_reading(reading, self.now);
         self.log.event(self.now, LogKind::Client, stream, 0, || format!("stream {stream} {turn:?}"));
-        if let Some(slot) = self.sockets.iter().position(|s| *s == Some(stream)) {
-            self.retry_send(SocketSlot(u32::try_from(slot).expect("few sockets")));
+        if let Some(slot) = self.handles.slot_of(stream) {
+            self.retry_send(slot);
         }
     }
 
@@ -497,11 +489,6 @@ impl World {
             self.schedule(self.now.saturating_add(latency), WorldEvent::Reports);
         }
         Ok(())
-    }
-
-    /// The slot's file, if the plane opened it.
-    pub(crate) fn file_at(&self, slot: FileSlot) -> Option<SimFile> {
-        self.files.get(usize::try_from(slot.0).ok()?).copied().flatten()
     }
 }
 

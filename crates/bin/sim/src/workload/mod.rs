@@ -82,7 +82,7 @@ impl World {
         let content = self.control.contents[index].opened(&self.control.null);
         let number = u32::try_from(index).expect("few contents");
         for file in content.layout.files() {
-            self.file_of_fd.insert(file.file.as_raw_fd(), SimFile { content: number, disk: file.disk });
+            self.handles.give_file(file.file.as_raw_fd(), SimFile { content: number, disk: file.disk });
         }
         content
     }
@@ -264,7 +264,7 @@ impl World {
         }
         control.tally.requested += u64::from(!best_effort);
         control.tally.best_effort += u64::from(best_effort);
-        self.stream_of_fd.insert(socket.as_raw_fd(), id.0);
+        self.handles.give_socket(socket.as_raw_fd(), id.0);
         for other in self.streams.values_mut().filter(|other| other.requested.version == content.version) {
             (other.shares, stream.shares) = (true, true);
         }
@@ -402,11 +402,9 @@ impl World {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} comes back from {life:?} with {end:?}"));
             return;
         };
-        self.stream_of_fd.remove(&fd);
+        let found = self.handles.socket_returned(fd, stream.0);
+        self.laws.judge(now, found);
         self.control.running -= usize::from(record.requested.viewer.is_none());
-        if self.sockets.contains(&Some(stream.0)) {
-            self.laws.broke(Law::OncePerRequest, now, format!("{stream:?} comes back with its socket in use"));
-        }
         self.judge_start(&record);
         let is_refused = end.as_ref().is_none_or(|end| end.outcome == Outcome::StartTooLate);
         self.control.tally.sessions_refused += u64::from(is_refused && record.requested.continues);
