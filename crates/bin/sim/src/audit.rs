@@ -1,19 +1,15 @@
 //! Looks at everything that runs, twice a second and at every send: is anybody late, ahead, starved or forgotten?
 
+use schedule::admission::WIRE_OVERHEAD;
 use schedule::pace::LAG_MAX;
-use units::Nanos;
+use units::{BitRate, Nanos};
 
 use crate::laws::Law;
-use crate::ledger::LedgerEntry;
+use crate::ledger::{DeliveryLife, LedgerEntry};
 use crate::world::{IDLE_AUDITS, World};
 
 /// Longest time from an order to end until the end.
 const END_MAX: Nanos = Nanos::from_secs(5);
-/// Best-effort work may wait for a grant until its share of the time comes to this span: the longest job is half a second.
-/// 10,000 seeds stay below it.
-const BEST_EFFORT_EARNED_MAX: Nanos = Nanos::from_millis(600);
-/// And at least for this time: the round under way, and one more.
-const BEST_EFFORT_WAIT_MIN: Nanos = Nanos::from_secs(2);
 /// A disk may be idle beside waiting work for this share of the time of [`IDLE_AUDITS`] audits, four seconds: a job that is not
 /// expected to be over in time waits for the next round, and none is expected to take longer than half of one. The most that
 /// 10,000 seeds show is 0.17.
@@ -82,9 +78,23 @@ impl World {
             }
         }
         self.judge_shed(period);
+        let left = self.payload_rate().0.saturating_sub(self.promised_rate().0);
+        self.plane_delays.make_up(BitRate(left).bytes_in(period));
         for disk in 0..self.disks.len() {
             self.audit_disk(disk, period);
         }
+    }
+
+    /// The rates of all guaranteed streams that run.
+    pub(crate) fn promised_rate(&self) -> BitRate {
+        let running = self.streams.values().filter(|stream| stream.life == DeliveryLife::Started);
+        BitRate(running.filter_map(|stream| stream.requested.rate).map(|rate| rate.0).sum())
+    }
+
+    /// The payload that the link carries.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a rate")]
+    fn payload_rate(&self) -> BitRate {
+        BitRate((self.settings.link.0 as f64 / WIRE_OVERHEAD) as u64)
     }
 
     /// A delivery that ended because its disk was too slow was younger than those that continue; checked when the others of the
@@ -168,12 +178,12 @@ impl World {
             return;
         }
         let waited = since.map_or(Nanos::ZERO, |since| self.now.saturating_sub(since));
+        let wait_max = (self.control.be_share > 0.0).then(|| self.control.best_effort_wait_max());
         let tally = &mut self.control.tally;
         tally.idle_beside_work_max = tally.idle_beside_work_max.max(idle);
-        if self.control.be_share > 0.0 {
+        if let Some(wait_max) = wait_max {
             tally.best_effort_wait_max = tally.best_effort_wait_max.max(waited);
-            let wait_max = Nanos::from_secs_f64(BEST_EFFORT_EARNED_MAX.as_secs_f64() / self.control.be_share);
-            if waited > wait_max.max(BEST_EFFORT_WAIT_MIN) {
+            if waited > wait_max {
                 self.laws.broke(Law::BestEffortLives, self.now, format!("disk {disk}: no grant since {since:?}"));
             }
         }

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
+use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
+use schedule::disk::{DEBT_PART, SAVED_PART};
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId, UploadId};
 
 use crate::camera::Camera;
@@ -79,6 +81,7 @@ pub(crate) struct ControlSide {
     pub(crate) bad_tenths: Vec<u64>,
     pub(crate) phases: RunPhases,
     tick: Nanos,
+    round: Nanos,
     pub(crate) be_share: f64,
     /// From the question to the first byte, or to a no.
     pub(crate) first_byte_max: Nanos,
@@ -124,6 +127,7 @@ pub(crate) struct ControlSettings {
     pub(crate) faults: Vec<FaultAt>,
     pub(crate) phases: RunPhases,
     pub(crate) tick: Nanos,
+    pub(crate) round: Nanos,
     pub(crate) be_share: f64,
     pub(crate) first_byte_max: Nanos,
     pub(crate) stall_max: Nanos,
@@ -133,7 +137,8 @@ pub(crate) struct ControlSettings {
 impl ControlSide {
     /// Makes the contents; `null` is an open `/dev/null`.
     pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
-        let ControlSettings { load, faults, phases, tick, be_share, first_byte_max, stall_max, capacities } = settings;
+        let ControlSettings { load, faults, phases, tick, round, be_share, first_byte_max, stall_max, capacities } =
+            settings;
         let mut contents = Vec::new();
         for disk in 0..capacities.len() {
             for _ in 0..load.contents_per_disk {
@@ -152,6 +157,7 @@ impl ControlSide {
             faults,
             phases,
             tick,
+            round,
             be_share,
             first_byte_max,
             stall_max,
@@ -189,6 +195,14 @@ impl ControlSide {
     /// The plane's tick.
     pub(crate) fn tick_span(&self) -> Nanos {
         self.tick
+    }
+
+    /// How long best-effort work may wait for a grant: until its share of the time has paid the most that it may owe, and saved for the
+    /// longest job, which then has the deadline of a read. By the rounds of spinning disks; those of flash are shorter.
+    pub(crate) fn best_effort_wait_max(&self) -> Nanos {
+        let to_earn = Nanos(self.round.0 / DEBT_PART + self.round.0 / SAVED_PART);
+        let earned = Nanos::from_secs_f64(to_earn.as_secs_f64() / self.be_share);
+        earned.saturating_add(self.round.saturating_mul(LOOKAHEAD_ROUNDS))
     }
 
     /// How far ahead of its rate a stream may be: slow streams are fed every second tick.

@@ -14,7 +14,7 @@ use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 use crate::arena::SimArena;
 use crate::delays::PlaneDelays;
-use crate::load::{DELAY_RECOVERY, RECOVERY};
+use crate::load::RECOVERY;
 use crate::socket::SimSocket;
 use crate::viewers::ViewerTrackId;
 
@@ -238,13 +238,12 @@ impl LedgerEntry {
                 *self.forgiven.insert(self.forgiven.map_or(most, |forgiven| forgiven.min(most)))
             }
         };
-        let began = self.first.unwrap_or(now).max(now.saturating_sub(DELAY_RECOVERY));
-        late.saturating_sub(forgiven).saturating_sub(delays.between(began, now))
+        late.saturating_sub(forgiven).saturating_sub(delays.unrecovered(self.first.unwrap_or(now), now))
     }
 
     /// Something excuses that its bytes are not there at `now`.
     pub(crate) fn may_miss(&self, now: Nanos, delays: &PlaneDelays) -> bool {
-        let delayed = delays.between(now.saturating_sub(DELAY_RECOVERY), now);
+        let delayed = delays.unrecovered(self.first.unwrap_or(now), now);
         self.disk_is_excused(now) || self.client_is_excused(now) || delayed > Nanos::ZERO || self.may_always_be_late()
     }
 
@@ -329,6 +328,7 @@ mod tests {
     use units::limits;
 
     use super::*;
+    use crate::load::DELAY_RECOVERY;
     use crate::socket::ClientReading;
 
     fn stream() -> LedgerEntry {
@@ -386,7 +386,7 @@ mod tests {
         s.take(&arena, chunk, 1000, second(1)).expect("its first bytes");
         assert_eq!(s.lateness(second(2)), Some(Nanos::ZERO));
         assert_eq!(s.lateness(second(5)), Some(second(3)));
-        delays.add(second(3), second(4));
+        delays.add(second(3), second(4), BitRate(0));
         assert_eq!(s.unexcused(second(3), second(5), &delays, Nanos::ZERO), second(2));
         let over = second(4).saturating_add(DELAY_RECOVERY);
         assert_eq!(s.unexcused(second(3), over, &delays, Nanos::ZERO), second(3), "by then it is made up for");
@@ -431,7 +431,7 @@ mod tests {
     fn an_end_needs_its_reason() {
         let mut s = stream();
         let (none, mut delays) = (PlaneDelays::default(), PlaneDelays::default());
-        delays.add(Nanos(1), Nanos(2));
+        delays.add(Nanos(1), Nanos(2), BitRate(0));
         let end = |outcome| Ending { outcome, sent_bytes: 0, misses: 0, duration: Nanos::ZERO, held: None };
         for outcome in [
             Outcome::Complete,

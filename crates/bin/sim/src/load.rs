@@ -253,8 +253,8 @@ pub enum Fault {
 /// have to be found again, and lost reads to be made up for.
 pub(crate) const RECOVERY: Nanos = Nanos::from_secs(10);
 
-/// How long after a delay of the plane's thread streams may be behind: a fifth of a second is made up for at twice the rate, as far
-/// as disks and links have room for that.
+/// How long after a delay of the plane's thread streams may be behind if their link has room: a fifth of a second is made up for at
+/// twice the rate, as far as disks have room for that.
 pub(crate) const DELAY_RECOVERY: Nanos = Nanos::from_secs(2);
 
 /// A disk that becomes slower excuses no stream while its reads and recordings, each taking longer, need no more than this

@@ -204,6 +204,7 @@ fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
         faults: scenario.faults.clone(),
         phases: RunPhases { safety: scenario.safety, liveness: scenario.liveness },
         tick: scenario.tick,
+        round: scenario.round,
         be_share: scenario.be_share,
         first_byte_max: first_byte_max(scenario),
         stall_max: scenario.stall_max,

@@ -281,7 +281,7 @@ impl World {
         let delay = std::mem::take(&mut self.plane_delay);
         let usual = Nanos(self.random.below(self.settings.wake_max.0));
         if delay > Nanos::ZERO {
-            self.plane_delays.add(self.now, self.now.saturating_add(delay));
+            self.plane_delays.add(self.now, self.now.saturating_add(delay), self.promised_rate());
         }
         self.now = self.now.saturating_add(delay).saturating_add(usual);
         self.happen_until(self.now);

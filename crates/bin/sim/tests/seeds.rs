@@ -37,6 +37,18 @@ fn blocks_of_later_rounds_let_an_upload_come_between() {
     assert_lawful(&sim::run(&Scenario::draw(7259), Trace::Off));
 }
 
+/// A plane that was late by 150 ms on a link that is promised whole: for 3 s there was no room to make up for that.
+#[test]
+fn a_delay_is_made_up_for_as_far_as_the_link_has_room() {
+    assert_lawful(&sim::run(&Scenario::draw(8211), Trace::Off));
+}
+
+/// An upload had its share of a tenth in jobs 6.5 s apart: the last one took longer than it had saved for.
+#[test]
+fn best_effort_waits_until_it_has_paid_and_saved() {
+    assert_lawful(&sim::run(&Scenario::draw_viewers(35), Trace::Off));
+}
+
 #[test]
 fn a_disk_filled_to_its_last_stream_keeps_every_deadline() {
     let scenario = Scenario::steady(1, DriveProfile::Desktop, 1 << 30, BitRate(8_800_000), 200);

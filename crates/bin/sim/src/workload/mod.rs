@@ -380,6 +380,7 @@ impl World {
         record.started_at = Some(now);
         record.reservation = reservation;
         let (guaranteed, viewer) = (record.requested.rate.is_some(), watching(record));
+        self.plane_delays.give_way(record.requested.burst_bytes);
         if guaranteed != reservation.is_some() {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} holds {reservation:?}"));
         }

@@ -38,9 +38,9 @@ const READ_PIECES: u32 = 2;
 pub const BULK_PIECES: u32 = 32;
 /// Best effort owes at most one in so many of a round after jobs that took longer than expected. With half of one, uploads waited for
 /// 6.5 s beside viewers of segments, for their reads always wait (decision 0060, simulated).
-const DEBT_PART: u64 = 4;
+pub const DEBT_PART: u64 = 4;
 /// Best effort saves time for one in so many of a round, or for its dearest job. Chosen.
-const SAVED_PART: u64 = 2;
+pub const SAVED_PART: u64 = 2;
 /// Rounds that are kept for delays that no model foresees: half of one. Follows from [`crate::admission::disk_table::CARRY_MAX`].
 const KEPT_ROUNDS: f64 = 0.5;
 
