@@ -197,8 +197,8 @@ impl Fetcher {
         false
     }
 
-    /// Makes reads that wait for a disk because another one failed.
-    pub(super) fn retry_reads<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
+    /// Makes reads that wait for a disk because another one failed. False if some still wait for the reads in flight: no others go before them.
+    pub(super) fn retry_reads<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) -> bool {
         while self.sources[disk].schedule.has_room()
             && let Some(op) = self.sources[disk].retries.pop()
         {
@@ -209,6 +209,7 @@ impl Fetcher {
             self.sources[disk].schedule.begin_reads(piece.position.unwrap_or(0), piece.length, 1, context.now);
             self.read_piece(op, piece, context.now, context);
         }
+        self.sources[disk].retries.is_empty()
     }
 
     /// The file of a read was looked at, or need not be: its pages are ready, or bad.

@@ -110,12 +110,7 @@ impl Fetcher {
     /// Asks each disk's schedule for its next action until it says: wait.
     pub(crate) fn ask_disks<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for disk in self.sources.ids() {
-            if self.sources[disk].health.is_hung() {
-                continue;
-            }
-            self.retry_reads(disk, context);
-            // They wait for the reads in flight: no other goes before them.
-            if !self.sources[disk].retries.is_empty() {
+            if self.sources[disk].health.is_hung() || !self.retry_reads(disk, context) {
                 continue;
             }
             for _ in 0..STEPS_PER_TURN {
