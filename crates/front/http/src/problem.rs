@@ -458,12 +458,10 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
             "the file system does not permit it, the name is hidden, or a link on the path leads out of the served folder or begins with `/`"
                 .to_owned(),
         ),
-        StoreError::DiskFailing(disk) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("disk {} errs or does not answer", disk.0))
-        }
         // A change that is answered with 503 is not made later either.
         StoreError::Unsettled(_) => (StatusCode::GATEWAY_TIMEOUT, format!("{error}; look again when the disk answers")),
-        StoreError::PartAway(_)
+        StoreError::DiskFailing(_)
+        | StoreError::PartAway(_)
         | StoreError::RootAway(_)
         | StoreError::UploadMemory
         | StoreError::NoBuffers { .. }
@@ -483,7 +481,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         return if is_full { reply.failing(DavCondition::SufficientDiskSpace) } else { reply };
     }
     let resource = match error {
-        StoreError::DiskFailing(disk) => resource_name(Resource::DiskFailing(*disk)),
+        StoreError::DiskFailing(disk) => format!("{disk} failing"),
         StoreError::PartAway(away) => format!("disk {} of volume {} {}", away.disk, away.volume, away.state),
         StoreError::RootAway(_) => "folder away".to_owned(),
         StoreError::UploadMemory => "upload memory".to_owned(),
@@ -498,18 +496,17 @@ mod tests {
     use std::sync::Arc;
 
     use service::contents::AwayDisk;
-    use units::DiskId;
 
     use super::*;
 
     #[test]
     fn whatever_is_short_is_named() {
         let no_buffers = StoreError::NoBuffers { needed: 8, free: 3 };
-        let failing = StoreError::DiskFailing(DiskId(3));
+        let failing = StoreError::DiskFailing("disk sdd".into());
         let away = AwayDisk { volume: "films".to_owned(), disk: "/dev/sdc".to_owned(), state: "missing" };
         let away = (StoreError::PartAway(Arc::new(away)), "disk /dev/sdc of volume films missing");
         for (error, resource) in
-            [(failing, "disk 3 failing"), (no_buffers, "memory"), (StoreError::Busy, "table"), away]
+            [(failing, "disk sdd failing"), (no_buffers, "memory"), (StoreError::Busy, "table"), away]
         {
             let reply = of_store(&error);
             assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);

@@ -141,7 +141,10 @@ async fn health_readiness_and_the_page() {
     let failing = harness.one(&get("/ready"));
     assert!(failing.status == 503 && failing.text().contains("every disk is failing"), "{}", failing.text());
     // The event log has it, too, though no read of the data plane met the fault.
-    harness.events.wait_until(|text| text.contains("\"event\":\"disk_failing\",\"hung\":true"));
+    harness.events.wait_until(|text| {
+        let named = ["\"event\":\"disk_failing\"", "\"hung\":true", "\"name\":\"sda\"", "\"folders\":[\"/srv/video\"]"];
+        text.lines().any(|line| named.iter().all(|part| line.contains(part)))
+    });
     harness.store.failing.store(false, Ordering::SeqCst);
     harness.events.wait_until(|text| text.contains("\"disk_recovered\""));
     assert_eq!(harness.one(&get("/ready")).status, 200);

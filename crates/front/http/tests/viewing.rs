@@ -229,9 +229,11 @@ async fn a_path_may_be_served_best_effort_when_it_is_full() {
 async fn a_failed_disk_is_named_to_viewers_behind_a_stage_too() {
     let harness = Harness::start(HttpConfig::default());
     harness.store.put("list.m3u8", b"#EXTM3U\na.ts\n");
-    for (outcome, resource) in
-        [(Outcome::DiskError, "disk 0 failing"), (Outcome::DiskOverloaded, "disk 0"), (Outcome::StartTooLate, "disk 0")]
-    {
+    for (outcome, resource) in [
+        (Outcome::DiskError, "disk sda failing"),
+        (Outcome::DiskOverloaded, "disk 0"),
+        (Outcome::StartTooLate, "disk 0"),
+    ] {
         harness.plane.fail(outcome);
         // Only the second passes a stage.
         let [direct, piped] = ["list.m3u8", "list.m3u8?session=a"].map(|target| harness.one(&get(target, "")));

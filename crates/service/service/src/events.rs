@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use api::{DiskFailure, Forecast};
 use dataplane::control::{Ending, Event};
-use serde_json::json;
-use units::{BitRate, DiskId, StreamId};
+use serde_json::{Value, json};
+use units::{BitRate, StreamId};
 
 use crate::budgets::BudgetRefusal;
-use crate::contents::{StoreError, StoreEvent};
+use crate::contents::{DiskInfo, StoreError, StoreEvent};
 use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
 use crate::reservation_ahead::{ReservationAhead, ReservationWish};
@@ -157,17 +157,23 @@ impl Events {
 }
 
 /// A disk errs or does not answer, or is used again.
-pub(crate) fn disk_failure(disk: DiskId, failure: Option<DiskFailure>, now: SystemTime) -> EventLine {
-    let object = match failure {
-        Some(failure) => json!({ "event": "disk_failing", "disk": disk.0, "hung": failure == DiskFailure::Hung }),
-        None => json!({ "event": "disk_recovered", "disk": disk.0 }),
-    };
+pub(crate) fn disk_failure(disk: &DiskInfo, failure: Option<DiskFailure>, now: SystemTime) -> EventLine {
+    let mut object = of_disk(if failure.is_some() { "disk_failing" } else { "disk_recovered" }, disk);
+    if let Some(failure) = failure {
+        object["hung"] = (failure == DiskFailure::Hung).into();
+    }
     stamped(object, now)
 }
 
 /// The figures of a disk are measured ones from now on.
-pub(crate) fn disk_measured(disk: DiskId, now: SystemTime) -> EventLine {
-    stamped(json!({ "event": "disk_measured", "disk": disk.0 }), now)
+pub(crate) fn disk_measured(disk: &DiskInfo, now: SystemTime) -> EventLine {
+    stamped(of_disk("disk_measured", disk), now)
+}
+
+/// An event of a disk, with its number, name and folders as the figures have them.
+fn of_disk(event: &str, disk: &DiskInfo) -> Value {
+    let folders: Vec<_> = disk.roots.iter().map(|folder| folder.display().to_string()).collect();
+    json!({ "event": event, "disk": disk.id.0, "name": disk.device.name, "folders": folders })
 }
 
 /// One event of the data plane as a line of the event log; none for the events that [`disk_failure`] logs.

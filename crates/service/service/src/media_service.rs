@@ -257,7 +257,10 @@ impl MediaService {
                 }
             }
             Report::Profiled { profile, is_in_force: true } => {
-                self.events.tell(events::disk_measured(profile.disk, SystemTime::now()));
+                let disks = self.admin.disks();
+                if let Some(disk) = disks.iter().find(|disk| disk.id == profile.disk) {
+                    self.events.tell(events::disk_measured(disk, SystemTime::now()));
+                }
             }
             report => self.plane.on_report(report),
         }
@@ -299,7 +302,7 @@ impl MediaService {
                 None => told.remove(&disk.id),
             };
             if failure != before {
-                self.events.tell(events::disk_failure(disk.id, failure, SystemTime::now()));
+                self.events.tell(events::disk_failure(&disk, failure, SystemTime::now()));
             }
         }
     }

@@ -37,7 +37,10 @@ impl Shortage {
     /// The resource, as events and answers name it.
     #[must_use]
     pub fn resource(&self) -> String {
-        resource_name(self.refusal.resource)
+        match (self.refusal.resource, &self.disk) {
+            (Resource::DiskFailing(_), Some(name)) => format!("disk {name} failing"),
+            (resource, _) => resource_name(resource),
+        }
     }
 }
 

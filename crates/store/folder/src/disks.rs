@@ -83,7 +83,7 @@ impl FolderDisks {
             roots.iter_mut().for_each(|root| root.targets = targets);
             served.push((id, device.clone(), roots.iter().map(|root| root.path.clone()).collect()));
             let port = serve(id);
-            let shared = common.shared(id, port.waker());
+            let shared = common.shared((id, format!("disk {}", device.name)), port.waker());
             let (handle, operations) = DiskHandle::new(Arc::clone(&shared));
             let worker = Worker::new((Arc::clone(&shared), common.clone()), (device, roots), operations);
             common.spawn(format!("store-{}", id.0), move || DiskThread::new(shared, port, worker).run())?;

@@ -49,24 +49,29 @@ pub struct StoreCommon {
 }
 
 impl StoreCommon {
-    /// The state that the thread of a disk shares with its callers; `waker` ends the thread's wait.
+    /// The state that the thread of a disk, by its number and its name in errors, shares with its callers; `waker` ends the thread's wait.
     #[must_use]
-    pub fn shared(&self, id: DiskId, waker: WakeFn) -> Arc<DiskShared> {
-        self.shared_by(id, waker, Arc::clone(&self.reliance))
+    pub fn shared(&self, named: (DiskId, String), waker: WakeFn) -> Arc<DiskShared> {
+        self.shared_by(named, waker, Arc::clone(&self.reliance))
     }
 
     /// The same of a thread for several disks, which is relied on as long as any of `disks` is: one that errs or does not answer is taken
     /// out by the writes to it, and writes that have no other place fail then.
     #[must_use]
-    pub fn shared_of_any(&self, id: DiskId, waker: WakeFn, disks: Vec<DiskId>) -> Arc<DiskShared> {
+    pub fn shared_of_any(&self, named: (DiskId, String), waker: WakeFn, disks: Vec<DiskId>) -> Arc<DiskShared> {
         let each = Arc::clone(&self.reliance);
         let any: DiskUsable =
             Box::new(move |_| each.get().is_none_or(|relied_on| disks.iter().any(|disk| relied_on(*disk))));
-        self.shared_by(id, waker, Arc::new(OnceLock::from(any)))
+        self.shared_by(named, waker, Arc::new(OnceLock::from(any)))
     }
 
-    fn shared_by(&self, id: DiskId, waker: WakeFn, reliance: Arc<OnceLock<DiskUsable>>) -> Arc<DiskShared> {
-        Arc::new(DiskShared::new(id, self.settings.patience, waker, Arc::clone(&self.events), reliance))
+    fn shared_by(
+        &self,
+        named: (DiskId, String),
+        waker: WakeFn,
+        reliance: Arc<OnceLock<DiskUsable>>,
+    ) -> Arc<DiskShared> {
+        Arc::new(DiskShared::new(named, self.settings.patience, waker, Arc::clone(&self.events), reliance))
     }
 
     /// Starts a thread on the store's processors.

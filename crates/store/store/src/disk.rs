@@ -45,7 +45,7 @@ impl DiskHandle {
             match timeout(self.shared.patience, &mut answer).await {
                 Ok(Ok(result)) => return result.map_err(|error| self.counted(error)),
                 Ok(Err(_)) => return Err(StoreError::Closed),
-                Err(_) if self.shared.is_stuck() => return Err(StoreError::DiskFailing(self.shared.id)),
+                Err(_) if self.shared.is_stuck() => return Err(self.shared.failing()),
                 Err(_) => {}
             }
         }
@@ -54,7 +54,7 @@ impl DiskHandle {
 
     /// The error as callers see it; errors of the disk are counted, for no read of the data plane shows these.
     fn counted(&self, error: StoreError) -> StoreError {
-        let error = error.of_disk(self.shared.id);
+        let error = self.shared.own(error);
         if matches!(error, StoreError::DiskFailing(_)) {
             self.shared.stats.errors.add(1);
         }
@@ -64,7 +64,7 @@ impl DiskHandle {
     /// Queues an operation without waiting.
     pub fn post(&self, operation: Operation) -> Result<(), StoreError> {
         if self.shared.is_stuck() {
-            return Err(StoreError::DiskFailing(self.shared.id));
+            return Err(self.shared.failing());
         }
         self.operations().try_send(operation).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
@@ -83,9 +83,9 @@ impl DiskHandle {
     /// begun it: [`StoreError::Unsettled`].
     pub async fn settle<T>(&self, mut change: ChangeAnswer<T>) -> Result<T, StoreError> {
         match self.while_it_works(&mut change.answer).await {
-            Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)).map_err(|error| error.of_disk(self.shared.id)),
+            Ok(answer) => answer.unwrap_or(Err(StoreError::Closed)).map_err(|error| self.shared.own(error)),
             Err(silence) if change.give_up() => Err(silence),
-            Err(_) => Err(StoreError::Unsettled(self.shared.id)),
+            Err(_) => Err(self.shared.unsettled()),
         }
     }
 
@@ -96,7 +96,7 @@ impl DiskHandle {
         loop {
             match timeout(self.shared.patience, event.as_mut()).await {
                 Ok(value) => return Ok(value),
-                Err(_) if !self.shared.is_relied_on() => return Err(StoreError::DiskFailing(self.shared.id)),
+                Err(_) if !self.shared.is_relied_on() => return Err(self.shared.failing()),
                 Err(_) => {}
             }
         }

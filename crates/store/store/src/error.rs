@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use storage::uploads::UploadFailure;
-use units::{ByteCount, DiskId};
+use units::ByteCount;
 
 use crate::path::COMPONENTS_MAX;
 
@@ -55,11 +55,11 @@ pub enum StoreError {
     #[error("{0}: the volume takes no changes until the server is started again with this disk")]
     VolumeReadOnly(Arc<AwayDisk>),
     /// The disk does not answer, or the requested bytes cannot be read from it or written to it.
-    #[error("disk {} errs or does not answer", .0.0)]
-    DiskFailing(DiskId),
+    #[error("{0} errs or does not answer")]
+    DiskFailing(Arc<str>),
     /// The disk fell silent or erred while a change of a name was made durable: it may have been made or not.
-    #[error("disk {} fell silent or erred while this was made durable: it may be so or not", .0.0)]
-    Unsettled(DiskId),
+    #[error("{0} fell silent or erred while this was made durable: it may be so or not")]
+    Unsettled(Arc<str>),
     /// The folder it lies in, or may lie in, is not served for now.
     #[error("{0}")]
     RootAway(RootAway),
@@ -167,18 +167,12 @@ impl From<io::Error> for StoreError {
 }
 
 impl StoreError {
-    /// The error as callers of `disk` see it: an error of the drive, or of a file system that lost blocks it needs, is the disk's.
-    #[must_use]
-    pub fn of_disk(self, disk: DiskId) -> Self {
-        let errno = match &self {
-            Self::Io(cause) => Errno::from_io_error(cause),
-            _ => None,
-        };
-        match errno {
-            // UCLEAN and BADMSG are the words of ext4 and xfs for broken data on the disk, NODEV and NXIO those of a drive that is gone.
-            Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::NODEV | Errno::NXIO) => Self::DiskFailing(disk),
-            _ => self,
-        }
+    /// True for an error of the drive, or of a file system that lost blocks it needs.
+    pub(crate) fn is_of_drive(&self) -> bool {
+        let Self::Io(cause) = self else { return false };
+        // UCLEAN and BADMSG are the words of ext4 and xfs for broken data on the disk, NODEV and NXIO those of a drive that is gone.
+        let of_drive = [Errno::IO, Errno::UCLEAN, Errno::BADMSG, Errno::NODEV, Errno::NXIO];
+        Errno::from_io_error(cause).is_some_and(|errno| of_drive.contains(&errno))
     }
 
     /// True where there was no room.

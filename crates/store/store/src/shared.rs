@@ -10,6 +10,7 @@ use std::time::Duration;
 use units::{DiskId, Nanos, UploadId};
 
 use crate::buffers::Chunk;
+use crate::error::StoreError;
 use crate::event::EventSender;
 use crate::grants::WakeFn;
 use crate::lock::lock;
@@ -22,6 +23,8 @@ pub type DiskUsable = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
 pub struct DiskShared {
     /// The disk.
     pub id: DiskId,
+    /// Its name in errors (`disk sda`): another disk may take its place in a volume.
+    name: Mutex<Arc<str>>,
     /// Its counts.
     pub stats: DiskStats,
     /// Time at which the thread began its present step; zero while it waits.
@@ -43,9 +46,9 @@ impl fmt::Debug for DiskShared {
 }
 
 impl DiskShared {
-    /// The state of a disk whose thread `waker` wakes.
+    /// The state of a disk of this name whose thread `waker` wakes.
     pub fn new(
-        id: DiskId,
+        (id, name): (DiskId, String),
         patience: Duration,
         waker: WakeFn,
         events: Arc<EventSender>,
@@ -53,6 +56,7 @@ impl DiskShared {
     ) -> Self {
         Self {
             id,
+            name: Mutex::new(name.into()),
             stats: DiskStats::default(),
             busy_since: AtomicU64::new(0),
             aborted: Mutex::default(),
@@ -61,6 +65,26 @@ impl DiskShared {
             waker,
             patience,
         }
+    }
+
+    /// Another disk is in its place.
+    pub fn rename(&self, name: String) {
+        *lock(&self.name) = name.into();
+    }
+
+    /// The error of a disk that errs or does not answer.
+    pub fn failing(&self) -> StoreError {
+        StoreError::DiskFailing(Arc::clone(&lock(&self.name)))
+    }
+
+    /// The error as callers of the disk see it: an error of the drive is the disk's.
+    pub fn own(&self, error: StoreError) -> StoreError {
+        if error.is_of_drive() { self.failing() } else { error }
+    }
+
+    /// The error where a change may have been made or not.
+    pub fn unsettled(&self) -> StoreError {
+        StoreError::Unsettled(Arc::clone(&lock(&self.name)))
     }
 
     /// Called by the thread around each step that may take long.

@@ -400,7 +400,7 @@ impl Store {
         let mut roots = self.roots();
         if let (Some((disk, root)), None) = (roots.next(), roots.next()) {
             // There is nothing to choose: the upload's beginning finds whatever forbids it.
-            return if disk.shared.is_relied_on() { Ok(vec![(disk, root)]) } else { Err(failing(disk)) };
+            return if disk.shared.is_relied_on() { Ok(vec![(disk, root)]) } else { Err(disk.shared.failing()) };
         }
         let mut able = Vec::new();
         let mut failure = StoreError::ParentMissing;
@@ -408,7 +408,7 @@ impl Store {
             match look_up(disk, root, path).await {
                 Ok(entry) if entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
                 Ok(_) if disk.shared.is_relied_on() => return Ok(vec![(disk, root)]),
-                Ok(_) => return Err(failing(disk)),
+                Ok(_) => return Err(disk.shared.failing()),
                 Err(error) if error.is_absence() => {}
                 Err(error) if error.is_silence() => {
                     failure = error;
@@ -429,7 +429,7 @@ impl Store {
                     // Right below it lies a content that has the name of a folder on the path.
                     Ok(_) if *is_blocked => return Err(StoreError::NotADirectory),
                     Ok(space) if disk.shared.is_relied_on() => places.push((space, (*disk, root))),
-                    Ok(_) => failure = failing(disk),
+                    Ok(_) => failure = disk.shared.failing(),
                     Err(StoreError::NotFound) => {}
                     Err(StoreError::NotADirectory) => *is_blocked = true,
                     Err(error) => failure = error,
@@ -452,10 +452,6 @@ impl std::fmt::Debug for StoreParts {
 /// The hidden name of the bytes that the upload continues.
 fn part_of(request: &UploadRequest) -> Option<String> {
     request.path.split().and_then(|(_, name)| request.on_break.part_name(name))
-}
-
-fn failing(disk: &DiskHandle) -> StoreError {
-    StoreError::DiskFailing(disk.shared.id)
 }
 
 async fn look_up(disk: &DiskHandle, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {

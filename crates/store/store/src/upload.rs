@@ -210,7 +210,7 @@ impl Upload {
     /// The error for which the disk's side gave it up.
     fn failure(&self) -> Option<StoreError> {
         let error = self.progress.failure.get()?;
-        Some(error.clone().of_disk(self.disk.shared.id))
+        Some(self.disk.shared.own(error.clone()))
     }
 
     /// An empty chunk, waited for while the disk works: it has one again as soon as the disk has written the chunk handed over before.

@@ -16,6 +16,7 @@ use super::live::Members;
 use super::open_contents::DisksRead;
 use store::AwayDisk;
 use store::entry::Stamp;
+use store::shared::DiskShared;
 use store::{Entry, NameKind, StoreError};
 
 /// A content as it is listed.
@@ -112,9 +113,7 @@ impl Members {
             let there = part.places().filter(|place| volume.is_readable(place.member)).collect::<Vec<_>>();
             if there.is_empty() {
                 let away = part.places().next().map(|place| self.away_disk(volume, place.member));
-                return Err(
-                    away.map_or(StoreError::DiskFailing(self.front), |away| StoreError::PartAway(Arc::new(away)))
-                );
+                return Err(away.map_or(self.front.failing(), |away| StoreError::PartAway(Arc::new(away))));
             }
             places.push(there);
         }
@@ -155,10 +154,10 @@ impl Members {
     }
 
     /// The disk of a content's checksums: the first of those that have a copy.
-    pub(super) fn disk_of_tail(&self, content: &StoredContent) -> DiskId {
+    pub(super) fn disk_of_tail(&self, content: &StoredContent) -> &DiskShared {
         let places = content.parts.last().into_iter().flat_map(|part| part.places());
-        let mut disks = places.filter_map(|place| Some(self.get(place.member)?.disk));
-        disks.next().unwrap_or(self.front)
+        let mut disks = places.filter_map(|place| Some(&*self.get(place.member)?.shared));
+        disks.next().unwrap_or(&self.front)
     }
 
     /// A disk that the volume is without, as people name it.
@@ -179,12 +178,12 @@ impl Members {
         let member = volume.superblock().members.len();
         let mut members = (0..member).filter_map(|number| u8::try_from(number).ok()).map(MemberId);
         let member = members.find(|member| volume.is_readable(*member));
-        member.map(|member| UnitPlace { member, unit: 0 }).ok_or(StoreError::DiskFailing(self.front))
+        member.map(|member| UnitPlace { member, unit: 0 }).ok_or(self.front.failing())
     }
 
     fn file_of(&self, volume: &Volume, place: UnitPlace) -> Result<ContentFile, StoreError> {
         let member = self.get(place.member);
-        let member = member.ok_or(StoreError::DiskFailing(self.front))?;
+        let member = member.ok_or(self.front.failing())?;
         let file: OwnedFd = member.file.try_clone()?;
         let positions = match member.start_bytes {
             0 => Positions::Device,

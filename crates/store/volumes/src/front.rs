@@ -123,8 +123,9 @@ impl Front {
                     }
                     let mut core = lock(&self.core);
                     for member in core.live.members.stuck() {
-                        let hangs = core.live.members.get(member).map_or(self.shared.id, |member| member.disk);
-                        core.take_out(member, &StoreError::DiskFailing(hangs));
+                        let hangs =
+                            core.live.members.get(member).map_or(&self.shared, |member| &member.shared).failing();
+                        core.take_out(member, &hangs);
                     }
                     core.upkeep_turn();
                     core.open.let_go();

@@ -185,10 +185,7 @@ impl ServedVolume {
             path: named.as_ref().map(|named| named.path.clone()),
             state: core.disk_state(number),
             failure: core.live.health.failure(number).cloned().or_else(|| {
-                member
-                    .as_ref()
-                    .filter(|_| core.live.health.has_unwritten(number))
-                    .map(|member| StoreError::DiskFailing(member.disk))
+                member.as_ref().filter(|_| core.live.health.has_unwritten(number)).map(|member| member.shared.failing())
             }),
             wrong_copies: core.live.health.wrong_copies(number),
             size: ByteCount(record.size),

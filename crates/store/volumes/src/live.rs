@@ -80,6 +80,11 @@ impl NamedDisk {
     }
 }
 
+/// The name of a disk in errors: the one that the figures of disks have.
+pub(super) fn name_of(disk: &OpenDisk) -> String {
+    format!("disk {}", disk.device.name)
+}
+
 /// The place of a disk that was taken out: its identity for the plane and the store, and the way to its schedule.
 pub(super) struct VacantDisk {
     pub(super) shared: Arc<DiskShared>,
@@ -95,7 +100,7 @@ pub(super) struct Members {
     /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
     pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
     /// The disk that stands for all of them: errors that are of none in particular are said of it.
-    pub(super) front: DiskId,
+    pub(super) front: Arc<DiskShared>,
 }
 
 impl Members {
@@ -203,7 +208,7 @@ impl LiveVolume {
                     StoreError::VolumeReadOnly(Arc::new(AwayDisk { state, ..away }))
                 })
             }
-            VolumeError::PartLost => StoreError::DiskFailing(self.front.id),
+            VolumeError::PartLost => self.front.failing(),
         }
     }
 }

@@ -93,7 +93,7 @@ impl Backend for MemberWorker {
             };
             let outcome = match part {
                 CommitPart::SyncRemoval(_) => self.write_share(),
-                CommitPart::Withhold(_) => flushed.clone().unwrap_or(Err(StoreError::DiskFailing(self.shared.id))),
+                CommitPart::Withhold(_) => flushed.clone().unwrap_or(Err(self.shared.failing())),
                 _ if is_flush => flushed.get_or_insert_with(|| flush(&self.file)).clone(),
                 _ => Ok(()),
             };
@@ -207,7 +207,7 @@ impl MemberWorker {
 
     /// The disk erred: writes that it took before its last flush may be lost, so that nothing on it counts any more.
     fn failed(&self, error: &StoreError) {
-        lock(&self.core).take_out(self.member, &error.clone().of_disk(self.shared.id));
+        lock(&self.core).take_out(self.member, &self.shared.own(error.clone()));
     }
     /// The written bytes of these uploads are durable.
     fn tell_grown(&mut self, grown: &[UploadId]) {

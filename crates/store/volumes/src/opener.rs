@@ -102,10 +102,10 @@ impl Opener {
         }
         let (layout, known) =
             (core.live.members.layout(&core.live.volume, name, stored)?, core.known_checksums(stored));
-        let (disks, disk) = (core.disks_read(), core.live.members.disk_of_tail(stored));
+        let (disks, failing) = (core.disks_read(), core.live.members.disk_of_tail(stored).failing());
         drop(core);
         let table = known.or_else(|| read_checksums(&self.core, &layout, stored).map(Arc::new));
-        let table = table.ok_or(StoreError::DiskFailing(disk))?;
+        let table = table.ok_or(failing)?;
         let mut core = lock(&self.core);
         Ok(core.open_content(stored).unwrap_or_else(|| core.add_content(name, stored, (layout, disks), table)))
     }

@@ -21,7 +21,7 @@ use super::upload::VolumeUpload;
 use super::{Core, SharedCore};
 use store::event::StoreEvent;
 use store::lock::lock;
-use store::{ContentPath, NameTaken, OnBreak, Precondition, StoreError};
+use store::{ContentPath, NameTaken, OnBreak, Precondition};
 
 /// Pause after a recording that could not be read. Chosen: its disk answers again within seconds, or not soon.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ impl Core {
         let Some(left) = self.drafts.receiving(id.0) else { return };
         let path = self.drafts.upload_mut(id.0).map(|upload| upload.path.clone()).unwrap_or_default();
         if left == 0 {
-            let why = StoreError::DiskFailing(self.live.front.id);
+            let why = self.live.front.failing();
             self.fail(id, &why);
             return self.live.front.events.tell(StoreEvent::RecordingLost { path, why });
         }

@@ -11,13 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kernel::exclusive::Purpose;
-use units::DiskId;
 use volume::{AddError, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Upkeep};
 
 use super::core::Core;
 use super::disks::check_apart;
 use super::info::{ServedVolume, UpkeepError};
-use super::live::{Member, NamedDisk, VacantDisk};
+use super::live::{Member, NamedDisk, VacantDisk, name_of};
 use super::open_disk::OpenDisk;
 use store::StoreError;
 use store::lock::lock;
@@ -81,16 +80,16 @@ impl ServedVolume {
                 return Err(error);
             }
         };
-        let disk = vacant.shared.id;
+        let shared = Arc::clone(&vacant.shared);
         if let Err(error) = self.serve_disk(member, vacant, file).map_err(StoreError::from) {
             lock(&self.core).take_out(member, &error);
             return Err(error.into());
         }
-        self.wait_until_durable(disk)
+        self.wait_until_durable(&shared)
     }
 
     /// Waits until the disks' states are durable.
-    fn wait_until_durable(&self, disk: DiskId) -> Result<(), UpkeepError> {
+    fn wait_until_durable(&self, disk: &DiskShared) -> Result<(), UpkeepError> {
         let begun = Instant::now();
         while begun.elapsed() < LEAVE_MAX {
             let core = lock(&self.core);
@@ -100,7 +99,7 @@ impl ServedVolume {
             drop(core);
             thread::sleep(Duration::from_millis(20));
         }
-        Err(StoreError::Unsettled(disk).into())
+        Err(disk.unsettled().into())
     }
 
     fn check_replacement(&self, member: MemberId) -> Result<(), UpkeepError> {
@@ -173,6 +172,7 @@ impl Core {
         steps: impl IntoIterator<Item = Vec<DiskWrite>>,
     ) {
         self.live.health.failures.remove(&member);
+        shared.rename(name_of(&new));
         let count = self.live.volume.superblock().members.len();
         self.live.members.named.resize_with(count, || None);
         self.live.members.there.resize_with(count, || None);

@@ -15,7 +15,7 @@ use volume::MemberId;
 use crate::core::Core;
 use crate::front::Front;
 use crate::info::ServedVolume;
-use crate::live::{Member, Members, NamedDisk, VacantDisk};
+use crate::live::{Member, Members, NamedDisk, VacantDisk, name_of};
 use crate::member::MemberWorker;
 use crate::open::OpenVolume;
 use crate::open_contents::OpenContents;
@@ -45,7 +45,7 @@ impl OpenVolume {
         let ids = (first.0..).map(DiskId);
         let there = ids.zip(self.disk_places()).filter_map(|(id, disk)| disk.map(|_| id)).collect::<Vec<_>>();
         let front_id = *there.first().expect("a volume is opened from a disk");
-        let front = common.shared_of_any(front_id, wake, there);
+        let front = common.shared_of_any((front_id, format!("volume {}", self.volume.superblock().name)), wake, there);
         let (front_handle, operations) = DiskHandle::new(Arc::clone(&front));
         let mut front_handle = Some(front_handle);
         let count = self.disk_places().count();
@@ -54,9 +54,12 @@ impl OpenVolume {
         let mut vacant = BTreeMap::new();
         for (number, id) in (0u8..).zip((first.0..).map(DiskId)).take(count) {
             let (member, port) = (MemberId(number), serve(id));
-            let own = common.shared(id, port.waker());
+            let disk = disks.next();
+            // Without a disk, the place gets its name with the one that comes.
+            let name = disk.iter().flatten().next().map(name_of).unwrap_or_default();
+            let own = common.shared((id, name), port.waker());
             // The one behind all numbers is spare.
-            if let Some(disk) = disks.next() {
+            if let Some(disk) = disk {
                 let away = self.away.iter().find(|(away, _)| *away == member).map(|(_, path)| NamedDisk::away(path));
                 named.push(disk.as_ref().map(|disk| NamedDisk::of(disk, id)).or(away));
                 match disk {
@@ -77,7 +80,7 @@ impl OpenVolume {
         let contents = OpenContents::new(Arc::clone(&common.versions));
         let core = Core::new(
             self.volume,
-            Members { there: members, named, vacant, front: front_id },
+            Members { there: members, named, vacant, front: Arc::clone(&front) },
             contents,
             Arc::clone(&front),
         );

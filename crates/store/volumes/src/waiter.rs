@@ -23,7 +23,7 @@ pub(super) enum Waiter {
 impl Waiter {
     /// Answers the client with the outcome; writes to the log if no client waits for it any more.
     pub(super) fn answer(self, durable: Result<(), StoreError>, front: &DiskShared) {
-        let durable = durable.map_err(|_| StoreError::Unsettled(front.id));
+        let durable = durable.map_err(|_| front.unsettled());
         match self {
             Self::Removal(reply) => reply.send(durable),
             Self::Recovered { path, bytes } => front.events.tell(match durable {

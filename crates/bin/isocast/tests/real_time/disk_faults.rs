@@ -170,8 +170,12 @@ fn assert_well(server: &Server, name: &str) {
 }
 
 fn is_failing(disks: &[u8], disk: usize) -> bool {
+    of_disk(disks, disk)["failing"].as_bool().expect("true or false")
+}
+
+fn of_disk(disks: &[u8], disk: usize) -> serde_json::Value {
     let disks: serde_json::Value = serde_json::from_slice(disks).expect("JSON");
-    disks[disk]["failing"].as_bool().expect("true or false")
+    disks[disk].clone()
 }
 
 /// New streams and uploads are refused in the bad disk's name, and it is shown as failing, and how.
@@ -181,8 +185,9 @@ fn assert_refused(server: &Server, failure: &str) {
         Ok((503, body)) => Ok(String::from_utf8(body).expect("text")),
         other => Err(format!("{:?}", other.map(|(status, _)| status))),
     });
-    assert!(refused.contains("disk 1"), "{refused}");
     let (_, disks) = fetch(server.address, "GET", "/api/v1/disks").expect("the disks");
+    let name = of_disk(&disks, 1)["name"].as_str().expect("a name").to_owned();
+    assert!(refused.contains(&format!("\"resource\":\"disk {name} failing\"")), "{refused}");
     assert!(is_failing(&disks, 1) && !is_failing(&disks, 0), "{}", String::from_utf8_lossy(&disks));
     let (_, metrics) = fetch(server.address, "GET", "/metrics").expect("metrics");
     let metrics = String::from_utf8(metrics).expect("text");
@@ -354,7 +359,10 @@ fn a_first_root_that_cannot_be_read_hides_no_other() {
     assert!(status == 200 && names.contains("\"good\""), "{status} {names}");
     assert_eq!(put(server.address, "good/while-the-first-errs", 3_000_001).expect("an answer"), 201);
     let (status, refused) = ask(&format!("/media/{}?rate={RATE}", film("bad", 0).0));
-    assert!(status == 503 && refused.contains("disk 0 failing"), "{status} {refused}");
+    assert!(
+        status == 503 && refused.contains("\"resource\":\"disk ") && refused.contains(" failing\""),
+        "{status} {refused}"
+    );
     let disks_now: serde_json::Value = serde_json::from_str(&ask("/api/v1/disks").1).expect("JSON");
     assert!(disks_now[0]["errors"].as_u64() > Some(0) && disks_now[1]["errors"] == 0, "{disks_now}");
 

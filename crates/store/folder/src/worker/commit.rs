@@ -58,13 +58,13 @@ impl Worker {
                 CommitPart::SyncRemoval(removal) => {
                     let result = fsync(&removal.directory).map_err(StoreError::from);
                     if result.is_err() {
-                        removal.answer(Err(StoreError::Unsettled(self.shared.id)));
+                        removal.answer(Err(self.shared.unsettled()));
                     }
                     result
                 }
                 CommitPart::CheckRemoval(removal) => {
                     let result = takes_changes(removal.directory.as_fd()).map_err(StoreError::from);
-                    let unsettled = StoreError::Unsettled(self.shared.id);
+                    let unsettled = self.shared.unsettled();
                     removal.answer(if result.is_ok() { Ok(()) } else { Err(unsettled) });
                     result
                 }

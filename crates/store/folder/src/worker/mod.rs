@@ -96,7 +96,7 @@ impl Backend for Worker {
         let (targets, removals) = self.uploads.give_up();
         self.shared.stats.uploads_failed.add(u64::try_from(targets.len()).unwrap_or(u64::MAX));
         targets.into_iter().for_each(|mut target| target.tell_failure(&StoreError::Closed));
-        let unsettled = StoreError::Unsettled(self.disk());
+        let unsettled = self.shared.unsettled();
         removals.into_iter().for_each(|mut removal| removal.answer(Err(unsettled.clone())));
     }
 

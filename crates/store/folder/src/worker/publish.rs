@@ -75,7 +75,7 @@ impl Worker {
         }
         let outcome = match durable {
             Ok(()) => published.ok_or(StoreError::Closed),
-            Err(_) => Err(StoreError::Unsettled(self.disk())),
+            Err(_) => Err(self.shared.unsettled()),
         };
         self.tell_end(upload, outcome);
         durable

@@ -21,7 +21,13 @@ const DISK_BYTES: u64 = 64 << 20;
 
 fn shared(id: u8) -> Arc<DiskShared> {
     let patience = Duration::from_secs(1);
-    Arc::new(DiskShared::new(DiskId(id.into()), patience, Arc::new(|| {}), Arc::default(), Arc::default()))
+    Arc::new(DiskShared::new(
+        (DiskId(id.into()), format!("disk {id}")),
+        patience,
+        Arc::new(|| {}),
+        Arc::default(),
+        Arc::default(),
+    ))
 }
 
 /// A disk with an idle thread.
@@ -39,7 +45,7 @@ fn with_filled_disk() -> Core {
     let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
     let volume = Volume::create(new).expect("it is as it should be");
     let members =
-        Members { there: vec![disk(0), disk(1)], named: vec![None, None], vacant: BTreeMap::new(), front: DiskId(0) };
+        Members { there: vec![disk(0), disk(1)], named: vec![None, None], vacant: BTreeMap::new(), front: shared(0) };
     let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
     core.begin_write_set();
     write_sets(&mut core);
@@ -65,7 +71,7 @@ fn with_contents() -> Core {
     let (placement, sizes) = (Placement::Span, vec![DISK_BYTES]);
     let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
     let volume = Volume::create(new).expect("it is as it should be");
-    let members = Members { there: vec![disk(0)], named: vec![None], vacant: BTreeMap::new(), front: DiskId(0) };
+    let members = Members { there: vec![disk(0)], named: vec![None], vacant: BTreeMap::new(), front: shared(0) };
     let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
     core.begin_write_set();
     write_sets(&mut core);
@@ -156,7 +162,7 @@ fn a_fill_that_does_not_become_durable_has_failed() {
 fn a_volume_that_takes_no_more_changes_names_the_disk_and_the_way_out() {
     let mut core = with_contents();
     core.tell_states(Nanos(0));
-    core.take_out(MemberId(0), &StoreError::DiskFailing(DiskId(0)));
+    core.take_out(MemberId(0), &shared(0).failing());
     assert_eq!(core.disk_state(MemberId(0)), "failed");
     let events = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&events);
