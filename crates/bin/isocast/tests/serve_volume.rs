@@ -188,9 +188,9 @@ fn a_new_disk_is_filled_beside_the_streams() {
 #[test]
 fn wrong_bytes_are_mended_beside_the_streams() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-    let (disks, state) = (disks(folder.path(), 2), folder.path().join("state"));
-    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks);
-    let (named, films) = (joined(&disks), films());
+    let (disks, state) = (disks(folder.path(), 3), folder.path().join("state"));
+    volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks[..2]);
+    let (named, films) = (joined(&disks[..2]), films());
     let server = Server::on(&[], &state, &["--volume", &named]);
     for (name, bytes) in &films {
         assert_eq!(put(server.address, &format!("/media/{name}"), bytes), 201);
@@ -211,7 +211,14 @@ fn wrong_bytes_are_mended_beside_the_streams() {
         "{ended}"
     );
     assert_eq!(event(&server, "copy_mended").expect("it is told")["path"], "1/7.ts");
+    let wrong_copies = || server.json("/api/v1/volumes")[0]["disks"][0]["wrong_copies"].clone();
+    assert!(wrong_copies().as_u64() > Some(0), "{}", wrong_copies());
+    let paths = [&disks[0], &disks[2], &disks[1]].map(|disk| disk.to_str().expect("UTF-8"));
+    let replace = ["replace", "--old", paths[0], "--new", paths[1], paths[2], "--yes"];
+    let replaced = run_volume_command(&server, &replace);
+    assert!(replaced.0 == Some(0) && wrong_copies() == 0, "they left with the disk: {replaced:?} {}", wrong_copies());
     server.stop();
+    let named = joined(&disks[1..]);
     let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--json", &named]).output().expect("the program runs");
     assert!(output.status.success(), "nothing is left: {}", String::from_utf8_lossy(&output.stdout));

@@ -62,7 +62,7 @@ pub(super) struct VolumeHealth {
     pub(super) reported: Vec<&'static str>,
     /// Failures of disks that are out, only read, or without which the volume takes no changes.
     pub(super) failures: BTreeMap<MemberId, StoreError>,
-    /// Copies on a disk that were found wrong since the start.
+    /// Copies on a disk that were found wrong since the start, or since it came.
     wrong_copies: BTreeMap<MemberId, u64>,
     /// Disks on which a copy stays wrong, for it could not be written anew.
     unwritten: BTreeSet<MemberId>,
@@ -102,6 +102,12 @@ impl VolumeHealth {
     /// All copies on the disk are written anew.
     pub(super) fn forget_unwritten(&mut self, member: MemberId) {
         self.unwritten.remove(&member);
+    }
+
+    /// Another disk is in the place: the wrong copies left with the one before.
+    pub(super) fn forget_copies(&mut self, member: MemberId) {
+        self.wrong_copies.remove(&member);
+        self.forget_unwritten(member);
     }
 
     /// True if the content was not known to be damaged.

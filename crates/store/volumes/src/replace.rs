@@ -36,7 +36,7 @@ impl ServedVolume {
         }
         self.check_apart(&new, Some(member))?;
         lock(&self.core).take_out(member, &StoreError::Closed);
-        self.occupy(member, new, Core::put_in)?;
+        self.occupy(member, new, Core::put_new)?;
         lock(&self.core).begin_upkeep(Upkeep::Fill(member))
     }
 
@@ -154,6 +154,13 @@ impl Core {
         Ok(())
     }
 
+    /// Puts a disk in that was not of the volume.
+    fn put_new(&mut self, member: MemberId, new: OpenDisk, shared: &Arc<DiskShared>) -> Result<(), UpkeepError> {
+        self.put_in(member, new, shared)?;
+        self.live.health.forget_copies(member);
+        Ok(())
+    }
+
     fn take_in(&mut self, member: MemberId, new: OpenDisk, shared: &Arc<DiskShared>) -> Result<(), UpkeepError> {
         // Another one may have come meanwhile.
         if self.live.has_superblocks() || self.live.volume.next_member() != Some(member) {
@@ -161,6 +168,7 @@ impl Core {
         }
         let (_, steps) = self.live.volume.add_disk(new.size)?;
         self.serve_from_now(member, new, shared, steps);
+        self.live.health.forget_copies(member);
         Ok(())
     }
 
