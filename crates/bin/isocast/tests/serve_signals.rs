@@ -97,6 +97,27 @@ fn a_wrong_configuration_changes_nothing_and_names_errors() {
 }
 
 #[test]
+fn a_closed_server_stays_closed_when_its_file_is_emptied() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let closed = format!("roots = [{:?}]\n[access]\nanonymous = \"none\"\n", folder.path());
+    let server = Setup::default().root(folder.path()).config(&closed).start();
+    let file = server.config_file();
+    server.file("a.ts", &pattern(3000));
+    assert_eq!(server.get("/media/a.ts").status, 403);
+    for (times, text) in [(1, ""), (2, "[access]\nanonymous = \"read\"\n")] {
+        fs::write(&file, text).expect("a configuration");
+        server.signal(Signal::HUP);
+        let refused = |server: &Server| server.stderr_text().matches("\"configuration_refused\"").count();
+        server.wait_for("a refusal", |server| refused(server) == times);
+        assert!(server.stderr_text().contains("roots: no folder is named"), "{}", server.stderr_text());
+        assert_eq!(server.get("/media/a.ts").status, 403, "{text}");
+    }
+    fs::write(&file, closed).expect("a configuration");
+    server.signal(Signal::HUP);
+    server.wait_stderr_line("configuration read again, 0 setting(s) changed");
+}
+
+#[test]
 fn a_refused_configuration_is_an_alarm_until_one_is_in_force() {
     let server = with_config("");
     let successful = |server: &Server| server.metric("isocast_config_last_reload_successful");

@@ -114,7 +114,7 @@ impl Setup {
         self
     }
 
-    /// Text of a configuration file (`Server::config_file`).
+    /// Text of a configuration file (`Server::config_file`): one that begins with `roots` names the folders, and the rights to write, by itself.
     pub fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
@@ -147,10 +147,11 @@ impl Setup {
         let own_state = folders.path().join("state");
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{} exec \"$@\"", self.limits), "sh"]).arg(program());
-        command.args(["serve", "--listen", &self.listen, "--local-writes", "--state"]);
+        command.args(["serve", "--listen", &self.listen, "--state"]);
         command.arg(self.state.as_ref().unwrap_or(&own_state));
-        for root in &self.roots {
-            command.arg("--root").arg(root);
+        if self.config.as_deref().is_none_or(|text| !text.starts_with("roots")) {
+            command.arg("--local-writes");
+            command.args(self.roots.iter().flat_map(|root| [Path::new("--root"), root]));
         }
         if let Some(text) = &self.config {
             fs::write(folders.path().join("isocast.toml"), text).expect("a configuration");

@@ -31,13 +31,10 @@ impl Config {
     /// # Errors
     /// All of it at once.
     pub(crate) fn check_here(&self) -> Result<(), ConfigError> {
-        let mut problems = Vec::new();
+        let mut problems = Vec::from_iter(self.nothing_served());
         let mut add = |key: &str, message: String| {
             problems.push(Problem { origin: None, key: Some(key.to_owned()), message });
         };
-        if self.roots.is_empty() && self.volumes.is_empty() {
-            add("roots", "no folder is named: write for example `roots = [\"/srv/video\"]`".to_owned());
-        }
         for disks in &self.volumes {
             let found = FoundDisks::of(disks, Purpose::Read);
             match found.and_then(|found| found.check_named().map(|()| found.identified.superblock.unit_bytes)) {
@@ -87,6 +84,13 @@ impl Config {
             add("plane.cpu", format!("there is no CPU {cpu} for this program; it may use {known}"));
         }
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
+    }
+
+    /// The problem of a server that is given neither a folder nor a volume.
+    pub(super) fn nothing_served(&self) -> Option<Problem> {
+        let message = "no folder is named: write for example `roots = [\"/srv/video\"]`, or start with `--root DIR` or `--volume DEV[,DEV…]`";
+        let problem = || Problem { origin: None, key: Some("roots".to_owned()), message: message.to_owned() };
+        (self.roots.is_empty() && self.volumes.is_empty()).then(problem)
     }
 
     /// Names that lead nowhere now, and may later: of folders, contents and interfaces that are not there yet, and of a remote that this

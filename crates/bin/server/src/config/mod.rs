@@ -255,7 +255,16 @@ impl Config {
         Self::check(Self::written(args, &|file| std::fs::read_to_string(file)))
     }
 
-    /// The same, with `text` in the place of what a file has.
+    /// The same for a server, which needs something to serve.
+    ///
+    /// # Errors
+    /// All problems at once.
+    pub(crate) fn load_to_serve(args: &ServeArgs) -> Result<Self, ConfigError> {
+        let config = Self::load(args)?;
+        config.nothing_served().map_or(Ok(config), |problem| Err(ConfigError(vec![problem])))
+    }
+
+    /// The same as [`Self::load`], with `text` in the place of what a file has.
     ///
     /// # Errors
     /// All problems at once.

@@ -36,14 +36,13 @@ impl StoreLayout {
     /// Opens folders and volumes, and finds the disks that they lie on. `state` keeps what a start must know of the volumes' disks.
     ///
     /// # Errors
-    /// Nothing was given; a folder or a volume cannot be opened; a disk has two users that would not see each other's reads; there are
+    /// A folder or a volume cannot be opened; a disk has two users that would not see each other's reads; there are
     /// more disks than the plane has places for.
     pub(super) fn discover(
         roots: &[RootSetting],
         volumes: &[Vec<PathBuf>],
         state: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        ensure!(!roots.is_empty() || !volumes.is_empty(), "nothing to serve was given; name a folder or a volume");
         let folders = FolderDisks::discover(roots)?;
         let volumes = volumes.iter().map(|paths| OpenVolume::open(paths, state)).collect::<Result<_, _>>()?;
         let mut layout = Self { folders, volumes };

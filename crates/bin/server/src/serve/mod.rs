@@ -104,7 +104,7 @@ enum ServerEnded {
 
 /// Measures the disks that are not known yet, and serves nothing.
 fn measure(args: &ServeArgs) -> anyhow::Result<()> {
-    let config = Config::load(args)?;
+    let config = Config::load_to_serve(args)?;
     let layout = discover(&config)?;
     let _state = StateFolder::take(&config.state)?;
     disks::known(&layout, &config.state, Console { verbose: true }, &drop)?;
@@ -145,12 +145,7 @@ impl Signals {
 async fn start_and_serve(args: &ServeArgs) -> anyhow::Result<ServerEnded> {
     let mut signals = Signals::catch()?;
     let console = Console { verbose: args.verbose };
-    let config = Config::load(args)?;
-    let something = !config.roots.is_empty() || !config.volumes.is_empty();
-    anyhow::ensure!(
-        something,
-        "nothing to serve: name a folder with `--root DIR` or a volume with `--volume DEV[,DEV…]`"
-    );
+    let config = Config::load_to_serve(args)?;
     let listening = Listening::begin(&config)?;
     let (step, steps) = watch::channel("opening the folders".to_owned());
     let starting = Starting::answer(&listening.listeners, &steps)?;
@@ -408,7 +403,7 @@ impl StartedServer {
 
     /// Reads the configuration again and puts in force all settings that need no restart; returns the configuration in force then.
     fn reload_checked(&self, args: &ServeArgs, running: &Config, links: &Links) -> anyhow::Result<Config> {
-        let Change { config, changed, restart } = Change::between(running, Config::load(args)?);
+        let Change { config, changed, restart } = Change::between(running, Config::load_to_serve(args)?);
         let (access, events) = log_writers(&config)?;
         let openid = identity::logins(config.openid.as_ref())?;
         let webhooks = ReadWebhooks::read(&config.webhooks)?;
