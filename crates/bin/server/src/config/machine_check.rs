@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use automation::{CopyEnd, JobConfig, JobWork};
@@ -56,8 +57,7 @@ impl Config {
             add("state", message);
         }
         for (key, file) in [("log.access", &self.log.access), ("log.events", &self.log.events)] {
-            let folder = file.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
-            if let Some(message) = folder.and_then(writable_problem) {
+            if let Some(message) = file.as_deref().and_then(log_problem) {
                 add(key, message);
             }
         }
@@ -195,6 +195,20 @@ fn writable_problem(folder: &Path) -> Option<String> {
     ))
 }
 
+/// The reason that the log `file` cannot be opened. A FIFO is left alone: its reader would end.
+fn log_problem(file: &Path) -> Option<String> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let append = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let (shown, shown_folder) = (file.display(), folder.display());
+    match file.metadata() {
+        Ok(facts) if facts.file_type().is_fifo() => None,
+        Ok(_) => open(file, append, Mode::empty()).err().map(|error| format!("cannot write the log {shown}: {error}")),
+        Err(_) => make_file(folder).err().map(|error| {
+            format!("cannot write the log {shown}: no file can be made in {shown_folder} ({error}); make the folder, or give it to the user that this runs as (`chown`)")
+        }),
+    }
+}
+
 /// Makes a file in `folder` and leaves none. access(2) does not tell: it lets root write everywhere, in /proc too.
 fn make_file(folder: &Path) -> Result<(), Errno> {
     let mode = Mode::RUSR | Mode::WUSR;
@@ -231,10 +245,22 @@ mod tests {
             "roots: /nonexistent cannot be opened",
             "state: /etc/passwd/none cannot be written",
             "plane.cpu: there is no CPU 1023",
-            "log.events: /etc/passwd",
+            "log.events: cannot write the log /etc/passwd/e: no file can be made in /etc/passwd",
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
+    }
+
+    #[test]
+    fn logs_that_cannot_be_opened_are_named_and_none_is_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let said = |file: &Path| problems(&format!("roots = [\"/\"]\nstate = \"/tmp\"\nlog.events = {file:?}\n"));
+        for (file, why) in [("none/x.log", "no file can be made in"), ("", "Is a directory")] {
+            let said = said(&folder.path().join(file));
+            assert!(said.contains("log.events: cannot write the log /") && said.contains(why), "{said}");
+        }
+        assert_eq!(said(&folder.path().join("x.log")), "");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 
     #[test]

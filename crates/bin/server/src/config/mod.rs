@@ -394,6 +394,18 @@ impl Config {
             jobs: settings_ref.take_each("job", JOBS_MAX, jobs::take),
             webhooks: settings_ref.take_each("webhook", JOBS_MAX, webhooks::take),
         };
+        let addresses = [
+            ("listen", Some(config.listen)),
+            ("tls.listen", config.tls.listen),
+            ("ftp.listen", config.ftp.listen),
+            ("ftp.implicit_listen", config.ftp.implicit_listen),
+        ];
+        for (at, (key, address)) in addresses.iter().enumerate() {
+            let mut before = addresses.iter().take(at);
+            if let Some((other, _)) = before.find(|(_, other)| address.zip(*other).is_some_and(overlap)) {
+                settings.contradiction(key, format!("its port is the one of `{other}`; name another one"));
+            }
+        }
         if let Some(message) = config.ftp.contradiction(&config.tls) {
             settings.contradiction("ftp.tls", message);
         }
@@ -409,6 +421,12 @@ impl Config {
         let problems = settings.finish();
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
+}
+
+/// True if only one of two addresses can be listened on. With port 0 the system chooses.
+fn overlap((a, b): (SocketAddr, SocketAddr)) -> bool {
+    let is_all = a.is_ipv4() == b.is_ipv4() && (a.ip().is_unspecified() || b.ip().is_unspecified());
+    a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || is_all)
 }
 
 /// Blames a name that two have.
@@ -680,6 +698,21 @@ mod tests {
         assert_eq!(share.of(ByteCount(1024 * gib)), MEMORY_MAX);
         let fixed = load("[plane]\nmemory = \"512MiB\"\n").unwrap().plane.memory;
         assert_eq!(fixed.of(ByteCount(8 * gib)), ByteCount(512 * MIB));
+    }
+
+    #[test]
+    fn an_address_is_listened_on_once() {
+        let ftp = |listen: &str, ftp: &str| load(&format!("listen = \"{listen}\"\nftp.listen = \"{ftp}\"\n"));
+        for (http, other) in [("127.0.0.1:80", "127.0.0.1:80"), ("0.0.0.0:80", "127.0.0.1:80"), ("[::1]:80", "[::]:80")]
+        {
+            let error = ftp(http, other).and(Ok(())).unwrap_err();
+            assert!(error.contains("ftp.listen: its port is the one of `listen`"), "{error}");
+        }
+        for (http, other) in
+            [("127.0.0.1:80", "127.0.0.1:21"), ("127.0.0.1:80", "127.0.0.2:80"), ("127.0.0.1:0", "127.0.0.1:0")]
+        {
+            assert!(ftp(http, other).is_ok(), "{http} {other}");
+        }
     }
 
     #[test]
