@@ -20,6 +20,9 @@ use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to, time_up_
 
 /// Longest name: it stands in addresses and labels.
 const NAME_BYTES_MAX: usize = 64;
+/// Keys that not all kinds have.
+const KIND_KEYS: [&str; 10] =
+    ["folder", "max_age", "max_size", "min_age", "protected", "from", "to", "login", "rate", "command"];
 const DAY: Nanos = Nanos::from_secs(86_400);
 
 /// Reads one `[[job]]`.
@@ -36,7 +39,8 @@ pub(super) fn take(entry: &mut Settings) -> Option<JobConfig> {
     });
     let time_limit = entry.take("time_limit", DAY, time_up_to(Nanos::from_secs(30 * 86_400)));
     let kind = needed(entry, "kind", "is `keep`, `copy`, `scrub`, `measure` or `command`", |text| Ok(text.to_owned()));
-    let work = match kind.as_deref()? {
+    let kind = kind?;
+    let work = match kind.as_str() {
         "keep" => take_keep(entry),
         "copy" => take_copy(entry),
         "scrub" => Some(take_scrub(entry)),
@@ -48,6 +52,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<JobConfig> {
             None
         }
     };
+    entry.refuse_others(&KIND_KEYS, &format!("kind `{kind}`"));
     let (name, cron) = (name?, cron?);
     let zone = zone(time_zone.as_deref()).ok()?;
     let schedule = match CronSchedule::parse(&cron, zone, Duration::from_nanos(jitter.0), &name) {
@@ -290,7 +295,19 @@ mod tests {
                 "only be copied to",
             ),
             ("schedule = \"@daily\"\nkind = \"command\"\ncommand = [\"rm\"]".to_owned(), "with its whole path"),
-            ("schedule = \"@daily\"\nkind = \"measure\"\nrate = \"1M\"".to_owned(), "job.rate: there is no such key"),
+            (
+                "schedule = \"@daily\"\nkind = \"measure\"\nrate = \"1M\"".to_owned(),
+                "f.toml:5: job.rate: `rate` is not for kind `measure`",
+            ),
+            (
+                "schedule = \"@daily\"\nkind = \"scrub\"\nmax_age = \"1d\"".to_owned(),
+                "`max_age` is not for kind `scrub`",
+            ),
+            (
+                "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"rclone:y:\"\ncommand = [\"/bin/x\"]"
+                    .to_owned(),
+                "`command` is not for kind `copy`",
+            ),
         ] {
             assert!(job(&text).contains(part), "{part}: {}", job(&text));
         }

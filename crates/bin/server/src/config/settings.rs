@@ -358,6 +358,15 @@ impl Settings {
         self.problems.push(Problem { origin: None, key: Some(key.to_owned()), message });
     }
 
+    /// Refuses those of `keys` that are not read yet: they belong to other kinds of an entry than `kind`.
+    pub(crate) fn refuse_others(&mut self, keys: &[&'static str], kind: &str) {
+        for key in keys {
+            if let Some(setting) = self.settings.remove(*key) {
+                self.blame(setting.origin, key, format!("`{key}` is not for {kind}"));
+            }
+        }
+    }
+
     /// Everything that is wrong, unread keys included. Call it after the last `take`.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
         for (key, setting) in std::mem::take(&mut self.settings) {

@@ -27,6 +27,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<WebhookConfig> {
     let timeout = entry.take("timeout", Nanos::from_secs(10), time_up_to(Nanos::from_secs(600)));
     let url = entry.take_optional("url", |text| Ok(text.to_owned()));
     let target = if let Some(url) = url {
+        entry.refuse_others(&["command"], "a webhook with `url`");
         if !matches!(url.split_once("://"), Some(("http" | "https", rest)) if !rest.is_empty()) {
             entry.contradiction("url", format!("`{url}`: write http:// or https:// and the rest of an address"));
         }
@@ -34,6 +35,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<WebhookConfig> {
         let secret = needed(entry, "secret", what, parse_path)?;
         WebhookTarget::Url { url, secret }
     } else {
+        entry.refuse_others(&["secret"], "a webhook without `url`");
         WebhookTarget::Command(take_command(entry)?)
     };
     Some(WebhookConfig { name: name?, events, timeout, target })
@@ -71,6 +73,14 @@ mod tests {
             ("name = \"a\"\nevents = [\"miss\"]\nurl = \"ftp://h\"", "write http:// or https://"),
             ("name = \"a\"\nevents = [\"miss\"]\nurl = \"http://h\"", "webhook.secret: it is needed"),
             ("name = \"a\"\nevents = [\"miss\"]\ncommand = [\"/bin/true\"]\ntimeout = \"0s\"", "in no time at all"),
+            (
+                "name = \"a\"\nevents = [\"miss\"]\nurl = \"http://h\"\nsecret = \"/s\"\ncommand = [\"/bin/true\"]",
+                "f.toml:6: webhook.command: `command` is not for a webhook with `url`",
+            ),
+            (
+                "name = \"a\"\nevents = [\"miss\"]\nsecret = \"/s\"\ncommand = [\"/bin/true\"]",
+                "`secret` is not for a webhook without `url`",
+            ),
             ("name = \"a/b\"\nevents = [\"miss\"]\ncommand = [\"/bin/true\"]", "`a/b` is no name"),
             ("name = \"a\"\nevents = [\"miss\"]\ncommand = [\"true\"]", "with its whole path"),
         ] {
