@@ -173,6 +173,19 @@ fn without_another_copy_the_rest_is_served_and_nothing_is_written() {
 }
 
 #[test]
+fn without_any_disk_each_is_named_with_its_reason() {
+    let (disks, folder) = filled("span", 3);
+    blank(&disks[0]);
+    File::create(&disks[1]).and_then(|file| file.set_len(512)).expect("there is room");
+    fs::remove_file(&disks[2]).expect("it is there");
+    let said = refused(&disks, &folder);
+    let reasons = ["it holds no Isocast volume", "no copy of its superblock can be read: I/O errors", "No such file"];
+    for (disk, why) in disks.iter().zip(reasons) {
+        assert!(said.contains(&format!("{}: {why}", disk.display())), "{why}: {said}");
+    }
+}
+
+#[test]
 fn each_wrong_disk_is_refused_without_a_change() {
     let (disks, folder) = filled("mirror", 2);
     let (others, _other) = filled("span", 1);

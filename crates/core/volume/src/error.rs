@@ -28,7 +28,7 @@ pub enum CreateError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SuperblockError {
     /// No copy can be read.
-    #[error("no copy of its superblock can be read")]
+    #[error("no copy of its superblock can be read: I/O errors, or the disk is too short for one")]
     Unreadable,
     /// No copy bears the mark.
     #[error("it holds no Isocast volume")]

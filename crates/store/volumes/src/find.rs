@@ -71,9 +71,7 @@ impl FoundDisks {
             }
         }
         if given.is_empty() {
-            let reasons: Vec<String> =
-                unusable.iter().map(|disk| format!("{}: {}", disk.path.display(), disk.why)).collect();
-            return Err(VolumeDiskError::NoneThere(reasons.join("; ")));
+            return Err(none_there(&unusable));
         }
         let mut given = VolumeDisks::given(given);
         let identified = loop {
@@ -87,13 +85,16 @@ impl FoundDisks {
                 (_, Some(disk)) => (disk, None),
                 _ => return Err(failed(&given, error)),
             };
-            if given.0.len() < 2 {
+            if given.0.len() < 2 && (unusable.is_empty() || member.is_some()) {
                 return Err(failed(&given, error));
             }
             let disk = given.0.remove(disk).expect("all given disks are there");
             match member {
                 Some(member) => stale.push((disk, member)),
                 None => unusable.push(UnusableDisk { path: disk.path, why: reason(&error) }),
+            }
+            if given.0.is_empty() {
+                return Err(none_there(&unusable));
             }
         };
         Ok(Self { given, identified, unusable, stale })
@@ -213,6 +214,11 @@ pub(super) fn reason(error: &VolumeOpenError) -> String {
         }
         other => other.to_string(),
     }
+}
+
+fn none_there(unusable: &[UnusableDisk]) -> VolumeDiskError {
+    let reasons: Vec<String> = unusable.iter().map(|disk| format!("{}: {}", disk.path.display(), disk.why)).collect();
+    VolumeDiskError::NoneThere(reasons.join("; "))
 }
 
 /// The disks as they are counted in the error.
