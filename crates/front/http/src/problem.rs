@@ -410,10 +410,8 @@ pub(crate) fn of_login(error: LoginError) -> Option<Reply> {
 fn of_shortage(short: &Shortage) -> Reply {
     let mut members = vec![("resource", short.resource().into()), ("grantable_bps", short.refusal.grantable.0.into())];
     members.extend(short.disk.as_ref().map(|name| ("name", name.as_str().into())));
-    if let Some(link) = &short.link {
-        let left = link.capacity_bps.saturating_sub(link.promised_bps);
-        members.extend([("name", link.name.as_str().into()), ("left_bps", left.into())]);
-    }
+    members.extend(short.link.as_ref().map(|link| ("name", link.name.as_str().into())));
+    members.extend(short.left().map(|left| ("left_bps", left.0.into())));
     let (kind, title) = (problem_type::NO_ROOM, "No room for this stream");
     problem_with(kind, StatusCode::SERVICE_UNAVAILABLE, title, &short.to_string(), &members)
         .field(RETRY_AFTER, RETRY_AFTER_SECONDS)

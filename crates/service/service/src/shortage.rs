@@ -34,6 +34,12 @@ impl Shortage {
         Self { refusal, link, disk }
     }
 
+    /// Rate that is left of the link that is short.
+    #[must_use]
+    pub fn left(&self) -> Option<BitRate> {
+        self.link.as_ref().map(|link| BitRate(link.capacity_bps.saturating_sub(link.promised_bps)))
+    }
+
     /// The resource, as events and answers name it.
     #[must_use]
     pub fn resource(&self) -> String {
@@ -47,11 +53,10 @@ impl Shortage {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let disk = self.disk.as_ref().map_or_else(String::new, |name| format!(" `{name}`"));
-        match (self.refusal.resource, &self.link) {
+        match (self.refusal.resource, self.link.as_ref().zip(self.left())) {
             (Resource::Disk(_), _) => write!(f, "the disk{disk} has no time left for another stream at this rate"),
             (Resource::DiskFailing(_), _) => write!(f, "the disk{disk} errs or does not answer"),
-            (Resource::Network(_), Some(link)) => {
-                let left = BitRate(link.capacity_bps.saturating_sub(link.promised_bps));
+            (Resource::Network(_), Some((link, left))) => {
                 let (name, all) = (&link.name, BitRate(link.capacity_bps));
                 write!(f, "the network link `{name}` has no room at this rate: {left} of its {all} are left")
             }
