@@ -203,6 +203,20 @@ fn dates_before_1970_and_ahead_are_no_validators() {
     assert_eq!(server.metric("isocast_panics_total"), 0.0);
 }
 
+/// A small content that was just stored is read from memory from the first read on, and an upload over it replaces it there.
+#[test]
+fn a_small_upload_is_read_from_memory() {
+    let server = Server::start();
+    // The share of the link that small reads have begins with the first of them.
+    for (read, length) in [(0.0, 10_000), (1.0, 20_000), (2.0, 65_536), (3.0, 1)] {
+        let body = pattern(length);
+        let stored = server.put("/media/small.bin", "", &body).status;
+        assert!(matches!(stored, 201 | 204), "{stored}");
+        assert_eq!(server.get("/media/small.bin").body, body);
+        assert_eq!(server.metric("isocast_small_reads_total"), read);
+    }
+}
+
 /// Repeated small reads come from memory: the same bytes and heads, and never of an older version.
 #[test]
 fn small_reads_come_from_memory_and_of_the_version_that_is_there() {

@@ -31,6 +31,8 @@ pub struct FreshContent {
     pub disk: DiskId,
     /// At most [`STORED_BYTES_MAX`].
     pub bytes: Vec<u8>,
+    /// It is media with a rate of its own, so it is read at that rate.
+    pub has_rate: bool,
 }
 
 /// A longer content is read from its disk: copying so many bytes takes 2 ms, of the 6 ms of a step of the wheel.

@@ -60,7 +60,7 @@ fn fresh_contents_are_sent_without_their_disk() {
     let mut machine = Machine::new(BitRate(1_000_000_000));
     let size = 3 * MIB + 5;
     let bytes = vec![0; usize::try_from(size).expect("few")];
-    let stored = FreshContent { version: ContentVersion(7), disk: DiskId(0), bytes };
+    let stored = FreshContent { version: ContentVersion(7), disk: DiskId(0), bytes, has_rate: true };
     let reports = machine.command(Command::Keep(Box::new(stored.clone())));
     assert!(matches!(reports.as_slice(), [Report::Kept(kept)] if **kept == stored), "it comes back to be dropped");
     assert_eq!(machine.pages_used(), 0);

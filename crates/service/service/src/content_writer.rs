@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
-use dataplane::control::Command;
-
 use crate::contents::{ContentPath, Published, UploadSink};
 use crate::events::{self, UploadOutcome};
 use crate::ingest_error::IngestError;
 use crate::media_service::MediaService;
 use crate::quota::QuotaShare;
 use crate::recording::RunningRecording;
+use crate::small_reads;
 
 /// A content under way.
 pub(crate) struct ContentWriter {
@@ -71,8 +70,7 @@ impl ContentWriter {
             let upload = self.upload.take().expect("it is finished once");
             let mut published = upload.finish().await?;
             if let Some(stored) = published.stored.take() {
-                // With no room in the queue it is read from its disk.
-                let _ = self.service.plane.send(Command::Keep(Box::new(stored)));
+                small_reads::keep_fresh(&self.service, stored);
             }
             Ok(published)
         };

@@ -2,15 +2,16 @@
 //! command to the data plane, a report, and the two threads that these wake.
 //!
 //! Promise: only best-effort reads, and within the rate that links have left for that. Kept pieces came through the data plane,
-//! so they were verified like any read (decision 0012). Not here: the pieces kept, and the limit on sending them
-//! (`piece_cache`).
+//! so they were verified like any read (decision 0012), or are an upload's own bytes. Not here: the pieces kept, and the limit on
+//! sending them (`piece_cache`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use content::Segment;
+use content::{FreshContent, Segment};
+use dataplane::control::Command;
 
 use crate::delivery::DeliveryRequest;
 use crate::media_service::MediaService;
@@ -42,6 +43,19 @@ pub(crate) fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stag
             None
         }
         PieceState::Unknown => None,
+    }
+}
+
+/// Keeps a content that was just stored for its next reads: a small one without a rate here, any other in the data plane's buffers, whose
+/// pages are four times as long as the longest piece.
+pub(crate) fn keep_fresh(service: &MediaService, stored: FreshContent) {
+    let length = stored.bytes.len() as u64;
+    if length <= SMALL_BYTES_MAX && !stored.has_rate {
+        let piece = SmallPiece { version: stored.version, offset: 0, length };
+        service.small_reads.keep(piece, Bytes::from(stored.bytes));
+    } else {
+        // With no room in the queue it is read from its disk.
+        let _ = service.plane.send(Command::Keep(Box::new(stored)));
     }
 }
 

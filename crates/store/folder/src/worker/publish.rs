@@ -160,8 +160,10 @@ impl Worker {
 
     /// A content with all its bytes in memory: it has its version before it is opened, and its rate needs no read.
     fn stored(&mut self, stamp: &Stamp, bytes: Vec<u8>) -> FreshContent {
-        self.folders.common.index.insert(stamp, probe(&mut StoredReader(&bytes), ProbeBudget::default()).ok());
-        FreshContent { version: self.folders.version(stamp), disk: self.disk(), bytes }
+        let rate = probe(&mut StoredReader(&bytes), ProbeBudget::default()).ok();
+        let has_rate = rate.is_some();
+        self.folders.common.index.insert(stamp, rate);
+        FreshContent { version: self.folders.version(stamp), disk: self.disk(), bytes, has_rate }
     }
 
     /// Fails unless the directory that an upload was begun in is still the one of its path: a file system that was mounted over it
