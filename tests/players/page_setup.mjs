@@ -38,7 +38,7 @@ for (const kind of ["chrome", "firefox"]) {
       await on.text("✓ films");
       await on.picture(`setup-${kind}`);
       await on.press("Next");
-      await page.type("input[name=hosts]", "media.example");
+      await page.type("textarea[name=hosts]", "media.example");
       await on.press("Save");
       await on.until("the name", async () => (await page.evaluate(async () => (await (await fetch("api/v1/settings")).json()).find(({ key }) => key === "access.hosts").value))[0] === "media.example");
       await page.select("main select", "none");

@@ -371,9 +371,9 @@ test("each text stands in both languages, and takes the same figures", () => {
 });
 
 test("values of settings keep their kind as texts", () => {
-  for (const value of [true, false, 500, -1, "30s", [], ["10.0.0.0/8", "::1/128"]]) assert.deepEqual(fromText(toText(value), value), value);
+  for (const value of [true, false, 500, -1, "30s", [], ["10.0.0.0/8", "::1/128"], ["/dev/sdb,/dev/sdc", "/srv/Old, rare"]]) assert.deepEqual(fromText(toText(value), value), value);
   assert.equal(fromText("many", 500), "many", "the server says what is wrong with it");
-  assert.deepEqual(fromText(" a ,, b ", ["x"]), ["a", "b"]);
+  assert.deepEqual(fromText(" a \n\n b ", ["x"]), ["a", "b"]);
 });
 
 test("chapters beside a content are cues with titles, and no subtitles", () => {

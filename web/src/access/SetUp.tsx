@@ -124,7 +124,7 @@ function Naming({ entry, set }: { entry: (key: string) => SettingEntry | undefin
       {hosts?.changeable !== true && <p class="notice">{t.settingsNoFile}</p>}
       <form class="bar wrap tools" onSubmit={submit}>
         <label>
-          {t.namesOfServer} <input name="hosts" defaultValue={toText(hosts?.value ?? [])} placeholder="media.example" disabled={hosts?.changeable !== true} />
+          {t.namesOfServer} <textarea name="hosts" rows={2} defaultValue={toText(hosts?.value ?? [])} placeholder="media.example" disabled={hosts?.changeable !== true} />
         </label>
         <button disabled={hosts?.changeable !== true}>{t.save}</button>
       </form>

@@ -119,6 +119,8 @@ function Changeable({ entry, keep }: { entry: SettingEntry; keep: (value: Settin
             <option value="true">{t.yes}</option>
             <option value="false">{t.no}</option>
           </select>
+        ) : Array.isArray(entry.value) ? (
+          <textarea value={text} rows={text.split("\n").length} aria-invalid={failed !== ""} onInput={(event) => setText(event.currentTarget.value)} />
         ) : (
           <input value={text} aria-invalid={failed !== ""} onInput={(event) => setText(event.currentTarget.value)} />
         )}
@@ -134,7 +136,7 @@ function Changeable({ entry, keep }: { entry: SettingEntry; keep: (value: Settin
         )}
         {entry.source !== "default" && (
           <button type="button" onClick={() => void save(null)}>
-            {entry.default === null ? t.takeOut : t.toDefault(toText(entry.default))}
+            {entry.default === null ? t.takeOut : t.toDefault(toText(entry.default).replaceAll("\n", ", "))}
           </button>
         )}
         <Source entry={entry} />

@@ -1,11 +1,11 @@
 // Members of the entries of arrays, as the forms have them: budgets, jobs, quotas, webhooks.
 
 import type { SettingValue } from "../server";
-import { toText } from "./values";
+import { fromText, toText } from "./values";
 
 export interface Member {
   name: string;
-  /** A text; a list of texts, each on a line, for a path may have a comma; or one of these words. */
+  /** A text; a list of texts, each on a line; or one of these words. */
   form: "text" | "list" | readonly string[];
   /** The value that means the same as none. */
   absent?: string;
@@ -78,7 +78,7 @@ export function newFields(array: ArrayName): Fields {
 /** The fields of an entry in force. */
 export function fieldsOf(array: ArrayName, value: SettingValue): Fields {
   const members = typeof value === "object" && !Array.isArray(value) ? value : {};
-  return { ...newFields(array), ...Object.fromEntries(Object.entries(members).map(([name, member]) => [name, Array.isArray(member) ? member.join("\n") : toText(member)])) };
+  return { ...newFields(array), ...Object.fromEntries(Object.entries(members).map(([name, member]) => [name, toText(member)])) };
 }
 
 /** True for an entry that runs a program or sends a file of the machine: only its operator changes it, in the file. */
@@ -93,7 +93,7 @@ export function valueOf(array: ArrayName, fields: Fields): SettingValue {
   for (const { name, form, absent, needed } of membersOf(array, fields)) {
     const text = (fields[name] ?? "").trim();
     if (!needed && (text === "" || text === absent)) continue;
-    value[name] = form === "list" ? text.split("\n").map((part) => part.trim()).filter((part) => part !== "") : text;
+    value[name] = fromText(text, form === "list" ? [] : "");
   }
   return value;
 }

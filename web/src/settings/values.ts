@@ -2,9 +2,9 @@
 
 import type { SettingValue } from "../server";
 
-/** A list has a comma between two values. */
+/** A list has each value on a line, for a path may have a comma. */
 export function toText(value: SettingValue): string {
-  if (Array.isArray(value)) return value.join(", ");
+  if (Array.isArray(value)) return value.join("\n");
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
@@ -13,7 +13,7 @@ export function fromText(text: string, like: SettingValue): SettingValue {
   const trimmed = text.trim();
   if (Array.isArray(like)) {
     return trimmed
-      .split(",")
+      .split("\n")
       .map((part) => part.trim())
       .filter((part) => part !== "");
   }
