@@ -1,10 +1,12 @@
 // Choices that the browser keeps. A browser that keeps nothing (full, forbidden) forgets them at the next visit.
 
 const PREFIX = "isocast.";
+/** Values that the browser did not take. */
+const refused = new Map<string, string>();
 
 export function recall(name: string): string | null {
   try {
-    return localStorage.getItem(PREFIX + name);
+    return refused.get(name) ?? localStorage.getItem(PREFIX + name);
   } catch {
     return null;
   }
@@ -13,7 +15,15 @@ export function recall(name: string): string | null {
 export function store(name: string, value: string): void {
   try {
     localStorage.setItem(PREFIX + name, value);
+    refused.delete(name);
   } catch {
-    // Nothing to be done.
+    refused.set(name, value);
   }
+}
+
+/** False for a value that is gone after this visit; one that the browser takes by now is not. */
+export function isKept(name: string): boolean {
+  const value = refused.get(name);
+  if (value !== undefined) store(name, value);
+  return !refused.has(name);
 }

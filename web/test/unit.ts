@@ -4,7 +4,8 @@ import { test } from "node:test";
 import * as format from "../src/format";
 import { arranged, isMedia, kindOf, playedAs, playedSeconds } from "../src/contents/kinds";
 import { beside, Uploads, type Item } from "../src/contents/uploads";
-import { forget, sendResumable, unfinished } from "../src/contents/resumable";
+import { areKept, forget, sendResumable, unfinished } from "../src/contents/resumable";
+import { store } from "../src/kept";
 import { chaptersBeside, parseChapters } from "../src/player/chapterList";
 import { actionOf } from "../src/player/keys";
 import { keepPlace, placeOf } from "../src/player/places";
@@ -333,6 +334,36 @@ test("an upload is kept until the server has answered that it ended", async () =
   assert.deepEqual(unfinished(), []);
 });
 
+test("a canceled upload leaves the list and the server, a failed one too, and one chosen again takes its place", async () => {
+  uploadServer(() => 204);
+  store("uploads", JSON.stringify(["a.mp4", "b.mp4"].map((path) => ({ id: path, path, size: 5, modified: 0, replace: false }))));
+  const { all, sent } = uploads();
+  sent[0]!.end({ status: 507, detail: "the disk is full" });
+  all.cancel(all.items[0]!);
+  all.cancel(all.items[0]!);
+  assert.ok(sent[1]!.stopped);
+  sent[2]!.end({ status: 507, detail: "the disk is full" });
+  assert.deepEqual(all.items.map(({ path, state }) => `${path} ${state}`), ["c.mp4 failed"]);
+  await new Promise((done) => setTimeout(done));
+  assert.deepEqual(unfinished(), []);
+  all.add([{ path: "c.mp4", file: new Blob(["12345"]) }]);
+  assert.deepEqual(all.items.map(({ path, state }) => `${path} ${state}`), ["c.mp4 sending"]);
+});
+
+test("an upload that the browser's full storage does not keep continues after a pause, and is kept once there is room", async () => {
+  const asked = uploadServer((method) => ({ POST: 201, HEAD: 200 })[method] ?? 403);
+  const kept = globalThis.localStorage;
+  globalThis.localStorage = { getItem: () => null, setItem: () => { throw new DOMException("full", "QuotaExceededError"); } } as unknown as Storage;
+  const send = () => sendResumable(SENT, new Blob(["123"]), true, new AbortController().signal, () => {});
+  await assert.rejects(send());
+  await assert.rejects(send());
+  assert.deepEqual(asked, ["POST", "HEAD", "PATCH", "HEAD", "PATCH"]);
+  assert.equal(areKept(), false);
+  globalThis.localStorage = kept;
+  assert.equal(areKept(), true);
+  assert.match(kept.getItem("isocast.uploads") ?? "", /film\.ts/);
+});
+
 test("subtitles beside a film are found by its name, and SubRip becomes WebVTT", () => {
   const found = subtitles.beside("s/", "film.mp4", ["film.mp4", "film.ja.srt", "film.vtt", "filmed.srt", "other.srt"]);
   assert.deepEqual(found, [{ path: "s/film.vtt", label: "" }, { path: "s/film.ja.srt", label: "ja" }]);
@@ -357,7 +388,7 @@ test("places of contents are kept up to a number, and not near the ends", () => 
   assert.equal(placeOf("film 249"), 0);
   globalThis.localStorage = { getItem: () => { throw new Error("forbidden"); }, setItem: () => { throw new Error("full"); } } as unknown as Storage;
   keepPlace("film", 100, 5000);
-  assert.equal(placeOf("film"), 0);
+  assert.equal(placeOf("film"), 100, "until the end of the visit");
 });
 
 test("each text stands in both languages, and takes the same figures", () => {

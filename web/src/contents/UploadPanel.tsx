@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import * as format from "../format";
 import { words } from "../server";
 import { t } from "../texts";
-import { forget, unfinished } from "./resumable";
+import { areKept, forget, unfinished } from "./resumable";
 import type { Item, Uploads } from "./uploads";
 
 /** Lines that are shown; the others wait below. */
@@ -23,6 +23,7 @@ export function UploadPanel({ uploads }: { uploads: Uploads }) {
           {t.clearDone}
         </button>
       </div>
+      {unfinished.length > 0 && !areKept() && <p class="warn">{t.uploadsNotKept}</p>}
       <ul>
         {shown.map((item) => (
           <li key={item.id}>
@@ -74,7 +75,7 @@ function Line({ item, uploads }: { item: Item; uploads: Uploads }) {
       <span class="bar wrap">
         {item.state === "sending" && <button onClick={() => uploads.pause(item)}>{t.pause}</button>}
         {item.state === "paused" && <button onClick={() => uploads.retry(item)}>{t.goOn}</button>}
-        {["waiting", "sending", "paused"].includes(item.state) && <button onClick={() => uploads.cancel(item)}>{t.cancel}</button>}
+        {["waiting", "sending", "paused", "failed"].includes(item.state) && <button onClick={() => uploads.cancel(item)}>{t.cancel}</button>}
       </span>
     </>
   );

@@ -1,7 +1,7 @@
 // An upload that continues where it broke off (tus 1.0): after a lost connection by itself, after a reload of the page once the same file is
 // chosen again. The browser keeps its address.
 
-import { recall, store } from "../kept";
+import { isKept, recall, store } from "../kept";
 import { PAGE, problemOf, type Problem } from "../server";
 
 const TUS = { ...PAGE, "Tus-Resumable": "1.0.0" };
@@ -39,6 +39,9 @@ export function unfinished(): Unfinished[] {
 function keep(all: Unfinished[]): void {
   store("uploads", JSON.stringify(all.slice(-KEPT_MAX)));
 }
+
+/** False while the storage of the browser is full or forbidden: after a reload of the page uploads begin anew. */
+export const areKept = (): boolean => isKept("uploads");
 
 /** Ends the uploads of a path on the server. The browser keeps the address of each until the server has answered. */
 export function forget(path: string): void {

@@ -30,12 +30,12 @@ export interface Item {
   problem: Problem | null;
 }
 
-/** Sends `file` to `path`; returns a function that ends it, for good or for now. */
-export type Send = (item: Item, replace: boolean, ended: (problem: Problem | null) => void, progress: (bytes: number, waits: boolean) => void) => (forGood: boolean) => void;
+/** Sends `file` to `path`; returns a function that ends the request. */
+export type Send = (item: Item, replace: boolean, ended: (problem: Problem | null) => void, progress: (bytes: number, waits: boolean) => void) => () => void;
 
 export class Uploads {
   items: Item[] = [];
-  private readonly under = new Map<number, (forGood: boolean) => void>();
+  private readonly under = new Map<number, () => void>();
   private always: Existing | null = null;
   private number = 0;
 
@@ -46,7 +46,10 @@ export class Uploads {
     private readonly now: () => number = () => performance.now() / 1000,
   ) {}
 
+  /** Files that are chosen again take the place of those that failed or were paused, and continue them. */
   add(files: { path: string; file: Blob }[]): void {
+    const paths = new Set(files.map(({ path }) => path));
+    this.items = this.items.filter(({ state, path }) => (state !== "failed" && state !== "paused") || !paths.has(path));
     for (const { path, file } of files) {
       this.items.push({ id: ++this.number, path, file, state: "waiting", replace: false, sent: 0, waits: false, rate: 0, problem: null });
     }
@@ -61,19 +64,17 @@ export class Uploads {
     this.next();
   }
 
-  /** Ends an upload: nothing of it is stored. */
+  /** Ends an upload: nothing of it is stored, and its line goes. */
   cancel(item: Item): void {
-    this.under.get(item.id)?.(true);
-    this.under.delete(item.id);
-    if (item.state === "paused") forget(item.path);
-    if (item.state !== "done") item.state = "skipped";
+    this.stop(item);
+    forget(item.path);
+    this.items = this.items.filter((other) => other !== item);
     this.next();
   }
 
   /** Ends the request of an upload, which continues with `retry`. */
   pause(item: Item): void {
-    this.under.get(item.id)?.(false);
-    this.under.delete(item.id);
+    this.stop(item);
     item.state = "paused";
     this.next();
   }
@@ -88,6 +89,11 @@ export class Uploads {
     this.items = this.items.filter(({ state }) => state !== "done" && state !== "skipped");
     this.always = this.items.length === 0 ? null : this.always;
     this.changed();
+  }
+
+  private stop(item: Item): void {
+    this.under.get(item.id)?.();
+    this.under.delete(item.id);
   }
 
   private next(): void {
@@ -201,8 +207,5 @@ const sendFile: Send = (item, replace, ended, progress) => {
     if (!stop.signal.aborted) ended(problem);
   };
   sending.then(() => end(null), end);
-  return (forGood) => {
-    stop.abort();
-    if (forGood) forget(path);
-  };
+  return () => stop.abort();
 };

@@ -74,6 +74,7 @@ export const en = {
   uploadWaits: "The server does not answer; the upload continues when it does.",
   unfinishedUploads: "Uploads that did not end",
   unfinishedText: "Choose or drop the same files or folder again, and they continue where they broke off.",
+  uploadsNotKept: "The storage of this browser is full or forbidden: after a reload of the page these uploads begin anew.",
   forgetUploads: "Remove them",
   clearDone: "Clear finished",
   // Delete

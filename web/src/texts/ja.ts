@@ -72,6 +72,7 @@ export const ja: typeof en = {
   uploadWaits: "サーバーが応答していません。応答すると自動で続けます。",
   unfinishedUploads: "終わっていないアップロード",
   unfinishedText: "同じファイルまたはフォルダーをもう一度選ぶかドロップすると、途中から続きます。",
+  uploadsNotKept: "ブラウザーの保存領域がいっぱいか、保存が禁止されています。ページを再読み込みすると、これらのアップロードは最初からになります。",
   forgetUploads: "取り消す",
   clearDone: "完了したものを消す",
   remove: "削除",
