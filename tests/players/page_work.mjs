@@ -1,7 +1,7 @@
 // The page in Chromium, in the hands of an administrator: set-up, entries of the configuration, volumes, uploads that break off, streams that are
 // stopped, links that end, and the rules of accessibility on every view. Run by `make test-page`.
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { createServer } from "node:http";
 import { mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -364,37 +364,61 @@ test("every view is free of axe's findings, in both schemes, languages and width
 });
 
 test("the guide is at /help, in both languages, and its commands and configurations are right", async () => {
-  await on.open("#/films/");
-  await on.until("the list", () => page.$("#library td.name"));
-  await on.press("Grid", "#library");
-  await on.until("the pictures", () => page.$$eval("#library .grid img", (images) => images.length > 0 && images.every(({ complete }) => complete)));
-  await on.guidePicture("contents");
-  await on.press("List", "#library");
+  if (process.env["GUIDE_PICTURES"]) {
+    mkdirSync(join(media, "pictures"));
+    const sources = { "Bars": "smptehdbars=size=640x360", "Colours": "gradients=size=640x360:seed=7:n=4", "Mandelbrot": "mandelbrot=size=640x360:start_scale=0.4", "Game of life": "life=size=640x360:mold=9:ratio=0.2:seed=3:life_color=#35c08e:death_color=#12324f", "Test picture": "testsrc2=size=640x360", "Sierpinski": "sierpinski=size=640x360:seed=5" };
+    for (const [name, source] of Object.entries(sources)) ffmpeg(join(media, "pictures"), "-f", "lavfi", "-i", source, "-t", "12", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-movflags", "+faststart", `${name}.mp4`);
+    await page.setViewport({ ...DESKTOP, height: 420 });
+    await on.open("#/pictures/");
+    await on.until("the list", () => page.$("#library td.name"));
+    await on.press("Grid", "#library");
+    await on.until("a picture of each film", () => page.$$eval("#library .thumb", (places) => places.length === 6 && places.every((place) => place.querySelector("img")?.naturalWidth > 0)));
+    await on.guidePicture("contents");
+    await on.press("List", "#library");
+    await page.setViewport(DESKTOP);
+  }
   const answer = await fetch(`${server.address}/help`);
   assert.ok(answer.url.endsWith("/help/") && answer.ok);
   await page.goto(`${server.address}/help/`);
   await page.click("header a[hreflang=ja]");
   await on.text("はじめてのサーバー");
-  const host = server.address;
   const work = mkdtempSync(join(folder, "guide-"));
   execFileSync("cp", [join(media, "films", "film.mp4"), work]);
-  for (const chapter of ["first", "home", "edge", "nginx", "trouble"].flatMap((name) => [`${name}.md`, `ja/${name}.md`])) {
-    const blocks = [...readFileSync(join(guide, chapter), "utf8").matchAll(/^```(sh|toml)\n([^]*?)^```$/gm)];
-    // The folder of the example is one of this test.
-    for (const [, , text] of blocks.filter(([, kind]) => kind === "toml")) {
+  const chapters = ["", "ja/"].flatMap((language) => readdirSync(join(guide, language)).filter((name) => name.endsWith(".md")).map((name) => language + name));
+  assert.ok(chapters.length > 30);
+  const parsed = [];
+  for (const chapter of chapters) {
+    const blocks = [...readFileSync(join(guide, chapter), "utf8").matchAll(/^```(\w*)\n([^]*?)^```$/gm)];
+    for (const [, kind, text] of blocks.filter(([, kind]) => kind === "toml")) {
+      // The folder of the example is one of this test; secrets and certificates are on the reader's machine.
       writeFileSync(join(work, "isocast.toml"), `${text.includes("roots") ? "" : `roots = ["/srv/video"]\n`}${text}`.replaceAll("/srv/video", media));
-      execFileSync(program, ["config", "check", "isocast.toml"], { cwd: work });
+      const { status, stderr } = spawnSync(program, ["config", "check", "isocast.toml"], { cwd: work, encoding: "utf8" });
+      const wrong = stderr.trim().split("\n").filter((line) => line !== "isocast: the configuration is not usable:" && !/ \/etc\/.*No such file/.test(line));
+      assert.ok(status === 0 || wrong.length === 0, `${chapter}: ${kind}: ${stderr}`);
     }
-    for (const [, , text] of blocks.filter(([, kind]) => kind === "sh")) {
-      for (const line of text.split("\n").filter((line) => line !== "" && !line.startsWith("isocast serve"))) {
-        const command = line.replaceAll("http://127.0.0.1:8080", host).replace(/^isocast/, program).replace("curl ", "curl -fsS ");
-        // `doctor` ends with 1 where it finds something about this machine.
-        const said = execFileSync("sh", ["-c", `${command}${line.includes("doctor") ? " || test $? -eq 1" : ""}`], { cwd: work, stdio: "pipe" });
-        assert.ok(said !== null, line);
+    // Each command of the program is one that it takes; those of the measuring tools' program are its tests' own.
+    for (const line of blocks.filter(([, kind]) => kind !== "toml").flatMap(([, , text]) => text.replaceAll("\\\n", " ").split("\n"))) {
+      for (const part of line.replace(/\s#.*/, "").split(/\s(?:&&|\|\|?|--)\s|\s&$/)) {
+        const [, command] = /^(?:\$ )?isocast (?!lab |bench |plan |net )(.*)$/.exec(part.trim()) ?? [];
+        if (command === undefined) continue;
+        const { status, stderr } = spawnSync("sh", ["-c", `${program} ${command} --help`], { cwd: work, encoding: "utf8" });
+        assert.equal(status, 0, `${chapter}: isocast ${command}: ${stderr}`);
+        parsed.push(command);
       }
     }
   }
-  assert.ok(readdirSync(guide).length > 20);
+  assert.ok(parsed.length > 60, `${parsed.length}`);
+  // Those of the chapters for beginners are run.
+  for (const chapter of ["first", "home", "edge", "nginx", "trouble"].flatMap((name) => [`${name}.md`, `ja/${name}.md`])) {
+    for (const [, text] of readFileSync(join(guide, chapter), "utf8").matchAll(/^```sh\n([^]*?)^```$/gm)) {
+      for (const line of text.split("\n").filter((line) => line !== "" && !line.startsWith("isocast serve"))) {
+        const command = line.replaceAll("http://127.0.0.1:8080", server.address).replace(/^isocast/, program).replace("curl ", "curl -fsS ");
+        writeFileSync(join(work, "isocast.toml"), `roots = ["${media}"]\n`);
+        // `doctor` ends with 1 where it finds something about this machine.
+        execFileSync("sh", ["-c", `${command}${line.includes("doctor") ? " || test $? -eq 1" : ""}`], { cwd: work, stdio: "pipe" });
+      }
+    }
+  }
 });
 
 test("a link opens a content in a browser without a log-in, and not once it has ended", async () => {
