@@ -247,6 +247,34 @@ test("an upload is paused, continued, and one whose log-in ended says so and con
   await session.detach();
 });
 
+test("an upload that finds the disk full says so, and is stored once there is room", async () => {
+  const place = join(folder, "full");
+  const disk = join(place, "disk");
+  mkdirSync(place);
+  openSync(disk, "w");
+  truncateSync(disk, DISK_BYTES);
+  execFileSync(program, ["volume", "create", "--name", "small", "--layout", "span", "--unit", "1MiB", "--yes", disk]);
+  const full = await PageServer.start(place, ["--volume", disk, "--local-writes", "--set", "plane.memory=256MiB"]);
+  const context = await browser.createBrowserContext();
+  try {
+    const other = await context.newPage();
+    const there = new TestPage(other, full);
+    await there.open("#/");
+    const put = (name, bytes) => fetch(`${full.address}/media/${name}`, { method: "PUT", body: Buffer.alloc(bytes, 7) });
+    assert.equal((await put("filler.ts", 64 << 20)).status, 201);
+    const file = join(folder, "too-large.ts");
+    writeFileSync(file, Buffer.alloc(48 << 20, 6));
+    await (await there.until("the field", () => other.$("#library input[type=file]:not([webkitdirectory])"))).uploadFile(file);
+    await there.text("the volume `small` has no room for it", ".uploads");
+    assert.equal((await fetch(`${full.address}/media/filler.ts`, { method: "DELETE" })).status, 204);
+    await there.press("Try again", ".uploads");
+    await there.until("the content", async () => (await fetch(`${full.address}/media/too-large.ts`, { method: "HEAD" })).headers.get("Content-Length") === String(48 << 20));
+  } finally {
+    await context.close();
+    full.stop();
+  }
+});
+
 test("30 s of a film play without a stall while an upload runs, and its stream is stopped", async () => {
   let uploading = true;
   const upload = (async () => {
