@@ -113,7 +113,10 @@ export async function figures<T>(name: string, signal: AbortSignal): Promise<T |
 /** True if streams are admitted; null if the server does not answer. */
 export async function ready(signal: AbortSignal): Promise<boolean | null> {
   try {
-    return (await fetch("ready", { signal, cache: "no-store" })).ok;
+    const answer = await fetch("ready", { signal, cache: "no-store" });
+    // Chromium ends a request only once its body is read.
+    await answer.text();
+    return answer.ok;
   } catch {
     return null;
   }

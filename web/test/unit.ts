@@ -17,7 +17,7 @@ import * as ts from "../src/player/ts";
 import { addressOf, parse } from "../src/route";
 import { fieldsOf, isOperators, newFields, valueOf } from "../src/settings/members";
 import { fromText, toText } from "../src/settings/values";
-import { list, mediaUrl, type Entry, type Problem } from "../src/server";
+import { list, mediaUrl, ready, type Entry, type Problem } from "../src/server";
 import { en } from "../src/texts/en";
 import { ja } from "../src/texts/ja";
 
@@ -188,6 +188,16 @@ test("a long folder is read part by part, and a refusal is thrown", async () => 
   assert.ok(came[0]![0] <= 2000 && !came[0]![1]);
   globalThis.fetch = (async () => new Response('{"detail":"no"}', { status: 503, headers: { "Retry-After": "7" } })) as typeof fetch;
   await assert.rejects(list("a/", signal, () => {}), (problem: Problem) => problem.status === 503 && problem.retryAfterSeconds === 7 && problem.detail === "no");
+});
+
+test("the answer to whether the server is ready is read to its end, until which the browser holds its request", async () => {
+  for (const status of [200, 503]) {
+    const answer = new Response("words", { status });
+    globalThis.fetch = (async () => answer) as typeof fetch;
+    assert.deepEqual([await ready(signal), answer.bodyUsed], [status === 200, true]);
+  }
+  globalThis.fetch = (async () => { throw new TypeError("away"); }) as typeof fetch;
+  assert.equal(await ready(signal), null);
 });
 
 /** Uploads whose server is played by the test: `sent` holds those under way. */
