@@ -340,19 +340,29 @@ test("a page whose server was upgraded meanwhile asks to be loaded anew", async 
   await playedBeyond(1);
 });
 
-test("a browser that keeps nothing still shows the page, plays and uploads", async () => {
+test("a browser whose storage is full still shows the page, plays and uploads, and says that uploads are not kept until it has room", async () => {
   const context = await browser.createBrowserContext();
   try {
     const other = await context.newPage();
     await other.evaluateOnNewDocument(() => {
-      Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("forbidden", "SecurityError"); } });
+      const { get } = Object.getOwnPropertyDescriptor(window, "localStorage");
+      const refuse = () => { throw new DOMException("no room", "QuotaExceededError"); };
+      Object.defineProperty(window, "localStorage", { get: () => (window.hasRoom ? get.call(window) : refuse()) });
     });
     const there = new TestPage(other, server);
     await there.open("#/films/film.mp4");
     await there.until("the picture", () => other.evaluate(() => document.querySelector("video")?.currentTime > 0.5));
+    const session = await other.createCDPSession();
+    const slow = (bytes) => session.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: bytes });
+    await session.send("Network.enable");
+    await slow(1 << 20);
     const file = join(folder, "kept-nowhere.ts");
-    writeFileSync(file, Buffer.alloc(6 << 20, 9));
+    writeFileSync(file, Buffer.alloc(12 << 20, 9));
     await (await there.until("the field", () => other.$("#library input[type=file]:not([webkitdirectory])"))).uploadFile(file);
+    await there.text("The storage of this browser is full or forbidden", ".uploads");
+    await other.evaluate(() => void (window.hasRoom = true));
+    await there.until("its address to be kept", () => other.evaluate(() => localStorage.getItem("isocast.uploads")?.includes("kept-nowhere.ts") && !document.querySelector(".uploads").innerText.includes("full or forbidden")));
+    await slow(-1);
     await there.until("the content", async () => (await fetch(`${server.address}/media/films/kept-nowhere.ts`, { method: "HEAD" })).ok);
   } finally {
     await context.close();
