@@ -409,6 +409,7 @@ test("each text stands in both languages, and takes the same figures", () => {
   }
   const english = Object.entries(ja).filter(([name, text]) => typeof text === "string" && text === en[name as keyof typeof en] && name !== "j");
   assert.deepEqual(english, []);
+  assert.deepEqual([en.counted(1, 1), en.counted(1, 3)], ["1 name", "1 of 3 names"]);
 });
 
 test("values of settings keep their kind as texts", () => {

@@ -50,7 +50,7 @@ export const en = {
   selected: (count: number) => (count === 1 ? "1 selected" : `${count} selected`),
   nothingHere: "Nothing here yet. Drop files here, choose Upload, or use:",
   nothingFound: "No name matches.",
-  counted: (shown: number, all: number) => (shown === all ? `${all} names` : `${shown} of ${all} names`),
+  counted: (shown: number, all: number) => `${shown === all ? "" : `${shown} of `}${all} ${all === 1 ? "name" : "names"}`,
   reading: "Reading …",
   noFolder: "There is no such folder.",
   notListed: (reason: string) => `The contents cannot be listed. ${reason}`,
