@@ -42,8 +42,8 @@ pub(crate) struct ReadRate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockTimes {
     pub(crate) read_by: Nanos,
-    /// A block that is in the buffers later than this is sent late: the time kept for two sends is not needed if it comes before its
-    /// first one.
+    /// A block that is in the buffers later than this is sent later than promised: the time kept for two sends is not needed if it comes
+    /// before its first one.
     pub(crate) late_from: Nanos,
     pub(crate) sent_by: Nanos,
     /// Its session begins with it.

@@ -37,8 +37,10 @@ pub struct SessionRead {
 /// When a block of a session is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockDeadline {
-    /// By then.
+    /// By then it is to be read and sent: where its disk has room, earlier than it is promised.
     pub at: Nanos,
+    /// By then it is promised: by the share of its session.
+    pub promised: Nanos,
     /// The session begins with it: its viewer waits for it.
     pub is_first: bool,
 }
@@ -82,14 +84,14 @@ impl Admission {
         let block = held.lasts(request.length, table).unwrap_or(request.rate.time_for(request.length));
         let own = held.lasts_beside(read.bytes, table);
         let lasts = own.map_or(block, |own| own.min(block));
-        let at = read.due(held.session.beside.clock, lasts);
+        let (at, promised) = read.due(held.session.beside.clock, lasts);
         let unpromised = if own.is_none() { held.lasts(read.bytes, table) } else { None };
         let clocks = &mut self.find_mut(session)?.session;
         let is_first = read.advance(&mut clocks.beside.clock, at);
         if let Some(own) = unpromised {
             clocks.block = clocks.block.map(|clock| clock.max(read.now).saturating_add(own));
         }
-        Some(BlockDeadline { at, is_first })
+        Some(BlockDeadline { at, promised, is_first })
     }
 
     /// The deadline of the next block of a session that reads whole contents, each of them a block, and shares no reads:
@@ -98,9 +100,9 @@ impl Admission {
     pub fn deadline(&mut self, id: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
         let held = self.find(id)?;
         let lasts = held.lasts(read.bytes, self.resources.table(held.request.disk))?;
-        let at = read.due(held.session.block, lasts);
+        let (at, promised) = read.due(held.session.block, lasts);
         let is_first = read.advance(&mut self.find_mut(id)?.session.block, at);
-        Some(BlockDeadline { at, is_first })
+        Some(BlockDeadline { at, promised, is_first })
     }
 }
 
@@ -168,13 +170,17 @@ impl SessionRead {
         is_first
     }
 
-    /// The deadline of a read that lasts so long at its share: behind the one before it, due at `clock`, or behind its request; but no later
-    /// than its disk has room for it. With the first read the session only begins: it is due when there is room.
-    fn due(&self, clock: Option<Nanos>, lasts: Nanos) -> Nanos {
+    /// The deadline of a read that lasts so long at its share, and when it is promised: behind the one before it, due at `clock`, or behind
+    /// its request. It is to come earlier by the way to its request, and as early as its disk has room for it. With the first read the
+    /// session only begins: it is due when there is room.
+    fn due(&self, clock: Option<Nanos>, lasts: Nanos) -> (Nanos, Nanos) {
         let opened = self.now.saturating_sub(Nanos(lasts.0 / OPEN_PART));
-        let asked = self.requested_at.max(opened).saturating_sub(REQUEST_WAY_MAX);
-        let after = |span: Nanos| asked.saturating_add(span);
-        let by_clock = clock.map_or(Nanos::MAX, |clock| clock.max(asked).saturating_add(lasts));
-        by_clock.min(self.room_at.clamp(after(lasts), after(BLOCK_WAIT_MAX.max(lasts))))
+        let asked = self.requested_at.max(opened);
+        let by = |asked: Nanos| {
+            let by_clock = clock.map_or(Nanos::MAX, |clock| clock.max(asked).saturating_add(lasts));
+            by_clock.min(asked.saturating_add(BLOCK_WAIT_MAX.max(lasts)))
+        };
+        let early = asked.saturating_sub(REQUEST_WAY_MAX);
+        (by(early).min(self.room_at.max(early.saturating_add(lasts))), by(asked))
     }
 }

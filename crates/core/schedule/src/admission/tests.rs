@@ -408,6 +408,21 @@ fn the_open_of_a_content_counts_in_its_wait_for_half_of_its_time() {
     }
 }
 
+/// A block of which the disk has room early gives way to blocks that others' shares promise.
+#[test]
+fn a_block_is_promised_by_its_share_wherever_its_disk_has_room() {
+    let mut admission = admission(4 << 30);
+    let id = admission.reserve(&[segment()]).expect("it fits");
+    let now = Nanos::from_secs(100);
+    let first = admission.deadline(id, read_at(now, SEGMENT, IDLE)).expect("it has its share");
+    assert_eq!(first.promised, now.saturating_add(Nanos::from_secs(10)), "by the longest wait of a player");
+    for promised in [6, 10] {
+        let block = admission.deadline(id, read_at(now, SEGMENT, IDLE)).expect("it has its share");
+        let spans = [(block.at, LASTS), (block.promised, Nanos::from_secs(promised))];
+        assert!(spans.iter().all(|(due, span)| due.saturating_sub(now).0.abs_diff(span.0) < 1_000_000), "{block:?}");
+    }
+}
+
 #[test]
 fn a_start_burst_takes_free_buffers_and_refuses_no_stream() {
     let mut admission = admission(100 << 20);

@@ -82,9 +82,9 @@ impl Admitter {
             Some(session) => self.admission.deadline_beside(session, read),
             None => reservation.held().and_then(|id| self.admission.deadline(id, read)),
         };
-        let block = deadline.map(|BlockDeadline { at, is_first }| BlockTimes {
+        let block = deadline.map(|BlockDeadline { at, promised, is_first }| BlockTimes {
             read_by: at.saturating_sub(takes),
-            late_from: at.saturating_sub(takes).saturating_add(edges),
+            late_from: promised.saturating_sub(takes).saturating_add(edges),
             sent_by: at,
             is_first,
         });
