@@ -192,6 +192,11 @@ impl ControlSide {
         clock.saturating_add(Nanos::from_millis(5))
     }
 
+    /// The round of spinning disks.
+    pub(crate) fn round_span(&self) -> Nanos {
+        self.round
+    }
+
     /// The plane's tick.
     pub(crate) fn tick_span(&self) -> Nanos {
         self.tick

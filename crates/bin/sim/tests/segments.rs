@@ -48,6 +48,24 @@ fn a_few_viewers_play_every_kind_of_film_without_a_stall() {
     }
 }
 
+/// A seek in each round is promised to a session: where the law counted segments shorter than a round by their bytes, it asked for more.
+#[test]
+fn segments_shorter_than_a_round_come_once_in_a_round() {
+    let short = SegmentViewers {
+        segment: SECS(1),
+        smallest: 0.47,
+        ahead: SECS(7),
+        way_max: Nanos::from_millis(228),
+        open_max: Nanos::from_millis(154),
+        ..SegmentViewers::of_hls(60)
+    };
+    let mut scenario = alone(1, short);
+    scenario.be_share = 0.05;
+    scenario.liveness = SECS(30);
+    let of = run(&scenario).viewers;
+    assert!(of.smooth > 40 && of.smooth + of.refused == 60, "{of:?}");
+}
+
 #[test]
 fn viewers_that_pause_and_seek_play_on() {
     let kind = SegmentViewers { pauses: SECS(15), seeks: SECS(15), sound: Some(SOUND), ..SegmentViewers::of_hls(10) };

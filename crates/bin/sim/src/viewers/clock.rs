@@ -1,7 +1,8 @@
 //! Deadlines of a session's segments, whatever number of contents that takes: the law that no admitted session falls behind.
 //!
 //! Promise: over any time in which a request is always open, from the first byte of the first segment on, the bytes due are
-//! rate × time, less one segment; a session that asks early moves only its own clock (a virtual clock, Zhang 1990). Not here:
+//! rate × time, less one segment, of segments of a round at least: a shorter one counts as a round, for a session's share has a seek in
+//! each round (decision 0060); a session that asks early moves only its own clock (a virtual clock, Zhang 1990). Not here:
 //! the excuses of a late segment (`ledger`).
 
 use units::Nanos;

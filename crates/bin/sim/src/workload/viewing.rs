@@ -135,6 +135,7 @@ impl World {
         let now = self.now;
         let control = &mut self.control;
         let range = control.viewers.next_range(id, &mut control.contents);
+        let round = control.round_span();
         let track = self.track(id);
         let (rate, held) = (track.rate, track.reservation);
         track.requests += 1;
@@ -142,7 +143,8 @@ impl World {
         if track.requested_at.is_none() {
             (track.requested_at, track.is_promised) = (Some(asked), track.reservation.is_some());
         }
-        track.clock.ask(rate.time_for(range.bytes), asked);
+        // The share of a session has one content in a round.
+        track.clock.ask(rate.time_for(range.bytes).max(round), asked);
         let (burst_bytes, service) = match beside {
             Some(session) => (range.bytes, Service::Beside { session }),
             None => {
