@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::Duration;
 
-use crate::common::client::{Client, pattern};
+use crate::common::client::{Answer, Client, pattern};
 use crate::common::disk::{Disk, FileSystem, possible};
 use crate::common::server::{Server, Setup};
 use crate::common::small::Small;
@@ -14,6 +17,8 @@ use crate::common::volume::{joined, volume};
 const CAMERAS: usize = 128;
 /// Cameras that come to a server that takes no such number.
 const MANY: usize = 8192;
+/// Recordings that end together.
+const RECORDINGS: usize = 64;
 
 /// A recording of this target that waits for leave to send.
 fn camera(server: &Server, target: &str) -> Client {
@@ -162,8 +167,10 @@ fn rates_that_no_disk_has_are_refused_and_a_byte_at_a_time_is_taken() {
     let mut fast = camera(&server, "fast.ts?rate=1M");
     assert_eq!(fast.head().status, 100);
     fast.send(chunk(1_250_000));
-    for byte in pattern(100) {
+    // A byte a second at first, then byte by byte.
+    for (nth, byte) in pattern(100).into_iter().enumerate() {
         slow.send([&b"1\r\n"[..], &[byte], b"\r\n"].concat());
+        std::thread::sleep(Duration::from_secs(u64::from(nth < 4)));
     }
     for (client, name, bytes) in [(&mut slow, "slow.ts", 100), (&mut fast, "fast.ts", 1_250_000)] {
         client.send("0\r\n\r\n");
@@ -190,6 +197,46 @@ fn a_second_camera_under_a_name_is_refused_and_the_first_loses_nothing() {
     assert_eq!(server.put("/media/cam.ts?rate=1M", "", b"another").status, 204, "once the first has ended");
 }
 
+/// Bytes that each recording below sends at first, and those of them that are written before its end: all but less than a block of a file.
+const SENT: usize = 100_000;
+const WRITTEN: u64 = 96 << 10;
+
+/// Recordings of this folder, each of which has sent its first bytes.
+fn recordings(server: &Server, folder: &str) -> Vec<Client> {
+    let mut cameras: Vec<Client> =
+        (0..RECORDINGS).map(|nth| camera(server, &format!("{folder}/{nth:02}.ts?rate=1M"))).collect();
+    for client in &mut cameras {
+        assert_eq!(client.head().status, 100);
+        client.send(chunk(SENT));
+    }
+    cameras
+}
+
+/// Each sends so many bytes more, all at once, and ends its recording: the answers.
+fn end_all(cameras: &mut [Client], bytes: usize) -> Vec<Answer> {
+    let end = |client: &mut Client| {
+        // The refusal may come before all is sent.
+        let _ = client.stream.write_all(&[chunk(bytes), b"0\r\n\r\n".to_vec()].concat());
+        client.answer(true)
+    };
+    std::thread::scope(|scope| {
+        let ends: Vec<_> = cameras.iter_mut().map(|client| scope.spawn(move || end(client))).collect();
+        ends.into_iter().map(|end| end.join().expect("an answer")).collect()
+    })
+}
+
+/// The files in a folder, by name, of which each begins with bytes that were sent.
+fn stored(folder: &Path, more: usize) -> BTreeMap<String, u64> {
+    let sent = [pattern(SENT), pattern(more)].concat();
+    let entries = std::fs::read_dir(folder).expect("the folder").flatten();
+    let files = entries.filter_map(|entry| Some((entry.file_name(), std::fs::read(entry.path()).ok()?)));
+    let one = |(name, bytes): (std::ffi::OsString, Vec<u8>)| {
+        assert!(sent.starts_with(&bytes), "{name:?}: {} bytes", bytes.len());
+        (name.to_string_lossy().into_owned(), bytes.len() as u64)
+    };
+    files.map(one).collect()
+}
+
 /// Recordings on a small disk, and one on another, which loses nothing in any fate of the others.
 fn beside(ends: impl FnOnce(&Server, &Small, &mut [Client]) -> Vec<u16>) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -202,63 +249,72 @@ fn beside(ends: impl FnOnce(&Server, &Small, &mut [Client]) -> Vec<u16>) {
     let server = Setup::default().root(&small.0).root(other.path()).start();
     let mut spared = camera(&server, "other/spared.ts?rate=1M");
     assert_eq!(spared.head().status, 100);
-    spared.send(chunk(100_000));
-    let mut cameras: Vec<Client> = (0..16).map(|nth| camera(&server, &format!("small/{nth:02}.ts?rate=1M"))).collect();
-    for client in &mut cameras {
-        assert_eq!(client.head().status, 100);
-        client.send(chunk(100_000));
-    }
+    spared.send(chunk(SENT));
+    let mut cameras = recordings(&server, "small");
+    server.wait_for("their bytes on the disk", |_| {
+        let lengths = std::fs::read_dir(small.0.join("small")).expect("the folder").flatten();
+        lengths.filter(|entry| entry.metadata().is_ok_and(|file| file.len() >= WRITTEN)).count() == RECORDINGS
+    });
     let statuses = ends(&server, &small, &mut cameras);
     assert!(statuses.iter().all(|status| [503, 507].contains(status)), "{statuses:?}");
     spared.send(chunk(50_000));
     spared.send("0\r\n\r\n");
     assert_eq!(spared.answer(true).status, 201);
     let stored = std::fs::read(other.path().join("other/spared.ts")).expect("it is there");
-    assert!(stored == [pattern(100_000), pattern(50_000)].concat());
+    assert!(stored == [pattern(SENT), pattern(50_000)].concat());
 }
 
 #[test]
 fn a_full_disk_ends_its_cameras_and_keeps_their_bytes() {
+    const MORE: usize = 3_000_000;
     beside(|server, small, cameras| {
-        let mut statuses = Vec::new();
-        for client in cameras.iter_mut() {
-            // The refusal may come before all is sent.
-            let _ = client.stream.write_all(&chunk(3_000_000));
-        }
-        for client in cameras {
-            let _ = client.stream.write_all(b"0\r\n\r\n");
-            statuses.extend(Some(client.answer(true).status).filter(|status| *status != 201));
-        }
-        assert!(!statuses.is_empty(), "48 MB on a disk of 24");
+        let answers = end_all(cameras, MORE);
+        let refused: Vec<u16> = answers.iter().map(|answer| answer.status).filter(|status| *status != 201).collect();
+        assert!(!refused.is_empty(), "192 MB on a disk of 24");
         server.wait_event(&["recording_kept", "small/"]);
         server.wait_for("their end", |server| server.metric("isocast_uploads") <= 1.0);
-        let mut kept: Vec<(String, u64)> = Vec::new();
-        // Of one that had no room for its first byte nothing is left.
+        let mut kept = BTreeMap::new();
         server.wait_for("names of their own", |_| {
-            let entries = std::fs::read_dir(small.0.join("small")).expect("the folder");
-            let length = |entry: &std::fs::DirEntry| entry.metadata().map_or(0, |file| file.len());
-            kept = entries
-                .map(|entry| entry.expect("an entry"))
-                .map(|entry| (entry.file_name().to_string_lossy().into_owned(), length(&entry)))
-                .collect();
-            kept.iter().all(|(name, bytes)| !name.starts_with('.') && *bytes > 0)
+            kept = stored(&small.0.join("small"), MORE);
+            kept.keys().all(|name| !name.starts_with('.'))
         });
-        let total: u64 = kept.iter().map(|(_, bytes)| bytes).sum();
-        assert!(kept.len() > 8 && total > 20 << 20, "{kept:?}");
-        statuses
+        assert!(kept.len() == RECORDINGS && kept.values().all(|bytes| *bytes >= WRITTEN), "{kept:?}");
+        refused
     });
 }
 
 #[test]
 fn a_folder_that_is_unmounted_ends_its_cameras_and_no_others() {
     beside(|server, small, cameras| {
+        // The file system stays for as long as this is open.
+        let held = std::fs::File::open(small.0.join("small")).expect("the folder");
         let unmounted = std::process::Command::new("umount").arg("--lazy").arg(&small.0).status();
         assert!(unmounted.is_ok_and(|status| status.success()));
         server.wait_event(&["root_away"]);
-        let end = |client: &mut Client| {
-            let _ = client.stream.write_all(b"0\r\n\r\n");
-            client.answer(true).status
-        };
-        cameras.iter_mut().map(end).collect()
+        let statuses = end_all(cameras, 0).iter().map(|answer| answer.status).collect();
+        let kept = stored(Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd())), 0);
+        assert!(kept.len() == RECORDINGS && kept.values().all(|bytes| *bytes >= WRITTEN), "{kept:?}");
+        statuses
     });
+}
+
+#[test]
+fn a_full_quota_ends_its_cameras_and_no_others() {
+    const MORE: usize = 200_000;
+    let server = Setup::default().config("[[quota]]\nfolder = \"cams\"\nmax_size = \"12MiB\"\n").start();
+    let mut spared = camera(&server, "other/spared.ts?rate=1M");
+    assert_eq!(spared.head().status, 100);
+    spared.send(chunk(SENT));
+    let mut cameras = recordings(&server, "cams");
+    let answers = end_all(&mut cameras, MORE);
+    let refused = answers.iter().filter(|answer| answer.status != 201).inspect(|answer| {
+        assert_eq!((answer.status, answer.text().contains("the quota of `cams`")), (507, true), "{}", answer.text());
+    });
+    assert!((1..RECORDINGS).contains(&refused.count()), "19 MB in a quota of 12 MiB");
+    server.wait_stderr_line("recording_kept");
+    server.wait_for("their end", |server| server.metric("isocast_uploads") <= 1.0);
+    let kept = stored(&server.root.join("cams"), MORE);
+    assert!(kept.len() == RECORDINGS && kept.values().all(|bytes| *bytes >= WRITTEN), "{kept:?}");
+    spared.send("0\r\n\r\n");
+    assert_eq!(spared.answer(true).status, 201);
 }

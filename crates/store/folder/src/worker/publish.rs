@@ -31,7 +31,8 @@ impl Worker {
     pub(super) fn publish(&mut self, upload: UploadId) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         let given_up = !target.reply.as_ref().is_some_and(ChangeReply::begin);
-        if given_up && target.on_break != OnBreak::Keep {
+        let keeps = target.on_break == OnBreak::Keep;
+        if given_up && !keeps {
             self.shared.stats.uploads_failed.add(1);
             return Err(StoreError::Closed);
         }
@@ -45,14 +46,14 @@ impl Worker {
         match named {
             Ok(published) => {
                 if let Some(target) = self.uploads.file_mut(upload) {
-                    target.path = published.path.clone();
-                    target.published = Some(published);
+                    (target.path, target.published) = (published.path.clone(), Some(published));
                 }
                 Ok(())
             }
             Err(error) => {
-                // A recording that no client waits for stays for the next start.
-                if let Some(target) = self.uploads.file_mut(upload).filter(|_| !given_up) {
+                // A recording that no client waits for stays for the next start, and one whose folder does not answer.
+                let stays = given_up || keeps && error.is_silence();
+                if let Some(target) = self.uploads.file_mut(upload).filter(|_| !stays) {
                     target.temporary.forget();
                 }
                 self.tell_end(upload, Err(error.clone()));
