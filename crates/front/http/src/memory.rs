@@ -52,7 +52,7 @@ pub(crate) struct ConnectionBuffer {
     memory: ConnectionMemory,
     /// Share of the budget for the bytes beyond [`FREE_BYTES`].
     held: Option<HeldMemory>,
-    /// The last read filled all the room there was: more comes at once.
+    /// The last read brought as many bytes as a connection has of its own, or all there was room for: the next one brings more at once.
     flows: bool,
 }
 
@@ -75,7 +75,7 @@ impl ConnectionBuffer {
         let room = self.bytes.capacity() - self.bytes.len();
         let polled = pin!(stream.read_buf(&mut self.bytes)).poll(context);
         match &polled {
-            Poll::Ready(read) => self.flows = matches!(read, Ok(bytes) if *bytes == room),
+            Poll::Ready(read) => self.flows = matches!(read, Ok(bytes) if *bytes >= room.min(FREE_BYTES)),
             Poll::Pending => self.let_go(),
         }
         polled
@@ -84,7 +84,7 @@ impl ConnectionBuffer {
     /// Gives back the memory of a buffer that is empty.
     pub(crate) fn let_go(&mut self) {
         if self.bytes.is_empty() {
-            *self = Self::new(self.memory.clone());
+            *self = Self { flows: self.flows, ..Self::new(self.memory.clone()) };
         }
     }
 
@@ -156,6 +156,8 @@ mod tests {
         let mut waits = pin!(buffer.read_from(&mut server));
         assert!(poll_fn(|context| Poll::Ready(waits.as_mut().poll(context).is_pending())).await);
         assert_eq!(left(&memory), BUFFER_BYTES_MAX);
+        client.write_all(&[7; 4 * FREE_BYTES]).await.expect("sent");
+        assert!(waits.await.expect("read") > FREE_BYTES, "a piece of a body that flows is one read");
     }
 
     #[tokio::test]
