@@ -40,11 +40,17 @@ pub fn program_and_others() -> PathBuf {
 
 /// Repeats `look` until it finds something: for changes by the kernel or another process, which send no notice.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let end = Instant::now() + PATIENCE;
+    until_done(what, || look().map_err(|last| (0, last)))
+}
+
+/// Repeats `look` until it finds something, for as long as the number that it gives grows: for work that takes as long as its machine needs.
+pub fn until_done<T>(what: &str, mut look: impl FnMut() -> Result<T, (u64, String)>) -> T {
+    let (mut done, mut end) = (0, Instant::now() + PATIENCE);
     loop {
         match look() {
             Ok(found) => return found,
-            Err(last) => assert!(Instant::now() < end, "{what} does not come: {last}"),
+            Err((now, _)) if now > done => (done, end) = (now, Instant::now() + PATIENCE),
+            Err((_, last)) => assert!(Instant::now() < end, "{what} does not come: {last}"),
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::content::{Chance, Content};
 use crate::common::http::{Client, Framing, Upload, encoded, exchange};
 use crate::common::server::Server;
-use crate::common::until;
+use crate::common::{until, until_done};
 
 const RATE: &str = "2M&durable=3s";
 const BYTES_PER_SECOND: u64 = 250_000;
@@ -83,14 +83,15 @@ fn is_refusal(stream: &TcpStream) -> bool {
 
 /// Waits until each has sent enough for most of it to be durable, since the end that was noted if one was, or was refused.
 pub(super) fn wait_until_sent(recorders: &[Recorder]) {
-    until("recordings", || {
+    until_done("recordings", || {
         let still: Vec<_> = recorders
             .iter()
             .filter(|one| !one.refused.load(Relaxed))
             .filter(|one| one.sent.load(Relaxed) < one.sent_by_end.load(Relaxed) + SENT_MIN)
             .map(|one| (&one.path, one.sent.load(Relaxed)))
             .collect();
-        if still.is_empty() { Ok(()) } else { Err(format!("{still:?}")) }
+        let sent = recorders.iter().map(|one| one.sent.load(Relaxed)).sum();
+        if still.is_empty() { Ok(()) } else { Err((sent, format!("{still:?}"))) }
     });
 }
 
@@ -99,7 +100,7 @@ pub(super) fn wait_until_sent(recorders: &[Recorder]) {
 pub(super) struct Recorded {
     pub(super) path: String,
     content: Content,
-    least: u64,
+    sent_by_end: u64,
 }
 
 /// The bytes of them that the next start must have, now that the server is gone.
@@ -109,15 +110,20 @@ pub(super) fn recorded(recorders: Vec<Recorder>) -> Vec<Recorded> {
         .map(|Recorder { path, content, sent_by_end, .. }| Recorded {
             path,
             content,
-            least: sent_by_end.into_inner().saturating_sub(MISSING_MAX),
+            sent_by_end: sent_by_end.into_inner(),
         })
         .collect()
 }
 
 impl Recorded {
-    /// Asserts that the server has as many bytes as it must, and that they equal the bytes sent.
-    pub(super) fn assert_there(&self, server: &Server) {
-        let target = format!("/media/{}?rate=max", encoded(&self.path));
+    pub(super) fn target(&self) -> String {
+        format!("/media/{}", encoded(&self.path))
+    }
+
+    /// Asserts that the server has as many bytes as it must, and that they equal the bytes sent. Gives how much is missing of those sent
+    /// before the end, in seconds.
+    pub(super) fn assert_there(&self, server: &Server) -> f64 {
+        let target = format!("{}?rate=max", self.target());
         // A volume reads the bytes left of a recording before it gives them a name.
         let answer = until(&self.path, || {
             let answer = exchange(server.address, "GET", &target).map_err(|error| error.to_string())?;
@@ -126,6 +132,8 @@ impl Recorded {
         let bytes = answer.body.len() as u64;
         let wrong = self.content.difference(0, &answer.body);
         assert!(wrong.is_none(), "{}: of {bytes} bytes that at {wrong:?} was not sent", self.path);
-        assert!(bytes >= self.least, "{}: {bytes} bytes are there, at least {} were durable", self.path, self.least);
+        let missing = self.sent_by_end.saturating_sub(bytes);
+        assert!(missing <= MISSING_MAX, "{}: {bytes} bytes are there, {missing} of those sent are missing", self.path);
+        Duration::from_nanos(missing * 1_000_000_000 / BYTES_PER_SECOND).as_secs_f64()
     }
 }

@@ -117,7 +117,9 @@ fn a_disk_that_is_pulled_amid_recordings_keeps_their_durable_bytes_and_harms_no_
     let server = serve();
     let (pulled, spared) = (recorded(pulled), recorded(spared));
     assert!(!pulled.is_empty() && spared.len() == usize::try_from(RECORDERS).expect("few"), "they had room");
-    pulled.iter().chain(&spared).for_each(|one| one.assert_there(&server));
+    for one in pulled.iter().chain(&spared) {
+        one.assert_there(&server);
+    }
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");
     disks.into_iter().for_each(Disk::end);
