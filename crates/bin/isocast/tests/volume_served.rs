@@ -199,3 +199,47 @@ fn a_server_that_has_just_ended_has_its_disks_a_moment_longer() {
         assert!(refused.status.code() == Some(3) && said.contains("is in use"), "{arguments:?}: {said}");
     }
 }
+
+#[test]
+fn a_check_of_the_configuration_looks_for_names_in_a_volume_no_server_has() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, source) = (disks(folder.path(), 1), folder.path().join("cams"));
+    volume(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
+    fs::create_dir_all(source.join("door")).expect("there is room");
+    fs::write(source.join("door/a.ts"), "x").expect("there is room");
+    volume(&["import"], &[disks[0].clone(), source]);
+    let file = folder.path().join("isocast.toml");
+    let keep = |name: &str, folder: &str, protected: &str| {
+        format!(
+            "[[job]]\nname = {name:?}\nkind = \"keep\"\nschedule = \"@daily\"\nmax_age = \"9d\"\nfolder = {folder:?}\nprotected = [{protected}]\n"
+        )
+    };
+    let copy = "[[job]]\nname = \"d\"\nkind = \"copy\"\nschedule = \"@daily\"\nfrom = \"cam\"\nto = \"rclone:no:x\"\n";
+    let (state, root) = (folder.path().join("state"), folder.path().join("root"));
+    fs::create_dir(&root).expect("there is room");
+    let jobs = keep("a", "cams/door", "\"cams/*/a.t?\", \"cams/x*\"")
+        + &keep("b", "camms", "")
+        + &keep("c", "cams/door/a.ts", "");
+    let top = format!("roots = [{root:?}]\nvolumes = [{:?}]\nstate = {state:?}\n", disks[0]);
+    let rates = "[path_rates]\n\"cams/do\" = \"1M\"\n\"cams/da\" = \"1M\"\n";
+    fs::write(&file, top + rates + &jobs + copy).expect("there is room");
+    let hints = || {
+        let output = Command::new(program()).args(["config", "check"]).arg(&file).output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+        let said = said.lines().filter_map(|line| line.strip_prefix("hint: ")).filter(|line| !line.contains("rclone"));
+        said.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let found = [
+        "the job `a`: protected: nothing is named `cams/x*` now",
+        "the job `b`: no served folder has `camms` now",
+        "the job `c`: `cams/door/a.ts` is a content, no folder",
+        "the job `d`: no served folder has `cam` now",
+        "path_rates: no served path begins with `cams/da` now",
+    ];
+    assert_eq!(hints(), found);
+    let server = Server::on(&[], &state, &["--volume", &joined(&disks)]);
+    let said = hints();
+    assert!(said.len() == 1 && said[0].contains("were not looked for") && said[0].contains("is in use"), "{said:?}");
+    drop(server);
+}

@@ -29,6 +29,7 @@ mod replace;
 mod resumable;
 mod small_read;
 mod start;
+mod stored_names;
 mod unit_read;
 mod upkeep;
 mod upkeep_run;
@@ -46,6 +47,7 @@ pub use info::{ServedVolume, UpkeepError, VolumeInfo, VolumeMemberInfo, VolumeWi
 pub use open::OpenVolume;
 pub use open_disk::{OpenDisk, VolumeDiskError, is_same_disk};
 pub use own::{OwnVolume, UpkeepOutcome};
+pub use stored_names::StoredNames;
 
 /// State that all threads of a volume share. It is held for look-ups and decisions, never while a disk works.
 type SharedCore = Arc<Mutex<Core>>;

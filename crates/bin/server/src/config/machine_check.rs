@@ -7,14 +7,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use automation::{CopyEnd, JobConfig, JobWork};
-use copy::Rclone;
-use copy::pattern::is_like;
 use kernel::exclusive::Purpose;
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 use rustix::io::Errno;
-use service::quota::QuotaConfig;
-use store::ContentPath;
 use units::limits::CHUNK_BYTES;
 use volumes::{FoundDisks, VolumeDiskError};
 
@@ -23,8 +18,6 @@ use super::{Config, ConfigError, Problem};
 /// Systemd sets it for its services; `ProtectHome=` then hides these folders.
 const IN_A_SERVICE: &str = "INVOCATION_ID";
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
-/// Folder entries looked at for a pattern. Chosen: a second or two on a cold disk.
-const ENTRIES_MAX: usize = 10_000;
 
 impl Config {
     /// Everything that `serve` would fail at, or could not do, as this user on this machine.
@@ -92,81 +85,6 @@ impl Config {
         let problem = || Problem { origin: None, key: Some("roots".to_owned()), message: message.to_owned() };
         (self.roots.is_empty() && self.volumes.is_empty()).then(problem)
     }
-
-    /// Names that lead nowhere now, and may later: of folders, contents and interfaces that are not there yet, and of a remote that this
-    /// user's rclone does not have. Contents of volumes are not looked at.
-    pub(crate) fn hints(&self) -> Vec<String> {
-        let of_job = |job: &JobConfig| {
-            let about = format!("the job `{}`", job.name);
-            match &job.work {
-                JobWork::Keep(limits) => self.folder_hints(&about, &limits.folder, &limits.protected),
-                JobWork::Scrub { folder, .. }
-                | JobWork::Copy { from: CopyEnd::Served(folder), to: CopyEnd::Isocast(_), .. } => {
-                    self.folder_hints(&about, folder, &[])
-                }
-                JobWork::Copy { to: CopyEnd::Rclone(remote), .. } => {
-                    Rclone::unknown_remote(remote).map(|why| format!("{about}: {why}")).into_iter().collect()
-                }
-                JobWork::Copy { .. } | JobWork::Measure | JobWork::Command(_) => Vec::new(),
-            }
-        };
-        let of_quota = |quota: &QuotaConfig| {
-            self.folder_hints(&format!("the quota of `{}`", quota.folder.joined()), &quota.folder, &quota.protected)
-        };
-        let prefixes = self.path_rates.iter().map(|(prefix, _)| ("path_rates", prefix));
-        let prefixes = prefixes.chain(self.path_when_full.iter().map(|(prefix, _)| ("path_when_full", prefix)));
-        let unused = prefixes.filter(|(_, prefix)| !self.has_names(&prefix_names(prefix)));
-        let interfaces = self.links.iter().filter(|link| !Path::new("/sys/class/net").join(&link.name).exists());
-        (self.jobs.iter().flat_map(of_job))
-            .chain(self.quotas.iter().flat_map(of_quota))
-            .chain(unused.map(|(key, prefix)| format!("{key}: no served path begins with `{prefix}` now")))
-            .chain(interfaces.map(|link| format!("links: this machine has no interface `{}` now", link.name)))
-            .collect()
-    }
-
-    /// A folder that is none, and patterns that name nothing.
-    fn folder_hints(&self, about: &str, folder: &ContentPath, protected: &[ContentPath]) -> Vec<String> {
-        let places = || self.roots.iter().map(|root| root.join(folder.joined()));
-        let name = folder.joined();
-        let folder = match () {
-            () if places().any(|place| place.is_dir()) => None,
-            () if places().any(|place| place.exists()) => Some(format!("{about}: `{name}` is a content, no folder")),
-            () if !self.volumes.is_empty() => None,
-            () => Some(format!("{about}: no served folder has `{name}` now")),
-        };
-        let unused = protected.iter().filter(|pattern| !self.has_names(pattern.components()));
-        let unused = unused.map(|pattern| format!("{about}: protected: nothing is named `{}` now", pattern.joined()));
-        folder.into_iter().chain(unused).collect()
-    }
-
-    /// True if these names, which may be patterns, lead to something served, or may in a volume.
-    fn has_names(&self, names: &[String]) -> bool {
-        let mut entries_left = ENTRIES_MAX;
-        !self.volumes.is_empty() || self.roots.iter().any(|root| lead_somewhere(root, names, &mut entries_left))
-    }
-}
-
-/// The names of the paths that begin with a prefix: the last of them is a pattern, unless it is whole.
-fn prefix_names(prefix: &str) -> Vec<String> {
-    let whole =
-        if prefix.is_empty() || prefix.ends_with('/') { prefix.trim_end_matches('/') } else { &format!("{prefix}*") };
-    whole.split('/').filter(|_| !whole.is_empty()).map(str::to_owned).collect()
-}
-
-/// True if names, as patterns of a job have them, lead from a folder to something, or may: not all entries were looked at.
-fn lead_somewhere(folder: &Path, names: &[String], entries_left: &mut usize) -> bool {
-    let Some((name, below)) = names.split_first() else { return true };
-    let exact = folder.join(name);
-    if !name.is_empty() && exact.symlink_metadata().is_ok() {
-        return lead_somewhere(&exact, below, entries_left);
-    }
-    let is_pattern = name.contains(['*', '?']);
-    let mut entries = std::fs::read_dir(folder).into_iter().filter(|_| is_pattern).flatten().flatten();
-    entries.any(|entry| {
-        *entries_left = entries_left.saturating_sub(1);
-        let is_alike = is_like(name, &entry.file_name().to_string_lossy());
-        *entries_left == 0 || is_alike && lead_somewhere(&entry.path(), below, entries_left)
-    })
 }
 
 fn folder_problem(root: &Path) -> Option<String> {
@@ -275,60 +193,6 @@ mod tests {
             let said = problems(&format!("volumes = [\"{disk}\"]\nstate = \"/tmp\""));
             assert!(said.contains("volumes: ") && said.contains(why), "{said}");
         }
-    }
-
-    #[test]
-    fn names_that_lead_nowhere_now_are_hints() {
-        let folder = tempfile::tempdir().expect("/tmp can be written");
-        std::fs::create_dir(folder.path().join("cams")).expect("there is room");
-        std::fs::write(folder.path().join("cams/door.ts"), "x").expect("there is room");
-        let hints = |text: &str| {
-            let text = format!("roots = [\"{}\"]\n{text}", folder.path().display());
-            Config::load_file("f.toml".as_ref(), &text).expect("a good text").hints()
-        };
-        let job = |name: &str, folder: &str, protected: &str| {
-            format!(
-                "[[job]]\nname = \"{name}\"\nschedule = \"@daily\"\nkind = \"keep\"\nmax_age = \"3d\"\nfolder = \"{folder}\"\n\
-                 protected = [{protected}]\n"
-            )
-        };
-        let found = "\"cams\", \"cams/d*.ts\", \"*/door.t?\", \"c*/door.ts\"";
-        let lost = "\"cams/Door.ts\", \"cams/e*\", \"cams/door.ts/x\"";
-        let jobs =
-            [job("a", "cams", found), job("b", "camms", ""), job("c", "cams/door.ts", ""), job("d", "cams", lost)];
-        let missing = |pattern: &str| format!("the job `d`: protected: nothing is named `{pattern}` now");
-        assert_eq!(
-            hints(&jobs.concat()),
-            [
-                "the job `b`: no served folder has `camms` now".to_owned(),
-                "the job `c`: `cams/door.ts` is a content, no folder".to_owned(),
-                missing("cams/Door.ts"),
-                missing("cams/e*"),
-                missing("cams/door.ts/x"),
-            ]
-        );
-        let quota = "[[quota]]\nmax_size = \"1GB\"\nwhen_full = \"overwrite_oldest\"\nprotected = [\"none\"]\nfolder = \"cams/door.ts\"\n";
-        let about = "the quota of `cams/door.ts`: ";
-        assert_eq!(
-            hints(quota),
-            [
-                format!("{about}`cams/door.ts` is a content, no folder"),
-                format!("{about}protected: nothing is named `none` now")
-            ]
-        );
-        let paths = ["", "cams", "ca", "cams/", "cams/do", "cams/door.ts", "cam/", "cams/x", "/cams", "door"];
-        let settings = |table: &str, value: &str| {
-            paths.iter().fold(format!("[{table}]\n"), |text, path| format!("{text}\"{path}\" = \"{value}\"\n"))
-        };
-        let unused = |table: &str| {
-            ["/cams", "cam/", "cams/x", "door"].map(|path| format!("{table}: no served path begins with `{path}` now"))
-        };
-        let found = hints(&(settings("path_rates", "1M") + &settings("path_when_full", "refuse")));
-        assert_eq!(found, [unused("path_rates"), unused("path_when_full")].concat());
-        assert_eq!(
-            hints("[links]\nlo = \"1G\"\nnosuch0 = \"1G\"\n"),
-            ["links: this machine has no interface `nosuch0` now"]
-        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod change;
 mod command;
 pub(crate) mod edit;
 mod ftp;
+mod hints;
 mod jobs;
 mod links;
 mod machine_check;

@@ -1,0 +1,43 @@
+//! The names in a volume that no server has open.
+//!
+//! Not here: the names of a volume that is served (`core`).
+
+use std::path::PathBuf;
+
+use kernel::exclusive::Purpose;
+use volume::Volume;
+
+use super::find::FoundDisks;
+use super::open_disk::VolumeDiskError;
+
+/// The names of a volume, as its catalogue has them at the moment.
+#[derive(Debug)]
+pub struct StoredNames(Volume);
+
+impl StoredNames {
+    /// Reads the catalogue of the volume on `disks`, and releases them.
+    ///
+    /// # Errors
+    /// They are no volume, or in use.
+    pub fn read(disks: &[PathBuf]) -> Result<Self, VolumeDiskError> {
+        FoundDisks::of(disks, Purpose::Read)?.open().map(Self)
+    }
+
+    /// True if the folder of this name is there; the empty name is the volume itself.
+    #[must_use]
+    pub fn has_folder(&self, name: &str) -> bool {
+        self.0.is_folder(name)
+    }
+
+    /// True if a content or a folder of this name is there.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.has_folder(name) || self.0.find(name).is_some()
+    }
+
+    /// The names in a folder, in their order.
+    #[must_use]
+    pub fn list(&self, folder: &str) -> Vec<String> {
+        self.0.list(folder).iter().map(|listed| listed.name().to_owned()).collect()
+    }
+}
