@@ -139,6 +139,31 @@ fn events_that_wait_for_a_webhook_outlive_the_server_and_one_that_is_refused_hol
     assert_eq!((server.metric(&outcome("delivered")), server.metric(waiting)), (2.0, 0.0));
 }
 
+#[test]
+fn one_webhook_gets_the_events_that_another_never_took() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (secret, told) = (folder.path().join("secret"), folder.path().join("told"));
+    fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("written");
+    let target = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = target.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for connection in target.incoming() {
+            let _ = take(connection.expect("a connection"), "410 Gone");
+        }
+    });
+    let config = format!(
+        "[[webhook]]\nname = \"gone\"\nevents = [\"upload_ended\"]\nurl = \"http://{at}/\"\nsecret = {secret:?}\n\
+         [[webhook]]\nname = \"pager\"\nevents = [\"webhook_failed\"]\ncommand = [\"/bin/sh\", \"-c\", \"cat >>{}\"]\n",
+        told.display()
+    );
+    let server = Setup::default().config(&config).start();
+    assert_eq!(server.put("/media/film.ts", "", b"film").status, 201);
+    server.wait_for("the failure", |_| {
+        fs::read_to_string(&told)
+            .is_ok_and(|told| told.contains("\"of\":\"upload_ended\"") && told.contains("\"webhook\":\"gone\""))
+    });
+}
+
 /// A certificate authority of our own.
 struct Authority<'a> {
     folder: &'a Path,

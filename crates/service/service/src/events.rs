@@ -17,7 +17,7 @@ use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 49] = [
+pub const KINDS: [&str; 50] = [
     "archive_broken",
     "budget_refused",
     "reservation_kept",
@@ -67,10 +67,11 @@ pub const KINDS: [&str; 49] = [
     "job_failed",
     "job_stop_asked",
     "job_missed",
+    WEBHOOK_FAILED,
 ];
 
 /// Events that name a loss, or a part that fails: webhooks pass them on before all others.
-const URGENT: [&str; 15] = [
+const URGENT: [&str; 16] = [
     "volume_disk",
     "disk_failing",
     "disk_overloaded",
@@ -86,6 +87,7 @@ const URGENT: [&str; 15] = [
     "job_failed",
     "configuration_refused",
     "certificate_refused",
+    WEBHOOK_FAILED,
 ];
 
 /// Tells whether webhooks pass events of this kind on before others.
@@ -471,10 +473,13 @@ pub fn webhook_test(webhook: &str, now: SystemTime) -> String {
     stamped(json!({ "event": WEBHOOK_TEST, "webhook": webhook }), now).text
 }
 
+/// Kind of [`webhook_failed`].
+pub const WEBHOOK_FAILED: &str = "webhook_failed";
+
 /// A webhook did not accept an event, and no further attempt is made.
 #[must_use]
 pub fn webhook_failed(webhook: &str, of: &str, reason: &str, now: SystemTime) -> EventLine {
-    stamped(json!({ "event": "webhook_failed", "webhook": webhook, "of": of, "reason": reason }), now)
+    stamped(json!({ "event": WEBHOOK_FAILED, "webhook": webhook, "of": of, "reason": reason }), now)
 }
 
 /// The server listens.
@@ -560,7 +565,7 @@ mod tests {
         let reference = include_str!("../../../../docs/reference/events.md");
         let rows = reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
         let mut described: Vec<&str> =
-            rows.filter(|kind| !["event", "left_out", "webhook_failed", "webhook_test"].contains(kind)).collect();
+            rows.filter(|kind| !["event", "left_out", WEBHOOK_TEST].contains(kind)).collect();
         let mut kinds = KINDS.to_vec();
         described.sort_unstable();
         kinds.sort_unstable();

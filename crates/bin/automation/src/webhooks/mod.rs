@@ -211,10 +211,11 @@ impl Webhooks {
             *seen = number;
             let hooks = self.hooks();
             hooks.iter().for_each(|hook| lock(&hook.target.queue).dropped += lost);
-            let Some(kind) = kind_of(&line) else { continue };
-            for hook in hooks.iter().filter(|hook| hook.target.config.events.contains(&kind)) {
+            let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+            let Some(kind) = event["event"].as_str() else { continue };
+            for hook in hooks.iter().filter(|hook| hook.target.config.wants(kind, &event)) {
                 let id = format!("{:x}-{number}", self.begun_ms);
-                self.hand(hook, WaitingEvent::new(kind.clone(), id, line.to_string(), SystemTime::now()));
+                self.hand(hook, WaitingEvent::new(kind.to_owned(), id, line.to_string(), SystemTime::now()));
             }
         }
     }
@@ -247,12 +248,14 @@ fn tell_given_up(service: &MediaService, webhook: &str, given_up: &[WaitingEvent
     }
 }
 
-fn kind_of(line: &str) -> Option<String> {
-    let event: Value = serde_json::from_str(line).ok()?;
-    Some(event["event"].as_str()?.to_owned())
-}
-
 impl WebhookConfig {
+    /// True if its target gets this event. A failed delivery goes to other webhooks, and that of such an event to none: two targets that are
+    /// away would have each other's failures without end.
+    fn wants(&self, kind: &str, event: &Value) -> bool {
+        let is_circle = event["webhook"] == self.name || event["of"] == events::WEBHOOK_FAILED;
+        self.events.iter().any(|wanted| wanted == kind) && !(kind == events::WEBHOOK_FAILED && is_circle)
+    }
+
     /// The key that signs, where there is an address.
     ///
     /// # Errors
@@ -328,5 +331,30 @@ impl Target {
                 posted.unwrap_or_else(|error| Err(Failure::Unreached(error.into())))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_delivery_goes_to_other_webhooks_once() {
+        let hook = |name: &str, events: &[&str]| WebhookConfig {
+            name: name.to_owned(),
+            events: events.iter().map(|kind| (*kind).to_owned()).collect(),
+            timeout: Nanos::from_secs(1),
+            target: WebhookTarget::Command(vec!["/bin/true".to_owned()]),
+        };
+        let (a, b) = (hook("a", &["miss", "webhook_failed"]), hook("b", &["webhook_failed"]));
+        let failed = |of: &str| json!({ "event": "webhook_failed", "webhook": "a", "of": of });
+        let wanted =
+            |event: &Value| [&a, &b].map(|hook| hook.wants(event["event"].as_str().unwrap_or_default(), event));
+        assert_eq!(wanted(&failed("miss")), [false, true]);
+        assert_eq!(wanted(&failed("webhook_failed")), [false, false]);
+        assert_eq!(wanted(&json!({ "event": "miss", "webhook": "a" })), [true, false]);
     }
 }
