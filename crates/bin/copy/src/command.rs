@@ -94,8 +94,9 @@ impl CopyArgs {
         let mut whole = Summary::begin(self.rate.0, &Tree::default());
         for text in &self.sources {
             let ends = self.ends(text, login.as_ref(), server.as_ref());
-            let copied = ends
-                .and_then(|ends| if self.dry_run { self.foretell(out, &ends) } else { self.copy(&ends, &mut whole) });
+            let copied = ends.and_then(|ends| {
+                if self.dry_run { self.foretell(out, &ends, &mut whole) } else { self.copy(&ends, &mut whole) }
+            });
             match copied {
                 Err(error) if self.sources.len() == 1 => return Err(error),
                 Err(error) => whole.failures.add(format_args!("{error:#}")),
@@ -108,7 +109,7 @@ impl CopyArgs {
         if let Some(broken) = whole.broken_rate() {
             program::output::say(format_args!("{broken}"));
         }
-        whole.check()
+        if self.dry_run { whole.failures.judge("cannot be copied") } else { whole.check() }
     }
 
     /// The server of an end, if it is one of this machine.
@@ -186,9 +187,10 @@ impl CopyArgs {
     }
 
     /// Prints the files that a copy would write and remove.
-    fn foretell(&self, out: &mut dyn Write, Ends { tree, source, destination: to }: &Ends) -> anyhow::Result<()> {
+    fn foretell(&self, out: &mut dyn Write, ends: &Ends, whole: &mut Summary) -> anyhow::Result<()> {
+        let Ends { tree, source, destination: to } = ends;
         let (mut files, mut bytes) = (0u64, 0);
-        let mut failed = tree.unreadable.len();
+        let mut cannot = tree.unreadable.clone();
         for file in &tree.files {
             match self.is_there(&file.name, source, to) {
                 Ok(true) => {}
@@ -196,17 +198,17 @@ impl CopyArgs {
                     writeln!(out, "copy    {}  {}", to.shown(&file.name), ByteCount(file.bytes))?;
                     (files, bytes) = (files + 1, bytes + file.bytes);
                 }
-                Err(error) => {
-                    writeln!(out, "cannot  {}: {error:#}", to.shown(&file.name))?;
-                    failed += 1;
-                }
+                Err(error) => cannot.push(format!("{}: {error:#}", to.shown(&file.name))),
             }
         }
-        tree.unreadable.iter().try_for_each(|what| writeln!(out, "cannot  {what}"))?;
+        for what in &cannot {
+            writeln!(out, "cannot  {what}")?;
+            whole.failures.add(what);
+        }
         let kept = items(tree);
         let mut others = if self.delete { self.others(&kept, to)? } else { Vec::new() };
         // Where a file cannot be copied, no other is removed but those in the way.
-        others.retain(|other| failed == 0 || is_in_way(other, &kept));
+        others.retain(|other| cannot.is_empty() || is_in_way(other, &kept));
         for (name, _) in &others {
             writeln!(out, "remove  {}", to.shown(name))?;
         }

@@ -97,7 +97,10 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     for (target, more, to_copy) in [("up", &["--resume"][..], "1 file to copy"), ("new", &[], "6 files to copy")] {
         let dry = cp(&[&["--dry-run", text(&from), &url(target)], more].concat());
         let said = String::from_utf8_lossy(&dry.stdout).into_owned();
-        assert!(dry.status.success() && said.contains("cannot  ") && said.contains(to_copy), "{said}");
+        assert!(said.contains("cannot  ") && said.contains(to_copy), "{said}");
+        let error = String::from_utf8_lossy(&dry.stderr).into_owned();
+        assert_eq!(dry.status.code(), Some(1), "as the copy ends: {said}{error}");
+        assert!(error.contains("1 cannot be copied: ") && error.contains("its name is not UTF-8"), "{error}");
     }
     let up = cp(&["--json", text(&from), &url("again")]);
     let up: Value = serde_json::from_slice(&up.stdout).expect("JSON");
