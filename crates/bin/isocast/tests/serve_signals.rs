@@ -114,7 +114,40 @@ fn a_closed_server_stays_closed_when_its_file_is_emptied() {
     }
     fs::write(&file, closed).expect("a configuration");
     server.signal(Signal::HUP);
-    server.wait_stderr_line("configuration read again, 0 setting(s) changed");
+    server.wait_stderr_line("configuration read again, 0 settings changed");
+}
+
+#[test]
+fn an_emptied_file_changes_nothing_beside_a_folder_on_the_command_line() {
+    let closed = "[limits]\nupload_size = \"1KiB\"\n";
+    let server = Setup::default().config(closed).start();
+    let file = server.config_file();
+    let part = server.folders.path().join("conf.d/10-part.toml");
+    fs::create_dir(part.parent().expect("a folder")).expect("a folder");
+    let put = || server.put("/media/a.ts", "", &pattern(2000)).status;
+    let reloads = |server: &Server, event: &str| server.stderr_text().matches(&format!("\"{event}\"")).count();
+    let mut refused = 0;
+    for (text, part_text) in [("", ""), ("# [limits]\n[limits]\n", ""), ("", "limits.connections = 99\n")] {
+        fs::write(&file, text).and_then(|()| fs::write(&part, part_text)).expect("a configuration");
+        server.signal(Signal::HUP);
+        refused += 1;
+        server.wait_for("a refusal", |server| reloads(server, "configuration_refused") == refused);
+        let said = format!("{} held settings and is empty of them now", file.display());
+        assert!(server.stderr_text().contains(&said), "{}", server.stderr_text());
+        assert_eq!(put(), 413, "{text:?}");
+    }
+    // Settings may go, as far as the file still has one, and a part that is removed.
+    let rest = "[streams]\nstall = \"9s\"\n";
+    for (number, (text, is_there)) in [(closed, true), (closed, false), (rest, false)].into_iter().enumerate() {
+        fs::write(&file, text).expect("a configuration");
+        if !is_there {
+            let _ = fs::remove_file(&part);
+        }
+        server.signal(Signal::HUP);
+        server.wait_for("a reload", |server| reloads(server, "configuration_reloaded") == number + 1);
+    }
+    assert_eq!(put(), 201);
+    assert_eq!(reloads(&server, "configuration_refused"), refused);
 }
 
 #[test]

@@ -137,6 +137,8 @@ pub(crate) struct Config {
     pub(crate) jobs: Vec<automation::JobConfig>,
     /// Receivers of events.
     pub(crate) webhooks: Vec<automation::WebhookConfig>,
+    /// Files that hold a setting.
+    files: BTreeSet<PathBuf>,
 }
 
 /// The data plane's and the disks' clockwork.
@@ -253,7 +255,9 @@ impl Config {
     /// # Errors
     /// All problems at once.
     pub(crate) fn load(args: &ServeArgs) -> Result<Self, ConfigError> {
-        Self::check(Self::written(args, &|file| std::fs::read_to_string(file)))
+        let written = Self::written(args, &|file| std::fs::read_to_string(file));
+        let files = written.files();
+        Ok(Self { files, ..Self::check(written)? })
     }
 
     /// The same for a server, which needs something to serve.
@@ -263,6 +267,26 @@ impl Config {
     pub(crate) fn load_to_serve(args: &ServeArgs) -> Result<Self, ConfigError> {
         let config = Self::load(args)?;
         config.nothing_served().map_or(Ok(config), |problem| Err(ConfigError(vec![problem])))
+    }
+
+    /// The same for a server that runs by `running`, which may not lose its rules by a file that was emptied.
+    ///
+    /// # Errors
+    /// All problems at once.
+    pub(crate) fn load_again(args: &ServeArgs, running: &Self) -> Result<Self, ConfigError> {
+        let config = Self::load_to_serve(args)?;
+        let emptied = running.files.iter().filter(|file| file.exists() && !config.files.contains(*file));
+        let problem = |file: &PathBuf| Problem {
+            origin: None,
+            key: None,
+            message: format!(
+                "{} held settings and is empty of them now: write them anew; to run without them, remove the file (the one of `--config`: \
+                 start the server again)",
+                file.display()
+            ),
+        };
+        let problems: Vec<_> = emptied.map(problem).collect();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
 
     /// The same as [`Self::load`], with `text` in the place of what a file has.
@@ -394,6 +418,7 @@ impl Config {
             budgets: settings_ref.take_each("budget", JOBS_MAX, budgets::take),
             jobs: settings_ref.take_each("job", JOBS_MAX, jobs::take),
             webhooks: settings_ref.take_each("webhook", JOBS_MAX, webhooks::take),
+            files: BTreeSet::new(),
         };
         let addresses = [
             ("listen", Some(config.listen)),

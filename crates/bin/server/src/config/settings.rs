@@ -3,7 +3,7 @@
 //! Promise: file < environment < command line, each setting knows its origin (file and line, variable, flag), and a key
 //! that nothing reads is an error that names it. Not here: the meaning of a setting (the parent module).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -226,6 +226,15 @@ impl Settings {
         }
         origins.extend(self.settings.into_iter().map(|(key, setting)| (key, setting.origin)));
         origins
+    }
+
+    /// The files that hold a setting.
+    pub(crate) fn files(&self) -> BTreeSet<PathBuf> {
+        let file = |setting: &Setting| match &setting.origin {
+            Origin::File(file, _) => Some(file.clone()),
+            Origin::Environment(_) | Origin::Flag(_) => None,
+        };
+        self.settings.values().filter_map(file).collect()
     }
 
     /// Adds a flag's value.

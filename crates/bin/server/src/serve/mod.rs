@@ -38,7 +38,7 @@ use ftp::{FtpParts, FtpServer};
 use http::config::HttpConfig;
 use http::{ListenAddress, Server, Starting};
 use kernel::thread::PlaneThread;
-use program::output::{Console, say};
+use program::output::{Console, counted, say};
 use sd_notify::NotifyState;
 use service::MediaService;
 use service::access::Permit;
@@ -318,7 +318,11 @@ async fn serve(
             }
             show_carried(disk, &config, (memory, allowed), &figures);
             let streams = greeting::carried_by(disk, &config, memory).streams;
-            say(format_args!("disk {} was measured: it can carry {streams} streams of {EXAMPLE_RATE}", disk.name));
+            say(format_args!(
+                "disk {} was measured: it can carry {} of {EXAMPLE_RATE}",
+                disk.name,
+                counted(streams, "stream")
+            ));
             true
         }
     };
@@ -391,7 +395,8 @@ impl StartedServer {
     /// The configuration in force after a SIGHUP.
     fn reload(&self, args: &ServeArgs, config: Config, links: &Links) -> Config {
         tell_reloading();
-        let in_force = self.reload_checked(args, &config, links).unwrap_or_else(|error| {
+        let read = Config::load_again(args, &config).map_err(anyhow::Error::from);
+        let in_force = read.and_then(|read| self.put_in_force(read, &config, links)).unwrap_or_else(|error| {
             let reason = format!("{error:#}");
             say(format_args!("the configuration in force stays: {reason}"));
             self.service.reload_refused(&reason);
@@ -401,9 +406,9 @@ impl StartedServer {
         in_force
     }
 
-    /// Reads the configuration again and puts in force all settings that need no restart; returns the configuration in force then.
-    fn reload_checked(&self, args: &ServeArgs, running: &Config, links: &Links) -> anyhow::Result<Config> {
-        let Change { config, changed, restart } = Change::between(running, Config::load_to_serve(args)?);
+    /// Puts in force all settings that were read anew and need no restart; returns the configuration in force then.
+    fn put_in_force(&self, read: Config, running: &Config, links: &Links) -> anyhow::Result<Config> {
+        let Change { config, changed, restart } = Change::between(running, read);
         let (access, events) = log_writers(&config)?;
         let openid = identity::logins(config.openid.as_ref())?;
         let webhooks = ReadWebhooks::read(&config.webhooks)?;
@@ -420,7 +425,7 @@ impl StartedServer {
             tell(Command::SetLink { link: units::LinkId(id), capacity })?;
         }
         if restart.is_empty() {
-            say(format_args!("configuration read again, {} setting(s) changed", changed.len()));
+            say(format_args!("configuration read again, {} changed", counted(changed.len(), "setting")));
         } else {
             say(format_args!("configuration read again; these changes need a restart: {}", restart.join(", ")));
         }

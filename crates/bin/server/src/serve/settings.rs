@@ -101,7 +101,8 @@ impl StartedServer {
             Config::load_edited(args, &file, &new).map_err(|error| SettingsError::Invalid(error.to_string()))?;
         check_removed(&change.values, &checked)?;
         write(&file, &new).map_err(failed)?;
-        self.reload_checked(args, running, links).map_err(|error| {
+        let read = Config::load_to_serve(args).map_err(anyhow::Error::from);
+        read.and_then(|read| self.put_in_force(read, running, links)).map_err(|error| {
             let restored = write(&file, &old);
             let reason = format!("{error:#}");
             SettingsError::Invalid(restored.err().map_or_else(|| reason.clone(), |error| format!("{reason}; {error}")))
