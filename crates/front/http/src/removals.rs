@@ -7,7 +7,7 @@ use http_types::StatusCode;
 use service::access::ToObserve;
 use service::contents::ContentPath;
 use service::operations::{RemovalLimits, RemovalRule};
-use units::{Nanos, parse_duration, parse_size};
+use units::{parse_duration, parse_size};
 
 use crate::exchange::Exchange;
 use crate::message::query::{Repeated, pairs};
@@ -66,12 +66,11 @@ impl Asked {
         let max_age = span("max_age", self.max_age)?;
         let max_size = self.max_size.map(|text| parse_size(&text)).transpose();
         let max_size = max_size.map_err(|error| format!("max_size: {error}"))?;
-        if max_age.is_none() && max_size.is_none() {
-            return Err("one of `max_age=` and `max_size=` is needed, else nothing would go".to_owned());
-        }
-        let min_age = span("min_age", self.min_age)?.unwrap_or(Nanos::ZERO);
+        let min_age = span("min_age", self.min_age)?.unwrap_or(RemovalLimits::MIN_AGE);
         let protected = self.protected.iter().map(|path| served(path)).collect::<Result<_, _>>()?;
-        Ok(RemovalRule::Limits(RemovalLimits { folder, max_age, max_size, min_age, protected }))
+        let limits = RemovalLimits { folder, max_age, max_size, min_age, protected };
+        let contradiction = limits.contradiction().map(|(key, message)| format!("{key}: {message}"));
+        contradiction.map_or(Ok(RemovalRule::Limits(limits)), Err)
     }
 }
 
@@ -108,6 +107,8 @@ pub(crate) async fn answer(exchange: &Exchange) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use units::Nanos;
+
     use super::*;
 
     #[test]
@@ -120,12 +121,14 @@ mod tests {
             panic!("limits")
         };
         assert_eq!((limits.folder.joined().as_str(), limits.protected.len()), ("a/b", 2));
-        assert_eq!((limits.max_age, limits.min_age), (Some(Nanos::from_secs(30 * 86_400)), Nanos::ZERO));
+        assert_eq!((limits.max_age, limits.min_age), (Some(Nanos::from_secs(30 * 86_400)), RemovalLimits::MIN_AGE));
         for (text, part) in [
             ("", "name one rule"),
             ("job=a&quota=b", "name one rule"),
             ("job=a&job=b", "given twice"),
-            ("folder=a", "one of `max_age=` and `max_size=`"),
+            ("folder=a", "one of `max_age` and `max_size`"),
+            ("folder=a&max_age=1d&min_age=2d", "max_age: it is shorter than `min_age`"),
+            ("folder=a&max_age=30min", "`1h` where that is not written"),
             ("folder=a&max_age=soon", "max_age: "),
             ("folder=a&max_size=x", "max_size: "),
             ("folder=../a&max_age=1d", "`../a`"),

@@ -158,7 +158,7 @@ const RULE: &[(&str, &str)] = &[
     ("folder", "The folder of a rule that is written out."),
     ("max_age", "Contents that are older go, `30d` for example."),
     ("max_size", "The oldest contents go while there is more, `5G` for example."),
-    ("min_age", "Contents that are younger stay."),
+    ("min_age", "Contents that are younger stay; `1h` without it, as in a job."),
     ("protected", "A path or pattern that stays; may be given several times."),
 ];
 const TWO_PATHS: &[(&str, &str)] = &[

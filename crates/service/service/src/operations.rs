@@ -128,6 +128,26 @@ pub struct RemovalLimits {
     pub protected: Vec<ContentPath>,
 }
 
+impl RemovalLimits {
+    /// `min_age` of a rule that names none: an upload of the last hour may still be in use.
+    pub const MIN_AGE: Nanos = Nanos::from_secs(3600);
+
+    /// The key that contradicts the others, and the reason.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<(&'static str, &'static str)> {
+        match self.max_age {
+            None if self.max_size.is_none() => {
+                Some(("max_age", "one of `max_age` and `max_size` is needed, else nothing would ever go"))
+            }
+            Some(max_age) if max_age < self.min_age => Some((
+                "max_age",
+                "it is shorter than `min_age`, `1h` where that is not written: no content would go at that age; write a shorter `min_age`",
+            )),
+            _ => None,
+        }
+    }
+}
+
 /// Jobs, webhooks, certificates and settings. Called on the threads of connections: nothing here waits.
 pub trait Operations: Send + Sync + 'static {
     /// All jobs.

@@ -25,6 +25,10 @@ pub(super) fn take(entry: &mut Settings) -> Option<(BudgetScope, BudgetLimits)> 
         requests: entry.take_optional("requests", parse_count),
         stored: entry.take_optional("stored", |text| parse_size(text).map(|size| size.0)),
     };
+    if entry.is_right() && limits == BudgetLimits::default() {
+        let message = "it limits nothing: `streams`, `reserved`, `idle`, `download`, `upload`, `requests` and `stored` are its limits";
+        entry.contradiction("of", message.to_owned());
+    }
     Some((of?, limits))
 }
 
@@ -69,6 +73,7 @@ mod tests {
             ("of = \"token\"\nstreams = 0", "`0` is no number above 0"),
             ("of = \"token\"\nreserved = \"9\"", "budget.reserved"),
             ("of = \"token\"\nspeed = 1", "budget.speed"),
+            ("of = \"token\"", "budget.of: it limits nothing: `streams`"),
         ] {
             let problem = load(&format!("[[budget]]\n{text}\n")).expect_err(text);
             assert!(problem.contains(said), "{problem}");

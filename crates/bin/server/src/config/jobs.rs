@@ -206,15 +206,13 @@ fn take_keep(entry: &mut Settings) -> Option<JobWork> {
     let folder = needed(entry, "folder", "is the folder that is kept small, as it is below /media/", parse_served);
     let max_age = entry.take_optional("max_age", parse_span);
     let max_size = entry.take_optional("max_size", parse_size);
-    let min_age = entry.take("min_age", Nanos::from_secs(3600), parse_span);
+    let min_age = entry.take("min_age", RemovalLimits::MIN_AGE, parse_span);
     let protected = take_protected(entry);
-    if max_age.is_none() && max_size.is_none() {
-        entry.contradiction(
-            "max_age",
-            "one of `max_age` and `max_size` is needed, else nothing would ever go".to_owned(),
-        );
+    let limits = RemovalLimits { folder: folder.clone().unwrap_or_default(), max_age, max_size, min_age, protected };
+    if let Some((key, message)) = limits.contradiction() {
+        entry.contradiction(key, message.to_owned());
     }
-    Some(JobWork::Keep(RemovalLimits { folder: folder?, max_age, max_size, min_age, protected }))
+    folder.map(|_| JobWork::Keep(limits))
 }
 
 fn take_scrub(entry: &mut Settings) -> JobWork {
@@ -273,6 +271,14 @@ mod tests {
             ),
             ("schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"../x\"\nmax_age = \"1d\"".to_owned(), "not allowed"),
             ("schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"x\"".to_owned(), "one of `max_age` and `max_size`"),
+            (
+                format!("{keep}schedule = \"@daily\"\nmin_age = \"31d\""),
+                "f.toml:1: job.max_age: it is shorter than `min_age`",
+            ),
+            (
+                "schedule = \"@daily\"\nkind = \"keep\"\nfolder = \"x\"\nmax_age = \"30min\"".to_owned(),
+                "`1h` where that is not written",
+            ),
             (
                 "schedule = \"@daily\"\nkind = \"copy\"\nfrom = \"x\"\nto = \"y\"".to_owned(),
                 "both ends are this server",

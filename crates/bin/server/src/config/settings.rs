@@ -362,6 +362,11 @@ impl Settings {
         below.map(|(key, setting)| (key[prefix.len()..].to_owned(), setting)).collect()
     }
 
+    /// True if no problem was found so far.
+    pub(crate) fn is_right(&self) -> bool {
+        self.problems.is_empty()
+    }
+
     /// Keeps a problem that concerns several settings at once.
     pub(crate) fn contradiction(&mut self, key: &str, message: String) {
         self.problems.push(Problem { origin: None, key: Some(key.to_owned()), message });
