@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use program::output::counted;
 use serde_json::Value;
 
 use super::folders::mount_of;
@@ -133,7 +134,7 @@ fn usb(host: &Examined, name: &str, place: &str) -> Vec<Finding> {
             [
                 format!("it is attached by USB at {speed} Mbit/s"),
                 "USB 2 carries 35 MB/s at most: 31 streams of 8.8 Mbit/s without a single seek".to_owned(),
-                "a port and a cable of USB 3 (blue); lsusb -t shows them".to_owned(),
+                "lsusb -t   (shows 5000M or more with a port and a cable of USB 3, blue ones)".to_owned(),
             ],
         ));
     }
@@ -142,7 +143,7 @@ fn usb(host: &Examined, name: &str, place: &str) -> Vec<Finding> {
         found.push(advice(("uas", name), [
             "it is driven by usb-storage, not by UAS".to_owned(),
             "one command at a time: a turn of the disk is lost between two reads (91 streams of 8.8 Mbit/s become 46)".to_owned(),
-            "a case with a bridge that speaks UAS; or take its number out of usb-storage.quirks on the kernel's command line".to_owned(),
+            "cat /sys/module/usb_storage/parameters/quirks   (take its number out of `usb-storage.quirks` on the kernel's command line; without one: a case with a bridge that speaks UAS)".to_owned(),
         ]));
     }
     found
@@ -155,7 +156,7 @@ fn shingled(host: &Examined, name: &str) -> Vec<Finding> {
     vec![serious(("smr", name), [
         format!("the drive writes in shingled zones ({who})"),
         "a drive that tidies up its zones answers in seconds instead of 12 ms, amid streams that were promised their time".to_owned(),
-        "serve from it, but write elsewhere; or a drive with conventional recording (CMR)".to_owned(),
+        "isocast disk list   (names the recording of each drive: write to one without shingles, CMR, and only serve from this one)".to_owned(),
     ])]
 }
 
@@ -183,7 +184,7 @@ fn smart(host: &Examined, name: &str) -> Vec<Finding> {
             [
                 "the drive says that it is about to fail".to_owned(),
                 "its contents may be lost within a day".to_owned(),
-                format!("copy it elsewhere now: isocast cp; then replace it (smartctl -a {device})"),
+                format!("isocast cp --alone FOLDER ELSEWHERE   (now; then replace the drive: smartctl -a {device} has its report)"),
             ],
         ));
     }
@@ -191,10 +192,10 @@ fn smart(host: &Examined, name: &str) -> Vec<Finding> {
         let table = answer["ata_smart_attributes"]["table"].as_array()?;
         table.iter().find(|one| one["id"] == id)?["raw"]["value"].as_u64()
     };
-    for (id, what) in [(197, "sectors wait to be reassigned"), (198, "sectors could not be read")] {
+    for (id, what) in [(197, "waiting to be reassigned"), (198, "that could not be read")] {
         if let Some(count) = raw(id).filter(|count| *count > 0) {
             found.push(serious(("smart", name), [
-                format!("{count} {what}"),
+                format!("{} {what}", counted(count, "sector")),
                 "reading such a sector takes the drive up to 7 s (its error recovery), in which its streams get nothing".to_owned(),
                 format!("smartctl -l scterc,70,70 {device}   (and replace the drive)"),
             ]));
@@ -206,7 +207,7 @@ fn smart(host: &Examined, name: &str) -> Vec<Finding> {
             [
                 format!("{count} transfers had a wrong checksum"),
                 "each is repeated; after some the kernel lowers the link's speed, in the end to 1.5 Gbit/s".to_owned(),
-                "another SATA cable".to_owned(),
+                format!("smartctl -A {device}   (attribute 199 stands still with another SATA cable)"),
             ],
         ));
     }

@@ -72,7 +72,7 @@ fn mounted(mount: &Mount, name: &str) -> Vec<Finding> {
             format!("it is on {}", mount.kind),
             "positions on the disk are not known there, or reads go through a cache: each is taken for a seek of 12 ms, and the \
              disk is promised to half as many streams".to_owned(),
-            "serve from ext4 or XFS".to_owned(),
+            format!("isocast cp --alone {name} FOLDER   (on ext4 or XFS, and serve that instead)"),
         ]));
     }
     if mount.has("ro") {
@@ -100,7 +100,7 @@ fn mounted(mount: &Mount, name: &str) -> Vec<Finding> {
         found.push(serious(("mount-options", name), [
             "it is mounted with `data=journal`".to_owned(),
             "ext4 then knows no direct I/O: all goes through the page cache, which writes when it likes, and everything twice".to_owned(),
-            "tune2fs -o journal_data_ordered on the device, and mount it anew".to_owned(),
+            format!("tune2fs -o journal_data_ordered {}   (and mount it anew)", mount.source),
         ]));
     }
     if mount.has("nobarrier") || mount.value("barrier") == Some("0") {
@@ -125,14 +125,14 @@ fn network_file_system(mount: &Mount, name: &str) -> Vec<Finding> {
         [
             format!("it is on {} ({})", mount.kind, mount.source),
             "the disk behind is not ours to schedule: no rate can be guaranteed by counting its seeks".to_owned(),
-            "run isocast where the disk is".to_owned(),
+            format!("isocast serve --root FOLDER   (on the machine that has the disk: {})", mount.source),
         ],
     )];
     for option in ["rsize", "wsize"] {
         let bytes = mount.value(option).and_then(|bytes| bytes.parse::<u64>().ok());
         if let Some(bytes) = bytes.filter(|bytes| *bytes < NFS_BYTES_MIN) {
             let (per_second, mend) =
-                (bytes * 2000, format!("mount -o {option}=1048576 (server and client must allow it)"));
+                (bytes * 2000, format!("mount -o remount,{option}=1048576 {name}   (server and client must allow it)"));
             found.push(serious(
                 ("nfs", name),
                 [
@@ -147,7 +147,7 @@ fn network_file_system(mount: &Mount, name: &str) -> Vec<Finding> {
         found.push(serious(("nfs", name), [
             "it is an old NFS, or one over UDP".to_owned(),
             "one lost packet of the 22 in a transfer of 32 KiB loses all of it, and a second passes before it is asked for again".to_owned(),
-            "mount -o vers=4.2,proto=tcp".to_owned(),
+            format!("umount {name}; mount -o vers=4.2,proto=tcp {} {name}", mount.source),
         ]));
     }
     if mount.has("soft") {
@@ -156,7 +156,7 @@ fn network_file_system(mount: &Mount, name: &str) -> Vec<Finding> {
             [
                 "it is mounted `soft`".to_owned(),
                 "a server that is slow for a minute becomes an error of reading, and its streams end".to_owned(),
-                "mount -o hard".to_owned(),
+                format!("umount {name}; mount -o hard {} {name}", mount.source),
             ],
         ));
     }
@@ -176,7 +176,7 @@ fn full(host: &Examined, name: &str) -> Option<Finding> {
     Some(finding(severity, ("nearly-full", name), [
         format!("it is {percent} % full, {} free", units::ByteCount(free)),
         "contents written into the last tenth lie in many fragments, each a seek of 12 ms; the rest is refused with 507".to_owned(),
-        format!("delete or move contents: du -a {name} | sort -n | tail"),
+        format!("du -a {name} | sort -n | tail   (shows the largest: delete or move contents)"),
     ]))
 }
 
@@ -206,7 +206,9 @@ fn fragmented(host: &Examined, root: &Path, name: &str) -> Option<Finding> {
             [
                 format!("its largest contents lie in pieces of {} on average", units::ByteCount(mean)),
                 "each piece costs a seek, as long as reading 1–2 MiB: the disk is promised to fewer streams".to_owned(),
-                format!("copy them anew (isocast cp reserves their room at once), or e4defrag {name}, xfs_fsr {name}"),
+                format!(
+                    "e4defrag {name}   (XFS: xfs_fsr {name}; or copy them anew: isocast cp reserves their room at once)"
+                ),
             ],
         )
     })

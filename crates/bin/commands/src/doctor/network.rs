@@ -1,5 +1,6 @@
 //! Interfaces, and the bytes that a connection may have under way.
 
+use program::output::counted;
 use units::real;
 
 use super::host::Examined;
@@ -43,7 +44,7 @@ fn backlog(host: &Examined) -> Option<Finding> {
         serious(
             ("drops", "net.core.netdev_max_backlog"),
             [
-                format!("{dropped} of {all} packets were dropped as a processor had too many waiting"),
+                format!("{dropped} of {all} packets dropped, as a processor had too many waiting"),
                 format!("each is sent again after a round trip: {:.3} %", share(dropped, all) * 100.0),
                 "sysctl -w net.core.netdev_max_backlog=10000   (and into /etc/sysctl.d)".to_owned(),
             ],
@@ -142,8 +143,10 @@ fn losses(host: &Examined, name: &str, at: &dyn Fn(&str) -> String) -> Vec<Findi
                 format!("ethtool -G {name} rx {most}"),
             ),
             _ => (
-                format!("{overruns} of {received} packets were overrun"),
-                "give the interface's interrupts a processor of their own (/proc/irq/*/smp_affinity)".to_owned(),
+                format!("{overruns} of {received} packets overrun"),
+                format!(
+                    "grep {name} /proc/interrupts; echo CPU > /proc/irq/NUMBER/smp_affinity_list   (a processor of its own)"
+                ),
             ),
         };
         let why =
@@ -156,7 +159,7 @@ fn losses(host: &Examined, name: &str, at: &dyn Fn(&str) -> String) -> Vec<Findi
         found.push(serious(
             ("interface-errors", name),
             [
-                format!("{errors} of {all} packets had errors or collided"),
+                format!("{errors} of {all} packets with errors or collisions"),
                 "one in ten thousand holds a connection over 10 ms to about 140 Mbit/s (Mathis)".to_owned(),
                 format!("ethtool -S {name}   (mostly the cable, a port, or duplex set on one side only)"),
             ],
@@ -167,7 +170,7 @@ fn losses(host: &Examined, name: &str, at: &dyn Fn(&str) -> String) -> Vec<Findi
         found.push(advice(
             ("drops", name),
             [
-                format!("{dropped} packets were dropped before they were sent"),
+                format!("{} dropped unsent", counted(dropped, "packet")),
                 "the queue of the interface was full: a burst, or a link slower than the streams".to_owned(),
                 format!("ip link set {name} txqueuelen 1000; tc qdisc replace dev {name} root fq"),
             ],

@@ -1,5 +1,7 @@
 //! Permissions and limits of the server's process: the running one, else this program.
 
+use program::output::counted;
+
 use super::host::Examined;
 use super::{Finding, advice, not_looked_at, serious};
 
@@ -32,7 +34,7 @@ pub(super) fn examine(host: &Examined, port: Option<u16>) -> Vec<Finding> {
         (Some(pid), _) => of_process(host, &format!("/proc/{pid}"), &format!("server {pid}")),
         (None, Some(port)) => {
             let what = format!("the server's process, which listens on port {port}, is not visible to this user");
-            vec![not_looked_at("server", &what, "run `isocast doctor` as root; for a server in a container, in that")]
+            vec![not_looked_at("server", &what, "sudo isocast doctor   (for a server in a container, in that)")]
         }
         (None, None) => of_process(host, OWN_PROCESS, "this user"),
     };
@@ -78,7 +80,7 @@ fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
         found.push(serious(("real-time", about), [
             "no thread may have real-time priority".to_owned(),
             "the data plane waits behind every busy program for up to a scheduling period: some ms each time, and a tick is 50 ms".to_owned(),
-            "systemd: LimitRTPRIO=20 or AmbientCapabilities=CAP_SYS_NICE; else `setcap cap_sys_nice+ep` on the program".to_owned(),
+            "systemctl edit isocast   ([Service] LimitRTPRIO=20); without systemd: setcap cap_sys_nice+ep /usr/local/bin/isocast".to_owned(),
         ]));
     }
     if let Some(bytes) = soft("Max locked memory").filter(|bytes| *bytes < LOCKED_WANTED && !may(CAP_IPC_LOCK)) {
@@ -87,7 +89,7 @@ fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
             [
                 format!("{} may be locked", units::ByteCount(bytes)),
                 "buffers that are not locked can be swapped out: bringing a page back takes a seek of 12 ms".to_owned(),
-                "systemd: LimitMEMLOCK=infinity; else `ulimit -l unlimited` as root, or /etc/security/limits.d"
+                "systemctl edit isocast   ([Service] LimitMEMLOCK=infinity); without systemd: ulimit -l unlimited   (as root)"
                     .to_owned(),
             ],
         ));
@@ -96,9 +98,9 @@ fn permissions(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
         found.push(advice(
             ("open-files", about),
             [
-                format!("{files} files may be open"),
+                format!("{} open at once, at most", counted(files, "file")),
                 "each connection and each content that is read is one: more are refused".to_owned(),
-                "systemd: LimitNOFILE=65536; else `ulimit -n 65536`".to_owned(),
+                "systemctl edit isocast   ([Service] LimitNOFILE=65536); without systemd: ulimit -n 65536".to_owned(),
             ],
         ));
     }
@@ -134,7 +136,7 @@ fn group_limits(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
             found.push(serious(("cgroup", about), [
                 format!("its control group {path} may use {quota} µs of processors in {period} µs"),
                 format!("once it is used up the server stands still, {} ms at most; a tick is 50 ms", period.saturating_sub(quota / 2) / 1000),
-                "systemd: CPUQuota= (none); docker: without --cpus; kubernetes: no cpu limit, whole processors requested".to_owned(),
+                "systemctl edit isocast   ([Service] CPUQuota=); docker: run without --cpus; kubernetes: no `limits.cpu`, whole processors in `requests.cpu`".to_owned(),
             ]));
         }
         if let Some(bytes) = at("memory.high").and_then(|text| text.parse::<u64>().ok()) {
@@ -143,7 +145,7 @@ fn group_limits(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
                 [
                     format!("its control group {path} is slowed down beyond {} of memory", units::ByteCount(bytes)),
                     "every allocation then waits for memory to be given back, up to 2 s".to_owned(),
-                    "systemd: MemoryHigh=infinity, and MemoryMax= for a limit".to_owned(),
+                    "systemctl edit isocast   ([Service] MemoryHigh=infinity, and MemoryMax= for a limit)".to_owned(),
                 ],
             ));
         }
@@ -151,7 +153,7 @@ fn group_limits(host: &Examined, process: &str, about: &str) -> Vec<Finding> {
             found.push(serious(("cgroup", about), [
                 format!("its control group {path} limits I/O"),
                 "the limit holds reads back that the schedule has counted as begun: streams are late though the disk is idle".to_owned(),
-                "systemd: no IOReadBandwidthMax= and the like; use --set plane and schedule settings instead".to_owned(),
+                "systemctl edit isocast   ([Service] IOReadBandwidthMax=, IOWriteBandwidthMax=, IOReadIOPSMax=, IOWriteIOPSMax=, with nothing behind)".to_owned(),
             ]));
         }
         match path.rsplit_once('/') {
@@ -168,7 +170,7 @@ fn timers(host: &Examined, process: &str, about: &str) -> Option<Finding> {
         [
             format!("timers may be {} ms late", nanos / 1_000_000),
             "each tick of 50 ms begins so much later, unless the data plane has real-time priority".to_owned(),
-            "systemd: TimerSlackNSec=50us".to_owned(),
+            "systemctl edit isocast   ([Service] TimerSlackNSec=50us)".to_owned(),
         ],
     ))
 }
@@ -202,7 +204,7 @@ fn machine(host: &Examined) -> Vec<Finding> {
             found.push(advice(("swap", "memory"), [
                 format!("{} are swapped out", units::ByteCount(used * 1024)),
                 "pages are read back from a disk when they are used, 12 ms each, on the disk of the streams perhaps".to_owned(),
-                "sysctl -w vm.swappiness=1; less memory for others, or plane.memory smaller".to_owned(),
+                "sysctl -w vm.swappiness=1   (and into /etc/sysctl.d; or a smaller `plane.memory`)".to_owned(),
             ]));
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::{Alarm, AlarmSeverity, Disk, System};
 use client::HttpClient;
+use program::output::counted;
 use units::real;
 
 use super::host::Examined;
@@ -68,14 +69,18 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
         found.push(advice(("io-uring", "server"), [
             "it runs without io_uring".to_owned(),
             process::WITHOUT_IO_URING.to_owned(),
-            "at least 1 MiB of locked memory (LimitMEMLOCK=infinity), Linux 6.1, and in a container a seccomp profile that permits io_uring".to_owned(),
+            "systemctl edit isocast   ([Service] LimitMEMLOCK=infinity; Linux 6.1 is needed, and in a container a seccomp profile that permits io_uring)".to_owned(),
         ]));
     }
     if system.misses > 0 {
         found.push(serious(
             ("misses", "server"),
             [
-                format!("{} ticks of streams were not fed in time in {:.0} s", system.misses, system.uptime_seconds),
+                format!(
+                    "{} of streams not fed in time in {:.0} s",
+                    counted(system.misses, "tick"),
+                    system.uptime_seconds
+                ),
                 "a viewer with less than the lateness in its player stood still".to_owned(),
                 "isocast top   (which disk was late); the event log has each `miss`".to_owned(),
             ],
@@ -85,7 +90,7 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
         found.push(advice(
             ("refusals", "server"),
             [
-                format!("{} streams were refused since the start", system.refused),
+                format!("{} refused since the start", counted(system.refused, "stream")),
                 format!(
                     "each would have needed more than was left beside {:.1} Mbit/s now",
                     real(system.promised_bps) / 1e6
@@ -98,8 +103,12 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
     found
 }
 
+/// The remedy for a certificate that ends.
+const RENEW: &str =
+    "certbot renew   (or cp a new certificate and its key over the files: they are in force within 10 s)";
+
 /// The reason for which an alarm matters, and the command that shows or mends it, by its kind.
-const ALARM_ADVICE: [(&str, &str, &str); 16] = [
+pub(super) const ALARM_ADVICE: [(&str, &str, &str); 16] = [
     (
         "volume_disk",
         "another failure would lose contents, or keep them from being served",
@@ -124,10 +133,14 @@ const ALARM_ADVICE: [(&str, &str, &str); 16] = [
     (
         "disk_assumed",
         "admission counts by figures of another disk",
-        "it is measured as soon as nothing runs; at once: isocast disk calibrate --state DIR ROOT, then start again",
+        "isocast disk calibrate --state DIR ROOT   (then start again; else it is measured as soon as nothing runs)",
     ),
     ("folder_away", "its contents are answered with 503", "findmnt; the event log has `root_away` with the reason"),
-    ("quota_full", "uploads into it are refused", "isocast config show   (the quota); remove contents, or raise it"),
+    (
+        "quota_full",
+        "uploads into it are refused",
+        "isocast config show FILE   (the quota: raise it, or remove contents)",
+    ),
     (
         "full_soon",
         "uploads and recordings are refused from then on (507)",
@@ -146,22 +159,14 @@ const ALARM_ADVICE: [(&str, &str, &str); 16] = [
     (
         "webhook_ended",
         "its receiver answered that it wants no more events, and misses all of them",
-        "remove the webhook, or mend the receiver and read the configuration again (SIGHUP)",
+        "systemctl reload isocast   (after the receiver is mended, or the webhook removed)",
     ),
-    (
-        "certificate_expired",
-        "clients refuse the server",
-        "put a new certificate and its key in place of the files: they are in force within 10 s",
-    ),
-    (
-        "certificate_expires",
-        "clients refuse the server from then on",
-        "put a new certificate and its key in place of the files: they are in force within 10 s",
-    ),
+    ("certificate_expired", "clients refuse the server", RENEW),
+    ("certificate_expires", "clients refuse the server from then on", RENEW),
     (
         "certificate_refused",
         "the one in force is not renewed",
-        "the event log has `certificate_refused`; mend the files, or for an authority its reason (docs/guide/tls.md)",
+        "isocast config check FILE   (names the fault of the files; the event `certificate_refused` has an authority's reason: docs/guide/tls.md)",
     ),
     (
         "configuration_refused",
@@ -186,7 +191,7 @@ fn disk_findings(disk: &Disk, look: &ServerLook) -> Vec<Finding> {
         let words = [
             format!("it takes {:.2} times as long as its profile says", disk.slowdown),
             format!("it is promised to {:.0} % of the streams it was measured for", 100.0 / disk.slowdown),
-            "stop the programs that use it; if none does, measure it anew: isocast disk calibrate --state DIR ROOT"
+            "iotop -oPa   (stop the programs that use it; if none does: isocast disk calibrate --state DIR ROOT)"
                 .to_owned(),
         ];
         let what = ("slower", disk.name.as_str());
@@ -197,7 +202,7 @@ fn disk_findings(disk: &Disk, look: &ServerLook) -> Vec<Finding> {
         found.push(advice(
             ("late-blocks", &disk.name),
             [
-                format!("{late} blocks were read after their deadline since the start"),
+                format!("{} read after the deadline since the start", counted(late, "block")),
                 "most are caught up from the bytes read ahead; the others are misses".to_owned(),
                 "isocast top   (column LATE); iostat -x 1 shows other use of the disk".to_owned(),
             ],

@@ -180,7 +180,49 @@ fn each_thing_that_is_wrong_is_found_and_nothing_else() {
         assert_eq!((one.severity, one.check), (*severity, *check), "{one:?}");
         let all = format!("{} {} {}", one.seen, one.why, one.mend);
         assert!(all.contains(words), "`{words}` is not in: {all}");
-        assert!(one.why.bytes().any(|byte| byte.is_ascii_digit()) || !one.mend.is_empty(), "{one:?}");
+        assert!(begins_with_command(&one.mend), "{one:?}");
+    }
+}
+
+/// True if a remedy begins with a command to type.
+fn begins_with_command(mend: &str) -> bool {
+    const PROGRAMS: [&str; 26] = [
+        "apt-get",
+        "cat",
+        "certbot",
+        "cpupower",
+        "curl",
+        "dmesg",
+        "du",
+        "e4defrag",
+        "echo",
+        "ethtool",
+        "findmnt",
+        "grep",
+        "hdparm",
+        "ip",
+        "iotop",
+        "isocast",
+        "lsusb",
+        "mount",
+        "smartctl",
+        "sudo",
+        "sysctl",
+        "systemctl",
+        "timedatectl",
+        "tune2fs",
+        "umount",
+        "xfs_fsr",
+    ];
+    PROGRAMS
+        .iter()
+        .any(|program| mend.strip_prefix(*program).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ';'])))
+}
+
+#[test]
+fn each_alarm_has_a_command() {
+    for (kind, _, mend) in running::ALARM_ADVICE {
+        assert!(begins_with_command(mend), "{kind}: {mend}");
     }
 }
 
@@ -298,7 +340,9 @@ fn found_of(changes: &serde_json::Value, foreign: u64) -> Vec<(Severity, &'stati
         disks: vec![serde_json::from_value(disk).expect("a disk")],
         foreign: BTreeMap::from([("sda".to_owned(), foreign)]),
     };
-    running::examine(&look).iter().map(|one| (one.severity, one.check)).collect()
+    let found = running::examine(&look);
+    assert!(found.iter().all(|one| begins_with_command(&one.mend)), "{found:?}");
+    found.iter().map(|one| (one.severity, one.check)).collect()
 }
 
 #[test]
