@@ -8,6 +8,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use program::output::counted;
 use serde_json::json;
 use service::account_changes::{AccountChange, LinkWish, ListPart};
 use service::accounts::{FolderRights, Right, Rights, parse_network};
@@ -118,8 +119,9 @@ impl ShareCommand {
                 }
                 for link in links {
                     let rate = link.rate_bps.map_or_else(String::new, |rate| format!("; {}", BitRate(rate)));
-                    let uses =
-                        link.uses.map_or_else(String::new, |uses| format!("; used {} of {uses} times", link.used));
+                    let uses = link
+                        .uses
+                        .map_or_else(String::new, |uses| format!("; used {} of {}", link.used, counted(uses, "time")));
                     let stored = link.stored_max.map_or_else(String::new, |most| {
                         format!("; {} of {} stored", ByteCount(link.stored), ByteCount(most))
                     });

@@ -172,7 +172,7 @@ fn contents_dated_after_now_count_from_when_they_were_stored() {
         file.set_modified(SystemTime::now() + Duration::from_secs(400 * 86_400)).expect("dated");
     }
     let (outcome, reason) = run(&server, "k");
-    assert!(outcome == "Failed" && reason.contains("4 contents are dated after now"), "{outcome} {reason}");
+    assert!(outcome == "Failed" && reason.contains("4 contents, dated after now"), "{outcome} {reason}");
     assert_eq!(left(&server.root.join("rec")).len(), 4, "younger than an hour");
 }
 

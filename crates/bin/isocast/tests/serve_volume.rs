@@ -99,7 +99,7 @@ fn wrong_bytes(layout: &str, count: usize, whole: bool) {
     let server = Server::on(&[], &state, &["--volume", &named, "--config", config.to_str().expect("UTF-8")]);
     let said = scrubbed(&server);
     assert!(
-        said.contains(if whole { "all 1 contents can be read, but disks erred" } else { "a.ts" }),
+        said.contains(if whole { "all of 1 content can be read, but disks erred" } else { "a.ts" }),
         "{layout}: {said}"
     );
     for target in ["/media/a.ts?rate=max", "/media/a.ts?rate=100M"] {

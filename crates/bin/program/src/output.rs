@@ -39,10 +39,13 @@ impl Write for Output {
     }
 }
 
-/// A number of things: `1 file`, `2 files`.
+/// A number of things: `1 file`, `2 files`, `2 copies`.
 pub fn counted<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> String {
-    let plural = if number == N::from(1) { "" } else { "s" };
-    format!("{number} {thing}{plural}")
+    match thing.strip_suffix("py") {
+        _ if number == N::from(1) => format!("{number} {thing}"),
+        Some(stem) => format!("{number} {stem}pies"),
+        None => format!("{number} {thing}s"),
+    }
 }
 
 /// Writes a line to standard error, and ignores its errors.

@@ -144,12 +144,12 @@ fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
         });
     }
     if volume.missing_contents > 0 {
-        let text = format!("{} contents lie in part on a disk that is not there", volume.missing_contents);
+        let text = format!("contents in part on a disk that is not there: {}", volume.missing_contents);
         all.push(serious("volume_missing", name, text));
     }
     if volume.damaged_contents > 0 {
         let text = format!(
-            "{} contents are damaged in every copy: `isocast volume scrub` names them (events `copy_lost`); store them anew",
+            "contents damaged in every copy: {}; `isocast volume scrub` names them (events `copy_lost`); store them anew",
             volume.damaged_contents
         );
         all.push(serious("volume_damaged", name, text));
@@ -157,7 +157,7 @@ fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
     let lost = volume.last_scrub.as_ref().map_or(0, |scrub| scrub.copies_lost);
     if volume.damaged_contents == 0 && lost > 0 {
         let text = format!(
-            "the last scrub could not make {lost} copies right: `isocast volume scrub` names them (events `copy_lost`, `copy_unwritten`); \
+            "copies that the last scrub could not make right: {lost}; `isocast volume scrub` names them (events `copy_lost`, `copy_unwritten`); \
              store them anew, and scrub again"
         );
         all.push(serious("volume_damaged", name, text));
@@ -240,7 +240,7 @@ fn of_webhook(webhook: &WebhookStatus) -> Option<Alarm> {
     let (kind, text) = match (webhook.ended, waiting) {
         (true, _) => ("webhook_ended", error.clone()),
         (false, 0) => return None,
-        (false, _) => ("webhook_waiting", format!("{waiting} events wait for delivery: {error}")),
+        (false, _) => ("webhook_waiting", format!("events waiting for delivery: {waiting}; {error}")),
     };
     Some(serious(kind, &webhook.name, text))
 }
@@ -253,8 +253,10 @@ fn of_certificate(certificate: &CertificateStatus, now: f64) -> Vec<Alarm> {
             Some(serious("certificate_expired", &certificate.file, text.to_owned()))
         }
         () if left < EXPIRES_SOON_SECONDS => {
-            let text =
-                format!("it expires in {:.0} days: put a new one and its key in place of the files", left / 86_400.0);
+            let text = format!(
+                "it expires in {:.1} days: put a new one and its key in place of the files",
+                left / DAY_SECONDS
+            );
             Some(advice("certificate_expires", &certificate.file, text))
         }
         () => None,

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, ensure};
 use api::{RemovableContent, Removals};
 use copy::{Failures, MoveProgress};
+use program::output::counted;
 use service::access::{Permit, ToDelete};
 use service::events::Remover;
 use service::operations::RemovalLimits;
@@ -260,7 +261,8 @@ impl Look {
         }
         if ahead > 0 && limits.max_size.is_some_and(|size| left > size.0) {
             failures.add(format_args!(
-                "{ahead} contents are dated after now and count from when they were stored: {} are left",
+                "{}, dated after now, counted from when it was stored: {} are left",
+                counted(ahead, "content"),
                 ByteCount(left)
             ));
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use copy::{Failures, MoveProgress, OwnFolder};
+use program::output::counted;
 use service::access::Permit;
 use service::{MediaService, figures};
 use store::ContentPath;
@@ -38,8 +39,10 @@ fn judge(files: u64, unreadable: &Failures, errors: u64) -> anyhow::Result<()> {
     unreadable.judge(&format!("not read whole, {files} were"))?;
     if errors > 0 {
         bail!(
-            "all {files} contents can be read, but disks erred {errors} times meanwhile: look at them, and mend a mirror \
-             with `isocast volume scrub`"
+            "all of {} can be read, but disks erred {} meanwhile: `isocast doctor --url URL` names them, `isocast volume scrub` mends a \
+             mirror",
+            counted(files, "content"),
+            counted(errors, "time")
         );
     }
     Ok(())

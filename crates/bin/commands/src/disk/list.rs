@@ -14,6 +14,7 @@ use clap::Args;
 use dataplane::PlaneConfig;
 use device::actuator_ranges;
 use device::calibrate::{Calibration, identify, load};
+use program::output::counted;
 use serde_json::{Value, json};
 use units::ByteCount;
 use units::limits::EXAMPLE_RATE;
@@ -191,7 +192,7 @@ impl DiskRow {
                 let rate = |zone: &schedule::profile::Zone| format!("{}", zone.bytes_per_second / 1_000_000);
                 let rates: Vec<String> = calibration.profile.zones.iter().map(rate).collect();
                 text += &format!("\n  rates    {} MB/s from the outer to the inner zones", rates.join(", "));
-                text += &format!("\n  carries  {streams} streams of {EXAMPLE_RATE}");
+                text += &format!("\n  carries  {} of {EXAMPLE_RATE}", counted(streams, "stream"));
             }
             _ => text += "\n  rates    not measured: `isocast disk calibrate` does it",
         }

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use api::{AlarmSeverity, HeldUpBy, Stream};
+use program::output::counted;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -339,7 +340,8 @@ impl Screen {
             Mode::Watch => {
                 let (shown, all) = (self.shown().len(), self.figures.streams.len());
                 let reversed = if self.reversed { ", reversed" } else { "" };
-                let streams = format!("{shown} of {all} streams by {}{reversed}", SORTINGS[self.sorting].0);
+                let streams =
+                    format!("{shown} of {} by {}{reversed}", counted(all, "stream"), SORTINGS[self.sorting].0);
                 let keys = ["s sort", "r reverse", "/ filter", "x stop", "q end"].map(str::to_owned);
                 [self.server.clone(), streams].into_iter().chain(keys).collect()
             }

@@ -4,6 +4,7 @@ use api::{
     Alarm, AlarmSeverity, Class, Direction, Disk, DiskFailure, HeldUpBy, JobStatus, SessionFigures, Stream, System,
     UpkeepStatus, VolumeStatus,
 };
+use program::output::counted;
 use units::ByteCount;
 use units::real;
 
@@ -204,7 +205,8 @@ pub(super) fn work_lines(figures: &Figures) -> Vec<String> {
 
 fn volume_line(volume: &VolumeStatus) -> String {
     let free = ByteCount(volume.free_bytes);
-    let mut line = format!("volume {} ({}): {} contents, {free} free", volume.name, volume.layout, volume.contents);
+    let mut line =
+        format!("volume {} ({}): {}, {free} free", volume.name, volume.layout, counted(volume.contents, "content"));
     let fine = ["active", "left"];
     for (number, disk) in volume.disks.iter().enumerate().filter(|(_, disk)| !fine.contains(&disk.state.as_str())) {
         line += &format!(", disk {number} {}", disk.state);

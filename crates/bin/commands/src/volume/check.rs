@@ -136,7 +136,8 @@ impl Scrub {
             (0, 0) => Ok(()),
             (_, 0) => anyhow::bail!("damage was found; nothing is lost"),
             (_, lost) => anyhow::bail!(
-                "{lost} copies are damaged, and no other one is right: the server's events name the contents"
+                "{} damaged, and no other one is right: the server's events name the contents",
+                counted(lost, "copy")
             ),
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use program::output::say;
+use program::output::{counted, say};
 use rustix::rand::GetRandomFlags;
 use units::ByteCount;
 use units::limits::CHUNK_BYTES;
@@ -79,7 +79,7 @@ impl Create {
             sizes: opened.iter().map(|disk| disk.size).collect(),
         })?;
         if !self.yes {
-            bail!("this makes everything on {} disk(s) unreadable: say --yes to do it", opened.len());
+            bail!("this makes everything on {} unreadable: say --yes to do it", counted(opened.len(), "disk"));
         }
         for disk in &opened {
             disk.preallocate().with_context(|| format!("cannot take the room of {}", disk.path.display()))?;

@@ -92,7 +92,7 @@ impl Export {
         drop(progress);
         self.report(out, contents.len() as u64 - damaged, copied)?;
         if damaged > 0 {
-            failures.add(format_args!("{damaged} contents are damaged: the others were exported"));
+            failures.add(format_args!("{} damaged: the others were exported", counted(damaged, "content")));
         }
         failures.judge("not exported")
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use program::output::counted;
 use serde_json::json;
 use units::ByteCount;
 use volume::{MemberId, Placement, Volume};
@@ -172,7 +173,12 @@ impl RemoveDisk {
             let done = json!({ "disk": number, "device": self.old, "moved_parts": moved.copies_written });
             writeln!(out, "{done:#}")?;
         } else {
-            writeln!(out, "{} is out of the volume: {} parts moved", self.old.display(), moved.copies_written)?;
+            writeln!(
+                out,
+                "{} is out of the volume: {} moved",
+                self.old.display(),
+                counted(moved.copies_written, "part")
+            )?;
         }
         Ok(())
     }
@@ -218,10 +224,10 @@ impl Rebalance {
         };
         match self.json {
             true => writeln!(out, "{:#}", json!({ "moved_parts": moved, "lost_parts": lost }))?,
-            false => writeln!(out, "{moved} parts moved")?,
+            false => writeln!(out, "{} moved", counted(moved, "part"))?,
         }
         out.flush()?;
-        ensure!(lost == 0, "{lost} parts have no right copy: `isocast volume scrub` names their contents");
+        ensure!(lost == 0, "{} without a right copy: `isocast volume scrub` names the contents", counted(lost, "part"));
         Ok(())
     }
 }

@@ -205,8 +205,9 @@ fn units_warning(lengths: &[u64], unit_bytes: u64, free_bytes: u64) -> Option<St
     let (bytes, unit, free, count) =
         (ByteCount(bytes), ByteCount(unit_bytes), ByteCount(free_bytes), units(unit_bytes));
     Some(format!(
-        "{} contents of {bytes} in all take {count} units of {unit}, {}, and {free} are free{}",
-        lengths.len(),
+        "{} of {bytes} in all take {} of {unit}, {}, and {free} are free{}",
+        counted(lengths.len(), "content"),
+        counted(count, "unit"),
         ByteCount(taken),
         advice.unwrap_or_default()
     ))

@@ -53,10 +53,10 @@ impl RebuildCatalogue {
             writeln!(out, "{found:#}")?;
         } else {
             for (name, parts) in &rebuilt.incomplete {
-                writeln!(out, "`{name}` is not whole: {parts} of its parts were found")?;
+                writeln!(out, "`{name}` is not whole: found: {parts} of its parts")?;
             }
             if rebuilt.unreadable > 0 {
-                writeln!(out, "{} units cannot be read", rebuilt.unreadable)?;
+                writeln!(out, "{} unreadable", counted(rebuilt.unreadable, "unit"))?;
             }
             writeln!(out, "found {}", counted(volume.len(), "content"))?;
         }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use program::output::counted;
 use serde_json::json;
 use store::UpkeepReport;
 use volume::{MemberId, MemberState, Placement};
@@ -85,14 +86,14 @@ impl Replace {
         } else {
             writeln!(
                 out,
-                "{} is disk {number} of the volume: {} parts written",
+                "{} is disk {number} of the volume: {} written",
                 self.coming.new.display(),
-                filled.copies_written
+                counted(filled.copies_written, "part")
             )?;
         }
         match filled.copies_lost {
             0 => Ok(()),
-            lost => bail!("{lost} parts have no right copy: `isocast volume scrub` names their contents"),
+            lost => bail!("{} without a right copy: `isocast volume scrub` names the contents", counted(lost, "part")),
         }
     }
 
@@ -174,13 +175,17 @@ impl Replace {
             writeln!(out, "{done:#}")?;
         } else {
             let (device, number) = (self.coming.new.display(), member.0);
-            writeln!(out, "{device} is disk {number} of the volume: {written} parts written, {found} were there")?;
+            writeln!(
+                out,
+                "{device} is disk {number} of the volume: {} written, {found} there already",
+                counted(*written, "part")
+            )?;
             lost.iter().try_for_each(|name| writeln!(out, "`{name}` has a part without a right copy: LOST"))?;
         }
         out.flush()?;
         match lost.len() {
             0 => Ok(()),
-            lost => bail!("{lost} contents have lost parts: put them in anew, or remove them"),
+            lost => bail!("{} with lost parts: put them in anew, or remove them", counted(lost, "content")),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use program::output::counted;
 use serde_json::{Value, json};
 use units::{ByteCount, Nanos};
 use volume::{ListedName, MemberId, MemberRecord, Placement, Volume};
@@ -116,7 +117,8 @@ impl Status {
         if left > 0 {
             writeln!(
                 out,
-                "left      {left} recordings that a crash broke off: the next server of the volume makes contents of them"
+                "left      {} that a crash broke off: the next server of the volume makes contents of them",
+                counted(left, "recording")
             )?;
         }
         writeln!(out, "free      {} in units of {}", ByteCount(*free_bytes), ByteCount(*unit_bytes))?;
@@ -125,7 +127,7 @@ impl Status {
             let free = disk.free_units.map_or_else(|| "-".to_owned(), |free| free.to_string());
             let wrong = match disk.wrong_copies {
                 0 => String::new(),
-                count => format!(", {count} wrong copies"),
+                count => format!(", {}", counted(count, "wrong copy")),
             };
             writeln!(out, "disk {number:<4} {:8} {units} units, {free} free{wrong}  {device}", disk.state)?;
             if let Some(error) = &disk.error {
@@ -136,14 +138,18 @@ impl Status {
             [(status.missing_contents, "missing", "check"), (status.damaged_contents, "damaged", "scrub --no-repair")]
         {
             if count > 0 {
-                writeln!(out, "{state}   {count} contents, in part or whole: `isocast volume {names}` names them")?;
+                writeln!(
+                    out,
+                    "{state}   {}, in part or whole: `isocast volume {names}` names them",
+                    counted(count, "content")
+                )?;
             }
         }
         if let Some(scrub) = &status.last_scrub {
             let (written, lost) = (scrub.copies_written, scrub.copies_lost);
             let ended = UNIX_EPOCH + Duration::from_secs_f64(scrub.ended.max(0.0));
             let ago = SystemTime::now().duration_since(ended).unwrap_or_default().as_secs();
-            writeln!(out, "scrubbed  {} ago: {written} copies mended, {lost} lost", Nanos::from_secs(ago))?;
+            writeln!(out, "scrubbed  {} ago: {} mended, {lost} lost", Nanos::from_secs(ago), counted(written, "copy"))?;
         }
         if let Some(upkeep) = upkeep {
             let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use api::{RemovableContent, Removals};
 use client::{HttpClient, Login};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use program::output::say;
+use program::output::{counted, say};
 use serde_json::json;
 use service::operations::RemovalLimits;
 use units::ByteCount;
@@ -63,7 +63,7 @@ pub(super) fn show(
     } else if answers.is_empty() {
         writeln!(out, "no `keep` job and no quota with `when_full = \"overwrite_oldest\"`: nothing is ever removed")?;
     }
-    anyhow::ensure!(failed == 0, "{failed} of {} rules cannot remove what they should", answers.len());
+    anyhow::ensure!(failed == 0, "rules that cannot remove what they should: {failed} of {}", answers.len());
     Ok(())
 }
 
@@ -97,7 +97,7 @@ fn query(limits: &RemovalLimits) -> String {
 fn print(out: &mut dyn Write, name: &str, removals: &Removals) -> std::io::Result<()> {
     let Removals { folder, stored_bytes, contents, bytes, first, problem } = removals;
     let (stored, goes) = (ByteCount(*stored_bytes), ByteCount(*bytes));
-    writeln!(out, "{name}: would remove {contents} contents with {goes} of the {stored} in `{folder}`")?;
+    writeln!(out, "{name}: would remove {} with {goes} of the {stored} in `{folder}`", counted(*contents, "content"))?;
     for RemovableContent { path, bytes, age_seconds, reason } in first.iter().take(SHOWN) {
         let (size, hours) = (ByteCount(*bytes), age_seconds / 3600.0);
         writeln!(out, "  {path}  {size}, stored {hours:.1} h ago, {reason}")?;

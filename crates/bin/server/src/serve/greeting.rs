@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::ListenAddress;
 use kernel::permissions::{PermissionSubject, Permissions};
+use program::output::counted;
 use units::ByteCount;
 use units::limits::{self, EXAMPLE_RATE};
 
@@ -99,7 +100,7 @@ impl Greeting<'_> {
     fn writing(&self) -> String {
         let (users, open) = (self.users, self.addresses.iter().any(|each| !each.address.ip().is_loopback()));
         let writers = match (users, self.config.local_writes) {
-            (1.., _) => format!("{users} user(s), with a password"),
+            (1.., _) => format!("{}, with a password", counted(users, "user")),
             (0, true) => "programs on this machine".to_owned(),
             (0, false) => "no client (`--local-writes`: this machine)".to_owned(),
         };
@@ -107,7 +108,7 @@ impl Greeting<'_> {
             (false, 0, _) => {
                 "reading and writing: no client, until there is a user (`isocast user add NAME`)".to_owned()
             }
-            (false, ..) => format!("reading and writing: {users} user(s), as far as they have the right"),
+            (false, ..) => format!("reading and writing: {}, as far as they have the right", counted(users, "user")),
             (true, 0, true) => format!(
                 "WARNING: every client that reaches this address can read everything; writing: {writers}, until there is a user \
                  (`isocast user add NAME`)"
@@ -255,6 +256,6 @@ mod tests {
         let many = lines("[::]:80", 1, 22);
         assert!(many[1].contains("from 22 disks"), "{}", many[1]);
         assert!(many[0].contains("http://[2001:db8::7]:80/") && !many[0].contains("fe80"), "{}", many[0]);
-        assert!(many[3].contains("1 user(s)"), "{}", many[3]);
+        assert!(many[3].contains("1 user, "), "{}", many[3]);
     }
 }
