@@ -12,6 +12,7 @@ use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
 use crate::common::volume::{disks, joined, volume};
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{SendFlags, send};
 use tempfile::TempDir;
 
 /// Settings of a server with FTP on a free port of this machine.
@@ -182,6 +183,12 @@ fn an_upload_that_is_reset_aborted_or_left_leaves_nothing() {
     data.write_all(&half).expect("the server reads");
     ftp.send(b"NOOP\r\n\xff\xf4\xff\xf2ABOR\r\n");
     assert_eq!((ftp.reply().0, ftp.reply().0, ftp.reply().0), (426, 226, 200));
+    // ABOR as Python's ftplib sends it: its last byte is urgent.
+    let mut data = ftp.data();
+    assert_eq!(ftp.ask("STOR kept").0, 150);
+    data.write_all(&half).expect("the server reads");
+    send(ftp.lines.get_ref(), b"ABOR\r\n", SendFlags::OOB).expect("the server reads");
+    assert_eq!((ftp.reply().0, ftp.reply().0), (426, 226));
     // The control connection ends.
     let mut data = ftp.data();
     assert_eq!(ftp.ask("STOR kept").0, 150);
@@ -398,12 +405,15 @@ fn nothing_in_the_clear_counts_where_tls_is_required() {
     assert_eq!(ftp.reply().0, 220);
     assert_eq!((ftp.ask("USER anonymous").0, ftp.ask("RETR a").0, ftp.ask("PROT P").0), (530, 530, 530));
     assert!(ftp.ask("FEAT").1.contains(" AUTH TLS\r\n"));
-    // Commands behind AUTH TLS, as a program on the way would put them there (CVE-2011-4130).
+    // Commands behind AUTH TLS, as a program on the way would put them there (CVE-2011-4130), are no handshake.
     let script = format!(
-        "import socket, ssl\ns = socket.create_connection(('127.0.0.1', {}))\nf = s.makefile('rb')\n\
-         assert f.readline().startswith(b'220')\ns.sendall(b'AUTH TLS\\r\\nUSER anonymous\\r\\nPASS x\\r\\nMKD evil\\r\\n')\n\
-         assert f.readline().startswith(b'234')\nc = ssl._create_unverified_context()\n\
-         t = c.wrap_socket(s)\nt.sendall(b'NOOP\\r\\nMKD evil\\r\\n')\nr = t.makefile('rb')\n\
+        "import socket, ssl\nc = ssl._create_unverified_context()\n\
+         def begin(behind):\n  s = socket.create_connection(('127.0.0.1', {}))\n  f = s.makefile('rb')\n  \
+         assert f.readline().startswith(b'220')\n  s.sendall(b'AUTH TLS\\r\\n' + behind)\n  \
+         assert f.readline().startswith(b'234')\n  return c.wrap_socket(s)\n\
+         try:\n  begin(b'USER anonymous\\r\\nPASS x\\r\\nMKD evil\\r\\n')\n  raise SystemExit('it is one')\n\
+         except OSError:\n  pass\n\
+         t = begin(b'')\nt.sendall(b'NOOP\\r\\nMKD evil\\r\\n')\nr = t.makefile('rb')\n\
          assert r.readline().startswith(b'200') and r.readline().startswith(b'530')\n\
          t.sendall(b'USER anonymous\\r\\nPASS x\\r\\nPASV\\r\\nNLST\\r\\nPROT C\\r\\n')\n\
          codes = [r.readline()[:3] for _ in range(5)]\nassert codes == [b'331', b'230', b'227', b'522', b'534'], codes\n",

@@ -1,12 +1,10 @@
 //! The control connection as a stream of commands and replies.
 //!
-//! Promise: a command is read in full before the next; a read that is given up loses no byte; bytes that were read beyond a command are
-//! dropped with the connection's plain part.
+//! Promise: a command is read in full before the next, and no byte behind it; a read that is given up loses no byte.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -14,8 +12,6 @@ use crate::command::{CommandError, CommandLines, FtpCommand};
 
 /// For the client to take a reply.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(30);
-/// Bytes read at once: a few commands.
-const READ_BYTES: usize = 1024;
 
 /// A stream of bytes in both directions, sealed or not.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -62,27 +58,22 @@ impl FtpReply {
 /// A control connection.
 pub(crate) struct ControlStream<S> {
     stream: S,
-    unread: BytesMut,
     lines: CommandLines,
 }
 
 impl<S: Duplex> ControlStream<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, unread: BytesMut::new(), lines: CommandLines::default() }
+        Self { stream, lines: CommandLines::default() }
     }
 
     /// The next command; none: the connection has ended.
     pub(crate) async fn next(&mut self) -> Option<Result<FtpCommand, CommandError>> {
         loop {
-            let (taken, command) = self.lines.take(&self.unread);
-            self.unread.advance(taken);
-            if command.is_some() {
-                return command;
-            }
-            self.unread.reserve(READ_BYTES);
-            match self.stream.read_buf(&mut self.unread).await {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => return None,
+            // Byte by byte: the kernel ends a read before an urgent byte (that of `ABOR`), and tokio waits for more behind a read that did
+            // not fill its buffer, although the urgent byte is there.
+            let byte = self.stream.read_u8().await.ok()?;
+            if let (_, Some(command)) = self.lines.take(&[byte]) {
+                return Some(command);
             }
         }
     }
@@ -97,7 +88,7 @@ impl<S: Duplex> ControlStream<S> {
         timeout(REPLY_TIME_MAX, written).await.ok()?.ok()
     }
 
-    /// The stream, without the bytes that came behind the last command.
+    /// The stream behind the last command.
     pub(crate) fn into_stream(self) -> S {
         self.stream
     }
