@@ -204,6 +204,8 @@ fn finder_copies_a_file_with_its_companion() {
             "PUT {target} HTTP/1.1\r\nHost: localhost\r\n{agent}Transfer-Encoding: chunked\r\n\
              X-Expected-Entity-Length: 5\r\nIf: ({token})\r\n\r\n5\r\nbytes\r\n0\r\n\r\n"
         );
+        client.send(chunked.replace("Length: 5", "Length: 6"));
+        assert_eq!(client.answer(true).status, 400, "{name}: of fewer bytes than the client has");
         client.send(&chunked);
         assert_eq!(client.answer(true).status, 204, "{name}");
         let unlock = format!("{agent}Lock-Token: {token}\r\n");
@@ -497,6 +499,20 @@ fn a_content_keeps_its_time_of_creation_when_it_is_replaced_and_moved() {
         let found = ask(&mut client, "PROPFIND", "/media/b", "Depth: 0\r\n", "").text();
         assert!(!found.contains("2017-07-14"), "{found}");
     }
+}
+
+#[test]
+fn a_folder_keeps_its_time_of_creation_when_its_contents_change() {
+    let server = share();
+    assert_eq!(status(&server, "MKCOL", "/media/a", ""), 201);
+    let created = |server: &Server| {
+        let found = ask(&mut server.connect(), "PROPFIND", "/media/a", "Depth: 0\r\n", "").text();
+        found.split("creationdate>").nth(1).expect("one").to_owned()
+    };
+    let before = created(&server);
+    let folder = fs::File::open(server.root.join("a")).expect("a folder");
+    folder.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
+    assert_eq!(created(&server), before);
 }
 
 /// A copy that takes a while, seen meanwhile, and ended amid it.

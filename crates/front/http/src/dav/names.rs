@@ -1,5 +1,7 @@
 //! MKCOL, COPY, MOVE, and DELETE of folders.
 
+use std::time::SystemTime;
+
 use http_types::StatusCode;
 use http_types::header::{HOST, LOCATION};
 use service::access::{Permit, ToDelete, ToRead};
@@ -7,7 +9,7 @@ use service::contents::{ContentPath, Entry, NameKind, StoreError};
 use service::namespace::{self, CopyWish};
 use webdav::{DavChange, DavCondition, DavDepth};
 
-use super::{Touched, address, check, field, target, to_change};
+use super::{Touched, address, check, field, keep_creation, target, to_change};
 use crate::content::PREFIX;
 use crate::exchange::Exchange;
 use crate::message::authority::{RequestHost, host};
@@ -34,9 +36,12 @@ pub(crate) async fn new_folder(exchange: &Exchange, path: &ContentPath) -> Resul
     }
     check(exchange, permit.user(), &[Touched { path, tree: false, named: true }]).await?;
     match namespace::make_folder(&exchange.shared.service, &permit, exchange.client()).await {
-        Err(namespace::NamespaceError::Exists) => Err(taken()),
-        made => made.map_err(|error| problem::of_namespace(&error)),
+        Err(namespace::NamespaceError::Exists) => return Err(taken()),
+        made => made.map_err(|error| problem::of_namespace(&error))?,
     }
+    // Its time of modification is that of the last content stored in it.
+    keep_creation(exchange, path, SystemTime::now()).await;
+    Ok(())
 }
 
 fn taken() -> Reply {

@@ -13,7 +13,7 @@ use crate::listing::rfc3339;
 use crate::message::reply::Reply;
 use crate::problem;
 
-/// Keeps the time at which a content was made, over its replacement (RFC 4918 §15.1). Where no more properties can be kept, it is that of
+/// Keeps the time at which a content or folder was made, over its changes (RFC 4918 §15.1). Where no more properties can be kept, it is that of
 /// the last modification again.
 pub(crate) async fn keep_creation(exchange: &Exchange, path: &ContentPath, created: SystemTime) {
     let (path, mut property) = (path.joined(), XmlElement::new(XmlName::dav(CREATED)));

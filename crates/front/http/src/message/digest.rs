@@ -1,5 +1,5 @@
 //! Checksums that a client sends with a body: `Content-Digest` and `Repr-Digest` (RFC 9530), `Content-MD5` (RFC 1864), `OC-Checksum`
-//! (Nextcloud, Cyberduck), `Upload-Checksum` (tus).
+//! (Nextcloud, Cyberduck), `Upload-Checksum` (tus); and the length that a chunked body of macOS shall have (`X-Expected-Entity-Length`).
 //!
 //! Promise: an algorithm is computed once, whichever fields name it, and only where a field does. Others than these four are not looked at.
 //! A body has no content coding here, so that the digests of content and representation are the same.
@@ -18,18 +18,19 @@ use super::conditional::joined;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DigestError {
     /// A field cannot be read.
-    #[error("the checksum in `{0}` cannot be read")]
+    #[error("the value of `{0}` cannot be read")]
     Malformed(&'static str),
     /// The algorithm is none of those known, where one must be.
     #[error("`{0}` names an algorithm that is none of md5, sha1, sha256, sha512")]
     Unknown(&'static str),
     /// The bytes are others than those that the client meant.
-    #[error("the body has another checksum than `{0}` says: it was damaged on its way; nothing of it is stored")]
+    #[error("the body is not as `{0}` says: it was damaged or broke off on its way; nothing of it is stored")]
     Different(&'static str),
 }
 
 /// A checksum that is being computed.
 enum BodyHasher {
+    Length(u64),
     Md5(Md5),
     Sha1(Sha1),
     Sha256(Sha256),
@@ -49,6 +50,7 @@ impl BodyHasher {
 
     fn update(&mut self, bytes: &[u8]) {
         match self {
+            Self::Length(length) => *length += bytes.len() as u64,
             Self::Md5(hasher) => hasher.update(bytes),
             Self::Sha1(hasher) => hasher.update(bytes),
             Self::Sha256(hasher) => hasher.update(bytes),
@@ -58,6 +60,7 @@ impl BodyHasher {
 
     fn finish(self) -> Vec<u8> {
         match self {
+            Self::Length(length) => length.to_be_bytes().to_vec(),
             Self::Md5(hasher) => hasher.finalize().to_vec(),
             Self::Sha1(hasher) => hasher.finalize().to_vec(),
             Self::Sha256(hasher) => hasher.finalize().to_vec(),
@@ -89,17 +92,22 @@ impl BodyChecks {
                 let Some((key, value)) = member.trim().split_once('=') else { continue };
                 let value = value.split(';').next().unwrap_or_default().trim();
                 let coded = value.strip_prefix(':').and_then(|value| value.strip_suffix(':'));
-                checks.expect(name, key.trim(), coded.and_then(of_base64))?;
+                checks.expect(name, BodyHasher::named(key.trim()), coded.and_then(of_base64))?;
             }
         }
         if let Some(text) = joined(headers, &HeaderName::from_static("content-md5")) {
-            checks.expect("content-md5", "md5", of_base64(text.trim()))?;
+            checks.expect("content-md5", Some(BodyHasher::Md5(Md5::new())), of_base64(text.trim()))?;
         }
         if let Some(text) = joined(headers, &HeaderName::from_static("oc-checksum")) {
             for one in text.split([' ', ',']).filter(|one| !one.is_empty()) {
                 let (key, value) = one.split_once(':').ok_or(DigestError::Malformed("oc-checksum"))?;
-                checks.expect("oc-checksum", key, of_hex(value))?;
+                checks.expect("oc-checksum", BodyHasher::named(key), of_hex(value))?;
             }
+        }
+        const LENGTH: &str = "x-expected-entity-length";
+        if let Some(text) = joined(headers, &HeaderName::from_static(LENGTH)) {
+            let length = text.trim().parse().ok().map(|length: u64| length.to_be_bytes().to_vec());
+            checks.expect(LENGTH, Some(BodyHasher::Length(0)), length)?;
         }
         Ok(checks)
     }
@@ -112,12 +120,18 @@ impl BodyChecks {
         const FIELD: &str = "upload-checksum";
         let (key, value) = text.split_once(' ').ok_or(DigestError::Malformed(FIELD))?;
         let mut checks = Self::default();
-        checks.expect(FIELD, key, of_base64(value.trim()))?;
+        checks.expect(FIELD, BodyHasher::named(key), of_base64(value.trim()))?;
         if checks.0.is_empty() { Err(DigestError::Unknown(FIELD)) } else { Ok(checks) }
     }
 
-    fn expect(&mut self, field: &'static str, algorithm: &str, value: Option<Vec<u8>>) -> Result<(), DigestError> {
-        let Some(hasher) = BodyHasher::named(algorithm) else { return Ok(()) };
+    /// None: an algorithm that is not looked at.
+    fn expect(
+        &mut self,
+        field: &'static str,
+        hasher: Option<BodyHasher>,
+        value: Option<Vec<u8>>,
+    ) -> Result<(), DigestError> {
+        let Some(hasher) = hasher else { return Ok(()) };
         let value = value.ok_or(DigestError::Malformed(field))?;
         let is_same = |check: &&mut BodyCheck| std::mem::discriminant(&check.hasher) == std::mem::discriminant(&hasher);
         match self.0.iter_mut().find(is_same) {
@@ -186,9 +200,10 @@ mod tests {
             ("content-md5", "kAFQmDzST7DWlj99KOF/cg=="),
             ("oc-checksum", "MD5:900150983cd24fb0d6963f7d28e17f72"),
             ("oc-checksum", "SHA1:A9993E364706816ABA3E25717850C26C9CD0D89D ADLER32:024d0127"),
+            ("x-expected-entity-length", "3"),
         ] {
             assert_eq!(checked(&[(name, value)], b"abc"), Ok(()), "{name}: {value}");
-            assert_eq!(checked(&[(name, value)], b"abd"), Err(DigestError::Different(name)), "{name}: {value}");
+            assert_eq!(checked(&[(name, value)], b"ab"), Err(DigestError::Different(name)), "{name}: {value}");
         }
         assert_eq!(checked(&[], b"abc"), Ok(()));
         let both = [("content-digest", SHA256), ("repr-digest", "sha-256=:AAAA:")];
@@ -203,6 +218,7 @@ mod tests {
             ("oc-checksum", "MD5"),
             ("oc-checksum", "MD5:9"),
             ("oc-checksum", "MD5:zz"),
+            ("x-expected-entity-length", "-1"),
         ] {
             assert_eq!(checked(&[(name, value)], b"abc"), Err(DigestError::Malformed(name)), "{name}: {value}");
         }
