@@ -273,6 +273,7 @@ fn wrong_requests_change_nothing() {
             (format!("{length}Upload-Metadata: path !\r\n"), 400),
             (format!("{length}Upload-Metadata: path {}\r\n", STANDARD.encode("../a")), 400),
             (format!("{length}{long}"), 400),
+            (format!("{length}{}", path(".a/b")), 403),
             (format!("{}Upload-Length: -1\r\n", path("a")), 400),
             (format!("{}Upload-Length: 99999999999999999\r\n", path("a")), 413),
             (format!("{length}{}Upload-Concat: half\r\n", path("a")), 400),
@@ -419,6 +420,22 @@ fn a_put_of_apples_systems_continues_after_a_cut() {
         assert_eq!(few.status, 201, "{place}");
         let fields = format!("{INTEROP_6}Upload-Complete: ?1\r\nIf-None-Match: *\r\n");
         assert_eq!(one(&server, "PUT", "/media/cut", &fields, &bytes).status, 412, "{place}");
+        // A part of a content, and a body that is shorter than the content, never make one.
+        for (fields, status) in [
+            (format!("{INTEROP_6}Upload-Complete: ?0\r\n"), 201),
+            (format!("{INTEROP_6}Upload-Complete: ?1\r\nUpload-Length: 30\r\n"), 201),
+            (format!("{INTEROP_6}Upload-Complete: ?0\r\nIf-None-Match: *\r\n"), 400),
+            ("Upload-Draft-Interop-Version: 8\r\nUpload-Complete: ?0\r\n".to_owned(), 400),
+        ] {
+            let mut client = server.connect();
+            client.send(format!("PUT /media/part HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: 3\r\n\r\nfew"));
+            let mut answer = client.head();
+            if answer.status == 104 {
+                answer = client.head();
+            }
+            assert_eq!(answer.status, status, "{place}: {fields}");
+            assert_eq!(server.get("/media/part").status, 404, "{place}: {fields}");
+        }
         server.stop();
     });
 }

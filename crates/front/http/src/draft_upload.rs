@@ -1,8 +1,8 @@
 //! Uploads that continue, as Apple's systems send them: draft-ietf-httpbis-resumable-upload, interoperability version 6.
 //!
 //! Promise: a PUT of a content that could be resumed is answered with 104 and the place of the upload before its body is read; else it is an
-//! ordinary PUT. Over HTTP/2 no 104 can be sent, so that a client sends such an upload again from its beginning. Not here: the uploads
-//! (`service::resumable`), tus (`tus`).
+//! ordinary PUT. Over HTTP/2 no 104 can be sent, so that a client sends such an upload again from its beginning. A PUT of a part of a content
+//! is never an ordinary one. Not here: the uploads (`service::resumable`), tus (`tus`).
 
 use http_types::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, LOCATION};
 use http_types::{Method, StatusCode};
@@ -34,22 +34,35 @@ pub(crate) fn is_draft(head: &RequestHead) -> bool {
     text(head, VERSION_FIELD) == Some("6")
 }
 
-/// True for a PUT of a content that is resumed where it breaks off: without conditions, rates and checksums, which the parts of an upload
-/// do not have.
-pub(crate) fn is_resumable_put(head: &RequestHead, permit: &Permit<ToWrite>) -> bool {
+/// True for a PUT that begins an upload which its client can resume where it breaks off: one of a part of the content, or of so many bytes
+/// that it is worth it. Such an upload has none of the conditions, rates and checksums that the parts of an upload do not have.
+///
+/// # Errors
+/// It has a part of the content, and more than an upload may have: as an ordinary PUT, it would make half of a content visible.
+pub(crate) fn begins_upload(head: &RequestHead, permit: &Permit<ToWrite>) -> Result<bool, Reply> {
     let fields = ["content-digest", "repr-digest", "content-md5", "oc-checksum", "content-encoding", "content-range"];
+    let can_begin = is_draft(head)
+        && head.query.is_none()
+        && permit.link().is_none()
+        && precondition(&head.headers) == Precondition::None
+        && !fields.iter().any(|field| head.headers.contains_key(*field));
     let is_large = match head.body {
         BodyFraming::Length(length) => length >= RESUMED_BYTES_MIN,
         BodyFraming::Chunked => true,
     };
-    is_draft(head)
-        && completes(head).is_some()
-        && is_large
-        && head.version == HttpVersion::Http11
-        && head.query.is_none()
-        && permit.link().is_none()
-        && precondition(&head.headers) == Precondition::None
-        && !fields.iter().any(|field| head.headers.contains_key(*field))
+    match completes(head) {
+        Some(false) if !can_begin => {
+            let detail = "a part of a content (`Upload-Complete: ?0`) comes with `Upload-Draft-Interop-Version: 6`, and without a query, \
+                          a link, conditions and checksums";
+            Err(Reply::problem(StatusCode::BAD_REQUEST, detail))
+        }
+        Some(false) => Ok(true),
+        Some(true) => {
+            let is_worth = is_large || head.headers.contains_key(&UPLOAD_LENGTH);
+            Ok(can_begin && is_worth && head.version == HttpVersion::Http11)
+        }
+        None => Ok(false),
+    }
 }
 
 /// `Upload-Complete`: the request has the last bytes.

@@ -159,7 +159,7 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
     }
     check_share(exchange, &path, &permit).await?;
-    if draft_upload::is_resumable_put(head, &permit) {
+    if draft_upload::begins_upload(head, &permit)? {
         return draft_upload::create(exchange, body, &permit).await.map(PutOutcome::Answered);
     }
     let client = exchange.client();

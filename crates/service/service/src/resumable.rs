@@ -420,12 +420,12 @@ impl ResumableUploads {
         Ok(turn)
     }
 
-    /// The target is no folder, and with `only_new` no content.
+    /// A content may be stored at the path: it is no folder and no hidden name, and with `only_new` no content.
     async fn check_target(&self, path: &ContentPath, only_new: bool) -> Result<(), ResumeError> {
         match self.service.contents.lookup(path).await {
             Ok(entry) if entry.kind == NameKind::Directory => Err(StoreError::IsDirectory.into()),
             Ok(_) if only_new => Err(StoreError::PreconditionFailed.into()),
-            Ok(_) | Err(StoreError::NotFound) => Ok(()),
+            Ok(_) | Err(StoreError::NotFound) => Ok(self.service.contents.place_of(path).await.map(drop)?),
             Err(StoreError::NotADirectory) => Err(below_content(&*self.service.contents, path).await.into()),
             Err(error) => Err(error.into()),
         }
