@@ -1,7 +1,7 @@
 //! One upload that continues (tus), cut again and again: its connection, its server by SIGKILL, the power of its disk.
 //!
 //! Promise: the offset told after a cut is never less than one told before, and the content is the one that was sent. The contents and the
-//! state of the server lie on the disk that loses its power. `ISOCAST_CRASH_ROUNDS` (2): six cuts each; 50 are asked of a release.
+//! state of the server lie on disks that lose their power together. `ISOCAST_CRASH_ROUNDS` (2): six cuts each; 50 are asked of a release.
 
 use std::fs;
 
@@ -10,26 +10,39 @@ use crate::common::client::pattern;
 use crate::common::content::Chance;
 use crate::common::disk::{Disk, FileSystem, possible};
 use crate::common::server::Server;
+use crate::common::volume::volume;
 use crate::tus::{create, cut, offset, patch};
 
 const UPLOAD_BYTES: usize = 24_000_000;
 /// With the parts of the upload, and the file system's own writes.
 const DISK_BYTES_WRITTEN: u64 = 512 << 20;
 
-fn cut_upload(file_system: FileSystem) {
-    if !possible(DISK_BYTES_WRITTEN) {
+/// With a volume: the contents lie on a disk of their own.
+fn cut_upload(file_system: FileSystem, with_volume: bool) {
+    if !possible(DISK_BYTES_WRITTEN * (1 + u64::from(with_volume))) {
         return;
     }
     let disk = Disk::up(&format!("upload-{file_system:?}"), "8G", file_system);
-    disk.ctl("timing off");
-    let (media, state) = (disk.folder().join("media"), disk.folder().join("state"));
-    fs::create_dir(&media).expect("a folder");
-    // Behind an overlay there is no device to measure, but files.
-    for file in 0..8 {
-        fs::write(media.join(file.to_string()), vec![1; 8 << 20]).expect("room");
+    let of_volume = with_volume.then(|| Disk::up("upload-volume", "8G", FileSystem::None));
+    let disks: Vec<Disk> = [disk].into_iter().chain(of_volume).collect();
+    disks.iter().for_each(|disk| drop(disk.ctl("timing off")));
+    let (media, state) = (disks[0].folder().join("media"), disks[0].folder().join("state"));
+    let devices: Vec<_> = disks[1..].iter().map(Disk::device).collect();
+    let device = devices.first().map(|device| device.display().to_string());
+    let start = || match &device {
+        Some(device) => Server::on(&[], &state, &["--volume", device]),
+        None => Server::on(&[&media], &state, &[]),
+    };
+    if with_volume {
+        volume(&["create", "--name", "v", "--layout", "span", "--yes"], &devices);
+    } else {
+        fs::create_dir(&media).expect("a folder");
+        // Behind an overlay there is no device to measure, but files.
+        for file in 0..8 {
+            fs::write(media.join(file.to_string()), vec![1; 8 << 20]).expect("room");
+        }
+        Server::calibrate(&media, &state);
     }
-    Server::calibrate(&media, &state);
-    let start = || Server::on(&[&media], &state, &[]);
     let cuts = 6 * setting("ISOCAST_CRASH_ROUNDS", 2);
     let (bytes, mut chance, mut server) = (pattern(UPLOAD_BYTES), Chance(setting("ISOCAST_CRASH_SEED", 1)), start());
     let upload = create(&server, "new/film.ts", bytes.len());
@@ -53,11 +66,8 @@ fn cut_upload(file_system: FileSystem) {
                 server = start();
             }
             _ => {
-                disk.ctl(&format!("cut {number}"));
-                server.kill();
+                lose_power(&disks, number, server);
                 drop(sent);
-                disk.boot();
-                disk.ctl("timing off");
                 server = start();
             }
         }
@@ -69,21 +79,34 @@ fn cut_upload(file_system: FileSystem) {
     println!("{cuts} cuts, {at} bytes by then");
     at = offset(&server, &upload);
     assert_eq!(patch(&server, &upload, at, &bytes[at..]).status, 204);
-    disk.ctl("cut 99");
-    server.kill();
-    disk.boot();
+    lose_power(&disks, cuts, server);
     let server = start();
     assert!(server.get("/media/new/film.ts").body == bytes, "the content that was sent, durably");
     server.stop();
-    disk.end();
+    disks.into_iter().for_each(Disk::end);
+}
+
+/// Cuts the power of all disks, and gives it back.
+fn lose_power(disks: &[Disk], seed: u64, server: Server) {
+    disks.iter().for_each(|disk| drop(disk.ctl(&format!("cut {seed}"))));
+    server.kill();
+    for disk in disks {
+        disk.boot();
+        disk.ctl("timing off");
+    }
 }
 
 #[test]
 fn an_upload_continues_after_power_cuts() {
-    cut_upload(FileSystem::Ext4);
+    cut_upload(FileSystem::Ext4, false);
 }
 
 #[test]
 fn an_upload_continues_after_power_cuts_behind_a_page_cache() {
-    cut_upload(FileSystem::Overlay);
+    cut_upload(FileSystem::Overlay, false);
+}
+
+#[test]
+fn an_upload_to_a_volume_continues_after_power_cuts() {
+    cut_upload(FileSystem::Ext4, true);
 }
