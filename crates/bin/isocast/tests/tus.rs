@@ -1,5 +1,6 @@
 //! Uploads that continue (tus 1.0) on a folder and on a volume: cut, killed, in parts, with lies and checksums.
 
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -467,4 +468,25 @@ fn parts_that_go_and_contents_that_are_replaced_give_the_room_of_their_budget_ba
     let again = create(&server, "other.ts", 300_000);
     assert_eq!(patch(&server, &again, 0, &pattern(300_000)).status, 204);
     becomes(300_000);
+}
+
+#[test]
+fn parts_of_unfinished_uploads_count_in_quotas_and_go_with_them() {
+    let config = "[[quota]]\nfolder = \"q\"\nmax_size = \"1MB\"\n";
+    let server = Setup::default().config(config).set("access.local_writes=true").start();
+    let first = create(&server, "q/film.ts", 900_000);
+    assert_eq!(patch(&server, &first, 0, &pattern(600_000)).status, 204);
+    // A look at the folder, which this begins, does not find them.
+    assert_eq!(one(&server, "PUT", "/media/q/other.ts", "", &pattern(600_000)).status, 507);
+    let second = create(&server, "q/second.ts", 900_000);
+    assert_eq!(patch(&server, &second, 0, &pattern(900_000)).status, 507, "amid it");
+    for upload in [&first, &second] {
+        assert_eq!(one(&server, "DELETE", upload, "", b"").status, 204);
+    }
+    let folder = server.root.join("q");
+    until("an empty folder", || {
+        let left: Vec<_> = fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    });
+    assert_eq!(one(&server, "PUT", "/media/q/other.ts", "", &pattern(600_000)).status, 201);
 }

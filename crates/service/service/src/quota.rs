@@ -6,7 +6,7 @@
 //! [`Quotas::wanted`].
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -93,11 +93,18 @@ pub enum WhenQuotaFull {
     OverwriteOldest,
 }
 
+/// Uploads that are no contents yet: no look at a folder finds their bytes.
+pub(crate) trait UnfinishedUploads: Send + Sync {
+    /// Bytes of those below a folder.
+    fn bytes_below(&self, folder: &ContentPath) -> u64;
+}
+
 /// All quotas.
 #[derive(Debug, Default)]
 pub struct Quotas {
     all: RwLock<Vec<Arc<Quota>>>,
     wanted: Arc<Notify>,
+    unfinished: OnceLock<Weak<dyn UnfinishedUploads>>,
 }
 
 /// A quota and the counts towards it.
@@ -116,7 +123,9 @@ pub struct Quota {
 pub struct QuotaLook {
     /// Bytes of all files, each once.
     pub stored: u64,
-    /// Of these, the bytes that may be removed to make room.
+    /// Bytes of uploads that are no contents yet ([`Quotas::unfinished_below`]).
+    pub unfinished: u64,
+    /// Bytes stored that may be removed to make room.
     pub removable: u64,
     /// The folder itself and those below it.
     pub folders: HashSet<FileId>,
@@ -126,6 +135,8 @@ pub struct QuotaLook {
 struct QuotaCounts {
     /// Bytes that were counted in the folder, and those stored since that look began.
     stored: u64,
+    /// Of these, the bytes of uploads that are no contents yet, as of the last look.
+    unfinished: u64,
     /// Bytes that the last look would remove to make room.
     removable: u64,
     /// Bytes stored since the last look began: it may have seen them, or not.
@@ -169,6 +180,17 @@ impl Quotas {
         };
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = configs.iter().map(quota).collect();
         self.wanted.notify_one();
+    }
+
+    /// Counts the bytes of these besides those that looks find.
+    pub(crate) fn count_unfinished(&self, uploads: Weak<dyn UnfinishedUploads>) {
+        let _ = self.unfinished.set(uploads);
+    }
+
+    /// Bytes below a folder of uploads that are no contents yet.
+    #[must_use]
+    pub fn unfinished_below(&self, folder: &ContentPath) -> u64 {
+        self.unfinished.get().and_then(Weak::upgrade).map_or(0, |uploads| uploads.bytes_below(folder))
     }
 
     /// The quotas in force.
@@ -230,7 +252,8 @@ impl Quota {
     pub fn found(&self, look: QuotaLook) {
         *self.folders.write().unwrap_or_else(PoisonError::into_inner) = look.folders;
         self.counts.send_modify(|counts| {
-            counts.stored = look.stored.saturating_add(counts.stored_since_look);
+            counts.unfinished = look.unfinished;
+            counts.stored = look.stored.saturating_add(look.unfinished).saturating_add(counts.stored_since_look);
             counts.removable = look.removable;
             counts.is_estimate = counts.is_changed;
             counts.is_counted = true;
@@ -251,7 +274,7 @@ impl Quota {
     pub fn keep_bytes(&self) -> u64 {
         let counts = *self.counts.borrow();
         let coming = if self.may_fit(&counts) { counts.coming } else { 0 };
-        self.config.keep_bytes().saturating_sub(coming)
+        self.config.keep_bytes().saturating_sub(coming).saturating_sub(counts.unfinished)
     }
 
     /// Whether an upload to `path`, which comes to lie in `folders`, lies in this one.
@@ -411,7 +434,7 @@ mod tests {
     }
 
     fn found(quota: &Quota, stored: u64, removable: u64) {
-        quota.found(QuotaLook { stored, removable, folders: HashSet::new() });
+        quota.found(QuotaLook { stored, unfinished: 0, removable, folders: HashSet::new() });
     }
 
     fn of(length: impl Into<Option<u64>>) -> QuotaTerms {
@@ -485,7 +508,7 @@ mod tests {
         let quotas = quotas(WhenQuotaFull::Refuse);
         let id = |inode| FileId { device: 1, inode };
         let outer = &quotas.all()[0];
-        outer.found(QuotaLook { stored: 90, removable: 0, folders: HashSet::from([id(7), id(8)]) });
+        outer.found(QuotaLook { stored: 90, unfinished: 0, removable: 0, folders: HashSet::from([id(7), id(8)]) });
         let by =
             |inode| QuotaTerms { place: UploadPlace { folders: vec![id(inode), id(2)], replaced_bytes: 0 }, ..of(11) };
         assert!(quotas.take(&path("alias/x"), by(8)).await.is_err());

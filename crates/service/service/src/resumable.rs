@@ -23,6 +23,7 @@ use crate::line_journal::LineJournal;
 use crate::lock::lock;
 use crate::media_service::MediaService;
 use crate::namespace::NamespaceError;
+use crate::quota::UnfinishedUploads;
 use crate::stored_parts::StoredParts;
 
 /// Uploads that wait to be continued, at most; and of one user or address.
@@ -225,6 +226,8 @@ impl ResumableUploads {
             expire_seconds: AtomicU64::new(expire.as_secs()),
         });
         uploads.journal.replace(&uploads.all_lines())?;
+        let counted: Arc<dyn UnfinishedUploads> = Arc::clone(&uploads) as _;
+        uploads.service.quotas.count_unfinished(Arc::downgrade(&counted));
         tokio::spawn(look_after(Arc::downgrade(&uploads)));
         Ok(uploads)
     }
@@ -533,6 +536,14 @@ impl ResumableUploads {
                 let _ = self.forget(&kept).await;
             }
         }
+    }
+}
+
+impl UnfinishedUploads for ResumableUploads {
+    fn bytes_below(&self, folder: &ContentPath) -> u64 {
+        let table = lock(&self.table);
+        let below = |kept: &&Arc<KeptUpload>| !lock(&kept.record).is_done && kept.path().lies_in(folder);
+        table.values().filter(below).map(|kept| kept.offset.load(Ordering::Relaxed)).sum()
     }
 }
 

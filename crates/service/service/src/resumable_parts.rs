@@ -134,6 +134,9 @@ impl ResumableUploads {
 
     /// Removes all parts. What an upload stored belongs to its parts until it is a content.
     pub(crate) async fn remove_parts(&self, kept: &KeptUpload, turn: &mut StoredParts) {
+        // One that came late, as the rest of a request that the store refused, goes as well.
+        *turn = StoredParts::of(&kept.record().id);
+        let _ = self.look_at_parts(kept, turn).await;
         let (target, mut removed) = (kept.path(), 0);
         for (id, offset, bytes) in std::mem::take(&mut turn.parts) {
             // One that stays is hidden, and takes space until an operator removes it.
@@ -290,8 +293,14 @@ async fn end(
         return Ok(Appended { offset: record.length.unwrap_or(0), is_done: true });
     }
     if let Some(writer) = writer.filter(|_| received > 0) {
-        let stored = writer.finish().await?;
-        turn.add(stored.size);
+        match writer.finish().await {
+            Ok(stored) => turn.add(stored.size),
+            Err(error) => {
+                // What came before a disk or quota was full is kept. The next request looks at the parts that are there.
+                *turn = StoredParts::of(&record.id);
+                return Err(error.into());
+            }
+        }
         kept.offset.store(turn.end, Ordering::Relaxed);
     }
     uploads.touch(&kept).await?;

@@ -89,7 +89,8 @@ async fn count(
     let is_clear = protected.check();
     let removable = if is_clear.is_ok() { look.removable(config.min_age) } else { 0 };
     let (stored, folders) = (look.stored, std::mem::take(&mut look.folders));
-    quota.found(QuotaLook { stored, removable, folders });
+    let unfinished = service.quotas.unfinished_below(&config.folder);
+    quota.found(QuotaLook { stored, unfinished, removable, folders });
     if config.when_full == WhenQuotaFull::Refuse || stored <= quota.keep_bytes() {
         return look.failures.judge("not counted");
     }
