@@ -34,7 +34,7 @@ use local::Folder;
 pub use pacing::MoveProgress;
 use pacing::{PacedReader, Pacing};
 pub use rclone::Rclone;
-pub use report::Summary;
+pub use report::{PASSED_OVER, Summary};
 pub use served::OwnFolder;
 use served::OwnUpload;
 use shared::{LocalServer, SharedFolder};

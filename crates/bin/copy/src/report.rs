@@ -12,6 +12,9 @@ use crate::failures::Failures;
 use crate::machine;
 use service::machine::MachineSample;
 
+/// Entries that no copy takes: pipes, sockets, devices, links to a folder.
+pub const PASSED_OVER: &str = "passed over: neither file nor folder, or a link to a folder";
+
 /// Cost of a copy.
 pub struct Summary {
     rate: Option<BitRate>,
@@ -130,7 +133,7 @@ impl Summary {
             (self.compared, "read again: the same on both sides"),
             (self.removed, "removed, which the source does not have"),
             (self.excluded, "excluded"),
-            (self.passed_over, "passed over: neither file nor folder, or a link to a folder"),
+            (self.passed_over, PASSED_OVER),
         ];
         for (count, what) in further.into_iter().filter(|(count, _)| *count > 0) {
             text.push_str(&format!("{count} {what}\n"));

@@ -242,6 +242,8 @@ fn an_import_that_does_not_fit_names_a_unit_that_would_and_keeps_what_it_importe
     fs::create_dir(&source).expect("there is room");
     (0..units + 10).try_for_each(|n| fs::write(source.join(n.to_string()), [7; 5_000])).expect("there is room");
     fs::write(source.join(OsStr::from_bytes(b"caf\xe9")), [7; 5_000]).expect("there is room");
+    std::os::unix::fs::symlink("/", source.join("link")).expect("there is room");
+    assert!(Command::new("mkfifo").arg(source.join("pipe")).status().is_ok_and(|made| made.success()));
     let imported = volume(&["import", "--json", &disk, source.to_str().expect("UTF-8")]);
     let said = String::from_utf8_lossy(&imported.stderr).into_owned();
     assert_eq!(imported.status.code(), Some(1), "{said}");
@@ -249,7 +251,10 @@ fn an_import_that_does_not_fit_names_a_unit_that_would_and_keeps_what_it_importe
     assert!(said.contains("a volume with units of 1.0 MiB"), "{said}");
     assert!(said.contains("11 not imported") && said.contains("not UTF-8"), "{said}");
     let result: Value = serde_json::from_slice(&imported.stdout).expect("JSON");
-    assert_eq!(result, serde_json::json!({ "contents": units, "bytes": units * 5_000, "failed": 11 }));
+    assert_eq!(
+        result,
+        serde_json::json!({ "contents": units, "bytes": units * 5_000, "passed_over": 2, "failed": 11 })
+    );
     let (status, sound) = json(&["status", "--json", &disk]);
     assert!(sound && status["contents"] == units, "{status:#}");
 }
@@ -419,6 +424,10 @@ fn a_folder_has_a_layout_of_its_own() {
     let out = bench.path("out");
     fs::create_dir(&out).expect("there is room");
     let said = refused(&["export", "--to", out.to_str().expect("UTF-8"), &one]);
-    assert!(said.contains("`once/a.mp4`") && !said.contains("`films/"), "{said}");
+    assert!(said.contains("`once/a.mp4`: in part or whole on disk 1, which is missing"), "{said}");
+    assert!(!said.contains("`films/") && !out.join("once/a.mp4").exists(), "{said}");
+    let said = refused(&["export", "--keep-damaged", "--to", out.to_str().expect("UTF-8"), &one, "once"]);
+    assert!(said.contains("are on disk 1, which is missing, or damaged in every copy: zeros stand there"), "{said}");
+    assert!(out.join("once/a.mp4").exists());
     assert!(same(&source.join("a.mp4"), &out.join("films/a.mp4")));
 }

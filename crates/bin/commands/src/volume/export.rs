@@ -1,5 +1,6 @@
 //! `isocast volume export`: contents out of a volume, each byte verified.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -12,7 +13,7 @@ use copy::{self, Endpoint, Failures};
 use program::output::counted;
 use serde_json::json;
 use store::buffers::index;
-use volume::{BLOCK_BYTES, CHECKED_BYTES, ReadDisk as _, StoredContent, UnitPlace, Volume};
+use volume::{BLOCK_BYTES, CHECKED_BYTES, MemberId, ReadDisk as _, StoredContent, UnitPlace, Volume};
 use volumes::VolumeDisks;
 
 use super::DiskNames;
@@ -22,13 +23,14 @@ use super::served::{VolumeOfServer, VolumeServer};
 
 /// Copy contents out of a volume, each byte verified.
 ///
-/// Of a content that is damaged in every copy the bytes before the damage are exported (exit code 1).
+/// Of a content that is damaged in every copy the bytes before the damage are exported, of one with a part on a disk that is missing
+/// nothing (exit code 1).
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// The folder they go to.
     #[arg(long)]
     to: PathBuf,
-    /// Export the bytes behind a damage as well: zeros stand for the bytes that are damaged in every copy.
+    /// Export the bytes behind a damage as well: zeros stand for the bytes that are damaged in every copy, or on a missing disk.
     #[arg(long)]
     keep_damaged: bool,
     /// Print the result as JSON.
@@ -69,8 +71,14 @@ impl Export {
             fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
         let mut progress = ProgressLine::new("export");
-        let (mut copied, mut damaged) = (0, 0);
+        let (mut copied, mut damaged, mut away) = (0, 0, 0);
         for (name, content) in &contents {
+            let missing = missing_disks(&volume, content);
+            if !missing.is_empty() && !self.keep_damaged {
+                away += 1;
+                failures.add(format_args!("`{name}`: in part or whole on {}, which is missing", disks_named(&missing)));
+                continue;
+            }
             let path = self.to.join(name);
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -86,11 +94,15 @@ impl Export {
             damaged += u64::from(!lost.is_empty());
             for Range { start, end } in lost {
                 let exported = if self.keep_damaged { "zeros stand there" } else { "those before were exported" };
-                writeln!(io::stderr(), "`{name}`: bytes {start} to {end} are damaged in every copy: {exported}")?;
+                let why = match missing.is_empty() {
+                    true => "damaged in every copy".to_owned(),
+                    false => format!("on {}, which is missing, or damaged in every copy", disks_named(&missing)),
+                };
+                writeln!(io::stderr(), "`{name}`: bytes {start} to {end} are {why}: {exported}")?;
             }
         }
         drop(progress);
-        self.report(out, contents.len() as u64 - damaged, copied)?;
+        self.report(out, contents.len() as u64 - damaged - away, copied)?;
         if damaged > 0 {
             failures.add(format_args!("{} damaged: the others were exported", counted(damaged, "content")));
         }
@@ -164,6 +176,18 @@ impl Export {
         }
         Ok(damaged)
     }
+}
+
+/// The missing disks without which a part of the content has no copy.
+fn missing_disks(volume: &Volume, content: &StoredContent) -> BTreeSet<MemberId> {
+    let is_read = |place: &UnitPlace| volume.is_readable(place.member);
+    let unread = content.parts.iter().filter(|part| !part.places().any(|place| is_read(&place)));
+    unread.flat_map(|part| part.places().map(|place| place.member)).collect()
+}
+
+fn disks_named(disks: &BTreeSet<MemberId>) -> String {
+    let names: Vec<String> = disks.iter().map(|member| format!("disk {}", member.0)).collect();
+    names.join(" and ")
 }
 
 /// True if the content `name` is the wanted one, or lies in that.

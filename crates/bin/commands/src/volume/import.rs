@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use clap::Args;
 use client::SourceFile;
-use copy::{self, Endpoint, Failures};
+use copy::{self, Endpoint, Failures, PASSED_OVER};
 use program::output::counted;
 use serde_json::json;
 use store::buffers::index;
@@ -55,6 +55,8 @@ struct ImportList {
     files: Vec<(PathBuf, String, u64)>,
     /// Folders of the volume: an empty one stays.
     folders: Vec<String>,
+    /// Number of pipes, sockets, devices and links to a folder.
+    passed_over: u64,
     failures: Failures,
 }
 
@@ -71,7 +73,7 @@ impl Import {
         if let Some(served) = self.server.serving(&self.names.disks.0)? {
             return self.put(out, &served);
         }
-        let ImportList { files, folders, mut failures } = self.wanted();
+        let ImportList { files, folders, passed_over, mut failures } = self.wanted();
         let (disks, mut volume) = disks::open(&self.names.disks.0, Purpose::Write)?;
         refuse_missing(&volume)?;
         disks.commit(&mut volume)?;
@@ -108,7 +110,7 @@ impl Import {
         }
         disks.commit(&mut volume)?;
         drop(progress);
-        self.end(out, contents, bytes, &failures)
+        self.end(out, (contents, bytes, passed_over), &failures)
     }
 
     fn wanted(&self) -> ImportList {
@@ -123,6 +125,7 @@ impl Import {
                 }
             };
             tree.unreadable.iter().for_each(|entry| wanted.failures.add(entry));
+            wanted.passed_over += tree.passed_over;
             let folders = tree.folders.iter().filter_map(|below| Some(format!("{name}/{}", below.to_str()?)));
             wanted.folders.extend(tree.is_folder.then(|| name.clone()).into_iter().chain(folders));
             for SourceFile { name: below, bytes } in tree.files {
@@ -148,7 +151,8 @@ impl Import {
     /// Through the server that has the volume.
     fn put(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         let media = served.media()?;
-        warn(&self.wanted().files, served.status.unit_bytes, served.status.free_bytes);
+        let ImportList { files, passed_over, .. } = self.wanted();
+        warn(&files, served.status.unit_bytes, served.status.free_bytes);
         let mut failures = Failures::default();
         let (mut contents, mut bytes) = (0, 0);
         for path in &self.files {
@@ -161,15 +165,25 @@ impl Import {
                 Err(error) => failures.add(format_args!("cannot import {}: {error:#}", path.display())),
             }
         }
-        self.end(out, contents, bytes, &failures)
+        self.end(out, (contents, bytes, passed_over), &failures)
     }
 
-    fn end(&self, out: &mut dyn Write, contents: u64, bytes: u64, failures: &Failures) -> anyhow::Result<()> {
+    fn end(
+        &self,
+        out: &mut dyn Write,
+        (contents, bytes, passed_over): (u64, u64, u64),
+        failures: &Failures,
+    ) -> anyhow::Result<()> {
         if self.json {
-            let done = json!({ "contents": contents, "bytes": bytes, "failed": failures.count() });
+            let done = json!({
+                "contents": contents, "bytes": bytes, "passed_over": passed_over, "failed": failures.count(),
+            });
             writeln!(out, "{done:#}")?;
         } else {
             writeln!(out, "{}, {bytes} bytes", counted(contents, "content"))?;
+            if passed_over > 0 {
+                writeln!(out, "{passed_over} {PASSED_OVER}")?;
+            }
         }
         out.flush()?;
         failures.judge("not imported")
