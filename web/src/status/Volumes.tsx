@@ -50,7 +50,7 @@ function Volume({ volume, act }: { volume: VolumeStatus; act: Act }) {
           {t.upkeepEnded(t.upkeep[last.kind] ?? last.kind)} · {t.copiesWritten(last.copies_written)}
         </span>
       )}
-      <span class="quiet">{scrub ? t.lastScrub(moment(scrub.ended), format.size(scrub.seen_bytes), scrub.copies_written, scrub.copies_lost) : t.neverScrubbed}</span>
+      <span class="quiet">{scrub ? t.lastScrub(moment(scrub.ended), format.size(scrub.seen_bytes), scrub.copies_written, scrub.copies_lost, scrub.contents_unknown) : t.neverScrubbed}</span>
       <span class="bar wrap tools">
         <Order words={t.scrub} warning={t.scrubWarning} busy={upkeep != null} order={() => act(`${url}/scrub`)} />
         <Order words={t.rebalance} warning={t.rebalanceWarning} busy={upkeep != null} order={() => act(`${url}/rebalance`)} />

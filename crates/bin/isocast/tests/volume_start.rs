@@ -142,6 +142,59 @@ fn a_disk_that_is_out_leaves_a_mirror_once_its_contents_have_two_copies() {
     gives_all(&server, &films(), "from the one disk that is left");
 }
 
+/// A scrub by the server, for which copies of so many contents are on the disk of this number, which is away, loses nothing.
+fn unknown(server: &Server, disks: &[PathBuf], (contents, disk): (u64, u64)) {
+    let (code, said) = run_volume_command(server, &["scrub", &joined(disks)]);
+    assert!(code == Some(3) && said.contains(&format!("for disk {disk} is away")), "{code:?}: {said}");
+    let volume = &server.json("/api/v1/volumes")[0];
+    for (value, right) in [
+        (&volume["last_upkeep"]["contents_unknown"], contents.into()),
+        (&volume["last_upkeep"]["disks_away"], serde_json::json!([disk])),
+        (&volume["last_upkeep"]["copies_lost"], 0.into()),
+        (&volume["last_scrub"]["contents_unknown"], contents.into()),
+        (&volume["damaged_contents"], 0.into()),
+    ] {
+        assert_eq!(*value, right, "{volume:#}");
+    }
+    let ended = event(server, "upkeep_ended").expect("it is told");
+    assert_eq!((&ended["contents_unknown"], &ended["copies_lost"]), (&contents.into(), &0.into()), "{ended}");
+    assert!(event(server, "copy_lost").is_none() && event(server, "copy_unwritten").is_none());
+    let alarms = server.json("/api/v1/alarms").to_string();
+    assert!(!alarms.contains("volume_damaged") && alarms.contains("could not read all copies"), "{alarms}");
+}
+
+/// The exit code of `isocast volume check`, or of a scrub that writes nothing, and the numbers of contents that are unknown and missing.
+fn checked(disks: &[PathBuf], command: &str) -> (Option<i32>, u64, u64) {
+    let mut check = Command::new(crate::common::program());
+    check
+        .args(["volume", command])
+        .args((command == "scrub").then_some("--no-repair"))
+        .args(["--json", &joined(disks)]);
+    let output = check.output().expect("the program runs");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(found["sound"] == false && found["lost"] == serde_json::json!([]), "{found:#}");
+    let missing = found["missing"].as_array().map_or(0, Vec::len) as u64;
+    (output.status.code(), found["contents_unknown"].as_u64().expect("a number"), missing)
+}
+
+#[test]
+fn a_scrub_of_a_mirror_reads_the_copies_that_are_there() {
+    let (disks, folder) = filled("mirror", 2);
+    let away = folder.path().join("away");
+    fs::rename(&disks[1], &away).expect("it is there");
+    let server = serving(&disks, &folder);
+    // One of the films is empty, and on no disk.
+    unknown(&server, &disks, (9, 1));
+    server.stop();
+    assert_eq!(checked(&disks, "check"), (Some(3), 9, 0));
+    fs::rename(&away, &disks[1]).expect("it is there");
+    let server = serving(&disks, &folder);
+    volume_after_fill(&server);
+    let scrubbed = run_volume_command(&server, &["scrub", "--json", &joined(&disks)]);
+    assert!(scrubbed.0 == Some(0) && scrubbed.1.contains("\"contents_unknown\": 0"), "{scrubbed:?}");
+    server.stop();
+}
+
 #[test]
 fn without_another_copy_the_rest_is_served_and_nothing_is_written() {
     for layout in ["span", "stripe"] {
@@ -162,10 +215,16 @@ fn without_another_copy_the_rest_is_served_and_nothing_is_written() {
         let refused = put(server.address, "/media/new.ts", &pattern(1_000));
         assert!((400..600).contains(&refused), "{refused}");
         assert!(exchange(server.address, "DELETE", "/media/1/1.ts").expect("an answer").status >= 400);
+        let missing = server.json("/api/v1/volumes")[0]["missing_contents"].as_u64().expect("a number");
+        unknown(&server, &disks, (missing, 2));
         server.stop();
+        assert_eq!(checked(&disks, "check"), (Some(3), missing, missing), "{layout}");
+        assert_eq!(checked(&disks, "scrub"), (Some(3), missing, missing), "{layout}");
         fs::rename(&away, &disks[2]).expect("it is there");
         let server = serving(&disks, &folder);
         gives_all(&server, &films(), "with all disks");
+        let whole = run_volume_command(&server, &["scrub", "--json", &joined(&disks)]);
+        assert!(whole.0 == Some(0) && whole.1.contains("\"contents_unknown\": 0"), "{layout}: {whole:?}");
         assert_eq!(put(server.address, "/media/new.ts", &pattern(1_000)), 201);
         server.stop();
         scrubbed(&disks);

@@ -262,6 +262,8 @@ fn volume_metrics(page: &mut Exposition, volumes: &[VolumeStatus]) {
     family("volume_last_scrub_lost_copies", "Copies that the last scrub could not make right.", &|volume| {
         count(scrub(volume)?.copies_lost)
     });
+    let help = "Contents with a copy that the last scrub could not read, for its disk was away.";
+    family("volume_last_scrub_unknown_contents", help, &|volume| count(scrub(volume)?.contents_unknown));
     let disks = volumes.iter().flat_map(|volume| {
         let labels = |number: usize| format!("{},disk=\"{number}\"", label("volume", &volume.name));
         volume.disks.iter().enumerate().map(move |(number, disk)| (labels(number), disk))

@@ -650,12 +650,14 @@ impl VolumeStatus {
 pub struct ScrubStatus {
     /// Its end, seconds since 1970.
     pub ended: f64,
-    /// Bytes of contents that were read.
+    /// Bytes of contents that were looked at.
     pub seen_bytes: u64,
     /// Copies that were wrong and are written anew.
     pub copies_written: u64,
     /// Copies that could not be made right.
     pub copies_lost: u64,
+    /// Contents with a copy that it could not read, for its disk was away.
+    pub contents_unknown: u64,
 }
 
 /// States of a volume's disk, as [`VolumeDiskStatus::state`] has them.
@@ -697,6 +699,10 @@ pub struct UpkeepStatus {
     pub copies_written: u64,
     /// Copies that no other one is right for.
     pub copies_lost: u64,
+    /// Contents with a copy that a scrub could not read, for its disk is away: they are neither right nor lost.
+    pub contents_unknown: u64,
+    /// The numbers of these disks in the volume.
+    pub disks_away: Vec<u8>,
     /// Why it ended before it was done; none if it was done, or is under way.
     pub error: Option<String>,
 }

@@ -166,9 +166,12 @@ fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
 }
 
 fn of_scrub(volume: &VolumeStatus, now: f64) -> Option<Alarm> {
-    let text = match volume.last_scrub.as_ref().map(|scrub| now - scrub.ended) {
+    let text = match volume.last_scrub.as_ref().map(|scrub| (now - scrub.ended, scrub.contents_unknown)) {
         None if volume.contents > 0 => "it was never scrubbed: `isocast volume scrub` reads every copy".to_owned(),
-        Some(since) if since > SCRUB_SECONDS => format!("it was not scrubbed for {:.0} days", since / DAY_SECONDS),
+        Some((since, _)) if since > SCRUB_SECONDS => format!("it was not scrubbed for {:.0} days", since / DAY_SECONDS),
+        Some((_, unknown @ 1..)) => format!(
+            "the last scrub could not read all copies of {unknown} contents, for a disk was away: scrub again when it is back"
+        ),
         _ => return None,
     };
     Some(advice("volume_scrub", &volume.name, text))
@@ -301,7 +304,7 @@ mod tests {
 
     #[test]
     fn copies_that_the_last_scrub_lost_are_an_alarm_after_a_restart_too() {
-        let scrub = |lost: u64| json!({ "ended": 100.0, "seen_bytes": 1, "copies_written": 0, "copies_lost": lost });
+        let scrub = |lost: u64| json!({ "ended": 100.0, "seen_bytes": 1, "copies_written": 0, "copies_lost": lost, "contents_unknown": 0 });
         assert_eq!(of_volume(&volume("active", &scrub(0))), []);
         let alarms = of_volume(&volume("active", &scrub(1)));
         assert!(alarms.len() == 1 && alarms[0].kind == "volume_damaged", "{alarms:?}");
@@ -310,8 +313,13 @@ mod tests {
     #[test]
     fn the_alarm_of_a_scrub_looks_at_the_end_of_the_last_one_only() {
         assert!(of_scrub(&volume("active", &json!(null)), 0.0).is_some_and(|alarm| alarm.text.contains("never")));
-        let scrub = json!({ "ended": 100.0, "seen_bytes": 1, "copies_written": 0, "copies_lost": 0 });
+        let scrub =
+            json!({ "ended": 100.0, "seen_bytes": 1, "copies_written": 0, "copies_lost": 0, "contents_unknown": 0 });
         assert_eq!(of_scrub(&volume("active", &scrub), 200.0), None);
         assert!(of_scrub(&volume("active", &scrub), 100.0 + 41.0 * DAY_SECONDS).is_some());
+        let unknown =
+            json!({ "ended": 100.0, "seen_bytes": 1, "copies_written": 0, "copies_lost": 0, "contents_unknown": 3 });
+        assert!(of_scrub(&volume("active", &unknown), 200.0).is_some_and(|alarm| alarm.text.contains("3 contents")));
+        assert_eq!(of_volume(&volume("active", &unknown)), [], "it is no damage");
     }
 }

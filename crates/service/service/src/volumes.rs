@@ -36,6 +36,7 @@ fn described(volume: VolumeInfo) -> VolumeStatus {
             seen_bytes: scrub.seen_bytes,
             copies_written: scrub.copies_written,
             copies_lost: scrub.copies_lost,
+            contents_unknown: scrub.contents_unknown,
         }),
         name: volume.name,
         layout: volume.layout.to_owned(),
@@ -59,6 +60,8 @@ fn upkeep(kind: &str, report: &UpkeepReport, error: Option<String>) -> UpkeepSta
         total_bytes: report.total.0,
         copies_written: report.written,
         copies_lost: report.lost,
+        contents_unknown: report.unknown,
+        disks_away: report.away.iter().copied().collect(),
         error,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Promise: events before the first listener are kept, a bounded number of them. Not here: writing them to the log.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -126,6 +126,10 @@ pub struct UpkeepReport {
     pub moved: u64,
     /// Copies that could not be made right.
     pub lost: u64,
+    /// Contents with a copy that a scrub could not read, for its disk is away: whether that is right is not known.
+    pub unknown: u64,
+    /// The numbers of these disks.
+    pub away: BTreeSet<u8>,
 }
 
 /// Takes events, on the threads of the disks: it must not block.

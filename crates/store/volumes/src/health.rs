@@ -19,12 +19,15 @@ use store::event::UpkeepReport;
 pub struct LastScrub {
     /// Its end.
     pub ended: SystemTime,
-    /// Bytes of contents that were read.
+    /// Bytes of contents that were looked at.
     pub seen_bytes: u64,
     /// Copies that were wrong and are written anew.
     pub copies_written: u64,
     /// Copies that could not be made right.
     pub copies_lost: u64,
+    /// Contents with a copy on a disk that was away.
+    #[serde(default)]
+    pub contents_unknown: u64,
 }
 
 /// The file of the last scrub in the state folder.
@@ -110,6 +113,12 @@ impl VolumeHealth {
         self.forget_unwritten(member);
     }
 
+    /// The disk has left, and its failures and copies with it.
+    pub(super) fn forget_disk(&mut self, member: MemberId) {
+        self.failures.remove(&member);
+        self.forget_copies(member);
+    }
+
     /// True if the content was not known to be damaged.
     pub(super) fn note_damage(&mut self, name: &str, content: &Arc<StoredContent>) -> bool {
         let content = Arc::downgrade(content);
@@ -117,11 +126,11 @@ impl VolumeHealth {
         before.is_none_or(|(before, _)| !Weak::ptr_eq(&before, &content))
     }
 
-    /// A scrub read every copy: contents that it did not find damaged are whole again.
+    /// A scrub came to its end. If it read every copy, contents that it did not find damaged are whole again.
     pub(super) fn note_scrub(&mut self, report: &UpkeepReport) {
-        let scrubs = self.scrubs;
-        self.damaged.retain(|_, (content, found_at)| *found_at == scrubs && content.strong_count() > 0);
-        if report.lost == 0 {
+        let (scrubs, is_whole) = (self.scrubs, report.unknown == 0);
+        self.damaged.retain(|_, (content, found_at)| (*found_at == scrubs || !is_whole) && content.strong_count() > 0);
+        if is_whole && report.lost == 0 {
             self.unwritten.clear();
         }
         self.scrubs += 1;
@@ -130,6 +139,7 @@ impl VolumeHealth {
             seen_bytes: report.seen.0,
             copies_written: report.written,
             copies_lost: report.lost,
+            contents_unknown: report.unknown,
         });
     }
 

@@ -4,12 +4,14 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use kernel::aligned::AlignedBlock;
 use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
 use rustix::fs::fdatasync;
+use rustix::io::pread;
 use storage::uploads::{CommitPart, Uploads};
 use units::{Nanos, UploadId, limits};
-use volume::MemberId;
+use volume::{Areas, BLOCK_BYTES, MemberId};
 
 use super::SharedCore;
 use super::live::{Task, VacantDisk};
@@ -17,6 +19,7 @@ use super::part::UploadPart;
 use super::small_read::SmallRead;
 use super::unit_read::UnitRead;
 use super::upkeep_run::CopyStep;
+use store::buffers::index;
 use store::disk_thread::{Backend, Requests};
 use store::grants::GrantPort;
 use store::lock::lock;
@@ -201,8 +204,21 @@ impl MemberWorker {
         if read.is_ok() && unit.may_continue(&lock(&self.core).live.volume) && !unit.is_complete() {
             return self.unit_reads.push_front(unit);
         }
-        // A place that cannot be read is mended; that does not make it a disk that fails.
-        lock(&self.core).copy_step(unit.copy, CopyStep::Read(unit.into_bytes()));
+        let copy = unit.copy;
+        let step = match read {
+            Err(_) if !self.is_there() => CopyStep::Away,
+            // A place that cannot be read is mended; that does not make it a disk that fails.
+            _ => CopyStep::Read(unit.into_bytes()),
+        };
+        lock(&self.core).copy_step(copy, step);
+    }
+
+    /// True if the disk gives a copy of its superblock, the bytes at both of its ends: else it gives nothing.
+    fn is_there(&self) -> bool {
+        let size = lock(&self.core).live.volume.members().areas(self.member).size;
+        let mut block = AlignedBlock::zeroed(index(BLOCK_BYTES));
+        let mut positions = Areas::superblock_positions(size).into_iter();
+        positions.any(|at| pread(&self.file, block.bytes_mut(), at).is_ok_and(|read| read > 0))
     }
 
     /// The disk erred: writes that it took before its last flush may be lost, so that nothing on it counts any more.

@@ -185,9 +185,11 @@ impl VolumeUpkeep {
     fn next_content(&mut self, live: &mut LiveVolume) {
         let Some(run) = &mut self.run else { return };
         let copies = std::mem::take(&mut run.copies);
+        run.report.unknown += u64::from(std::mem::take(&mut run.is_unknown));
         let taken = match run.content.take() {
-            Some(content) => live.volume.take_copies(&run.name, &content, &copies).map(|_| ()),
-            None => Ok(()),
+            // A volume that takes no changes is scrubbed as well.
+            Some(content) if !copies.is_empty() => live.volume.take_copies(&run.name, &content, &copies).map(|_| ()),
+            _ => Ok(()),
         };
         let next = match &mut run.moves {
             None => live.volume.content_behind(&run.name).map(|(name, content)| (name.to_owned(), Arc::clone(content))),
@@ -209,7 +211,8 @@ impl VolumeUpkeep {
     }
 
     fn begin_copy(&mut self, id: UploadId, owner: CopyOwner, (name, content, task): MendTask, live: &mut LiveVolume) {
-        self.copying = Some(CopyUnderWay { id, owner, name, content, task, source: None, was_written: false });
+        let (source, was_written, away) = (None, false, Vec::new());
+        self.copying = Some(CopyUnderWay { id, owner, name, content, task, source, was_written, away });
         self.read_source(0, live);
     }
 
@@ -217,13 +220,19 @@ impl VolumeUpkeep {
     fn read_source(&mut self, number: usize, live: &mut LiveVolume) {
         let Some(copying) = &mut self.copying else { return };
         let Some(place) = copying.task.sources.get(number).copied() else {
-            let end = if copying.was_written { CopyVerdict::Unwritten } else { CopyVerdict::Lost };
+            let is_target_wrong =
+                copying.task.new_copy.is_none() && !copying.away.contains(&copying.task.target.member);
+            let end = match copying.away.is_empty() {
+                true if !copying.was_written => CopyVerdict::Lost,
+                false if !is_target_wrong => CopyVerdict::Unknown,
+                _ => CopyVerdict::Unwritten,
+            };
             return self.end_copy(end, live);
         };
         copying.source = Some(number);
         let (id, part) = (copying.id, copying.task.part);
-        if live.members.there.get(place.member.index()).is_none_or(Option::is_none) {
-            return self.read_source(number + 1, live);
+        if live.members.get(place.member).is_none() {
+            return self.source_away(number, live);
         }
         let areas = live.volume.members().areas(place.member);
         let length = live.volume.members().part_bytes(&copying.content, part);
@@ -231,11 +240,24 @@ impl VolumeUpkeep {
         live.members.tell(place.member, Task::Read(Box::new(read)));
     }
 
+    /// The disk of the source of this number is away. A scrub looks at the other copies of the part by themselves.
+    fn source_away(&mut self, number: usize, live: &mut LiveVolume) {
+        let Some(copying) = &mut self.copying else { return };
+        let (place, is_upkeep) = (copying.task.sources[number], copying.owner == CopyOwner::Upkeep);
+        copying.away.push(place.member);
+        let is_scrub = is_upkeep && self.run.as_ref().is_some_and(|run| run.upkeep == Upkeep::Scrub);
+        match is_scrub && place == copying.task.target && !copying.was_written {
+            true => self.end_copy(CopyVerdict::Unknown, live),
+            false => self.read_source(number + 1, live),
+        }
+    }
+
     /// Takes the result of a copy's step from a disk's thread.
     pub(super) fn copy_step(&mut self, id: UploadId, step: CopyStep, live: &mut LiveVolume) {
         let Some(copying) = self.copying.as_mut().filter(|copying| copying.id == id) else { return };
         match (step, copying.source) {
             (CopyStep::Read(None), Some(source)) => self.read_source(source + 1, live),
+            (CopyStep::Away, Some(source)) => self.source_away(source, live),
             (CopyStep::Read(Some(bytes)), Some(source)) => {
                 if copying.task.sources[source] == copying.task.target {
                     self.end_copy(CopyVerdict::Right, live);
@@ -253,7 +275,7 @@ impl VolumeUpkeep {
                     self.read_source(0, live);
                 }
             }
-            (CopyStep::Read(_), None) | (CopyStep::Written, Some(_)) => {}
+            (CopyStep::Read(_) | CopyStep::Away, None) | (CopyStep::Written, Some(_)) => {}
         }
         live.front.wake();
     }
@@ -291,7 +313,7 @@ impl VolumeUpkeep {
     /// No disk has anything to do with the copy any more.
     fn end_copy(&mut self, end: CopyVerdict, live: &mut LiveVolume) {
         let Some(copying) = self.copying.take() else { return };
-        let CopyUnderWay { owner, name, content, task, was_written, .. } = copying;
+        let CopyUnderWay { owner, name, content, task, was_written, away, .. } = copying;
         let run = self.run.as_mut().filter(|_| owner == CopyOwner::Upkeep);
         match (end, task.new_copy, run) {
             (CopyVerdict::Right, new_copy, Some(run)) => {
@@ -302,6 +324,10 @@ impl VolumeUpkeep {
                     run.report.written += 1;
                     run.report.written_bytes.0 += live.volume.members().part_bytes(&content, task.part);
                 }
+            }
+            (CopyVerdict::Unknown, _, Some(run)) if run.upkeep == Upkeep::Scrub => {
+                run.is_unknown = true;
+                run.report.away.extend(away.iter().map(|member| member.0));
             }
             (_, new_copy, run) => {
                 new_copy.iter().for_each(|copy| live.volume.give_back(copy.to));
@@ -319,6 +345,7 @@ impl VolumeUpkeep {
         let part = task.part;
         match end {
             CopyVerdict::Right if !is_mended => {}
+            CopyVerdict::Unknown => {}
             CopyVerdict::Right => {
                 live.health.note_wrong_copy(task.target.member);
                 live.front.events.tell(StoreEvent::CopyMended { name, part });
@@ -382,9 +409,7 @@ impl VolumeUpkeep {
         self.mending.retain(|(_, _, task)| task.target.member != member);
         let Some(copying) = &self.copying else { return };
         match copying.source {
-            Some(source) if !is_read && copying.task.sources[source].member == member => {
-                self.read_source(source + 1, live)
-            }
+            Some(source) if !is_read && copying.task.sources[source].member == member => self.source_away(source, live),
             None if copying.task.target.member == member => self.end_copy(CopyVerdict::Unwritten, live),
             _ => {}
         }
@@ -416,6 +441,7 @@ impl VolumeUpkeep {
         self.end(outcome, live);
         if let (Upkeep::Drain(member), Ok(())) = (upkeep, outcome) {
             live.members.there[member.index()] = None;
+            live.health.forget_disk(member);
         }
         self.begin_write_set(live);
         self.fill_disks(live);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use units::{ByteCount, UploadId};
-use volume::{CopyTask, NewCopy, StoredContent, Upkeep, ZoneMove};
+use volume::{CopyTask, MemberId, NewCopy, StoredContent, Upkeep, ZoneMove};
 
 use crate::unit_read::UnitBytes;
 use store::StoreError;
@@ -23,6 +23,8 @@ pub(crate) struct UpkeepRun {
     pub(super) next_part: u32,
     pub(super) tasks: VecDeque<CopyTask>,
     pub(super) copies: Vec<NewCopy>,
+    /// A copy of the content is on a disk that is away.
+    pub(super) is_unknown: bool,
     /// Every content was looked after.
     pub(super) is_through: bool,
     /// Contents that are still to be moved to other zones, if this upkeep moves contents.
@@ -41,6 +43,8 @@ pub(crate) struct CopyUnderWay {
     pub(super) source: Option<usize>,
     /// The target was written anew; it is read again.
     pub(super) was_written: bool,
+    /// Disks of its sources that are away.
+    pub(super) away: Vec<MemberId>,
 }
 
 /// Owner of a copy, for its end.
@@ -59,7 +63,9 @@ pub(super) enum CopyVerdict {
     Right,
     /// No source is.
     Lost,
-    /// A source is, but not the target: its disk left, or did not give back the written bytes.
+    /// Not known: it is on a disk that is away.
+    Unknown,
+    /// The target is wrong, and another source right or on a disk that is away: its disk left, or did not give back the written bytes.
     Unwritten,
 }
 
@@ -71,6 +77,8 @@ pub(crate) type MendTask = (String, Arc<StoredContent>, CopyTask);
 pub(crate) enum CopyStep {
     /// The source was read; none if its bytes are wrong.
     Read(Option<UnitBytes>),
+    /// The source cannot be read, for its disk is away: it gives nothing at all.
+    Away,
     /// The target is durable.
     Written,
 }
@@ -85,6 +93,7 @@ impl UpkeepRun {
             next_part: 0,
             tasks: VecDeque::new(),
             copies: Vec::new(),
+            is_unknown: false,
             is_through: false,
             moves: None,
         }

@@ -1,5 +1,6 @@
 //! `isocast volume check` and `isocast volume scrub`: whether all contents are as they were written.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write;
 
@@ -57,9 +58,30 @@ pub(crate) struct Scrub {
 /// A damaged copy of a part, and its state after the run.
 struct DamagedPart {
     finding: DamagedCopy,
-    /// Another copy of the part is right: nothing is lost.
-    elsewhere: bool,
+    other: OtherCopy,
     repaired: bool,
+}
+
+/// The other copy of a part with a damaged one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OtherCopy {
+    /// It is right: nothing is lost.
+    Right,
+    /// Its disk is missing: whether it is right is not known.
+    Missing,
+    /// There is none, or it is damaged as well.
+    None,
+}
+
+/// The result of looking at all copies.
+#[derive(Default)]
+struct Findings {
+    damaged: Vec<DamagedPart>,
+    /// Contents with a copy on a disk that is missing, and of these the ones with a part that has no right copy elsewhere.
+    unknown: BTreeSet<String>,
+    missing: BTreeSet<String>,
+    /// The numbers of these disks.
+    away: BTreeSet<u8>,
 }
 
 impl DamagedPart {
@@ -75,7 +97,7 @@ impl VolumeCheck {
         report(out, self.json, &volume, &found)
     }
 
-    fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
+    fn examine(&self) -> anyhow::Result<(Volume, Findings)> {
         if let Some(held) = self.names.disks.0.iter().find(|disk| stays_held(disk)) {
             anyhow::bail!(
                 "{} is in use: a server that has the volume looks at every byte of it (`isocast volume scrub`)",
@@ -97,19 +119,19 @@ impl Scrub {
         report(out, self.json, &volume, &found)
     }
 
-    fn examine(&self) -> anyhow::Result<(Volume, Vec<DamagedPart>)> {
+    fn examine(&self) -> anyhow::Result<(Volume, Findings)> {
         let purpose = if self.no_repair { Purpose::Read } else { Purpose::Write };
         let (mut disks, volume) = disks::open(&self.names.disks.0, purpose)?;
         if !self.no_repair {
             refuse_missing(&volume)?;
         }
         let mut found = examine(&volume, &mut disks, Depth::Payload);
-        let can_be = |one: &&DamagedPart| one.elsewhere && !self.no_repair;
-        let parts: Vec<_> = found.iter().filter(can_be).map(DamagedPart::part).collect();
+        let can_be = |one: &&DamagedPart| one.other == OtherCopy::Right && !self.no_repair;
+        let parts: Vec<_> = found.damaged.iter().filter(can_be).map(DamagedPart::part).collect();
         if !parts.is_empty() {
             drop(disks);
             let mended = OwnVolume::open(&self.names.disks.0)?.mend(&parts);
-            found.iter_mut().for_each(|one| one.repaired = mended.contains(&one.part()));
+            found.damaged.iter_mut().for_each(|one| one.repaired = mended.contains(&one.part()));
         }
         Ok((volume, found))
     }
@@ -121,8 +143,12 @@ impl Scrub {
         }
         let done = served.ask("scrub", true, "scrub").context(NotLookedAt)?.context("it was waited for")?;
         let (contents, repaired, lost) = (served.status.contents, done.copies_written, done.copies_lost);
+        let unknown = done.contents_unknown;
         if self.json {
-            let found = json!({ "contents": contents, "sound": repaired + lost == 0, "repaired": repaired, "lost_copies": lost });
+            let found = json!({
+                "contents": contents, "sound": repaired + lost + unknown == 0, "repaired": repaired, "lost_copies": lost,
+                "contents_unknown": unknown, "disks_away": done.disks_away,
+            });
             writeln!(out, "{found:#}")?;
         } else {
             writeln!(
@@ -132,30 +158,63 @@ impl Scrub {
             )?;
         }
         out.flush()?;
-        match (repaired, lost) {
-            (0, 0) => Ok(()),
-            (_, 0) => anyhow::bail!("damage was found; nothing is lost"),
-            (_, lost) => anyhow::bail!(
+        let damage = match (repaired, lost) {
+            (0, 0) => None,
+            (_, 0) => Some("damage was found; nothing is lost".to_owned()),
+            (_, lost) => Some(format!(
                 "{} damaged, and no other one is right: the server's events name the contents",
                 counted(lost, "copy")
-            ),
-        }
+            )),
+        };
+        judge(damage, unknown, &done.disks_away)
     }
 }
 
-/// The damaged copies of all contents.
-fn examine(volume: &Volume, disks: &mut VolumeDisks, depth: Depth) -> Vec<DamagedPart> {
+/// The error for damage, or for copies that were not read; none without either.
+fn judge(damage: Option<String>, unknown: u64, away: &[u8]) -> anyhow::Result<()> {
+    let unread = (unknown > 0).then(|| {
+        let disks: Vec<String> = away.iter().map(ToString::to_string).collect();
+        format!(
+            "{} with copies that could not be read, for disk {} is away or not filled yet: put it back (`isocast volume replace` puts \
+             another in the place of one of a mirror), and scrub then",
+            counted(unknown, "content"),
+            disks.join(" and disk ")
+        )
+    });
+    match (damage, unread) {
+        (None, None) => Ok(()),
+        (None, Some(unread)) => Err(anyhow::anyhow!(unread).context(NotLookedAt)),
+        (Some(damage), None) => anyhow::bail!(damage),
+        (Some(damage), Some(unread)) => anyhow::bail!("{damage}; {unread}"),
+    }
+}
+
+/// Looks at the copies of all contents.
+fn examine(volume: &Volume, disks: &mut VolumeDisks, depth: Depth) -> Findings {
     let what = if depth == Depth::Headers { "check" } else { "scrub" };
     let mut progress = ProgressLine::new(what);
     let total = volume.contents().map(|(_, content)| content.length).sum();
-    let (mut done, mut found) = (0, Vec::new());
+    let (mut done, mut found) = (0, Findings::default());
     for (name, content) in volume.contents() {
         for (number, part) in (0u32..).zip(&content.parts) {
             progress.show(done, total);
             done += volume.members().part_bytes(content, number);
             let findings = volume.members().examine(name, content, number, depth, disks);
-            let elsewhere = findings.len() < part.places().count();
-            found.extend(findings.into_iter().map(|finding| DamagedPart { finding, elsewhere, repaired: false }));
+            let is_right_elsewhere = findings.len() < part.places().count();
+            let is_away = |finding: &DamagedCopy| finding.damage == Damage::DiskMissing;
+            let (away, damaged): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_away);
+            if !away.is_empty() {
+                found.unknown.insert(name.to_owned());
+                found.missing.extend((!is_right_elsewhere).then(|| name.to_owned()));
+            }
+            let other = match away.is_empty() {
+                _ if is_right_elsewhere => OtherCopy::Right,
+                true => OtherCopy::None,
+                false => OtherCopy::Missing,
+            };
+            found.away.extend(away.iter().map(|finding| finding.place.member.0));
+            let damaged = damaged.into_iter().map(|finding| DamagedPart { finding, other, repaired: false });
+            found.damaged.extend(damaged);
         }
     }
     found
@@ -171,46 +230,57 @@ fn words(damage: Damage) -> String {
     }
 }
 
-fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &[DamagedPart]) -> anyhow::Result<()> {
+fn report(out: &mut dyn Write, json: bool, volume: &Volume, found: &Findings) -> anyhow::Result<()> {
     let unbalanced = volume.unbalanced();
-    let lost: std::collections::BTreeSet<&str> =
-        found.iter().filter(|one| !one.elsewhere).map(|one| one.finding.name.as_str()).collect();
+    let Findings { damaged, unknown, missing, away } = found;
+    let is_lost = |one: &&DamagedPart| one.other == OtherCopy::None;
+    let lost: BTreeSet<&str> = damaged.iter().filter(is_lost).map(|one| one.finding.name.as_str()).collect();
+    let is_sound = damaged.is_empty() && unbalanced.is_empty();
     if json {
         let row = |one: &DamagedPart| {
             json!({
                 "content": one.finding.name, "part": one.finding.part, "disk": one.finding.place.member.0,
                 "unit": one.finding.place.unit, "damage": words(one.finding.damage),
-                "lost": !one.elsewhere, "repaired": one.repaired,
+                "lost": is_lost(&one), "repaired": one.repaired,
             })
         };
-        let rows: Vec<_> = found.iter().map(row).collect();
-        let sound = found.is_empty() && unbalanced.is_empty();
-        writeln!(out, "{:#}", json!({ "contents": volume.len(), "sound": sound, "lost": lost, "damage": rows }))?;
+        let rows: Vec<_> = damaged.iter().map(row).collect();
+        let found = json!({
+            "contents": volume.len(), "sound": is_sound && unknown.is_empty(), "lost": lost, "damage": rows,
+            "missing": missing, "contents_unknown": unknown.len(), "disks_away": away,
+        });
+        writeln!(out, "{found:#}")?;
     } else {
-        for one in found {
-            let outcome = match (one.repaired, one.elsewhere) {
+        for one in damaged {
+            let outcome = match (one.repaired, one.other) {
                 (true, _) => "repaired from the other copy",
-                (false, true) => "nothing is lost: another copy is right",
-                (false, false) => "LOST: no copy is right",
+                (false, OtherCopy::Right) => "nothing is lost: another copy is right",
+                (false, OtherCopy::Missing) => {
+                    "not known whether it is lost: the other copy is on a disk that is missing"
+                }
+                (false, OtherCopy::None) => "LOST: no copy is right",
             };
             let DamagedCopy { name, part, place, damage } = &one.finding;
             let (disk, unit) = (place.member.0, place.unit);
             writeln!(out, "`{name}` part {part} (disk {disk}, unit {unit}): {}; {outcome}", words(*damage))?;
         }
+        for name in missing {
+            writeln!(out, "`{name}`: in part or whole on a disk that is missing: not known whether it is damaged")?;
+        }
         writeln!(
             out,
             "{}, damaged copies: {}, contents with lost parts: {}",
             counted(volume.len(), "content"),
-            found.len(),
+            damaged.len(),
             lost.len()
         )?;
     }
-    if found.is_empty() && unbalanced.is_empty() {
-        return Ok(());
-    }
     out.flush()?;
-    match lost.is_empty() {
-        true => anyhow::bail!("damage was found; nothing is lost"),
-        false => anyhow::bail!("{} with lost parts: put them in anew, or remove them", counted(lost.len(), "content")),
-    }
+    let damage = match lost.is_empty() {
+        _ if is_sound => None,
+        true => Some("damage was found; nothing is lost".to_owned()),
+        false => Some(format!("{} with lost parts: put them in anew, or remove them", counted(lost.len(), "content"))),
+    };
+    let away: Vec<u8> = away.iter().copied().collect();
+    judge(damage, unknown.len() as u64, &away)
 }

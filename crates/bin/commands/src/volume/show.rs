@@ -149,7 +149,12 @@ impl Status {
             let (written, lost) = (scrub.copies_written, scrub.copies_lost);
             let ended = UNIX_EPOCH + Duration::from_secs_f64(scrub.ended.max(0.0));
             let ago = SystemTime::now().duration_since(ended).unwrap_or_default().as_secs();
-            writeln!(out, "scrubbed  {} ago: {} mended, {lost} lost", Nanos::from_secs(ago), counted(written, "copy"))?;
+            let unknown = match scrub.contents_unknown {
+                0 => String::new(),
+                count => format!(", a disk was away for {}", counted(count, "content")),
+            };
+            let ago = Nanos::from_secs(ago);
+            writeln!(out, "scrubbed  {ago} ago: {} mended, {lost} lost{unknown}", counted(written, "copy"))?;
         }
         if let Some(upkeep) = upkeep {
             let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));

@@ -19,6 +19,7 @@ use crate::common::disk::{Disk, FileSystem, possible};
 use crate::common::http::{Client, Framing, Upload, fetch};
 use crate::common::server::Server;
 use crate::common::until;
+use crate::common::volume::run_volume_command;
 
 /// More than a disk carries at this rate, so that some are refused.
 const FILMS: u64 = 32;
@@ -330,6 +331,33 @@ fn a_sector_that_cannot_be_read_is_mended_if_it_can_be() {
     assert!(status.success() && !said.contains("panicked"), "{said}");
     let sound = volume(&["scrub", "--no-repair", "--json", &devices]);
     assert!(sound["sound"] == true && sound["contents"] == 2, "{sound:#}");
+    disks.into_iter().for_each(Disk::end);
+}
+
+/// A scrub counts the contents on a disk that gives nothing as unknown, and reads them when it answers again.
+#[test]
+fn a_scrub_counts_the_contents_of_a_dead_disk_as_unknown() {
+    let short = |number| Content { seed: number, bytes: 5_000_001 };
+    if !possible(8 * short(0).bytes) {
+        return;
+    }
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (disks, devices, server) = fast_volume("span", ["dead-a", "dead-b"], state.path());
+    (0..4).for_each(|number| assert_eq!(put(server.address, &film(number).0, short(number)), 201));
+    let scrub = |code| {
+        let (ended, said) = run_volume_command(&server, &["scrub", &devices]);
+        assert_eq!(ended, Some(code), "{said}");
+        server.json("/api/v1/volumes")[0]["last_upkeep"].clone()
+    };
+    disks[1].ctl("die");
+    let ended = scrub(3);
+    assert!((1..4).contains(&ended["contents_unknown"].as_u64().expect("a number")), "{ended:#}");
+    assert!(ended["copies_lost"] == 0 && ended["disks_away"] == serde_json::json!([1]), "{ended:#}");
+    disks[1].ctl("revive");
+    let ended = scrub(0);
+    assert!(ended["contents_unknown"] == 0 && !server.stderr_text().contains("copy_lost"), "{ended:#}");
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("panicked"), "{said}");
     disks.into_iter().for_each(Disk::end);
 }
 

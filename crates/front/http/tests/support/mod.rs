@@ -342,6 +342,7 @@ impl StoreAdmin for FakeStore {
                 seen_bytes: 1,
                 copies_written: 0,
                 copies_lost: 0,
+                contents_unknown: 0,
             }),
             free: ByteCount(1 << 30),
             disks: vec![disk],

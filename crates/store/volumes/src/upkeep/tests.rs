@@ -132,7 +132,7 @@ fn an_upload_takes_the_room_of_optional_moves() {
 
 fn write_sets(core: &mut Core) {
     while core.live.has_write_set() {
-        for member in [MemberId(0), MemberId(1)] {
+        for member in (0..3).map(MemberId) {
             if let Some((number, _)) = core.live.share(member) {
                 core.share_done(member, number);
             }
@@ -211,6 +211,60 @@ fn the_second_disk_that_fails_stops_a_mirror_and_the_first_is_left_alone() {
     assert_eq!([0, 1].map(|member| core.disk_state(MemberId(member))), ["failed", "out"]);
     let refused = core.live.error(VolumeError::ReadOnly).to_string();
     assert!(refused.contains("number 0") && refused.contains("failed"), "{refused}");
+}
+
+#[test]
+fn a_disk_that_left_has_no_failure() {
+    let (placement, sizes) = (Placement::Mirror, vec![DISK_BYTES; 3]);
+    let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
+    let volume = Volume::create(new).expect("it is as it should be");
+    let there = (0..3).map(disk).collect();
+    let members = Members { there, named: vec![None; 3], vacant: BTreeMap::new(), front: shared(0) };
+    let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
+    core.begin_write_set();
+    write_sets(&mut core);
+    core.take_out(MemberId(1), &shared(1).failing());
+    write_sets(&mut core);
+    assert!(core.live.health.failure(MemberId(1)).is_some());
+    core.begin_upkeep(Upkeep::Drain(MemberId(1))).expect("two are left");
+    for _ in 0..100 {
+        core.upkeep_turn();
+        write_sets(&mut core);
+    }
+    assert_eq!(core.disk_state(MemberId(1)), "left");
+    assert!(core.live.health.failure(MemberId(1)).is_none());
+}
+
+/// A copy on a disk that is away is neither right nor damaged; one that is wrong stays so while the other is away.
+#[test]
+fn a_scrub_counts_copies_on_a_disk_that_is_away_as_unknown() {
+    let mut core = with_contents();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&events);
+    core.live.front.events.listen(Box::new(move |event| told.lock().expect("no panic").push(format!("{event:?}"))));
+    core.begin_upkeep(Upkeep::Scrub).expect("nothing is under way");
+    for number in 0..8 * 5 {
+        core.upkeep_turn();
+        let id = core.upkeep.copying.as_ref().expect("its copies are read").id;
+        // The disk dies after the first content.
+        let bytes = UnitBytes { payload: AlignedBlock::zeroed(1 << 20), table: Checksums::default().finish() };
+        core.copy_step(id, if number < 5 { CopyStep::Read(Some(bytes)) } else { CopyStep::Away });
+    }
+    core.upkeep_turn();
+    write_sets(&mut core);
+    core.upkeep_turn();
+    let Some(("scrub", report, None)) = core.upkeep.last() else { panic!("{:?}", core.upkeep.last()) };
+    assert_eq!((report.unknown, report.lost, report.right), (7, 0, 5));
+    assert_eq!(report.away.iter().copied().collect::<Vec<_>>(), [0]);
+    assert_eq!(core.damaged_count(), 0);
+    // A viewer meets it as well.
+    core.mend_parts(&[("7".to_owned(), 1)]);
+    core.upkeep_turn();
+    let id = core.upkeep.copying.as_ref().expect("its copy is read").id;
+    core.copy_step(id, CopyStep::Away);
+    assert!(core.upkeep.copying.is_none() && core.damaged_count() == 0);
+    let events = events.lock().expect("no panic").clone();
+    assert!(!events.iter().any(|event| event.contains("CopyLost")), "{events:?}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn figures(streams: Vec<Stream>, at: Instant) -> Figures {
         "name": "films", "layout": "mirror", "folder_layouts": {}, "unit_bytes": 8 << 20, "contents": 231, "degraded": true,
         "missing_contents": 0, "damaged_contents": 0, "free_bytes": 232 << 20, "disks": [member("active"), member("filling"), member("left")],
         "moved_copies": 0, "last_upkeep": null, "last_scrub": null,
-        "upkeep": { "kind": "fill", "seen_bytes": 1 << 20, "total_bytes": 8 << 20, "copies_written": 0, "copies_lost": 0, "error": null },
+        "upkeep": { "kind": "fill", "seen_bytes": 1 << 20, "total_bytes": 8 << 20, "copies_written": 0, "copies_lost": 0, "contents_unknown": 0, "disks_away": [], "error": null },
     });
     let job = json!({
         "name": "nightly", "kind": "copy", "schedule": "@daily", "time_zone": null, "next": null, "last": null, "last_success": null,
