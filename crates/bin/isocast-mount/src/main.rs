@@ -12,6 +12,7 @@ mod reader;
 mod tree;
 
 use std::fmt::Arguments;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
 use client::{Login, Remote};
 use fuser::{Config, MountOption, Session, SessionACL};
@@ -94,6 +95,9 @@ impl MountCommandLine {
             pipe::register(signal, on_signal.try_clone()?).context("installing signal handlers")?;
         }
         let folder = self.folder.canonicalize().with_context(|| self.folder.display().to_string())?;
+        if let Some(url) = mounted_on(&folder) {
+            bail!("{url} is mounted on {} already: unmount it, or name another folder", folder.display());
+        }
         let session =
             Session::new(tree, &folder, &options).with_context(|| format!("cannot mount on {}", folder.display()))?;
         let mut out = io::stdout().lock();
@@ -114,6 +118,19 @@ impl MountCommandLine {
             None => ends.recv_timeout(END_TIME_MAX).ok().flatten().unwrap_or(Ok(())).context("the mount ended"),
         }
     }
+}
+
+/// The address that a mount of this program already shows on the folder; the last one of several is seen.
+fn mounted_on(folder: &Path) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let escapes = [("\\", "\\134"), (" ", "\\040"), ("\t", "\\011"), ("\n", "\\012")];
+    let shown = escapes.iter().fold(folder.to_str()?.to_owned(), |path, (from, to)| path.replace(from, to));
+    let line = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(&shown))?;
+    // After the separator: type, source, options (proc(5)).
+    let (kind, source) = line.split_once(" - ")?.1.split_once(' ')?;
+    let source = source.split(' ').next().unwrap_or_default();
+    // A kernel may leave the subtype out.
+    (kind.starts_with("fuse") && source.contains("/media")).then(|| source.to_owned())
 }
 
 /// Takes the mount away, also where a file is still open. A user other than root can do that by way of `fusermount3` only.

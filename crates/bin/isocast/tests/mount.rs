@@ -188,6 +188,11 @@ fn programs_read_the_mounted_contents() {
     let server = Server::on(&[&films], &scratch.path().join("state"), &[]);
     let mut mounted = Mounted::at(&server, "", &scratch.path().join("mount"), &[]);
     check_programs(&films, &mounted.folder, scratch.path());
+    let mut again = Command::new(program_and_others());
+    again.args(["volume", "mount", &format!("http://{}/media/", server.address)]).arg(&mounted.folder);
+    let again = again.output().expect("the program runs");
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(1) && said.contains("/media/ is mounted on"), "{said}");
     check_seeks(&mounted.folder);
     check_folder_times(&server, "", &mounted.folder);
     stdout_text(&unmount(&mounted.folder, &[]));
