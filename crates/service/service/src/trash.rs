@@ -348,7 +348,12 @@ mod tests {
     fn names_with_any_numbers_are_bounded() {
         let count_max = |count: usize, bytes| {
             let ids: Vec<_> = (0..count as u64).map(|second| TrashId::new(at(second), 1, bytes)).collect();
-            expired(&ids, Duration::MAX, u64::MAX, at(45)).len()
+            let gone = expired(&ids, Duration::MAX, u64::MAX, at(45));
+            assert!(
+                gone.iter().all(|(_, reason)| *reason == if bytes == 0 { "max_count" } else { "max_size" }),
+                "{gone:?}"
+            );
+            gone.len()
         };
         assert_eq!(count_max(ITEMS_MAX, 0), 0);
         assert_eq!(count_max(ITEMS_MAX + 3, 0), 3, "empty items");
