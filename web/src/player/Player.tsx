@@ -332,7 +332,7 @@ function NoticeCard({ path, name, notice, again }: { path: string; name: string;
 /** The notice for a failure: the server's refusal or error, else the error `code` of the picture's element. */
 function failure(problem: Problem | null, query: Query, code: number | undefined, detail: string): Notice {
   if (problem?.status === 503) {
-    const reason = t.short[(problem.resource ?? "").replace(/ \d+/, "")] ?? problem.detail ?? t.serverFull;
+    const reason = t.short[problem.resource ?? ""] ?? problem.detail ?? t.serverFull;
     const grantable = problem.grantable_bps ?? 0;
     const parts = [t.refused(reason)];
     if (grantable > 0) parts.push(t.refusedWould(format.rate(grantable)));

@@ -168,7 +168,7 @@ fn a_rate_that_no_player_means_is_refused_or_holds_as_little() {
         slow.get(&said("1"));
         assert_eq!(slow.head().status, 200, "a kilobit a second takes no room");
         let refused = server.get(&said("1000000000"));
-        assert_eq!((refused.status, refused.json()["resource"].as_str()), (503, Some("network 0")));
+        assert_eq!((refused.status, refused.json()["resource"].as_str()), (503, Some("network")));
     });
 }
 

@@ -235,7 +235,7 @@ fn a_refusal_sends_a_notification() {
         "isocastEventPath.0 = STRING: \"film.ts\"",
         "isocastEventClient.0 = STRING: \"127.0.0.1\"",
         "isocastEventRate.0 = Counter64: 30000000",
-        "isocastEventResource.0 = STRING: \"network 0\"",
+        "isocastEventResource.0 = STRING: \"network lo\"",
     ];
     agent.wait_notification(&server, &refused);
 }

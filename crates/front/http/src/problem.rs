@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dataplane::control::{Outcome, Resource};
+use dataplane::control::Outcome;
 use http_types::StatusCode;
 use http_types::header::{ALLOW, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use openid::OpenIdError;
@@ -20,7 +20,7 @@ use service::operations::{JobError, SettingsError};
 use service::pipeline::{PipeError, StageError};
 use service::reservations::ReservationError;
 use service::resumable::ResumeError;
-use service::shortage::{Shortage, resource_name};
+use service::shortage::Shortage;
 use webdav::DavCondition;
 
 use crate::body::BodyError;
@@ -90,9 +90,10 @@ pub(crate) fn form_refused() -> Reply {
     Reply::problem(StatusCode::METHOD_NOT_ALLOWED, &format!("{detail} {MEDIA_METHODS}")).field(ALLOW, MEDIA_METHODS)
 }
 
-/// 503: `resource` is short; a rate of up to `grantable` would be granted.
-fn unavailable(kind: ProblemType, title: &str, detail: &str, (resource, grantable): (&str, u64)) -> Reply {
-    let members = [("resource", resource.into()), ("grantable_bps", grantable.into())];
+/// 503: `resource` is short, whatever the rate; `name` is that of a disk.
+fn unavailable(kind: ProblemType, title: &str, detail: &str, (resource, name): (&str, Option<&str>)) -> Reply {
+    let mut members = vec![("resource", resource.into()), ("grantable_bps", 0.into())];
+    members.extend(name.map(|name| ("name", name.into())));
     problem_with(kind, StatusCode::SERVICE_UNAVAILABLE, title, detail, &members).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn fault() -> Reply {
 
 /// 503: a queue or table is full.
 pub(crate) fn busy() -> Reply {
-    unavailable(problem_type::BUSY, "Busy", "too many requests are under way; try again later", ("table", 0))
+    unavailable(problem_type::BUSY, "Busy", "too many requests are under way; try again later", ("table", None))
 }
 
 /// 429: a client has as much as one may have; `detail` names the limit.
@@ -134,7 +135,7 @@ pub(crate) fn of_budget(refusal: &BudgetRefusal) -> Reply {
 
 /// 503: no change is begun any more.
 pub(crate) fn stopping() -> Reply {
-    unavailable(problem_type::STOPPING, "Stopping", "the server is about to stop; try again later", ("draining", 0))
+    unavailable(problem_type::STOPPING, "Stopping", "the server is about to stop; try again later", ("draining", None))
 }
 
 /// 503 for now, with the reason.
@@ -408,9 +409,8 @@ pub(crate) fn of_login(error: LoginError) -> Option<Reply> {
 
 /// 503: a disk, a link or another part has no room; the first two are named.
 fn of_shortage(short: &Shortage) -> Reply {
-    let mut members = vec![("resource", short.resource().into()), ("grantable_bps", short.refusal.grantable.0.into())];
-    members.extend(short.disk.as_ref().map(|name| ("name", name.as_str().into())));
-    members.extend(short.link.as_ref().map(|link| ("name", link.name.as_str().into())));
+    let mut members = vec![("resource", short.kind().into()), ("grantable_bps", short.refusal.grantable.0.into())];
+    members.extend(short.name().map(|name| ("name", name.into())));
     members.extend(short.left().map(|left| ("left_bps", left.0.into())));
     let (kind, title) = (problem_type::NO_ROOM, "No room for this stream");
     problem_with(kind, StatusCode::SERVICE_UNAVAILABLE, title, &short.to_string(), &members)
@@ -479,14 +479,14 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         return if is_full { reply.failing(DavCondition::SufficientDiskSpace) } else { reply };
     }
     let resource = match error {
-        StoreError::DiskFailing(disk) => format!("{disk} failing"),
-        StoreError::PartAway(away) => format!("disk {} of volume {} {}", away.disk, away.volume, away.state),
-        StoreError::RootAway(_) => "folder away".to_owned(),
-        StoreError::UploadMemory => "upload memory".to_owned(),
-        StoreError::NoBuffers { .. } => resource_name(Resource::Memory),
-        _ => "table".to_owned(),
+        StoreError::DiskFailing(disk) => ("disk_failing", Some(disk.strip_prefix("disk ").unwrap_or(disk))),
+        StoreError::PartAway(away) => ("disk_away", Some(away.disk.as_str())),
+        StoreError::RootAway(_) => ("folder_away", None),
+        StoreError::UploadMemory => ("upload_memory", None),
+        StoreError::NoBuffers { .. } => ("memory", None),
+        _ => ("table", None),
     };
-    unavailable(ProblemType::of(status), "Service Unavailable", &detail, (&resource, 0))
+    unavailable(ProblemType::of(status), "Service Unavailable", &detail, resource)
 }
 
 #[cfg(test)]
@@ -502,15 +502,16 @@ mod tests {
         let no_buffers = StoreError::NoBuffers { needed: 8, free: 3 };
         let failing = StoreError::DiskFailing("disk sdd".into());
         let away = AwayDisk { volume: "films".to_owned(), disk: "/dev/sdc".to_owned(), state: "missing" };
-        let away = (StoreError::PartAway(Arc::new(away)), "disk /dev/sdc of volume films missing");
-        for (error, resource) in
-            [(failing, "disk sdd failing"), (no_buffers, "memory"), (StoreError::Busy, "table"), away]
+        let away = (StoreError::PartAway(Arc::new(away)), "disk_away", Some("/dev/sdc"));
+        let failing = (failing, "disk_failing", Some("sdd"));
+        for (error, resource, name) in [failing, (no_buffers, "memory", None), (StoreError::Busy, "table", None), away]
         {
             let reply = of_store(&error);
             assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
             assert!(reply.fields.iter().any(|(name, _)| name == RETRY_AFTER));
             let problem: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
             assert_eq!((&problem["resource"], &problem["grantable_bps"]), (&resource.into(), &0.into()));
+            assert_eq!(problem["name"].as_str(), name);
         }
     }
 }

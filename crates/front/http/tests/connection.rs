@@ -174,7 +174,7 @@ async fn a_stream_too_many_is_refused_with_the_grantable_rate() {
     assert_eq!((refusal.status, refusal.field("retry-after")), (503, Some("10")));
     assert_eq!(refusal.field("content-type"), Some("application/problem+json"));
     assert_eq!(refusal.json()["grantable_bps"], 40_000_000);
-    assert_eq!(refusal.json()["resource"], "disk 0");
+    assert_eq!(refusal.json()["resource"], "disk");
     let name = refusal.json()["name"].as_str().expect("a name").to_owned();
     let said =
         format!("the disk `{name}` has no time left for another stream at this rate; 40.00 Mbit/s would be granted");

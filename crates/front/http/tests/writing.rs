@@ -308,7 +308,7 @@ async fn a_recording_goes_to_a_disk_that_has_room_and_takes_it() {
     let refused = harness.one(&put("rec.ts?rate=25M", "", "frames"));
     let body = refused.json();
     assert_eq!(refused.status, 503);
-    assert_eq!((body["resource"].as_str(), body["grantable_bps"].as_u64()), (Some("disk 2"), Some(9_000_000)));
+    assert_eq!((body["resource"].as_str(), body["grantable_bps"].as_u64()), (Some("disk"), Some(9_000_000)));
     // With every disk read-only, the refusal is 507, not a lack of rate.
     let harness = Harness::start(HttpConfig::default());
     harness.store.read_only.lock().expect("lock").push(DiskId(0));

@@ -32,7 +32,9 @@ pub(super) fn notification(line: &str, objects: impl FnOnce() -> MibObjects) -> 
             let rates = [(5, "rate_bps"), (7, "grantable_bps")]
                 .map(|(object, key)| told(object, MibValue::Counter(number(key))));
             let [asked, grantable] = rates;
-            (4, vec![text(3, "path"), text(4, "client"), asked, text(6, "resource"), grantable])
+            let short =
+                ["resource", "name"].iter().filter_map(|key| event[*key].as_str()).collect::<Vec<_>>().join(" ");
+            (4, vec![text(3, "path"), text(4, "client"), asked, told(6, MibValue::Text(short)), grantable])
         }
         "root_away" => (5, vec![text(8, "root")]),
         "root_back" => (6, vec![text(8, "root")]),

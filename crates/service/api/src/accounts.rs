@@ -253,7 +253,7 @@ pub struct ReservationEntry {
     pub by: Option<String>,
     /// Its room.
     pub state: ReservationPhase,
-    /// The resource that is short while it waits.
+    /// The resource that is short while it waits, with the name of a disk or link: `disk sda`.
     pub short: Option<String>,
 }
 

@@ -524,9 +524,9 @@ pub(crate) fn note_refusal(
     rate: Option<BitRate>,
 ) {
     service.stats.refusals.count(short.refusal.resource);
-    service.events.tell_limited("stream_refused", || {
-        events::stream_refused(path, client, rate, (&short.resource(), short.refusal.grantable), SystemTime::now())
-    });
+    service
+        .events
+        .tell_limited("stream_refused", || events::stream_refused(path, client, rate, short, SystemTime::now()));
 }
 
 /// Where a delivery that ended so left off in its content.

@@ -15,6 +15,7 @@ use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
 use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
+use crate::shortage::Shortage;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
 pub const KINDS: [&str; 50] = [
@@ -199,12 +200,12 @@ pub fn stream_refused(
     path: &str,
     client: IpAddr,
     rate: Option<BitRate>,
-    (resource, grantable): (&str, BitRate),
+    short: &Shortage,
     now: SystemTime,
 ) -> EventLine {
     let object = json!({
         "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
-        "resource": resource, "grantable_bps": grantable.0,
+        "resource": short.kind(), "name": short.name(), "grantable_bps": short.refusal.grantable.0,
     });
     stamped(object, now)
 }
@@ -285,7 +286,8 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
         StoreEvent::CopyLost { name, part } => json!({ "event": "copy_lost", "path": name, "part": part }),
         StoreEvent::UpkeepEnded { kind, report, failed } => json!({
             "event": "upkeep_ended", "upkeep": kind, "read_bytes": report.seen.0, "copies_written": report.written,
-            "copies_lost": report.lost, "error": failed.as_ref().map(ToString::to_string),
+            "copies_lost": report.lost, "contents_unknown": report.unknown, "disks_away": report.away,
+            "error": failed.as_ref().map(ToString::to_string),
         }),
     };
     stamped(object, now)

@@ -30,7 +30,7 @@ use crate::rate::{RateTerms, RequestedRate};
 use crate::reads::{self, ContentRead, OpenedContent, ReadPurpose};
 use crate::reservation_ahead::{FROM_MAX, LENGTH_MAX, ReservationAhead, ReservationWish, ReservedRoom, peak};
 use crate::session::{ContentPart, Viewer};
-use crate::shortage::{Shortage, resource_name};
+use crate::shortage::Shortage;
 
 /// Period in which reservations that come near, or wait for room, are looked at.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -108,7 +108,10 @@ fn entry(service: &MediaService, ahead: &ReservationAhead) -> ReservationEntry {
         session: ahead.session.clone(),
         by: by.clone(),
         state,
-        short: short.map(|refusal| resource_name(refusal.resource)),
+        short: short.map(|refusal| {
+            let short = Shortage::of(service, refusal);
+            [Some(short.kind()), short.name()].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        }),
     }
 }
 

@@ -10,6 +10,7 @@ use units::{BitRate, DiskId};
 
 use crate::links;
 use crate::media_service::MediaService;
+use crate::refusals;
 
 /// A refusal, with the disk or link that is short.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,13 +41,16 @@ impl Shortage {
         self.link.as_ref().map(|link| BitRate(link.capacity_bps.saturating_sub(link.promised_bps)))
     }
 
-    /// The resource, as events and answers name it.
+    /// The kind of the resource that is short.
     #[must_use]
-    pub fn resource(&self) -> String {
-        match (self.refusal.resource, &self.disk) {
-            (Resource::DiskFailing(_), Some(name)) => format!("disk {name} failing"),
-            (resource, _) => resource_name(resource),
-        }
+    pub const fn kind(&self) -> &'static str {
+        refusals::kind(self.refusal.resource)
+    }
+
+    /// The name of the disk or link that is short.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.disk.as_deref().or(self.link.as_ref().map(|link| link.name.as_str()))
     }
 }
 
@@ -70,19 +74,5 @@ impl fmt::Display for Shortage {
             BitRate(0) => Ok(()),
             rate => write!(f, "; {rate} would be granted"),
         }
-    }
-}
-
-/// How a resource is named in events and answers.
-#[must_use]
-pub fn resource_name(resource: Resource) -> String {
-    match resource {
-        Resource::Disk(disk) => format!("disk {}", disk.0),
-        Resource::DiskFailing(disk) => format!("disk {} failing", disk.0),
-        Resource::Network(link) => format!("network {}", link.0),
-        Resource::Memory => "memory".to_owned(),
-        Resource::Processor => "processor".to_owned(),
-        Resource::Table => "table".to_owned(),
-        Resource::Draining => "draining".to_owned(),
     }
 }

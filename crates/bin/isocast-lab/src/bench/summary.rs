@@ -243,7 +243,7 @@ impl Run {
             before_refusal: Some(report.streams.iter().take_while(|s| !s.fate.is_refusal()).count()),
             refused: report.streams.len() - admitted.len(),
             first_short: report.streams.iter().find_map(|s| match &s.fate {
-                StreamFate::Refused { reason, .. } => reason.resource.clone(),
+                StreamFate::Refused { reason, .. } => reason.short(),
                 _ => None,
             }),
             first_refusal_seconds: refusals().next(),

@@ -140,8 +140,10 @@ fn problem() -> Value {
             "title": { "type": "string" },
             "status": { "type": "integer" },
             "detail": { "type": "string", "description": "The reason and the remedy, for people." },
-            "resource": { "type": "string", "description": "The thing that is short." },
+            "resource": { "type": "string", "description": "The kind of the thing that is short." },
+            "name": { "type": "string", "description": "The name of the disk or link that is short." },
             "grantable_bps": { "type": "integer", "description": "The rate that would be granted." },
+            "left_bps": { "type": "integer", "description": "Of a link: the part of its rate that is not promised." },
         },
     })
 }

@@ -74,8 +74,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<AnswerHead>, String> {
 pub(crate) struct RefusalReason {
     /// The rate that could be granted.
     pub grantable_bps: Option<u64>,
-    /// The resource that is short.
+    /// The kind of the resource that is short.
     pub resource: Option<String>,
+    /// The name of the disk or link that is short.
+    pub name: Option<String>,
+}
+
+impl RefusalReason {
+    /// The resource that is short: `disk sda`, `memory`.
+    pub(crate) fn short(&self) -> Option<String> {
+        let name = self.name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
+        Some(format!("{}{name}", self.resource.as_ref()?))
+    }
 }
 
 /// Reason in the body of a refusal.
@@ -128,8 +138,8 @@ mod tests {
 
     #[test]
     fn a_refusal_carries_the_grantable_rate_and_resource() {
-        let said = refusal(br#"{"title":"no","resource":"disk 0","grantable_bps":2500000}"#);
-        assert_eq!((said.grantable_bps, said.resource.as_deref()), (Some(2_500_000), Some("disk 0")));
+        let said = refusal(br#"{"title":"no","resource":"disk","name":"sda","grantable_bps":2500000}"#);
+        assert_eq!((said.grantable_bps, said.short().as_deref()), (Some(2_500_000), Some("disk sda")));
         assert_eq!(refusal(b"<html>"), RefusalReason::default());
     }
 
