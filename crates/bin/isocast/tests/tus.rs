@@ -426,6 +426,7 @@ fn a_put_of_apples_systems_continues_after_a_cut() {
             (format!("{INTEROP_6}Upload-Complete: ?0\r\n"), 201),
             (format!("{INTEROP_6}Upload-Complete: ?1\r\nUpload-Length: 30\r\n"), 201),
             (format!("{INTEROP_6}Upload-Complete: ?0\r\nIf-None-Match: *\r\n"), 400),
+            (format!("{INTEROP_6}Upload-Complete: ?1\r\nUpload-Length: 30\r\nIf-None-Match: *\r\n"), 400),
             ("Upload-Draft-Interop-Version: 8\r\nUpload-Complete: ?0\r\n".to_owned(), 400),
         ] {
             let mut client = server.connect();

@@ -38,7 +38,8 @@ pub(crate) fn is_draft(head: &RequestHead) -> bool {
 /// that it is worth it. Such an upload has none of the conditions, rates and checksums that the parts of an upload do not have.
 ///
 /// # Errors
-/// It has a part of the content, and more than an upload may have: as an ordinary PUT, it would make half of a content visible.
+/// It has a part of the content, and more than an upload may have, or comes over HTTP/2: as an ordinary PUT, it would make half of a content
+/// visible.
 pub(crate) fn begins_upload(head: &RequestHead, permit: &Permit<ToWrite>) -> Result<bool, Reply> {
     let fields = ["content-digest", "repr-digest", "content-md5", "oc-checksum", "content-encoding", "content-range"];
     let can_begin = is_draft(head)
@@ -58,8 +59,16 @@ pub(crate) fn begins_upload(head: &RequestHead, permit: &Permit<ToWrite>) -> Res
         }
         Some(false) => Ok(true),
         Some(true) => {
-            let is_worth = is_large || head.headers.contains_key(&UPLOAD_LENGTH);
-            Ok(can_begin && is_worth && head.version == HttpVersion::Http11)
+            let announced = number(head, "upload-length")?;
+            let can_begin = can_begin && head.version == HttpVersion::Http11;
+            let falls_short =
+                matches!((announced, head.body), (Some(all), BodyFraming::Length(length)) if all != length);
+            if falls_short && !can_begin {
+                let detail =
+                    "the last part of a content (`Upload-Complete: ?1`) has as many bytes as `Upload-Length` says";
+                return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+            }
+            Ok(can_begin && (is_large || announced.is_some()))
         }
         None => Ok(false),
     }

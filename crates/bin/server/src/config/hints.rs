@@ -11,7 +11,7 @@ use copy::Rclone;
 use copy::pattern::is_like;
 use service::quota::QuotaConfig;
 use store::ContentPath;
-use volumes::StoredNames;
+use volumes::{StoredNames, VolumeDiskError};
 
 use super::Config;
 
@@ -104,13 +104,13 @@ impl NameSource<'_> {
 struct ServedNames<'a> {
     roots: &'a [PathBuf],
     volumes: &'a [Vec<PathBuf>],
-    /// Of each volume, read when no root has a name; none of one that is in use.
-    stored: OnceCell<Vec<Option<StoredNames>>>,
+    /// Of each volume, read when no root has a name.
+    stored: OnceCell<Vec<Result<StoredNames, VolumeDiskError>>>,
 }
 
 impl ServedNames<'_> {
-    fn stored(&self) -> &[Option<StoredNames>] {
-        self.stored.get_or_init(|| self.volumes.iter().map(|disks| StoredNames::read(disks).ok()).collect())
+    fn stored(&self) -> &[Result<StoredNames, VolumeDiskError>] {
+        self.stored.get_or_init(|| self.volumes.iter().map(|disks| StoredNames::read(disks)).collect())
     }
 
     fn any(&self, mut is_true: impl FnMut(&NameSource<'_>) -> bool) -> bool {
@@ -139,17 +139,24 @@ impl ServedNames<'_> {
     }
 
     fn has_unread(&self) -> bool {
-        self.stored().iter().any(Option::is_none)
+        self.stored().iter().any(Result::is_err)
     }
 
     /// The volumes in which names should have been looked for.
     fn unread(&self) -> impl Iterator<Item = String> {
         let stored = self.stored.get().map_or(&[][..], Vec::as_slice);
-        let unread = self.volumes.iter().zip(stored).filter(|(_, stored)| stored.is_none());
-        unread.map(|(disks, _)| {
+        let unread =
+            self.volumes.iter().zip(stored).filter_map(|(disks, stored)| Some((disks, stored.as_ref().err()?)));
+        unread.map(|(disks, error)| {
             let disks: Vec<_> = disks.iter().map(|disk| disk.display().to_string()).collect();
             let disks = disks.join(",");
-            format!("volumes: names that no root has were not looked for in the volume of {disks}, which is in use: `isocast volume ls {disks} FOLDER` lists them")
+            let why = match error {
+                VolumeDiskError::InUse(_) => {
+                    format!("which is in use: `isocast volume ls {disks} FOLDER` lists them")
+                }
+                other => format!("which cannot be read: {other}"),
+            };
+            format!("volumes: names that no root has were not looked for in the volume of {disks}, {why}")
         })
     }
 }
