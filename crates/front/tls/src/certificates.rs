@@ -346,7 +346,10 @@ mod tests {
         assert!(problem(&certificates.look(now)).contains("is not the one of the certificate"));
         assert_eq!(certificates.look(now), [], "it was said");
         fs::write(&files.certificate, &new.0[..new.0.len() / 2]).expect("written");
-        assert!(problem(&certificates.look(now)).contains("holds no whole certificate"));
+        assert!(
+            problem(&certificates.look(now))
+                .contains("holds no whole certificate in PEM form (it breaks off within one)")
+        );
         fs::remove_file(&files.key).expect("removed");
         assert!(problem(&certificates.look(now)).contains("cannot be read"));
         write(folder.path(), "pair", &made(&["late.example"], now - DAY));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
@@ -88,13 +88,22 @@ fn read_bounded(path: &PathBuf) -> Result<Vec<u8>, PairError> {
     if bytes.len() as u64 > FILE_BYTES_MAX { Err(PairError::TooLong(path.clone())) } else { Ok(bytes) }
 }
 
+/// The fault of a text in PEM form. The library's own words have the bytes of the line in them, as numbers.
+fn pem_fault(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "it breaks off within one".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => "the first line of one is damaged".to_owned(),
+        error => error.to_string(),
+    }
+}
+
 impl Pair {
     /// The pair of these texts, which came from `files`.
     pub(crate) fn of(files: &PairFiles, text: &PairText) -> Result<Self, PairError> {
         let no_certificate = |reason: String| PairError::NoCertificate(files.certificate.clone(), reason);
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text.certificate)
             .collect::<Result<_, _>>()
-            .map_err(|error| no_certificate(error.to_string()))?;
+            .map_err(|error| no_certificate(pem_fault(&error)))?;
         let first = chain.first().ok_or_else(|| no_certificate("there is none".to_owned()))?;
         let (_, parsed) =
             x509_parser::parse_x509_certificate(first).map_err(|error| no_certificate(error.to_string()))?;
@@ -109,7 +118,7 @@ impl Pair {
         });
         let names = names.collect();
         let key = PrivateKeyDer::from_pem_slice(&text.key)
-            .map_err(|error| PairError::NoKey(files.key.clone(), error.to_string()))?;
+            .map_err(|error| PairError::NoKey(files.key.clone(), pem_fault(&error)))?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => PairError::WrongKey(files.certificate.clone(), files.key.clone()),
             error => PairError::UnfitKey(files.key.clone(), error.to_string()),
