@@ -93,7 +93,10 @@ pub struct Database {
 pub enum DatabaseError {
     /// The file or its folder cannot be made or opened.
     #[error("cannot open the accounts in {0}: {1}")]
-    Open(String, #[source] io::Error),
+    Open(String, io::Error),
+    /// The file of a copy cannot be made: one of its name is there, for example.
+    #[error("cannot write the copy {0}: {1}")]
+    Copy(String, io::Error),
     /// Another program holds it.
     #[error("another program has held the accounts in {0} for 5 s: end it, and try again")]
     Locked(String),
@@ -197,7 +200,7 @@ impl Database {
     /// It cannot be read or written.
     pub fn copy_to(&self, target: &Path) -> Result<(), DatabaseError> {
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
-        made.map_err(|error| DatabaseError::Open(shown(target), error))?;
+        made.map_err(|error| DatabaseError::Copy(shown(target), error))?;
         // Into an empty file, which it takes for none.
         let name = target.to_string_lossy();
         let copied = self.connection.execute("VACUUM INTO ?1", [&name]);
@@ -291,7 +294,7 @@ mod tests {
         opened(&state).copy_to(&copy).expect("copied");
         assert_eq!(fs::metadata(&copy).expect("there").mode() & 0o777, 0o600);
         let twice = opened(&state).copy_to(&copy).expect_err("it is there");
-        assert!(matches!(twice, DatabaseError::Open(..)), "{twice}");
+        assert!(matches!(twice, DatabaseError::Copy(..)), "{twice}");
         let restored = folder.path().join("restored");
         fs::create_dir(&restored).expect("a folder");
         fs::rename(copy, restored.join(FILE)).expect("moved");
