@@ -10,9 +10,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_types::header::{AUTHORIZATION, FORWARDED, HOST, ORIGIN, VIA};
 use http_types::{HeaderMap, Method, StatusCode};
-use service::access::{Denied, OwnPermit, PathRight, Permit, Principal, RightKind, ServerRight};
+use service::access::{Denied, OwnPermit, PathRight, Permit, Principal, RightKind, ServerRight, ToSeeBudgets};
 use service::accounts::Right;
-use service::budget_use::count_request;
+use service::budget_use::{self, count_request};
 use service::contents::ContentPath;
 use service::events;
 use service::logins::TOKEN_PREFIX;
@@ -49,6 +49,15 @@ pub(crate) async fn check_trash<R: PathRight>(exchange: &Exchange) -> Result<(),
 pub(crate) async fn permit_server<R: ServerRight>(exchange: &Exchange) -> Result<Permit<R>, Reply> {
     let service = &exchange.shared.service;
     judged(exchange, R::RIGHT, |principal| service.permit_server(principal)).await
+}
+
+/// A permit to see budgets.
+///
+/// # Errors
+/// The answer to a client that has no login.
+pub(crate) async fn permit_budgets(exchange: &Exchange) -> Result<Permit<ToSeeBudgets>, Reply> {
+    let service = &exchange.shared.service;
+    judged(exchange, Right::Read, |principal| budget_use::permit(service, principal)).await
 }
 
 /// A permit for an account's own credentials.

@@ -45,8 +45,8 @@ pub(crate) async fn answer(exchange: &Exchange, path: &str) -> Option<Reply> {
 pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Reply> {
     let service = &exchange.shared.service;
     if call == Call::Budgets {
-        let permit = login::permit_server(exchange).await?;
-        let all = budgets(service, &permit).await.map_err(|error| problem::of_change(&error))?;
+        let permit = login::permit_budgets(exchange).await?;
+        let all = budgets(service, &permit, exchange.client()).await.map_err(|error| problem::of_change(&error))?;
         return Ok(Reply::json(&all));
     }
     let seconds = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "seconds");

@@ -117,7 +117,11 @@ pub(crate) fn client_busy(detail: &str) -> Reply {
 pub(crate) fn of_budget(refusal: &BudgetRefusal) -> Reply {
     let status = match refusal.limit {
         BudgetLimit::Stored => StatusCode::INSUFFICIENT_STORAGE,
-        BudgetLimit::Streams | BudgetLimit::Reserved | BudgetLimit::Requests => StatusCode::TOO_MANY_REQUESTS,
+        BudgetLimit::Streams
+        | BudgetLimit::Reserved
+        | BudgetLimit::Download
+        | BudgetLimit::Upload
+        | BudgetLimit::Requests => StatusCode::TOO_MANY_REQUESTS,
     };
     let frees_in = refusal.frees_in.map(|time| Duration::from_nanos(time.0).as_secs() + 1);
     let members = [

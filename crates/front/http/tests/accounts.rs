@@ -6,6 +6,7 @@ use accounts::Keeper;
 use http::config::HttpConfig;
 use service::account_changes::{AccountChange, AccountStore, Grantee};
 use service::accounts::{Accounts, OpenRights};
+use service::budgets::BudgetLimits;
 
 use crate::rights::{ADA, BOB, Closed, given};
 use crate::support::{Answer, Harness};

@@ -125,6 +125,9 @@ pub struct ToShare;
 /// See figures, streams and events: for those that may read everything.
 #[derive(Debug, Clone, Copy)]
 pub struct ToObserve;
+/// See budgets: each account its own.
+#[derive(Debug, Clone, Copy)]
+pub struct ToSeeBudgets;
 /// Steer streams, jobs and volumes.
 #[derive(Debug, Clone, Copy)]
 pub struct ToAdminister;
@@ -142,6 +145,9 @@ impl RightKind for ToShare {
     const RIGHT: Right = Right::Share;
 }
 impl RightKind for ToObserve {
+    const RIGHT: Right = Right::Read;
+}
+impl RightKind for ToSeeBudgets {
     const RIGHT: Right = Right::Read;
 }
 impl RightKind for ToAdminister {
@@ -296,6 +302,20 @@ pub(crate) fn permit_own(accounts: &Accounts, principal: &Principal) -> Result<O
             _ => Err(denied),
         },
     }
+}
+
+/// Whether `principal` may see budgets: an account that has no right over the server sees its own.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn permit_budgets(accounts: &Accounts, principal: &Principal) -> Result<Permit<ToSeeBudgets>, Denied> {
+    let root = ContentPath::root();
+    permit(accounts, principal, &root).or_else(|denied| match principal {
+        Principal::Account(account) if accounts.facts().accounts.contains_key(account.name()) => {
+            Ok(Permit::new(root, PermitHolder::Account(account.clone(), false)))
+        }
+        _ => Err(denied),
+    })
 }
 
 /// Whether `principal` has the right `R` over `path`.

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use api::{BudgetAmounts, BudgetStatus};
 use units::{BitRate, Nanos};
 
-use crate::access::{Permit, ToObserve};
+use crate::access::{Denied, Permit, Principal, ToSeeBudgets, permit_budgets};
 use crate::account_changes::{AccountChange, ChangeError};
 use crate::budget_meter::Metered;
 use crate::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal, ChargedBudgets};
+use crate::client::Client;
 use crate::media_service::MediaService;
 
 /// The part of a rate that best effort has in any case: one in so many.
@@ -174,18 +175,30 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The budgets that have limits of their own or are in use, with both. Of a permit that sees no others, those of its account.
+/// Whether `principal` may see budgets.
+///
+/// # Errors
+/// Why not.
+pub fn permit(service: &MediaService, principal: &Principal) -> Result<Permit<ToSeeBudgets>, Denied> {
+    permit_budgets(&service.accounts, principal)
+}
+
+/// The budgets that have limits of their own or are in use, with both. Of a permit that sees no others, those that `client` is charged to.
 ///
 /// # Errors
 /// The store of accounts does not answer.
-pub async fn budgets(service: &MediaService, permit: &Permit<ToObserve>) -> Result<Vec<BudgetStatus>, ChangeError> {
+pub async fn budgets(
+    service: &MediaService,
+    permit: &Permit<ToSeeBudgets>,
+    client: Client,
+) -> Result<Vec<BudgetStatus>, ChangeError> {
     let stored = service.account_store.stored().await?;
     let mut keys = service.accounts.limited();
     keys.extend(service.sessions.budgets());
     keys.extend(service.running.budgets());
     keys.extend(stored.keys().filter_map(|text| text.parse().ok()));
-    let own = |key: &BudgetKey| matches!(key, BudgetKey::Account(name) if Some(&**name) == permit.user());
-    keys.retain(|key| permit.sees_others() || own(key));
+    let own = permit.charged(&service.accounts, client);
+    keys.retain(|key| permit.sees_others() || own.has(key));
     let mut all: Vec<BudgetStatus> = keys.iter().map(|key| status(service, key, &stored)).collect();
     all.sort_by(|one, other| one.budget.cmp(&other.budget));
     all.dedup_by(|one, other| one.budget == other.budget);

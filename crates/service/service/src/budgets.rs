@@ -17,7 +17,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Nanos, ReservationId, StreamId};
+use units::{BitRate, ByteCount, Nanos, ReservationId, StreamId};
 
 use crate::shares::{NETWORK_BITS, network};
 
@@ -278,6 +278,10 @@ pub enum BudgetLimit {
     Streams,
     /// Bits per second reserved.
     Reserved,
+    /// Of these, those of reads.
+    Download,
+    /// And those of recordings.
+    Upload,
     /// Requests per second.
     Requests,
     /// Bytes stored.
@@ -289,15 +293,31 @@ impl fmt::Display for BudgetLimit {
         f.write_str(match self {
             Self::Streams => "streams",
             Self::Reserved => "reserved",
+            Self::Download => "download",
+            Self::Upload => "upload",
             Self::Requests => "requests",
             Self::Stored => "stored",
         })
     }
 }
 
+impl BudgetLimit {
+    /// An amount with its unit.
+    fn amount(self, number: u64) -> String {
+        match self {
+            Self::Streams | Self::Requests => number.to_string(),
+            Self::Reserved | Self::Download | Self::Upload => BitRate(number).to_string(),
+            Self::Stored => ByteCount(number).to_string(),
+        }
+    }
+}
+
 /// A request that is refused by a budget.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the budget of {budget} is used up: {limit} {most}, of which {used} are used and {more} more were asked for")]
+#[error(
+    "the budget of {budget} is used up: {limit} {}, of which {} are used and {} more were asked for",
+    limit.amount(*most), limit.amount(*used), limit.amount(*more)
+)]
 pub struct BudgetRefusal {
     /// The budget.
     pub budget: BudgetKey,

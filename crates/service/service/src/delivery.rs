@@ -220,7 +220,9 @@ impl BudgetRetry {
     /// True if the budget may admit the request now: it gave up what it held without reading it, or a stream has ended meanwhile, as that
     /// which a player leaves.
     async fn again(&mut self, service: &MediaService, refusal: &BudgetRefusal, viewer: &Viewer) -> bool {
-        if refusal.limit == BudgetLimit::Reserved && service.sessions.give_up(&refusal.budget, viewer) {
+        if matches!(refusal.limit, BudgetLimit::Reserved | BudgetLimit::Download)
+            && service.sessions.give_up(&refusal.budget, viewer)
+        {
             return true;
         }
         !std::mem::replace(&mut self.has_waited, true) && service.sessions.changes().await

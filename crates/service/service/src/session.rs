@@ -236,17 +236,20 @@ impl Sessions {
     ) -> Result<(), BudgetRefusal> {
         for key in charged.iter() {
             let BudgetLimits { reserved, download, upload, .. } = limits(key);
+            let (reads, recordings) = self.rates_of(key, |_| true);
             let of_direction = match direction {
-                Direction::Out => download,
-                Direction::In => upload,
+                Direction::Out => (BudgetLimit::Download, download, reads),
+                Direction::In => (BudgetLimit::Upload, upload, recordings),
             };
-            let Some(most) = reserved.into_iter().chain(of_direction).min() else { continue };
-            let used = self.reserved_by(key).saturating_sub(before.0);
-            if used.saturating_add(rate.0) > most.0 {
+            for (limit, most, used) in
+                [(BudgetLimit::Reserved, reserved, reads.saturating_add(recordings)), of_direction]
+            {
+                let used = used.saturating_sub(before.0);
+                let Some(most) = most.filter(|most| used.saturating_add(rate.0) > most.0) else { continue };
                 let ends = self.shares_of(key).filter_map(ViewerReservation::held_until).min();
                 return Err(BudgetRefusal {
                     budget: key.clone(),
-                    limit: BudgetLimit::Reserved,
+                    limit,
                     most: most.0,
                     used,
                     more: rate.0,
@@ -264,16 +267,20 @@ impl Sessions {
     /// Bits per second that are reserved for reads and recordings charged to this budget.
     #[must_use]
     pub fn reserved_by(&self, key: &BudgetKey) -> u64 {
-        let recordings = self.recordings.values().filter(|(charged, _)| charged.has(key)).map(|(_, rate)| rate.0);
-        let rates = self.shares_of(key).map(|share| share.terms.rate.0).chain(recordings);
-        rates.fold(0, u64::saturating_add)
+        let (reads, recordings) = self.rates_of(key, |_| true);
+        reads.saturating_add(recordings)
     }
 
     /// The bits per second that are promised to reads, and to recordings, charged to this budget.
     #[must_use]
     pub fn promised_by(&self, key: &BudgetKey) -> (u64, u64) {
+        self.rates_of(key, |share| !share.is_held())
+    }
+
+    /// Bits per second of the reads that `counts` counts, and of recordings, charged to this budget.
+    fn rates_of(&self, key: &BudgetKey, counts: impl Fn(&ViewerReservation) -> bool) -> (u64, u64) {
         let recordings = self.recordings.values().filter(|(charged, _)| charged.has(key)).map(|(_, rate)| rate.0);
-        let reads = self.shares_of(key).filter(|share| !share.is_held()).map(|share| share.terms.rate.0);
+        let reads = self.shares_of(key).filter(|share| counts(share)).map(|share| share.terms.rate.0);
         (reads.fold(0, u64::saturating_add), recordings.fold(0, u64::saturating_add))
     }
 

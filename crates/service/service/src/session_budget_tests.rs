@@ -102,3 +102,20 @@ fn a_budget_limits_the_rates_that_it_has_reserved() {
     assert_eq!(sessions.give_up(charged(1).owner(), &named("3"), Nanos::ZERO), [id(2)]);
     assert_eq!(sessions.begin(&third, limits, Nanos::ZERO), ReservationSource::New);
 }
+
+#[test]
+fn reads_take_nothing_of_what_a_budget_may_upload_nor_recordings_of_what_it_may_download() {
+    let mut sessions = sessions();
+    let rate = TERMS.rate;
+    let limits: Limits<'_> = &|_| BudgetLimits { download: Some(rate), upload: Some(rate), ..BudgetLimits::default() };
+    let first = read(named("1"), 1, 1, ContentPart::Whole);
+    assert_eq!(sessions.begin(&first, limits, Nanos::ZERO), ReservationSource::New);
+    sessions.started(&first.viewer, StreamId(1), id(1));
+    assert_eq!(sessions.begin_recording(StreamId(2), (&charged(1), rate), limits, Nanos::ZERO), Ok(()));
+    let second = read(named("2"), 3, 1, ContentPart::Whole);
+    let ReservationSource::Refused(refusal) = sessions.begin(&second, limits, Nanos::ZERO) else { panic!("admitted") };
+    assert_eq!((refusal.limit, refusal.used), (BudgetLimit::Download, rate.0));
+    let refusal =
+        sessions.begin_recording(StreamId(4), (&charged(1), rate), limits, Nanos::ZERO).expect_err("too much");
+    assert_eq!((refusal.limit, refusal.used), (BudgetLimit::Upload, rate.0));
+}
