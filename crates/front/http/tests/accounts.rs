@@ -85,8 +85,11 @@ async fn users_have_tokens_and_links_of_their_own_within_their_rights() {
     assert_eq!(status(harness, "POST /api/v1/tokens", BOB, for_ada), 404);
     assert_eq!(status(harness, &format!("DELETE /api/v1/tokens/{}", of_ada.json()["id"]), BOB, ""), 404);
     assert_eq!(status(harness, "POST /api/v1/tokens", BOB, r#"{"rights":["read"],"expires_seconds":0}"#), 400);
+    assert_eq!(status(harness, "POST /api/v1/tokens", BOB, r#"{"rights":[]}"#), 400, "a token without a right");
     let reader = format!("Authorization: Bearer {}\r\n", of_bob.json()["token"].as_str().expect("a text"));
     assert_eq!(status(harness, "GET /media/films/a.ts", &reader, ""), 200);
+    let rights = call(harness, "GET /api/v1/session", &reader, "").json()["rights"].clone();
+    assert_eq!(rights, serde_json::json!([{ "folder": "/films", "rights": ["read"] }]), "within the token's bounds");
     assert_eq!(
         status(harness, "POST /api/v1/tokens", &reader, r#"{"rights":["write"]}"#),
         403,

@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::accounts::{AccountToken, Accounts, Holder, Right, SignedLink};
+use crate::accounts::{AccountToken, Accounts, FolderRights, Holder, Right, SignedLink};
 use crate::budgets::{BudgetKey, ChargedBudgets};
 use crate::client::Client;
 use crate::contents::{ContentPath, PathError};
@@ -47,6 +47,27 @@ impl AccountName {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// The part of the account's rights that its token leaves.
+    pub(crate) fn bounded(&self, given: &FolderRights) -> Option<FolderRights> {
+        self.token.as_ref().map_or_else(|| Some(given.clone()), |token| given.within(&token.within))
+    }
+}
+
+impl Principal {
+    /// The account, or the number of the signed link (`link:7`; names of accounts have no colon), for logs.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::Account(account) => Some(account.name().to_owned()),
+            Self::Link(ProvenLink(link)) => Some(link_name(link)),
+            Self::Local | Self::Remote(_) => None,
+        }
+    }
+}
+
+fn link_name(link: &SignedLink) -> String {
+    format!("link:{}", link.id)
 }
 
 /// A link with a right signature that is valid now, and where it is used.
@@ -391,7 +412,7 @@ impl AccountName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::{Account, AccountFacts, CredentialKind, FolderRights, OpenRights, Rights};
+    use crate::accounts::{Account, AccountFacts, CredentialKind, OpenRights, Rights};
 
     const FAR: Principal = Principal::Remote("from afar");
 

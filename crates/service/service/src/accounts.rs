@@ -390,6 +390,15 @@ impl FolderRights {
     pub fn covers(&self, right: Right, path: &ContentPath) -> bool {
         self.rights.has(right) && path.lies_in(&self.folder)
     }
+
+    /// Those that are within `bounds` as well; none: no right is.
+    #[must_use]
+    pub fn within(&self, bounds: &Self) -> Option<Self> {
+        let (lower, upper) = if self.folder.lies_in(&bounds.folder) { (self, bounds) } else { (bounds, self) };
+        let rights = self.rights.without(self.rights.without(bounds.rights));
+        let overlap = lower.folder.lies_in(&upper.folder) && !rights.is_empty();
+        overlap.then(|| Self { folder: lower.folder.clone(), rights })
+    }
 }
 
 #[cfg(test)]

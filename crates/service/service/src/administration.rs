@@ -4,7 +4,6 @@
 //! an account gives others no right by a link that it does not have itself. Not here: judging (`access`), keeping (the crate `accounts`).
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use api::{
     AccountEntry, FirstAccount, GrantEntry, GroupEntry, LinkEntry, LoginStatus, NewAccount, NewLink, NewPassword,
@@ -46,6 +45,9 @@ pub enum WishError {
     /// No right.
     #[error(transparent)]
     Right(#[from] UnknownRight),
+    /// No right is named.
+    #[error("`rights` names one right at least: read, write, delete, share, admin")]
+    NoRights,
     /// No network.
     #[error(transparent)]
     Network(#[from] NetworkError),
@@ -103,6 +105,9 @@ pub fn checked_name(name: &str) -> Result<&str, WishError> {
 /// # Errors
 /// A word is no right, or the folder no path.
 pub fn folder_rights(folder: &str, rights: &[String]) -> Result<FolderRights, WishError> {
+    if rights.is_empty() {
+        return Err(WishError::NoRights);
+    }
     Ok(FolderRights { folder: content_path(folder)?, rights: rights_of(rights)? })
 }
 
@@ -361,22 +366,23 @@ pub fn login_status(
     provider: Option<&str>,
 ) -> LoginStatus {
     let (accounts, facts) = (&service.accounts, service.accounts.facts());
-    let name = match principal {
-        Principal::Account(account) => Some(account.name()),
+    let account = match principal {
+        Principal::Account(account) => Some(account),
         _ => None,
     };
-    let held = name.and_then(|name| facts.accounts.get(name)).map(|account| Arc::clone(&account.rights));
-    let words = |given: &FolderRights| GrantEntry {
+    let held = account.and_then(|account| Some((account, facts.accounts.get(account.name())?)));
+    let held = held.map(|(account, known)| known.rights.iter().filter_map(|given| account.bounded(given)));
+    let words = |given: FolderRights| GrantEntry {
         folder: given.folder.to_string(),
         rights: given.rights.to_string().split(',').map(str::to_owned).collect(),
     };
     LoginStatus {
-        user: name.map(str::to_owned),
+        user: account.map(|account| account.name().to_owned()),
         administers: service.permit_server::<ToAdminister>(principal).is_ok(),
         open: accounts.may(Holder::Anybody, Right::Read, &ContentPath::root()),
         takes_passwords,
         provider: provider.map(str::to_owned),
-        rights: held.iter().flat_map(|rights| rights.iter()).map(words).collect(),
+        rights: held.into_iter().flatten().map(words).collect(),
     }
 }
 
