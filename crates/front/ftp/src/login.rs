@@ -13,7 +13,8 @@ use service::budget_use::count_request;
 use service::contents::ContentPath;
 use service::delivery::Client;
 use service::events;
-use service::logins::{LoginError, TOKEN_PREFIX};
+use service::logins::TOKEN_PREFIX;
+use service::operations::Requester;
 use service::requests::RequestRecord;
 
 use crate::control::FtpReply;
@@ -51,6 +52,10 @@ impl FtpClient {
     /// The refusal.
     pub(crate) async fn log_in(&mut self, name: &str, password: &str, takes_passwords: bool) -> Result<(), FtpReply> {
         let wrong = |reason: String| FtpReply::new(530, reason);
+        let refused = |reason: String| {
+            self.tell_refused(("PASS", "/"), None, &reason);
+            FtpReply::new(530, reason)
+        };
         if name.eq_ignore_ascii_case("anonymous") {
             let root = ContentPath::root();
             let reads = self.service.permit::<ToRead>(&self.principal, &root).map(drop);
@@ -60,28 +65,24 @@ impl FtpClient {
             });
         }
         let principal = if password.starts_with(TOKEN_PREFIX) {
-            self.service.login_by_token(password).map_err(|error| wrong(error.to_string()))?
+            self.service.login_by_token(password).map_err(|error| refused(error.to_string()))?
         } else if takes_passwords {
-            match self.service.login(name, password, self.ends.address).await {
-                Ok(principal) => principal,
-                Err(error) => {
-                    if error == LoginError::Wrong {
-                        let event = events::login(name, (self.ends.address, false), SystemTime::now());
-                        self.service.events.tell(event);
-                    }
-                    return Err(wrong(error.to_string()));
-                }
-            }
+            let login = self.service.login(name, password, self.ends.address).await;
+            login.map_err(|error| wrong(error.to_string()))?
         } else {
             let reason = "passwords are taken over TLS (AUTH TLS), or from this machine; `access.plain_passwords = true` \
                           permits them without (tokens need no such permission)";
-            return Err(wrong(reason.to_owned()));
+            return Err(refused(reason.to_owned()));
         };
-        if let Principal::Account(account) = &principal {
-            self.user = Some(account.name().to_owned());
-        }
+        self.user = principal.name();
         self.principal = principal;
         Ok(())
+    }
+
+    /// Logs that a login or token is refused.
+    fn tell_refused(&self, command: (&str, &str), user: Option<&str>, reason: &str) {
+        let by = Requester { address: self.ends.address, user };
+        self.service.events.tell(events::access_refused(command, by, reason, SystemTime::now()));
     }
 
     /// Counts a finished command and writes its line of the access log: its code, and the bytes of its data connection.
@@ -102,9 +103,8 @@ impl FtpClient {
         path: &ContentPath,
     ) -> Result<Permit<R>, FtpReply> {
         let permit = self.service.permit(&self.principal, path).map_err(|denied| {
-            if let Some(user) = &self.user {
-                let by = (self.ends.address, user.as_str());
-                self.service.events.tell(events::access_refused((command, &path.to_string()), by, SystemTime::now()));
+            if self.user.is_some() {
+                self.tell_refused((command, &path.to_string()), self.user.as_deref(), &denied.to_string());
             }
             problem::of_denied(denied)
         })?;

@@ -8,6 +8,8 @@ use bytes::{Buf, Bytes};
 use http_types::header::{HeaderName, STRICT_TRANSPORT_SECURITY, VARY};
 use http_types::{Method, StatusCode};
 use service::delivery::Client;
+use service::events;
+use service::operations::Requester;
 use service::requests::RequestRecord;
 
 use crate::access_log::record;
@@ -77,6 +79,13 @@ impl Exchange {
     /// The account or link that the request logged in by.
     pub(crate) fn user(&self) -> Option<&str> {
         self.user.get().map(String::as_str)
+    }
+
+    /// Logs that the login, token or link of the request is refused.
+    pub(crate) fn tell_refused(&self, user: Option<&str>, reason: &str) {
+        let by = Requester { address: self.peer.ip(), user };
+        let event = events::access_refused((self.head.method.as_str(), &self.head.path), by, reason, SystemTime::now());
+        self.shared.service.events.tell(event);
     }
 
     fn record(&self) -> RequestRecord {

@@ -4,7 +4,6 @@
 //! another origin never writes, and a cookie counts where something is changed only if a page of this origin sent the request (CSRF). Not here: judging (`service::access`).
 
 use std::net::IpAddr;
-use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,8 +13,7 @@ use service::access::{Denied, OwnPermit, PathRight, Permit, Principal, RightKind
 use service::accounts::Right;
 use service::budget_use::{self, count_request};
 use service::contents::ContentPath;
-use service::events;
-use service::logins::TOKEN_PREFIX;
+use service::logins::{LoginError, TOKEN_PREFIX};
 use service::trash;
 
 use crate::exchange::Exchange;
@@ -66,7 +64,7 @@ pub(crate) async fn permit_budgets(exchange: &Exchange) -> Result<Permit<ToSeeBu
 /// The answer to a client that has no login.
 pub(crate) async fn permit_own(exchange: &Exchange) -> Result<OwnPermit, Reply> {
     let principal = principal(exchange).await?;
-    exchange.shared.service.permit_own(&principal).map_err(|denied| refused(exchange, denied))
+    exchange.shared.service.permit_own(&principal).map_err(|denied| refused(exchange, denied, &principal))
 }
 
 /// The principal that the login of the request proves; without one, where it comes from.
@@ -77,7 +75,7 @@ pub(crate) async fn principal(exchange: &Exchange) -> Result<Principal, Reply> {
     match credentials(exchange) {
         None => Ok(without_login(&exchange.head.headers, exchange.socket_peer, exchange.local.ip())),
         Some(credentials) => {
-            let wrong = || problem::of_login_failed(challenges_passwords(exchange));
+            let wrong = || problem::of_login(LoginError::Wrong, challenges_passwords(exchange));
             proven(exchange, credentials).await?.ok_or_else(wrong)
         }
     }
@@ -110,7 +108,10 @@ async fn uncounted<R: RightKind>(
     }
     let peer = exchange.peer.ip();
     let first = match share::text(&exchange.head)? {
-        Some(text) => service.login_by_link(&text, peer).map_err(|error| problem::of_link(&error))?,
+        Some(text) => service.login_by_link(&text, peer).map_err(|error| {
+            exchange.tell_refused(None, &error.to_string());
+            problem::of_link(&error)
+        })?,
         None => match without_password(exchange) {
             // It reads with the budgets of its account, also where no login is needed.
             Some(account) if judge(&account).is_ok() => account,
@@ -119,10 +120,7 @@ async fn uncounted<R: RightKind>(
     };
     let denied = match judge(&first) {
         Ok(permit) => {
-            if let Some(link) = permit.link() {
-                exchange.note_user(Some(&format!("link:{}", link.id)));
-            }
-            exchange.note_user(permit.user());
+            exchange.note_user(permit.holder().as_deref());
             return Ok(permit);
         }
         Err(denied) => denied,
@@ -131,9 +129,9 @@ async fn uncounted<R: RightKind>(
         Denied::UserNeeded(_) | Denied::NotByLink(_) => credentials(exchange),
         Denied::NoWriters | Denied::LocalOnly(..) | Denied::NoRight(_) | Denied::ByToken => None,
     };
-    let Some(credentials) = credentials else { return Err(refused(exchange, denied)) };
-    let principal = proven(exchange, credentials).await?.ok_or_else(|| refused(exchange, denied))?;
-    judge(&principal).map_err(|denied| refused(exchange, denied))
+    let Some(credentials) = credentials else { return Err(refused(exchange, denied, &first)) };
+    let principal = proven(exchange, credentials).await?.ok_or_else(|| refused(exchange, denied, &first))?;
+    judge(&principal).map_err(|denied| refused(exchange, denied, &principal))
 }
 
 /// The account of a valid token or login of a browser that the request carries.
@@ -146,34 +144,28 @@ fn without_password(exchange: &Exchange) -> Option<Principal> {
     }
 }
 
-/// The account that the credentials prove; none: they are wrong. Its name goes to the access log.
+/// The account that the credentials prove; none: the login of a browser that has ended. Its name goes to the access log.
 ///
 /// # Errors
-/// The answer where that cannot be found out, or another credential is needed.
+/// The answer where they are wrong, or that cannot be found out.
 async fn proven(exchange: &Exchange, credentials: Credentials) -> Result<Option<Principal>, Reply> {
     let service = &exchange.shared.service;
     let principal = match credentials {
-        Credentials::Token(text) => service.login_by_token(&text).map_err(|error| problem::of_token(&error))?,
+        Credentials::Token(text) => service.login_by_token(&text).map_err(|error| {
+            exchange.tell_refused(None, &error.to_string());
+            problem::of_token(&error)
+        })?,
         Credentials::Browser(text) => match service.login_by_browser(&text) {
             Ok((_, principal)) => principal,
             Err(_) => return Ok(None),
         },
-        Credentials::Password(..) if !takes_passwords(exchange) => return Err(password_refused()),
+        Credentials::Password(..) if !takes_passwords(exchange) => return Err(password_refused(exchange)),
         Credentials::Password(name, password) => {
             let login = service.login(&name, &password, exchange.peer.ip()).await;
-            match login.map_err(problem::of_login) {
-                Ok(principal) => principal,
-                Err(Some(reply)) => return Err(reply),
-                Err(None) => {
-                    tell(exchange, &name, false);
-                    return Ok(None);
-                }
-            }
+            login.map_err(|error| problem::of_login(error, challenges_passwords(exchange)))?
         }
     };
-    if let Principal::Account(account) = &principal {
-        exchange.note_user(Some(account.name()));
-    }
+    exchange.note_user(principal.name().as_deref());
     Ok(Some(principal))
 }
 
@@ -183,24 +175,17 @@ pub(crate) fn other_origin() -> Reply {
 }
 
 /// The answer to a password where none is taken.
-pub(crate) fn password_refused() -> Reply {
+pub(crate) fn password_refused(exchange: &Exchange) -> Reply {
     let detail = "passwords are taken over TLS, or from this machine; `access.plain_passwords = true` permits them without \
                   (tokens need no such permission)";
+    exchange.tell_refused(None, detail);
     Reply::problem(StatusCode::FORBIDDEN, detail)
 }
 
-/// Logs that a client tried to log in.
-pub(crate) fn tell(exchange: &Exchange, name: &str, is_right: bool) {
-    let event = events::login(name, (exchange.peer.ip(), is_right), SystemTime::now());
-    exchange.shared.service.events.tell(event);
-}
-
-/// The answer to a client that may not do that, with the logins that it may try.
-fn refused(exchange: &Exchange, denied: Denied) -> Reply {
-    if let Some(user) = exchange.user() {
-        let (head, by) = (&exchange.head, (exchange.peer.ip(), user));
-        let event = events::access_refused((head.method.as_str(), &head.path), by, SystemTime::now());
-        exchange.shared.service.events.tell(event);
+/// The answer to a principal that may not do that, with the logins that its client may try. One that sent a login, token or link is logged.
+fn refused(exchange: &Exchange, denied: Denied, principal: &Principal) -> Reply {
+    if let Some(user) = principal.name() {
+        exchange.tell_refused(Some(&user), &denied.to_string());
     }
     problem::of_denied(denied, challenges_passwords(exchange))
 }

@@ -332,7 +332,10 @@ pub(crate) fn of_change(error: &ChangeError) -> Reply {
         | ChangeError::NoLink(_)
         | ChangeError::NoReservation(_) => StatusCode::NOT_FOUND,
         ChangeError::AccountExists(_) | ChangeError::NotHeld(..) | ChangeError::NotFirst => StatusCode::CONFLICT,
-        ChangeError::UsedUp(_) | ChangeError::NotAdded(_) | ChangeError::OtherIdentity(_) => StatusCode::FORBIDDEN,
+        ChangeError::UsedUp(_) => {
+            return Reply::problem_of(problem_type::LINK_INVALID, StatusCode::FORBIDDEN, &error.to_string());
+        }
+        ChangeError::NotAdded(_) | ChangeError::OtherIdentity(_) => StatusCode::FORBIDDEN,
         ChangeError::StoredFull { .. } | ChangeError::TooMany(..) => StatusCode::INSUFFICIENT_STORAGE,
         ChangeError::Budget(refusal) => return of_budget(refusal),
         ChangeError::Unavailable(_) => return not_now(&error.to_string()),
@@ -344,7 +347,7 @@ pub(crate) fn of_change(error: &ChangeError) -> Reply {
 pub(crate) fn of_wish(error: &WishError) -> Reply {
     match error {
         WishError::Change(error) => of_change(error),
-        WishError::Present(LoginError::Busy) => of_login(LoginError::Busy).unwrap_or_else(busy),
+        WishError::Present(LoginError::Busy) => of_login(LoginError::Busy, false),
         WishError::Code | WishError::Present(LoginError::Wrong) => {
             Reply::problem(StatusCode::FORBIDDEN, &error.to_string())
         }
@@ -390,24 +393,19 @@ pub(crate) fn of_openid(error: &OpenIdError) -> Reply {
     }
 }
 
-/// The answer to a login that is wrong, where one without it would have been answered.
-pub(crate) fn of_login_failed(passwords: bool) -> Reply {
-    let detail = LoginError::Wrong.to_string();
-    challenged(Reply::problem_of(problem_type::LOGIN_WRONG, StatusCode::UNAUTHORIZED, &detail), passwords)
-}
-
 fn challenged(reply: Reply, passwords: bool) -> Reply {
     let basic = "Basic realm=\"isocast\", charset=\"UTF-8\"";
     reply.field(WWW_AUTHENTICATE, if passwords { basic } else { "Bearer realm=\"isocast\"" })
 }
 
-/// The answer to a login that was not verified; none if it was verified and was wrong.
-pub(crate) fn of_login(error: LoginError) -> Option<Reply> {
+/// The answer to a login that is wrong or was not verified; `passwords`: with a challenge for another one.
+pub(crate) fn of_login(error: LoginError, passwords: bool) -> Reply {
+    let detail = error.to_string();
     match error {
-        LoginError::Wrong => None,
-        LoginError::Busy => {
-            Some(Reply::problem(StatusCode::TOO_MANY_REQUESTS, &error.to_string()).field(RETRY_AFTER, "1"))
+        LoginError::Wrong => {
+            challenged(Reply::problem_of(problem_type::LOGIN_WRONG, StatusCode::UNAUTHORIZED, &detail), passwords)
         }
+        LoginError::Busy => Reply::problem(StatusCode::TOO_MANY_REQUESTS, &detail).field(RETRY_AFTER, "1"),
     }
 }
 

@@ -135,8 +135,10 @@ pub(crate) struct Route {
 impl Route {
     /// True if it changes users, groups, tokens, logins or links; other orders have events of their own.
     pub(crate) fn changes_access(&self) -> bool {
-        let others = [Call::BeginSession, Call::RestoreTrash, Call::RemoveTrash];
-        self.method != "GET" && self.answer != CallAnswer::Begun && !others.contains(&self.call)
+        // Changes of contents have events of their own.
+        let of_contents =
+            [Call::MoveItem, Call::CopyItem, Call::MakeFolder, Call::RemoveItem, Call::RestoreTrash, Call::RemoveTrash];
+        self.method != "GET" && self.answer != CallAnswer::Begun && !of_contents.contains(&self.call)
     }
 }
 

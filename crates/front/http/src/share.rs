@@ -5,7 +5,8 @@
 //! last hour. Not here: the signature (`service::logins`), the counts (the store of accounts).
 
 use http_types::Method;
-use service::access::{Permit, ToRead};
+use service::access::{Permit, RightKind, ToRead};
+use service::account_changes::ChangeError;
 use service::rate::{RateTerms, RequestedRate};
 use service::session::Viewer;
 
@@ -53,5 +54,12 @@ pub(crate) async fn count_use(
     if exchange.head.method != Method::GET {
         return Ok(());
     }
-    exchange.shared.service.use_link(permit, viewer, is_whole).await.map_err(|error| problem::of_change(&error))
+    let counted = exchange.shared.service.use_link(permit, viewer, is_whole).await;
+    counted.map_err(|error| used_up(exchange, permit, &error))
+}
+
+/// The answer where the permit's link is used up, which is logged.
+pub(crate) fn used_up<R: RightKind>(exchange: &Exchange, permit: &Permit<R>, error: &ChangeError) -> Reply {
+    exchange.tell_refused(permit.holder().as_deref(), &error.to_string());
+    problem::of_change(error)
 }

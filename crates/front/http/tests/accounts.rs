@@ -8,7 +8,7 @@ use service::account_changes::{AccountChange, AccountStore, Grantee};
 use service::accounts::{Accounts, OpenRights};
 use service::budgets::BudgetLimits;
 
-use crate::rights::{ADA, BOB, Closed, given};
+use crate::rights::{ADA, BOB, Closed, GUESS, given, wish};
 use crate::support::{Answer, Harness};
 
 fn call(harness: &Harness, request: &str, fields: &str, body: &str) -> Answer {
@@ -66,6 +66,53 @@ async fn an_administrator_makes_changes_and_removes_users_and_groups() {
     events.wait_until(|text| text.contains("\"call\":\"RemoveUser\"") && text.contains("\"about\":\"/users/cy\""));
     events.wait_until(|text| text.contains("\"access_refused\"") && text.contains("\"user\":\"cy\""));
     assert_eq!(status(harness, "GET /media/other/b.ts", cy, ""), 401);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_event_log_names_the_account_or_link_behind_each_change_and_refusal() {
+    let closed = Closed::start();
+    let (harness, events) = (&closed.harness, &closed.harness.events);
+    let logged = |members: &[&str]| {
+        events.wait_until(|text| text.lines().any(|line| members.iter().all(|member| line.contains(member))));
+    };
+    let link = closed.change(AccountChange::AddLink(wish("/in", "write")));
+    let number = format!("\"user\":\"link:{}\"", link.split('-').next().expect("a number"));
+    assert_eq!(status(harness, &format!("PUT /media/in/a.ts?share={link}"), "", ""), 201);
+    logged(&["\"upload_ended\"", "in/a.ts", &number]);
+    assert_eq!(status(harness, &format!("GET /media/films/a.ts?share={link}"), "", ""), 403);
+    logged(&["\"access_refused\"", "/media/films/a.ts", &number, "\"reason\":\"this link gives no right"]);
+    assert_eq!(status(harness, &format!("GET /media/films/a.ts?share={link}0"), "", ""), 403);
+    logged(&["\"access_refused\"", "\"user\":null", "this link is not known"]);
+    assert_eq!(status(harness, "GET /media/films/a.ts", "Authorization: Bearer isocast_no\r\n", ""), 401);
+    logged(&["\"access_refused\"", "\"user\":null", "this token is not known"]);
+    assert_eq!(status(harness, "POST /api/v1/contents/move?from=films/a.ts&to=films/c.ts", ADA, ""), 204);
+    logged(&["\"content_moved\"", "\"path\":\"films/a.ts\"", "\"user\":\"ada\""]);
+    assert_eq!(status(harness, "DELETE /media/films/c.ts", ADA, ""), 204);
+    logged(&["\"content_deleted\"", "\"path\":\"films/c.ts\"", "\"user\":\"ada\""]);
+    // Without a right to see alarms the answer is shorter, and nothing is refused.
+    assert_eq!(status(harness, "GET /ready", BOB, ""), 200);
+    let wrong = call(harness, "GET /media/films/a.ts", GUESS, "").json();
+    assert_eq!(wrong["type"], "urn:isocast:login-wrong");
+    logged(&["\"login\"", "\"right\":false"]);
+    // One that is remembered is not verified again, and the change of a content is none of access.
+    events.wait_until(|text| {
+        let of = |parts: &[&str]| text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count();
+        let logins = of(&["\"login\"", "\"user\":\"ada\"", "\"right\":true"]);
+        (logins, of(&["/ready"]), of(&["access_changed"])) == (1, 0, 0)
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_of_one_folder_sees_the_budgets_that_it_is_charged_to() {
+    let closed = Closed::start();
+    closed.change(AccountChange::Membership { name: "bob".to_owned(), group: "cut".to_owned(), joins: true });
+    for of in ["user:ada", "user:bob", "group:cut", "group:other"] {
+        let limits = BudgetLimits { streams: Some(3), ..BudgetLimits::default() };
+        closed.change(AccountChange::SetBudget { of: of.parse().expect("a holder"), limits });
+    }
+    let listed = call(&closed.harness, "GET /api/v1/budgets", BOB, "").json();
+    let names: Vec<_> = listed.as_array().expect("a list").iter().map(|one| one["budget"].clone()).collect();
+    assert_eq!(names, ["group:cut", "user:bob"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

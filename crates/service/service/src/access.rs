@@ -220,6 +220,16 @@ impl<R: RightKind> Permit<R> {
         }
     }
 
+    /// The account, or the number of the signed link (`link:7`), that has the right, for logs; none: no login was needed.
+    #[must_use]
+    pub fn holder(&self) -> Option<String> {
+        match &self.by {
+            PermitHolder::Account(account, _) => Some(account.name().to_owned()),
+            PermitHolder::Link(link) => Some(link_name(link)),
+            PermitHolder::Anybody => None,
+        }
+    }
+
     /// The signed link that gives the right.
     #[must_use]
     pub const fn link(&self) -> Option<&Arc<SignedLink>> {

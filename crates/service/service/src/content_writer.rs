@@ -12,6 +12,7 @@ use crate::contents::{ContentPath, Published, UploadSink};
 use crate::events::{self, UploadOutcome};
 use crate::ingest_error::IngestError;
 use crate::media_service::MediaService;
+use crate::operations::Requester;
 use crate::quota::QuotaShare;
 use crate::recording::RunningRecording;
 use crate::small_reads;
@@ -25,6 +26,8 @@ pub(crate) struct ContentWriter {
     quota: QuotaShare,
     pub(crate) path: ContentPath,
     client: IpAddr,
+    /// The account or link by which it is stored, for the event log.
+    user: Option<String>,
     begun: Instant,
     received: u64,
     /// The end to be logged when this is dropped.
@@ -37,12 +40,23 @@ impl ContentWriter {
         (recording, upload): (Option<Arc<RunningRecording>>, Box<dyn UploadSink>),
         quota: QuotaShare,
         path: ContentPath,
-        client: IpAddr,
+        by: Requester<'_>,
     ) -> Self {
         service.stats.uploads_open.fetch_add(1, Ordering::Relaxed);
         let received = upload.begun_with();
         let (service, begun, end) = (Arc::clone(service), Instant::now(), Err("it broke off".to_owned()));
-        Self { service, upload: Some(upload), recording, quota, path, client, begun, received, end }
+        let (client, user) = (by.address, by.user.map(str::to_owned));
+        Self { service, upload: Some(upload), recording, quota, path, client, user, begun, received, end }
+    }
+
+    /// Its client.
+    pub(crate) fn by(&self) -> Requester<'_> {
+        Requester { address: self.client, user: self.user.as_deref() }
+    }
+
+    /// Names the account that stores it: of an upload that continues, which the server itself puts together.
+    pub(crate) fn name_user(&mut self, user: Option<String>) {
+        self.user = user;
     }
 
     /// Takes the next bytes; waits while the disk is behind.
@@ -102,6 +116,6 @@ impl Drop for ContentWriter {
             // It is a part of another content, which is told when it is whole.
             return;
         }
-        self.service.events.tell(events::upload_ended(&self.path.joined(), self.client, &end, SystemTime::now()));
+        self.service.events.tell(events::upload_ended(&self.path.joined(), self.by(), &end, SystemTime::now()));
     }
 }

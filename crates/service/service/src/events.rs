@@ -13,6 +13,7 @@ use crate::budgets::BudgetRefusal;
 use crate::contents::{DiskInfo, StoreError, StoreEvent};
 use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
+use crate::operations::Requester;
 use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
 use crate::shortage::Shortage;
@@ -247,14 +248,14 @@ pub(crate) struct UploadOutcome {
 }
 
 /// An upload that had begun came to its end.
-pub(crate) fn upload_ended(path: &str, client: IpAddr, end: &UploadOutcome, now: SystemTime) -> EventLine {
+pub(crate) fn upload_ended(path: &str, by: Requester<'_>, end: &UploadOutcome, now: SystemTime) -> EventLine {
     let (outcome, stored_bytes, reason) = match &end.stored_bytes {
         Ok(bytes) => ("Stored", *bytes, None),
         Err(reason) => ("Failed", 0, Some(reason)),
     };
     let object = json!({
-        "event": "upload_ended", "path": path, "client": client.to_string(), "outcome": outcome, "reason": reason,
-        "stored_bytes": stored_bytes, "seconds": end.duration.as_secs_f64(),
+        "event": "upload_ended", "path": path, "outcome": outcome, "reason": reason, "stored_bytes": stored_bytes,
+        "client": by.address.to_string(), "user": by.user, "seconds": end.duration.as_secs_f64(),
     });
     stamped(object, now)
 }
@@ -297,7 +298,7 @@ pub fn of_store(event: &StoreEvent, now: SystemTime) -> EventLine {
 #[derive(Debug, Clone, Copy)]
 pub enum Remover<'a> {
     /// A client requested the removal.
-    Client(IpAddr),
+    Client(Requester<'a>),
     /// A job keeps its folder small.
     Job {
         /// Its name.
@@ -331,7 +332,9 @@ pub fn recording_over_rate(path: &str, client: IpAddr, rate: BitRate, now: Syste
 pub fn content_deleted(path: &str, remover: Remover<'_>, now: SystemTime) -> EventLine {
     let event = "content_deleted";
     let object = match remover {
-        Remover::Client(client) => json!({ "event": event, "path": path, "client": client.to_string() }),
+        Remover::Client(Requester { address, user }) => {
+            json!({ "event": event, "path": path, "client": address.to_string(), "user": user })
+        }
         Remover::Job { name, reason } => json!({ "event": event, "path": path, "job": name, "reason": reason }),
         Remover::Quota { folder, reason } => json!({ "event": event, "path": path, "quota": folder, "reason": reason }),
         Remover::Trash { reason } => json!({ "event": event, "path": path, "trash": true, "reason": reason }),
@@ -344,7 +347,7 @@ pub(crate) fn trash_failed(why: &StoreError, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "trash_failed", "reason": why.to_string() }), now)
 }
 
-/// A client that tried to log in: the account, or the name that it gave. Names are cut: a mistyped one may be a password.
+/// A password was verified, or a provider named a user: the account, or the name that was given. Names are cut: a mistyped one may be a password.
 #[must_use]
 pub fn login(user: &str, (client, is_right): (IpAddr, bool), now: SystemTime) -> EventLine {
     let user: String = user.chars().take(64).collect();
@@ -369,23 +372,22 @@ pub fn provider_failed(reason: &str, client: IpAddr, now: SystemTime) -> EventLi
     stamped(json!({ "event": "provider_failed", "reason": reason, "client": client.to_string() }), now)
 }
 
-/// A client changed users, groups, tokens, logins or links, by a call of the API.
+/// Users, groups, tokens, logins or links were changed: by a client's call of the API, or by a command on this machine.
 #[must_use]
-pub fn access_changed(
-    (call, about): (&str, &str),
-    (client, user): (IpAddr, Option<&str>),
-    now: SystemTime,
-) -> EventLine {
-    let client = client.to_string();
+pub fn access_changed((call, about): (&str, &str), by: Option<Requester<'_>>, now: SystemTime) -> EventLine {
+    let (client, user) = (by.map(|by| by.address.to_string()), by.and_then(|by| by.user));
     stamped(json!({ "event": "access_changed", "call": call, "about": about, "user": user, "client": client }), now)
 }
 
-/// A client with a login has no right to its request.
+/// The login, token or link of a request gives no right to it, or is not valid, for this reason.
 #[must_use]
-pub fn access_refused((method, path): (&str, &str), (client, user): (IpAddr, &str), now: SystemTime) -> EventLine {
+pub fn access_refused((method, path): (&str, &str), by: Requester<'_>, reason: &str, now: SystemTime) -> EventLine {
     let path: String = path.chars().take(1024).collect();
-    let client = client.to_string();
-    stamped(json!({ "event": "access_refused", "method": method, "path": path, "user": user, "client": client }), now)
+    let object = json!({
+        "event": "access_refused", "method": method, "path": path, "reason": reason, "client": by.address.to_string(),
+        "user": by.user,
+    });
+    stamped(object, now)
 }
 
 /// A disk, volume or quota is full within a day at its present rate.
@@ -399,13 +401,15 @@ pub fn full_soon(forecast: &Forecast, now: SystemTime) -> EventLine {
 }
 
 /// A content or folder has another name.
-pub(crate) fn content_moved(from: &str, to: &str, client: IpAddr, now: SystemTime) -> EventLine {
-    stamped(json!({ "event": "content_moved", "path": from, "to": to, "client": client.to_string() }), now)
+pub(crate) fn content_moved(from: &str, to: &str, by: Requester<'_>, now: SystemTime) -> EventLine {
+    let client = by.address.to_string();
+    stamped(json!({ "event": "content_moved", "path": from, "to": to, "client": client, "user": by.user }), now)
 }
 
 /// A folder was made.
-pub(crate) fn folder_made(path: &str, client: IpAddr, now: SystemTime) -> EventLine {
-    stamped(json!({ "event": "folder_made", "path": path, "client": client.to_string() }), now)
+pub(crate) fn folder_made(path: &str, by: Requester<'_>, now: SystemTime) -> EventLine {
+    let client = by.address.to_string();
+    stamped(json!({ "event": "folder_made", "path": path, "client": client, "user": by.user }), now)
 }
 
 /// A session has fallen behind its rate, over its contents, by more than its start-up delay; the stream is its last.

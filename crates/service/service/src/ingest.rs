@@ -29,6 +29,7 @@ use crate::events::{self, Remover};
 use crate::file_names::RecordingFiles;
 pub use crate::ingest_error::IngestError;
 use crate::media_service::MediaService;
+use crate::operations::Requester;
 use crate::pipeline::Stages;
 use crate::quota::{QuotaShare, QuotaTerms};
 use crate::recording::RunningRecording;
@@ -168,9 +169,11 @@ async fn begin_upload(
         };
         ListedUpload::enter(&service.running, service.plane.stream_id(), upload)
     });
+    let user = permit.holder();
+    let by = Requester { address: client.address, user: user.as_deref() };
     Ok(Writer {
         service: Arc::clone(service),
-        content: ContentWriter::new(service, begun_upload, quota, request.path.clone(), client.address),
+        content: ContentWriter::new(service, begun_upload, quota, request.path.clone(), by),
         _share: share,
         stages,
         files,
@@ -273,6 +276,11 @@ impl Writer {
         self.progress.received.load(Ordering::Relaxed)
     }
 
+    /// Names the account that stores it, where the server itself writes it.
+    pub(crate) fn name_user(&mut self, user: Option<String>) {
+        self.content.name_user(user);
+    }
+
     /// Lists it as this content, of which it writes a part.
     pub(crate) fn list_as(&self, path: &ContentPath) {
         if let Some(listed) = &self.listed {
@@ -343,7 +351,7 @@ impl Writer {
                 begun.map_err(|_| error)?
             }
         };
-        let next = ContentWriter::new(&self.service, begun, quota, request.path, self.client.address);
+        let next = ContentWriter::new(&self.service, begun, quota, request.path, self.content.by());
         let before = std::mem::replace(&mut self.content, next);
         while files.ending.try_join_next().is_some() {}
         files.ending.spawn(async move {
@@ -450,7 +458,9 @@ pub async fn delete(
     };
     service.contents.delete(permit.path(), precondition).await?;
     budget_use::removed(service, charged.iter(), bytes);
-    note_removal(service, &permit.path().joined(), Remover::Client(client.address));
+    let user = permit.holder();
+    let by = Requester { address: client.address, user: user.as_deref() };
+    note_removal(service, &permit.path().joined(), Remover::Client(by));
     Ok(())
 }
 

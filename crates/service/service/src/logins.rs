@@ -46,6 +46,14 @@ pub enum LoginError {
     Busy,
 }
 
+/// A login that is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RightLogin {
+    pub(crate) principal: Principal,
+    /// It was verified before, and not again.
+    pub(crate) is_remembered: bool,
+}
+
 /// The reason why a token or a link is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
@@ -173,13 +181,15 @@ impl Logins {
     ///
     /// # Errors
     /// They are not, or that cannot be found out now.
-    pub async fn login(
+    pub(crate) async fn login(
         &self,
         accounts: &Accounts,
         name: &str,
         password: &str,
         from: IpAddr,
-    ) -> Result<Principal, LoginError> {
+    ) -> Result<RightLogin, LoginError> {
+        let right =
+            |is_remembered| Ok(RightLogin { principal: Principal::Account(AccountName::proven(name)), is_remembered });
         let known = accounts.facts().accounts.get(name).and_then(|account| account.password_hash.clone());
         let is_known = known.is_some();
         // A login under an unknown name takes as long as any other.
@@ -189,7 +199,7 @@ impl Logins {
         let now = Instant::now();
         if let Some(until) = lock(&self.verified).get_mut(&key).filter(|until| **until > now) {
             *until = now + REMEMBERED_TIME;
-            return Ok(Principal::Account(AccountName::proven(name)));
+            return right(true);
         }
         let turn = tokio::time::timeout(WAIT_MAX, self.queue.turn(from)).await;
         let _turn = turn.ok().flatten().ok_or(LoginError::Busy)?;
@@ -207,7 +217,7 @@ impl Logins {
         if verified.len() < REMEMBERED_MAX {
             verified.insert(key, now + REMEMBERED_TIME);
         }
-        Ok(Principal::Account(AccountName::proven(name)))
+        right(false)
     }
 }
 
@@ -241,13 +251,23 @@ mod tests {
         accounts
     }
 
+    async fn login(
+        logins: &Logins,
+        accounts: &Accounts,
+        name: &str,
+        password: &str,
+        from: IpAddr,
+    ) -> Result<Principal, LoginError> {
+        logins.login(accounts, name, password, from).await.map(|login| login.principal)
+    }
+
     #[tokio::test]
     async fn a_storm_of_wrong_passwords_locks_no_user_out() {
         let (logins, accounts) = (Arc::new(Logins::default()), Arc::new(accounts()));
         let user = Ok(Principal::Account(AccountName::proven("ada")));
-        assert_eq!(logins.login(&accounts, "ada", "secret", address(1)).await, user);
+        assert_eq!(login(&logins, &accounts, "ada", "secret", address(1)).await, user);
         assert_eq!(
-            logins.login(&accounts, "bob", "secret", address(1)).await,
+            login(&logins, &accounts, "bob", "secret", address(1)).await,
             Err(LoginError::Wrong),
             "ada's password"
         );
@@ -255,15 +275,15 @@ mod tests {
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |name: &'static str, password: String, from| {
             let (logins, accounts) = (Arc::clone(&logins), Arc::clone(&accounts));
-            tokio::spawn(async move { logins.login(&accounts, name, &password, from).await })
+            tokio::spawn(async move { login(&logins, &accounts, name, &password, from).await })
         };
         let storm: Vec<_> = (0..WAITING_MAX).map(|guess| ask("ada", guess.to_string(), address(1))).collect();
         while logins.queue.waiting() < WAITING_MAX {
             tokio::task::yield_now().await;
         }
-        assert_eq!(logins.login(&accounts, "ada", "secret", address(1)).await, user, "it is remembered");
+        assert_eq!(login(&logins, &accounts, "ada", "secret", address(1)).await, user, "it is remembered");
         assert_eq!(
-            logins.login(&accounts, "eve", "other", address(1)).await,
+            login(&logins, &accounts, "eve", "other", address(1)).await,
             Err(LoginError::Busy),
             "no place is left"
         );
@@ -288,7 +308,7 @@ mod tests {
     async fn a_name_that_is_no_user_waits_for_a_verification_too() {
         let (logins, accounts) = (Logins::default(), accounts());
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
-        let mut login = std::pin::pin!(logins.login(&accounts, "bob", "secret", address(1)));
+        let mut login = std::pin::pin!(login(&logins, &accounts, "bob", "secret", address(1)));
         tokio::select! {
             biased;
             _ = &mut login => panic!("it was told at once"),
@@ -305,7 +325,7 @@ mod tests {
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |password: String| {
             let (logins, accounts) = (Arc::clone(&logins), Arc::clone(&accounts));
-            tokio::spawn(async move { logins.login(&accounts, "ada", &password, address(1)).await })
+            tokio::spawn(async move { login(&logins, &accounts, "ada", &password, address(1)).await })
         };
         let waiting = |count| logins.queue.waiting() == count;
         let before: Vec<_> = (0..50).map(|guess| ask(guess.to_string())).collect();

@@ -524,7 +524,12 @@ impl MediaService {
     /// # Errors
     /// They are not, or that cannot be found out now.
     pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Result<Principal, LoginError> {
-        self.logins.login(&self.accounts, name, password, from).await
+        let login = self.logins.login(&self.accounts, name, password, from).await;
+        // One that is remembered was logged when it was verified.
+        if login.as_ref().map_or_else(|error| *error == LoginError::Wrong, |login| !login.is_remembered) {
+            self.events.tell(events::login(name, (from, login.is_ok()), SystemTime::now()));
+        }
+        login.map(|login| login.principal)
     }
 
     /// The principal of the token with this text.

@@ -18,6 +18,7 @@ use crate::delivery::{Client, DeliveryError};
 use crate::events::{self, Remover};
 use crate::ingest::{self, IngestError, IngestRequest, Writer};
 use crate::media_service::MediaService;
+use crate::operations::Requester;
 use crate::pipeline::{Pipe, PipeError, Stages};
 use crate::quota::QuotaShare;
 use crate::rate::{RateTerms, RequestedRate};
@@ -78,7 +79,9 @@ pub async fn make_folder(
         other => other?,
     }
     service.listings.note_write();
-    service.events.tell(events::folder_made(&path.joined(), client.address, SystemTime::now()));
+    let user = permit.holder();
+    let by = Requester { address: client.address, user: user.as_deref() };
+    service.events.tell(events::folder_made(&path.joined(), by, SystemTime::now()));
     Ok(())
 }
 
@@ -94,6 +97,7 @@ pub async fn rename(
 ) -> Result<bool, NamespaceError> {
     check_apart(from.path(), to.path())?;
     let entry = service.lookup(from).await?;
+    let user = from.holder();
     let (from, to) = (from.path(), to.path());
     check_parent(service, to).await?;
     let bytes = if service.quotas.is_empty() { 0 } else { bytes_of(service, from, &entry).await? };
@@ -105,7 +109,8 @@ pub async fn rename(
     quota.stored(bytes);
     service.quotas.removed();
     service.listings.note_write();
-    service.events.tell(events::content_moved(&from.joined(), &to.joined(), client.address, SystemTime::now()));
+    let by = Requester { address: client.address, user: user.as_deref() };
+    service.events.tell(events::content_moved(&from.joined(), &to.joined(), by, SystemTime::now()));
     Ok(created)
 }
 
@@ -129,7 +134,9 @@ pub async fn set_modified(
 /// The store's error.
 pub async fn remove_tree(service: &MediaService, permit: &Permit<ToDelete>, client: Client) -> Result<(), StoreError> {
     service.contents.remove_tree(permit.path()).await?;
-    ingest::note_removal(service, &permit.path().joined(), Remover::Client(client.address));
+    let user = permit.holder();
+    let by = Requester { address: client.address, user: user.as_deref() };
+    ingest::note_removal(service, &permit.path().joined(), Remover::Client(by));
     Ok(())
 }
 

@@ -13,12 +13,12 @@ use crate::access::{Permit, ToRead};
 use crate::client::Client;
 use crate::contents::ContentPath;
 
-/// The client that steers a job, for the event log.
+/// The client behind a request, for the event log.
 #[derive(Debug, Clone, Copy)]
 pub struct Requester<'a> {
     /// The client's address.
     pub address: IpAddr,
-    /// The user's name, if users are configured.
+    /// The user's name, or the number of the signed link (`link:7`); none: no login was needed.
     pub user: Option<&'a str>,
 }
 

@@ -19,6 +19,7 @@ use crate::events::{self, UploadOutcome};
 use crate::ingest::{self, IngestRequest, Writer};
 use crate::ingest_error::IngestError;
 use crate::namespace;
+use crate::operations::Requester;
 use crate::pipeline::Stages;
 use crate::resumable::{KeptUpload, ResumableUploads, ResumeError, UploadRecord, UploadRole};
 use crate::stored_parts::{PARTS_MAX, StoredParts, part_path};
@@ -153,7 +154,7 @@ impl ResumableUploads {
     /// Makes the content of its parts: the one part gets the name, several are copied.
     pub(crate) async fn assemble(&self, kept: &KeptUpload, turn: &mut StoredParts) -> Result<(), ResumeError> {
         let (record, target) = (kept.record(), kept.path());
-        let UploadRecord { client, modified, charged, only_new, .. } = record;
+        let UploadRecord { client, user, modified, charged, only_new, .. } = record;
         let replaced = match self.service.contents.lookup(&target).await {
             Ok(entry) if entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory.into()),
             Ok(entry) => entry.size,
@@ -168,7 +169,8 @@ impl ResumableUploads {
             budget_use::removed(&self.service, charged.iter(), replaced);
             self.service.listings.note_write();
             let end = UploadOutcome { stored_bytes: Ok(bytes), duration: begun.elapsed() };
-            let event = events::upload_ended(&target.joined(), client.address, &end, SystemTime::now());
+            let by = Requester { address: client.address, user: user.as_deref() };
+            let event = events::upload_ended(&target.joined(), by, &end, SystemTime::now());
             self.service.events.tell(event);
             turn.parts.clear();
             return Ok(());
@@ -185,6 +187,7 @@ impl ResumableUploads {
         };
         let to = Permit::of_configuration(target.clone());
         let mut writer = ingest::begin(&self.service, &to, request, Stages::default()).await?;
+        writer.name_user(user);
         for (id, offset, _) in &turn.parts {
             let from = Permit::of_configuration(self.part_place(id, &target, *offset));
             namespace::copy_into(&self.service, &from, &mut writer, client).await?;

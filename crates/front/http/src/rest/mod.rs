@@ -20,6 +20,7 @@ use std::time::SystemTime;
 use http_types::header::CACHE_CONTROL;
 use http_types::{Method, StatusCode};
 use service::events;
+use service::operations::Requester;
 
 use crate::archive::Archive;
 use crate::body::RequestBody;
@@ -52,9 +53,9 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> O
     }
     let performed = perform(exchange, &found, body).await;
     if performed.is_ok() && found.route.changes_access() {
-        let (route, by) = (found.route, (exchange.peer.ip(), exchange.user()));
+        let (route, by) = (found.route, Requester { address: exchange.peer.ip(), user: exchange.user() });
         let about = path.strip_prefix(API).unwrap_or(path);
-        let event = events::access_changed((&format!("{:?}", route.call), about), by, SystemTime::now());
+        let event = events::access_changed((&format!("{:?}", route.call), about), Some(by), SystemTime::now());
         exchange.shared.service.events.tell(event);
     }
     let reply = performed.unwrap_or_else(|reply| reply);

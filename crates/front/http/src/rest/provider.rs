@@ -48,7 +48,7 @@ pub(crate) async fn answer(exchange: &Exchange) -> Option<Reply> {
 
 async fn begin(exchange: &Exchange, openid: OpenIdLogins) -> Result<Reply, Reply> {
     if !login::takes_passwords(exchange) {
-        return Err(login::password_refused());
+        return Err(login::password_refused(exchange));
     }
     let (callback, now) = (callback(exchange), now());
     let begun = asked(exchange, openid.provider, move |provider| provider.begin(&callback, now)).await?;
@@ -68,7 +68,7 @@ async fn finish(exchange: &Exchange, openid: OpenIdLogins) -> Result<Reply, Repl
 
 async fn log_in(exchange: &Exchange, openid: OpenIdLogins) -> Result<Reply, Reply> {
     if !login::takes_passwords(exchange) {
-        return Err(login::password_refused());
+        return Err(login::password_refused(exchange));
     }
     let secret = cookie(&exchange.head.headers, secret_cookie(exchange)).and_then(LoginSecret::parse);
     let secret = secret.ok_or_else(|| failed(exchange, &OpenIdError::OtherLogin))?;
@@ -88,7 +88,7 @@ async fn log_in(exchange: &Exchange, openid: OpenIdLogins) -> Result<Reply, Repl
     let text = begun.map_err(|error| refused(exchange, &error))?;
     end_present(exchange).await?;
     if let Ok((_, Principal::Account(account))) = service.login_by_browser(&text) {
-        login::tell(exchange, account.name(), true);
+        service.events.tell(events::login(account.name(), (exchange.peer.ip(), true), SystemTime::now()));
         exchange.note_user(Some(account.name()));
     }
     let cookie = login_cookie(exchange, &text, LOGIN_LIFE);

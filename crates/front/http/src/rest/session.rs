@@ -34,18 +34,12 @@ fn status(exchange: &Exchange, principal: &Principal) -> Reply {
 /// Logs a browser in.
 pub(super) async fn begin(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {
     if !login::takes_passwords(exchange) {
-        return Err(login::password_refused());
+        return Err(login::password_refused(exchange));
     }
     let PasswordLogin { name, password } = read(exchange, body).await?;
     let service = &exchange.shared.service;
     let login = service.login(&name, &password, exchange.peer.ip()).await;
-    let principal = login.map_err(|error| {
-        problem::of_login(error).unwrap_or_else(|| {
-            login::tell(exchange, &name, false);
-            problem::of_login_failed(false)
-        })
-    })?;
-    login::tell(exchange, &name, true);
+    let principal = login.map_err(|error| problem::of_login(error, false))?;
     exchange.note_user(Some(&name));
     end_present(exchange).await?;
     let agent = exchange.head.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
@@ -62,7 +56,7 @@ pub(super) async fn end(exchange: &Exchange) -> Result<Reply, Reply> {
 /// Makes the first user.
 pub(super) async fn first_user(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {
     if !login::takes_passwords(exchange) {
-        return Err(login::password_refused());
+        return Err(login::password_refused(exchange));
     }
     let wish: FirstAccount = read(exchange, body).await?;
     let made = administration::add_first_user(&exchange.shared.service, wish).await;
@@ -74,9 +68,7 @@ pub(super) async fn end_present(exchange: &Exchange) -> Result<(), Reply> {
     let service = &exchange.shared.service;
     let present = login::cookie_text(exchange).and_then(|text| service.login_by_browser(&text).ok());
     let Some((id, principal)) = present else { return Ok(()) };
-    if let Principal::Account(account) = &principal {
-        exchange.note_user(Some(account.name()));
-    }
+    exchange.note_user(principal.name().as_deref());
     administration::end_login(service, id).await.map_err(|error| problem::of_change(&error))
 }
 
