@@ -41,7 +41,7 @@ struct LinkArgs {
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = units::parse_duration)]
     expires: Nanos,
     /// The rate of its streams, and the most that they may have.
-    #[arg(long, value_parser = units::parse_rate)]
+    #[arg(long, conflicts_with = "upload", value_parser = units::parse_rate)]
     rate: Option<BitRate>,
     /// The number of times that it may be used.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

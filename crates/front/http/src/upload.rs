@@ -31,6 +31,7 @@ use crate::message::reply::{COMPONENT, Reply, location};
 use crate::precondition::precondition;
 use crate::problem;
 use crate::rate_request::RateTermsError;
+use crate::share;
 use crate::upload_part::{OC_MTIME, modified};
 
 /// Time after its answer within which an upload may become durable: less than a second is not worth it, and more than a minute is a risk
@@ -183,9 +184,9 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         writer.finish().await.map_err(|error| problem::of_ingest(&error))
     };
     let stored = stored.await;
-    if stored.is_err() && claimed != 0 {
+    if stored.is_err() {
         // Where it cannot be given back now, the link stores that much less.
-        let _ = exchange.shared.service.store_by_link(&permit, -claimed).await;
+        let _ = exchange.shared.service.store_by_link(&permit, -1, -claimed).await;
     }
     stored.map(PutOutcome::Stored)
 }
@@ -219,18 +220,15 @@ async fn continued(
     Ok(Some((permit, first)))
 }
 
-/// Takes the room of an upload by a link with limited room, before its first byte. Gives the bytes taken.
+/// Takes a use of the permit's link and the room of its upload, before the first byte. Gives the bytes taken.
 async fn claim(exchange: &Exchange, permit: &Permit<ToWrite>, length: Option<u64>) -> Result<i64, Reply> {
-    if permit.link().is_none_or(|link| link.stored.is_none()) {
-        return Ok(0);
-    }
-    let Some(length) = length else {
+    if permit.link().is_some_and(|link| link.stored.is_some()) && length.is_none() {
         let detail = "this link has room for so many bytes: an upload by it needs Content-Length";
         return Err(Reply::problem(StatusCode::LENGTH_REQUIRED, detail));
-    };
-    let bytes = i64::try_from(length).unwrap_or(i64::MAX);
-    let taken = exchange.shared.service.store_by_link(permit, bytes).await;
-    taken.map(|()| bytes).map_err(|error| problem::of_change(&error))
+    }
+    let bytes = i64::try_from(length.unwrap_or(0)).unwrap_or(i64::MAX);
+    let taken = exchange.shared.service.store_by_link(permit, 1, bytes).await;
+    taken.map(|()| bytes).map_err(|error| share::used_up(exchange, permit, &error))
 }
 
 /// Refuses a PUT that a lock forbids, or by which a client that makes its folders itself would bring one back that is gone.

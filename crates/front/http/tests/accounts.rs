@@ -156,6 +156,8 @@ async fn users_have_tokens_and_links_of_their_own_within_their_rights() {
     assert_eq!(status(harness, "POST /api/v1/shares", BOB, &share.replace("3600", "0")), 400);
     let bytes = share.replace("\"uses\":3", "\"stored_max\":5");
     assert_eq!(status(harness, "POST /api/v1/shares", BOB, &bytes), 400, "bytes of a link that reads");
+    let rate = r#"{"path":"/films","expires_seconds":60,"upload":true,"rate_bps":4000000}"#;
+    assert_eq!(status(harness, "POST /api/v1/shares", ADA, rate), 400, "a rate of a link that uploads");
     let of = Grantee::Account("bob".to_owned());
     closed.change(AccountChange::Revoke { of, taken: given("/films", "share") });
     assert_eq!(status(harness, &format!("GET {address}"), "", ""), 403, "its maker may share no more");

@@ -262,6 +262,19 @@ async fn a_link_stores_new_contents_up_to_its_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_stores_as_many_contents_as_it_has_uses() {
+    let closed = Closed::start();
+    let link = closed.change(AccountChange::AddLink(LinkWish { uses: Some(2), ..wish("/in", "write") }));
+    let put = |name: &str| {
+        let target = format!("PUT /media/in/{name}?share={link}");
+        closed.harness.one(&format!("{target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"))
+    };
+    assert_eq!((put("a").status, put("a").status, put("b").status), (201, 412, 201), "a refused upload is no use");
+    let beyond = put("c");
+    assert_eq!((beyond.status, closed.harness.store.bytes("in/c")), (403, None), "{}", beyond.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_that_was_altered_is_refused_with_a_login_too() {
     let closed = Closed::start();
     let link = closed.change(AccountChange::AddLink(wish("/films", "read")));

@@ -308,14 +308,14 @@ fn add_reservation(tables: &Connection, wish: &ReservationWish) -> ChangeStep {
     Ok(Changed::New { id: tables.last_insert_rowid(), text: session })
 }
 
-fn use_link(tables: &Connection, id: i64, uses: u64, stored: i64) -> Result<(), StepError> {
+fn use_link(tables: &Connection, id: i64, uses: i64, stored: i64) -> Result<(), StepError> {
     let read = |row: &rusqlite::Row<'_>| {
         Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?, row.get::<_, i64>(3)?))
     };
     let sql = "SELECT uses, used, stored_max, stored FROM link WHERE id = ?1";
     let found = tables.query_row(sql, [id], read).optional()?;
     let (uses_max, used, stored_max, stored_so_far) = found.ok_or(ChangeError::NoLink(id))?;
-    let used_then = used.saturating_add(signed(uses));
+    let used_then = used.saturating_add(uses).max(0);
     if let Some(most) = uses_max.filter(|most| uses > 0 && used_then > *most) {
         return Err(ChangeError::UsedUp(most.unsigned_abs()).into());
     }

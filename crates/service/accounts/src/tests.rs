@@ -194,6 +194,7 @@ fn uses_and_bytes_of_a_link_are_counted_up_to_their_limits() {
     let mut count = |uses, stored| apply(&mut database, AccountChange::UseLink { id, uses, stored });
     assert!(count(1, 0).is_ok() && count(1, 60).is_ok());
     assert_eq!(count(1, 0), Err(ChangeError::UsedUp(2)));
+    assert!(count(-1, 0).is_ok() && count(1, 0).is_ok(), "one that was given back");
     assert_eq!(count(0, 60), Err(ChangeError::StoredFull { limit: 100, used: 60, more: 60 }));
     assert!(count(0, -20).is_ok() && count(0, 60).is_ok());
     let entry = &database.links(None, &ListPart::default()).expect("a list")[0];

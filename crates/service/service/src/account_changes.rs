@@ -164,8 +164,8 @@ pub enum AccountChange {
     UseLink {
         /// Its number.
         id: i64,
-        /// Uses begun.
-        uses: u64,
+        /// Uses begun; negative: given back.
+        uses: i64,
         /// Bytes to be stored; negative: given back.
         stored: i64,
     },

@@ -57,6 +57,9 @@ pub enum WishError {
     /// Bytes of an upload, for a link that reads.
     #[error("`stored_max` is for links that upload")]
     StoredByReads,
+    /// A rate, for a link that uploads.
+    #[error("`rate_bps` is for links that read: a budget of the link limits its uploads")]
+    RateOfUploads,
     /// An administrator without an account, and no account is named.
     #[error("name the user that the token is for: `user`")]
     NoUser,
@@ -302,6 +305,9 @@ pub async fn add_link(
     }
     if wish.stored_max.is_some() && right == Right::Read {
         return Err(WishError::StoredByReads);
+    }
+    if wish.rate_bps.is_some() && right == Right::Write {
+        return Err(WishError::RateOfUploads);
     }
     let link = LinkWish {
         given: FolderRights { folder: path.clone(), rights: Rights::of(&[right]) },

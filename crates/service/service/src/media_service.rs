@@ -587,13 +587,14 @@ impl MediaService {
         Ok(())
     }
 
-    /// Takes room for `bytes` more of what may be stored by the permit's link, if that is limited; negative: gives it back.
+    /// Takes uploads, and their bytes, of those that the permit's link permits, if these are limited; negative: gives them back.
     ///
     /// # Errors
-    /// As much does not fit, or that cannot be found out now.
-    pub async fn store_by_link(&self, permit: &Permit<ToWrite>, bytes: i64) -> Result<(), ChangeError> {
-        let Some(link) = permit.link().filter(|link| link.stored.is_some()) else { return Ok(()) };
-        let change = AccountChange::UseLink { id: link.id, uses: 0, stored: bytes };
+    /// As many are not left, or that cannot be found out now.
+    pub async fn store_by_link(&self, permit: &Permit<ToWrite>, uses: i64, bytes: i64) -> Result<(), ChangeError> {
+        let link = permit.link().filter(|link| link.stored.is_some() || link.uses.is_some());
+        let Some(link) = link else { return Ok(()) };
+        let change = AccountChange::UseLink { id: link.id, uses, stored: bytes };
         self.account_store.change(change).await.map(|_| ())
     }
 
