@@ -30,9 +30,9 @@ impl StateOfServer {
 
     /// Makes a change, and waits until it is in force.
     pub(crate) fn change(&self, change: AccountChange) -> anyhow::Result<Changed> {
-        let mut results = self.database()?.apply(&[change], now())?;
+        let mut results = self.database()?.apply(std::slice::from_ref(&change), now())?;
         let changed = results.pop().context("a change has a result")??;
-        announce(&self.folder());
+        announce(&self.folder(), Some(&change));
         Ok(changed)
     }
 

@@ -48,8 +48,9 @@ impl Closed {
     /// Makes a change, as a command does. Gives the text of what is new.
     pub(crate) fn change(&self, change: AccountChange) -> String {
         let mut database = Database::open(self.state.path()).expect("a database");
-        let changed = database.apply(&[change], 1_800_000_000).expect("applied").remove(0).expect("changed");
-        assert!(announce(self.state.path()));
+        let made = database.apply(std::slice::from_ref(&change), 1_800_000_000).expect("applied").remove(0);
+        let changed = made.expect("changed");
+        assert!(announce(self.state.path(), Some(&change)));
         match changed {
             Changed::New { text, .. } => text,
             Changed::Done => String::new(),

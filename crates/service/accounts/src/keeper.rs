@@ -4,12 +4,13 @@
 //! force when [`announce`] returns, and one that was not announced within [`LOOK_PERIOD`]. Not here: the changes (`apply`).
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::{AccountEntry, GroupEntry, LinkEntry, TokenEntry};
@@ -32,6 +33,11 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const CARE_PERIOD: Duration = Duration::from_secs(60);
 /// Longest wait of a command for the server, and of the server for a command.
 const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Longest announcement of a change, bytes.
+const ANNOUNCED_BYTES_MAX: u64 = 4096;
+
+/// Logs a change by a command: the call of the API that makes such a one, and its path.
+type ChangeLog = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 /// An order to the thread.
 enum KeeperOrder {
@@ -43,13 +49,13 @@ enum KeeperOrder {
 }
 
 /// The accounts of a server: facts in memory, and the thread that keeps them.
-#[derive(Debug)]
 pub struct Keeper {
     orders: SyncSender<KeeperOrder>,
     /// Tokens that were used since the thread wrote them last, with the time.
     used: Arc<Mutex<HashMap<i64, u64>>>,
     accounts: Arc<Accounts>,
     socket: PathBuf,
+    log: Arc<OnceLock<ChangeLog>>,
 }
 
 /// The reason why accounts cannot be kept.
@@ -84,8 +90,15 @@ impl Keeper {
         };
         std::thread::Builder::new().name("accounts".to_owned()).spawn(move || work.run(&waiting))?;
         let socket = state.join(SOCKET);
-        listen(&socket, orders.clone());
-        Ok(Arc::new(Self { orders, used, accounts: Arc::clone(accounts), socket }))
+        let log = Arc::<OnceLock<ChangeLog>>::default();
+        listen(&socket, orders.clone(), Arc::clone(&log));
+        Ok(Arc::new(Self { orders, used, accounts: Arc::clone(accounts), socket, log }))
+    }
+
+    /// Passes changes by commands to `log` from now on: the call of the API that makes such a one, and its path below `/api/v1`. Has no
+    /// effect the second time.
+    pub fn log_to(&self, log: impl Fn(&str, &str) + Send + Sync + 'static) {
+        let _ = self.log.set(Box::new(log));
     }
 
     /// Takes over users that came into the configuration.
@@ -95,9 +108,15 @@ impl Keeper {
     pub fn take_over(state: &Path, users: &[(String, String)], accounts: &Accounts) -> Result<(), KeeperError> {
         let made = Database::open(state)?.take_over(users, accounts.now())?;
         if !made.is_empty() {
-            announce(state);
+            announce(state, None);
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
@@ -286,27 +305,37 @@ impl Database {
 }
 
 /// Takes announcements at the socket. Without it (its path may be too long for one) changes are in force within [`LOOK_PERIOD`].
-fn listen(socket: &Path, orders: SyncSender<KeeperOrder>) {
+fn listen(socket: &Path, orders: SyncSender<KeeperOrder>, log: Arc<OnceLock<ChangeLog>>) {
     let _ = fs::remove_file(socket);
     let Ok(listener) = UnixListener::bind(socket) else { return };
     let take = move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
+            let mut announced = String::new();
+            // A program that announces no change has it in force all the same.
+            let _ = stream.set_read_timeout(Some(ANNOUNCE_TIME_MAX));
+            let _ = BufReader::new((&stream).take(ANNOUNCED_BYTES_MAX)).read_line(&mut announced);
             let (look, seen) = sync_channel(0);
             if orders.send(KeeperOrder::Look(look)).is_err() {
                 return;
             }
             let _ = seen.recv();
+            if let (Some(log), Some((call, about))) = (log.get(), announced.trim_end().split_once(' ')) {
+                log(call, about);
+            }
             let _ = stream.set_write_timeout(Some(ANNOUNCE_TIME_MAX)).and_then(|()| stream.write_all(b"\n"));
         }
     };
     let _ = std::thread::Builder::new().name("accounts-socket".to_owned()).spawn(take);
 }
 
-/// Waits until a server that has this state folder has put the changes of this program in force. False: no server runs, or it does not
-/// answer within 5 s.
-pub fn announce(state: &Path) -> bool {
+/// Waits until a server that has this state folder has put the changes of this program in force, and has logged `change`. False: no server
+/// runs, or it does not answer within 5 s.
+pub fn announce(state: &Path, change: Option<&AccountChange>) -> bool {
     let Ok(mut stream) = UnixStream::connect(state.join(SOCKET)) else { return false };
+    let call = change.and_then(AccountChange::call).map_or_else(String::new, |(call, about)| format!("{call} {about}"));
     let mut answer = [0];
-    stream.set_read_timeout(Some(ANNOUNCE_TIME_MAX)).is_ok() && stream.read_exact(&mut answer).is_ok()
+    stream.set_read_timeout(Some(ANNOUNCE_TIME_MAX)).is_ok()
+        && writeln!(stream, "{call}").is_ok()
+        && stream.read_exact(&mut answer).is_ok()
 }

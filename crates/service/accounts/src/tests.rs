@@ -210,15 +210,20 @@ async fn changes_of_a_server_and_of_commands_are_in_force_at_once() {
     assert_eq!(keeper.change(add("ada")).await, Ok(Changed::Done));
     assert!(knows("ada"));
     assert_eq!(keeper.change(add("ada")).await, Err(ChangeError::AccountExists("ada".to_owned())));
+    let logged = Arc::<std::sync::Mutex<Vec<String>>>::default();
+    let log = Arc::clone(&logged);
+    keeper.log_to(move |call, about| log.lock().expect("no panic").push(format!("{call} {about}")));
     let state = folder.path().to_owned();
     let command = move || {
-        apply(&mut database(&state), add("bob")).expect("added");
-        announce(&state)
+        let change = add("bob");
+        apply(&mut database(&state), change.clone()).expect("added");
+        announce(&state, Some(&change))
     };
     assert!(tokio::task::spawn_blocking(command).await.expect("no panic"), "a server answers");
     assert!(knows("bob"));
+    assert_eq!(*logged.lock().expect("no panic"), ["AddUser /users/bob"]);
     drop(keeper);
-    assert!(!announce(folder.path()), "there is no server any more");
+    assert!(!announce(folder.path(), None), "there is no server any more");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

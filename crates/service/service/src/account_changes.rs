@@ -196,6 +196,34 @@ pub enum AccountChange {
     RotateKeys,
 }
 
+impl AccountChange {
+    /// The call of the API that makes such a change, and its path below `/api/v1`, for the event log; none: no command makes it.
+    #[must_use]
+    pub fn call(&self) -> Option<(&'static str, String)> {
+        let holder = |grantee: &Grantee, calls: [&'static str; 2], end| match grantee {
+            Grantee::Account(name) => (calls[0], format!("/users/{name}/{end}")),
+            Grantee::Group(name) => (calls[1], format!("/groups/{name}/{end}")),
+        };
+        Some(match self {
+            Self::AddAccount { name, .. } => ("AddUser", format!("/users/{name}")),
+            Self::SetPassword { name, .. } => ("SetPassword", format!("/users/{name}/password")),
+            Self::RemoveAccount { name } => ("RemoveUser", format!("/users/{name}")),
+            Self::Grant { to, .. } => holder(to, ["GrantUser", "GrantGroup"], "grant"),
+            Self::Revoke { of, .. } => holder(of, ["RevokeUser", "RevokeGroup"], "revoke"),
+            Self::Membership { name, group, joins } => {
+                (if *joins { "Join" } else { "Leave" }, format!("/groups/{group}/members/{name}"))
+            }
+            Self::AddToken { account, .. } => ("AddToken", format!("/users/{account}")),
+            Self::RevokeToken { id, .. } => ("RevokeToken", format!("/tokens/{id}")),
+            Self::AddLink(wish) => ("AddShare", format!("/shares{}", wish.given.folder)),
+            Self::RevokeLink { id, .. } => ("RevokeShare", format!("/shares/{id}")),
+            Self::RotateKeys => ("RotateShares", "/shares/rotate".to_owned()),
+            Self::SetBudget { of, .. } => ("SetBudget", format!("/budgets/{of}")),
+            _ => return None,
+        })
+    }
+}
+
 /// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {

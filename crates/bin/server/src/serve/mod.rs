@@ -24,7 +24,7 @@ mod wiring;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use accounts::{Keeper, KeptLines, random_text};
 use anyhow::Context as _;
@@ -44,6 +44,7 @@ use service::MediaService;
 use service::access::Permit;
 use service::accounts::Accounts;
 use service::contents::StoreAdmin;
+use service::events::access_changed;
 use service::log::Log;
 use service::operations::Operations;
 use snmp::Snmp;
@@ -279,6 +280,12 @@ async fn serve(
     tokio::spawn(service::reservations::keep(Arc::downgrade(&service)));
     tokio::spawn(service::trash::keep(Arc::downgrade(&service)));
     history_file::keep(&config.state.join("figures"), &service);
+    let told = Arc::downgrade(&service);
+    keeper.log_to(move |call, about| {
+        if let Some(service) = told.upgrade() {
+            service.events.tell(access_changed((call, about), None, SystemTime::now()));
+        }
+    });
     let unknown = Arc::new(Unknown::of(&disks));
     let (told, noted) = (Arc::downgrade(&service), Arc::clone(&unknown));
     store.store.listen(Box::new(move |event| {
