@@ -236,16 +236,23 @@ impl Sessions {
     ) -> Result<(), BudgetRefusal> {
         for key in charged.iter() {
             let BudgetLimits { reserved, download, upload, .. } = limits(key);
-            let (reads, recordings) = self.rates_of(key, |_| true);
             let of_direction = match direction {
-                Direction::Out => (BudgetLimit::Download, download, reads),
-                Direction::In => (BudgetLimit::Upload, upload, recordings),
+                Direction::Out => (BudgetLimit::Download, download),
+                Direction::In => (BudgetLimit::Upload, upload),
             };
-            for (limit, most, used) in
-                [(BudgetLimit::Reserved, reserved, reads.saturating_add(recordings)), of_direction]
-            {
+            for (limit, most) in [(BudgetLimit::Reserved, reserved), of_direction] {
+                // Most budgets have no limit: all streams are looked through for one that has.
+                let Some(most) = most else { continue };
+                let (reads, recordings) = self.rates_of(key, |_| true);
+                let used = match limit {
+                    BudgetLimit::Download => reads,
+                    BudgetLimit::Upload => recordings,
+                    _ => reads.saturating_add(recordings),
+                };
                 let used = used.saturating_sub(before.0);
-                let Some(most) = most.filter(|most| used.saturating_add(rate.0) > most.0) else { continue };
+                if used.saturating_add(rate.0) <= most.0 {
+                    continue;
+                }
                 let ends = self.shares_of(key).filter_map(ViewerReservation::held_until).min();
                 return Err(BudgetRefusal {
                     budget: key.clone(),

@@ -119,3 +119,24 @@ fn reads_take_nothing_of_what_a_budget_may_upload_nor_recordings_of_what_it_may_
         sessions.begin_recording(StreamId(4), (&charged(1), rate), limits, Nanos::ZERO).expect_err("too much");
     assert_eq!((refusal.limit, refusal.used), (BudgetLimit::Upload, rate.0));
 }
+
+#[test]
+fn streams_are_looked_through_for_limits_alone() {
+    let mut sessions = sessions();
+    for stream in 0..10_000 {
+        let request = read(named(&stream.to_string()), stream, 1, ContentPart::Whole);
+        assert_eq!(sessions.begin(&request, NO_LIMITS, Nanos::ZERO), ReservationSource::New);
+    }
+    let limited: Limits<'_> = &|_| BudgetLimits { reserved: Some(BitRate(u64::MAX)), ..BudgetLimits::default() };
+    let check = |limits| {
+        let begun = std::time::Instant::now();
+        for _ in 0..10 {
+            let checked = (Direction::Out, BitRate(0), TERMS.rate);
+            assert_eq!(sessions.check_reserved(&charged(1), checked, limits, Nanos::ZERO), Ok(()));
+        }
+        begun.elapsed()
+    };
+    let least = |limits| (0..5).map(|_| check(limits)).min().expect("five");
+    let (without, with) = (least(NO_LIMITS), least(limited));
+    assert!(without * 10 < with, "{without:?} {with:?}");
+}
