@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -31,10 +31,12 @@ const TOGETHER_MAX: usize = 256;
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Period in which uses of tokens are written, and what expired is ended.
 const CARE_PERIOD: Duration = Duration::from_secs(60);
-/// Longest wait of a command for the server, and of the server for a command.
+/// Longest wait of a command for the server.
 const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for the announcement of one that is connected: less than another one waits behind it.
+const ANNOUNCED_TIME_MAX: Duration = Duration::from_secs(2);
 /// Longest announcement of a change, bytes.
-const ANNOUNCED_BYTES_MAX: u64 = 4096;
+const ANNOUNCED_BYTES_MAX: usize = 4096;
 
 /// Logs a change by a command: the call of the API that makes such a one, and its path.
 type ChangeLog = Box<dyn Fn(&str, &str) + Send + Sync>;
@@ -311,15 +313,13 @@ fn listen(socket: &Path, orders: SyncSender<KeeperOrder>, log: Arc<OnceLock<Chan
     let take = move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
-            let mut announced = String::new();
-            // A program that announces no change has it in force all the same.
-            let _ = stream.set_read_timeout(Some(ANNOUNCE_TIME_MAX));
-            let _ = BufReader::new((&stream).take(ANNOUNCED_BYTES_MAX)).read_line(&mut announced);
             let (look, seen) = sync_channel(0);
             if orders.send(KeeperOrder::Look(look)).is_err() {
                 return;
             }
             let _ = seen.recv();
+            // A program that announces no change has it in force all the same.
+            let announced = announced(&mut stream).unwrap_or_default();
             if let (Some(log), Some((call, about))) = (log.get(), announced.trim_end().split_once(' ')) {
                 log(call, about);
             }
@@ -327,6 +327,19 @@ fn listen(socket: &Path, orders: SyncSender<KeeperOrder>, log: Arc<OnceLock<Chan
         }
     };
     let _ = std::thread::Builder::new().name("accounts-socket".to_owned()).spawn(take);
+}
+
+/// The line by which a program announces its change.
+fn announced(stream: &mut UnixStream) -> io::Result<String> {
+    let until = Instant::now() + ANNOUNCED_TIME_MAX;
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while byte != *b"\n" && line.len() < ANNOUNCED_BYTES_MAX {
+        // A time of zero is an error.
+        stream.set_read_timeout(Some(until.saturating_duration_since(Instant::now())))?;
+        stream.read_exact(&mut byte)?;
+        line.extend(byte);
+    }
+    String::from_utf8(line).map_err(io::Error::other)
 }
 
 /// Waits until a server that has this state folder has put the changes of this program in force, and has logged `change`. False: no server

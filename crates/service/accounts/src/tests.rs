@@ -1,7 +1,10 @@
 //! Changes and their effects, on a real database.
 
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use service::access::Principal;
 use service::account_changes::{
@@ -224,6 +227,20 @@ async fn changes_of_a_server_and_of_commands_are_in_force_at_once() {
     assert_eq!(*logged.lock().expect("no panic"), ["AddUser /users/bob"]);
     drop(keeper);
     assert!(!announce(folder.path(), None), "there is no server any more");
+}
+
+#[test]
+fn a_program_that_announces_its_change_too_slowly_is_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let _keeper = Keeper::start(folder.path(), &[], &Arc::<Accounts>::default()).expect("started");
+    let mut slow = UnixStream::connect(folder.path().join("accounts.sock")).expect("connected");
+    let most = 4000;
+    let taken = (0..most).take_while(|_| {
+        std::thread::sleep(Duration::from_millis(2));
+        slow.write_all(b"a").is_ok()
+    });
+    assert!(taken.count() < most, "its line has one time, and not each of its bytes");
+    assert!(announce(folder.path(), None), "the next one is heard");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
