@@ -149,11 +149,9 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         Some(_) => Precondition::All(vec![Precondition::MustNotExist, precondition(&exchange.head.headers)]),
         None => precondition(&exchange.head.headers),
     };
-    if permit.link().is_some() && rate.is_some() {
-        return Err(Reply::problem(
-            StatusCode::FORBIDDEN,
-            "a link is for uploads, not for recordings: leave rate= out",
-        ));
+    if permit.link().is_some() && (rate.is_some() || on_break == OnBreak::Keep) {
+        let detail = "a link is for whole uploads, not for recordings: leave rate= and on_break=keep out";
+        return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
     }
     if every.is_some() && precondition != Precondition::None {
         let detail = "files of a recording replace nothing: conditions on present contents have no meaning";
@@ -184,7 +182,8 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         writer.finish().await.map_err(|error| problem::of_ingest(&error))
     };
     let stored = stored.await;
-    if stored.is_err() {
+    // One without an answer of its disk (504) may be stored yet.
+    if stored.as_ref().is_err_and(|reply| reply.status != StatusCode::GATEWAY_TIMEOUT) {
         // Where it cannot be given back now, the link stores that much less.
         let _ = exchange.shared.service.store_by_link(&permit, -1, -claimed).await;
     }

@@ -1,6 +1,7 @@
 //! Every route with every kind of client, against a table of the answers' statuses.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use accounts::{Database, Keeper, announce};
 use http::config::HttpConfig;
@@ -258,6 +259,11 @@ async fn a_link_stores_new_contents_up_to_its_room() {
     assert_eq!(put("in/b.ts?", "Transfer-Encoding: chunked\r\n", "0\r\n\r\n"), 411);
     assert_eq!(put("in/b.ts?", "Content-Length: 4\r\n", "abcd"), 201, "the one that was refused took no room");
     assert_eq!(put("in/c.ts?rate=1M&", "Content-Length: 0\r\n", ""), 403);
+    assert_eq!(
+        put("in/c.ts?on_break=keep&", "Content-Length: 0\r\n", ""),
+        403,
+        "a part would be stored, and not counted"
+    );
     assert_eq!(put("films/a.ts?", "Content-Length: 0\r\n", ""), 403);
     assert_eq!(closed.harness.store.bytes("films/a.ts").map(|bytes| bytes.len()), Some(1000));
 }
@@ -273,6 +279,20 @@ async fn a_link_stores_as_many_contents_as_it_has_uses() {
     assert_eq!((put("a").status, put("a").status, put("b").status), (201, 412, 201), "a refused upload is no use");
     let beyond = put("c");
     assert_eq!((beyond.status, closed.harness.store.bytes("in/c")), (403, None), "{}", beyond.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_may_be_stored_yet_is_a_use_of_its_link() {
+    let closed = Closed::start();
+    let link = closed.change(AccountChange::AddLink(LinkWish { uses: Some(1), ..wish("/in", "write") }));
+    let put = |name: &str| {
+        let target = format!("PUT /media/in/{name}?share={link}");
+        closed.harness.one(&format!("{target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx")).status
+    };
+    closed.harness.store.unsettled.store(true, Ordering::SeqCst);
+    assert_eq!(put("a"), 504);
+    closed.harness.store.unsettled.store(false, Ordering::SeqCst);
+    assert_eq!((put("b"), closed.harness.store.bytes("in/b")), (403, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

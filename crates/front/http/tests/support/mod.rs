@@ -74,6 +74,8 @@ pub struct FakeStore {
     pub full: Arc<(AtomicBool, tokio::sync::Notify)>,
     /// Its disk does not answer.
     pub failing: Arc<AtomicBool>,
+    /// Its disk does not answer in time that an upload is stored.
+    pub unsettled: Arc<AtomicBool>,
     /// Its contents can be found, but not opened.
     pub unreadable: Arc<AtomicBool>,
     /// Looking up a content is a fault of ours.
@@ -412,6 +414,9 @@ impl UploadSink for FakeUpload {
             let replaced = self.store.find(&self.request.path).ok().map(|(entry, _)| entry.modified);
             let bytes = std::mem::take(&mut self.bytes);
             self.store.put(&name, &bytes);
+            if self.store.unsettled.load(Ordering::SeqCst) {
+                return Err(StoreError::Unsettled("sda".into()));
+            }
             let etag = self.store.find(&self.request.path)?.0.etag;
             Ok(Published {
                 path: self.request.path.clone(),
