@@ -5,14 +5,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use service::MediaService;
 use service::access::{PathRight, Permit, Principal, RightKind, ToRead, ToWrite};
 use service::budget_use::count_request;
 use service::contents::ContentPath;
 use service::delivery::Client;
-use service::events;
 use service::logins::TOKEN_PREFIX;
 use service::operations::Requester;
 use service::requests::RequestRecord;
@@ -82,7 +80,7 @@ impl FtpClient {
     /// Logs that a login or token is refused.
     fn tell_refused(&self, command: (&str, &str), user: Option<&str>, reason: &str) {
         let by = Requester { address: self.ends.address, user };
-        self.service.events.tell(events::access_refused(command, by, reason, SystemTime::now()));
+        self.service.events.tell_refused(command, by, reason);
     }
 
     /// Counts a finished command and writes its line of the access log: its code, and the bytes of its data connection.

@@ -8,7 +8,6 @@ use bytes::{Buf, Bytes};
 use http_types::header::{HeaderName, STRICT_TRANSPORT_SECURITY, VARY};
 use http_types::{Method, StatusCode};
 use service::delivery::Client;
-use service::events;
 use service::operations::Requester;
 use service::requests::RequestRecord;
 
@@ -84,8 +83,7 @@ impl Exchange {
     /// Logs that the login, token or link of the request is refused.
     pub(crate) fn tell_refused(&self, user: Option<&str>, reason: &str) {
         let by = Requester { address: self.peer.ip(), user };
-        let event = events::access_refused((self.head.method.as_str(), &self.head.path), by, reason, SystemTime::now());
-        self.shared.service.events.tell(event);
+        self.shared.service.events.tell_refused((self.head.method.as_str(), &self.head.path), by, reason);
     }
 
     fn record(&self) -> RequestRecord {

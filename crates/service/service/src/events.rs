@@ -111,6 +111,8 @@ pub struct EventLine {
 pub struct Events {
     log: Log,
     limit: KindLimit,
+    /// For refusals of requests by which no account is proven: anybody may send them.
+    unproven: KindLimit,
     /// The latest ones, for clients that follow them.
     pub(crate) latest: RecentEvents,
 }
@@ -119,7 +121,8 @@ impl Events {
     /// Writes to `log`.
     #[must_use]
     pub fn new(log: Log) -> Self {
-        Self { log, limit: KindLimit::default(), latest: RecentEvents::default() }
+        let unproven = KindLimit::new(10, Duration::from_secs(60));
+        Self { log, limit: KindLimit::default(), unproven, latest: RecentEvents::default() }
     }
 
     /// Writes an event, unless too many of its kind came within this second.
@@ -136,7 +139,8 @@ impl Events {
 
     /// Writes how many events of which kind were left out.
     pub fn tell_left_out(&self, now: SystemTime) {
-        for (kind, count) in self.limit.left_out() {
+        let instant = Instant::now();
+        for (kind, count) in self.limit.left_out(instant).into_iter().chain(self.unproven.left_out(instant)) {
             self.write(stamped(json!({ "event": "left_out", "of": kind, "count": count }), now));
         }
     }
@@ -145,6 +149,20 @@ impl Events {
     pub(crate) fn tell_limited(&self, kind: &str, event: impl FnOnce() -> EventLine) {
         if self.limit.admits(kind, Instant::now()) {
             self.write(event());
+        }
+    }
+
+    /// Writes that the login, token or link of a request gives no right to it, or is not valid, for this reason.
+    pub fn tell_refused(&self, (method, path): (&str, &str), by: Requester<'_>, reason: &str) {
+        let kind = "access_refused";
+        let limit = if by.user.is_some() { &self.limit } else { &self.unproven };
+        if limit.admits(kind, Instant::now()) {
+            let path: String = path.chars().take(1024).collect();
+            let object = json!({
+                "event": kind, "method": method, "path": path, "reason": reason, "client": by.address.to_string(),
+                "user": by.user,
+            });
+            self.write(stamped(object, SystemTime::now()));
         }
     }
 
@@ -379,17 +397,6 @@ pub fn access_changed((call, about): (&str, &str), by: Option<Requester<'_>>, no
     stamped(json!({ "event": "access_changed", "call": call, "about": about, "user": user, "client": client }), now)
 }
 
-/// The login, token or link of a request gives no right to it, or is not valid, for this reason.
-#[must_use]
-pub fn access_refused((method, path): (&str, &str), by: Requester<'_>, reason: &str, now: SystemTime) -> EventLine {
-    let path: String = path.chars().take(1024).collect();
-    let object = json!({
-        "event": "access_refused", "method": method, "path": path, "reason": reason, "client": by.address.to_string(),
-        "user": by.user,
-    });
-    stamped(object, now)
-}
-
 /// A disk, volume or quota is full within a day at its present rate.
 #[must_use]
 pub fn full_soon(forecast: &Forecast, now: SystemTime) -> EventLine {
@@ -565,6 +572,21 @@ pub fn unix_seconds(now: SystemTime) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_without_an_account_leave_room_for_all_else() {
+        let events = Events::new(Log::start("test", None).expect("a thread"));
+        let refuse = |user| {
+            let by = Requester { address: IpAddr::from([192, 0, 2, 1]), user };
+            events.tell_refused(("GET", "/media/a.ts"), by, "no right");
+        };
+        (0..1000).for_each(|_| refuse(None));
+        events.tell_left_out(SystemTime::now());
+        refuse(Some("ada"));
+        let kept = events.latest.after(0, &crate::access::Permit::of_server());
+        assert_eq!(kept.len(), 11, "ten in a minute, and that of an account");
+        assert!(kept.last().is_some_and(|(_, line)| line.contains("\"user\":\"ada\"")));
+    }
 
     #[test]
     fn the_reference_has_each_kind_once() {

@@ -102,36 +102,58 @@ const PER_KIND_MAX: u32 = 200;
 const KINDS_MAX: usize = 64;
 
 /// Bounds how many lines of a kind are written, so that one client that is refused again and again does not fill a disk.
-#[derive(Default)]
-pub struct KindLimit(Mutex<BTreeMap<String, LimitWindow>>);
+pub struct KindLimit {
+    most: u32,
+    period: Duration,
+    kinds: Mutex<BTreeMap<String, LimitWindow>>,
+}
 
 #[derive(Clone, Copy)]
 struct LimitWindow {
     begun: Instant,
     lines: u32,
     left_out: u64,
+    /// When the count was taken last.
+    taken: Instant,
+}
+
+impl Default for KindLimit {
+    fn default() -> Self {
+        Self::new(PER_KIND_MAX, Duration::from_secs(1))
+    }
 }
 
 impl KindLimit {
+    /// At most so many lines of each kind in `period`, and one count of those left out.
+    pub(crate) fn new(most: u32, period: Duration) -> Self {
+        Self { most, period, kinds: Mutex::default() }
+    }
+
     /// True if a line of this kind may be written now.
     pub fn admits(&self, kind: &str, now: Instant) -> bool {
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = if kinds.len() >= KINDS_MAX && !kinds.contains_key(kind) { "other" } else { kind };
-        let window = kinds.entry(kind.to_owned()).or_insert(LimitWindow { begun: now, lines: 0, left_out: 0 });
-        if now.saturating_duration_since(window.begun) >= Duration::from_secs(1) {
+        let first = LimitWindow { begun: now, lines: 0, left_out: 0, taken: now };
+        let window = kinds.entry(kind.to_owned()).or_insert(first);
+        if now.saturating_duration_since(window.begun) >= self.period {
             (window.begun, window.lines) = (now, 0);
         }
-        let admitted = window.lines < PER_KIND_MAX;
+        let admitted = window.lines < self.most;
         window.lines += u32::from(admitted);
         window.left_out += u64::from(!admitted);
         admitted
     }
 
-    /// Takes the counts of lines left out since the last call, by kind.
-    pub fn left_out(&self) -> Vec<(String, u64)> {
-        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = kinds.iter_mut().filter(|(_, window)| window.left_out > 0);
-        taken.map(|(kind, window)| (kind.clone(), std::mem::take(&mut window.left_out))).collect()
+    /// Takes the counts of lines left out, by kind; each once in its period.
+    pub fn left_out(&self, now: Instant) -> Vec<(String, u64)> {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = |window: &LimitWindow| now.saturating_duration_since(window.taken) >= self.period;
+        let due = kinds.iter_mut().filter(|(_, window)| window.left_out > 0 && is_due(window));
+        let take = |(kind, window): (&String, &mut LimitWindow)| {
+            window.taken = now;
+            (kind.clone(), std::mem::take(&mut window.left_out))
+        };
+        due.map(take).collect()
     }
 }
 
@@ -204,8 +226,10 @@ mod tests {
         let admitted = (0..1000).filter(|_| limit.admits("refused", now)).count();
         assert_eq!(u32::try_from(admitted), Ok(PER_KIND_MAX));
         assert!(limit.admits("ended", now), "another kind has its own");
-        assert_eq!(limit.left_out(), [("refused".to_owned(), 1000 - u64::from(PER_KIND_MAX))]);
-        assert!(limit.left_out().is_empty());
-        assert!(limit.admits("refused", now + Duration::from_secs(1)));
+        assert!(limit.left_out(now).is_empty(), "once in a second");
+        let then = now + Duration::from_secs(1);
+        assert_eq!(limit.left_out(then), [("refused".to_owned(), 1000 - u64::from(PER_KIND_MAX))]);
+        assert!(limit.left_out(then).is_empty());
+        assert!(limit.admits("refused", then));
     }
 }

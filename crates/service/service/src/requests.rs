@@ -70,7 +70,7 @@ impl FinishedRequests {
 
     /// The counts of lines left out since the last call, by status.
     pub(crate) fn left_out(&self) -> Vec<(String, u64)> {
-        self.refused.left_out()
+        self.refused.left_out(Instant::now())
     }
 }
 
