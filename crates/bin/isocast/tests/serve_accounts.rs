@@ -68,7 +68,9 @@ fn changes_by_commands_are_in_force_when_they_end() {
     isocast(&state, &["user", "add", "bob", "--password-stdin"], "pw\n");
     assert_eq!(get("films/a.ts", bob), 403);
     isocast(&state, &["user", "grant", "bob", "read", "films"], "");
-    server.wait_event(&["access_changed", "\"call\":\"GrantUser\"", "/users/bob/grant", "\"client\":null"]);
+    server.wait_stderr_line(
+        "\"about\":\"/users/bob/grant\",\"call\":\"GrantUser\",\"client\":null,\"event\":\"access_changed\"",
+    );
     assert_eq!((get("films/a.ts", bob), get("b.ts", bob)), (200, 403));
     let token = isocast(&state, &["token", "add", "bob", "--rights", "read", "--folder", "films"], "");
     let bearer = format!("Authorization: Bearer {token}\r\n");
