@@ -1,6 +1,6 @@
 //! Disks under the folders that are served.
 //!
-//! Promise: each disk has one thread, for all folders on it. Not here: the work of the thread (`worker`).
+//! Promise: each disk has one thread and its openers, for all folders on it. Not here: the work of the threads (`worker`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,8 +86,8 @@ impl FolderDisks {
             let shared = common.shared((id, format!("disk {}", device.name)), port.waker());
             let (handle, operations) = DiskHandle::new(Arc::clone(&shared));
             let worker = Worker::new((Arc::clone(&shared), common.clone()), (device, roots), operations);
+            handles.push(handle.with_openers(worker.start_openers()?));
             common.spawn(format!("store-{}", id.0), move || DiskThread::new(shared, port, worker).run())?;
-            handles.push(handle);
         }
         store.join(handles, &self.roots, Arc::new(ServedFolders(served)));
         Ok(())

@@ -7,6 +7,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use device::{Device, location_of};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags, makedev, statx};
@@ -67,11 +68,11 @@ impl From<&Statx> for Identity {
     }
 }
 
-/// One of the folders on a disk.
-#[derive(Debug)]
+/// One of the folders on a disk, as it was at the last look.
+#[derive(Debug, Clone)]
 pub(crate) struct Root {
     pub(crate) path: PathBuf,
-    pub(crate) directory: OwnedFd,
+    pub(crate) directory: Arc<OwnedFd>,
     /// `st_dev` of the folder.
     pub(crate) device_number: u64,
     /// Start of its file system on the whole disk, if that means anything.
@@ -92,7 +93,7 @@ impl Root {
         let must_be_mount = setting.require_mount || identity.is_mount;
         let root = Self {
             path: setting.path.clone(),
-            directory,
+            directory: Arc::new(directory),
             device_number: identity.device,
             start_bytes: location.start_bytes,
             targets: LinkTargets::Shown,
@@ -138,7 +139,7 @@ impl Root {
         let directory = open_folder(&self.path).map_err(|_| RootAway::Missing)?;
         // The opened folder may be another one again: the next look shows it.
         self.identity = Identity::of(&directory).map_err(|_| RootAway::Missing)?;
-        self.directory = directory;
+        self.directory = Arc::new(directory);
         self.device_number = self.identity.device;
         self.start_bytes = location.start_bytes;
         self.must_be_mount |= now.is_mount;

@@ -44,6 +44,27 @@ async fn existing_contents_are_found_opened_and_listed() {
     assert!(matches!(store.open(&path("/"), Want::File).await, Err(StoreError::IsDirectory)));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn opens_at_once_of_one_content_give_the_same_one() {
+    let root = folder();
+    for film in 0..20 {
+        fs::write(root.path().join(film.to_string()), "film").unwrap();
+    }
+    let store = ungoverned(&[root.path()]);
+    for film in 0..20 {
+        let open = || {
+            let (store, film) = (store.clone(), path(&format!("/{film}")));
+            tokio::spawn(async move { store.open(&film, Want::File).await.unwrap().content })
+        };
+        let opens: Vec<_> = (0..16).map(|_| open()).collect();
+        let mut contents = Vec::new();
+        for opened in opens {
+            contents.push(opened.await.unwrap());
+        }
+        assert!(contents.iter().all(|content| Arc::ptr_eq(content, &contents[0])));
+    }
+}
+
 #[tokio::test]
 async fn an_unchanged_content_is_shared_and_a_changed_one_is_new() {
     let root = folder();

@@ -1,4 +1,4 @@
-//! The handle to one disk's thread.
+//! The handle to one disk's thread, and its openers.
 //!
 //! Promise: a caller never waits for ever. A full queue is `Busy`, a thread that is stuck in one system call for longer than the
 //! configured patience is `DiskFailing` until it comes back; no caller joins it. Other disks do not notice.
@@ -10,11 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::StoreError;
-use crate::operation::{ChangeAnswer, Operation, ReplyTo};
+use crate::openers::Openers;
+use crate::operation::{ChangeAnswer, OPERATIONS_MAX, Operation, ReplyTo, StoreQuery};
 use crate::shared::DiskShared;
-
-/// Operations that wait for one disk's thread at most: more than the buffers of all uploads, so that these leave room for others.
-pub const OPERATIONS_MAX: usize = 4096;
 
 /// A caller's handle. The thread ends when the last one is gone.
 #[derive(Debug, Clone)]
@@ -22,13 +20,22 @@ pub struct DiskHandle {
     /// State that the thread shares.
     pub shared: Arc<DiskShared>,
     operations: Option<mpsc::Sender<Operation>>,
+    /// Without these, the thread answers queries itself.
+    openers: Option<Arc<Openers<StoreQuery>>>,
 }
 
 impl DiskHandle {
     /// A handle, and the operations that it queues, for the disk's thread.
     pub fn new(shared: Arc<DiskShared>) -> (Self, mpsc::Receiver<Operation>) {
         let (sender, receiver) = mpsc::channel(OPERATIONS_MAX);
-        (Self { shared, operations: Some(sender) }, receiver)
+        (Self { shared, operations: Some(sender), openers: None }, receiver)
+    }
+
+    /// Has queries answered by `openers`, which end with the last handle.
+    #[must_use]
+    pub fn with_openers(mut self, openers: Openers<StoreQuery>) -> Self {
+        self.openers = Some(Arc::new(openers));
+        self
     }
 
     fn operations(&self) -> &mpsc::Sender<Operation> {
@@ -37,9 +44,9 @@ impl DiskHandle {
 
     /// Has the thread do an operation, and waits for its answer, but no longer than twice the disk's patience. The thread begins no
     /// operation of a caller that has given up.
-    pub async fn call<R>(&self, operation: impl FnOnce(ReplyTo<R>) -> Operation) -> Result<R, StoreError> {
+    pub async fn call<R, O: Into<Operation>>(&self, operation: impl FnOnce(ReplyTo<R>) -> O) -> Result<R, StoreError> {
         let (reply, mut answer) = oneshot::channel();
-        self.post(operation(reply))?;
+        self.post(operation(reply).into())?;
         // Twice: a thread that got stuck just before or after the call is known to be by then.
         for _ in 0..2 {
             match timeout(self.shared.patience, &mut answer).await {
@@ -66,6 +73,10 @@ impl DiskHandle {
         if self.shared.is_stuck() {
             return Err(self.shared.failing());
         }
+        let operation = match (operation, &self.openers) {
+            (Operation::Query(query), Some(openers)) => return openers.put(query).map_err(|_| StoreError::Busy),
+            (operation, _) => operation,
+        };
         self.operations().try_send(operation).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => StoreError::Closed,

@@ -19,6 +19,7 @@ pub mod hidden;
 mod home;
 pub mod index;
 pub mod lock;
+pub mod openers;
 pub mod operation;
 mod path;
 mod request;

@@ -22,6 +22,10 @@ use crate::shared::DiskShared;
 use crate::walk::FolderItem;
 use crate::{ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Want};
 
+/// Operations that wait for one disk's thread at most, and for its openers: more than the buffers of all uploads, so that these leave
+/// room for others.
+pub const OPERATIONS_MAX: usize = 4096;
+
 /// Destination of an answer.
 pub type ReplyTo<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -180,10 +184,10 @@ impl FolderHandle {
     }
 }
 
-/// One thing to do. `root` is the number of a folder among those on the disk.
+/// An operation that changes nothing. `root` is the number of a folder among those on the disk.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "the fields of a message are named by their contents")]
-pub enum Operation {
+pub enum StoreQuery {
     /// Look up the entry that a path names.
     LookUp { root: usize, path: ContentPath, reply: ReplyTo<Entry> },
     /// Open a content for reading.
@@ -198,10 +202,18 @@ pub enum Operation {
     Entries { root: usize, path: ContentPath, folder: FolderHandle, reply: ReplyTo<(FolderHandle, Option<Vec<Entry>>)> },
     /// Find the place where an upload comes to lie.
     PlaceOf { root: usize, path: ContentPath, reply: ReplyTo<UploadPlace> },
-    /// Remove a file that was met in a walk below `folder`, if it was not written to since.
-    Remove { folder: FolderHandle, path: PathBuf, stamp: Stamp, reply: ChangeReply<()> },
     /// Bytes free in the file system of a directory; all there can be if it holds this hidden name.
     Space { root: usize, path: ContentPath, part: Option<String>, reply: ReplyTo<u64> },
+}
+
+/// One thing to do.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the fields of a message are named by their contents")]
+pub enum Operation {
+    /// Answer a query.
+    Query(StoreQuery),
+    /// Remove a file that was met in a walk below `folder`, if it was not written to since.
+    Remove { folder: FolderHandle, path: PathBuf, stamp: Stamp, reply: ChangeReply<()> },
     /// Make an empty folder; answered when that is durable.
     MakeFolder { root: usize, path: ContentPath, reply: ChangeReply<()> },
     /// Give an item another name, with `replaces` in the place of the item there; answered when that is durable.
@@ -218,6 +230,12 @@ pub enum Operation {
     Append { upload: UploadId, chunk: Chunk },
     /// All of an upload has come; answered when it is durable.
     Finish { upload: UploadId, last: Option<Chunk>, reply: ChangeReply<Published> },
+}
+
+impl From<StoreQuery> for Operation {
+    fn from(query: StoreQuery) -> Self {
+        Self::Query(query)
+    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub struct DiskShared {
     pub stats: DiskStats,
     /// Time at which the thread began its present step; zero while it waits.
     busy_since: AtomicU64,
+    /// Times at which the disk's openers began their present steps.
+    opening_since: Mutex<Vec<Nanos>>,
     /// Uploads without a handle since it was dropped, each with its chunk that had not been handed over. At most `UPLOADS_MAX` exist.
     aborted: Mutex<Vec<(UploadId, Option<Chunk>)>>,
     /// The way of events to the operator.
@@ -59,6 +61,7 @@ impl DiskShared {
             name: Mutex::new(name.into()),
             stats: DiskStats::default(),
             busy_since: AtomicU64::new(0),
+            opening_since: Mutex::default(),
             aborted: Mutex::default(),
             events,
             reliance,
@@ -93,11 +96,25 @@ impl DiskShared {
         self.busy_since.store(since, Ordering::Relaxed);
     }
 
-    /// True if the thread has been at one step for longer than a caller should wait.
+    /// Does a step of one of the disk's openers.
+    pub fn open_step<T>(&self, step: impl FnOnce() -> T) -> T {
+        let since = kernel::clock::monotonic();
+        lock(&self.opening_since).push(since);
+        let done = step();
+        let mut opening = lock(&self.opening_since);
+        if let Some(own) = opening.iter().position(|other| *other == since) {
+            opening.swap_remove(own);
+        }
+        done
+    }
+
+    /// True if the thread, or an opener, has been at one step for longer than a caller should wait.
     pub fn is_stuck(&self) -> bool {
-        let since = self.busy_since.load(Ordering::Relaxed);
+        let busy = Nanos(self.busy_since.load(Ordering::Relaxed));
+        let opening = lock(&self.opening_since).iter().min().copied();
+        let since = opening.into_iter().chain((busy > Nanos::ZERO).then_some(busy)).min();
         let patience = u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX);
-        since != 0 && kernel::clock::monotonic().saturating_sub(Nanos(since)).0 > patience
+        since.is_some_and(|since| kernel::clock::monotonic().saturating_sub(since).0 > patience)
     }
 
     /// True if it answers, and the reads of the data plane say nothing against it.
@@ -126,5 +143,40 @@ impl DiskShared {
     /// Ends a wait of the thread.
     pub fn wake(&self) {
         (self.waker)();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_is_stuck_while_one_of_its_openers_is() {
+        let shared = DiskShared::new(
+            (DiskId(0), "disk".to_owned()),
+            Duration::ZERO,
+            Arc::new(|| {}),
+            Arc::default(),
+            Arc::default(),
+        );
+        assert!(!shared.is_stuck());
+        let (begun, held) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                shared.open_step(|| {
+                    begun.wait();
+                    held.wait();
+                });
+            });
+            begun.wait();
+            shared.open_step(|| {});
+            while !shared.is_stuck() {
+                thread::yield_now();
+            }
+            held.wait();
+        });
+        assert!(!shared.is_stuck());
     }
 }

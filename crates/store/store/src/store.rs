@@ -21,7 +21,7 @@ use crate::disk::DiskHandle;
 use crate::event::EventListener;
 use crate::home::UploadRoots;
 use crate::index::IndexWriter;
-use crate::operation::{self, FolderHandle, Operation};
+use crate::operation::{self, FolderHandle, Operation, StoreQuery};
 use crate::path::is_hidden;
 use crate::shared::DiskUsable;
 use crate::stats::DiskStats;
@@ -125,7 +125,7 @@ impl Store {
         let mut failure = StoreError::NotFound;
         for (disk, root) in self.roots() {
             let path = path.clone();
-            match disk.call(|reply| Operation::Open { root, path, want, reply }).await {
+            match disk.call(|reply| StoreQuery::Open { root, path, want, reply }).await {
                 Err(error) => failure = worse(failure, error)?,
                 opened => return opened,
             }
@@ -198,7 +198,7 @@ impl Store {
             found = true;
             loop {
                 let path = path.clone();
-                let page = disk.call(|reply| Operation::Entries { root, path, folder, reply }).await;
+                let page = disk.call(|reply| StoreQuery::Entries { root, path, folder, reply }).await;
                 let (next, Some(mut entries)) = page? else { break };
                 entries.retain(|entry| self.0.common.settings.hidden_files || !is_hidden(&entry.name));
                 take(entries)?;
@@ -239,7 +239,7 @@ impl Store {
         let mut all: Option<UploadPlace> = None;
         for (disk, root) in self.places(path, None).await? {
             let path = path.clone();
-            let place = disk.call(|reply| Operation::PlaceOf { root, path, reply }).await?;
+            let place = disk.call(|reply| StoreQuery::PlaceOf { root, path, reply }).await?;
             all = Some(match all {
                 Some(mut all) => {
                     all.folders.extend(place.folders);
@@ -425,7 +425,7 @@ impl Store {
         while let Some(folder) = nearest.filter(|_| places.is_empty()) {
             for (disk, root, is_blocked) in &mut able {
                 let (root, path, part) = (*root, folder.clone(), part.clone());
-                match disk.call(|reply| Operation::Space { root, path, part, reply }).await {
+                match disk.call(|reply| StoreQuery::Space { root, path, part, reply }).await {
                     // Right below it lies a content that has the name of a folder on the path.
                     Ok(_) if *is_blocked => return Err(StoreError::NotADirectory),
                     Ok(space) if disk.shared.is_relied_on() => places.push((space, (*disk, root))),
@@ -456,12 +456,12 @@ fn part_of(request: &UploadRequest) -> Option<String> {
 
 async fn look_up(disk: &DiskHandle, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
     let path = path.clone();
-    disk.call(|reply| Operation::LookUp { root, path, reply }).await
+    disk.call(|reply| StoreQuery::LookUp { root, path, reply }).await
 }
 
 async fn open_folder(disk: &DiskHandle, root: usize, path: &ContentPath) -> Result<FolderHandle, StoreError> {
     let path = path.clone();
-    disk.call(|reply| Operation::Folder { root, path, reply }).await
+    disk.call(|reply| StoreQuery::Folder { root, path, reply }).await
 }
 
 /// The error to answer with if no root has the name: a root that did not answer matters more than another without the name. An error that

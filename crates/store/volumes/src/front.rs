@@ -16,12 +16,13 @@ use super::content::{entry_of, folder_of, stamp_of};
 use super::health::ScrubFile;
 use super::info::ServedVolume;
 use super::known_generation::SeenGeneration;
-use super::opener::OpenQueue;
+use super::opener::OpenRequest;
 use store::buffers::count;
 use store::disk_thread::answer;
 use store::entry::Stamp;
 use store::lock::lock;
-use store::operation::{Begun, ChangeReply, FolderHandle, Operation, ReplyTo, UploadTerms};
+use store::openers::Openers;
+use store::operation::{Begun, ChangeReply, FolderHandle, Operation, ReplyTo, StoreQuery, UploadTerms};
 use store::shared::DiskShared;
 use store::walk::{FolderItem, ItemKind};
 use store::{ContentPath, Entry, Precondition, StoreCommon, StoreError, UploadPlace};
@@ -77,7 +78,7 @@ pub(crate) struct Front {
     common: StoreCommon,
     shared: Arc<DiskShared>,
     operations: mpsc::Receiver<Operation>,
-    opens: OpenQueue,
+    openers: Openers<OpenRequest>,
     /// Uploads that continue bytes which disks still write.
     begins: Vec<(ContentPath, UploadTerms, ReplyTo<Begun>)>,
     seen: Option<SeenGeneration>,
@@ -91,13 +92,13 @@ impl Front {
         volume: &ServedVolume,
         shared: Arc<DiskShared>,
         operations: mpsc::Receiver<Operation>,
-        opens: OpenQueue,
+        openers: Openers<OpenRequest>,
         seen: Option<SeenGeneration>,
     ) -> Self {
         let (core, common) = (Arc::clone(&volume.core), volume.common.clone());
         let scrub = seen.as_ref().map(|seen| ScrubFile::beside(seen.file()));
         let filled = common.settings.refill_disks.then(|| volume.clone());
-        Self { core, common, shared, operations, opens, begins: Vec::new(), seen, scrub, filled }
+        Self { core, common, shared, operations, openers, begins: Vec::new(), seen, scrub, filled }
     }
 
     /// The thread's life: ends when no caller is left. The sender of an operation unparks it.
@@ -171,23 +172,8 @@ impl Front {
 
     fn perform(&mut self, operation: Operation) {
         match operation {
-            Operation::LookUp { path, reply, .. } => answer(reply, || self.look_up(&path)),
-            Operation::Open { path, want, reply, .. } => self.opens.put(path, want, reply),
-            Operation::Folder { path, reply, .. } => answer(reply, || self.open_folder(&path.joined())),
-            Operation::Enter { folder, name, reply } => answer(reply, || {
-                let (within, name) = (folder.state::<ListedFolder>()?, name.to_str().ok_or(StoreError::NotFound)?);
-                self.open_folder(&within.name_of(name))
-            }),
-            Operation::Items { folder, reply } => answer(reply, || self.items(folder.state()?)),
-            Operation::Entries { folder, reply, .. } => answer(reply, || self.entries(folder.state()?)),
-            Operation::PlaceOf { path, reply, .. } => answer(reply, || {
-                let replaced_bytes = self.look_up(&path).map_or(0, |entry| entry.size);
-                // No other name leads to a folder of a volume.
-                Ok(UploadPlace { folders: Vec::new(), replaced_bytes })
-            }),
+            Operation::Query(query) => self.answer(query),
             Operation::Remove { folder, path, stamp, reply } => self.remove(&folder, &path, &stamp, reply),
-            // Folders need not exist before contents are put into them.
-            Operation::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).live.volume.free_bytes())),
             Operation::Delete { path, precondition, reply, .. } => lock(&self.core).remove(&path, &precondition, reply),
             Operation::MakeFolder { path, reply, .. } => lock(&self.core).make_folder(&path, reply),
             Operation::Rename { from, to, replaces, reply, .. } => {
@@ -200,6 +186,31 @@ impl Front {
             Operation::Begin { path, terms, reply, .. } => self.begin(path, terms, reply),
             Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),
             Operation::Finish { upload, last, reply } => lock(&self.core).finish(upload, last, Some(reply)),
+        }
+    }
+
+    fn answer(&self, query: StoreQuery) {
+        match query {
+            StoreQuery::LookUp { path, reply, .. } => answer(reply, || self.look_up(&path)),
+            StoreQuery::Open { path, want, reply, .. } => {
+                if let Err((_, _, reply)) = self.openers.put((path, want, reply)) {
+                    drop(reply.send(Err(StoreError::Busy)));
+                }
+            }
+            StoreQuery::Folder { path, reply, .. } => answer(reply, || self.open_folder(&path.joined())),
+            StoreQuery::Enter { folder, name, reply } => answer(reply, || {
+                let (within, name) = (folder.state::<ListedFolder>()?, name.to_str().ok_or(StoreError::NotFound)?);
+                self.open_folder(&within.name_of(name))
+            }),
+            StoreQuery::Items { folder, reply } => answer(reply, || self.items(folder.state()?)),
+            StoreQuery::Entries { folder, reply, .. } => answer(reply, || self.entries(folder.state()?)),
+            StoreQuery::PlaceOf { path, reply, .. } => answer(reply, || {
+                let replaced_bytes = self.look_up(&path).map_or(0, |entry| entry.size);
+                // No other name leads to a folder of a volume.
+                Ok(UploadPlace { folders: Vec::new(), replaced_bytes })
+            }),
+            // Folders need not exist before contents are put into them.
+            StoreQuery::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).live.volume.free_bytes())),
         }
     }
 

@@ -1,11 +1,9 @@
-//! The threads of a volume that open contents: a container's rate, and the checksums of a content, are read from a disk, which may be busy
-//! or hang. As many as there are disks, so that streams begin on each while the others are waited for.
+//! Opening a content of a volume: a container's rate, and the checksums of a content, are read from a disk, which may be busy or hang.
 //!
-//! Promise: neither the names nor another content wait for such a read, unless all threads are at one. Not here: the plane's reads.
+//! Promise: neither the names nor another content wait for such a read, unless all threads are at one (`store::openers`). Not here:
+//! the plane's reads.
 
-use std::io;
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use content::Content;
 use content::layout::ContentLayout;
@@ -16,55 +14,26 @@ use volume::{ChecksumTable, StoredContent};
 use super::content::{entry_of, stamp_of};
 use super::{SharedCore, granted_reads};
 use store::buffers::{count, index};
-use store::disk::OPERATIONS_MAX;
 use store::disk_thread::answer;
 use store::lock::lock;
 use store::operation::ReplyTo;
 use store::shared::DiskShared;
 use store::{ContentPath, Opened, StoreCommon, StoreError, Want};
 
-type Wanted = (ContentPath, Want, ReplyTo<Opened>);
+/// A content to be opened.
+pub(crate) type OpenRequest = (ContentPath, Want, ReplyTo<Opened>);
 
-/// Contents that are to be opened.
-pub(crate) struct OpenQueue(SyncSender<Wanted>);
-
-impl OpenQueue {
-    /// Leaves it to the threads; the answer is [`StoreError::Busy`] if too many wait.
-    pub(super) fn put(&self, path: ContentPath, want: Want, reply: ReplyTo<Opened>) {
-        if let Err(mpsc::TrySendError::Full((_, _, reply)) | mpsc::TrySendError::Disconnected((_, _, reply))) =
-            self.0.try_send((path, want, reply))
-        {
-            drop(reply.send(Err(StoreError::Busy)));
-        }
-    }
-}
-
-/// State of each of the threads.
+/// The state that an open needs.
 #[derive(Clone)]
-pub(super) struct Opener {
+pub(crate) struct Opener {
     pub(super) core: SharedCore,
     pub(super) shared: Arc<DiskShared>,
     pub(super) common: StoreCommon,
 }
 
 impl Opener {
-    /// Starts `threads` of them, which end when no caller can send operations any more.
-    pub(super) fn start(self, threads: usize) -> io::Result<OpenQueue> {
-        let (sender, receiver) = mpsc::sync_channel(OPERATIONS_MAX);
-        let receiver = Arc::new(Mutex::new(receiver));
-        for _ in 0..threads {
-            let (opener, receiver) = (self.clone(), Arc::clone(&receiver));
-            self.common.spawn("volume-open".to_owned(), move || opener.run(&receiver))?;
-        }
-        Ok(OpenQueue(sender))
-    }
-
-    fn run(&self, wanted: &Mutex<Receiver<Wanted>>) {
-        loop {
-            let next = lock(wanted).recv();
-            let Ok((path, want, reply)) = next else { return };
-            answer(reply, || self.open(&path, want));
-        }
+    pub(super) fn perform(&self, (path, want, reply): OpenRequest) {
+        answer(reply, || self.open(&path, want));
     }
 
     fn open(&self, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {

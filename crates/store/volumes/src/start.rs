@@ -8,6 +8,7 @@ use std::thread;
 
 use store::disk::DiskHandle;
 use store::disk_thread::DiskThread;
+use store::openers::Openers;
 use store::{GrantPort, StoreBuilder, StoreEvent};
 use units::DiskId;
 use volume::MemberId;
@@ -90,10 +91,11 @@ impl OpenVolume {
         }
         let opener =
             Opener { core: Arc::clone(&volume.core), shared: Arc::clone(&front), common: volume.common.clone() };
-        let opens = opener.start(count)?;
+        // As many as disks, so that streams begin on each while the others are waited for.
+        let openers = Openers::start(&volume.common, "volume-open", count, move |open| opener.perform(open))?;
         recover::start(&volume)?;
         let front_position = usize::from(front_id.0 - first.0);
-        let front = Front::new(&volume, front, operations, opens, self.seen);
+        let front = Front::new(&volume, front, operations, openers, self.seen);
         let spawned = volume.common.spawn("volume".to_owned(), move || front.run())?;
         let _ = front_thread.set(spawned.thread().clone());
         store.join(places, &[(front_position, 0)], Arc::new(volume.clone()));

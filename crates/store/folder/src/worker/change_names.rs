@@ -38,12 +38,12 @@ impl Worker {
         &mut self,
         root: usize,
         reply: ChangeReply<()>,
-        change: impl FnOnce(&mut Folders) -> Result<NamesChanged, StoreError>,
+        change: impl FnOnce(&Folders) -> Result<NamesChanged, StoreError>,
     ) {
         if !reply.begin() {
             return;
         }
-        match change(&mut self.folders) {
+        match change(&self.folders) {
             Ok(NamesChanged { folder, discarded }) => {
                 if let Some((parent, name)) = discarded {
                     self.chores.discard_later(root, parent, name);
@@ -57,19 +57,19 @@ impl Worker {
 
 impl Folders {
     /// Makes an empty folder.
-    pub(super) fn make_folder(&mut self, root: usize, path: &ContentPath) -> Result<NamesChanged, StoreError> {
-        make(self.root(root)?, path)
+    pub(super) fn make_folder(&self, root: usize, path: &ContentPath) -> Result<NamesChanged, StoreError> {
+        make(&*self.root(root)?, path)
     }
 
     /// Gives an item another name, with `replaces` in the place of the one that is there.
     pub(super) fn rename(
-        &mut self,
+        &self,
         root: usize,
         (from, to): (&ContentPath, &ContentPath),
         replaces: bool,
     ) -> Result<NamesChanged, StoreError> {
         let found = self.find(root, from)?;
-        let changed = rename(self.root(root)?, from, to, replaces)?;
+        let changed = rename(&*self.root(root)?, from, to, replaces)?;
         // A rate that is lost is found again.
         let _ = self.keep_rate(&found);
         Ok(changed)
@@ -77,7 +77,7 @@ impl Folders {
 
     /// Gives a content another modification time, which is durable when its own file is synced.
     pub(super) fn set_modified(
-        &mut self,
+        &self,
         root: usize,
         path: &ContentPath,
         modified: SystemTime,
@@ -99,9 +99,9 @@ impl Folders {
     }
 
     /// Removes a folder with all in it.
-    pub(super) fn remove_tree(&mut self, root: usize, path: &ContentPath) -> Result<NamesChanged, StoreError> {
+    pub(super) fn remove_tree(&self, root: usize, path: &ContentPath) -> Result<NamesChanged, StoreError> {
         match self.find(root, path)?.entry.kind {
-            NameKind::Directory => remove(self.root(root)?, path),
+            NameKind::Directory => remove(&*self.root(root)?, path),
             NameKind::File => Err(StoreError::NotADirectory),
         }
     }

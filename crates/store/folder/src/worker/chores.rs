@@ -149,12 +149,12 @@ impl Chores {
     }
 
     /// Does one step. Returns the recordings that it found left by a crash.
-    pub(super) fn step(&mut self, folders: &mut Folders) -> Vec<LeftRecording> {
+    pub(super) fn step(&mut self, folders: &Folders) -> Vec<LeftRecording> {
         if self.free_some(folders) { Vec::new() } else { self.look_on(folders) }
     }
 
     /// Looks through the folders for one more step.
-    fn look_on(&mut self, folders: &mut Folders) -> Vec<LeftRecording> {
+    fn look_on(&mut self, folders: &Folders) -> Vec<LeftRecording> {
         match self.steps.pop() {
             None => {}
             Some(ChoreStep::Recordings { root, path, folder, hidden }) => {
@@ -188,7 +188,7 @@ impl Chores {
         found
     }
 
-    fn scan_directory(&mut self, folders: &mut Folders, root: usize, path: ContentPath) {
+    fn scan_directory(&mut self, folders: &Folders, root: usize, path: ContentPath) {
         // It may be gone or unreadable: the next look through finds the folder that is there then.
         if let Ok(folder) = folders.folder(root, &path) {
             self.read_on(root, path, folder);
@@ -227,7 +227,7 @@ impl Chores {
 
     fn scan_names(
         &mut self,
-        folders: &mut Folders,
+        folders: &Folders,
         root: usize,
         path: ContentPath,
         folder: OpenFolder,
@@ -278,6 +278,8 @@ impl Chores {
     fn free_some(&mut self, folders: &Folders) -> bool {
         let wait = u64::try_from(REMOVED_CHECK.as_nanos()).expect("a second");
         self.next_check = monotonic().saturating_add(Nanos(wait));
+        // An open that is under way may have found one of them by its name.
+        let Ok(_none_opens) = folders.opening.try_write() else { return false };
         let unread = |file: &RemovedFile| !folders.is_read(file.device, file.inode);
         let open_elsewhere = |file: &RemovedFile| is_open_elsewhere(file.file.as_fd());
         let removed = &self.removed;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use content::Content;
 use content::layout::{ContentLayout, Extent, FileAccess};
@@ -23,6 +23,7 @@ use crate::beneath;
 use crate::root::Root;
 use store::StoreError;
 use store::entry::Stamp;
+use store::lock::lock;
 
 /// Versions remembered: twice the number of contents that can be open at once.
 const VERSIONS_MAX: usize = 2 * limits::FILES_MAX;
@@ -46,15 +47,20 @@ const NAME_WITH_FILE: [u64; 2] = [EXT4, XFS];
 const EXT4: u64 = 0xef53;
 const XFS: u64 = 0x5846_5342;
 
-/// The versions one disk's thread remembers.
+/// The versions that one disk's threads remember.
 #[derive(Debug)]
 pub(crate) struct KnownVersions {
-    known: HashMap<(u64, u64), Known>,
-    access: HashMap<u64, FileAccess>,
-    /// Shared by all disks, for versions are unique in the process.
-    next_version: Arc<AtomicU64>,
+    known: Mutex<KnownFiles>,
+    access: Mutex<HashMap<u64, FileAccess>>,
     /// None where the system has none to give.
     writes: Option<Arc<WriteWatcher>>,
+}
+
+#[derive(Debug)]
+struct KnownFiles {
+    files: HashMap<(u64, u64), Known>,
+    /// Shared by all disks, for versions are unique in the process.
+    next_version: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -66,27 +72,27 @@ struct Known {
 
 impl KnownVersions {
     pub(crate) fn new(next_version: Arc<AtomicU64>) -> Self {
-        Self { known: HashMap::new(), access: HashMap::new(), next_version, writes: WriteWatcher::new().ok() }
+        let known = Mutex::new(KnownFiles { files: HashMap::new(), next_version });
+        Self { known, access: Mutex::default(), writes: WriteWatcher::new().ok() }
     }
 
     /// The content that is open as `stamp`, if one is.
     pub(crate) fn open_already(&self, stamp: &Stamp) -> Option<Arc<Content>> {
-        let known = self.known.get(&(stamp.device, stamp.inode))?;
-        if known.stamp == *stamp { known.content.upgrade() } else { None }
+        lock(&self.known).open_already(stamp)
     }
 
     /// True if a reader still holds a version of this file.
     pub(crate) fn is_read(&self, device: u64, inode: u64) -> bool {
-        self.known.get(&(device, inode)).is_some_and(|known| known.content.strong_count() > 0)
+        lock(&self.known).files.get(&(device, inode)).is_some_and(|known| known.content.strong_count() > 0)
+    }
+
+    /// The version of the file that `stamp` is of, whether it is open or will be.
+    pub(crate) fn version(&self, stamp: &Stamp) -> ContentVersion {
+        lock(&self.known).version(stamp)
     }
 
     /// Opens the file behind `handle` (an `O_PATH` descriptor of a regular file).
-    pub(crate) fn open(
-        &mut self,
-        disk: DiskId,
-        root: &Root,
-        handle: BorrowedFd<'_>,
-    ) -> Result<Arc<Content>, StoreError> {
+    pub(crate) fn open(&self, disk: DiskId, root: &Root, handle: BorrowedFd<'_>) -> Result<Arc<Content>, StoreError> {
         let (file, access) = self.open_for_reading(handle)?;
         // Of the opened file, not of the handle before: later reads go to the opened file.
         let stat = fstat(&file)?;
@@ -99,16 +105,44 @@ impl KnownVersions {
             _ => version_check::watch(file.as_fd())?,
         };
         let extents = if access == FileAccess::Direct { extents_of(file.as_fd(), &stat, root) } else { Box::default() };
-        let version = self.version(&stamp);
+        let mut known = lock(&self.known);
+        // Another thread may have opened it meanwhile.
+        if let Some(content) = known.open_already(&stamp) {
+            return Ok(content);
+        }
+        let version = known.version(&stamp);
         let layout = ContentLayout::of_file(disk, file, access, stamp.size, extents);
         let content = Arc::new(Content { version, size: stamp.size, layout, watched: Some(watched), checksums: None });
-        self.remember(stamp, version, Arc::downgrade(&content));
+        known.remember(stamp, version, Arc::downgrade(&content));
         Ok(content)
     }
 
-    /// The version of the file that `stamp` is of, whether it is open or will be.
-    pub(crate) fn version(&mut self, stamp: &Stamp) -> ContentVersion {
-        match self.known.get(&(stamp.device, stamp.inode)) {
+    fn open_for_reading(&self, handle: BorrowedFd<'_>) -> Result<(OwnedFd, FileAccess), StoreError> {
+        let device = fstat(handle)?.st_dev;
+        let known = lock(&self.access).get(&device).copied();
+        let access = match known {
+            Some(access) => access,
+            None if is_buffered(handle)? => FileAccess::Buffered,
+            // An error (unreadable, broken this once) says nothing of the file system: nothing is remembered.
+            None => reads_directly(handle)?,
+        };
+        lock(&self.access).insert(device, access);
+        let direct = if access == FileAccess::Direct { OFlags::DIRECT } else { OFlags::empty() };
+        let file = beneath::reopen(handle, OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC | direct)
+            // NOATIME is the owner's privilege.
+            .or_else(|_| beneath::reopen(handle, OFlags::RDONLY | OFlags::CLOEXEC | direct))?;
+        Ok((file, access))
+    }
+}
+
+impl KnownFiles {
+    fn open_already(&self, stamp: &Stamp) -> Option<Arc<Content>> {
+        let known = self.files.get(&(stamp.device, stamp.inode))?;
+        if known.stamp == *stamp { known.content.upgrade() } else { None }
+    }
+
+    fn version(&mut self, stamp: &Stamp) -> ContentVersion {
+        match self.files.get(&(stamp.device, stamp.inode)) {
             Some(known) if known.stamp == *stamp => known.version,
             _ => {
                 let version = ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed));
@@ -119,29 +153,13 @@ impl KnownVersions {
     }
 
     fn remember(&mut self, stamp: Stamp, version: ContentVersion, content: Weak<Content>) {
-        if self.known.len() >= VERSIONS_MAX {
-            self.known.retain(|_, known| known.content.strong_count() > 0);
+        if self.files.len() >= VERSIONS_MAX {
+            self.files.retain(|_, known| known.content.strong_count() > 0);
         }
-        if self.known.len() < VERSIONS_MAX {
+        if self.files.len() < VERSIONS_MAX {
             let known = Known { stamp, version, content };
-            self.known.insert((stamp.device, stamp.inode), known);
+            self.files.insert((stamp.device, stamp.inode), known);
         }
-    }
-
-    fn open_for_reading(&mut self, handle: BorrowedFd<'_>) -> Result<(OwnedFd, FileAccess), StoreError> {
-        let device = fstat(handle)?.st_dev;
-        let access = match self.access.get(&device) {
-            Some(access) => *access,
-            None if is_buffered(handle)? => FileAccess::Buffered,
-            // An error (unreadable, broken this once) says nothing of the file system: nothing is remembered.
-            None => reads_directly(handle)?,
-        };
-        self.access.insert(device, access);
-        let direct = if access == FileAccess::Direct { OFlags::DIRECT } else { OFlags::empty() };
-        let file = beneath::reopen(handle, OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC | direct)
-            // NOATIME is the owner's privilege.
-            .or_else(|_| beneath::reopen(handle, OFlags::RDONLY | OFlags::CLOEXEC | direct))?;
-        Ok((file, access))
     }
 }
 

@@ -1,17 +1,20 @@
-//! The folders of one disk as they are read: looking up, opening and listing.
+//! The folders of one disk as they are read: looking up, opening and listing, by several threads at once.
 //!
 //! Promise: nothing is remembered of names: each lookup asks the file system, so changes by other programs are seen at once.
 //! Not here: changes (`upload`, `publish`, `removal`).
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use content::Content;
 use device::Device;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatvfs, openat, statat};
 use rustix::io::Errno;
+use store::disk_thread::answer;
 use store::entry::{FileId, Stamp};
 use store::event::StoreEvent;
+use store::lock::lock;
+use store::operation::StoreQuery;
 use store::shared::DiskShared;
 use store::{COMPONENTS_MAX, ContentPath, Entry, NameKind, Opened, StoreCommon, StoreError, UploadPlace, Want};
 use units::ContentVersion;
@@ -19,7 +22,7 @@ use units::ContentVersion;
 use crate::open_folder::{Leftovers, OpenFolder};
 use crate::root::Root;
 
-use super::content::{KnownJournals, KnownVersions, syncs_names_with_files};
+use super::content::KnownVersions;
 
 /// Folders that are looked at above one: twice as many as a path has names.
 const ABOVE_MAX: usize = 2 * COMPONENTS_MAX;
@@ -37,28 +40,41 @@ pub(super) struct Folders {
     pub(super) shared: Arc<DiskShared>,
     pub(super) common: StoreCommon,
     device: Device,
-    roots: Vec<Root>,
+    roots: Vec<Mutex<Arc<Root>>>,
     contents: KnownVersions,
-    pub(super) journals: KnownJournals,
-    /// A file of the first root that never changes, for its fsync alone.
-    unchanged: Option<OwnedFd>,
+    /// Held while a content is opened: a removed file keeps its bytes meanwhile.
+    pub(super) opening: RwLock<()>,
     /// Roots that went or came since they were last taken.
-    changed: Vec<usize>,
+    changed: Mutex<Vec<usize>>,
 }
 
 impl Folders {
     /// The folders on a disk.
     pub(super) fn new(shared: Arc<DiskShared>, common: StoreCommon, device: Device, roots: Vec<Root>) -> Self {
         let contents = KnownVersions::new(Arc::clone(&common.versions));
-        Self {
-            shared,
-            common,
-            device,
-            roots,
-            contents,
-            journals: KnownJournals::default(),
-            unchanged: None,
-            changed: Vec::new(),
+        let roots = roots.into_iter().map(|root| Mutex::new(Arc::new(root))).collect();
+        Self { shared, common, device, roots, contents, opening: RwLock::default(), changed: Mutex::default() }
+    }
+
+    /// Answers a query.
+    pub(super) fn answer(&self, query: StoreQuery) {
+        match query {
+            StoreQuery::LookUp { root, path, reply } => answer(reply, || self.look_up(root, &path)),
+            StoreQuery::Open { root, path, want, reply } => answer(reply, || self.open(root, &path, want)),
+            StoreQuery::Folder { root, path, reply } => answer(reply, || self.folder(root, &path)?.handle()),
+            StoreQuery::Enter { folder, name, reply } => {
+                answer(reply, || folder.state::<OpenFolder>()?.enter(&name)?.handle());
+            }
+            StoreQuery::Items { folder, reply } => answer(reply, || {
+                let items = folder.state::<OpenFolder>()?.page()?;
+                Ok((folder, items))
+            }),
+            StoreQuery::Entries { root, path, folder, reply } => answer(reply, || {
+                let entries = self.entries(root, &path, folder.state()?)?;
+                Ok((folder, entries))
+            }),
+            StoreQuery::PlaceOf { root, path, reply } => answer(reply, || self.place_of(root, &path)),
+            StoreQuery::Space { root, path, part, reply } => answer(reply, || self.space(root, &path, part.as_deref())),
         }
     }
 
@@ -68,26 +84,24 @@ impl Folders {
     }
 
     /// The folder of this number, wherever its path leads by now.
-    pub(super) fn opened(&self, number: usize) -> &Root {
-        &self.roots[number]
+    pub(super) fn opened(&self, number: usize) -> Arc<Root> {
+        Arc::clone(&lock(&self.roots[number]))
     }
 
     /// The root of this number, if its path still leads to it: looked at for each operation, so that nothing is written below a mount
     /// point.
-    pub(super) fn root(&mut self, number: usize) -> Result<&Root, StoreError> {
+    pub(super) fn root(&self, number: usize) -> Result<Arc<Root>, StoreError> {
         self.look_at(number);
-        let root = &self.roots[number];
+        let root = self.opened(number);
         root.away().map_or(Ok(root), |why| Err(StoreError::RootAway(why)))
     }
 
-    fn look_at(&mut self, number: usize) {
-        let root = &mut self.roots[number];
-        if !root.refresh(&self.device) {
+    fn look_at(&self, number: usize) {
+        let mut root = lock(&self.roots[number]);
+        if !Arc::make_mut(&mut root).refresh(&self.device) {
             return;
         }
-        // It may lie in the folder that was served before, and would keep the file system of that busy.
-        self.unchanged = None;
-        self.changed.push(number);
+        lock(&self.changed).push(number);
         let path = root.path.clone();
         self.shared.events.tell(match root.away() {
             Some(why) => StoreEvent::RootAway { root: path, why },
@@ -96,32 +110,14 @@ impl Folders {
     }
 
     /// Looks at all of them anew; gives the bytes that are free in the first one's file system.
-    pub(super) fn look_at_all(&mut self) -> Option<u64> {
-        self.journals.forget();
-        (0..self.roots.len()).for_each(|number| self.look_at(number));
-        free_bytes(self.roots.first()?.directory.as_fd()).ok()
-    }
-
-    /// A file of no bytes and no name in the first folder, made once; none where syncing it would not empty the drive's cache.
-    /// ext4 and XFS do that if the file itself has nothing left to commit (Linux 6.18, `ext4_sync_file`, `xfs_file_fsync`); ext4 commits
-    /// all there is for a directory.
-    pub(super) fn unchanged(&mut self) -> Option<BorrowedFd<'_>> {
-        let root = self.roots[0].directory.as_fd();
-        if self.unchanged.is_none() && syncs_names_with_files(root) == Ok(true) {
-            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            self.unchanged = openat(root, ".", flags, Mode::from_raw_mode(0o600)).ok();
-        }
-        self.unchanged.as_ref().map(AsFd::as_fd)
-    }
-
-    /// A file without a name keeps its file system from being remounted read-only: holds none any more.
-    pub(super) fn let_go(&mut self) {
-        self.unchanged = None;
+    pub(super) fn look_at_all(&self) -> Option<u64> {
+        (0..self.len()).for_each(|number| self.look_at(number));
+        free_bytes(self.opened(0).directory.as_fd()).ok()
     }
 
     /// The folders that went or came since the last call.
-    pub(super) fn take_changed(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.changed)
+    pub(super) fn take_changed(&self) -> Vec<usize> {
+        std::mem::take(&mut *lock(&self.changed))
     }
 
     /// True if a reader still holds a version of this file.
@@ -130,16 +126,16 @@ impl Folders {
     }
 
     /// A version for the file that was stored as `stamp`.
-    pub(super) fn version(&mut self, stamp: &Stamp) -> ContentVersion {
+    pub(super) fn version(&self, stamp: &Stamp) -> ContentVersion {
         self.contents.version(stamp)
     }
 
     /// The entry that `path` names below root number `root` of this disk.
-    pub(super) fn look_up(&mut self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
+    pub(super) fn look_up(&self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
         Ok(self.find(root, path)?.entry)
     }
 
-    pub(super) fn find(&mut self, root: usize, path: &ContentPath) -> Result<FoundName, StoreError> {
+    pub(super) fn find(&self, root: usize, path: &ContentPath) -> Result<FoundName, StoreError> {
         let root = self.root(root)?;
         let handle = root.open_path(path, OFlags::PATH)?;
         let stat = fstat(&handle)?;
@@ -150,7 +146,7 @@ impl Folders {
     }
 
     /// Bytes free in the file system of directory `path`; the most there can be if it holds `part`, which an upload continues.
-    pub(super) fn space(&mut self, root: usize, path: &ContentPath, part: Option<&str>) -> Result<u64, StoreError> {
+    pub(super) fn space(&self, root: usize, path: &ContentPath, part: Option<&str>) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.root(root)?.open_path(path, flags)?;
         match part {
@@ -160,12 +156,14 @@ impl Folders {
     }
 
     /// Opens a content for reading.
-    pub(super) fn open(&mut self, root: usize, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+    pub(super) fn open(&self, root: usize, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
+        let opening = self.opening.read().unwrap_or_else(PoisonError::into_inner);
         let found = self.find(root, path)?;
         if found.entry.kind == NameKind::Directory {
             return Err(StoreError::IsDirectory);
         }
         let content = self.content_of(root, &found)?;
+        drop(opening);
         // The opened file may be newer than the one looked up; the answer is about the opened one.
         let stat = fstat(&content.file().file)?;
         let media = match want {
@@ -176,15 +174,15 @@ impl Folders {
         Ok(Opened { entry, content, media })
     }
 
-    pub(super) fn content_of(&mut self, root: usize, found: &FoundName) -> Result<Arc<Content>, StoreError> {
+    pub(super) fn content_of(&self, root: usize, found: &FoundName) -> Result<Arc<Content>, StoreError> {
         if let Some(content) = self.contents.open_already(&Stamp::of(&found.stat)) {
             return Ok(content);
         }
-        self.contents.open(self.shared.id, &self.roots[root], found.handle.as_fd())
+        self.contents.open(self.shared.id, &self.opened(root), found.handle.as_fd())
     }
 
     /// Opens the folder that `path` leads to, to be read.
-    pub(super) fn folder(&mut self, root: usize, path: &ContentPath) -> Result<OpenFolder, StoreError> {
+    pub(super) fn folder(&self, root: usize, path: &ContentPath) -> Result<OpenFolder, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         Ok(OpenFolder::new(self.root(root)?.open_path(path, flags)?))
     }
@@ -192,7 +190,7 @@ impl Folders {
     /// The next page of a folder: links stand for their targets, and names that are gone, that no path can name, or that are neither
     /// contents nor folders, are left out. None at the end.
     pub(super) fn entries(
-        &mut self,
+        &self,
         root: usize,
         path: &ContentPath,
         folder: &OpenFolder,
@@ -221,7 +219,7 @@ impl Folders {
 
     /// The folder that an upload goes to, as far as it exists, with all folders that this lies in, also above the root: a folder's
     /// identity does not depend on the way to it. Also the bytes of the file of its name, if they go when the name does.
-    pub(super) fn place_of(&mut self, root: usize, path: &ContentPath) -> Result<UploadPlace, StoreError> {
+    pub(super) fn place_of(&self, root: usize, path: &ContentPath) -> Result<UploadPlace, StoreError> {
         let Some((mut parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
         let root = self.root(root)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

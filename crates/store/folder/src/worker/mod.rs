@@ -1,8 +1,10 @@
-//! The work of one disk's thread: everything that touches its folders but the data plane's reads.
+//! The work of one disk's thread: everything that changes its folders; and of its openers, which answer queries about them.
 //!
-//! Promise: callers' operations are done as they come; writes, flushes, truncations and probes for the index only on grants.
+//! Promise: callers' changes are made as they come, and a query that comes after the answer to one sees it; writes, flushes, truncations
+//! and probes for the index are made only on grants.
 //! Not here: the thread (`store::disk_thread`), the callers' side (`store`), the decision on grants (`schedule`).
 
+use std::io;
 use std::sync::Arc;
 
 use device::Device;
@@ -12,11 +14,11 @@ use storage::uploads::Uploads;
 use tokio::sync::mpsc;
 use units::{DiskId, Nanos, UploadId};
 
-use crate::open_folder::OpenFolder;
 use crate::root::Root;
 use store::GrantPort;
 use store::disk_thread::{Backend, Requests, answer};
-use store::operation::{Begun, Operation};
+use store::openers::Openers;
+use store::operation::{Begun, Operation, StoreQuery};
 use store::shared::DiskShared;
 use store::{StoreCommon, StoreError};
 
@@ -34,12 +36,16 @@ mod temporary;
 mod upload;
 
 use chores::{Chores, READS_PER_STEP};
-use commit::Removal;
+use commit::{Removal, UnchangedFile};
+use content::KnownJournals;
 use folders::Folders;
 use upload::UploadTarget;
 
 /// Operations done before grants are looked at again.
 const OPERATIONS_PER_TURN: usize = 16;
+
+/// Openers of one disk. With 8, the opens of 16 callers took as long (emulated 7200 rpm disk), and a stream's read had more reads beside it.
+const OPENERS: usize = 4;
 
 /// Time between two looks at the free space, the places of the roots, and unused memory.
 const CHECK: Nanos = Nanos::from_secs(1);
@@ -47,12 +53,14 @@ const CHECK: Nanos = Nanos::from_secs(1);
 /// The state of one disk's thread.
 pub(crate) struct Worker {
     shared: Arc<DiskShared>,
-    folders: Folders,
+    folders: Arc<Folders>,
     operations: mpsc::Receiver<Operation>,
     /// The uploads, the commits, and the messages on them that the port has not taken yet.
     uploads: Uploads<UploadTarget, Removal>,
     chores: Chores,
     writer: DirectWriter,
+    journals: KnownJournals,
+    unchanged: UnchangedFile,
     next_check: Nanos,
 }
 
@@ -86,7 +94,7 @@ impl Backend for Worker {
     }
 
     fn step(&mut self, _until: Nanos) {
-        for left in self.chores.step(&mut self.folders) {
+        for left in self.chores.step(&self.folders) {
             self.take_up(left);
         }
     }
@@ -104,7 +112,7 @@ impl Backend for Worker {
         let stats = &self.shared.stats;
         stats.uploads_open.set(u64::try_from(self.uploads.count()).unwrap_or(u64::MAX));
         if self.uploads.is_idle() {
-            self.folders.let_go();
+            self.unchanged.let_go();
         }
         let now = monotonic();
         if now < self.next_check {
@@ -112,6 +120,7 @@ impl Backend for Worker {
         }
         self.next_check = now.saturating_add(CHECK);
         self.folders.common.give_back();
+        self.journals.forget();
         if let Some(bytes) = self.folders.look_at_all() {
             self.shared.stats.free_bytes.set(bytes);
         }
@@ -131,18 +140,32 @@ impl Worker {
         let (uploads, folders) = (Uploads::new(shared.id), Folders::new(Arc::clone(&shared), common, device, roots));
         Self {
             shared,
-            folders,
+            folders: Arc::new(folders),
             operations,
             uploads,
             chores: Chores::default(),
             writer: DirectWriter::new(),
+            journals: KnownJournals::default(),
+            unchanged: UnchangedFile::default(),
             next_check: Nanos::ZERO,
         }
     }
 
+    /// Starts the threads that answer queries about the folders.
+    pub(crate) fn start_openers(&self) -> io::Result<Openers<StoreQuery>> {
+        let (folders, name) = (Arc::clone(&self.folders), format!("open-{}", self.shared.id.0));
+        Openers::start(&folders.common.clone(), &name, OPENERS, move |query| {
+            folders.shared.open_step(|| folders.answer(query));
+        })
+    }
+
     /// Looks no further through folders that are not what they were.
     fn forget_changed(&mut self) {
-        self.folders.take_changed().into_iter().for_each(|number| self.chores.forget(number));
+        for number in self.folders.take_changed() {
+            // It may lie in the folder that was served before.
+            self.unchanged.let_go();
+            self.chores.forget(number);
+        }
     }
 
     fn do_operations(&mut self) -> Requests {
@@ -176,25 +199,8 @@ impl Worker {
 
     fn perform(&mut self, operation: Operation) {
         match operation {
-            Operation::LookUp { root, path, reply } => answer(reply, || self.folders.look_up(root, &path)),
-            Operation::Open { root, path, want, reply } => answer(reply, || self.folders.open(root, &path, want)),
-            Operation::Folder { root, path, reply } => answer(reply, || self.folders.folder(root, &path)?.handle()),
-            Operation::Enter { folder, name, reply } => {
-                answer(reply, || folder.state::<OpenFolder>()?.enter(&name)?.handle());
-            }
-            Operation::Items { folder, reply } => answer(reply, || {
-                let items = folder.state::<OpenFolder>()?.page()?;
-                Ok((folder, items))
-            }),
-            Operation::Entries { root, path, folder, reply } => answer(reply, || {
-                let entries = self.folders.entries(root, &path, folder.state()?)?;
-                Ok((folder, entries))
-            }),
-            Operation::PlaceOf { root, path, reply } => answer(reply, || self.folders.place_of(root, &path)),
+            Operation::Query(query) => self.folders.answer(query),
             Operation::Remove { folder, path, stamp, reply } => self.remove(&folder, &path, &stamp, reply),
-            Operation::Space { root, path, part, reply } => {
-                answer(reply, || self.folders.space(root, &path, part.as_deref()))
-            }
             Operation::Delete { root, path, kind, precondition, reply } => {
                 self.delete(root, &path, kind, &precondition, reply);
             }
@@ -221,5 +227,78 @@ impl Worker {
 
     pub(crate) fn disk(&self) -> DiskId {
         self.shared.id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
+
+    use rustix::fs::{OFlags, fstat};
+    use store::{ContentPath, StoreBuilder, StoreSettings, Want};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// Longer than a look-up takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A worker for this folder, on the test's own thread.
+    fn worker(folder: &std::path::Path) -> Worker {
+        let store = StoreBuilder::new(&StoreSettings::default()).expect("memory is there");
+        let shared = store.common().shared((DiskId(0), "disk".to_owned()), Arc::new(|| {}));
+        let (root, device) = Root::open(&folder.to_owned().into()).expect("it is there");
+        let (_, operations) = mpsc::channel(1);
+        Worker::new((shared, store.common().clone()), (device, vec![root]), operations)
+    }
+
+    fn path(name: &str) -> ContentPath {
+        ContentPath::root().child(name).expect("a name")
+    }
+
+    #[test]
+    fn a_lookup_passes_an_open_that_waits() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("film"), "film").expect("written");
+        let worker = worker(folder.path());
+        let folders = Arc::clone(&worker.folders);
+        let held = folders.opening.write().expect("no thread has panicked");
+        let openers = worker.start_openers().expect("threads are there");
+        let (reply, mut opened) = oneshot::channel();
+        openers.put(StoreQuery::Open { root: 0, path: path("film"), want: Want::File, reply }).expect("there is room");
+        let (reply, mut found) = oneshot::channel();
+        openers.put(StoreQuery::LookUp { root: 0, path: path("film"), reply }).expect("there is room");
+        let end = Instant::now() + PATIENCE;
+        while found.is_empty() && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        let entry = found.try_recv().expect("answered").expect("found");
+        assert!(opened.try_recv().is_err(), "it waits");
+        drop(held);
+        assert_eq!(opened.blocking_recv().expect("answered").expect("opened").entry, entry);
+    }
+
+    #[test]
+    fn a_removed_file_keeps_its_bytes_while_a_content_is_opened() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let film = fs::File::create(folder.path().join("film")).expect("created");
+        film.set_len(1 << 30).expect("without bytes");
+        let mut worker = worker(folder.path());
+        let root = worker.folders.root(0).expect("served");
+        let handle = root.open_path(&path("film"), OFlags::PATH).expect("there");
+        let removed = worker.chores.prepare_removal(handle.as_fd(), &fstat(&handle).expect("there"));
+        fs::remove_file(folder.path().join("film")).expect("removed");
+        worker.chores.free_later(removed);
+        let size = || fstat(&handle).expect("held").st_size;
+        drop(film);
+        let folders = Arc::clone(&worker.folders);
+        let opening = folders.opening.read().expect("no thread has panicked");
+        worker.chores.step(&folders);
+        assert_eq!(size(), 1 << 30);
+        drop(opening);
+        worker.chores.step(&folders);
+        assert!(size() < 1 << 30);
     }
 }

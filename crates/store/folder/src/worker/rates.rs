@@ -15,7 +15,7 @@ use super::folders::Folders;
 
 impl Folders {
     /// Finds and remembers the rate of a content, if that was not done yet.
-    pub(super) fn find_rate(&mut self, root: usize, path: &ContentPath) -> Result<(), StoreError> {
+    pub(super) fn find_rate(&self, root: usize, path: &ContentPath) -> Result<(), StoreError> {
         let found = self.find(root, path)?;
         if found.entry.kind == NameKind::File && self.common.index.rate(&Stamp::of(&found.stat)).is_none() {
             let content = self.content_of(root, &found)?;
@@ -25,7 +25,7 @@ impl Folders {
     }
 
     /// The rate of an open content: remembered, or looked for now and remembered. Nothing if it has none.
-    pub(super) fn rate_of(&mut self, content: &Content) -> Option<MediaRate> {
+    pub(super) fn rate_of(&self, content: &Content) -> Option<MediaRate> {
         let before = Stamp::of(&fstat(&content.file().file).ok()?);
         if let Some(known) = self.common.index.rate(&before) {
             return known;

@@ -47,7 +47,7 @@ impl Worker {
             return;
         }
         let folder = &file.directory;
-        let (Ok(parent), Ok(journal)) = (Identity::of(folder), self.folders.journals.of(folder.as_fd())) else {
+        let (Ok(parent), Ok(journal)) = (Identity::of(folder), self.journals.of(folder.as_fd())) else {
             return;
         };
         let mut kept = UploadTarget::kept((root, path), file, parent, journal, bytes);

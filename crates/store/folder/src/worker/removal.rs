@@ -31,7 +31,7 @@ impl Worker {
     /// A name in `directory` has changed: `reply` is answered when that is durable.
     pub(super) fn changed(&mut self, directory: OwnedFd, reply: ChangeReply<()>) {
         // Without an answer, it is synced alone.
-        let journal = self.folders.journals.of(directory.as_fd()).ok().flatten();
+        let journal = self.journals.of(directory.as_fd()).ok().flatten();
         self.uploads.removed(Removal { directory, reply: Some(reply) }, journal);
     }
 

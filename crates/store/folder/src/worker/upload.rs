@@ -296,9 +296,9 @@ impl Worker {
             return Err(StoreError::PreconditionFailed);
         }
         let root = self.folders.root(root_index)?;
-        let directory = folder_for(root, &parent, terms.length.unwrap_or(0))?;
+        let directory = folder_for(&root, &parent, terms.length.unwrap_or(0))?;
         let identity = Identity::of(&directory)?;
-        let journal = self.folders.journals.of(directory.as_fd())?;
+        let journal = self.journals.of(directory.as_fd())?;
         let direct = !is_buffered(directory.as_fd())?;
         let made = |directory, direct| match (terms.on_break, terms.on_break.part_name(name)) {
             (_, Some(part)) => TemporaryFile::part(directory, direct, part),
@@ -306,7 +306,7 @@ impl Worker {
             (_, None) => TemporaryFile::new(directory, direct),
         };
         let temporary = match made(directory, direct) {
-            Err(Errno::INVAL) if direct => made(open_folder(self.folders.opened(root_index), &parent)?, false)?,
+            Err(Errno::INVAL) if direct => made(open_folder(&self.folders.opened(root_index), &parent)?, false)?,
             other => other?,
         };
         // No journal orders bytes that wait in the page cache.
@@ -325,7 +325,7 @@ impl Worker {
         };
         // A recording is charged by its zone: that must be known.
         if terms.recording.is_some() || terms.length.is_some_and(|length| length > written) {
-            target.allocate(self.folders.opened(root_index), written + limits::DIRECT_ALIGN)?;
+            target.allocate(&self.folders.opened(root_index), written + limits::DIRECT_ALIGN)?;
         }
         let keeps = terms.on_break == OnBreak::Keep;
         let early = terms.durable.filter(|_| terms.recording.is_none() && !keeps && target.journal.is_some());
@@ -382,7 +382,7 @@ impl Worker {
     /// Uses a grant to write, no piece after `until`.
     pub(super) fn write_upload(&mut self, upload: UploadId, offset: u64, bytes: u64, until: Nanos) {
         let Some(target) = self.uploads.file_mut(upload) else { return };
-        let (written, error) = match target.allocate(self.folders.opened(target.root), offset + bytes) {
+        let (written, error) = match target.allocate(&self.folders.opened(target.root), offset + bytes) {
             Err(error) => (0, Some(StoreError::from(error))),
             Ok(()) => {
                 let slices = target.slices(offset, bytes);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Store, look_up, open_folder, worse};
 use crate::entry::FileId;
-use crate::operation::{self, FolderHandle, Operation};
+use crate::operation::{self, FolderHandle, Operation, StoreQuery};
 use crate::walk::{WalkError, WalkState, WalkStep, Walked, WalkedFile, WalkedKind, has_hidden_name};
 use crate::{ContentPath, NameKind, StoreError};
 
@@ -107,11 +107,11 @@ impl StoreWalk {
                     None
                 }
                 WalkStep::Read(folder) => {
-                    let page = self.call(|reply| Operation::Items { folder, reply }).await;
+                    let page = self.call(|reply| StoreQuery::Items { folder, reply }).await;
                     self.steps.was_read(page)
                 }
                 WalkStep::Enter(folder, name) => {
-                    let entered = self.call(|reply| Operation::Enter { folder, name, reply }).await;
+                    let entered = self.call(|reply| StoreQuery::Enter { folder, name, reply }).await;
                     self.steps.entered(entered)
                 }
             };
@@ -121,7 +121,7 @@ impl StoreWalk {
         }
     }
 
-    async fn call<T>(&self, operation: impl FnOnce(operation::ReplyTo<T>) -> Operation) -> Result<T, StoreError> {
+    async fn call<T>(&self, operation: impl FnOnce(operation::ReplyTo<T>) -> StoreQuery) -> Result<T, StoreError> {
         let root = self.at.as_ref().map_or(0, |(root, _)| *root);
         let (disk, _) = self.store.roots().nth(root).ok_or(StoreError::NotFound)?;
         disk.call(operation).await
