@@ -1,7 +1,7 @@
 //! The handle to one disk's thread, and its openers.
 //!
 //! Promise: a caller never waits for ever. A full queue is `Busy`, a thread that is stuck in one system call for longer than the
-//! configured patience is `DiskFailing` until it comes back; no caller joins it. Other disks do not notice.
+//! configured patience is `DiskFailing` until it comes back; no caller joins it. A stuck opener is so for queries alone. Other disks do not notice.
 //! Not here: the work of the thread (`worker`).
 
 use std::sync::Arc;
@@ -46,23 +46,33 @@ impl DiskHandle {
     /// operation of a caller that has given up.
     pub async fn call<R, O: Into<Operation>>(&self, operation: impl FnOnce(ReplyTo<R>) -> O) -> Result<R, StoreError> {
         let (reply, mut answer) = oneshot::channel();
-        self.post(operation(reply).into())?;
+        let operation = operation(reply).into();
+        let is_stuck = self.stuck(&operation);
+        self.post(operation)?;
         // Twice: a thread that got stuck just before or after the call is known to be by then.
         for _ in 0..2 {
             match timeout(self.shared.patience, &mut answer).await {
-                Ok(Ok(result)) => return result.map_err(|error| self.counted(error)),
-                Ok(Err(_)) => return Err(StoreError::Closed),
-                Err(_) if self.shared.is_stuck() => return Err(self.shared.failing()),
+                Ok(answer) => return answer.unwrap_or(Err(StoreError::Closed)).map_err(|error| self.counted(error)),
+                Err(_) if is_stuck(&self.shared) => return Err(self.shared.failing()),
                 Err(_) => {}
             }
         }
         Err(StoreError::Busy)
     }
 
-    /// The error as callers see it; errors of the disk are counted, for no read of the data plane shows these.
+    /// The sign that `operation` gets no answer.
+    fn stuck(&self, operation: &Operation) -> fn(&DiskShared) -> bool {
+        match (operation, &self.openers) {
+            (Operation::Query(_), Some(_)) => DiskShared::is_silent,
+            _ => DiskShared::is_stuck,
+        }
+    }
+
+    /// The error as callers see it; errors of the disk are counted, for no read of the data plane shows these, and so is an answer that
+    /// a panic lost.
     fn counted(&self, error: StoreError) -> StoreError {
         let error = self.shared.own(error);
-        if matches!(error, StoreError::DiskFailing(_)) {
+        if matches!(error, StoreError::DiskFailing(_) | StoreError::Closed) {
             self.shared.stats.errors.add(1);
         }
         error
@@ -70,7 +80,7 @@ impl DiskHandle {
 
     /// Queues an operation without waiting.
     pub fn post(&self, operation: Operation) -> Result<(), StoreError> {
-        if self.shared.is_stuck() {
+        if self.stuck(&operation)(&self.shared) {
             return Err(self.shared.failing());
         }
         let operation = match (operation, &self.openers) {
@@ -119,5 +129,43 @@ impl Drop for DiskHandle {
         // The thread sees that the queue has no senders left only if it looks: drop the sender first, then wake it.
         self.operations = None;
         self.shared.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::operation::change;
+    use crate::{ContentPath, StoreBuilder, StoreSettings};
+    use units::DiskId;
+
+    #[test]
+    fn changes_pass_a_stuck_opener() {
+        let settings = StoreSettings { patience: Duration::ZERO, ..StoreSettings::default() };
+        let store = StoreBuilder::new(&settings).expect("memory is there");
+        let shared = store.common().shared((DiskId(0), "disk".to_owned()), Arc::new(|| {}));
+        let (begun, held) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let (disk, gate) = (Arc::clone(&shared), (Arc::clone(&begun), Arc::clone(&held)));
+        let openers = Openers::start(store.common(), "open", 1, move |_: StoreQuery| {
+            disk.open_step(|| {
+                gate.0.wait();
+                gate.1.wait();
+            });
+        });
+        let (handle, _operations) = DiskHandle::new(Arc::clone(&shared));
+        let handle = handle.with_openers(openers.expect("a thread is there"));
+        let path = ContentPath::root;
+        let query = || handle.post(StoreQuery::LookUp { root: 0, path: path(), reply: oneshot::channel().0 }.into());
+        let made = || handle.post(Operation::MakeFolder { root: 0, path: path(), reply: change().0 });
+        query().expect("there is room");
+        begun.wait();
+        while !shared.is_silent() {
+            std::thread::yield_now();
+        }
+        assert!(made().is_ok() && matches!(query(), Err(StoreError::DiskFailing(_))));
+        held.wait();
     }
 }

@@ -1,10 +1,11 @@
 //! The threads that open and look up contents of a disk or volume: each open waits for reads of its own, and a drive serves those of
 //! several in less time than one after the other.
 //!
-//! Promise: no more operations wait than the queue holds; once its owner is gone, the threads do all that wait, and end. Not here: the
-//! operations themselves (crates `folder` and `volumes`).
+//! Promise: no more operations wait than the queue holds; once its owner is gone, the threads do all that wait, and end. An operation
+//! that panics ends alone. Not here: the operations themselves (crates `folder` and `volumes`).
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 
@@ -51,7 +52,8 @@ fn run<T>(operations: &Mutex<Receiver<T>>, perform: &impl Fn(T)) {
     loop {
         let next = lock(operations).recv();
         let Ok(operation) = next else { return };
-        perform(operation);
+        // The panic hook has logged it, and the lost answer is counted where it is awaited. Shared state is behind `lock`.
+        let _ = catch_unwind(AssertUnwindSafe(|| perform(operation)));
     }
 }
 
@@ -64,6 +66,19 @@ mod tests {
     use crate::{StoreBuilder, StoreSettings};
 
     const THREADS: usize = 4;
+
+    #[test]
+    fn an_operation_that_panics_ends_alone() {
+        let store = StoreBuilder::new(&StoreSettings::default()).expect("memory is there");
+        let openers = Openers::start(store.common(), "open", 1, |answer: Option<mpsc::Sender<()>>| {
+            answer.expect("a fault").send(()).expect("awaited");
+        });
+        let openers = openers.expect("a thread is there");
+        let (sender, done) = mpsc::channel();
+        openers.put(None).expect("there is room");
+        openers.put(Some(sender)).expect("there is room");
+        assert_eq!(done.recv(), Ok(()));
+    }
 
     #[test]
     fn operations_are_done_beside_each_other_and_one_too_many_is_given_back() {

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use units::{DiskId, Nanos, UploadId};
@@ -29,8 +29,8 @@ pub struct DiskShared {
     pub stats: DiskStats,
     /// Time at which the thread began its present step; zero while it waits.
     busy_since: AtomicU64,
-    /// Times at which the disk's openers began their present steps.
-    opening_since: Mutex<Vec<Nanos>>,
+    /// Steps of the disk's openers, each with the time at which it began; gone when it ends.
+    opening_since: Mutex<Vec<Weak<Nanos>>>,
     /// Uploads without a handle since it was dropped, each with its chunk that had not been handed over. At most `UPLOADS_MAX` exist.
     aborted: Mutex<Vec<(UploadId, Option<Chunk>)>>,
     /// The way of events to the operator.
@@ -98,26 +98,37 @@ impl DiskShared {
 
     /// Does a step of one of the disk's openers.
     pub fn open_step<T>(&self, step: impl FnOnce() -> T) -> T {
-        let since = kernel::clock::monotonic();
-        lock(&self.opening_since).push(since);
-        let done = step();
+        let since = Arc::new(kernel::clock::monotonic());
         let mut opening = lock(&self.opening_since);
-        if let Some(own) = opening.iter().position(|other| *other == since) {
-            opening.swap_remove(own);
-        }
-        done
+        opening.retain(|other| other.strong_count() > 0);
+        opening.push(Arc::downgrade(&since));
+        drop(opening);
+        // `since` goes when the step ends, by a panic too.
+        step()
     }
 
-    /// True if the thread, or an opener, has been at one step for longer than a caller should wait.
+    /// The steps of its openers that are under way.
+    pub fn open_steps(&self) -> Vec<Weak<Nanos>> {
+        lock(&self.opening_since).clone()
+    }
+
+    /// True if the thread has been at one step for longer than a caller should wait.
     pub fn is_stuck(&self) -> bool {
-        let busy = Nanos(self.busy_since.load(Ordering::Relaxed));
-        let opening = lock(&self.opening_since).iter().min().copied();
-        let since = opening.into_iter().chain((busy > Nanos::ZERO).then_some(busy)).min();
-        let patience = u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX);
-        since.is_some_and(|since| kernel::clock::monotonic().saturating_sub(since).0 > patience)
+        let since = Nanos(self.busy_since.load(Ordering::Relaxed));
+        since > Nanos::ZERO && self.is_long(since)
     }
 
-    /// True if it answers, and the reads of the data plane say nothing against it.
+    /// True if the thread, or one of its openers, has been at one step for as long.
+    pub fn is_silent(&self) -> bool {
+        self.is_stuck() || self.open_steps().iter().filter_map(Weak::upgrade).any(|since| self.is_long(*since))
+    }
+
+    fn is_long(&self, since: Nanos) -> bool {
+        let patience = u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX);
+        kernel::clock::monotonic().saturating_sub(since).0 > patience
+    }
+
+    /// True if its thread answers, and the reads of the data plane say nothing against it.
     pub fn is_relied_on(&self) -> bool {
         !self.is_stuck() && self.reliance.get().is_none_or(|reliance| reliance(self.id))
     }
@@ -152,16 +163,14 @@ mod tests {
 
     use super::*;
 
+    fn shared() -> DiskShared {
+        DiskShared::new((DiskId(0), "disk".to_owned()), Duration::ZERO, Arc::new(|| {}), Arc::default(), Arc::default())
+    }
+
     #[test]
-    fn a_disk_is_stuck_while_one_of_its_openers_is() {
-        let shared = DiskShared::new(
-            (DiskId(0), "disk".to_owned()),
-            Duration::ZERO,
-            Arc::new(|| {}),
-            Arc::default(),
-            Arc::default(),
-        );
-        assert!(!shared.is_stuck());
+    fn an_opener_that_hangs_does_not_make_the_thread_stuck() {
+        let shared = shared();
+        assert!(!shared.is_silent());
         let (begun, held) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -172,11 +181,20 @@ mod tests {
             });
             begun.wait();
             shared.open_step(|| {});
-            while !shared.is_stuck() {
+            while !shared.is_silent() {
                 thread::yield_now();
             }
+            assert!(!shared.is_stuck() && shared.is_relied_on());
             held.wait();
         });
-        assert!(!shared.is_stuck());
+        assert!(!shared.is_silent());
+    }
+
+    #[test]
+    fn a_step_of_an_opener_that_panics_is_over() {
+        let shared = shared();
+        let step = || shared.open_step(|| panic!("a fault"));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(step)).is_err());
+        assert!(shared.open_steps().iter().all(|step| step.strong_count() == 0));
     }
 }

@@ -346,7 +346,7 @@ impl Store {
                 device,
                 roots,
                 free_bytes: shared.stats.free_bytes.value(),
-                failing: shared.is_stuck(),
+                failing: shared.is_silent(),
                 errors: shared.stats.errors.value(),
             }
         };
