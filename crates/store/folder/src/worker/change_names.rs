@@ -68,8 +68,9 @@ impl Folders {
         (from, to): (&ContentPath, &ContentPath),
         replaces: bool,
     ) -> Result<NamesChanged, StoreError> {
-        let found = self.find(root, from)?;
-        let changed = rename(&*self.root(root)?, from, to, replaces)?;
+        let root = self.root(root)?;
+        let found = self.find(&root, from)?;
+        let changed = rename(&root, from, to, replaces)?;
         // A rate that is lost is found again.
         let _ = self.keep_rate(&found);
         Ok(changed)
@@ -82,7 +83,7 @@ impl Folders {
         path: &ContentPath,
         modified: SystemTime,
     ) -> Result<NamesChanged, StoreError> {
-        let found = self.find(root, path)?;
+        let found = self.find(&*self.root(root)?, path)?;
         let file = reopen(found.handle.as_fd(), OFlags::RDONLY | OFlags::CLOEXEC)?;
         give_time(file.as_fd(), modified)?;
         self.keep_rate(&found)?;
@@ -100,8 +101,9 @@ impl Folders {
 
     /// Removes a folder with all in it.
     pub(super) fn remove_tree(&self, root: usize, path: &ContentPath) -> Result<NamesChanged, StoreError> {
-        match self.find(root, path)?.entry.kind {
-            NameKind::Directory => remove(&*self.root(root)?, path),
+        let root = self.root(root)?;
+        match self.find(&root, path)?.entry.kind {
+            NameKind::Directory => remove(&root, path),
             NameKind::File => Err(StoreError::NotADirectory),
         }
     }

@@ -91,27 +91,35 @@ impl Folders {
     /// The root of this number, if its path still leads to it: looked at for each operation, so that nothing is written below a mount
     /// point.
     pub(super) fn root(&self, number: usize) -> Result<Arc<Root>, StoreError> {
-        self.look_at(number);
-        let root = self.opened(number);
+        let root = self.look_at(number);
         root.away().map_or(Ok(root), |why| Err(StoreError::RootAway(why)))
     }
 
-    fn look_at(&self, number: usize) {
-        let mut root = lock(&self.roots[number]);
-        if !Arc::make_mut(&mut root).refresh(&self.device) {
-            return;
+    /// The root of this number as it is now. Its lock is free during the look, which may hang: writes take the root of the last look.
+    fn look_at(&self, number: usize) -> Arc<Root> {
+        let before = self.opened(number);
+        let mut root = Root::clone(&before);
+        if !root.refresh(&self.device) {
+            return before;
         }
-        lock(&self.changed).push(number);
-        let path = root.path.clone();
-        self.shared.events.tell(match root.away() {
-            Some(why) => StoreEvent::RootAway { root: path, why },
-            None => StoreEvent::RootBack { root: path },
-        });
+        let root = Arc::new(root);
+        let mut known = lock(&self.roots[number]);
+        // Another thread may have seen the change, and announced it, meanwhile.
+        if Arc::ptr_eq(&known, &before) {
+            *known = Arc::clone(&root);
+            lock(&self.changed).push(number);
+            let path = root.path.clone();
+            self.shared.events.tell(match root.away() {
+                Some(why) => StoreEvent::RootAway { root: path, why },
+                None => StoreEvent::RootBack { root: path },
+            });
+        }
+        root
     }
 
     /// Looks at all of them anew; gives the bytes that are free in the first one's file system.
     pub(super) fn look_at_all(&self) -> Option<u64> {
-        (0..self.len()).for_each(|number| self.look_at(number));
+        (0..self.len()).for_each(|number| drop(self.look_at(number)));
         free_bytes(self.opened(0).directory.as_fd()).ok()
     }
 
@@ -132,11 +140,10 @@ impl Folders {
 
     /// The entry that `path` names below root number `root` of this disk.
     pub(super) fn look_up(&self, root: usize, path: &ContentPath) -> Result<Entry, StoreError> {
-        Ok(self.find(root, path)?.entry)
+        Ok(self.find(&*self.root(root)?, path)?.entry)
     }
 
-    pub(super) fn find(&self, root: usize, path: &ContentPath) -> Result<FoundName, StoreError> {
-        let root = self.root(root)?;
+    pub(super) fn find(&self, root: &Root, path: &ContentPath) -> Result<FoundName, StoreError> {
         let handle = root.open_path(path, OFlags::PATH)?;
         let stat = fstat(&handle)?;
         let name = path.components().last().map_or("", String::as_str);
@@ -158,11 +165,12 @@ impl Folders {
     /// Opens a content for reading.
     pub(super) fn open(&self, root: usize, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
         let opening = self.opening.read().unwrap_or_else(PoisonError::into_inner);
-        let found = self.find(root, path)?;
+        let root = self.root(root)?;
+        let found = self.find(&root, path)?;
         if found.entry.kind == NameKind::Directory {
             return Err(StoreError::IsDirectory);
         }
-        let content = self.content_of(root, &found)?;
+        let content = self.content_of(&root, &found)?;
         drop(opening);
         // The opened file may be newer than the one looked up; the answer is about the opened one.
         let stat = fstat(&content.file().file)?;
@@ -174,11 +182,11 @@ impl Folders {
         Ok(Opened { entry, content, media })
     }
 
-    pub(super) fn content_of(&self, root: usize, found: &FoundName) -> Result<Arc<Content>, StoreError> {
+    pub(super) fn content_of(&self, root: &Root, found: &FoundName) -> Result<Arc<Content>, StoreError> {
         if let Some(content) = self.contents.open_already(&Stamp::of(&found.stat)) {
             return Ok(content);
         }
-        self.contents.open(self.shared.id, &self.opened(root), found.handle.as_fd())
+        self.contents.open(self.shared.id, root, found.handle.as_fd())
     }
 
     /// Opens the folder that `path` leads to, to be read.
@@ -205,9 +213,10 @@ impl Folders {
             let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
                 // Only names that a lookup would find are listed: links out of the root lead nowhere.
-                if let Ok(found) = path.child(name).map_err(|_| StoreError::NotFound).and_then(|p| self.find(root, &p))
+                if let Ok(entry) =
+                    path.child(name).map_err(|_| StoreError::NotFound).and_then(|p| self.look_up(root, &p))
                 {
-                    entries.push(Entry { is_link: true, ..found.entry });
+                    entries.push(Entry { is_link: true, ..entry });
                 }
             } else {
                 let rate = self.common.index.rate(&Stamp::of(&stat)).flatten();

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use storage::leftover::names_beside;
 use units::UploadId;
 
-use crate::root::Identity;
+use crate::root::{Identity, Root};
 use store::buffers::count;
 use store::content_reader::StoredReader;
 use store::entry::Stamp;
@@ -38,7 +38,8 @@ impl Worker {
         }
         let (root, path, parent) = (target.root, target.path.clone(), target.parent);
         let named = if given_up || target.name_taken == NameTaken::Beside {
-            self.is_still_there(root, &path, parent).and_then(|()| self.name_beside(upload, &path))
+            let root = self.folders.root(root);
+            root.and_then(|root| is_still_there(&root, &path, parent)).and_then(|()| self.name_beside(upload, &path))
         } else {
             let precondition = target.precondition.clone();
             self.give_name(upload, root, &path, parent, &precondition)
@@ -108,7 +109,8 @@ impl Worker {
         parent: Identity,
         precondition: &Precondition,
     ) -> Result<Published, StoreError> {
-        let existing = match self.folders.find(root, path) {
+        let root = self.folders.root(root)?;
+        let existing = match self.folders.find(&root, path) {
             Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found),
             Err(error) if error.is_absence() => None,
@@ -117,7 +119,7 @@ impl Worker {
         if !precondition.holds(existing.as_ref().map(|found| found.entry.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
-        self.is_still_there(root, path, parent)?;
+        is_still_there(&root, path, parent)?;
         let name = path.components().last().map_or("", String::as_str);
         let removed =
             existing.as_ref().and_then(|found| self.chores.prepare_removal(found.handle.as_fd(), &found.stat));
@@ -166,17 +168,17 @@ impl Worker {
         self.folders.common.index.insert(stamp, rate);
         FreshContent { version: self.folders.version(stamp), disk: self.disk(), bytes, has_rate }
     }
+}
 
-    /// Fails unless the directory that an upload was begun in is still the one of its path: a file system that was mounted over it
-    /// since would hide the content.
-    fn is_still_there(&mut self, root: usize, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
-        let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
-        let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let directory = self.folders.root(root)?.open_path(&parent, flags);
-        match directory.and_then(|directory| Identity::of(&directory)) {
-            Ok(identity) if identity == begun_in => Ok(()),
-            Ok(_) | Err(Errno::NOENT) => Err(StoreError::ParentMissing),
-            Err(error) => Err(error.into()),
-        }
+/// Fails unless the directory that an upload was begun in is still the one of its path: a file system that was mounted over it
+/// since would hide the content.
+fn is_still_there(root: &Root, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
+    let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let directory = root.open_path(&parent, flags);
+    match directory.and_then(|directory| Identity::of(&directory)) {
+        Ok(identity) if identity == begun_in => Ok(()),
+        Ok(_) | Err(Errno::NOENT) => Err(StoreError::ParentMissing),
+        Err(error) => Err(error.into()),
     }
 }

@@ -16,9 +16,10 @@ use super::folders::Folders;
 impl Folders {
     /// Finds and remembers the rate of a content, if that was not done yet.
     pub(super) fn find_rate(&self, root: usize, path: &ContentPath) -> Result<(), StoreError> {
-        let found = self.find(root, path)?;
+        let root = self.root(root)?;
+        let found = self.find(&root, path)?;
         if found.entry.kind == NameKind::File && self.common.index.rate(&Stamp::of(&found.stat)).is_none() {
-            let content = self.content_of(root, &found)?;
+            let content = self.content_of(&root, &found)?;
             self.rate_of(&content);
         }
         Ok(())

@@ -77,7 +77,8 @@ impl Worker {
         precondition: &Precondition,
     ) -> Result<OwnedFd, StoreError> {
         let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let found = self.folders.find(root, path);
+        let root = self.folders.root(root)?;
+        let found = self.folders.find(&root, path);
         let existing = match &found {
             Ok(found) if found.entry.kind != kind => {
                 return Err(if kind == NameKind::File { StoreError::IsDirectory } else { StoreError::NotADirectory });
@@ -91,7 +92,7 @@ impl Worker {
         }
         let found = found?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = self.folders.opened(root).open_path(&parent, flags)?;
+        let directory = root.open_path(&parent, flags)?;
         // The name itself: of a link to a folder, the link goes and the folder stays.
         let is_folder = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_folder) {

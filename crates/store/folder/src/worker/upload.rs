@@ -286,7 +286,8 @@ impl Worker {
             return Err(StoreError::Busy);
         }
         let Some((parent, name)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let existing = match self.folders.find(root_index, path) {
+        let root = self.folders.root(root_index)?;
+        let existing = match self.folders.find(&root, path) {
             Ok(found) if found.entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory),
             Ok(found) => Some(found.entry),
             Err(error) if error.is_absence() => None,
@@ -295,7 +296,6 @@ impl Worker {
         if !terms.precondition.holds(existing.as_ref().map(Entry::existing)) {
             return Err(StoreError::PreconditionFailed);
         }
-        let root = self.folders.root(root_index)?;
         let directory = folder_for(&root, &parent, terms.length.unwrap_or(0))?;
         let identity = Identity::of(&directory)?;
         let journal = self.journals.of(directory.as_fd())?;
@@ -306,7 +306,7 @@ impl Worker {
             (_, None) => TemporaryFile::new(directory, direct),
         };
         let temporary = match made(directory, direct) {
-            Err(Errno::INVAL) if direct => made(open_folder(&self.folders.opened(root_index), &parent)?, false)?,
+            Err(Errno::INVAL) if direct => made(open_folder(&root, &parent)?, false)?,
             other => other?,
         };
         // No journal orders bytes that wait in the page cache.
@@ -325,7 +325,7 @@ impl Worker {
         };
         // A recording is charged by its zone: that must be known.
         if terms.recording.is_some() || terms.length.is_some_and(|length| length > written) {
-            target.allocate(&self.folders.opened(root_index), written + limits::DIRECT_ALIGN)?;
+            target.allocate(&root, written + limits::DIRECT_ALIGN)?;
         }
         let keeps = terms.on_break == OnBreak::Keep;
         let early = terms.durable.filter(|_| terms.recording.is_none() && !keeps && target.journal.is_some());
