@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kernel::clock::monotonic;
@@ -96,6 +96,8 @@ pub(super) struct RemovedFile {
     file: OwnedFd,
     device: u64,
     inode: u64,
+    /// The openers' steps at the first look after it lost its name: one of them may have found it by that name.
+    steps: Option<Vec<Weak<Nanos>>>,
 }
 
 impl Chores {
@@ -266,7 +268,7 @@ impl Chores {
         // A lease that another program holds on it (Samba) would be waited for.
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = beneath::reopen(handle, flags).ok()?;
-        Some(RemovedFile { file, device: stamp.device, inode: stamp.inode })
+        Some(RemovedFile { file, device: stamp.device, inode: stamp.inode, steps: None })
     }
 
     /// Called after the name is gone.
@@ -278,9 +280,11 @@ impl Chores {
     fn free_some(&mut self, folders: &Folders) -> bool {
         let wait = u64::try_from(REMOVED_CHECK.as_nanos()).expect("a second");
         self.next_check = monotonic().saturating_add(Nanos(wait));
-        // An open that is under way may have found one of them by its name.
-        let Ok(_none_opens) = folders.opening.try_write() else { return false };
-        let unread = |file: &RemovedFile| !folders.is_read(file.device, file.inode);
+        for file in &mut self.removed {
+            file.steps.get_or_insert_with(|| folders.shared.open_steps()).retain(|step| step.strong_count() > 0);
+        }
+        let is_found = |file: &RemovedFile| file.steps.as_ref().is_some_and(|steps| !steps.is_empty());
+        let unread = |file: &RemovedFile| !is_found(file) && !folders.is_read(file.device, file.inode);
         let open_elsewhere = |file: &RemovedFile| is_open_elsewhere(file.file.as_fd());
         let removed = &self.removed;
         let Some(place) = removed.iter().position(|file| unread(file) && !matches!(open_elsewhere(file), Ok(true)))

@@ -50,14 +50,14 @@ const XFS: u64 = 0x5846_5342;
 /// The versions that one disk's threads remember.
 #[derive(Debug)]
 pub(crate) struct KnownVersions {
-    known: Mutex<KnownFiles>,
+    pub(super) known: Mutex<KnownFiles>,
     access: Mutex<HashMap<u64, FileAccess>>,
     /// None where the system has none to give.
     writes: Option<Arc<WriteWatcher>>,
 }
 
 #[derive(Debug)]
-struct KnownFiles {
+pub(super) struct KnownFiles {
     files: HashMap<(u64, u64), Known>,
     /// Shared by all disks, for versions are unique in the process.
     next_version: Arc<AtomicU64>,
@@ -152,13 +152,18 @@ impl KnownFiles {
         }
     }
 
+    /// A version that is older than one that is read now, as of an open that lasted, does not take its place.
     fn remember(&mut self, stamp: Stamp, version: ContentVersion, content: Weak<Content>) {
+        let place = (stamp.device, stamp.inode);
+        let is_newer = |known: &Known| known.stamp.changed_ns > stamp.changed_ns && known.content.strong_count() > 0;
+        if self.files.get(&place).is_some_and(is_newer) {
+            return;
+        }
         if self.files.len() >= VERSIONS_MAX {
             self.files.retain(|_, known| known.content.strong_count() > 0);
         }
         if self.files.len() < VERSIONS_MAX {
-            let known = Known { stamp, version, content };
-            self.files.insert((stamp.device, stamp.inode), known);
+            self.files.insert(place, Known { stamp, version, content });
         }
     }
 }
@@ -254,4 +259,25 @@ pub(crate) fn extents_of(file: BorrowedFd<'_>, stat: &Stat, root: &Root) -> Box<
         }
     }
     extents.into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_version_does_not_take_the_place_of_one_that_is_read() {
+        let versions = KnownVersions::new(Arc::default());
+        let older = Stamp { device: 1, inode: 1, size: 4, modified_ns: 1, changed_ns: 1 };
+        let newer = Stamp { changed_ns: 2, ..older };
+        let file = std::fs::File::open("/dev/null").expect("it is there");
+        let layout = ContentLayout::of_file(DiskId(0), file.into(), FileAccess::Buffered, newer.size, Box::default());
+        let version = versions.version(&newer);
+        let content = Arc::new(Content { version, size: newer.size, layout, watched: None, checksums: None });
+        lock(&versions.known).remember(newer, version, Arc::downgrade(&content));
+        assert_ne!(versions.version(&older), version);
+        assert!(versions.open_already(&newer).is_some_and(|open| Arc::ptr_eq(&open, &content)));
+        drop(content);
+        assert_eq!(versions.version(&older), versions.version(&older), "no reader holds the newer one");
+    }
 }

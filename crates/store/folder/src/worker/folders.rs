@@ -4,7 +4,7 @@
 //! Not here: changes (`upload`, `publish`, `removal`).
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use content::Content;
 use device::Device;
@@ -41,9 +41,7 @@ pub(super) struct Folders {
     pub(super) common: StoreCommon,
     device: Device,
     roots: Vec<Mutex<Arc<Root>>>,
-    contents: KnownVersions,
-    /// Held while a content is opened: a removed file keeps its bytes meanwhile.
-    pub(super) opening: RwLock<()>,
+    pub(super) contents: KnownVersions,
     /// Roots that went or came since they were last taken.
     changed: Mutex<Vec<usize>>,
 }
@@ -53,7 +51,7 @@ impl Folders {
     pub(super) fn new(shared: Arc<DiskShared>, common: StoreCommon, device: Device, roots: Vec<Root>) -> Self {
         let contents = KnownVersions::new(Arc::clone(&common.versions));
         let roots = roots.into_iter().map(|root| Mutex::new(Arc::new(root))).collect();
-        Self { shared, common, device, roots, contents, opening: RwLock::default(), changed: Mutex::default() }
+        Self { shared, common, device, roots, contents, changed: Mutex::default() }
     }
 
     /// Answers a query.
@@ -164,14 +162,12 @@ impl Folders {
 
     /// Opens a content for reading.
     pub(super) fn open(&self, root: usize, path: &ContentPath, want: Want) -> Result<Opened, StoreError> {
-        let opening = self.opening.read().unwrap_or_else(PoisonError::into_inner);
         let root = self.root(root)?;
         let found = self.find(&root, path)?;
         if found.entry.kind == NameKind::Directory {
             return Err(StoreError::IsDirectory);
         }
         let content = self.content_of(&root, &found)?;
-        drop(opening);
         // The opened file may be newer than the one looked up; the answer is about the opened one.
         let stat = fstat(&content.file().file)?;
         let media = match want {

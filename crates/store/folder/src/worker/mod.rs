@@ -237,6 +237,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use rustix::fs::{OFlags, fstat};
+    use store::lock::lock;
     use store::{ContentPath, StoreBuilder, StoreSettings, Want};
     use tokio::sync::oneshot;
 
@@ -264,7 +265,7 @@ mod tests {
         fs::write(folder.path().join("film"), "film").expect("written");
         let worker = worker(folder.path());
         let folders = Arc::clone(&worker.folders);
-        let held = folders.opening.write().expect("no thread has panicked");
+        let held = lock(&folders.contents.known);
         let openers = worker.start_openers().expect("threads are there");
         let (reply, mut opened) = oneshot::channel();
         openers.put(StoreQuery::Open { root: 0, path: path("film"), want: Want::File, reply }).expect("there is room");
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_file_keeps_its_bytes_while_a_content_is_opened() {
+    fn a_removed_file_keeps_its_bytes_while_an_open_lasts_that_was_under_way() {
         let folder = tempfile::tempdir().expect("a folder");
         let film = fs::File::create(folder.path().join("film")).expect("created");
         film.set_len(1 << 30).expect("without bytes");
@@ -294,11 +295,12 @@ mod tests {
         let size = || fstat(&handle).expect("held").st_size;
         drop(film);
         let folders = Arc::clone(&worker.folders);
-        let opening = folders.opening.read().expect("no thread has panicked");
-        worker.chores.step(&folders);
-        assert_eq!(size(), 1 << 30);
-        drop(opening);
-        worker.chores.step(&folders);
+        folders.shared.open_step(|| {
+            worker.chores.step(&folders);
+            assert_eq!(size(), 1 << 30, "it may be found by its name");
+        });
+        // Opens come without a pause.
+        folders.shared.open_step(|| worker.chores.step(&folders));
         assert!(size() < 1 << 30);
     }
 }
