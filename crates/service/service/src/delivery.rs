@@ -526,9 +526,7 @@ pub(crate) fn note_refusal(
     rate: Option<BitRate>,
 ) {
     service.stats.refusals.count(short.refusal.resource);
-    service
-        .events
-        .tell_limited("stream_refused", || events::stream_refused(path, client, rate, short, SystemTime::now()));
+    service.events.tell_limited("stream_refused", || short.event(path, client, rate));
 }
 
 /// Where a delivery that ended so left off in its content.

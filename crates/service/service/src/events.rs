@@ -16,7 +16,6 @@ use crate::log::{KindLimit, Log, LogWriter};
 use crate::operations::Requester;
 use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
-use crate::shortage::Shortage;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
 pub const KINDS: [&str; 50] = [
@@ -212,21 +211,6 @@ pub fn line(event: &Event, now: SystemTime) -> Option<EventLine> {
         }
     };
     Some(stamped(object, now))
-}
-
-/// A stream or recording was not admitted. `rate` is the requested rate; best-effort has none.
-pub fn stream_refused(
-    path: &str,
-    client: IpAddr,
-    rate: Option<BitRate>,
-    short: &Shortage,
-    now: SystemTime,
-) -> EventLine {
-    let object = json!({
-        "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
-        "resource": short.kind(), "name": short.name(), "grantable_bps": short.refusal.grantable.0,
-    });
-    stamped(object, now)
 }
 
 /// An archive broke off at a content.
@@ -556,7 +540,7 @@ pub fn lines_left_out(kind: &str, count: u64, now: SystemTime) -> EventLine {
 }
 
 /// Any event with its time.
-fn stamped(mut object: serde_json::Value, now: SystemTime) -> EventLine {
+pub(crate) fn stamped(mut object: serde_json::Value, now: SystemTime) -> EventLine {
     object["time"] = json!(unix_seconds(now));
     let kind = object["event"].as_str().unwrap_or_default().to_owned();
     let is_private = ["client", "path", "user", "by"].iter().any(|name| object.get(name).is_some());

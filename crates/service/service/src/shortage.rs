@@ -3,11 +3,15 @@
 //! Promise: a disk and a link have the names that the figures give them. Not here: the decision (admission), the answer (the front ends).
 
 use std::fmt;
+use std::net::IpAddr;
+use std::time::SystemTime;
 
 use api::LinkStatus;
 use dataplane::control::{Refusal, Resource};
+use serde_json::json;
 use units::{BitRate, DiskId};
 
+use crate::events::{self, EventLine};
 use crate::links;
 use crate::media_service::MediaService;
 use crate::refusals;
@@ -51,6 +55,15 @@ impl Shortage {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.disk.as_deref().or(self.link.as_ref().map(|link| link.name.as_str()))
+    }
+
+    /// The event of a stream or recording that was not admitted. `rate` is the requested rate; best-effort has none.
+    pub(crate) fn event(&self, path: &str, client: IpAddr, rate: Option<BitRate>) -> EventLine {
+        let object = json!({
+            "event": "stream_refused", "path": path, "client": client.to_string(), "rate_bps": rate.map(|rate| rate.0),
+            "resource": self.kind(), "name": self.name(), "grantable_bps": self.refusal.grantable.0,
+        });
+        events::stamped(object, SystemTime::now())
     }
 }
 

@@ -405,15 +405,14 @@ impl UploadSink for FakeUpload {
         })
     }
 
-    fn finish(mut self: Box<Self>) -> Pending<'static, Published> {
+    fn finish(self: Box<Self>) -> Pending<'static, Published> {
         Box::pin(async move {
             if self.request.length.is_some_and(|length| length != self.bytes.len() as u64) {
                 return Err(StoreError::TooShort);
             }
             let name = self.request.path.joined();
             let replaced = self.store.find(&self.request.path).ok().map(|(entry, _)| entry.modified);
-            let bytes = std::mem::take(&mut self.bytes);
-            self.store.put(&name, &bytes);
+            self.store.put(&name, &self.bytes);
             if self.store.unsettled.load(Ordering::SeqCst) {
                 return Err(StoreError::Unsettled("sda".into()));
             }
@@ -422,7 +421,7 @@ impl UploadSink for FakeUpload {
                 path: self.request.path.clone(),
                 replaced,
                 etag,
-                size: bytes.len() as u64,
+                size: self.bytes.len() as u64,
                 durable: None,
                 stored: None,
             })
