@@ -223,9 +223,10 @@ impl VolumeUpkeep {
             let is_target_wrong =
                 copying.task.new_copy.is_none() && !copying.away.contains(&copying.task.target.member);
             let end = match copying.away.is_empty() {
-                true if !copying.was_written => CopyVerdict::Lost,
+                _ if copying.was_written => CopyVerdict::Unwritten,
+                true => CopyVerdict::Lost,
                 false if !is_target_wrong => CopyVerdict::Unknown,
-                _ => CopyVerdict::Unwritten,
+                false => CopyVerdict::Unwritten,
             };
             return self.end_copy(end, live);
         };
