@@ -329,7 +329,7 @@ test("a refused stream is told of once, with a way on", async () => {
   const refuse = (request) => {
     if (!request.url().includes("/media/") || request.url().includes("format=json") || request.url().includes("rate=max")) return void request.continue();
     asked += 1;
-    const body = JSON.stringify({ status: 503, resource: "disk 0", grantable_bps: 500_000 });
+    const body = JSON.stringify({ status: 503, resource: "disk", grantable_bps: 500_000 });
     void request.respond({ status: 503, contentType: "application/problem+json", headers: { "Retry-After": "9" }, body });
   };
   await page.setRequestInterception(true);

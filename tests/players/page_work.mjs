@@ -261,14 +261,15 @@ test("an upload that finds the disk full says so, and is stored once there is ro
     const there = new TestPage(other, full);
     await there.open("#/");
     const put = (name, bytes) => fetch(`${full.address}/media/${name}`, { method: "PUT", body: Buffer.alloc(bytes, 7) });
-    assert.equal((await put("filler.ts", 64 << 20)).status, 201);
+    assert.equal((await put("filler.ts", 72 << 20)).status, 201);
     const file = join(folder, "too-large.ts");
-    writeFileSync(file, Buffer.alloc(48 << 20, 6));
+    // Twice as long, its parts and the content that is made of them would not fit.
+    writeFileSync(file, Buffer.alloc(28 << 20, 6));
     await (await there.until("the field", () => other.$("#library input[type=file]:not([webkitdirectory])"))).uploadFile(file);
     await there.text("the volume `small` has no room for it", ".uploads");
     assert.equal((await fetch(`${full.address}/media/filler.ts`, { method: "DELETE" })).status, 204);
     await there.press("Try again", ".uploads");
-    await there.until("the content", async () => (await fetch(`${full.address}/media/too-large.ts`, { method: "HEAD" })).headers.get("Content-Length") === String(48 << 20));
+    await there.until("the content", async () => (await fetch(`${full.address}/media/too-large.ts`, { method: "HEAD" })).headers.get("Content-Length") === String(28 << 20));
   } finally {
     await context.close();
     full.stop();
