@@ -8,13 +8,12 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use program::output::counted;
 use serde_json::json;
 use service::account_changes::{AccountChange, LinkWish, ListPart};
 use service::accounts::{FolderRights, Right, Rights, parse_network};
 use service::budgets::BudgetKey;
 use service::contents::ContentPath;
-use units::{BitRate, ByteCount, Nanos};
+use units::{BitRate, ByteCount, Nanos, counted};
 
 use crate::accounts::{StateOfServer, ends_after, shown};
 use crate::budget::BudgetOptions;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use client::{Login, Tree, decoded};
-use program::output::counted;
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, counted};
 
 use super::pattern::{leaves_out, parse_pattern};
 use super::shared::{LocalServer, server_of_this_machine};

@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use client::Tree;
-use program::output::counted;
 use serde_json::json;
-use units::real;
 use units::{BitRate, ByteCount};
+use units::{counted, real};
 
 use crate::failures::Failures;
 use crate::machine;

@@ -2,7 +2,7 @@
 //!
 //! Promise: a reader that has gone (`isocast … | head -1`) ends a command quietly, and never a server.
 
-use std::fmt::{Arguments, Display};
+use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 
 /// Exit code of this program when the reader of its output has gone: as a shell gives it for a program that a broken pipe ended
@@ -36,15 +36,6 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         let flushed = io::stdout().flush();
         self.noticed(flushed)
-    }
-}
-
-/// A number of things: `1 file`, `2 files`, `2 copies`.
-pub fn counted<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> String {
-    match thing.strip_suffix("py") {
-        _ if number == N::from(1) => format!("{number} {thing}"),
-        Some(stem) => format!("{number} {stem}pies"),
-        None => format!("{number} {thing}s"),
     }
 }
 

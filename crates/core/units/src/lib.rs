@@ -9,7 +9,7 @@ mod text;
 pub mod limits;
 
 pub use quantity::{BitRate, ByteCount, Nanos, real};
-pub use text::{ParseError, parse_duration, parse_rate, parse_size};
+pub use text::{ParseError, counted, parse_duration, parse_rate, parse_size};
 
 /// Names one stream (one delivery or recording) for the life of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]

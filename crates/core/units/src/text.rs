@@ -1,6 +1,8 @@
 //! Rates, sizes and spans as people write them. Units are required: a bare number is ambiguous (bits or bytes?) and is
 //! refused with a message that gives the right form.
 
+use std::fmt::Display;
+
 use crate::{BitRate, ByteCount, Nanos};
 
 /// Reason that a quantity was not understood. The message is fit to show to a user.
@@ -26,6 +28,15 @@ pub enum ParseError {
 const RATE_EXAMPLE: &str = "8.8M or 8.8Mbit/s";
 const SIZE_EXAMPLE: &str = "512MiB or 2G";
 const SPAN_EXAMPLE: &str = "250ms or 4s";
+
+/// Prints a number of things: `1 file`, `2 files`, `2 copies`.
+pub fn counted<N: Display + PartialEq + From<u8>>(number: N, thing: &str) -> String {
+    match thing.strip_suffix("py") {
+        _ if number == N::from(1) => format!("{number} {thing}"),
+        Some(stem) => format!("{number} {stem}pies"),
+        None => format!("{number} {thing}s"),
+    }
+}
 
 /// Parses a rate: a decimal number, then `k`, `M` or `G` (decimal), then optionally `bit/s`; `bit/s` alone will do.
 /// Range: 1 kbit/s … 1 Tbit/s.
@@ -152,6 +163,12 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_counted_in_the_singular() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "disk")), ["0 disks", "1 disk", "2 disks"]);
+        assert_eq!([1_u64, 3].map(|number| counted(number, "copy")), ["1 copy", "3 copies"]);
+    }
 
     #[test]
     fn rates_are_decimal_and_exact() {

@@ -11,14 +11,13 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, ensure};
 use api::{RemovableContent, Removals};
 use copy::{Failures, MoveProgress};
-use program::output::counted;
 use service::access::{Permit, ToDelete};
 use service::events::Remover;
 use service::operations::RemovalLimits;
 use service::{MediaService, ingest};
 use store::{ContentPath, FileId, StoreError, StoredItem, WalkedFile, WalkedKind};
 use tokio::sync::watch;
-use units::{ByteCount, Nanos};
+use units::{ByteCount, Nanos, counted};
 
 use super::protected::Protected;
 

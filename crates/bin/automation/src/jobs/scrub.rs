@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use copy::{Failures, MoveProgress, OwnFolder};
-use program::output::counted;
 use service::access::Permit;
 use service::{MediaService, figures};
 use store::ContentPath;
 use tokio::runtime::Handle;
-use units::BitRate;
+use units::{BitRate, counted};
 
 /// Reads all contents of a folder, on a thread that may wait.
 ///

@@ -14,10 +14,9 @@ use clap::Args;
 use dataplane::PlaneConfig;
 use device::actuator_ranges;
 use device::calibrate::{Calibration, identify, load};
-use program::output::counted;
 use serde_json::{Value, json};
-use units::ByteCount;
 use units::limits::EXAMPLE_RATE;
+use units::{ByteCount, counted};
 
 /// Memory in such plenty that it does not limit the streams of one disk.
 const MEMORY: ByteCount = ByteCount(16 << 30);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use program::output::counted;
 use serde_json::Value;
+use units::counted;
 
 use super::folders::mount_of;
 use super::host::Examined;

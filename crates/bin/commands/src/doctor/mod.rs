@@ -18,8 +18,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use client::{HttpClient, Login, USUAL_SERVER};
-use program::output::counted;
 use serde::Serialize;
+use units::counted;
 
 use host::Examined;
 use running::ServerLook;

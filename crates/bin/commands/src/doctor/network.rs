@@ -1,7 +1,6 @@
 //! Interfaces, and the bytes that a connection may have under way.
 
-use program::output::counted;
-use units::real;
+use units::{counted, real};
 
 use super::host::Examined;
 use super::{Finding, advice, not_looked_at, serious};

@@ -1,6 +1,6 @@
 //! Permissions and limits of the server's process: the running one, else this program.
 
-use program::output::counted;
+use units::counted;
 
 use super::host::Examined;
 use super::{Finding, advice, not_looked_at, serious};

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use api::{Alarm, AlarmSeverity, Disk, System};
 use client::HttpClient;
-use program::output::counted;
-use units::real;
+use units::{counted, real};
 
 use super::host::Examined;
 use super::{Finding, advice, process, serious};

@@ -7,14 +7,13 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use api::{AlarmSeverity, HeldUpBy, Stream};
-use program::output::counted;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState};
-use units::real;
+use units::{counted, real};
 
 use super::figures::Figures;
 use super::table::{

@@ -4,9 +4,8 @@ use api::{
     Alarm, AlarmSeverity, Class, Direction, Disk, DiskFailure, HeldUpBy, JobStatus, SessionFigures, Stream, System,
     UpkeepStatus, VolumeStatus,
 };
-use program::output::counted;
-use units::ByteCount;
 use units::real;
+use units::{ByteCount, counted};
 
 use super::figures::Figures;
 

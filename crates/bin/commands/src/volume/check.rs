@@ -6,8 +6,8 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use clap::Args;
-use program::output::counted;
 use serde_json::json;
+use units::counted;
 use volume::{Damage, DamagedCopy, Depth, Volume};
 use volumes::{OwnVolume, VolumeDisks};
 

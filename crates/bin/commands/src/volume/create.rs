@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use program::output::{counted, say};
+use program::output::say;
 use rustix::rand::GetRandomFlags;
-use units::ByteCount;
 use units::limits::CHUNK_BYTES;
+use units::{ByteCount, counted};
 use volume::{NewVolume, Placement, Volume};
 use volumes::{VolumeDisks, check_apart};
 

@@ -10,9 +10,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use copy::{self, Endpoint, Failures};
-use program::output::counted;
 use serde_json::json;
 use store::buffers::index;
+use units::counted;
 use volume::{BLOCK_BYTES, CHECKED_BYTES, MemberId, ReadDisk as _, StoredContent, UnitPlace, Volume};
 use volumes::VolumeDisks;
 

@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use program::output::counted;
 use serde_json::json;
-use units::ByteCount;
+use units::{ByteCount, counted};
 use volume::{MemberId, Placement, Volume};
 use volumes::{OpenDisk, VolumeDiskError, VolumeWish, check_apart};
 

@@ -11,11 +11,10 @@ use anyhow::Context as _;
 use clap::Args;
 use client::SourceFile;
 use copy::{self, Endpoint, Failures, PASSED_OVER};
-use program::output::counted;
 use serde_json::json;
 use store::buffers::index;
-use units::ByteCount;
 use units::limits::CHUNK_BYTES;
+use units::{ByteCount, counted};
 use volume::{BLOCK_BYTES, Draft, Volume, part_count};
 use volumes::{VolumeDiskError, VolumeDisks};
 

@@ -4,8 +4,8 @@ use std::io::Write;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use program::output::counted;
 use serde_json::json;
+use units::counted;
 use volumes::FoundDisks;
 
 use super::DiskNames;

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use program::output::counted;
 use serde_json::json;
 use store::UpkeepReport;
+use units::counted;
 use volume::{MemberId, MemberState, Placement};
 use volumes::{UpkeepOutcome, check_apart, is_same_disk};
 

@@ -4,9 +4,8 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use program::output::counted;
 use serde_json::{Value, json};
-use units::{ByteCount, Nanos};
+use units::{ByteCount, Nanos, counted};
 use volume::{ListedName, MemberId, MemberRecord, Placement, Volume};
 
 use super::DiskNames;

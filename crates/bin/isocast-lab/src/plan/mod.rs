@@ -17,7 +17,7 @@ use clap::Args;
 use kernel::permissions;
 use serde::Serialize;
 use sim::{DiskSetup, Popularity, Scenario, Trace};
-use units::{BitRate, ByteCount, Nanos, real};
+use units::{BitRate, ByteCount, Nanos, counted, real};
 
 use drive::PlannedDisk;
 use files::FileRow;
@@ -333,7 +333,8 @@ fn share(text: &str) -> Result<f64, String> {
 fn table(rows: &[PlanRow], machine: &PlannedMachine) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    let _ = writeln!(text, "{} disk(s), {} for blocks, network {}", machine.disks.len(), machine.memory, machine.net);
+    let disks = counted(machine.disks.len(), "disk");
+    let _ = writeln!(text, "{disks}, {} for blocks, network {}", machine.memory, machine.net);
     if machine.uploads.0 > 0 {
         let share = machine.be_share() * 100.0;
         let _ = writeln!(text, "uploads {}: set schedule.be_share = \"{share:.0}%\"", machine.uploads);

@@ -11,7 +11,7 @@ use clap::Args;
 use kernel::permissions;
 use serde::Serialize;
 use sim::{Popularity, Trace};
-use units::{BitRate, ByteCount, Nanos, limits};
+use units::{BitRate, ByteCount, Nanos, counted, limits};
 
 use super::drive::PlannedDisk;
 use super::{joined, real, scenario};
@@ -162,10 +162,10 @@ impl RecorderOptions {
 
     fn table(&self, rows: &[RecorderRow], machine: &PlannedMachine) -> String {
         let mut text = String::new();
-        let (disks, memory) = (machine.disks.len(), machine.memory);
+        let (disks, memory) = (counted(machine.disks.len(), "disk"), machine.memory);
         let _ = writeln!(
             text,
-            "{disks} disk(s), {memory} for blocks of viewers and {} of recordings, network {}; durable within {}",
+            "{disks}, {memory} for blocks of viewers and {} of recordings, network {}; durable within {}",
             self.recording_memory, machine.net, self.durable
         );
         let _ = writeln!(

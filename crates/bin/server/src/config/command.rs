@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use program::output::counted;
 use serde_json::json;
+use units::counted;
 
 use super::settings::{Problem, Settings};
 use super::{Config, ConfigError, removals};

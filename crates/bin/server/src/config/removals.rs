@@ -8,10 +8,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use api::{RemovableContent, Removals};
 use client::{HttpClient, Login};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use program::output::{counted, say};
+use program::output::say;
 use serde_json::json;
 use service::operations::RemovalLimits;
-use units::ByteCount;
+use units::{ByteCount, counted};
 
 use automation::{JobWork, removal_limits};
 

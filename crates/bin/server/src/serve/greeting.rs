@@ -8,9 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::ListenAddress;
 use kernel::permissions::{PermissionSubject, Permissions};
-use program::output::counted;
-use units::ByteCount;
 use units::limits::{self, EXAMPLE_RATE};
+use units::{ByteCount, counted};
 
 use super::disks::KnownDisk;
 use super::links::Links;

@@ -38,7 +38,7 @@ use ftp::{FtpParts, FtpServer};
 use http::config::HttpConfig;
 use http::{ListenAddress, Server, Starting};
 use kernel::thread::PlaneThread;
-use program::output::{Console, counted, say};
+use program::output::{Console, say};
 use sd_notify::NotifyState;
 use service::MediaService;
 use service::access::Permit;
@@ -51,8 +51,8 @@ use snmp::Snmp;
 use store::{Governed, StoreSettings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use units::ByteCount;
 use units::limits::{self, EXAMPLE_RATE};
+use units::{ByteCount, counted};
 
 use crate::config::{Change, Config, ServeArgs};
 use disks::KnownDisk;
