@@ -697,7 +697,7 @@ pub struct UpkeepStatus {
     pub total_bytes: u64,
     /// Copies that were written.
     pub copies_written: u64,
-    /// Copies that no other one is right for.
+    /// Copies that could not be made right.
     pub copies_lost: u64,
     /// Contents with a copy that a scrub could not read, for its disk is away: they are neither right nor lost.
     pub contents_unknown: u64,

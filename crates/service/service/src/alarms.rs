@@ -109,11 +109,17 @@ fn advice(kind: &str, about: &str, text: String) -> Alarm {
 fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
     let name = volume.name.as_str();
     let mut all = Vec::new();
+    let is_one_away = volume.disks.iter().any(|disk| matches!(disk.state.as_str(), "out" | "missing"));
     for (number, disk) in volume.disks.iter().enumerate() {
         let path = disk.path.as_deref().unwrap_or("unknown path");
         let why = disk.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
         let text = |state: &str| format!("disk {number}, {path}, {state}{why}");
         all.extend(match disk.state.as_str() {
+            "active" if disk.error.is_some() && is_one_away => Some(serious(
+                "volume_disk",
+                name,
+                text("has wrong copies, and the right ones may be on the disk that is away: put that back, then `isocast volume scrub`"),
+            )),
             "active" if disk.error.is_some() => Some(serious(
                 "volume_disk",
                 name,
@@ -300,6 +306,17 @@ mod tests {
         let alarms = of_volume(&volume("failed", &json!(null)));
         assert!(alarms.len() == 1 && alarms[0].severity == AlarmSeverity::Serious, "{alarms:?}");
         assert!(alarms[0].text.contains("takes no changes"), "{alarms:?}");
+    }
+
+    #[test]
+    fn wrong_copies_wait_for_the_disk_with_the_right_ones() {
+        let mut status = volume("active", &json!(null));
+        status.disks[0].error = Some("a copy stays wrong".to_owned());
+        let text = |status: &VolumeStatus| of_volume(status)[0].text.clone();
+        assert!(text(&status).contains("`isocast volume replace` it"), "{}", text(&status));
+        status.disks.push(volume("out", &json!(null)).disks.remove(0));
+        let waits = text(&status);
+        assert!(waits.contains("put that back") && !waits.contains("replace"), "{waits}");
     }
 
     #[test]

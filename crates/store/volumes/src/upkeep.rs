@@ -226,7 +226,7 @@ impl VolumeUpkeep {
                 _ if copying.was_written => CopyVerdict::Unwritten,
                 true => CopyVerdict::Lost,
                 false if !is_target_wrong => CopyVerdict::Unknown,
-                false => CopyVerdict::Unwritten,
+                false => CopyVerdict::OtherAway,
             };
             return self.end_copy(end, live);
         };
@@ -326,7 +326,7 @@ impl VolumeUpkeep {
                     run.report.written_bytes.0 += live.volume.members().part_bytes(&content, task.part);
                 }
             }
-            (CopyVerdict::Unknown, _, Some(run)) if run.upkeep == Upkeep::Scrub => {
+            (CopyVerdict::Unknown | CopyVerdict::OtherAway, _, Some(run)) if run.upkeep == Upkeep::Scrub => {
                 run.is_unknown = true;
                 run.report.away.extend(away.iter().map(|member| member.0));
             }
@@ -351,7 +351,7 @@ impl VolumeUpkeep {
                 live.health.note_wrong_copy(task.target.member);
                 live.front.events.tell(StoreEvent::CopyMended { name, part });
             }
-            CopyVerdict::Unwritten => {
+            CopyVerdict::Unwritten | CopyVerdict::OtherAway => {
                 live.health.note_unwritten(task.target.member);
                 live.front.events.tell(StoreEvent::CopyUnwritten { name, part });
             }

@@ -65,7 +65,9 @@ pub(super) enum CopyVerdict {
     Lost,
     /// Not known: it is on a disk that is away.
     Unknown,
-    /// The target is wrong, and another source right or on a disk that is away: its disk left, or did not give back the written bytes.
+    /// The target is wrong, and the other copy on a disk that is away.
+    OtherAway,
+    /// The target is wrong, and another source right: its disk left, or did not give back the written bytes.
     Unwritten,
 }
 

@@ -153,7 +153,7 @@ impl Scrub {
         } else {
             writeln!(
                 out,
-                "{}, copies repaired from the other one: {repaired}, without a right one: {lost}",
+                "{}, copies repaired from the other one: {repaired}, not made right: {lost}",
                 counted(contents, "content")
             )?;
         }
@@ -162,7 +162,7 @@ impl Scrub {
             (0, 0) => None,
             (_, 0) => Some("damage was found; nothing is lost".to_owned()),
             (_, lost) => Some(format!(
-                "{} damaged, and no other one is right: the server's events name the contents",
+                "{} could not be made right: the server's events `copy_lost` and `copy_unwritten` name the contents",
                 counted(lost, "copy")
             )),
         };

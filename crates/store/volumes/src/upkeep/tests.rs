@@ -40,15 +40,7 @@ fn disk(number: u8) -> Option<Member> {
 
 /// An empty mirror of two disks, of which the second one was replaced; that it is filled is not durable yet.
 fn with_filled_disk() -> Core {
-    let placement = Placement::Mirror;
-    let sizes = vec![DISK_BYTES; 2];
-    let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
-    let volume = Volume::create(new).expect("it is as it should be");
-    let members =
-        Members { there: vec![disk(0), disk(1)], named: vec![None, None], vacant: BTreeMap::new(), front: shared(0) };
-    let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
-    core.begin_write_set();
-    write_sets(&mut core);
+    let mut core = new_core(Placement::Mirror, 2);
     core.take_out(MemberId(1), &StoreError::Closed);
     write_sets(&mut core);
     let steps = core.live.volume.put_in(MemberId(1), DISK_BYTES).expect("it is large enough");
@@ -68,29 +60,48 @@ fn with_filled_disk() -> Core {
 
 /// A volume of one disk with eight contents of five parts, the last of which was read.
 fn with_contents() -> Core {
-    let (placement, sizes) = (Placement::Span, vec![DISK_BYTES]);
-    let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
-    let volume = Volume::create(new).expect("it is as it should be");
-    let members = Members { there: vec![disk(0)], named: vec![None], vacant: BTreeMap::new(), front: shared(0) };
-    let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
-    core.begin_write_set();
-    write_sets(&mut core);
-    for number in 0..8 {
-        let volume = &mut core.live.volume;
-        let mut draft = volume.begin(&number.to_string(), None).expect("there is room");
-        for share in [1, 1, 1, 1, 2] {
-            let (_, room) = volume.room(&mut draft).expect("there is room");
-            draft.add(volume.members(), &vec![7; index(room) / share]);
-        }
-        let tail = draft.tail();
-        draft.add(volume.members(), &tail);
-        draft.end(volume.members(), 0);
-        volume.publish(draft, 0).expect("it is whole");
-    }
+    let mut core = new_core(Placement::Span, 1);
+    (0..8).for_each(|number| store_content(&mut core, &number.to_string(), &[1, 1, 1, 1, 2]));
     core.begin_write_set();
     write_sets(&mut core);
     core.note_read("7", 5 << 20);
     core
+}
+
+/// A mirror of two disks with a content of one part.
+fn with_mirrored_content() -> Core {
+    let mut core = new_core(Placement::Mirror, 2);
+    store_content(&mut core, "film", &[2]);
+    core.begin_write_set();
+    write_sets(&mut core);
+    core
+}
+
+/// An empty volume.
+fn new_core(placement: Placement, disks: u8) -> Core {
+    let sizes = vec![DISK_BYTES; disks.into()];
+    let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
+    let volume = Volume::create(new).expect("it is as it should be");
+    let (there, named) = ((0..disks).map(disk).collect(), vec![None; disks.into()]);
+    let members = Members { there, named, vacant: BTreeMap::new(), front: shared(0) };
+    let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
+    core.begin_write_set();
+    write_sets(&mut core);
+    core
+}
+
+/// Stores a content with parts that are each one in so many of a unit.
+fn store_content(core: &mut Core, name: &str, shares: &[usize]) {
+    let volume = &mut core.live.volume;
+    let mut draft = volume.begin(name, None).expect("there is room");
+    for share in shares {
+        let (_, room) = volume.room(&mut draft).expect("there is room");
+        draft.add(volume.members(), &vec![7; index(room) / share]);
+    }
+    let tail = draft.tail();
+    draft.add(volume.members(), &tail);
+    draft.end(volume.members(), 0);
+    volume.publish(draft, 0).expect("it is whole");
 }
 
 #[test]
@@ -215,14 +226,7 @@ fn the_second_disk_that_fails_stops_a_mirror_and_the_first_is_left_alone() {
 
 #[test]
 fn a_disk_that_left_has_no_failure() {
-    let (placement, sizes) = (Placement::Mirror, vec![DISK_BYTES; 3]);
-    let new = NewVolume { volume: [9; 16], name: "films".to_owned(), placement, unit_bytes: 1 << 20, sizes };
-    let volume = Volume::create(new).expect("it is as it should be");
-    let there = (0..3).map(disk).collect();
-    let members = Members { there, named: vec![None; 3], vacant: BTreeMap::new(), front: shared(0) };
-    let mut core = Core::new(volume, members, OpenContents::new(Arc::default()), shared(0));
-    core.begin_write_set();
-    write_sets(&mut core);
+    let mut core = new_core(Placement::Mirror, 3);
     core.take_out(MemberId(1), &shared(1).failing());
     write_sets(&mut core);
     assert!(core.live.health.failure(MemberId(1)).is_some());
@@ -265,6 +269,26 @@ fn a_scrub_counts_copies_on_a_disk_that_is_away_as_unknown() {
     assert!(core.upkeep.copying.is_none() && core.damaged_count() == 0);
     let events = events.lock().expect("no panic").clone();
     assert!(!events.iter().any(|event| event.contains("CopyLost")), "{events:?}");
+}
+
+/// A wrong copy is not lost while the other one is on a disk that is away: the scrub to come decides.
+#[test]
+fn a_scrub_counts_a_wrong_copy_as_unknown_while_the_other_one_is_away() {
+    let mut core = with_mirrored_content();
+    core.begin_upkeep(Upkeep::Scrub).expect("nothing is under way");
+    core.upkeep_turn();
+    while let Some(copying) = &core.upkeep.copying {
+        let (id, source) = (copying.id, &copying.task.sources[copying.source.expect("it is read")]);
+        let step = if source.member == MemberId(0) { CopyStep::Read(None) } else { CopyStep::Away };
+        core.copy_step(id, step);
+        core.upkeep_turn();
+    }
+    write_sets(&mut core);
+    core.upkeep_turn();
+    let Some(("scrub", report, None)) = core.upkeep.last() else { panic!("{:?}", core.upkeep.last()) };
+    assert_eq!((report.unknown, report.lost, report.right), (1, 0, 0));
+    assert_eq!(report.away.iter().copied().collect::<Vec<_>>(), [1]);
+    assert!(core.live.health.has_unwritten(MemberId(0)) && core.damaged_count() == 0);
 }
 
 #[test]
