@@ -116,7 +116,7 @@ pub(super) const ALARM_ADVICE: [(&str, &str, &str); 16] = [
     (
         "volume_missing",
         "they are answered with 503, in part or whole",
-        "isocast volume check DEV…   (names them); put the disk back",
+        "isocast volume status DEV…   (names the disk: put it back, and start again)",
     ),
     (
         "volume_damaged",

@@ -25,6 +25,23 @@ pub(crate) struct Status {
     names: DiskNames,
 }
 
+/// The holder of a volume that is shown.
+enum Holder {
+    /// A server.
+    Server,
+    /// This process; the recordings that a crash broke off.
+    This { recordings_left: usize },
+}
+
+impl Holder {
+    fn recordings_left(&self) -> usize {
+        match self {
+            Self::Server => 0,
+            Self::This { recordings_left } => *recordings_left,
+        }
+    }
+}
+
 /// List a folder of a volume.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
@@ -50,7 +67,7 @@ fn state_name(volume: &Volume, member: MemberId) -> &'static str {
 impl Status {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         if let Some(served) = self.server.serving(&self.names.disks.0)? {
-            return self.show(out, &served.status, (", served", 0));
+            return self.show(out, &served.status, &Holder::Server);
         }
         let (disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
         let superblock = volume.superblock();
@@ -83,84 +100,98 @@ impl Status {
             upkeep: None,
             last_upkeep: None,
         };
-        self.show(out, &status, ("", volume.recordings().count()))
+        self.show(out, &status, &Holder::This { recordings_left: volume.recordings().count() })
     }
 
-    /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more. `left` are
-    /// the recordings that a crash broke off.
-    fn show(&self, out: &mut dyn Write, status: &VolumeStatus, (served, left): (&str, usize)) -> anyhow::Result<()> {
+    /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more.
+    fn show(&self, out: &mut dyn Write, status: &VolumeStatus, holder: &Holder) -> anyhow::Result<()> {
         let problem = problem(status);
-        let sound = problem.is_none();
-        let VolumeStatus { name, layout, folder_layouts, unit_bytes, contents, free_bytes, disks, upkeep, .. } = status;
-        if self.json {
-            let row = |(number, disk): (usize, &VolumeDiskStatus)| {
-                json!({
-                    "number": number, "device": disk.path, "state": disk.state, "size_bytes": disk.size_bytes,
-                    "units": disk.units, "free_units": disk.free_units, "error": disk.error, "wrong_copies": disk.wrong_copies,
-                })
-            };
-            let rows: Vec<_> = disks.iter().enumerate().map(row).collect();
-            let shown = json!({
-                "name": name, "layout": layout, "folder_layouts": folder_layouts, "unit_bytes": unit_bytes,
-                "contents": contents, "recordings_left": left, "free_bytes": free_bytes, "sound": sound, "upkeep": upkeep, "disks": rows,
-                "missing_contents": status.missing_contents, "damaged_contents": status.damaged_contents, "last_scrub": status.last_scrub,
-            });
-            writeln!(out, "{shown:#}")?;
-            return judge(out, problem);
-        }
-        writeln!(out, "volume    {name} ({layout}){served}")?;
-        for (folder, layout) in folder_layouts {
-            writeln!(out, "folder    {folder} ({layout})")?;
-        }
-        writeln!(out, "contents  {contents}")?;
-        if left > 0 {
-            writeln!(
-                out,
-                "left      {} that a crash broke off: the next server of the volume makes contents of them",
-                counted(left, "recording")
-            )?;
-        }
-        writeln!(out, "free      {} in units of {}", ByteCount(*free_bytes), ByteCount(*unit_bytes))?;
-        for (number, disk) in disks.iter().enumerate() {
-            let (device, units) = (disk.path.as_deref().unwrap_or("-"), disk.units);
-            let free = disk.free_units.map_or_else(|| "-".to_owned(), |free| free.to_string());
-            let wrong = match disk.wrong_copies {
-                0 => String::new(),
-                count => format!(", {}", counted(count, "wrong copy")),
-            };
-            writeln!(out, "disk {number:<4} {:8} {units} units, {free} free{wrong}  {device}", disk.state)?;
-            if let Some(error) = &disk.error {
-                writeln!(out, "          {error}")?;
-            }
-        }
-        for (count, state, names) in
-            [(status.missing_contents, "missing", "check"), (status.damaged_contents, "damaged", "scrub --no-repair")]
-        {
-            if count > 0 {
-                writeln!(
-                    out,
-                    "{state}   {}, in part or whole: `isocast volume {names}` names them",
-                    counted(count, "content")
-                )?;
-            }
-        }
-        if let Some(scrub) = &status.last_scrub {
-            let (written, lost) = (scrub.copies_written, scrub.copies_lost);
-            let ended = UNIX_EPOCH + Duration::from_secs_f64(scrub.ended.max(0.0));
-            let ago = SystemTime::now().duration_since(ended).unwrap_or_default().as_secs();
-            let unknown = match scrub.contents_unknown {
-                0 => String::new(),
-                count => format!(", a disk was away for {}", counted(count, "content")),
-            };
-            let ago = Nanos::from_secs(ago);
-            writeln!(out, "scrubbed  {ago} ago: {} mended, {lost} lost{unknown}", counted(written, "copy"))?;
-        }
-        if let Some(upkeep) = upkeep {
-            let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));
-            writeln!(out, "{}     {seen} of {total}", upkeep.kind)?;
+        match self.json {
+            true => print_json(out, status, holder, problem.is_none())?,
+            false => print_text(out, status, holder)?,
         }
         judge(out, problem)
     }
+}
+
+fn print_json(out: &mut dyn Write, status: &VolumeStatus, holder: &Holder, sound: bool) -> anyhow::Result<()> {
+    let row = |(number, disk): (usize, &VolumeDiskStatus)| {
+        json!({
+            "number": number, "device": disk.path, "state": disk.state, "size_bytes": disk.size_bytes,
+            "units": disk.units, "free_units": disk.free_units, "error": disk.error, "wrong_copies": disk.wrong_copies,
+        })
+    };
+    let rows: Vec<_> = status.disks.iter().enumerate().map(row).collect();
+    let shown = json!({
+        "name": status.name, "layout": status.layout, "folder_layouts": status.folder_layouts, "unit_bytes": status.unit_bytes,
+        "contents": status.contents, "recordings_left": holder.recordings_left(), "free_bytes": status.free_bytes, "sound": sound,
+        "upkeep": status.upkeep, "disks": rows, "missing_contents": status.missing_contents,
+        "damaged_contents": status.damaged_contents, "last_scrub": status.last_scrub,
+    });
+    Ok(writeln!(out, "{shown:#}")?)
+}
+
+fn print_text(out: &mut dyn Write, status: &VolumeStatus, holder: &Holder) -> anyhow::Result<()> {
+    // The disks of a served volume are looked at by its server only.
+    let (served, missing_hint, damaged_hint) = match holder {
+        Holder::Server => (
+            ", served",
+            "put the disk back, and start again",
+            "the events `copy_lost` of `isocast volume scrub` name them",
+        ),
+        Holder::This { .. } => {
+            ("", "`isocast volume check` names them", "`isocast volume scrub --no-repair` names them")
+        }
+    };
+    let VolumeStatus { name, layout, folder_layouts, unit_bytes, contents, free_bytes, disks, upkeep, .. } = status;
+    let left = holder.recordings_left();
+    writeln!(out, "volume    {name} ({layout}){served}")?;
+    for (folder, layout) in folder_layouts {
+        writeln!(out, "folder    {folder} ({layout})")?;
+    }
+    writeln!(out, "contents  {contents}")?;
+    if left > 0 {
+        writeln!(
+            out,
+            "left      {} that a crash broke off: the next server of the volume makes contents of them",
+            counted(left, "recording")
+        )?;
+    }
+    writeln!(out, "free      {} in units of {}", ByteCount(*free_bytes), ByteCount(*unit_bytes))?;
+    for (number, disk) in disks.iter().enumerate() {
+        let (device, units) = (disk.path.as_deref().unwrap_or("-"), disk.units);
+        let free = disk.free_units.map_or_else(|| "-".to_owned(), |free| free.to_string());
+        let wrong = match disk.wrong_copies {
+            0 => String::new(),
+            count => format!(", {}", counted(count, "wrong copy")),
+        };
+        writeln!(out, "disk {number:<4} {:8} {units} units, {free} free{wrong}  {device}", disk.state)?;
+        if let Some(error) = &disk.error {
+            writeln!(out, "          {error}")?;
+        }
+    }
+    let (missing, damaged) = (status.missing_contents, status.damaged_contents);
+    for (count, state, hint) in [(missing, "missing", missing_hint), (damaged, "damaged", damaged_hint)] {
+        if count > 0 {
+            writeln!(out, "{state}   {}, in part or whole: {hint}", counted(count, "content"))?;
+        }
+    }
+    if let Some(scrub) = &status.last_scrub {
+        let (written, lost) = (scrub.copies_written, scrub.copies_lost);
+        let ended = UNIX_EPOCH + Duration::from_secs_f64(scrub.ended.max(0.0));
+        let ago = SystemTime::now().duration_since(ended).unwrap_or_default().as_secs();
+        let unknown = match scrub.contents_unknown {
+            0 => String::new(),
+            count => format!(", a disk was away for {}", counted(count, "content")),
+        };
+        let ago = Nanos::from_secs(ago);
+        writeln!(out, "scrubbed  {ago} ago: {} mended, {lost} lost{unknown}", counted(written, "copy"))?;
+    }
+    if let Some(upkeep) = upkeep {
+        let (seen, total) = (ByteCount(upkeep.seen_bytes), ByteCount(upkeep.total_bytes));
+        writeln!(out, "{}     {seen} of {total}", upkeep.kind)?;
+    }
+    Ok(())
 }
 
 /// The gravest thing that is wrong, with the next step.
@@ -278,6 +309,24 @@ mod tests {
             assert_eq!(found.is_some(), said.is_some(), "{state}: {found:?}");
             assert!(said.is_none_or(|said| found.is_some_and(|found| found.contains(said))), "{state}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_served_volume_is_sent_to_commands_that_it_takes() {
+        let hurt = VolumeStatus { missing_contents: 2, damaged_contents: 1, ..status("active") };
+        let shown = |holder: &Holder| {
+            let mut out = Vec::new();
+            print_text(&mut out, &hurt, holder).expect("it is printed");
+            String::from_utf8(out).expect("text")
+        };
+        let (served, own) = (shown(&Holder::Server), shown(&Holder::This { recordings_left: 0 }));
+        assert!(own.contains("2 contents, in part or whole: `isocast volume check` names them"), "{own}");
+        assert!(own.contains("`isocast volume scrub --no-repair` names them"), "{own}");
+        assert!(
+            served.contains("put the disk back") && served.contains("`isocast volume scrub` name them"),
+            "{served}"
+        );
+        assert!(!served.contains("volume check") && !served.contains("--no-repair"), "{served}");
     }
 
     #[test]
