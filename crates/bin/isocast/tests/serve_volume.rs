@@ -300,6 +300,11 @@ fn a_disk_leaves_beside_the_streams() {
         gives_all(&server, &films, "while it leaves");
         let left = volume_after_upkeep(&server);
         assert!(left["disks"][1]["state"] == "left" && left["disks"][1]["disk"].is_null(), "{left}");
+        let name = disks[1].file_name().and_then(|name| name.to_str()).expect("a name");
+        for list in ["/api/v1/disks", "/api/v1/alarms"] {
+            let shown = server.json(list).to_string();
+            assert!(!shown.contains(name), "{list}: {shown}");
+        }
         gives_all(&server, &films, "when it has left");
         assert_eq!(put(server.address, "/media/after.ts", &pattern(3_000_000)), 201);
         assert_eq!(exchange(server.address, "POST", remove).expect("an answer").status, 404, "it is gone");

@@ -140,13 +140,12 @@ impl fmt::Debug for ServedVolume {
 impl DiskGroup for ServedVolume {
     fn disks(&self) -> Vec<(DiskId, Device, Vec<PathBuf>)> {
         let core = lock(&self.core);
-        let found = core
-            .live
-            .members
-            .named
-            .iter()
-            .flatten()
-            .filter_map(|named| named.found.clone().zip(Some(named.path.clone())));
+        let numbered = (0u8..).map(MemberId).zip(&core.live.members.named);
+        let stay = numbered.filter(|(member, _)| !core.live.volume.has_left(*member));
+        let found = stay.filter_map(|(_, named)| {
+            let named = named.as_ref()?;
+            named.found.clone().zip(Some(named.path.clone()))
+        });
         found.map(|((id, device), path)| (id, device, vec![path])).collect()
     }
 
