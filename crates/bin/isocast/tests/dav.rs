@@ -504,15 +504,29 @@ fn a_content_keeps_its_time_of_creation_when_it_is_replaced_and_moved() {
 #[test]
 fn a_folder_keeps_its_time_of_creation_when_its_contents_change() {
     let server = share();
+    assert_eq!(status(&server, "MKCOL", "/media/made", ""), 201);
+    assert_eq!(server.put("/media/filled/a", "", b"x").status, 201);
+    for name in ["made", "filled"] {
+        let folder = fs::File::open(server.root.join(name)).expect("a folder");
+        folder.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
+        let found = ask(&mut server.connect(), "PROPFIND", &format!("/media/{name}"), "Depth: 0\r\n", "").text();
+        let created = found.split("creationdate>").nth(1).expect("one");
+        assert!(found.contains("1970") && !created.contains("1970"), "{found}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_made_again_has_no_properties_of_the_one_before() {
+    let server = share();
+    let update = "<propertyupdate xmlns=\"DAV:\"><set><prop><mark xmlns=\"urn:test\"/></prop></set></propertyupdate>";
+    let mut client = server.connect();
+    let mut is_marked = || ask(&mut client, "PROPFIND", "/media/a", "Depth: 0\r\n", "").text().contains("urn:test");
     assert_eq!(status(&server, "MKCOL", "/media/a", ""), 201);
-    let created = |server: &Server| {
-        let found = ask(&mut server.connect(), "PROPFIND", "/media/a", "Depth: 0\r\n", "").text();
-        found.split("creationdate>").nth(1).expect("one").to_owned()
-    };
-    let before = created(&server);
-    let folder = fs::File::open(server.root.join("a")).expect("a folder");
-    folder.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
-    assert_eq!(created(&server), before);
+    assert_eq!(ask(&mut server.connect(), "PROPPATCH", "/media/a", "", update).status, 207);
+    assert!(is_marked());
+    fs::remove_dir(server.root.join("a")).expect("removed by another program");
+    assert_eq!(status(&server, "MKCOL", "/media/a", ""), 201);
+    assert!(!is_marked());
 }
 
 /// A copy that takes a while, seen meanwhile, and ended amid it.

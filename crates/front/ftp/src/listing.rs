@@ -139,6 +139,7 @@ mod tests {
             is_link: false,
             size: 7,
             modified: at,
+            created: None,
             etag: String::new(),
             disk: units::DiskId(0),
             rate: None,

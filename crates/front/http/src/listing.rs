@@ -281,6 +281,7 @@ mod tests {
             is_link: false,
             size: 2048,
             modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            created: None,
             etag: "\"x\"".to_owned(),
             disk: DiskId(0),
             rate: None,

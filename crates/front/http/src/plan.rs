@@ -195,6 +195,7 @@ mod tests {
             is_link: false,
             size,
             modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            created: None,
             etag: "\"v1\"".to_owned(),
             disk: DiskId(0),
             rate: None,

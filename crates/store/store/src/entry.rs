@@ -24,6 +24,8 @@ pub struct Entry {
     pub size: u64,
     /// Last modification.
     pub modified: SystemTime,
+    /// When a folder was made, if its file system has that.
+    pub created: Option<SystemTime>,
     /// A strong entity tag with its quotes: another one for each version.
     pub etag: String,
     /// The disk it lies on (for a merged directory: that of the first root that has it).
@@ -201,6 +203,12 @@ pub fn time_of(nanos: i128) -> SystemTime {
     time.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
+/// The time of so many seconds and nanoseconds after 1970.
+#[must_use]
+pub fn time_of_parts(seconds: i128, rest: i128) -> SystemTime {
+    time_of(nanos(seconds, rest))
+}
+
 impl Entry {
     /// For a [`Precondition`].
     #[must_use]
@@ -238,6 +246,7 @@ impl Entry {
             is_link: false,
             size,
             modified: stamp.modified(),
+            created: None,
             etag: stamp.etag(),
             disk,
             rate,
@@ -310,6 +319,7 @@ mod tests {
             kind: NameKind::File,
             size: 1,
             modified,
+            created: None,
             etag: String::new(),
             disk: DiskId(0),
             rate: None,

@@ -135,6 +135,8 @@ impl Parts {
             let kept = state.properties.of(path);
             let created = kept.iter().find(|property| property.name.is_dav(CREATED));
             let dead: Vec<_> = kept.iter().filter(|property| !property.name.is_dav(CREATED)).collect();
+            // The file system's date of a folder is that of the folder that lies there now.
+            let created = created.filter(|_| entry.created.is_none());
             let live = |name: &str, found: &mut PropertyStatus| match (name, created) {
                 (CREATED, Some(created)) => {
                     created.write(&mut found.properties);
@@ -206,7 +208,7 @@ fn write_live(found: &mut PropertyStatus, name: &str, entry: &Entry, room: Optio
             let modified = entry.modified.max(SystemTime::UNIX_EPOCH);
             found.text(name, &httpdate::fmt_http_date(modified));
         }
-        CREATED => found.text(name, &crate::listing::rfc3339(entry.modified)),
+        CREATED => found.text(name, &crate::listing::rfc3339(entry.created.unwrap_or(entry.modified))),
         "supportedlock" => found.properties.push_str(&supported_lock()),
         "quota-available-bytes" => match room {
             Some((available, _)) => found.text(name, &available.to_string()),

@@ -39,6 +39,9 @@ pub(crate) async fn new_folder(exchange: &Exchange, path: &ContentPath) -> Resul
         Err(namespace::NamespaceError::Exists) => return Err(taken()),
         made => made.map_err(|error| problem::of_namespace(&error))?,
     }
+    // Another program may have removed a folder of this name, and all in it.
+    let path_text = path.joined();
+    exchange.shared.dav.follow(&[&path_text], || DavChange::Removed { path: path_text.clone() }).await?;
     // Its time of modification is that of the last content stored in it.
     keep_creation(exchange, path, SystemTime::now()).await;
     Ok(())

@@ -150,6 +150,7 @@ fn entry(name: &str, stored: &Stored) -> Entry {
         is_link: false,
         size: stored.bytes.len() as u64,
         modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + stored.version),
+        created: None,
         etag: format!("\"v{}\"", stored.version),
         disk: DiskId(0),
         rate: None,

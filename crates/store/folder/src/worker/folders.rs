@@ -3,15 +3,15 @@
 //! Promise: nothing is remembered of names: each lookup asks the file system, so changes by other programs are seen at once.
 //! Not here: changes (`upload`, `publish`, `removal`).
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use content::Content;
 use device::Device;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatvfs, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxFlags, fstat, fstatvfs, openat, statat, statx};
 use rustix::io::Errno;
 use store::disk_thread::answer;
-use store::entry::{FileId, Stamp};
+use store::entry::{FileId, Stamp, time_of_parts};
 use store::event::StoreEvent;
 use store::lock::lock;
 use store::operation::StoreQuery;
@@ -147,6 +147,7 @@ impl Folders {
         let name = path.components().last().map_or("", String::as_str);
         let rate = self.common.index.rate(&Stamp::of(&stat)).flatten();
         let entry = Entry::of(name, &stat, self.shared.id, rate).ok_or(StoreError::Forbidden)?;
+        let entry = with_creation(entry, handle.as_fd(), "");
         Ok(FoundName { handle, stat, entry })
     }
 
@@ -216,7 +217,8 @@ impl Folders {
                 }
             } else {
                 let rate = self.common.index.rate(&Stamp::of(&stat)).flatten();
-                entries.extend(Entry::of(name, &stat, self.shared.id, rate));
+                let entry = Entry::of(name, &stat, self.shared.id, rate);
+                entries.extend(entry.map(|entry| with_creation(entry, folder.fd(), name)));
             }
         }
         Ok(Some(entries))
@@ -251,6 +253,17 @@ impl Folders {
         }
         Ok(UploadPlace { folders, replaced_bytes })
     }
+}
+
+/// The entry of `name` in `directory`, with the time at which it was made if it is a folder.
+fn with_creation(entry: Entry, directory: BorrowedFd<'_>, name: &str) -> Entry {
+    if entry.kind == NameKind::File {
+        return entry;
+    }
+    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
+    let times = statx(directory, name, flags, StatxFlags::BTIME).ok();
+    let made = times.filter(|times| times.stx_mask & StatxFlags::BTIME.bits() != 0).map(|times| times.stx_btime);
+    Entry { created: made.map(|at| time_of_parts(at.tv_sec.into(), at.tv_nsec.into())), ..entry }
 }
 
 /// Bytes free for us in the file system of `file`.
