@@ -4,6 +4,7 @@ import type { components } from "#api";
 
 type Schemas = components["schemas"];
 export type FiguresHistory = Schemas["FiguresHistory"];
+export type LiveFigures = Schemas["LiveFigures"];
 export type System = Schemas["System"];
 export type Stream = Schemas["Stream"];
 export type Disk = Schemas["Disk"];

@@ -1,26 +1,19 @@
-// Figures of the server, once a second while the page is visible: head-room, rates, disks, streams.
+// Figures of the server, each second while the page is visible: head-room, rates, disks, streams.
 
 import { useState } from "preact/hooks";
 import { Ask } from "../contents/Contents";
 import * as format from "../format";
-import { usePolled } from "../hooks";
+import { useEvents } from "../hooks";
 import { addressOf } from "../route";
-import { change, figures, words, type Disk, type Problem, type Stream, type System } from "../server";
+import { change, words, type Disk, type LiveFigures, type Problem, type Stream, type System } from "../server";
 import { moment, t } from "../texts";
 import { History } from "./History";
 
-const PERIOD_MS = 1000;
-/** Streams that are listed one by one. */
-const SHOWN = 200;
-
 export function Live() {
-  const answer = usePolled(async (signal) => {
-    const [system, streams, disks] = await Promise.all([figures<System>("system", signal), figures<Stream[]>("streams", signal), figures<Disk[]>("disks", signal)]);
-    return { system, streams: streams ?? [], disks: disks ?? [] };
-  }, PERIOD_MS);
-  if (answer === undefined) return <section class="card" aria-busy="true">{t.reading}</section>;
-  if (answer.system === null) return <section class="card"><p class="quiet">{t.noAnswer}</p></section>;
-  const { system, streams, disks } = answer;
+  const latest = useEvents<LiveFigures>("api/v1/live");
+  if (latest === undefined) return <section class="card" aria-busy="true">{t.reading}</section>;
+  if (latest === null) return <section class="card"><p class="quiet">{t.noAnswer}</p></section>;
+  const { system, streams, disks, unlisted } = latest;
   const room = disks.reduce((sum, disk) => sum + disk.more_streams, 0);
   // Else memory or a link has less room than they have together.
   const short = disks.length > 1 && room <= system.more_streams ? disks.reduce((least, disk) => (disk.more_streams < least.more_streams ? disk : least)) : null;
@@ -43,7 +36,7 @@ export function Live() {
           ))}
         </ul>
       </section>
-      <Running streams={streams} />
+      <Running streams={streams} unlisted={unlisted} />
       <p class="quiet">{t.version(system.version, format.time(system.uptime_seconds))}</p>
     </>
   );
@@ -101,7 +94,7 @@ function DiskRow({ disk }: { disk: Disk }) {
   );
 }
 
-function Running({ streams }: { streams: Stream[] }) {
+function Running({ streams, unlisted }: { streams: Stream[]; unlisted: number }) {
   const [stopping, setStopping] = useState<Stream | null>(null);
   const [failed, setFailed] = useState("");
   const stop = async (stream: Stream) => {
@@ -143,14 +136,14 @@ function Running({ streams }: { streams: Stream[] }) {
               </tr>
             </thead>
             <tbody>
-              {streams.slice(0, SHOWN).map((stream) => (
+              {streams.map((stream) => (
                 <Row key={stream.id} stream={stream} stop={() => setStopping(stream)} />
               ))}
             </tbody>
           </table>
         </div>
       )}
-      {streams.length > SHOWN && <p class="quiet">{t.more(streams.length - SHOWN)}</p>}
+      {unlisted > 0 && <p class="quiet">{t.more(unlisted)}</p>}
       {stopping !== null && <Ask text={t.stopAsk(stopping.path, stopping.client)} yes={t.stop} no={() => setStopping(null)} act={() => void stop(stopping)} />}
     </section>
   );

@@ -15,11 +15,11 @@ use tokio::time::sleep;
 
 use crate::exchange::Exchange;
 use crate::listing::quality;
-use crate::login;
 use crate::message::conditional::joined;
 use crate::message::head::RequestHead;
 use crate::message::reply::Reply;
 use crate::streamed::PieceSink;
+use crate::{live, login};
 
 const PATH: &str = "/api/v1/events";
 const MEDIA_TYPE: &str = "text/event-stream";
@@ -34,15 +34,15 @@ pub(crate) fn latest(events: &RecentEvents, permit: &Permit<ToObserve>) -> Reply
     Reply::with_body(StatusCode::OK, "application/json", format!("[{}]", lines.join(",")))
 }
 
-/// True for a request of the events that wants them as they happen.
+/// True for a request of events, or of live figures, that wants them as they come.
 pub(crate) fn is_follow_request(head: &RequestHead) -> bool {
     head.method == Method::GET
-        && head.path == PATH
+        && matches!(head.path.as_str(), PATH | live::PATH)
         && joined(&head.headers, &ACCEPT)
             .is_some_and(|accept| quality(&accept, MEDIA_TYPE) > quality(&accept, "application/json"))
 }
 
-/// The permit to follow the events, and the head of the answer.
+/// The permit to follow events or live figures, and the head of the answer.
 ///
 /// # Errors
 /// The answer to a client that has no right to them.

@@ -22,6 +22,7 @@ mod frame_limit;
 mod hosts;
 mod http2;
 mod listing;
+mod live;
 mod login;
 mod management;
 mod memory;

@@ -17,7 +17,7 @@ use crate::message::query::pairs;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
 use crate::routes::Call;
-use crate::{follow, login, problem};
+use crate::{follow, live, login, problem};
 
 /// Seconds of a history where the query does not say.
 const HISTORY_SECONDS: u64 = 3600;
@@ -55,6 +55,7 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
     };
     observed(exchange, |permit| match call {
         Call::History => Reply::json(&figures::history(service, seconds, SystemTime::now(), permit)),
+        Call::Live => live::now(service, permit),
         Call::Disks => Reply::json(&figures::disks(service, permit)),
         Call::Jobs => Reply::json(&service.jobs(permit)),
         Call::Volumes => Reply::json(&figures::volumes(service, permit)),

@@ -1,6 +1,6 @@
-//! Answers that are made while they are sent, but for contents: events as they happen, archives.
+//! Answers that are made while they are sent, but for contents: events as they happen, live figures, archives.
 //!
-//! Promise: a client that takes nothing loses its connection. Not here: the answers (`follow`, `archive`).
+//! Promise: a client that takes nothing loses its connection. Not here: the answers (`follow`, `live`, `archive`).
 
 use std::time::SystemTime;
 
@@ -10,15 +10,16 @@ use service::access::{Permit, ToObserve};
 use crate::archive::Archive;
 use crate::client_stream::ClientStream;
 use crate::exchange::Exchange;
-use crate::follow;
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head};
 use crate::routes::{self, Call};
 use crate::streamed::{Framing, PieceSink, Streamed};
+use crate::{follow, live};
 
 /// An answer to be sent.
 pub(crate) enum Ongoing {
     Events(Permit<ToObserve>),
+    Live(Permit<ToObserve>),
     Archive(Archive),
 }
 
@@ -36,7 +37,8 @@ impl Ongoing {
     pub(crate) async fn begin(exchange: &Exchange) -> Result<(Self, Reply), Reply> {
         let (ongoing, mut reply) = if follow::is_follow_request(&exchange.head) {
             let (permit, reply) = follow::begin(exchange).await?;
-            (Self::Events(permit), reply)
+            let is_live = exchange.head.path == live::PATH;
+            (if is_live { Self::Live(permit) } else { Self::Events(permit) }, reply)
         } else {
             let (archive, reply) = Archive::begin(exchange).await?;
             (Self::Archive(archive), reply)
@@ -48,7 +50,7 @@ impl Ongoing {
     /// Bytes of its body, if they are known.
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
-            Self::Events(_) => None,
+            Self::Events(_) | Self::Live(_) => None,
             Self::Archive(archive) => Some(archive.length()),
         }
     }
@@ -57,6 +59,7 @@ impl Ongoing {
     pub(crate) async fn send(self, exchange: &Exchange, sink: &mut impl PieceSink) -> Option<()> {
         match self {
             Self::Events(permit) => follow::follow(exchange, &permit, sink).await,
+            Self::Live(permit) => live::follow(exchange, &permit, sink).await,
             Self::Archive(archive) => archive.send(exchange, sink).await,
         }
     }

@@ -12,6 +12,7 @@ pub(crate) const API: &str = "/api/v1";
 pub(crate) enum Call {
     Document,
     System,
+    Live,
     History,
     Disks,
     Streams,
@@ -226,6 +227,12 @@ const fn order(
 pub(crate) const ROUTES: &[Route] = &[
     Route { right: CallRight::Open, ..get("/openapi.json", Call::Document, "This description.", CallAnswer::Json) },
     get("/system", Call::System, "The machine and the server.", CallAnswer::One("System")),
+    get(
+        "/live",
+        Call::Live,
+        "The figures of one second; of every second where `Accept` wants `text/event-stream`.",
+        CallAnswer::One("LiveFigures"),
+    ),
     Route {
         query: &[("seconds", "So many of the last, 2592000 at most; without it 3600.")],
         ..get("/history", Call::History, "Figures of the last hour, or days.", CallAnswer::One("FiguresHistory"))

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::config::HttpConfig;
 use crate::dav_state::DavKeeper;
+use crate::live::LatestEvent;
 use crate::memory::ConnectionMemory;
 
 /// Logins that may wait for the provider of identities at once.
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) uploads: Arc<ResumableUploads>,
     /// Turns of logins to ask the provider of identities.
     pub(crate) provider_turns: Semaphore,
+    /// The latest event of the figures that clients follow.
+    pub(crate) live: LatestEvent,
     config: RwLock<Arc<HttpConfig>>,
 }
 
@@ -42,6 +45,7 @@ impl Shared {
             uploads,
             memory: ConnectionMemory::new(config.memory_bytes),
             provider_turns: Semaphore::new(PROVIDER_TURNS),
+            live: LatestEvent::default(),
             config: RwLock::new(Arc::new(config)),
         }
     }

@@ -232,6 +232,36 @@ async fn a_recording_is_not_stopped_over_the_api() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn live_figures_come_every_second() {
+    let harness = Harness::start(HttpConfig::default());
+    let once = harness.one(&get("/api/v1/live")).json();
+    assert_eq!(
+        (&once["system"]["streams"], &once["streams"], &once["unlisted"]),
+        (&0.into(), &serde_json::json!([]), &0.into())
+    );
+    assert_eq!(once["disks"], harness.one(&get("/api/v1/disks")).json());
+    let mut client = harness.connect();
+    client.send("GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
+    assert_eq!(client.head().field("content-type"), Some("text/event-stream"));
+    let events = |client: &crate::support::Client| {
+        let text = String::from_utf8_lossy(&client.buffer).into_owned();
+        text.split("data: ")
+            .skip(1)
+            .filter_map(|event| serde_json::from_str(event.split_once("\n\n")?.0).ok())
+            .collect()
+    };
+    let mut come: Vec<serde_json::Value> = events(&client);
+    while come.len() < 3 {
+        assert!(client.more(), "it ended after {come:?}");
+        come = events(&client);
+    }
+    let uptimes: Vec<_> = come.iter().map(|figures| figures["system"]["uptime_seconds"].as_f64().unwrap()).collect();
+    assert!(uptimes.is_sorted() && uptimes[0] < uptimes[2], "{uptimes:?}");
+    // No client that follows the figures holds up the end of the server.
+    assert!(harness.service.drain().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_followed_as_they_happen() {
     let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", b"12345");

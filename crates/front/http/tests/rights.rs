@@ -92,7 +92,7 @@ pub(crate) const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 pub(crate) const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 86] = [
+const TABLE: [(&str, [u16; KINDS]); 87] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -132,6 +132,7 @@ const TABLE: [(&str, [u16; KINDS]); 86] = [
     ("POST /api/v1/contents/remove?path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("GET /api/v1/removals?job=keep", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/removals?job=copy", [401, 401, 403, 403, 403, 403, 404, 404]),
+    ("GET /api/v1/live", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/events", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("POST /api/v1/streams/7/stop", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("POST /api/v1/jobs/copy/stop", [401, 401, 403, 403, 403, 403, 403, 202]),
@@ -217,14 +218,15 @@ async fn each_route_asks_for_its_right() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_as_they_happen_need_the_right_to_see_them() {
     let closed = Closed::start();
-    let follow = |login: &str| {
-        format!("GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{login}\r\n")
-    };
-    assert_eq!(closed.harness.one(&follow("")).status, 401);
-    assert_eq!(closed.harness.one(&follow(BOB)).status, 403);
-    let mut follower = closed.harness.connect();
-    follower.send(follow(ADA));
-    assert_eq!(follower.head().status, 200);
+    for path in ["/api/v1/events", "/api/v1/live"] {
+        let follow =
+            |login: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{login}\r\n");
+        assert_eq!(closed.harness.one(&follow("")).status, 401);
+        assert_eq!(closed.harness.one(&follow(BOB)).status, 403);
+        let mut follower = closed.harness.connect();
+        follower.send(follow(ADA));
+        assert_eq!(follower.head().status, 200);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -342,6 +342,19 @@ pub struct Phases {
     pub idle: f64,
 }
 
+/// Figures of one second (`GET /api/v1/live`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LiveFigures {
+    /// The machine and the server.
+    pub system: System,
+    /// The disks.
+    pub disks: Vec<Disk>,
+    /// The streams, recordings and uploads under way that began first, 200 at most.
+    pub streams: Vec<Stream>,
+    /// Further streams, recordings and uploads under way.
+    pub unlisted: u64,
+}
+
 /// The machine and the server (`GET /api/v1/system`): the figures that HPSM's `disp` showed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct System {

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use dataplane::gauges::Gauges;
+use tokio::sync::watch;
 
 use crate::lock::lock;
 use crate::machine::MachineSample;
@@ -25,18 +26,29 @@ pub(crate) struct AllCounts {
 
 /// The last two readings, a second apart, the older first.
 #[derive(Debug, Default)]
-pub(crate) struct Readings(Mutex<(Option<AllCounts>, Option<AllCounts>)>);
+pub(crate) struct Readings {
+    last: Mutex<(Option<AllCounts>, Option<AllCounts>)>,
+    /// Readings since the start.
+    number: watch::Sender<u64>,
+}
 
 impl Readings {
     /// Adds the newest.
     pub(crate) fn add(&self, counts: AllCounts) {
-        let mut last = lock(&self.0);
+        let mut last = lock(&self.last);
         last.0 = last.1.replace(counts);
+        drop(last);
+        self.number.send_modify(|number| *number += 1);
+    }
+
+    /// Their number, which changes with every further one.
+    pub(crate) fn number(&self) -> watch::Receiver<u64> {
+        self.number.subscribe()
     }
 
     /// Both; none before the second.
     pub(crate) fn last(&self) -> Option<(AllCounts, AllCounts)> {
-        let (older, newer) = lock(&self.0).clone();
+        let (older, newer) = lock(&self.last).clone();
         older.zip(newer)
     }
 }

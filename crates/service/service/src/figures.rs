@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use api::{
-    Buffers, Class, Direction, Disk, FiguresHistory, HeldUpBy, LinkDirection, Phases, PlaneFigures, ServiceCounts,
-    SessionFigures, Stream, System,
+    Buffers, Class, Direction, Disk, FiguresHistory, HeldUpBy, LinkDirection, LiveFigures, Phases, PlaneFigures,
+    ServiceCounts, SessionFigures, Stream, System,
 };
 use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
+use tokio::sync::watch;
 use units::limits::{CACHE_PAGE_BYTES, EXAMPLE_RATE};
 use units::{BitRate, Nanos, StreamId, real};
 
@@ -28,6 +29,23 @@ use crate::running::RunningStream;
 use crate::session_account::SessionAccount;
 
 pub use crate::volumes::volumes;
+
+/// Streams that live figures list. Chosen: rows that a person may still look through.
+const LISTED: usize = 200;
+
+/// All figures that change from second to second.
+#[must_use]
+pub fn live(service: &MediaService, permit: &Permit<ToObserve>) -> LiveFigures {
+    let streams = streams(service, &ListPart { after: 0, limit: LISTED }, permit);
+    let unlisted = service.running.lock().len().saturating_sub(LISTED) as u64;
+    LiveFigures { system: system(service, permit), disks: disks(service, permit), streams, unlisted }
+}
+
+/// The number of the latest reading of all counts, which changes every second.
+#[must_use]
+pub fn readings(service: &MediaService, _permit: &Permit<ToObserve>) -> watch::Receiver<u64> {
+    service.readings.number()
+}
 
 /// A part of the streams, recordings and uploads under way, by number. Those of others are without content and client, if the permit sees no
 /// names.

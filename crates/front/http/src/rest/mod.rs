@@ -112,6 +112,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         Call::Settings | Call::ChangeSettings => settings::answer(exchange, found, body).await,
         Call::Streams | Call::ExplainStream => streams::answer(exchange, found).await,
         Call::System
+        | Call::Live
         | Call::History
         | Call::Disks
         | Call::Jobs

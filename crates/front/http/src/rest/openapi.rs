@@ -26,6 +26,7 @@ fn with_parts<T: ToSchema>(schemas: &mut Schemas) {
 /// Documents of answers: all their members are always there.
 const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::System>,
+    with_parts::<api::LiveFigures>,
     with_parts::<api::FiguresHistory>,
     with_parts::<api::Disk>,
     with_parts::<api::Stream>,
