@@ -248,6 +248,26 @@ fn downloads_and_uploads_without_a_rate_wait_for_their_budget() {
 }
 
 #[test]
+fn small_reads_within_a_download_budget_come_from_memory_and_are_charged_to_it() {
+    let config = "[[budget]]\nof = \"user:ada\"\ndownload = \"800k\"\n";
+    let server = server("1G", Setup::default().config(config));
+    let state = server.folders.path().join("state");
+    isocast(&state, &["user", "add", "ada", "--admin", "--password-stdin"], "secret\n");
+    let token = isocast(&state, &["token", "add", "ada", "--rights", "read"], "");
+    server.file("small.bin", &pattern(60_000));
+    let request = format!("GET /media/small.bin HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+    let from_memory = |server: &Server| server.metric("isocast_small_reads_total");
+    // Each is 0.6 s of the budget: the last one leaves with a second of it used up.
+    server.wait_for("reads from memory that are charged", |server| {
+        let before = from_memory(server);
+        (0..4).for_each(|_| assert_eq!(server.ask(&request).body.len(), 60_000));
+        let budgets = server.json("/api/v1/budgets");
+        let ada = budgets.as_array().expect("a list").iter().find(|one| one["budget"] == "user:ada").expect("listed");
+        from_memory(server) - before >= 4.0 && ada["used"]["download_bps"].as_u64() > Some(0)
+    });
+}
+
+#[test]
 fn the_page_and_playlists_name_their_viewer_once() {
     let server = server("20M", Setup::default());
     server.file("a.m3u8", b"#EXTM3U\n");

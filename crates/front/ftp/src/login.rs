@@ -106,8 +106,8 @@ impl FtpClient {
             }
             problem::of_denied(denied)
         })?;
-        let charged = self.service.charged(&permit, self.ends);
-        count_request(&self.service, &charged).map_err(|refusal| FtpReply::new(450, refusal.to_string()))?;
+        let counted = count_request(&self.service, &permit, self.ends);
+        counted.map_err(|refusal| FtpReply::new(450, refusal.to_string()))?;
         Ok(permit)
     }
 }

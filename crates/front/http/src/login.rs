@@ -89,7 +89,7 @@ async fn judged<R: RightKind>(
 ) -> Result<Permit<R>, Reply> {
     let permit = uncounted(exchange, right, judge).await?;
     let service = &exchange.shared.service;
-    match count_request(service, &service.charged(&permit, exchange.client())) {
+    match count_request(service, &permit, exchange.client()) {
         Ok(()) => Ok(permit),
         Err(refusal) => Err(problem::of_budget(&refusal)),
     }
@@ -107,18 +107,19 @@ async fn uncounted<R: RightKind>(
         return Err(other_origin());
     }
     let peer = exchange.peer.ip();
-    let first = match share::text(&exchange.head)? {
-        Some(text) => service.login_by_link(&text, peer).map_err(|error| {
+    let with_judgement = |principal: Principal| (judge(&principal), principal);
+    let (judgement, first) = match share::text(&exchange.head)? {
+        Some(text) => with_judgement(service.login_by_link(&text, peer).map_err(|error| {
             exchange.tell_refused(None, &error.to_string());
             problem::of_link(&error)
-        })?,
-        None => match without_password(exchange) {
-            // It reads with the budgets of its account, also where no login is needed.
-            Some(account) if judge(&account).is_ok() => account,
-            _ => without_login(headers, exchange.socket_peer, exchange.local.ip()),
-        },
+        })?),
+        // It reads with the budgets of its account, also where no login is needed.
+        None => without_password(exchange)
+            .map(with_judgement)
+            .filter(|(judgement, _)| judgement.is_ok())
+            .unwrap_or_else(|| with_judgement(without_login(headers, exchange.socket_peer, exchange.local.ip()))),
     };
-    let denied = match judge(&first) {
+    let denied = match judgement {
         Ok(permit) => {
             exchange.note_user(permit.holder().as_deref());
             return Ok(permit);

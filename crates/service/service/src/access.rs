@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::accounts::{AccountToken, Accounts, FolderRights, Holder, Right, SignedLink};
+use crate::accounts::{AccountToken, Accounts, FolderRights, Holder, Right, RightsInForce, SignedLink};
 use crate::budgets::{BudgetKey, ChargedBudgets};
 use crate::client::Client;
 use crate::contents::{ContentPath, PathError};
@@ -358,18 +358,19 @@ pub(crate) fn permit<R: RightKind>(
     principal: &Principal,
     path: &ContentPath,
 ) -> Result<Permit<R>, Denied> {
+    let rights = accounts.rights();
     if let Principal::Link(ProvenLink(link)) = principal
         && link.given.covers(R::RIGHT, path)
-        && link.by.as_ref().is_none_or(|by| shares(accounts, by, R::RIGHT, path))
+        && link.by.as_ref().is_none_or(|by| shares(&rights, by, R::RIGHT, path))
     {
         return Ok(Permit::new(path.clone(), PermitHolder::Link(Arc::clone(link))));
     }
-    let may = |holder| accounts.may(holder, R::RIGHT, path);
+    let may = |holder| rights.may(holder, R::RIGHT, path);
     if let Principal::Account(account) = principal
-        && (account.may(accounts, R::RIGHT, path) || may(Holder::Anybody))
-        && accounts.facts().accounts.contains_key(account.name())
+        && (account.may(&rights, R::RIGHT, path) || may(Holder::Anybody))
+        && rights.facts.accounts.contains_key(account.name())
     {
-        let administers = may(Holder::Anybody) || account.may(accounts, Right::Administer, &ContentPath::root());
+        let administers = may(Holder::Anybody) || account.may(&rights, Right::Administer, &ContentPath::root());
         return Ok(Permit::new(path.clone(), PermitHolder::Account(account.clone(), administers)));
     }
     if may(Holder::Anybody) || (*principal == Principal::Local && may(Holder::ThisMachine)) {
@@ -379,7 +380,7 @@ pub(crate) fn permit<R: RightKind>(
     match principal {
         Principal::Account(_) => Err(Denied::NoRight(uses)),
         Principal::Link(_) => Err(Denied::NotByLink(uses)),
-        _ if !accounts.facts().accounts.is_empty() => Err(Denied::UserNeeded(uses)),
+        _ if !rights.facts.accounts.is_empty() => Err(Denied::UserNeeded(uses)),
         Principal::Remote(why) if may(Holder::ThisMachine) => Err(Denied::LocalOnly(uses, why)),
         Principal::Remote(_) | Principal::Local => Err(Denied::NoWriters),
     }
@@ -406,16 +407,16 @@ pub(crate) fn permit_somewhere<R: PathRight>(accounts: &Accounts, principal: &Pr
 }
 
 /// True if the account that made a link still may: a link gives no right that its maker has lost.
-fn shares(accounts: &Accounts, account: &str, right: Right, path: &ContentPath) -> bool {
-    let has = |right| accounts.may(Holder::Account(account), right, path);
-    has(Right::Share) && (has(right) || accounts.may(Holder::Anybody, right, path))
+fn shares(rights: &RightsInForce, account: &str, right: Right, path: &ContentPath) -> bool {
+    let has = |right| rights.may(Holder::Account(account), right, path);
+    has(Right::Share) && (has(right) || rights.may(Holder::Anybody, right, path))
 }
 
 impl AccountName {
     /// True if it has the right, within the bounds of its token.
-    fn may(&self, accounts: &Accounts, right: Right, path: &ContentPath) -> bool {
+    fn may(&self, rights: &RightsInForce, right: Right, path: &ContentPath) -> bool {
         self.token.as_ref().is_none_or(|token| token.within.covers(right, path))
-            && accounts.may(Holder::Account(&self.name), right, path)
+            && rights.may(Holder::Account(&self.name), right, path)
     }
 }
 

@@ -184,25 +184,18 @@ impl Accounts {
         *self.budgets.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(budgets);
     }
 
-    /// The limits of a budget: those that commands set, and those of the settings where they set none.
+    /// The budgets in force; none: none is set.
+    #[must_use]
+    pub fn budgets(&self) -> Option<BudgetsInForce> {
+        let settings = Arc::clone(&self.budgets.read().unwrap_or_else(PoisonError::into_inner));
+        let budgets = BudgetsInForce { facts: self.facts(), settings };
+        (!budgets.settings.is_empty() || !budgets.facts.budgets.is_empty()).then_some(budgets)
+    }
+
+    /// The limits of one budget in force.
     #[must_use]
     pub fn limits(&self, key: &BudgetKey) -> BudgetLimits {
-        let settings = Arc::clone(&self.budgets.read().unwrap_or_else(PoisonError::into_inner));
-        self.facts().budgets.limits(key).or(settings.limits(key))
-    }
-
-    /// True if a budget is set at all.
-    #[must_use]
-    pub fn has_budgets(&self) -> bool {
-        let settings = self.budgets.read().unwrap_or_else(PoisonError::into_inner);
-        !settings.is_empty() || !self.facts().budgets.is_empty()
-    }
-
-    /// Holders with limits of their own.
-    #[must_use]
-    pub fn limited(&self) -> Vec<BudgetKey> {
-        let settings = Arc::clone(&self.budgets.read().unwrap_or_else(PoisonError::into_inner));
-        self.facts().budgets.named().chain(settings.named()).cloned().collect()
+        self.budgets().map_or_else(BudgetLimits::default, |budgets| budgets.limits(key))
     }
 
     /// The facts in force.
@@ -211,18 +204,16 @@ impl Accounts {
         Arc::clone(&self.facts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The rights in force.
+    pub(crate) fn rights(&self) -> RightsInForce {
+        let open = *self.open.read().unwrap_or_else(PoisonError::into_inner);
+        RightsInForce { facts: self.facts(), open }
+    }
+
     /// True if `holder` has `right` over `path`.
     #[must_use]
     pub fn may(&self, holder: Holder<'_>, right: Right, path: &ContentPath) -> bool {
-        let open = *self.open.read().unwrap_or_else(PoisonError::into_inner);
-        match holder {
-            Holder::Anybody => open.all_read && right == Right::Read,
-            Holder::ThisMachine => open.local_writes && self.facts().accounts.is_empty(),
-            Holder::Account(name) => {
-                let rights = self.facts().accounts.get(name).map(|account| Arc::clone(&account.rights));
-                rights.is_some_and(|rights| rights.iter().any(|given| given.covers(right, path)))
-            }
-        }
+        self.rights().may(holder, right, path)
     }
 
     /// True if an account administers the server.
@@ -236,6 +227,48 @@ impl Accounts {
     #[must_use]
     pub fn now(&self) -> u64 {
         self.clock.now()
+    }
+}
+
+/// The rights in force at one moment: a request is judged by them throughout.
+#[derive(Debug)]
+pub(crate) struct RightsInForce {
+    pub(crate) facts: Arc<AccountFacts>,
+    open: OpenRights,
+}
+
+impl RightsInForce {
+    /// True if `holder` has `right` over `path`.
+    pub(crate) fn may(&self, holder: Holder<'_>, right: Right, path: &ContentPath) -> bool {
+        match holder {
+            Holder::Anybody => self.open.all_read && right == Right::Read,
+            Holder::ThisMachine => self.open.local_writes && self.facts.accounts.is_empty(),
+            Holder::Account(name) => self
+                .facts
+                .accounts
+                .get(name)
+                .is_some_and(|account| account.rights.iter().any(|given| given.covers(right, path))),
+        }
+    }
+}
+
+/// The budgets in force at one moment.
+#[derive(Debug)]
+pub struct BudgetsInForce {
+    facts: Arc<AccountFacts>,
+    settings: Arc<BudgetRules>,
+}
+
+impl BudgetsInForce {
+    /// The limits of a budget: those that commands set, and those of the settings where they set none.
+    #[must_use]
+    pub fn limits(&self, key: &BudgetKey) -> BudgetLimits {
+        self.facts.budgets.limits(key).or(self.settings.limits(key))
+    }
+
+    /// Holders with limits of their own.
+    pub fn limited(&self) -> impl Iterator<Item = &BudgetKey> {
+        self.facts.budgets.named().chain(self.settings.named())
     }
 }
 

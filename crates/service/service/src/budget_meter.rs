@@ -15,11 +15,11 @@ use crate::lock::lock;
 
 /// A meter may be so far ahead of the clock.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
-/// Meters kept before those that are behind the clock are looked for.
+/// Holders whose meters are kept before those that are behind the clock are looked for.
 const KEPT_MIN: usize = 1024;
 
 /// What a meter counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Metered {
     /// Bytes sent.
     Download,
@@ -31,18 +31,23 @@ pub(crate) enum Metered {
 
 /// All meters.
 #[derive(Debug, Default)]
-pub(crate) struct BudgetMeters(Mutex<HashMap<(BudgetKey, Metered), Instant>>);
+pub(crate) struct BudgetMeters(Mutex<HashMap<BudgetKey, HolderMeters>>);
+
+/// The meters of one holder: the moments until which all that has passed is paid for.
+#[derive(Debug, Clone, Copy)]
+struct HolderMeters {
+    download: Instant,
+    upload: Instant,
+    requests: Instant,
+}
 
 impl BudgetMeters {
     /// Lets something pass that is paid for in `cost`. Returns the time until it is to pass.
     pub(crate) fn pass(&self, key: &BudgetKey, metered: Metered, cost: Duration, now: Instant) -> Duration {
-        let mut meters = lock(&self.0);
-        if meters.len() > KEPT_MIN {
-            meters.retain(|_, paid_until| *paid_until > now);
-        }
-        let paid_until = meters.entry((key.clone(), metered)).or_insert(now);
-        *paid_until = (*paid_until).max(now) + cost;
-        paid_until.saturating_duration_since(now + AHEAD_MAX)
+        self.with(key, metered, now, |paid_until| {
+            *paid_until = (*paid_until).max(now) + cost;
+            paid_until.saturating_duration_since(now + AHEAD_MAX)
+        })
     }
 
     /// As [`BudgetMeters::pass`], if it may pass now; else the time until it may.
@@ -53,21 +58,50 @@ impl BudgetMeters {
         cost: Duration,
         now: Instant,
     ) -> Result<(), Duration> {
-        let ahead = self.ahead(key, metered, now) + cost;
-        // One always passes a meter that is not ahead, whatever it costs.
-        match ahead.checked_sub(AHEAD_MAX.max(cost)) {
-            Some(wait) if !wait.is_zero() => Err(wait),
-            _ => {
-                self.pass(key, metered, cost, now);
-                Ok(())
+        self.with(key, metered, now, |paid_until| {
+            let then = (*paid_until).max(now) + cost;
+            // One always passes a meter that is not ahead, whatever it costs.
+            match then.saturating_duration_since(now + AHEAD_MAX.max(cost)) {
+                Duration::ZERO => {
+                    *paid_until = then;
+                    Ok(())
+                }
+                wait => Err(wait),
             }
-        }
+        })
     }
 
     /// By how much a meter is ahead of the clock: the part of a second that is used up.
     pub(crate) fn ahead(&self, key: &BudgetKey, metered: Metered, now: Instant) -> Duration {
-        let meters = lock(&self.0);
-        meters.get(&(key.clone(), metered)).map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+        let mut holders = lock(&self.0);
+        let paid_until = holders.get_mut(key).map(|meters| *meters.of(metered));
+        paid_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+
+    fn with<T>(&self, key: &BudgetKey, metered: Metered, now: Instant, pass: impl FnOnce(&mut Instant) -> T) -> T {
+        let mut holders = lock(&self.0);
+        if let Some(meters) = holders.get_mut(key) {
+            return pass(meters.of(metered));
+        }
+        if holders.len() > KEPT_MIN {
+            holders.retain(|_, meters| meters.is_ahead(now));
+        }
+        let new = HolderMeters { download: now, upload: now, requests: now };
+        pass(holders.entry(key.clone()).or_insert(new).of(metered))
+    }
+}
+
+impl HolderMeters {
+    const fn of(&mut self, metered: Metered) -> &mut Instant {
+        match metered {
+            Metered::Download => &mut self.download,
+            Metered::Upload => &mut self.upload,
+            Metered::Requests => &mut self.requests,
+        }
+    }
+
+    fn is_ahead(&self, now: Instant) -> bool {
+        [self.download, self.upload, self.requests].into_iter().any(|paid_until| paid_until > now)
     }
 }
 

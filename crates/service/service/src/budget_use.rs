@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use api::{BudgetAmounts, BudgetStatus};
 use units::{BitRate, Nanos};
 
-use crate::access::{Denied, Permit, Principal, ToSeeBudgets, permit_budgets};
+use crate::access::{Denied, Permit, Principal, RightKind, ToSeeBudgets, permit_budgets};
 use crate::account_changes::{AccountChange, ChangeError};
+use crate::accounts::BudgetsInForce;
 use crate::budget_meter::Metered;
 use crate::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal, ChargedBudgets};
 use crate::client::Client;
@@ -21,16 +22,18 @@ use crate::media_service::MediaService;
 /// The part of a rate that best effort has in any case: one in so many.
 const REST_PART: u64 = 64;
 
-/// Counts a request towards its budgets.
+/// Counts a request of `client` with this permit towards its budgets.
 ///
 /// # Errors
 /// One of them has had as many within the last second as it may.
-pub fn count_request(service: &MediaService, charged: &ChargedBudgets) -> Result<(), BudgetRefusal> {
-    if !service.accounts.has_budgets() {
-        return Ok(());
-    }
-    for key in charged.iter() {
-        let Some(most) = service.accounts.limits(key).requests else { continue };
+pub fn count_request<R: RightKind>(
+    service: &MediaService,
+    permit: &Permit<R>,
+    client: Client,
+) -> Result<(), BudgetRefusal> {
+    let Some(budgets) = service.accounts.budgets() else { return Ok(()) };
+    for key in service.charged(permit, client).iter() {
+        let Some(most) = budgets.limits(key).requests else { continue };
         let cost = Duration::from_secs(1) / u32::try_from(most).unwrap_or(u32::MAX).max(1);
         let passed = service.meters.pass_now(key, Metered::Requests, cost, Instant::now());
         passed.map_err(|wait| BudgetRefusal {
@@ -47,26 +50,31 @@ pub fn count_request(service: &MediaService, charged: &ChargedBudgets) -> Result
 
 /// True if bytes of best effort in this direction wait for a budget.
 pub(crate) fn is_metered(service: &MediaService, charged: &ChargedBudgets, metered: Metered) -> bool {
-    service.accounts.has_budgets() && charged.iter().any(|key| rate_of(service.accounts.limits(key), metered).is_some())
+    let budgets = service.accounts.budgets();
+    budgets.is_some_and(|budgets| charged.iter().any(|key| rate_of(budgets.limits(key), metered).is_some()))
 }
 
 /// Waits until bytes of best effort may pass.
 pub(crate) async fn wait_for(service: &MediaService, charged: &ChargedBudgets, metered: Metered, bytes: u64) {
-    if !service.accounts.has_budgets() {
-        return;
+    let wait = charge(service, charged, metered, bytes);
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
     }
+}
+
+/// Charges bytes of best effort to their budgets. Returns the time until they may pass.
+fn charge(service: &MediaService, charged: &ChargedBudgets, metered: Metered, bytes: u64) -> Duration {
+    let Some(budgets) = service.accounts.budgets() else { return Duration::ZERO };
     let mut wait = Duration::ZERO;
     for key in charged.iter() {
-        let Some(most) = rate_of(service.accounts.limits(key), metered) else { continue };
+        let Some(most) = rate_of(budgets.limits(key), metered) else { continue };
         let (out, into) = service.sessions.promised_by(key);
         let promised = if metered == Metered::Download { out } else { into };
         let left = BitRate(most.0.saturating_sub(promised).max(most.0 / REST_PART).max(1));
         let cost = Duration::from_nanos(left.time_for(bytes).0);
         wait = wait.max(service.meters.pass(key, metered, cost, Instant::now()));
     }
-    if !wait.is_zero() {
-        tokio::time::sleep(wait).await;
-    }
+    wait
 }
 
 const fn rate_of(limits: BudgetLimits, metered: Metered) -> Option<BitRate> {
@@ -160,10 +168,8 @@ pub(crate) fn removed<'a>(service: &Arc<MediaService>, charged: impl Iterator<It
 
 /// The budgets that limit stored bytes, with their limits.
 fn stored_limits<'a>(service: &MediaService, charged: impl Iterator<Item = &'a BudgetKey>) -> Vec<(BudgetKey, u64)> {
-    if !service.accounts.has_budgets() {
-        return Vec::new();
-    }
-    charged.filter_map(|key| Some((key.clone(), service.accounts.limits(key).stored?))).collect()
+    let Some(budgets) = service.accounts.budgets() else { return Vec::new() };
+    charged.filter_map(|key| Some((key.clone(), budgets.limits(key).stored?))).collect()
 }
 
 /// True if what is stored counts towards a budget of these.
@@ -193,7 +199,8 @@ pub async fn budgets(
     client: Client,
 ) -> Result<Vec<BudgetStatus>, ChangeError> {
     let stored = service.account_store.stored().await?;
-    let mut keys = service.accounts.limited();
+    let budgets = service.accounts.budgets();
+    let mut keys: Vec<BudgetKey> = budgets.iter().flat_map(BudgetsInForce::limited).cloned().collect();
     keys.extend(service.sessions.budgets());
     keys.extend(service.running.budgets());
     keys.extend(stored.keys().filter_map(|text| text.parse().ok()));

@@ -230,44 +230,51 @@ impl FromStr for BudgetScope {
     }
 }
 
-/// Budgets that are set, by their scope.
+/// Budgets that are set: of holders, and of each of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BudgetRules(HashMap<BudgetScope, BudgetLimits>);
+pub struct BudgetRules {
+    of_holders: HashMap<BudgetKey, BudgetLimits>,
+    /// Of no holder alone.
+    of_kinds: HashMap<BudgetScope, BudgetLimits>,
+}
 
 impl BudgetRules {
     /// These budgets.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = (BudgetScope, BudgetLimits)>) -> Self {
-        Self(rules.into_iter().collect())
+        let mut all = Self::default();
+        for (scope, limits) in rules {
+            match scope {
+                BudgetScope::One(key) => all.of_holders.insert(key, limits),
+                kind => all.of_kinds.insert(kind, limits),
+            };
+        }
+        all
     }
 
     /// The limits of a holder: its own, then those of its kind.
     #[must_use]
     pub fn limits(&self, key: &BudgetKey) -> BudgetLimits {
-        if self.0.is_empty() {
-            return BudgetLimits::default();
-        }
-        let of = |scope: &BudgetScope| self.0.get(scope).copied().unwrap_or_default();
-        let of_kind = match key {
-            BudgetKey::Address(_) => return of(&BudgetScope::EachAddress),
-            BudgetKey::Proxy(_) => return BudgetLimits::default(),
-            BudgetKey::Account(_) => of(&BudgetScope::EachAccount),
-            BudgetKey::Group(_) => BudgetLimits::default(),
-            BudgetKey::Token(_) => of(&BudgetScope::EachToken),
-            BudgetKey::Link(_) => of(&BudgetScope::EachLink),
+        let kind = match key {
+            BudgetKey::Address(_) => Some(BudgetScope::EachAddress),
+            BudgetKey::Account(_) => Some(BudgetScope::EachAccount),
+            BudgetKey::Token(_) => Some(BudgetScope::EachToken),
+            BudgetKey::Link(_) => Some(BudgetScope::EachLink),
+            BudgetKey::Proxy(_) | BudgetKey::Group(_) => None,
         };
-        of(&BudgetScope::One(key.clone())).or(of_kind)
+        let own = self.of_holders.get(key).copied().unwrap_or_default();
+        own.or(kind.and_then(|kind| self.of_kinds.get(&kind).copied()).unwrap_or_default())
     }
 
     /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.of_holders.is_empty() && self.of_kinds.is_empty()
     }
 
     /// Holders that have limits of their own.
     pub fn named(&self) -> impl Iterator<Item = &BudgetKey> {
-        self.0.keys().filter_map(|scope| if let BudgetScope::One(key) = scope { Some(key) } else { None })
+        self.of_holders.keys()
     }
 }
 

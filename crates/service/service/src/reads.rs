@@ -212,14 +212,14 @@ pub async fn open(
     if request.body.is_empty() && stages.0.is_empty() {
         return Ok(PacedRead::Kept { bytes: Bytes::new(), rate: request.terms.decision.rate() });
     }
-    let is_metered = request.terms.decision == Decision::BestEffort
-        && budget_use::is_metered(service, &request.charged, Metered::Download);
     if stages.0.is_empty()
-        && !is_metered
         && let Some(bytes) = small_reads::kept_bytes(service, &request, &mut stages)
     {
+        budget_use::wait_for(service, &request.charged, Metered::Download, bytes.len() as u64).await;
         return Ok(PacedRead::Kept { bytes, rate: None });
     }
+    let is_metered = request.terms.decision == Decision::BestEffort
+        && budget_use::is_metered(service, &request.charged, Metered::Download);
     if stages.0.is_empty()
         && !is_metered
         && let Some(take_socket) = take_socket
