@@ -94,6 +94,7 @@ fn changes_by_commands_are_in_force_when_they_end() {
     assert_eq!(status(&server, "POST /upload/", &format!("{ada}{of_tus}")), 201);
     let copy = folder.path().join("copy.db");
     isocast(&state, &["state", "backup", copy.to_str().expect("text")], "");
+    isocast(&state, &["user", "grant", "bob", "admin"], "");
     isocast(&state, &["user", "remove", "ada"], "");
     assert_eq!(get("films/a.ts", ada), 401);
     assert!(server.stop().0.success());
@@ -111,11 +112,12 @@ fn changes_by_commands_are_in_force_when_they_end() {
 #[test]
 fn users_of_the_configuration_are_taken_over_once() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$ZWlnaHRieXRlcw$+YoFLvFW+uS8lMXMKdCWsg";
-    let server = Setup::default().config(&format!("[users]\nada = \"{hash}\"\n")).start();
+    let server = Setup::default().config(&format!("[users]\nada = \"{hash}\"\nbob = \"{hash}\"\n")).start();
     let state = server.folders.path().join("state");
-    assert_eq!(isocast(&state, &["user", "list"], ""), "ada\n    /: read,write,delete,share,admin");
+    let bob = "bob\n    /: read,write,delete,share,admin";
+    assert_eq!(isocast(&state, &["user", "list"], ""), format!("{}\n{bob}", bob.replace("bob", "ada")));
     isocast(&state, &["user", "remove", "ada"], "");
     server.signal(rustix::process::Signal::HUP);
     server.wait_stderr_line("configuration read again");
-    assert_eq!(isocast(&state, &["user", "list"], ""), "");
+    assert_eq!(isocast(&state, &["user", "list"], ""), bob);
 }

@@ -331,7 +331,10 @@ pub(crate) fn of_change(error: &ChangeError) -> Reply {
         | ChangeError::NoToken(_)
         | ChangeError::NoLink(_)
         | ChangeError::NoReservation(_) => StatusCode::NOT_FOUND,
-        ChangeError::AccountExists(_) | ChangeError::NotHeld(..) | ChangeError::NotFirst => StatusCode::CONFLICT,
+        ChangeError::AccountExists(_)
+        | ChangeError::NotHeld(..)
+        | ChangeError::NotFirst
+        | ChangeError::LastAdministrator => StatusCode::CONFLICT,
         ChangeError::UsedUp(_) => {
             return Reply::problem_of(problem_type::LINK_INVALID, StatusCode::FORBIDDEN, &error.to_string());
         }

@@ -185,6 +185,7 @@ const TAKEN: &[(u16, &str)] = &[
 ];
 const NO_STREAM: (u16, &str) = (404, "No stream of this number runs.");
 const NO_USER: (u16, &str) = (404, "There is no such user.");
+const LAST_ADMINISTRATOR: (u16, &str) = (409, "No user would administer the server any more.");
 const NO_VOLUME: &[(u16, &str)] =
     &[(404, "There is no such volume or disk."), (409, "Another upkeep is under way, or the disk does not fit.")];
 const NO_JOB: (u16, &str) = (404, "There is no job of this name.");
@@ -438,7 +439,12 @@ pub(crate) const ROUTES: &[Route] = &[
         body: Some("NewAccount"),
         ..change(("POST", "/users"), Call::AddUser, "Adds a user.", &[(409, "There is one of this name."), FULL])
     },
-    change(("DELETE", "/users/{name}"), Call::RemoveUser, "Removes a user with tokens, logins and links.", &[NO_USER]),
+    change(
+        ("DELETE", "/users/{name}"),
+        Call::RemoveUser,
+        "Removes a user with tokens, logins and links.",
+        &[NO_USER, LAST_ADMINISTRATOR],
+    ),
     Route {
         right: CallRight::Own,
         body: Some("NewPassword"),
@@ -464,7 +470,7 @@ pub(crate) const ROUTES: &[Route] = &[
             ("POST", "/users/{name}/revoke"),
             Call::RevokeUser,
             "Takes rights over a folder back.",
-            &[NO_USER, (409, "The user has none of these rights over this very folder.")],
+            &[NO_USER, (409, "The user has none of these rights over this very folder, or is the last administrator.")],
         )
     },
     Route {
@@ -487,11 +493,16 @@ pub(crate) const ROUTES: &[Route] = &[
             ("POST", "/groups/{name}/revoke"),
             Call::RevokeGroup,
             "Takes rights over a folder back.",
-            &[(409, "The group has none of these rights over this very folder.")],
+            &[(409, "The group has none of these rights over this very folder, or the last administrator is by it.")],
         )
     },
     change(("PUT", "/groups/{name}/members/{user}"), Call::Join, "Puts a user into a group.", &[NO_USER, FULL]),
-    change(("DELETE", "/groups/{name}/members/{user}"), Call::Leave, "Takes a user out of a group.", &[NO_USER]),
+    change(
+        ("DELETE", "/groups/{name}/members/{user}"),
+        Call::Leave,
+        "Takes a user out of a group.",
+        &[NO_USER, LAST_ADMINISTRATOR],
+    ),
     Route {
         right: CallRight::Own,
         query: PART,

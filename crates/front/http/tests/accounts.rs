@@ -116,6 +116,15 @@ async fn a_user_of_one_folder_sees_the_budgets_that_it_is_charged_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_administrator_is_neither_removed_nor_demoted() {
+    let closed = Closed::start();
+    let ada = |request: &str, body: &str| status(&closed.harness, request, ADA, body);
+    let all = r#"{"folder":"/","rights":["admin"]}"#;
+    assert_eq!((ada("DELETE /api/v1/users/ada", ""), ada("POST /api/v1/users/ada/revoke", all)), (409, 409));
+    assert_eq!((ada("POST /api/v1/users/eve/grant", all), ada("DELETE /api/v1/users/ada", "")), (204, 204));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_have_tokens_and_links_of_their_own_within_their_rights() {
     let closed = Closed::start();
     let harness = &closed.harness;

@@ -124,9 +124,7 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
             }
         }
         AccountChange::AddFirstAccount { name, password_hash } => {
-            let sql = "SELECT EXISTS (SELECT 1 FROM account_right WHERE folder = '/' AND rights & ?1) OR \
-                       EXISTS (SELECT 1 FROM member JOIN team_right USING (team) WHERE folder = '/' AND rights & ?1)";
-            if tables.query_row(sql, [Rights::of(&[Right::Administer]).bits()], |row| row.get::<_, bool>(0))? {
+            if has_administrator(tables)? {
                 return Err(ChangeError::NotFirst.into());
             }
             let (name, password_hash, rights) = (name.clone(), password_hash.clone(), Rights::ALL);
@@ -137,22 +135,23 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
             one_of(set, || ChangeError::NoAccount(name.clone()))?;
             tables.execute("DELETE FROM token WHERE account = ?1 AND idle IS NOT NULL", [name])?;
         }
-        AccountChange::RemoveAccount { name } => {
+        AccountChange::RemoveAccount { name } => keeping_an_administrator(tables, || {
             let removed = tables.execute("DELETE FROM account WHERE name = ?1", [name])?;
             one_of(removed, || ChangeError::NoAccount(name.clone()))?;
-            forget_budget(tables, &BudgetKey::Account(name.as_str().into()))?;
-        }
+            Ok(forget_budget(tables, &BudgetKey::Account(name.as_str().into()))?)
+        })?,
         AccountChange::Grant { to, given } => grant(tables, to, given)?,
-        AccountChange::Revoke { of, taken } => revoke(tables, of, taken)?,
-        AccountChange::Membership { name, group, joins } => {
+        AccountChange::Revoke { of, taken } => keeping_an_administrator(tables, || revoke(tables, of, taken))?,
+        AccountChange::Membership { name, group, joins: true } => {
             check_account(tables, name)?;
-            if *joins {
-                has_room(tables, "member", MEMBERS_MAX, "members of groups")?;
-                tables.execute("INSERT OR IGNORE INTO member VALUES (?1, ?2)", [group, name])?;
-            } else {
-                tables.execute("DELETE FROM member WHERE team = ?1 AND account = ?2", [group, name])?;
-            }
+            has_room(tables, "member", MEMBERS_MAX, "members of groups")?;
+            tables.execute("INSERT OR IGNORE INTO member VALUES (?1, ?2)", [group, name])?;
         }
+        AccountChange::Membership { name, group, joins: false } => keeping_an_administrator(tables, || {
+            check_account(tables, name)?;
+            tables.execute("DELETE FROM member WHERE team = ?1 AND account = ?2", [group, name])?;
+            Ok(())
+        })?,
         AccountChange::AddToken { account, label, within, expires } => {
             check_account(tables, account)?;
             has_room(tables, "token", TOKENS_MAX, "tokens")?;
@@ -213,6 +212,23 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
         }
     }
     Ok(Changed::Done)
+}
+
+/// True if an account has the right to administer over everything, by itself or by a group.
+fn has_administrator(tables: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM account_right WHERE folder = '/' AND rights & ?1) OR \
+               EXISTS (SELECT 1 FROM member JOIN team_right USING (team) WHERE folder = '/' AND rights & ?1)";
+    tables.query_row(sql, [Rights::of(&[Right::Administer]).bits()], |row| row.get(0))
+}
+
+/// Makes a change that takes rights, unless it takes the last administrator's: only the operator of the machine could make another one.
+fn keeping_an_administrator(
+    tables: &Connection,
+    change: impl FnOnce() -> Result<(), StepError>,
+) -> Result<(), StepError> {
+    let had = has_administrator(tables)?;
+    change()?;
+    if had && !has_administrator(tables)? { Err(ChangeError::LastAdministrator.into()) } else { Ok(()) }
 }
 
 fn grant(tables: &Connection, to: &Grantee, given: &FolderRights) -> Result<(), StepError> {

@@ -127,8 +127,8 @@ fn a_set_of_changes_keeps_those_that_can_be_made() {
 fn users_of_the_configuration_are_taken_over_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut database = database(folder.path());
-    let users = [("ada".to_owned(), "$argon2id$a".to_owned())];
-    assert_eq!(database.take_over(&users, NOW).expect("taken over"), ["ada"]);
+    let users = ["ada", "bob"].map(|name| (name.to_owned(), "$argon2id$a".to_owned()));
+    assert_eq!(database.take_over(&users, NOW).expect("taken over"), ["ada", "bob"]);
     assert!(in_force(&database).may(Holder::Account("ada"), Right::Administer, &path("/")));
     apply(&mut database, AccountChange::RemoveAccount { name: "ada".to_owned() }).expect("removed");
     assert!(database.take_over(&users, NOW).expect("taken over").is_empty(), "it was removed since");
@@ -320,6 +320,33 @@ fn the_first_account_is_made_once_with_all_rights() {
     assert_eq!(apply(&mut database, first("ada")), Ok(Changed::Done));
     assert!(in_force(&database).may(Holder::Account("ada"), Right::Administer, &path("/")));
     assert_eq!(apply(&mut database, first("eve")), Err(ChangeError::NotFirst));
+}
+
+#[test]
+fn the_last_administrator_stays_until_there_is_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    let ada = AccountChange::AddFirstAccount { name: "ada".to_owned(), password_hash: "hash".to_owned() };
+    for change in [ada, add("bob")] {
+        apply(&mut database, change).expect("added");
+    }
+    let remove = || AccountChange::RemoveAccount { name: "ada".to_owned() };
+    let revoke = |of: Grantee, rights| AccountChange::Revoke { of, taken: given("/", rights) };
+    let membership = |joins| AccountChange::Membership { name: "bob".to_owned(), group: "ops".to_owned(), joins };
+    let ops = || Grantee::Group("ops".to_owned());
+    let refused = Err(ChangeError::LastAdministrator);
+    for change in [remove(), revoke(to("ada"), "admin"), revoke(to("ada"), "read,admin")] {
+        assert_eq!(apply(&mut database, change.clone()), refused, "{change:?}");
+    }
+    let facts = database.facts().expect("facts");
+    assert_eq!(facts.accounts["ada"].rights.as_ref(), [FolderRights::all()], "nothing was changed");
+    apply(&mut database, revoke(to("ada"), "share")).expect("a right of another kind");
+    for change in [membership(true), AccountChange::Grant { to: ops(), given: given("/", "admin") }, remove()] {
+        assert_eq!(apply(&mut database, change), Ok(Changed::Done), "bob administers by a group");
+    }
+    for change in [membership(false), revoke(ops(), "admin")] {
+        assert_eq!(apply(&mut database, change.clone()), refused, "{change:?}");
+    }
 }
 
 #[test]

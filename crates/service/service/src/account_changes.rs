@@ -260,6 +260,9 @@ pub enum ChangeError {
     /// An account administers the server already.
     #[error("the server has an administrator already: log in, or ask that one")]
     NotFirst,
+    /// No account would administer the server any more.
+    #[error("no user would administer the server any more: give another one `admin` over `/` first")]
+    LastAdministrator,
     /// There is no such token.
     #[error("there is no token {0}")]
     NoToken(i64),
