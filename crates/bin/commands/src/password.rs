@@ -1,12 +1,12 @@
 //! Passwords as commands take them.
 //!
-//! Promise: a password is never shown, kept or taken from the command line. Not here: verifying passwords (`service::logins`).
+//! Promise: a password is never shown, kept or taken from the command line; the operator may set a shorter one than clients may. Not here: verifying passwords (`service::logins`).
 
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write as _};
 
 use anyhow::{Context as _, ensure};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use service::logins::PASSWORD_BYTES_MAX;
+use service::logins::{PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN};
 
 /// From the terminal, twice and unseen; or the first line of standard input, if that is no terminal or `from_input`.
 pub(crate) fn password(name: &str, from_input: bool) -> anyhow::Result<String> {
@@ -18,6 +18,9 @@ pub(crate) fn password(name: &str, from_input: bool) -> anyhow::Result<String> {
         line()?
     };
     ensure!(!password.is_empty(), "an empty password is none; nothing was changed");
+    if password.len() < PASSWORD_BYTES_MIN {
+        writeln!(io::stderr(), "warning: a password of fewer than {PASSWORD_BYTES_MIN} bytes is guessed soon")?;
+    }
     Ok(password)
 }
 

@@ -27,20 +27,21 @@ async fn an_administrator_makes_changes_and_removes_users_and_groups() {
     let closed = Closed::start();
     let harness = &closed.harness;
     let ada = |request: &str, body: &str| status(harness, request, ADA, body);
-    let new = r#"{"name":"cy","password":"c","rights":["read"]}"#;
+    let new = r#"{"name":"cy","password":"cccccccc","rights":["read"]}"#;
     assert_eq!((ada("POST /api/v1/users", new), ada("POST /api/v1/users", new)), (204, 409));
     for wrong in [
-        r#"{"name":"a:b","password":"c"}"#,
+        r#"{"name":"a:b","password":"cccccccc"}"#,
         r#"{"name":"dan","password":""}"#,
-        r#"{"name":"dan","password":"d","rights":["all"]}"#,
-        r#"{"name":"dan","password":"d","admin":true}"#,
+        r#"{"name":"dan","password":"ccccccc"}"#,
+        r#"{"name":"dan","password":"cccccccc","rights":["all"]}"#,
+        r#"{"name":"dan","password":"cccccccc","admin":true}"#,
         r#"{"name":"dan""#,
         "[]",
     ] {
         assert_eq!(ada("POST /api/v1/users", wrong), 400, "{wrong}");
     }
     assert_eq!(ada("POST /api/v1/users", &" ".repeat(70_000)), 413);
-    let cy = "Authorization: Basic Y3k6Yw==\r\n";
+    let cy = "Authorization: Basic Y3k6Y2NjY2NjY2M=\r\n";
     assert_eq!(status(harness, "GET /media/other/b.ts", cy, ""), 200);
     assert_eq!(status(harness, "DELETE /media/other/b.ts", cy, ""), 403);
     assert_eq!(ada("PUT /api/v1/groups/cut/members/cy", ""), 204);
@@ -172,8 +173,10 @@ async fn users_have_tokens_and_links_of_their_own_within_their_rights() {
     assert_eq!(status(harness, &format!("GET {address}"), "", ""), 403, "its maker may share no more");
     let id = &made.json()["id"];
     assert_eq!(status(harness, &format!("DELETE /api/v1/shares/{id}"), BOB, ""), 204);
-    let password = r#"{"password":"q","present":"p"}"#;
-    assert_eq!(status(harness, "PUT /api/v1/users/bob/password", BOB, r#"{"password":"q"}"#), 403);
+    let password = r#"{"password":"qqqqqqqq","present":"p"}"#;
+    assert_eq!(status(harness, "PUT /api/v1/users/bob/password", BOB, r#"{"password":"qqqqqqqq"}"#), 403);
+    let short = r#"{"password":"qqqqqqq","present":"p"}"#;
+    assert_eq!(status(harness, "PUT /api/v1/users/bob/password", BOB, short), 400);
     assert_eq!(status(harness, "PUT /api/v1/users/ada/password", BOB, password), 404);
     assert_eq!(status(harness, "PUT /api/v1/users/bob/password", BOB, password), 204);
     assert_eq!(status(harness, "GET /api/v1/tokens", BOB, ""), 401, "the old one");
@@ -237,13 +240,16 @@ async fn the_first_user_is_made_once_by_the_code_of_this_start() {
     accounts.open(OpenRights { all_read: false, local_writes: false });
     let keeper = Keeper::start(state.path(), &[], &accounts).expect("started");
     let harness = Harness::with_account_store(HttpConfig::default(), accounts, keeper as Arc<dyn AccountStore>);
-    let first = |code: &str, name: &str| {
-        let body = format!(r#"{{"code":"{code}","name":"{name}","password":"p"}}"#);
+    let first = |code: &str, name: &str, password: &str| {
+        let body = format!(r#"{{"code":"{code}","name":"{name}","password":"{password}"}}"#);
         status(&harness, "POST /api/v1/first-account", "", &body)
     };
-    assert_eq!(first("", "ada"), 403, "there is no code");
+    let password = "password";
+    assert_eq!(first("", "ada", password), 403, "there is no code");
     harness.service.offer_first_account("right");
-    assert_eq!((first("wrong", "ada"), first("right", "a:b")), (403, 400));
-    assert_eq!((first("right", "ada"), first("right", "eve")), (204, 409));
-    assert_eq!(status(&harness, "GET /api/v1/users", ADA, ""), 200);
+    assert_eq!((first("wrong", "ada", password), first("right", "a:b", password)), (403, 400));
+    assert_eq!(first("right", "ada", "p"), 400, "a password that is guessed soon");
+    assert_eq!((first("right", "ada", password), first("right", "eve", password)), (204, 409));
+    let ada = "Authorization: Basic YWRhOnBhc3N3b3Jk\r\n";
+    assert_eq!(status(&harness, "GET /api/v1/users", ada, ""), 200);
 }

@@ -119,7 +119,7 @@ pub struct LinkEntry {
 pub struct NewAccount {
     /// Its name: 1 to 64 bytes, no colon, no control characters.
     pub name: String,
-    /// Its password, at most 1024 bytes.
+    /// Its password, 8 to 1024 bytes.
     pub password: String,
     /// Its rights over everything.
     #[serde(default)]
@@ -135,7 +135,7 @@ pub struct FirstAccount {
     pub code: String,
     /// Its name: 1 to 64 bytes, no colon, no control characters.
     pub name: String,
-    /// Its password, at most 1024 bytes.
+    /// Its password, 8 to 1024 bytes.
     pub password: String,
 }
 
@@ -143,7 +143,7 @@ pub struct FirstAccount {
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPassword {
-    /// The new one, at most 1024 bytes.
+    /// The new one, 8 to 1024 bytes.
     pub password: String,
     /// The present one; an administrator needs none for another account.
     #[serde(default)]

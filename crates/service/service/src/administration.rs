@@ -16,7 +16,7 @@ use crate::access::{OwnPermit, Permit, Principal, ToAdminister, ToRead, ToShare,
 use crate::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish, ListPart, ProvenIdentity};
 use crate::accounts::{FolderRights, Holder, NetworkError, Right, Rights, UnknownRight, parse_network};
 use crate::contents::{ContentPath, PathError};
-use crate::logins::{LoginError, PASSWORD_BYTES_MAX, hash_password};
+use crate::logins::{LoginError, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, hash_password};
 
 /// A login of a browser that is not used for so long ends, s.
 pub const LOGIN_IDLE: u64 = 7 * 24 * 3600;
@@ -34,7 +34,7 @@ pub enum WishError {
     #[error("a name has 1 to 64 bytes, no colon and no control characters")]
     Name,
     /// A password that is none.
-    #[error("a password has 1 to 1024 bytes")]
+    #[error("a password has 8 to 1024 bytes")]
     Password,
     /// A label that is too long.
     #[error("a label has at most 200 bytes and no control characters")]
@@ -414,7 +414,7 @@ fn ends_after(service: &MediaService, seconds: u32) -> Result<u64, WishError> {
 /// # Errors
 /// It is none, or the server ends.
 async fn hashed(password: String) -> Result<String, WishError> {
-    if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
+    if !(PASSWORD_BYTES_MIN..=PASSWORD_BYTES_MAX).contains(&password.len()) {
         return Err(WishError::Password);
     }
     let hashed = tokio::task::spawn_blocking(move || hash_password(&password)).await;

@@ -152,6 +152,8 @@ fn link_parts(text: &str) -> Option<(i64, [u8; 16])> {
     Some((id.parse().ok()?, signature))
 }
 
+/// The shortest new password, bytes: NIST SP 800-63B, 3.1.1.2, asks for 8 characters where there is a second proof.
+pub const PASSWORD_BYTES_MIN: usize = 8;
 /// The longest password, bytes.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 
