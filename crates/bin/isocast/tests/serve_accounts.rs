@@ -121,3 +121,15 @@ fn users_of_the_configuration_are_taken_over_once() {
     server.wait_stderr_line("configuration read again");
     assert_eq!(isocast(&state, &["user", "list"], ""), bob);
 }
+
+#[test]
+fn an_emptied_database_is_reported_where_it_is_begun_anew() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let (root, state) = (folder.path().join("root"), folder.path().join("state"));
+    let reported = |server: Server| server.stop().1.contains("are an empty file");
+    fs::create_dir_all(&root).expect("a folder");
+    assert!(!reported(Setup::on(&[&root], &state, &[]).start()), "there was none");
+    assert!(!reported(Setup::on(&[&root], &state, &[]).start()), "and now there is one");
+    fs::write(state.join("state.db"), b"").expect("emptied");
+    assert!(reported(Setup::on(&[&root], &state, &[]).start()));
+}

@@ -144,6 +144,12 @@ impl Database {
         Ok(database)
     }
 
+    /// True if the file is there without a byte: it was emptied, or its first writer was cut off. It is a new database when it is opened.
+    #[must_use]
+    pub fn is_emptied(state: &Path) -> bool {
+        fs::metadata(state.join(FILE)).is_ok_and(|facts| facts.len() == 0)
+    }
+
     fn prepare(&mut self) -> Result<(), DatabaseError> {
         let found = self.with(|connection| {
             connection.busy_timeout(BUSY_TIME_MAX)?;
@@ -286,7 +292,9 @@ mod tests {
     fn a_new_database_is_its_owners_and_is_opened_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = folder.path().join("state");
+        assert!(!Database::is_emptied(&state));
         drop(opened(&state));
+        assert!(!Database::is_emptied(&state));
         let facts = fs::metadata(state.join(FILE)).expect("there");
         assert_eq!(facts.mode() & 0o777, 0o600);
         drop(opened(&state));

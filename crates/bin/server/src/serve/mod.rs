@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use accounts::{Keeper, KeptLines, random_text};
+use accounts::{Database, Keeper, KeptLines, random_text};
 use anyhow::Context as _;
 use automation::{Jobs, ReadWebhooks, Thumbnails, Webhooks};
 use channel::{PlaneHandle, ReportReceiver};
@@ -185,6 +185,13 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     let accounts = Arc::<Accounts>::default();
     accounts.open(open_rights(config));
     accounts.limit(budgets(config));
+    if Database::is_emptied(&config.state) {
+        say(format_args!(
+            "the accounts in {} are an empty file: users, tokens and links begin anew; if there were some, stop the server and put a \
+             backup in its place (`isocast state backup` makes them)",
+            config.state.join(accounts::FILE).display(),
+        ));
+    }
     let keeper = Keeper::start(&config.state, &config.users, &accounts)?;
     // Faults that keep the data plane from starting at all are reported now, not when disks were measured for seconds.
     kernel::thread::check(kernel::thread::ThreadConfig {
