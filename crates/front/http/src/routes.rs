@@ -30,6 +30,7 @@ pub(crate) enum Call {
     Alarms,
     Quotas,
     Budgets,
+    SetBudget,
     Forecasts,
     Settings,
     ChangeSettings,
@@ -283,6 +284,15 @@ pub(crate) const ROUTES: &[Route] = &[
         "Budgets that have limits of their own or are in use.",
         CallAnswer::List("BudgetStatus"),
     ),
+    Route {
+        body: Some("BudgetAmounts"),
+        ..change(
+            ("PUT", "/budgets/{holder}"),
+            Call::SetBudget,
+            "Sets the limits of a user, group, token or signed link in place of those that it has; null: none.",
+            &[(404, "There is no such user, token or link."), FULL],
+        )
+    },
     Route {
         right: CallRight::Administer,
         ..get(

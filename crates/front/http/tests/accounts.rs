@@ -117,6 +117,43 @@ async fn a_user_of_one_folder_sees_the_budgets_that_it_is_charged_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_administrator_sets_the_budgets_of_users_groups_tokens_and_links() {
+    let closed = Closed::start();
+    closed.token("bob", given("/films", "read"));
+    closed.change(AccountChange::AddLink(wish("/films", "read")));
+    let limits = r#"{"streams":2,"reserved_bps":8000000,"idle_bps":1,"download_bps":4000,"upload_bps":3000,"requests":50,"stored_bytes":9}"#;
+    let set = |holder: &str, body: &str| status(&closed.harness, &format!("PUT /api/v1/budgets/{holder}"), ADA, body);
+    let limits_of = |holder: &str| {
+        let listed = call(&closed.harness, "GET /api/v1/budgets", ADA, "").json();
+        let found = listed.as_array().expect("a list").iter().find(|one| one["budget"] == holder);
+        found.map(|budget| budget["limits"].clone())
+    };
+    let whole: serde_json::Value = serde_json::from_str(limits).expect("JSON");
+    for holder in ["user:bob", "group:cut", "token:1", "link:1"] {
+        assert_eq!(set(holder, limits), 204, "{holder}");
+        assert_eq!(limits_of(holder), Some(whole.clone()), "{holder}");
+    }
+    assert_eq!(set("user%3Abob", r#"{"streams":3}"#), 204);
+    let of_bob = limits_of("user:bob").expect("listed");
+    assert_eq!((&of_bob["streams"], &of_bob["requests"]), (&3.into(), &serde_json::Value::Null), "in place of those");
+    assert_eq!(set("group:cut", "{}"), 204);
+    assert_eq!(limits_of("group:cut"), None, "it has none any more");
+    for (holder, body, refusal) in [
+        ("user:dan", limits, 404),
+        ("token:9", limits, 404),
+        ("link:9", limits, 404),
+        ("address:192.0.2.1", limits, 400),
+        ("group:a%0Ab", limits, 400),
+        ("bob", limits, 400),
+        ("user:bob", r#"{"streams":0}"#, 400),
+        ("user:bob", r#"{"stream":1}"#, 400),
+    ] {
+        assert_eq!(set(holder, body), refusal, "{holder} {body}");
+    }
+    closed.harness.events.wait_until(|text| text.contains("\"about\":\"/budgets/user:bob\",\"call\":\"SetBudget\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_administrator_is_neither_removed_nor_demoted() {
     let closed = Closed::start();
     let ada = |request: &str, body: &str| status(&closed.harness, request, ADA, body);

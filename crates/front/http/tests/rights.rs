@@ -113,6 +113,7 @@ const TABLE: [(&str, [u16; KINDS]); 87] = [
     ("GET /api/v1/settings", [401, 401, 403, 403, 403, 403, 403, 200]),
     ("PATCH /api/v1/settings", [401, 401, 403, 403, 403, 403, 403, 415]),
     ("GET /api/v1/budgets", [401, 401, 200, 200, 403, 403, 200, 200]),
+    ("PUT /api/v1/budgets/user:bob", [401, 401, 403, 403, 403, 403, 403, 415]),
     ("GET /api/v1/forecasts", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/contents/search?text=ts", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/contents/search?text=ts&folder=films", [401, 401, 200, 200, 200, 403, 200, 200]),

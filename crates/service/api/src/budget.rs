@@ -14,8 +14,9 @@ pub struct BudgetStatus {
     pub used: BudgetAmounts,
 }
 
-/// Amounts of a budget.
+/// Amounts of a budget: its limits (`PUT /api/v1/budgets/{holder}`), or the parts in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct BudgetAmounts {
     /// Streams and recordings at once.
     pub streams: Option<u64>,

@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use api::{
-    AccountEntry, FirstAccount, GrantEntry, GroupEntry, LinkEntry, LoginStatus, NewAccount, NewLink, NewPassword,
-    NewToken, TokenEntry, TokenText,
+    AccountEntry, BudgetAmounts, FirstAccount, GrantEntry, GroupEntry, LinkEntry, LoginStatus, NewAccount, NewLink,
+    NewPassword, NewToken, TokenEntry, TokenText,
 };
 use units::BitRate;
 
@@ -15,6 +15,7 @@ use crate::MediaService;
 use crate::access::{OwnPermit, Permit, Principal, ToAdminister, ToRead, ToShare, ToWrite};
 use crate::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish, ListPart, ProvenIdentity};
 use crate::accounts::{FolderRights, Holder, NetworkError, Right, Rights, UnknownRight, parse_network};
+use crate::budgets::{BudgetKey, BudgetLimits};
 use crate::contents::{ContentPath, PathError};
 use crate::logins::{LoginError, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, hash_password};
 
@@ -60,6 +61,12 @@ pub enum WishError {
     /// A rate, for a link that uploads.
     #[error("`rate_bps` is for links that read: a budget of the link limits its uploads")]
     RateOfUploads,
+    /// A limit that admits nothing.
+    #[error("a limit is at least 1; leave out those that are none")]
+    EmptyLimit,
+    /// No holder whose budget can be set.
+    #[error("`{0}` is no budget's holder here: `user:NAME`, `group:NAME`, `token:ID` or `link:ID`")]
+    Holder(String),
     /// An administrator without an account, and no account is named.
     #[error("name the user that the token is for: `user`")]
     NoUser,
@@ -244,6 +251,37 @@ pub async fn change_account(
         },
     )
     .await
+}
+
+/// Sets the limits of an account, a group, a token or a link, in place of those that it has; without any, its budget goes.
+///
+/// # Errors
+/// There is no such holder, or they are not set.
+pub async fn set_budget(
+    service: &MediaService,
+    holder: &str,
+    limits: BudgetAmounts,
+    _permit: &Permit<ToAdminister>,
+) -> Result<(), WishError> {
+    let of = match holder.parse() {
+        Ok(BudgetKey::Group(name)) => BudgetKey::Group(checked_name(&name)?.into()),
+        Ok(of @ (BudgetKey::Account(_) | BudgetKey::Token(_) | BudgetKey::Link(_))) => of,
+        Ok(BudgetKey::Address(_) | BudgetKey::Proxy(_)) | Err(_) => return Err(WishError::Holder(holder.to_owned())),
+    };
+    let BudgetAmounts { streams, reserved_bps, idle_bps, download_bps, upload_bps, requests, stored_bytes } = limits;
+    if [streams, reserved_bps, idle_bps, download_bps, upload_bps, requests, stored_bytes].contains(&Some(0)) {
+        return Err(WishError::EmptyLimit);
+    }
+    let limits = BudgetLimits {
+        streams,
+        reserved: reserved_bps.map(BitRate),
+        idle: idle_bps.map(BitRate),
+        download: download_bps.map(BitRate),
+        upload: upload_bps.map(BitRate),
+        requests,
+        stored: stored_bytes,
+    };
+    change(service, AccountChange::SetBudget { of, limits }).await
 }
 
 /// Makes a token.

@@ -1,4 +1,4 @@
-//! Users, groups, tokens and signed links.
+//! Users, groups, tokens and signed links, and their budgets.
 //!
 //! Not here: the rules of who may see and change them (`service::administration`).
 
@@ -102,6 +102,10 @@ async fn administer(
         }
         Call::AddUser => {
             return done(administration::add_user(service, read(exchange, body).await?, permit).await);
+        }
+        Call::SetBudget => {
+            let limits = read(exchange, body).await?;
+            return done(administration::set_budget(service, found.name(0), limits, permit).await);
         }
         Call::RemoveUser => AccountWish::Remove(name()),
         Call::Join => AccountWish::Join(found.name(1).to_owned(), group(found)?),

@@ -105,7 +105,8 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         | Call::Shares
         | Call::AddShare
         | Call::RevokeShare
-        | Call::RotateShares => accounts::perform(exchange, found, body).await,
+        | Call::RotateShares
+        | Call::SetBudget => accounts::perform(exchange, found, body).await,
         Call::Reservations | Call::AddReservation | Call::RemoveReservation => {
             reservations::answer(exchange, found, body).await
         }
