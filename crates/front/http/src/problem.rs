@@ -354,6 +354,7 @@ pub(crate) fn of_wish(error: &WishError) -> Reply {
         WishError::Code | WishError::Present(LoginError::Wrong) => {
             Reply::problem(StatusCode::FORBIDDEN, &error.to_string())
         }
+        WishError::UploadsOverContent(_) => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
         error => bad_request(error),
     }
 }

@@ -547,7 +547,12 @@ pub(crate) const ROUTES: &[Route] = &[
         right: CallRight::Share,
         body: Some("NewLink"),
         answer: CallAnswer::Made("LinkText"),
-        ..change(("POST", "/shares"), Call::AddShare, "Makes a signed link to a content or folder.", &[FULL])
+        ..change(
+            ("POST", "/shares"),
+            Call::AddShare,
+            "Makes a signed link to a content or folder.",
+            &[(409, "A content has the path at which uploads would be stored."), FULL],
+        )
     },
     Route {
         right: CallRight::Own,

@@ -205,6 +205,11 @@ async fn users_have_tokens_and_links_of_their_own_within_their_rights() {
     assert_eq!(status(harness, "POST /api/v1/shares", BOB, &bytes), 400, "bytes of a link that reads");
     let rate = r#"{"path":"/films","expires_seconds":60,"upload":true,"rate_bps":4000000}"#;
     assert_eq!(status(harness, "POST /api/v1/shares", ADA, rate), 400, "a rate of a link that uploads");
+    let upload = |path: &str| {
+        let body = format!(r#"{{"path":"{path}","expires_seconds":60,"upload":true}}"#);
+        status(harness, "POST /api/v1/shares", ADA, &body)
+    };
+    assert_eq!((upload("/films/a.ts"), upload("/films/new.ts"), upload("/films")), (409, 201, 201));
     let of = Grantee::Account("bob".to_owned());
     closed.change(AccountChange::Revoke { of, taken: given("/films", "share") });
     assert_eq!(status(harness, &format!("GET {address}"), "", ""), 403, "its maker may share no more");

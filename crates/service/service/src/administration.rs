@@ -16,7 +16,7 @@ use crate::access::{OwnPermit, Permit, Principal, ToAdminister, ToRead, ToShare,
 use crate::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish, ListPart, ProvenIdentity};
 use crate::accounts::{FolderRights, Holder, NetworkError, Right, Rights, UnknownRight, parse_network};
 use crate::budgets::{BudgetKey, BudgetLimits};
-use crate::contents::{ContentPath, PathError};
+use crate::contents::{ContentPath, NameKind, PathError};
 use crate::logins::{LoginError, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, hash_password};
 
 /// A login of a browser that is not used for so long ends, s.
@@ -61,6 +61,9 @@ pub enum WishError {
     /// A rate, for a link that uploads.
     #[error("`rate_bps` is for links that read: a budget of the link limits its uploads")]
     RateOfUploads,
+    /// A link for uploads to a path that a content has.
+    #[error("`{0}` is a content, and uploads by a link overwrite nothing: share its folder, or another path")]
+    UploadsOverContent(String),
     /// A limit that admits nothing.
     #[error("a limit is at least 1; leave out those that are none")]
     EmptyLimit,
@@ -346,6 +349,10 @@ pub async fn add_link(
     }
     if wish.rate_bps.is_some() && right == Right::Write {
         return Err(WishError::RateOfUploads);
+    }
+    // Uploads by a link overwrite nothing.
+    if right == Right::Write && service.lookup(permit).await.is_ok_and(|there| there.kind == NameKind::File) {
+        return Err(WishError::UploadsOverContent(path.joined()));
     }
     let link = LinkWish {
         given: FolderRights { folder: path.clone(), rights: Rights::of(&[right]) },
