@@ -8,7 +8,8 @@ import { figures, type FiguresHistory } from "../server";
 import { t } from "../texts";
 import { Graph, type Lines } from "./Graph";
 
-const PERIOD_MS = 5000;
+/** The server keeps a mean of every ten seconds. */
+const PERIOD_MS = 10_000;
 /** Spans that can be chosen, seconds. */
 const SPANS = [600, 3600, 86_400, 604_800, 2_592_000];
 /** Of a server that sends nothing the axis ends here, bits per second. */

@@ -1,8 +1,8 @@
-//! `GET /api/v1/events`: the latest events, or all that happen from now on as server-sent events (HTML Living Standard,
-//! 9.2) where `Accept` wants those.
+//! `GET /api/v1/events`: the latest events, or all that happen from now on as server-sent events (HTML Living Standard, 9.2) where
+//! `Accept` wants those; likewise the figures of every second (`GET /api/v1/live`).
 //!
 //! Promise: a client that takes nothing loses its connection; a slow one misses events, and the gap shows in their `id`; with
-//! `Last-Event-ID` it gets the kept events since that one. Not here: the events themselves (`service::events`).
+//! `Last-Event-ID` it gets the kept events since that one. Not here: the events themselves (`service::events`), figures (`live`).
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http_types::header::{ACCEPT, CACHE_CONTROL};
 use http_types::{HeaderName, Method, StatusCode};
 use service::access::{Permit, ToObserve};
+use service::figures;
 use service::latest::RecentEvents;
 use tokio::time::sleep;
 
@@ -83,4 +84,24 @@ pub(crate) async fn follow(
             response.write(Bytes::from_static(b":\n\n")).await?;
         }
     }
+}
+
+/// Sends the figures of every second until the server drains; none if the client is gone.
+pub(crate) async fn follow_figures(
+    exchange: &Exchange,
+    permit: &Permit<ToObserve>,
+    response: &mut impl PieceSink,
+) -> Option<()> {
+    let shared = &exchange.shared;
+    let mut readings = figures::readings(&shared.service, permit);
+    let mut draining = shared.draining.clone();
+    while !*draining.borrow_and_update() {
+        let reading = *readings.borrow_and_update();
+        response.write(shared.live.of(reading, &shared.service, permit)).await?;
+        tokio::select! {
+            _ = readings.changed() => {}
+            _ = draining.changed() => {}
+        }
+    }
+    response.finish().await
 }

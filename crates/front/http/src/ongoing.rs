@@ -59,7 +59,7 @@ impl Ongoing {
     pub(crate) async fn send(self, exchange: &Exchange, sink: &mut impl PieceSink) -> Option<()> {
         match self {
             Self::Events(permit) => follow::follow(exchange, &permit, sink).await,
-            Self::Live(permit) => live::follow(exchange, &permit, sink).await,
+            Self::Live(permit) => follow::follow_figures(exchange, &permit, sink).await,
             Self::Archive(archive) => archive.send(exchange, sink).await,
         }
     }

@@ -303,7 +303,7 @@ async fn a_body_that_trickles_ends() {
         }
         assert_eq!(&first, b"HTTP/1.1 408", "{method}");
     }
-    harness.store.wait_no_uploads().await;
+    harness.store.wait_uploads(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -513,7 +513,7 @@ async fn a_thousand_spoilt_heads_and_the_server_still_serves() {
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&answer));
         assert!(!answer.starts_with(b"HTTP/1.1 500"), "{}", String::from_utf8_lossy(&answer));
     }
-    harness.store.wait_no_uploads().await;
+    harness.store.wait_uploads(0).await;
     reconfigure(&harness, HttpConfig::default());
     let read = harness.one("GET /media/a.ts?rate=1M HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(read.text(), "bytes");

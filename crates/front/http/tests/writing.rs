@@ -207,7 +207,7 @@ async fn a_broken_upload_leaves_nothing_in_the_store() {
     gone.send("PUT /media/b.ts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome");
     drop(gone);
     harness.access.wait_until(|text| text.contains("/media/a.ts HTTP/1.1\" 408"));
-    harness.store.wait_no_uploads().await;
+    harness.store.wait_uploads(0).await;
     assert!(harness.store.bytes("a.ts").is_none() && harness.store.bytes("b.ts").is_none());
 }
 
@@ -234,7 +234,7 @@ async fn a_full_disk_and_a_refused_body_on_one_connection() {
     harness.store.capacity.store(4, Ordering::SeqCst);
     let full = harness.one(&put("a.ts", "", "too much for it"));
     assert_eq!((full.status, full.field("content-type")), (507, Some("application/problem+json")));
-    harness.store.wait_no_uploads().await;
+    harness.store.wait_uploads(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -247,7 +247,7 @@ async fn a_disk_that_fills_up_ends_a_silent_upload_at_once() {
     }
     harness.store.fill_up();
     assert_eq!(client.answer(true).status, 507, "though it has not sent another byte");
-    harness.store.wait_no_uploads().await;
+    harness.store.wait_uploads(0).await;
     assert!(harness.store.bytes("a.ts").is_none());
 }
 
@@ -447,7 +447,7 @@ async fn a_second_recording_of_a_name_is_refused_and_one_that_comes_back_has_its
     assert_eq!(harness.one(&put("cam8.ts?rate=25M", "", "frames")).status, 201, "another name");
     assert_eq!(reserves(), 2, "what is refused reserves nothing");
     drop(first);
-    harness.store.wait_no_uploads().await;
+    harness.store.wait_uploads(0).await;
     harness.events.wait_until(|text| text.contains("cam7.ts"));
     // It comes back to the place that was held, and gives it back at its regular end.
     let comes_back = async {
@@ -463,7 +463,7 @@ async fn a_second_recording_of_a_name_is_refused_and_one_that_comes_back_has_its
     third.send(begin);
     harness.store.wait_uploads(1).await;
     drop(third);
-    harness.store.wait_no_uploads().await;
+    harness.store.wait_uploads(0).await;
     let other_rate = async {
         while harness.one(&put("cam7.ts?rate=26M", "", "frames")).status == 409 {
             tokio::task::yield_now().await;

@@ -26,14 +26,14 @@ pub(crate) struct Status {
 }
 
 /// The holder of a volume that is shown.
-enum Holder {
+enum VolumeHolder {
     /// A server.
     Server,
     /// This process; the recordings that a crash broke off.
     This { recordings_left: usize },
 }
 
-impl Holder {
+impl VolumeHolder {
     fn recordings_left(&self) -> usize {
         match self {
             Self::Server => 0,
@@ -67,7 +67,7 @@ fn state_name(volume: &Volume, member: MemberId) -> &'static str {
 impl Status {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         if let Some(served) = self.server.serving(&self.names.disks.0)? {
-            return self.show(out, &served.status, &Holder::Server);
+            return self.show(out, &served.status, &VolumeHolder::Server);
         }
         let (disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
         let superblock = volume.superblock();
@@ -100,11 +100,11 @@ impl Status {
             upkeep: None,
             last_upkeep: None,
         };
-        self.show(out, &status, &Holder::This { recordings_left: volume.recordings().count() })
+        self.show(out, &status, &VolumeHolder::This { recordings_left: volume.recordings().count() })
     }
 
     /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more.
-    fn show(&self, out: &mut dyn Write, status: &VolumeStatus, holder: &Holder) -> anyhow::Result<()> {
+    fn show(&self, out: &mut dyn Write, status: &VolumeStatus, holder: &VolumeHolder) -> anyhow::Result<()> {
         let problem = problem(status);
         match self.json {
             true => print_json(out, status, holder, problem.is_none())?,
@@ -114,7 +114,7 @@ impl Status {
     }
 }
 
-fn print_json(out: &mut dyn Write, status: &VolumeStatus, holder: &Holder, sound: bool) -> anyhow::Result<()> {
+fn print_json(out: &mut dyn Write, status: &VolumeStatus, holder: &VolumeHolder, sound: bool) -> anyhow::Result<()> {
     let row = |(number, disk): (usize, &VolumeDiskStatus)| {
         json!({
             "number": number, "device": disk.path, "state": disk.state, "size_bytes": disk.size_bytes,
@@ -131,15 +131,15 @@ fn print_json(out: &mut dyn Write, status: &VolumeStatus, holder: &Holder, sound
     Ok(writeln!(out, "{shown:#}")?)
 }
 
-fn print_text(out: &mut dyn Write, status: &VolumeStatus, holder: &Holder) -> anyhow::Result<()> {
+fn print_text(out: &mut dyn Write, status: &VolumeStatus, holder: &VolumeHolder) -> anyhow::Result<()> {
     // The disks of a served volume are looked at by its server only.
     let (served, missing_hint, damaged_hint) = match holder {
-        Holder::Server => (
+        VolumeHolder::Server => (
             ", served",
             "put the disk back, and start again",
             "the events `copy_lost` of `isocast volume scrub` name them",
         ),
-        Holder::This { .. } => {
+        VolumeHolder::This { .. } => {
             ("", "`isocast volume check` names them", "`isocast volume scrub --no-repair` names them")
         }
     };
@@ -314,12 +314,12 @@ mod tests {
     #[test]
     fn a_served_volume_is_sent_to_commands_that_it_takes() {
         let hurt = VolumeStatus { missing_contents: 2, damaged_contents: 1, ..status("active") };
-        let shown = |holder: &Holder| {
+        let shown = |holder: &VolumeHolder| {
             let mut out = Vec::new();
             print_text(&mut out, &hurt, holder).expect("it is printed");
             String::from_utf8(out).expect("text")
         };
-        let (served, own) = (shown(&Holder::Server), shown(&Holder::This { recordings_left: 0 }));
+        let (served, own) = (shown(&VolumeHolder::Server), shown(&VolumeHolder::This { recordings_left: 0 }));
         assert!(own.contains("2 contents, in part or whole: `isocast volume check` names them"), "{own}");
         assert!(own.contains("`isocast volume scrub --no-repair` names them"), "{own}");
         assert!(

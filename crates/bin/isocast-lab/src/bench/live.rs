@@ -107,12 +107,12 @@ struct LiveRun<'a> {
     end: Nanos,
     channels: usize,
     stop: &'a Stop,
-    found: Mutex<LiveFigures>,
+    found: Mutex<ChannelFigures>,
 }
 
 /// Observations of publishers and viewers.
 #[derive(Debug, Default)]
-struct LiveFigures {
+struct ChannelFigures {
     published_seconds: Vec<f64>,
     segment_seconds: Vec<f64>,
     puts_failed: u64,
@@ -125,7 +125,7 @@ struct LiveFigures {
 
 /// Results of a run.
 struct MeasuredChannels {
-    live: LiveFigures,
+    live: ChannelFigures,
     disk: Option<LabFigures>,
     cpu_percent: Option<f64>,
     seconds: f64,
@@ -391,14 +391,14 @@ impl LiveRun<'_> {
         false
     }
 
-    fn note(&self, note: impl FnOnce(&mut LiveFigures)) {
+    fn note(&self, note: impl FnOnce(&mut ChannelFigures)) {
         if let Ok(mut found) = self.found.lock() {
             note(&mut found);
         }
     }
 }
 
-impl LiveFigures {
+impl ChannelFigures {
     fn failed(&mut self, reason: &str, count: impl FnOnce(&mut Self) -> &mut u64) {
         *count(self) += 1;
         if self.reasons.len() < REASONS_MAX && !self.reasons.iter().any(|known| known == reason) {

@@ -109,11 +109,6 @@ impl FakeStore {
         }
     }
 
-    /// Waits until no upload is under way.
-    pub async fn wait_no_uploads(&self) {
-        self.wait_uploads(0).await;
-    }
-
     /// Waits until `count` uploads are under way.
     pub async fn wait_uploads(&self, count: u64) {
         loop {
@@ -150,9 +145,9 @@ fn entry(name: &str, stored: &Stored) -> Entry {
         is_link: false,
         size: stored.bytes.len() as u64,
         modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + stored.version),
-        created: None,
         etag: format!("\"v{}\"", stored.version),
         disk: DiskId(0),
+        created: None,
         rate: None,
     }
 }
