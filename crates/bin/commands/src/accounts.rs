@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ::accounts::{Database, announce};
+use ::accounts::{ChangeAuthor, Database, announce};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use service::account_changes::{AccountChange, Changed};
@@ -30,7 +30,7 @@ impl StateOfServer {
 
     /// Makes a change, and waits until it is in force.
     pub(crate) fn change(&self, change: AccountChange) -> anyhow::Result<Changed> {
-        let mut results = self.database()?.apply(std::slice::from_ref(&change), now())?;
+        let mut results = self.database()?.apply(std::slice::from_ref(&change), ChangeAuthor::Operator, now())?;
         let changed = results.pop().context("a change has a result")??;
         announce(&self.folder(), Some(&change));
         Ok(changed)

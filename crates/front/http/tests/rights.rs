@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use accounts::{Database, Keeper, announce};
+use accounts::{ChangeAuthor, Database, Keeper, announce};
 use http::config::HttpConfig;
 use proxy::TrustedProxies;
 use service::account_changes::{AccountChange, AccountStore, Changed, LinkWish};
@@ -49,7 +49,10 @@ impl Closed {
     /// Makes a change, as a command does. Gives the text of what is new.
     pub(crate) fn change(&self, change: AccountChange) -> String {
         let mut database = Database::open(self.state.path()).expect("a database");
-        let made = database.apply(std::slice::from_ref(&change), 1_800_000_000).expect("applied").remove(0);
+        let made = database
+            .apply(std::slice::from_ref(&change), ChangeAuthor::Client, 1_800_000_000)
+            .expect("applied")
+            .remove(0);
         let changed = made.expect("changed");
         assert!(announce(self.state.path(), Some(&change)));
         match changed {

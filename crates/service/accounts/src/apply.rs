@@ -33,6 +33,15 @@ const ENDED_KEPT: i64 = 30 * 24 * 3600;
 
 type ChangeStep = Result<Changed, StepError>;
 
+/// The author of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeAuthor {
+    /// A client of the server.
+    Client,
+    /// The operator of the machine, by a command.
+    Operator,
+}
+
 impl Database {
     /// Makes changes, which become durable together; `now` is in seconds since 1970. Gives the result of each.
     ///
@@ -41,6 +50,7 @@ impl Database {
     pub fn apply(
         &mut self,
         changes: &[AccountChange],
+        author: ChangeAuthor,
         now: u64,
     ) -> Result<Vec<Result<Changed, ChangeError>>, DatabaseError> {
         let now = signed(now);
@@ -49,7 +59,7 @@ impl Database {
             let mut results = Vec::with_capacity(changes.len());
             for change in changes {
                 let one = all.savepoint()?;
-                match apply(&one, change, now) {
+                match apply_by(author, &one, change, now) {
                     Ok(changed) => {
                         one.commit()?;
                         results.push(Ok(changed));
@@ -112,6 +122,13 @@ impl Database {
     }
 }
 
+/// Makes a change by `author`. A client does not take the last administrator's rights: only the operator could make another one.
+fn apply_by(author: ChangeAuthor, tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
+    let keeps = author == ChangeAuthor::Client && takes_rights(change) && has_administrator(tables)?;
+    let changed = apply(tables, change, now)?;
+    if keeps && !has_administrator(tables)? { Err(ChangeError::LastAdministrator.into()) } else { Ok(changed) }
+}
+
 fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
     match change {
         AccountChange::AddAccount { name, password_hash, rights } => {
@@ -135,23 +152,22 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
             one_of(set, || ChangeError::NoAccount(name.clone()))?;
             tables.execute("DELETE FROM token WHERE account = ?1 AND idle IS NOT NULL", [name])?;
         }
-        AccountChange::RemoveAccount { name } => keeping_an_administrator(tables, || {
+        AccountChange::RemoveAccount { name } => {
             let removed = tables.execute("DELETE FROM account WHERE name = ?1", [name])?;
             one_of(removed, || ChangeError::NoAccount(name.clone()))?;
-            Ok(forget_budget(tables, &BudgetKey::Account(name.as_str().into()))?)
-        })?,
-        AccountChange::Grant { to, given } => grant(tables, to, given)?,
-        AccountChange::Revoke { of, taken } => keeping_an_administrator(tables, || revoke(tables, of, taken))?,
-        AccountChange::Membership { name, group, joins: true } => {
-            check_account(tables, name)?;
-            has_room(tables, "member", MEMBERS_MAX, "members of groups")?;
-            tables.execute("INSERT OR IGNORE INTO member VALUES (?1, ?2)", [group, name])?;
+            forget_budget(tables, &BudgetKey::Account(name.as_str().into()))?;
         }
-        AccountChange::Membership { name, group, joins: false } => keeping_an_administrator(tables, || {
+        AccountChange::Grant { to, given } => grant(tables, to, given)?,
+        AccountChange::Revoke { of, taken } => revoke(tables, of, taken)?,
+        AccountChange::Membership { name, group, joins } => {
             check_account(tables, name)?;
-            tables.execute("DELETE FROM member WHERE team = ?1 AND account = ?2", [group, name])?;
-            Ok(())
-        })?,
+            if *joins {
+                has_room(tables, "member", MEMBERS_MAX, "members of groups")?;
+                tables.execute("INSERT OR IGNORE INTO member VALUES (?1, ?2)", [group, name])?;
+            } else {
+                tables.execute("DELETE FROM member WHERE team = ?1 AND account = ?2", [group, name])?;
+            }
+        }
         AccountChange::AddToken { account, label, within, expires } => {
             check_account(tables, account)?;
             has_room(tables, "token", TOKENS_MAX, "tokens")?;
@@ -221,14 +237,13 @@ fn has_administrator(tables: &Connection) -> rusqlite::Result<bool> {
     tables.query_row(sql, [Rights::of(&[Right::Administer]).bits()], |row| row.get(0))
 }
 
-/// Makes a change that takes rights, unless it takes the last administrator's: only the operator of the machine could make another one.
-fn keeping_an_administrator(
-    tables: &Connection,
-    change: impl FnOnce() -> Result<(), StepError>,
-) -> Result<(), StepError> {
-    let had = has_administrator(tables)?;
-    change()?;
-    if had && !has_administrator(tables)? { Err(ChangeError::LastAdministrator.into()) } else { Ok(()) }
+const fn takes_rights(change: &AccountChange) -> bool {
+    matches!(
+        change,
+        AccountChange::RemoveAccount { .. }
+            | AccountChange::Revoke { .. }
+            | AccountChange::Membership { joins: false, .. }
+    )
 }
 
 fn grant(tables: &Connection, to: &Grantee, given: &FolderRights) -> Result<(), StepError> {

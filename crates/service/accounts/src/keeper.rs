@@ -19,6 +19,7 @@ use service::account_changes::{AccountChange, AccountStore, ChangeError, Changed
 use service::accounts::Accounts;
 use tokio::sync::oneshot;
 
+use crate::apply::ChangeAuthor;
 use crate::database::{Database, DatabaseError};
 
 /// The socket in the state folder.
@@ -258,7 +259,7 @@ impl KeeperThread {
         }
         let is_count = |change| matches!(change, &AccountChange::UseLink { .. } | &AccountChange::Store { .. });
         let counts_only = changes.iter().all(is_count);
-        let made = self.database.apply(changes, self.accounts.now()).and_then(|results| {
+        let made = self.database.apply(changes, ChangeAuthor::Client, self.accounts.now()).and_then(|results| {
             // Counts of uses and of stored bytes are facts of no request.
             if !counts_only {
                 self.accounts.put(self.database.facts()?);

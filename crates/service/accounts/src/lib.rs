@@ -14,6 +14,7 @@ mod lines;
 mod secrets;
 mod steps;
 
+pub use apply::ChangeAuthor;
 pub use database::{Database, DatabaseError, FILE};
 pub use secrets::{random, random_text};
 

@@ -14,7 +14,7 @@ use service::accounts::{Accounts, FolderRights, Holder, Right, Rights};
 use service::contents::ContentPath;
 use service::logins::{of_browser, of_link, of_token};
 
-use crate::{Database, Keeper, announce};
+use crate::{ChangeAuthor, Database, Keeper, announce};
 
 const NOW: u64 = 1_800_000_000;
 
@@ -51,7 +51,7 @@ fn to(name: &str) -> Grantee {
 }
 
 fn apply(database: &mut Database, change: AccountChange) -> Result<Changed, ChangeError> {
-    database.apply(&[change], NOW).expect("the database works").pop().expect("one result")
+    database.apply(&[change], ChangeAuthor::Client, NOW).expect("the database works").pop().expect("one result")
 }
 
 /// The facts of a database in force.
@@ -118,7 +118,7 @@ fn members_have_the_rights_of_their_group() {
 fn a_set_of_changes_keeps_those_that_can_be_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut database = database(folder.path());
-    let results = database.apply(&[add("ada"), add("ada"), add("bob")], NOW).expect("applied");
+    let results = database.apply(&[add("ada"), add("ada"), add("bob")], ChangeAuthor::Client, NOW).expect("applied");
     assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(database.accounts(&ListPart::default()).expect("a list").len(), 2);
 }
@@ -347,6 +347,8 @@ fn the_last_administrator_stays_until_there_is_another() {
     for change in [membership(false), revoke(ops(), "admin")] {
         assert_eq!(apply(&mut database, change.clone()), refused, "{change:?}");
     }
+    let by_command = database.apply(&[membership(false)], ChangeAuthor::Operator, NOW).expect("the database works");
+    assert_eq!(by_command, [Ok(Changed::Done)], "the operator can make another one at any time");
 }
 
 #[test]
