@@ -4,6 +4,7 @@
 //! Promise: an algorithm is computed once, whichever fields name it, and only where a field does. Others than these five are not looked at.
 //! A body has no content coding here, so that the digests of content and representation are the same.
 
+use adler2::Adler32;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_types::HeaderMap;
@@ -41,7 +42,7 @@ enum BodyHasher {
 impl BodyHasher {
     fn named(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {
-            "adler32" => Self::Adler32(Adler32::default()),
+            "adler32" => Self::Adler32(Adler32::new()),
             "md5" => Self::Md5(Md5::new()),
             "sha1" | "sha" => Self::Sha1(Sha1::new()),
             "sha256" | "sha-256" => Self::Sha256(Sha256::new()),
@@ -53,7 +54,7 @@ impl BodyHasher {
     fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Length(length) => *length += bytes.len() as u64,
-            Self::Adler32(sums) => sums.update(bytes),
+            Self::Adler32(hasher) => hasher.write_slice(bytes),
             Self::Md5(hasher) => hasher.update(bytes),
             Self::Sha1(hasher) => hasher.update(bytes),
             Self::Sha256(hasher) => hasher.update(bytes),
@@ -64,46 +65,12 @@ impl BodyHasher {
     fn finish(self) -> Vec<u8> {
         match self {
             Self::Length(length) => length.to_be_bytes().to_vec(),
-            Self::Adler32(sums) => sums.checksum().to_be_bytes().to_vec(),
+            Self::Adler32(hasher) => hasher.checksum().to_be_bytes().to_vec(),
             Self::Md5(hasher) => hasher.finalize().to_vec(),
             Self::Sha1(hasher) => hasher.finalize().to_vec(),
             Self::Sha256(hasher) => hasher.finalize().to_vec(),
             Self::Sha512(hasher) => hasher.finalize().to_vec(),
         }
-    }
-}
-
-/// The checksum of RFC 1950, which clients of ownCloud send: the sum of the bytes and one, and the sum of these sums.
-struct Adler32 {
-    sum: u64,
-    sums: u64,
-}
-
-impl Default for Adler32 {
-    fn default() -> Self {
-        Self { sum: 1, sums: 0 }
-    }
-}
-
-impl Adler32 {
-    /// RFC 1950: the largest prime below 65536.
-    const BASE: u64 = 65_521;
-    /// After so many bytes of 255, from the largest remainders on, both sums are far below 2^64.
-    const BYTES_PER_REMAINDER: usize = 1 << 20;
-
-    fn update(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(Self::BYTES_PER_REMAINDER) {
-            for byte in part {
-                self.sum += u64::from(*byte);
-                self.sums += self.sum;
-            }
-            self.sum %= Self::BASE;
-            self.sums %= Self::BASE;
-        }
-    }
-
-    fn checksum(&self) -> u32 {
-        u32::try_from(self.sums << 16 | self.sum).expect("two remainders of 16 bits")
     }
 }
 
