@@ -1,6 +1,7 @@
 //! Passwords as commands take them.
 //!
-//! Promise: a password is never shown, kept or taken from the command line; the operator may set a shorter one than clients may. Not here: verifying passwords (`service::logins`).
+//! Promise: a password is never shown, kept or taken from the command line; the operator may set a shorter one than clients may.
+//! Not here: verifying passwords (`service::logins`).
 
 use std::io::{self, BufRead, IsTerminal as _, Read as _, Write as _};
 

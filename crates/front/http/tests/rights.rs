@@ -50,7 +50,7 @@ impl Closed {
     pub(crate) fn change(&self, change: AccountChange) -> String {
         let mut database = Database::open(self.state.path()).expect("a database");
         let made = database
-            .apply(std::slice::from_ref(&change), ChangeAuthor::Client, 1_800_000_000)
+            .apply(std::slice::from_ref(&change), ChangeAuthor::Operator, 1_800_000_000)
             .expect("applied")
             .remove(0);
         let changed = made.expect("changed");
