@@ -131,7 +131,7 @@ fuzz: ## random bytes for what reads media, HTTP, volumes and messages of SNMP a
 	@scripts/fuzz
 
 crash: lab ## kill the server and cut the power during uploads and streams, ROUNDS (20) times each (needs root)
-	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) ISOCAST_CRASH_RECORDINGS=64 ISOCAST_SKIPPED=fail \
+	@ISOCAST_BIN=$(abspath $(BINARY)) ISOCAST_CRASH_ROUNDS=$(ROUNDS) ISOCAST_CRASH_RECORDINGS=64 ISOCAST_CRASH_MISSING=5 ISOCAST_SKIPPED=fail \
 		scripts/test --locked -p isocast --test main real_time::crash:: -- --nocapture --test-threads=1
 
 mirror: lab ## let a disk of a mirror err, hang and die at 90 % of its streams, ROUNDS (20) times each (needs root)

@@ -7,8 +7,9 @@
 //! Every draw (sizes, names, framing, conditions, recordings, removals, uploads broken off, the moment of the end) comes
 //! from a printed seed.
 //!
-//! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_RECORDINGS` (4 at once), `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and
-//! `ISOCAST_BIN` (another build of the program) change the run: `make crash ROUNDS=20`.
+//! `ISOCAST_CRASH_ROUNDS` (2), `ISOCAST_CRASH_RECORDINGS` (4 at once), `ISOCAST_CRASH_MISSING` (seconds of a recording that may be missing),
+//! `ISOCAST_CRASH_SEED`, `ISOCAST_CRASH_FS` (`ext4`, `xfs`) and `ISOCAST_BIN` (another build of the program) change the run:
+//! `make crash ROUNDS=20`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use super::crash::setting;
 use crate::common::content::{Chance, Content};
 use crate::common::http::{Client, Framing, Upload, encoded, exchange};
 use crate::common::server::Server;
@@ -13,11 +14,13 @@ use crate::common::{until, until_done};
 
 const RATE: &str = "2M&durable=3s";
 const BYTES_PER_SECOND: u64 = 250_000;
-/// Bytes that may be missing: those not durable, and five seconds in sockets and on the way to the disk's thread, which waits for a
-/// processor beside other tests.
-const MISSING_MAX: u64 = BYTES_PER_SECOND * 8;
-/// Bytes sent before the end may come: then a third of each is durable at least.
+/// Bytes sent before the end may come: four times those that need not be durable.
 const SENT_MIN: u64 = BYTES_PER_SECOND * 12;
+/// Of the bytes sent, one in so many is there at least. Chosen: beside other tests and a build's writes, an emulated disk can stall for ten
+/// seconds. The promise, in seconds, is a law of the simulation, and `make crash` asserts it ([`MISSING_SECONDS`]).
+const THERE_ONE_IN: u64 = 3;
+/// Names the seconds of a recording that may be missing; without it any number may be.
+const MISSING_SECONDS: &str = "ISOCAST_CRASH_MISSING";
 /// More than any test records here.
 const ENDLESS_BYTES: u64 = 1 << 40;
 const CHUNK: usize = 1 << 14;
@@ -120,8 +123,8 @@ impl Recorded {
         format!("/media/{}", encoded(&self.path))
     }
 
-    /// Asserts that the server has as many bytes as it must, and that they equal the bytes sent. Gives how much is missing of those sent
-    /// before the end, in seconds.
+    /// Asserts that the server has as many bytes as it must, and that they equal the bytes sent. Returns the time of those that are
+    /// missing of the bytes sent before the end, in seconds.
     pub(super) fn assert_there(&self, server: &Server) -> f64 {
         let target = format!("{}?rate=max", self.target());
         // A volume reads the bytes left of a recording before it gives them a name.
@@ -133,7 +136,9 @@ impl Recorded {
         let wrong = self.content.difference(0, &answer.body);
         assert!(wrong.is_none(), "{}: of {bytes} bytes that at {wrong:?} was not sent", self.path);
         let missing = self.sent_by_end.saturating_sub(bytes);
-        assert!(missing <= MISSING_MAX, "{}: {bytes} bytes are there, {missing} of those sent are missing", self.path);
+        let missing_max = setting(MISSING_SECONDS, u64::MAX).saturating_mul(BYTES_PER_SECOND);
+        let is_enough = missing <= missing_max && bytes >= self.sent_by_end / THERE_ONE_IN;
+        assert!(is_enough, "{}: {bytes} bytes are there, {missing} of those sent are missing", self.path);
         Duration::from_nanos(missing * 1_000_000_000 / BYTES_PER_SECOND).as_secs_f64()
     }
 }
