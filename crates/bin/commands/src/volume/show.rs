@@ -202,9 +202,10 @@ fn problem(status: &VolumeStatus) -> Option<&'static str> {
         () if is("failed") => {
             Some("a disk failed, and the volume takes no changes: start the server again when the disk answers")
         }
-        () if is("missing") || is("out") => {
-            Some("a disk of the volume is missing or was taken out: name all its disks, or `isocast volume replace` it")
+        () if is("missing") => {
+            Some("a disk of the volume is missing: name all its disks, put it back, or `isocast volume replace` it")
         }
+        () if is("out") => Some("a disk is out: the server fills it when it answers, or `isocast volume replace` it"),
         () if is("read only") => {
             Some("a disk takes no writes: `isocast volume remove` moves its contents to the others")
         }
@@ -297,9 +298,9 @@ mod tests {
         let words = [
             ("active", None),
             ("filling", Some("a disk is being filled")),
-            ("out", Some("is missing or was taken out: name all its disks, or `isocast volume replace` it")),
+            ("out", Some("is out: the server fills it when it answers, or `isocast volume replace` it")),
             ("left", None),
-            ("missing", Some("is missing or was taken out: name all its disks, or `isocast volume replace` it")),
+            ("missing", Some("is missing: name all its disks, put it back, or `isocast volume replace` it")),
             ("read only", Some("a disk takes no writes: `isocast volume remove`")),
             ("failed", Some("a disk failed, and the volume takes no changes: start the server again")),
         ];
@@ -334,6 +335,6 @@ mod tests {
         let damaged = VolumeStatus { damaged_contents: 1, ..status("filling") };
         assert!(problem(&damaged).is_some_and(|said| said.starts_with("contents are damaged")));
         let both = VolumeStatus { damaged_contents: 1, ..status("out") };
-        assert!(problem(&both).is_some_and(|said| said.contains("was taken out")));
+        assert!(problem(&both).is_some_and(|said| said.contains("is out")));
     }
 }
