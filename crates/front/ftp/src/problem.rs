@@ -43,7 +43,7 @@ pub(crate) fn of_store(error: &StoreError) -> FtpReply {
         | StoreError::PreconditionFailed
         | StoreError::ReadOnly
         | StoreError::VolumeReadOnly(_)
-        | StoreError::Forbidden
+        | StoreError::Forbidden(_)
         | StoreError::TooManyNames(_) => 550,
         StoreError::NoSpace | StoreError::Full(_) => 552,
         StoreError::NameTooLong | StoreError::TooDeep => 553,

@@ -457,11 +457,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
                 .to_owned(),
         ),
         StoreError::VolumeReadOnly(_) => (StatusCode::INSUFFICIENT_STORAGE, format!("{error}")),
-        StoreError::Forbidden => (
-            StatusCode::FORBIDDEN,
-            "the file system does not permit it, the name is hidden, or a link on the path leads out of the served folder or begins with `/`"
-                .to_owned(),
-        ),
+        StoreError::Forbidden(_) => (StatusCode::FORBIDDEN, format!("{error}")),
         // A change that is answered with 503 is not made later either.
         StoreError::Unsettled(_) => (StatusCode::GATEWAY_TIMEOUT, format!("{error}; look again when the disk answers")),
         StoreError::DiskFailing(_)

@@ -13,9 +13,9 @@ use dataplane::control::WrittenDisks;
 use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
 pub use media::MediaRate;
 pub use store::{
-    AwayDisk, ContentPath, Device, DiskInfo, Entry, FileId, NameKind, NameTaken, OnBreak, Opened, PathError,
-    Precondition, Published, RecordingMemory, RootAway, StoreError, StoreEvent, StoreWalk, StoredItem, UpkeepReport,
-    UploadClass, UploadPlace, UploadRequest, WalkError, Walked, WalkedKind, Want,
+    AwayDisk, ContentPath, Device, DiskInfo, Entry, FileId, ForbiddenBy, NameKind, NameTaken, OnBreak, Opened,
+    PathError, Precondition, Published, RecordingMemory, RootAway, StoreError, StoreEvent, StoreWalk, StoredItem,
+    UpkeepReport, UploadClass, UploadPlace, UploadRequest, WalkError, Walked, WalkedKind, Want,
 };
 use store::{Store, Upload};
 use units::DiskId;

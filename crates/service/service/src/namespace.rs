@@ -11,8 +11,8 @@ use content::Segment;
 
 use crate::access::{Permit, ToDelete, ToRead, ToWrite};
 use crate::contents::{
-    ContentPath, Entry, NameKind, NameTaken, OnBreak, Precondition, StoreError, UploadClass, UploadRequest, WalkedKind,
-    Want, below_content,
+    ContentPath, Entry, ForbiddenBy, NameKind, NameTaken, OnBreak, Precondition, StoreError, UploadClass,
+    UploadRequest, WalkedKind, Want, below_content,
 };
 use crate::delivery::{Client, DeliveryError};
 use crate::events::{self, Remover};
@@ -232,7 +232,8 @@ async fn copy_folder(
             if count > COPIED_MAX {
                 return Err(NamespaceError::TooMany);
             }
-            let name = |folder: &ContentPath| folder.child(&entry.name).map_err(|_| StoreError::Forbidden);
+            let name =
+                |folder: &ContentPath| folder.child(&entry.name).map_err(|_| StoreError::Forbidden(ForbiddenBy::Name));
             let (source, target) = (name(&source)?, name(&target)?);
             match entry.kind {
                 // A link to a folder may lead back to one above it.

@@ -121,11 +121,12 @@ async fn nothing_outside_the_root_is_served_or_listed() {
     let store = ungoverned(&[&root]);
     for name in ["/out", "/absolute", "/magic", "/magic/etc/passwd", "/pipe"] {
         let result = store.open(&path(name), Want::File).await;
-        assert!(matches!(result, Err(StoreError::Forbidden)), "{name}: {result:?}");
+        let by = if name == "/pipe" { store::ForbiddenBy::Special } else { store::ForbiddenBy::Link };
+        assert!(matches!(result, Err(StoreError::Forbidden(found)) if found == by), "{name}: {result:?}");
         let put = put(&store, name, b"x").await;
-        assert!(matches!(put, Err(StoreError::Forbidden)), "{name}: {put:?}");
+        assert!(matches!(put, Err(StoreError::Forbidden(_))), "{name}: {put:?}");
         let deleted = store.delete(&path(name), Precondition::None).await;
-        assert!(matches!(deleted, Err(StoreError::Forbidden)), "{name}: {deleted:?}");
+        assert!(matches!(deleted, Err(StoreError::Forbidden(_))), "{name}: {deleted:?}");
     }
     assert_eq!(fs::read_dir(&root).unwrap().count(), 4, "what is no content stays");
     assert_eq!(store.list(&path("/")).await.unwrap(), []);
@@ -315,14 +316,17 @@ async fn hidden_names_are_neither_listed_nor_served_unless_they_are_to_be() {
         let deleted = store.delete(&path(hidden), Precondition::None).await;
         assert!(matches!(deleted, Err(StoreError::NotFound)), "{hidden}: {deleted:?}");
         let put = put(&store, hidden, b"x").await;
-        assert!(matches!(put, Err(StoreError::Forbidden)), "{hidden}: {put:?}");
+        assert!(matches!(put, Err(StoreError::Forbidden(store::ForbiddenBy::Name))), "{hidden}: {put:?}");
     }
     assert!(matches!(store.list(&path("/.git")).await, Err(StoreError::NotFound)));
     // Nor by a name that leads there.
     for alias in ["/alias/config", "/alias/new", "/link"] {
-        assert!(matches!(store.open(&path(alias), Want::File).await, Err(StoreError::Forbidden)), "{alias}");
-        assert!(matches!(store.delete(&path(alias), Precondition::None).await, Err(StoreError::Forbidden)), "{alias}");
-        assert!(matches!(put(&store, alias, b"x").await, Err(StoreError::Forbidden)), "{alias}");
+        assert!(matches!(store.open(&path(alias), Want::File).await, Err(StoreError::Forbidden(_))), "{alias}");
+        assert!(
+            matches!(store.delete(&path(alias), Precondition::None).await, Err(StoreError::Forbidden(_))),
+            "{alias}"
+        );
+        assert!(matches!(put(&store, alias, b"x").await, Err(StoreError::Forbidden(_))), "{alias}");
     }
     assert_eq!(fs::read_dir(root.path().join(".git")).unwrap().count(), 1);
     drop(store);

@@ -45,9 +45,9 @@ pub enum StoreError {
     /// The file system is mounted read-only, or became so when its disk erred.
     #[error("the file system is read-only")]
     ReadOnly,
-    /// The file system does not allow it, or the path leads out of the root.
-    #[error("not permitted")]
-    Forbidden,
+    /// It is neither served nor changed.
+    #[error("{0}")]
+    Forbidden(ForbiddenBy),
     /// A disk of a volume is not there, or was taken out, and no other disk has the bytes to be read.
     #[error("{0}, and its contents have no copy elsewhere")]
     PartAway(Arc<AwayDisk>),
@@ -100,6 +100,23 @@ pub enum StoreError {
     Io(#[source] Arc<io::Error>),
 }
 
+/// Reason for which something is neither served nor changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ForbiddenBy {
+    /// Permission bits, an access control list, or an attribute of the file or folder.
+    #[error("the file system does not permit it to the server's user")]
+    Permission,
+    /// A link.
+    #[error("a link on the path leads out of the served folder or to a hidden name, or begins with `/`")]
+    Link,
+    /// The name, or one above it.
+    #[error("the name is hidden, or none that an address can have")]
+    Name,
+    /// A FIFO, socket or device.
+    #[error("it is neither a file nor a folder")]
+    Special,
+}
+
 /// A place without room for an upload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place} has no room for it: {free} are left")]
@@ -147,9 +164,10 @@ impl From<Errno> for StoreError {
             Errno::NOTEMPTY => Self::NotEmpty,
             Errno::EXIST => Self::Exists,
             Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Self::NoSpace,
-            // XDEV is openat2's answer to a path that leaves the root; LOOP to a chain of links without end or a magic one.
             Errno::ROFS => Self::ReadOnly,
-            Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP => Self::Forbidden,
+            Errno::ACCESS | Errno::PERM => Self::Forbidden(ForbiddenBy::Permission),
+            // XDEV is openat2's answer to a path that leaves the root; LOOP to a chain of links without end or a magic one.
+            Errno::XDEV | Errno::LOOP => Self::Forbidden(ForbiddenBy::Link),
             Errno::NAMETOOLONG => Self::NameTooLong,
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Busy,
             other => Self::Io(Arc::new(other.into())),

@@ -34,7 +34,7 @@ pub use builder::StoreBuilder;
 pub use common::{DiskGroup, StoreCommon};
 pub use device::Device;
 pub use entry::{Entry, Existing, FileId, NameKind, Opened, Precondition, Want, etag_of};
-pub use error::{AwayDisk, FullPlace, RootAway, StoreError};
+pub use error::{AwayDisk, ForbiddenBy, FullPlace, RootAway, StoreError};
 pub use event::{DiskNotice, EventListener, StoreEvent, UpkeepReport};
 pub use grants::{Governed, GrantPort, Ungoverned, WakeFn};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError, is_hidden};

@@ -26,8 +26,8 @@ use crate::path::is_hidden;
 use crate::shared::DiskUsable;
 use crate::stats::DiskStats;
 use crate::{
-    ContentPath, Entry, NameKind, Opened, Precondition, StoreError, Upload, UploadClass, UploadPlace, UploadRequest,
-    Want,
+    ContentPath, Entry, ForbiddenBy, NameKind, Opened, Precondition, StoreError, Upload, UploadClass, UploadPlace,
+    UploadRequest, Want,
 };
 
 /// Names that one listing has at most: 160 bytes of memory each. A longer folder is listed in parts, or walked through.
@@ -396,7 +396,7 @@ impl Store {
     /// Places that an upload may go to, the best first: disks, each with the root's number there. Not empty.
     async fn places(&self, path: &ContentPath, part: Option<String>) -> Result<Vec<(&DiskHandle, usize)>, StoreError> {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
-        self.check_served(path).map_err(|_| StoreError::Forbidden)?;
+        self.check_served(path).map_err(|_| StoreError::Forbidden(ForbiddenBy::Name))?;
         let mut roots = self.roots();
         if let (Some((disk, root)), None) = (roots.next(), roots.next()) {
             // There is nothing to choose: the upload's beginning finds whatever forbids it.

@@ -37,9 +37,9 @@ use service::account_changes::AccountStore;
 use service::accounts::{Accounts, OpenRights};
 use service::config::ServiceConfig;
 use service::contents::{
-    ContentPath, Contents, Device, DiskInfo, Entry, FileId, LastScrub, NameKind, Opened, Pending, Precondition,
-    Published, StoreAdmin, StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace,
-    UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
+    ContentPath, Contents, Device, DiskInfo, Entry, FileId, ForbiddenBy, LastScrub, NameKind, Opened, Pending,
+    Precondition, Published, StoreAdmin, StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass,
+    UploadPlace, UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
 use service::operations::Operations;
@@ -163,7 +163,7 @@ impl Contents for FakeStore {
             self.opened.1.notify_waiters();
             let (entry, stored) = self.find(path)?;
             if self.unreadable.load(Ordering::SeqCst) {
-                return Err(StoreError::Forbidden);
+                return Err(StoreError::Forbidden(ForbiddenBy::Permission));
             }
             let mut file = tempfile::tempfile().expect("a temporary file");
             file.write_all(&stored.bytes).expect("room for it");

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use store::entry::Stamp;
 use store::hidden::next_hidden_name;
 use store::operation::ChangeReply;
-use store::{ContentPath, NameKind, StoreError};
+use store::{ContentPath, ForbiddenBy, NameKind, StoreError};
 
 use super::Worker;
 use super::content;
@@ -122,7 +122,7 @@ fn make(root: &Root, path: &ContentPath) -> Result<NamesChanged, StoreError> {
 }
 
 fn remove(root: &Root, path: &ContentPath) -> Result<NamesChanged, StoreError> {
-    let Some((parent, name)) = path.split() else { return Err(StoreError::Forbidden) };
+    let Some((parent, name)) = path.split() else { return Err(StoreError::Forbidden(ForbiddenBy::Name)) };
     let folder = open_folder(root, &parent)?;
     let stat = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
@@ -136,7 +136,7 @@ fn remove(root: &Root, path: &ContentPath) -> Result<NamesChanged, StoreError> {
 
 fn rename(root: &Root, from: &ContentPath, to: &ContentPath, replaces: bool) -> Result<NamesChanged, StoreError> {
     let (Some((from_parent, from_name)), Some((to_parent, to_name))) = (from.split(), to.split()) else {
-        return Err(StoreError::Forbidden);
+        return Err(StoreError::Forbidden(ForbiddenBy::Name));
     };
     let source = open_folder(root, &from_parent)?;
     let target = folder_for(root, &to_parent, 0)?;

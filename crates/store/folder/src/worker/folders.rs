@@ -16,7 +16,9 @@ use store::event::StoreEvent;
 use store::lock::lock;
 use store::operation::StoreQuery;
 use store::shared::DiskShared;
-use store::{COMPONENTS_MAX, ContentPath, Entry, NameKind, Opened, StoreCommon, StoreError, UploadPlace, Want};
+use store::{
+    COMPONENTS_MAX, ContentPath, Entry, ForbiddenBy, NameKind, Opened, StoreCommon, StoreError, UploadPlace, Want,
+};
 use units::ContentVersion;
 
 use crate::open_folder::{Leftovers, OpenFolder};
@@ -146,7 +148,7 @@ impl Folders {
         let stat = fstat(&handle)?;
         let name = path.components().last().map_or("", String::as_str);
         let rate = self.common.index.rate(&Stamp::of(&stat)).flatten();
-        let entry = Entry::of(name, &stat, self.shared.id, rate).ok_or(StoreError::Forbidden)?;
+        let entry = Entry::of(name, &stat, self.shared.id, rate).ok_or(StoreError::Forbidden(ForbiddenBy::Special))?;
         let entry = with_creation(entry, handle.as_fd(), "");
         Ok(FoundName { handle, stat, entry })
     }
@@ -175,7 +177,8 @@ impl Folders {
             Want::File => self.common.index.rate(&Stamp::of(&stat)).flatten(),
             Want::FileAndRate => self.rate_of(&content),
         };
-        let entry = Entry::of(&found.entry.name, &stat, self.shared.id, media).ok_or(StoreError::Forbidden)?;
+        let entry = Entry::of(&found.entry.name, &stat, self.shared.id, media)
+            .ok_or(StoreError::Forbidden(ForbiddenBy::Special))?;
         Ok(Opened { entry, content, media })
     }
 

@@ -19,7 +19,7 @@ use store::buffers::count;
 use store::content_reader::StoredReader;
 use store::entry::Stamp;
 use store::operation::{ChangeReply, tell_end};
-use store::{ContentPath, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError, StoreEvent};
+use store::{ContentPath, ForbiddenBy, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError, StoreEvent};
 
 use super::Worker;
 
@@ -142,7 +142,7 @@ impl Worker {
         let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
         for name in names_beside(own) {
-            let path = folder.stored_child(&name).map_err(|_| StoreError::Forbidden)?;
+            let path = folder.stored_child(&name).map_err(|_| StoreError::Forbidden(ForbiddenBy::Name))?;
             match target.temporary.publish_new(&name) {
                 Ok(()) => return self.published(upload, path, None),
                 Err(Errno::EXIST) => {}

@@ -24,7 +24,9 @@ use units::{ByteCount, Nanos, UploadId, limits};
 use crate::root::{Identity, Root};
 use store::buffers::{Chunk, count, index};
 use store::operation::{ChangeReply, UploadProgress, UploadTerms};
-use store::{ContentPath, Entry, FullPlace, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError};
+use store::{
+    ContentPath, Entry, ForbiddenBy, FullPlace, NameKind, NameTaken, OnBreak, Precondition, Published, StoreError,
+};
 
 use super::Worker;
 use super::content::{self, extents_of, is_buffered, is_direct};
@@ -268,7 +270,7 @@ pub(super) fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        there = there.stored_child(&name).map_err(|_| StoreError::Forbidden)?;
+        there = there.stored_child(&name).map_err(|_| StoreError::Forbidden(ForbiddenBy::Name))?;
         folder = open_folder(root, &there)?;
     }
     Ok(folder)

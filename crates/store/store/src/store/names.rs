@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use super::{Store, look_up};
 use crate::operation::{self, ChangeReply, Operation};
-use crate::{ContentPath, NameKind, Precondition, StoreError};
+use crate::{ContentPath, ForbiddenBy, NameKind, Precondition, StoreError};
 
 impl Store {
     /// Makes an empty folder, durably, on the disk with the most space of those that have the folder it lies in.
@@ -38,7 +38,7 @@ impl Store {
     /// [`StoreError::NotFound`], [`StoreError::Exists`], [`StoreError::Forbidden`], and errors of the system.
     pub async fn rename(&self, from: &ContentPath, to: &ContentPath, replaces: bool) -> Result<bool, StoreError> {
         self.check_served(from)?;
-        self.check_served(to).map_err(|_| StoreError::Forbidden)?;
+        self.check_served(to).map_err(|_| StoreError::Forbidden(ForbiddenBy::Name))?;
         let (first, item) = self.locate_to_change(from).await?;
         let replaced = match self.locate_to_change(to).await {
             Ok(_) if !replaces => return Err(StoreError::Exists),
