@@ -255,8 +255,13 @@ fn authorization(headers: &HeaderMap) -> Option<Credentials> {
     Some(Credentials::Password(name.to_owned(), password.to_owned()))
 }
 
+/// Fields by which proxies name their client, beside `Forwarded`, `X-Forwarded-…` and `Via`.
+const CLIENT_FIELDS: [&str; 5] =
+    ["x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip", "x-envoy-external-address"];
+
 fn is_proxied(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| *name == FORWARDED || *name == VIA || name.as_str().starts_with("x-forwarded-"))
+    let is_of_proxy = |name: &str| name.starts_with("x-forwarded-") || CLIENT_FIELDS.contains(&name);
+    headers.keys().any(|name| *name == FORWARDED || *name == VIA || is_of_proxy(name.as_str()))
 }
 
 /// The principal of a request without login: this machine, if the request is from there to there, under its loopback name,
@@ -325,6 +330,7 @@ mod tests {
         }
         assert!(!local(&[("host", "localhost"), ("x-forwarded-for", "192.0.2.1")], here));
         assert!(!local(&[("host", "localhost"), ("x-forwarded-host", "a")], here));
+        assert!(!local(&[("host", "localhost"), ("x-real-ip", "192.0.2.1")], here), "as nginx is often told");
         assert!(!local(&[("host", "localhost"), ("forwarded", "for=x")], here));
         assert!(!local(&[("host", "localhost"), ("via", "1.1 proxy")], here));
         assert!(!is_local(&headers(&[("host", "localhost")]), here, there));
