@@ -90,6 +90,7 @@ impl CopyArgs {
         let login = self.login.as_deref().map(Login::read).transpose()?;
         let server =
             if self.alone { None } else { LocalServer::find(self.url.as_deref(), self.own_server(), login.as_ref())? };
+        self.check_destination(login.as_ref(), server.as_ref())?;
         let mut whole = Summary::begin(self.rate.0, &Tree::default());
         for text in &self.sources {
             let ends = self.ends(text, login.as_ref(), server.as_ref());
@@ -127,6 +128,16 @@ impl CopyArgs {
                 );
             }
         }
+        Ok(())
+    }
+
+    /// Fails if several sources would have the place of one file.
+    fn check_destination(&self, login: Option<&Login>, server: Option<&LocalServer>) -> anyhow::Result<()> {
+        let is_into = self.sources.len() == 1
+            || self.destination.ends_with('/')
+            || Endpoint::new(&self.destination, login, server, true)?.is_folder()?;
+        let why = "several sources go into a folder: make it, or end its name with a slash";
+        anyhow::ensure!(is_into, "{}: {why}", self.destination);
         Ok(())
     }
 
@@ -197,7 +208,7 @@ impl CopyArgs {
                     writeln!(out, "copy    {}  {}", to.shown(&file.name), ByteCount(file.bytes))?;
                     (files, bytes) = (files + 1, bytes + file.bytes);
                 }
-                Err(error) => cannot.push(format!("{}: {error:#}", to.shown(&file.name))),
+                Err(error) => cannot.push(format!("{}: {error:#}", source.shown(&file.name))),
             }
         }
         for what in &cannot {
@@ -244,15 +255,10 @@ impl CopyArgs {
     /// The name of one source within the destination, if it goes into that: a file that is copied into a folder keeps its name, and
     /// so does each of several sources.
     fn name_within(&self, destination: &Endpoint, text: &str, tree: &Tree) -> anyhow::Result<Option<String>> {
-        let is_into = self.destination.ends_with('/') || destination.is_folder()?;
-        if self.sources.len() == 1 && (tree.is_folder || !is_into) {
+        let is_into = || anyhow::Ok(self.destination.ends_with('/') || destination.is_folder()?);
+        if self.sources.len() == 1 && (tree.is_folder || !is_into()?) {
             return Ok(None);
         }
-        anyhow::ensure!(
-            is_into,
-            "{}: several sources go into a folder: make it, or end its name with a slash",
-            self.destination
-        );
         name_of(text).map(Some)
     }
 }
