@@ -91,7 +91,10 @@ impl Export {
             })?;
             file.set_modified(UNIX_EPOCH + Duration::from_nanos(content.modified))
                 .with_context(|| format!("cannot date {}", path.display()))?;
-            damaged += u64::from(!lost.is_empty());
+            if !lost.is_empty() {
+                damaged += 1;
+                failures.add(format_args!("`{name}`: damaged"));
+            }
             for Range { start, end } in lost {
                 let exported = if self.keep_damaged { "zeros stand there" } else { "those before were exported" };
                 let why = match missing.is_empty() {
@@ -103,10 +106,7 @@ impl Export {
         }
         drop(progress);
         self.report(out, contents.len() as u64 - damaged - away, copied)?;
-        if damaged > 0 {
-            failures.add(format_args!("{} damaged: the others were exported", counted(damaged, "content")));
-        }
-        failures.judge("not exported")
+        failures.judge("not exported whole")
     }
 
     /// Through the server that has the volume.
