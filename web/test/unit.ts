@@ -434,7 +434,7 @@ test("the time that a content plays follows from its size and its mean rate", ()
 });
 
 test("an entry's fields become its members, and say nothing of what means nothing", () => {
-  const job = { name: "tidy", kind: "keep", schedule: "0 4 * * *", folder: "x", max_age: "30d", min_age: "3600s", jitter: "0s", protected: ["x/Old, rare", "x/b"] };
+  const job = { name: "tidy", kind: "keep", schedule: "0 4 * * *", folder: "x", max_age: "30d", min_age: "1h", jitter: "0s", protected: ["x/Old, rare", "x/b"] };
   const fields = fieldsOf("job", job);
   assert.deepEqual([fields["protected"], fields["missed"], fields["rate"]], ["x/Old, rare\nx/b", "skip", ""]);
   assert.deepEqual(valueOf("job", { ...fields, rate: "8M", jitter: "5min" }), { name: "tidy", kind: "keep", schedule: "0 4 * * *", folder: "x", max_age: "30d", protected: ["x/Old, rare", "x/b"], jitter: "5min" });

@@ -27,7 +27,7 @@ export const MEMBERS: Record<ArrayName, readonly Member[]> = {
     { name: "folder", form: "text", kinds: ["keep", "scrub"], absent: "", example: "recordings" },
     { name: "max_age", form: "text", kinds: ["keep"], example: "30d" },
     { name: "max_size", form: "text", kinds: ["keep"], example: "500GB" },
-    { name: "min_age", form: "text", kinds: ["keep"], absent: "3600s", example: "1h" },
+    { name: "min_age", form: "text", kinds: ["keep"], absent: "1h", example: "1h" },
     { name: "protected", form: "list", kinds: ["keep"], example: "recordings/kept" },
     { name: "from", form: "text", kinds: ["copy"], example: "recordings", needed: true },
     { name: "to", form: "text", kinds: ["copy"], example: "http://archive:8080/media/recordings", needed: true },
@@ -35,7 +35,7 @@ export const MEMBERS: Record<ArrayName, readonly Member[]> = {
     { name: "time_zone", form: "text", example: "Asia/Tokyo" },
     { name: "jitter", form: "text", absent: "0s", example: "10min" },
     { name: "missed", form: ["skip", "once"], absent: "skip" },
-    { name: "time_limit", form: "text", absent: "86400s", example: "6h" },
+    { name: "time_limit", form: "text", absent: "1d", example: "6h" },
   ],
   quota: [
     { name: "folder", form: "text", example: "cameras", needed: true },

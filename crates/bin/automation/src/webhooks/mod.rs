@@ -272,7 +272,9 @@ impl WebhookConfig {
     /// The reason for which it cannot be used on this machine.
     pub fn problem(&self) -> Option<String> {
         match &self.target {
-            WebhookTarget::Command(command) => process::problem(command),
+            WebhookTarget::Command(command) => {
+                process::problem(command).map(|problem| format!("webhook {}: command: {problem}", self.name))
+            }
             WebhookTarget::Url { .. } => self.secret().err().map(|error| format!("{error:#}")),
         }
     }

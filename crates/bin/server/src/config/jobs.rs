@@ -39,7 +39,10 @@ pub(super) fn take(entry: &mut Settings) -> Option<JobConfig> {
     });
     let time_limit = entry.take("time_limit", DAY, time_up_to(Nanos::from_secs(30 * 86_400)));
     let kind = needed(entry, "kind", "is `keep`, `copy`, `scrub`, `measure` or `command`", |text| Ok(text.to_owned()));
-    let kind = kind?;
+    let Some(kind) = kind else {
+        entry.pass_over(&KIND_KEYS);
+        return None;
+    };
     let work = match kind.as_str() {
         "keep" => take_keep(entry),
         "copy" => take_copy(entry),
@@ -49,6 +52,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<JobConfig> {
         other => {
             let message = format!("`{other}` is none of `keep`, `copy`, `scrub`, `measure`, `command`");
             entry.contradiction("kind", message);
+            entry.pass_over(&KIND_KEYS);
             None
         }
     };
@@ -68,10 +72,10 @@ pub(super) fn take(entry: &mut Settings) -> Option<JobConfig> {
 /// The reason that keeps the job from running on this machine.
 pub(super) fn problem(job: &JobConfig) -> Option<String> {
     match &job.work {
-        JobWork::Command(command) => process::problem(command),
+        JobWork::Command(command) => process::problem(command).map(|problem| format!("command: {problem}")),
         JobWork::Copy { login, .. } => {
             let read = login.as_deref().map(client::Login::read);
-            read.and_then(Result::err).map(|error| format!("{error:#}"))
+            read.and_then(Result::err).map(|error| format!("login: {error:#}"))
         }
         JobWork::Keep(_) | JobWork::Scrub { .. } | JobWork::Measure => None,
     }
@@ -145,7 +149,9 @@ pub(super) fn take_command(entry: &mut Settings) -> Option<Vec<String>> {
     }
     let message = "a list is needed: the program with its whole path, then its arguments, as no shell is asked: \
                    `[\"/usr/bin/touch\", \"/run/done\"]`";
-    entry.contradiction("command", message.to_owned());
+    if !entry.is_blamed(&["command"]) {
+        entry.contradiction("command", message.to_owned());
+    }
     None
 }
 
@@ -209,7 +215,9 @@ fn take_keep(entry: &mut Settings) -> Option<JobWork> {
     let min_age = entry.take("min_age", RemovalLimits::MIN_AGE, parse_span);
     let protected = take_protected(entry);
     let limits = RemovalLimits { folder: folder.clone().unwrap_or_default(), max_age, max_size, min_age, protected };
-    if let Some((key, message)) = limits.contradiction() {
+    if !entry.is_blamed(&["max_age", "max_size", "min_age"])
+        && let Some((key, message)) = limits.contradiction()
+    {
         entry.contradiction(key, message.to_owned());
     }
     folder.map(|_| JobWork::Keep(limits))
@@ -316,6 +324,15 @@ mod tests {
             ),
         ] {
             assert!(job(&text).contains(part), "{part}: {}", job(&text));
+        }
+        // One mistake is one line: no key is called missing or foreign because another one was not understood.
+        for text in [
+            format!("{keep}schedule = \"@daily\"").replace("30d", "soon"),
+            format!("{keep}schedule = \"@daily\"").replace("keep", "sweep"),
+            format!("{keep}schedule = \"@daily\"").replace("kind", "#"),
+            "schedule = \"@daily\"\nkind = \"command\"\ncommand = \"/bin/true\"".to_owned(),
+        ] {
+            assert_eq!(job(&text).lines().count(), 2, "{text}: {}", job(&text));
         }
         let twice = "[[job]]\nname = \"a\"\nschedule = \"@daily\"\nkind = \"measure\"\n".repeat(2);
         assert!(load(&twice).unwrap_err().contains("job: `a` is the name of two"));

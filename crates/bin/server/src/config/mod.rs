@@ -366,7 +366,7 @@ impl Config {
             plane: PlaneSettings::take(settings_ref),
             streams: StreamsConfig {
                 start_burst: settings_ref.take("streams.start_burst", Nanos::ZERO, span_up_to(Nanos::from_secs(60))),
-                stall: settings_ref.take("streams.stall", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
+                stall: settings_ref.take("streams.stall", Nanos::from_secs(30), time_up_to(Nanos::from_secs(3600))),
             },
             session_hold: settings_ref.take("sessions.hold", Nanos::from_secs(60), span_up_to(Nanos::from_secs(3600))),
             uploads_expire: settings_ref.take(
@@ -559,13 +559,13 @@ impl LimitsConfig {
         Self {
             connections: settings.take("limits.connections", 10_000, |text| parse_number(text, 1, 1_000_000)),
             per_client_percent: settings.take("limits.per_client", 50, |text| parse_percent(text, 1, 100)),
-            head_timeout: settings.take("limits.head_timeout", Nanos::from_secs(10), span_up_to(Nanos::from_secs(600))),
+            head_timeout: settings.take("limits.head_timeout", Nanos::from_secs(10), time_up_to(Nanos::from_secs(600))),
             idle_timeout: settings.take(
                 "limits.idle_timeout",
                 Nanos::from_secs(75),
                 span_up_to(Nanos::from_secs(3600)),
             ),
-            upload_idle: settings.take("limits.upload_idle", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
+            upload_idle: settings.take("limits.upload_idle", Nanos::from_secs(30), time_up_to(Nanos::from_secs(3600))),
             upload_size: settings.take("limits.upload_size", ByteCount(1 << 40), parse_size),
             drain: settings.take("limits.drain", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
         }
@@ -595,6 +595,8 @@ mod tests {
     #[test]
     fn the_sample_as_shipped_says_nothing_but_the_defaults() {
         assert_eq!(load(SAMPLE).unwrap(), load("").unwrap());
+        let set = SAMPLE.lines().find(|line| !line.is_empty() && !line.starts_with(['#', '[']));
+        assert_eq!(set, None, "a default stands behind a `#`");
     }
 
     #[test]
@@ -697,6 +699,21 @@ mod tests {
         );
         let error = load("[links]\neth0 = \"1000\"\n").unwrap_err();
         assert!(error.contains("isocast.toml:2: links.eth0: `1000` has no unit"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_would_stop_the_server_from_serving_is_refused() {
+        for (text, said) in [
+            ("limits.head_timeout = \"0s\"", "limits.head_timeout: `0s`: nothing is done in no time"),
+            ("limits.upload_idle = \"0s\"", "limits.upload_idle: `0s`: nothing is done in no time"),
+            ("streams.stall = \"0s\"", "streams.stall: `0s`: nothing is done in no time"),
+            ("log.access = true", "log.access: a path is needed"),
+            ("links = \"1G\"", "links: a table is needed: write `[links]`"),
+            ("tls.hsts = \"1000d\"", "tls.hsts: `1000d` is too long (730d at most)"),
+        ] {
+            let error = load(text).and(Ok(())).unwrap_err();
+            assert!(error.contains(said) && error.lines().count() == 2, "{error}");
+        }
     }
 
     #[test]

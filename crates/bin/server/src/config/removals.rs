@@ -121,7 +121,7 @@ mod tests {
                     [[quota]]\nfolder = \"up\"\nmax_size = \"10GB\"\n";
         let config = Config::load_file("f.toml".as_ref(), text).expect("good");
         let asked: Vec<_> = rules(&config).iter().map(|(name, limits)| (name.clone(), query(limits))).collect();
-        let job = "folder=re%20cordings&max_age=2592000s&min_age=3600s&protected=re%20cordings%2Fx%26y";
+        let job = "folder=re%20cordings&max_age=30d&min_age=1h&protected=re%20cordings%2Fx%26y";
         let ring = "folder=ring&min_age=0s&max_size=1500B";
         assert_eq!(asked, [("job a".to_owned(), job.to_owned()), ("quota ring".to_owned(), ring.to_owned())]);
     }

@@ -308,6 +308,9 @@ impl Settings {
         parse: impl Fn(&str, &str) -> Result<T, String>,
     ) -> Vec<(String, T)> {
         self.known.push(table);
+        if let Some(setting) = self.settings.remove(table) {
+            self.blame(setting.origin, table, format!("a table is needed: write `[{table}]`, and each entry below it"));
+        }
         let prefix = format!("{table}.");
         let keys: Vec<String> = self.settings.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
         let mut entries = Vec::new();
@@ -370,6 +373,18 @@ impl Settings {
     /// Keeps a problem that concerns several settings at once.
     pub(crate) fn contradiction(&mut self, key: &str, message: String) {
         self.problems.push(Problem { origin: None, key: Some(key.to_owned()), message });
+    }
+
+    /// True if one of `keys` was understood wrongly: a contradiction to its default would mislead.
+    pub(crate) fn is_blamed(&self, keys: &[&str]) -> bool {
+        self.problems.iter().any(|problem| problem.key.as_deref().is_some_and(|key| keys.contains(&key)))
+    }
+
+    /// Passes over `keys`: without a kind their meaning is not known.
+    pub(crate) fn pass_over(&mut self, keys: &[&'static str]) {
+        for key in keys {
+            self.settings.remove(*key);
+        }
     }
 
     /// Refuses those of `keys` that are not read yet: they belong to other kinds of an entry than `kind`.

@@ -12,9 +12,16 @@ pub(super) fn quoted(text: &dyn fmt::Display) -> String {
 
 /// A span in the largest unit that leaves no rest.
 pub(super) fn span(span: Nanos) -> String {
-    let units = [("s", 1_000_000_000), ("ms", 1_000_000)];
-    let fits = units.iter().find(|(_, nanos)| span.0.is_multiple_of(*nanos));
-    fits.map_or_else(|| format!("\"{}us\"", span.0 / 1000), |(unit, nanos)| format!("\"{}{unit}\"", span.0 / nanos))
+    quoted(&plain_span(span))
+}
+
+/// The same without quotes.
+pub(super) fn plain_span(Nanos(span): Nanos) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    let units = [("d", 86_400 * SECOND), ("h", 3600 * SECOND), ("min", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000)];
+    let fits = units.iter().find(|(_, nanos)| span > 0 && span.is_multiple_of(*nanos));
+    let (unit, nanos) = fits.copied().unwrap_or(if span == 0 { ("s", 1) } else { ("us", 1000) });
+    format!("{}{unit}", span / nanos)
 }
 
 /// Bytes in the largest unit that leaves no rest.
@@ -66,6 +73,17 @@ mod tests {
         for (bits, text) in [(8_800_000, "8800k"), (25_000_000, "25M"), (1_000_000_000, "1G"), (1001, "1001bit/s")] {
             assert_eq!(rate(BitRate(bits)), format!("\"{text}\""));
             assert_eq!(units::parse_rate(text), Ok(BitRate(bits)));
+        }
+        let day = 86_400_000_000_000;
+        for (nanos, text) in [
+            (30 * day, "30d"),
+            (day / 24, "1h"),
+            (day / 16, "90min"),
+            (90_000_000_000, "90s"),
+            (0, "0s"),
+            (7000, "7us"),
+        ] {
+            assert_eq!(plain_span(Nanos(nanos)), text);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use units::{BitRate, ByteCount, Nanos};
 
+use super::toml_text::plain_span;
 use super::{HITACTIX_CYCLE, MEMORY_MIN, MemorySetting, SECOND};
 
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
@@ -24,7 +25,11 @@ pub(super) fn volume_disks(text: &str) -> Vec<PathBuf> {
 }
 
 pub(super) fn parse_path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("a path is needed, or leave the key out".to_owned()) } else { Ok(PathBuf::from(text)) }
+    if ["", "true", "false"].contains(&text) {
+        Err("a path is needed, or leave the key out".to_owned())
+    } else {
+        Ok(PathBuf::from(text))
+    }
 }
 
 pub(super) fn parse_rate(text: &str) -> Result<BitRate, String> {
@@ -43,7 +48,7 @@ pub(super) fn parse_span(text: &str) -> Result<Nanos, String> {
 pub(super) fn span_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
     move |text| {
         let span = parse_span(text)?;
-        if span <= max { Ok(span) } else { Err(format!("`{text}` is too long ({max} at most)")) }
+        if span <= max { Ok(span) } else { Err(format!("`{text}` is too long ({} at most)", plain_span(max))) }
     }
 }
 
@@ -51,7 +56,7 @@ pub(super) fn span_up_to(max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
 pub(super) fn span_between(min: Nanos, max: Nanos) -> impl Fn(&str) -> Result<Nanos, String> {
     move |text| {
         let span = span_up_to(max)(text)?;
-        if span >= min { Ok(span) } else { Err(format!("`{text}` is too short ({min} at least)")) }
+        if span >= min { Ok(span) } else { Err(format!("`{text}` is too short ({} at least)", plain_span(min))) }
     }
 }
 

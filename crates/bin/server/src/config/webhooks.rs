@@ -18,7 +18,7 @@ use super::toml_text::{list, quoted, span};
 pub(super) fn take(entry: &mut Settings) -> Option<WebhookConfig> {
     let name = needed(entry, "name", "tells it from others: `chat`", parse_name);
     let events = entry.take_list("events");
-    if events.is_empty() {
+    if events.is_empty() && !entry.is_blamed(&["events"]) {
         entry.contradiction("events", format!("it is needed: a list of some of {}", KINDS.join(", ")));
     }
     if let Some(unknown) = events.iter().find(|event| !KINDS.contains(&event.as_str())) {
