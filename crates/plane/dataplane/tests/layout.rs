@@ -148,6 +148,18 @@ fn wrong_bytes_are_read_again_from_the_other_copy() {
 }
 
 #[test]
+fn a_disk_that_was_pulled_out_is_read_from_the_other_copy() {
+    for service in [FAST, Service::BestEffort] {
+        let mut machine = Machine::with_disks(2, LINK);
+        machine.disk_answers();
+        machine.let_end(&[0]);
+        machine.command(delivery_of(1, 1, SIZE, mirrored(), service));
+        assert_eq!(play(&mut machine, LONG), [(1, true)], "{service:?}");
+        assert_eq!(machine.read_from(1), SIZE);
+    }
+}
+
+#[test]
 fn a_disk_that_falls_silent_costs_a_mirrored_stream_nothing_but_the_wait() {
     for service in [FAST, Service::BestEffort] {
         let mut machine = Machine::with_disks(2, BitRate(RATE.0 * 64));

@@ -47,6 +47,7 @@ struct Queues {
     one_by_one: bool,
     /// Disks that answer with other bytes.
     lying: Vec<DiskId>,
+    ended: Vec<DiskId>,
     /// The disk from which the last read into each place of the arena came.
     came_from: BTreeMap<u64, DiskId>,
     /// Bytes read from each disk.
@@ -125,7 +126,7 @@ impl Io for Still {
         let at = queues.now;
         completions.extend(queues.done.drain(..).map(|(token, result)| Completion { token, result, at }));
         if queues.answers {
-            let Queues { in_flight, silent, erring, read, one_by_one, .. } = &mut *queues;
+            let Queues { in_flight, silent, erring, ended, read, one_by_one, .. } = &mut *queues;
             let mut busy = silent.clone();
             let answered = in_flight.extract_if(.., |(.., disk)| {
                 let answers = disk.is_none_or(|disk| !busy.contains(&disk));
@@ -134,6 +135,7 @@ impl Io for Still {
             });
             completions.extend(answered.map(|(token, bytes, disk)| {
                 let fails = disk.is_some_and(|disk| erring.contains(&disk));
+                let bytes = if disk.is_some_and(|disk| ended.contains(&disk)) { 0 } else { bytes };
                 if let (Some(disk), false) = (disk, fails) {
                     *read.entry(disk).or_default() += u64::from(bytes);
                 }
@@ -240,6 +242,11 @@ impl Machine {
     /// From now on these disks answer with other bytes than were written.
     pub(crate) fn let_lie(&mut self, disks: &[u16]) {
         self.queues.borrow_mut().lying = disks.iter().map(|&disk| DiskId(disk)).collect();
+    }
+
+    /// From now on these disks end before their bytes, as one does that was pulled out.
+    pub(crate) fn let_end(&mut self, disks: &[u16]) {
+        self.queues.borrow_mut().ended = disks.iter().map(|&disk| DiskId(disk)).collect();
     }
 
     /// Bytes that were read from a disk.
