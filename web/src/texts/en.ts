@@ -369,6 +369,7 @@ export const en = {
     links: "Rate of a network interface.",
     path_rates: "Rate of streams below this folder, where neither request nor content says one.",
     path_when_full: "A stream below this folder for which there is no room: refuse, or best-effort.",
+    path_durable: "At most so much of a recording below this folder may be missing after a power cut.",
   } as Record<string, string>,
   // Access
   access: "Access",

@@ -358,6 +358,7 @@ export const ja: typeof en = {
     links: "ネットワークインターフェースのレート。",
     path_rates: "リクエストにもコンテンツにもレートがないとき、このフォルダー以下のストリームに使うレート。",
     path_when_full: "このフォルダー以下で空きがないときのストリーム: refuse（拒否）または best-effort。",
+    path_durable: "このフォルダー以下の録画で、停電時に失われてよい長さの上限。",
   } as Record<string, string>,
   access: "アクセス",
   logIn: "ログイン",

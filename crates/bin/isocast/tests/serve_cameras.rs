@@ -61,6 +61,37 @@ fn all_cameras_come_at_once_and_come_back_to_their_places() {
     server.wait_for("their places to be free", |server| promised(server) == 0.0);
 }
 
+/// Recordings that may lack less are written in shorter blocks, which cost more of the disk.
+#[test]
+fn a_folder_has_a_durability_of_its_own_which_a_request_overrides() {
+    let folders = "[path_durable]\n\"cams/\" = \"3s\"\n\"cams/hall/\" = \"30s\"\n";
+    let setup = Setup::default().config(folders).set("recordings.durable=5s");
+    let server = setup.set("access.local_writes=true").start();
+    let promised = || server.json("/api/v1/disks")[0]["promised_share"].as_f64().expect("a share");
+    let cost = |target: &str| {
+        let mut camera = camera(&server, target);
+        assert_eq!(camera.head().status, 100, "{target}");
+        let cost = promised();
+        camera.send("0\r\n\r\n");
+        camera.answer(true);
+        server.wait_for("its place to be free", |_| promised() == 0.0);
+        cost
+    };
+    let (least, usual, most) = (cost("cams/a.ts?rate=4M"), cost("door.ts?rate=4M"), cost("cams/hall/a.ts?rate=4M"));
+    assert!(least > usual && usual > most && most > 0.0, "{least} {usual} {most}");
+    assert_eq!(cost("cams/hall/a.ts?rate=4M&durable=3s"), least);
+    assert_eq!(cost("cams/%H.ts?rate=4M&every=1h"), least);
+    let change = |durable: &str| {
+        let body = format!("{{\"path_durable.cams/\": \"{durable}\"}}");
+        let fields = format!("Content-Type: application/json\r\nContent-Length: {}", body.len());
+        server.ask(&format!("PATCH /api/v1/settings HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n{body}"))
+    };
+    let refused = change("2s");
+    assert_eq!((refused.status, refused.text().contains("too short")), (400, true), "{}", refused.text());
+    assert_eq!(change("5s").status, 200);
+    assert_eq!((cost("cams/a.ts?rate=4M"), cost("cams/hall/a.ts?rate=4M")), (usual, most));
+}
+
 /// More cameras than a server of any kind takes: each has a clear answer, as many as fit are taken, and a viewer gets all of its film.
 #[test]
 fn thousands_of_cameras_are_taken_or_refused_with_the_reason_and_a_viewer_gets_its_film() {

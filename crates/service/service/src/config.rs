@@ -39,6 +39,8 @@ pub struct ServiceConfig {
     pub path_rates: Vec<(String, BitRate)>,
     /// Treatment of a stream for which there is no room, by path prefix likewise.
     pub path_when_full: Vec<(String, WhenFull)>,
+    /// As `recording_durable`, by path prefix likewise.
+    pub path_durable: Vec<(String, Nanos)>,
     /// Links by local address; an address that is not listed has those of the first.
     pub links: Vec<(IpAddr, LinkPair)>,
     /// Links as they are shown.
@@ -104,6 +106,7 @@ impl Default for ServiceConfig {
             recording_durable_min: Nanos::from_secs(3),
             path_rates: Vec::new(),
             path_when_full: Vec::new(),
+            path_durable: Vec::new(),
             links: Vec::new(),
             link_figures: Vec::new(),
             quotas: Vec::new(),
@@ -122,6 +125,11 @@ impl ServiceConfig {
     #[must_use]
     pub fn rate_of(&self, path: &str) -> Option<BitRate> {
         by_prefix(&self.path_rates, path)
+    }
+
+    /// At most this time of a recording of this path, at its rate, may be missing after a power cut.
+    pub(crate) fn durable_of(&self, path: &str) -> Nanos {
+        by_prefix(&self.path_durable, path).unwrap_or(self.recording_durable)
     }
 
     /// The links that a local address belongs to.

@@ -198,7 +198,7 @@ async fn go_on_in_place(
     (client, charged): (Client, &ChargedBudgets),
     progress: &Arc<RecordingProgress>,
 ) -> Option<BegunUpload> {
-    let durable = request.durable.unwrap_or(service.config().recording_durable);
+    let durable = request.durable.unwrap_or_else(|| service.config().durable_of(&request.path.joined()));
     // A place that does not suit is given back when it is dropped.
     let recording = RunningRecording::with(service, held?);
     if !recording.is(rate, durable, service.link_in(client.local)) {
@@ -236,7 +236,7 @@ async fn begin_recording(
     progress: &Arc<RecordingProgress>,
 ) -> Result<BegunUpload, IngestError> {
     let link = service.link_in(client.local);
-    let durable = request.durable.unwrap_or(service.config().recording_durable);
+    let durable = request.durable.unwrap_or_else(|| service.config().durable_of(&request.path.joined()));
     let least = service.config().recording_durable_min;
     if durable < least {
         return Err(IngestError::Durable(least));

@@ -41,6 +41,7 @@ impl Config {
         };
         let prefixes = self.path_rates.iter().map(|(prefix, _)| ("path_rates", prefix));
         let prefixes = prefixes.chain(self.path_when_full.iter().map(|(prefix, _)| ("path_when_full", prefix)));
+        let prefixes = prefixes.chain(self.path_durable.iter().map(|(prefix, _)| ("path_durable", prefix)));
         let unused = prefixes.filter(|(_, prefix)| !served.may_have(&prefix_names(prefix)));
         let interfaces = self.links.iter().filter(|link| !Path::new("/sys/class/net").join(&link.name).exists());
         let hints = (self.jobs.iter().flat_map(of_job))
@@ -218,8 +219,9 @@ mod tests {
         let unused = |table: &str| {
             ["/cams", "cam/", "cams/x", "door"].map(|path| format!("{table}: no served path begins with `{path}` now"))
         };
-        let found = hints(&(settings("path_rates", "1M") + &settings("path_when_full", "refuse")));
-        assert_eq!(found, [unused("path_rates"), unused("path_when_full")].concat());
+        let tables = [("path_rates", "1M"), ("path_when_full", "refuse"), ("path_durable", "5s")];
+        let found = hints(&tables.map(|(table, value)| settings(table, value)).concat());
+        assert_eq!(found, tables.map(|(table, _)| unused(table)).as_flattened());
         assert_eq!(
             hints("[links]\nlo = \"1G\"\nnosuch0 = \"1G\"\n"),
             ["links: this machine has no interface `nosuch0` now"]

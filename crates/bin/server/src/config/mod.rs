@@ -108,6 +108,8 @@ pub(crate) struct Config {
     pub(crate) path_rates: Vec<(String, BitRate)>,
     /// Treatment of a stream for which there is no room, by path prefix below `/media/`.
     pub(crate) path_when_full: Vec<(String, WhenFull)>,
+    /// Longest part of a recording that may be missing, by path prefix below `/media/`.
+    pub(crate) path_durable: Vec<(String, Nanos)>,
     /// Users that are taken over into the accounts: name and argon2 hash (PHC string).
     pub(crate) users: Vec<(String, String)>,
     /// Without users, programs on this machine may write.
@@ -346,6 +348,7 @@ impl Config {
         let settings_ref = &mut settings;
         let schedule = ScheduleConfig::take(settings_ref);
         let durable_min = schedule.recording_durable_min();
+        let durable_span = span_between(durable_min, Nanos::from_secs(3600));
         let volumes: Vec<_> = settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect();
         if volumes.iter().any(Vec::is_empty) {
             settings_ref
@@ -383,7 +386,7 @@ impl Config {
             recording_durable: settings_ref.take(
                 "recordings.durable",
                 durable_min.max(Nanos::from_secs(10)),
-                span_between(durable_min, Nanos::from_secs(3600)),
+                &durable_span,
             ),
             limits: LimitsConfig::take(settings_ref),
             links: links::take(settings_ref),
@@ -393,6 +396,7 @@ impl Config {
                 "best-effort" => Ok(WhenFull::BestEffort),
                 _ => Err(format!("`{text}` is neither `refuse` nor `best-effort`")),
             }),
+            path_durable: settings_ref.take_table("path_durable", |_, text| durable_span(text)),
             users: settings_ref.take_table("users", |_, text| match text.starts_with("$argon2") {
                 true => Ok(text.to_owned()),
                 false => Err("an argon2 hash is needed, not a password: `isocast user add NAME` makes it".to_owned()),
@@ -614,6 +618,7 @@ mod tests {
         config.volumes.clear();
         assert_eq!(config.path_rates, [("lectures/".to_owned(), BitRate(8_000_000))]);
         assert_eq!(config.path_when_full, [("previews/".to_owned(), WhenFull::BestEffort)]);
+        assert_eq!(config.path_durable, [("doors/".to_owned(), Nanos::from_secs(5))]);
         assert_eq!(config.users.len(), 1);
         assert_eq!(config.agentx, Some(AgentxAddress::Unix("/var/agentx/master".into())));
         config.agentx = None;
@@ -634,6 +639,7 @@ mod tests {
         config.links.clear();
         config.path_rates.clear();
         config.path_when_full.clear();
+        config.path_durable.clear();
         config.users.clear();
         config.log = defaults.log.clone();
         config.state.clone_from(&defaults.state);

@@ -69,6 +69,10 @@ impl fmt::Display for Config {
             };
             writeln!(f, "{} = \"{word}\"", quoted(prefix))?;
         }
+        writeln!(f, "\n[path_durable]")?;
+        for (prefix, durable) in &self.path_durable {
+            writeln!(f, "{} = {}", quoted(prefix), span(*durable))?;
+        }
         writeln!(f, "\n[users]")?;
         for (name, hash) in &self.users {
             writeln!(f, "{} = {}", quoted(name), quoted(hash))?;

@@ -25,12 +25,13 @@ use crate::config::{Config, Origin, ServeArgs, entries, needs_restart};
 /// Requests that wait at once.
 const WAITING_MAX: usize = 16;
 /// Tables of settings that are changed by the API. Those of files, addresses and passwords are the operator's.
-const CHANGEABLE: [&str; 14] = [
+const CHANGEABLE: [&str; 15] = [
     "access",
     "budget",
     "job",
     "limits",
     "links",
+    "path_durable",
     "path_rates",
     "path_when_full",
     "quota",

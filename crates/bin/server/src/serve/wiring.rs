@@ -54,6 +54,7 @@ pub(super) fn served(config: &Config, links: &Links, allowed: ByteCount) -> (Ser
         recording_durable_min: config.schedule.recording_durable_min(),
         path_rates: config.path_rates.clone(),
         path_when_full: config.path_when_full.clone(),
+        path_durable: config.path_durable.clone(),
         links: links.by_address(),
         link_figures: links.figures(),
         quotas: config.quotas.clone(),
