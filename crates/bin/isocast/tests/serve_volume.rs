@@ -405,6 +405,33 @@ fn a_recording_that_the_end_breaks_off_is_on_the_volume() {
     recording_at_the_end("mirror", 2);
 }
 
+/// No name beside one of 255 bytes is short enough: the recording fails, and the content that has its name stays.
+#[test]
+fn a_recording_with_no_free_name_on_a_volume_replaces_nothing() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let (disks, state) = (disks(folder.path(), 1), folder.path().join("state"));
+    volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);
+    let server = Server::on(&[], &state, &["--volume", &joined(&disks)]);
+    let target = format!("/media/{}.ts", "x".repeat(252));
+    assert_eq!(put(server.address, &target, b"first"), 201);
+    let mut client = Client::try_to(server.address).expect("it listens");
+    let head = format!("PUT {target}?rate=8M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nsecond");
+    client.stream.write_all(head.as_bytes()).expect("it reads");
+    until("its bytes", || {
+        let (_, metrics) = fetch(server.address, "GET", "/metrics").expect("an answer");
+        let metrics = String::from_utf8_lossy(&metrics).into_owned();
+        if metrics.contains("isocast_upload_bytes_total 11") { Ok(()) } else { Err(metrics) }
+    });
+    drop(client);
+    until("its end", || {
+        let said = server.stderr_text();
+        if said.contains("recording_lost") { Ok(()) } else { Err(said) }
+    });
+    let (status, stored) = fetch(server.address, "GET", &target).expect("an answer");
+    assert_eq!((status, stored.as_slice()), (200, &b"first"[..]), "{}", server.stderr_text());
+    server.stop();
+}
+
 /// The entry of the one job in `/api/v1/jobs`.
 fn the_job(server: &Server) -> serde_json::Value {
     let (_, jobs) = fetch(server.address, "GET", "/api/v1/jobs").expect("an answer");

@@ -11,8 +11,10 @@ const PART: &str = "part-";
 /// The next characters in the hidden names of items that their owner finds again: no process has this name.
 const KEPT: &str = "kept-";
 
-/// Names tried for an upload that is to replace nothing.
-const NAMES_TRIED: u32 = 999;
+/// The last number beside a name: with three digits, names sort in the order of their numbers.
+const NUMBER_MAX: usize = 999;
+/// Names tried for an upload that is to replace nothing: its own, and ten times all numbers.
+const NAMES_TRIED: usize = 1 + 10 * (NUMBER_MAX - 1);
 
 /// A leftover of an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +64,17 @@ pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
     Some(own.map_or(Leftover::Discard, Leftover::Keep))
 }
 
-/// The names to try for an upload that is to replace nothing: `talk.ts`, `talk~002.ts`, `talk~003.ts` and so on. They sort in this order,
-/// and before `tall.ts`.
+/// The names to try for an upload that is to replace nothing: `talk.ts`, `talk~002.ts`, `talk~003.ts` and so on, `talk~999~002.ts` behind
+/// `talk~999.ts`. They sort in this order, and before `tall.ts`.
 pub fn names_beside(own: &str) -> impl Iterator<Item = String> {
-    (1..=NAMES_TRIED).map(move |nth| match (nth, own.rsplit_once('.')) {
-        (1, _) => own.to_owned(),
-        (_, Some((stem, ending))) if !stem.is_empty() => format!("{stem}~{nth:03}.{ending}"),
-        _ => format!("{own}~{nth:03}"),
+    (0..NAMES_TRIED).map(move |nth| {
+        let Some(others) = nth.checked_sub(1) else { return own.to_owned() };
+        let full = format!("~{NUMBER_MAX}").repeat(others / (NUMBER_MAX - 1));
+        let number = others % (NUMBER_MAX - 1) + 2;
+        match own.rsplit_once('.') {
+            Some((stem, ending)) if !stem.is_empty() => format!("{stem}{full}~{number:03}.{ending}"),
+            _ => format!("{own}{full}~{number:03}"),
+        }
     })
 }
 
@@ -99,6 +105,7 @@ mod tests {
         assert_eq!(names("talk.ts"), ["talk.ts", "talk~002.ts"]);
         assert_eq!(names(".hidden"), [".hidden", ".hidden~002"]);
         let all: Vec<String> = names_beside("10-00.ts").chain(names_beside("10-01.ts")).collect();
-        assert!(all.is_sorted() && all.len() == 1998);
+        assert!(all.is_sorted() && all.len() == 2 * NAMES_TRIED);
+        assert_eq!(all[998..1000], ["10-00~999.ts", "10-00~999~002.ts"]);
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use storage::leftover::names_beside;
 use units::UploadId;
-use volume::{Draft, Restored};
+use volume::Restored;
 
 use super::granted_reads::GrantedReads;
 use super::info::ServedVolume;
@@ -21,7 +21,7 @@ use super::upload::VolumeUpload;
 use super::{Core, SharedCore};
 use store::event::StoreEvent;
 use store::lock::lock;
-use store::{ContentPath, NameTaken, OnBreak, Precondition};
+use store::{ContentPath, NameTaken, OnBreak, Precondition, StoreError};
 
 /// Pause after a recording that could not be read. Chosen: its disk answers again within seconds, or not soon.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -109,15 +109,10 @@ impl Core {
         self.finish_at(id, modified);
     }
 
-    /// Gives an upload its name, or the first free one beside it.
-    pub(super) fn name_beside(&self, upload: &mut VolumeUpload, draft: &mut Draft) {
-        let Some((folder, own)) = upload.path.split() else { return };
+    /// The path of an upload that replaces nothing: its own, or the first free one beside it.
+    pub(super) fn path_beside(&self, path: &ContentPath) -> Result<ContentPath, StoreError> {
+        let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
         let mut paths = names_beside(own).filter_map(|name| folder.stored_child(&name).ok());
-        let free = paths.find(|path| self.live.volume.is_free_name(&path.joined()));
-        drop(paths);
-        if let Some(path) = free {
-            draft.rename(&path.joined());
-            upload.path = path;
-        }
+        paths.find(|path| self.live.volume.is_free_name(&path.joined())).ok_or(StoreError::PreconditionFailed)
     }
 }

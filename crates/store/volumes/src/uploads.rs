@@ -204,22 +204,33 @@ impl Core {
     /// Gives an upload its name; it is answered when that is durable.
     fn publish(&mut self, id: UploadId) {
         let Some(upload) = self.drafts.upload_mut(id.0) else { return };
-        let (name, precondition) = (upload.path.joined(), upload.precondition.clone());
+        let (path, precondition) = (upload.path.clone(), upload.precondition.clone());
         let given_up = !upload.reply.as_ref().is_some_and(ChangeReply::begin);
         let is_beside = given_up || upload.name_taken == NameTaken::Beside;
+        let keeps = upload.on_break == OnBreak::Keep;
         let checked = match upload.on_break {
             OnBreak::Discard | OnBreak::Resume(_) if given_up => Err(StoreError::Closed),
-            _ if is_beside => Ok(()),
-            OnBreak::Discard | OnBreak::Resume(_) | OnBreak::Keep => self.check_precondition(&name, &precondition),
+            _ if is_beside => self.path_beside(&path),
+            OnBreak::Discard | OnBreak::Resume(_) | OnBreak::Keep => {
+                self.check_precondition(&path.joined(), &precondition).map(|()| path.clone())
+            }
         };
-        if let Err(error) = checked {
-            return self.fail(id, &error);
-        }
+        let path = match checked {
+            Ok(path) => path,
+            Err(why) => {
+                self.fail(id, &why);
+                if given_up && keeps {
+                    self.live.front.events.tell(StoreEvent::RecordingLost { path, why });
+                }
+                return;
+            }
+        };
         let Some((mut upload, mut draft, modified)) = self.drafts.take(id.0) else { return };
-        if is_beside {
-            self.name_beside(&mut upload, &mut draft);
+        let name = path.joined();
+        if path != upload.path {
+            draft.rename(&name);
+            upload.path = path;
         }
-        let name = upload.path.joined();
         let replaced = self.live.volume.find(&name).map(|content| modified_of(content));
         match self.live.volume.publish(draft, modified) {
             Ok(content) => {
