@@ -437,6 +437,29 @@ async fn a_recording_that_breaks_off_is_kept_with_all_that_came() {
     assert!(std::fs::read(root.path().join("talk.ts")).unwrap() == bytes);
 }
 
+/// Its folder was moved meanwhile: the next start gives it its name there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recording_whose_folder_is_moved_stays_where_it_is() {
+    let root = folder();
+    let store = ungoverned(&[root.path()]);
+    let mut upload = store.begin_upload(kept("/cams/talk.ts")).await.unwrap();
+    upload.append(b"talk").await.unwrap();
+    std::fs::rename(root.path().join("cams"), root.path().join("moved")).unwrap();
+    assert!(matches!(upload.finish().await, Err(StoreError::ParentMissing)));
+    let below = everything_below(&root.path().join("moved"));
+    assert!(
+        below.len() == 1 && below[0].starts_with(".isocast-upload-") && below[0].ends_with("-talk.ts"),
+        "{below:?}"
+    );
+    // One whose own condition fails goes.
+    let if_new = UploadRequest { precondition: Precondition::MustNotExist, ..kept("/moved/new.ts") };
+    let mut upload = store.begin_upload(if_new).await.unwrap();
+    upload.append(b"talk").await.unwrap();
+    put(&store, "/moved/new.ts", b"other").await.unwrap();
+    assert!(matches!(upload.finish().await, Err(StoreError::PreconditionFailed)));
+    until("it is gone", || everything_below(&root.path().join("moved")) == [below[0].as_str(), "new.ts"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kept_and_beside_uploads_get_numbered_names() {
     let root = folder();

@@ -52,8 +52,8 @@ impl Worker {
                 Ok(())
             }
             Err(error) => {
-                // A recording that no client waits for stays for the next start, and one whose folder does not answer.
-                let stays = given_up || keeps && error.is_silence();
+                // A recording stays for the next start, unless its client has set a condition that failed.
+                let stays = keeps && (given_up || !matches!(error, StoreError::PreconditionFailed));
                 if let Some(target) = self.uploads.file_mut(upload).filter(|_| !stays) {
                     target.temporary.forget();
                 }
