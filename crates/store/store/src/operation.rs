@@ -198,12 +198,35 @@ pub enum StoreQuery {
     Enter { folder: FolderHandle, name: OsString, reply: ReplyTo<FolderHandle> },
     /// The next page of a folder: names as they are, no link followed; empty at the end.
     Items { folder: FolderHandle, reply: ReplyTo<(FolderHandle, Vec<FolderItem>)> },
-    /// The next page of the folder at `path`, as it is listed; none at the end.
-    Entries { root: usize, path: ContentPath, folder: FolderHandle, reply: ReplyTo<(FolderHandle, Option<Vec<Entry>>)> },
+    /// The entries of the wanted names in the next page of the folder at `path`, as it is listed; none at the end.
+    Entries {
+        root: usize,
+        path: ContentPath,
+        folder: FolderHandle,
+        wanted: NameRange,
+        reply: ReplyTo<(FolderHandle, Option<Vec<Entry>>)>,
+    },
     /// Find the place where an upload comes to lie.
     PlaceOf { root: usize, path: ContentPath, reply: ReplyTo<UploadPlace> },
     /// Bytes free in the file system of a directory; all there can be if it holds this hidden name.
     Space { root: usize, path: ContentPath, part: Option<String>, reply: ReplyTo<u64> },
+}
+
+/// The names that a listing wants; other names cost no look at their files.
+#[derive(Debug, Clone, Default)]
+pub struct NameRange {
+    /// Names are wanted after this one; empty: from the first.
+    pub after: String,
+    /// The last wanted name, if there is one.
+    pub last: Option<String>,
+}
+
+impl NameRange {
+    /// True if `name` is wanted.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        name > self.after.as_str() && self.last.as_deref().is_none_or(|last| name <= last)
+    }
 }
 
 /// One thing to do.

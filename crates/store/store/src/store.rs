@@ -21,7 +21,7 @@ use crate::disk::DiskHandle;
 use crate::event::EventListener;
 use crate::home::UploadRoots;
 use crate::index::IndexWriter;
-use crate::operation::{self, FolderHandle, Operation, StoreQuery};
+use crate::operation::{self, FolderHandle, NameRange, Operation, StoreQuery};
 use crate::path::is_hidden;
 use crate::shared::DiskUsable;
 use crate::stats::DiskStats;
@@ -139,7 +139,7 @@ impl Store {
     /// [`StoreError::NotFound`], [`StoreError::NotADirectory`], [`StoreError::TooManyNames`] beyond 250 000, and errors of the system.
     pub async fn list(&self, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
         let mut listed = Vec::new();
-        self.each_page(path, |page| {
+        self.each_page(path, NameRange::default(), |page, _| {
             listed.extend(page);
             if listed.len() > LISTED_MAX { Err(StoreError::TooManyNames(LISTED_MAX)) } else { Ok(()) }
         })
@@ -156,31 +156,35 @@ impl Store {
         Ok(listed)
     }
 
-    /// The first `count` names after `after` of the entries that [`Store::list`] gives, of a directory with any number of names.
+    /// The first `count` names after `after` of the entries that [`Store::list`] gives, of a directory with any number of names. Names
+    /// behind those found so far cost no look at their files.
     ///
     /// # Errors
     /// As [`Store::list`].
     pub async fn list_part(&self, path: &ContentPath, after: &str, count: usize) -> Result<Vec<Entry>, StoreError> {
         let mut first: BTreeMap<String, Entry> = BTreeMap::new();
         let count = count.min(LISTED_MAX);
-        self.each_page(path, |page| {
-            for entry in page.into_iter().filter(|entry| entry.name.as_str() > after) {
+        let wanted = NameRange { after: after.to_owned(), last: None };
+        self.each_page(path, wanted, |page, wanted| {
+            for entry in page {
                 first.entry(entry.name.clone()).and_modify(|first| first.merge(&entry)).or_insert(entry);
                 if first.len() > count {
                     first.pop_last();
                 }
             }
+            wanted.last = first.last_key_value().filter(|_| first.len() == count).map(|(name, _)| name.clone());
             Ok(())
         })
         .await?;
         Ok(first.into_values().collect())
     }
 
-    /// Gives the entries of a directory as they are read, those of the first root first.
+    /// Gives the wanted entries of a directory as they are read, those of the first root first; `take` narrows the names that are wanted.
     async fn each_page(
         &self,
         path: &ContentPath,
-        mut take: impl FnMut(Vec<Entry>) -> Result<(), StoreError>,
+        mut wanted: NameRange,
+        mut take: impl FnMut(Vec<Entry>, &mut NameRange) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.check_served(path)?;
         let mut failure = StoreError::NotFound;
@@ -197,11 +201,11 @@ impl Store {
             };
             found = true;
             loop {
-                let path = path.clone();
-                let page = disk.call(|reply| StoreQuery::Entries { root, path, folder, reply }).await;
+                let (path, asked) = (path.clone(), wanted.clone());
+                let page = disk.call(|reply| StoreQuery::Entries { root, path, folder, wanted: asked, reply }).await;
                 let (next, Some(mut entries)) = page? else { break };
                 entries.retain(|entry| self.0.common.settings.hidden_files || !is_hidden(&entry.name));
-                take(entries)?;
+                take(entries, &mut wanted)?;
                 folder = next;
             }
         }
@@ -480,3 +484,75 @@ const _: fn() = || {
     fn is_shareable<T: Send + Sync + Clone>() {}
     is_shareable::<Store>();
 };
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::StoreSettings;
+    use crate::builder::StoreBuilder;
+    use crate::lock::lock;
+
+    const NAMES: usize = 10_000;
+    const PAGE: usize = 100;
+
+    struct OneDisk;
+
+    impl DiskGroup for OneDisk {
+        fn disks(&self) -> Vec<(DiskId, Device, Vec<PathBuf>)> {
+            Vec::new()
+        }
+    }
+
+    fn entry(name: String) -> Entry {
+        Entry {
+            name,
+            kind: NameKind::File,
+            id: None,
+            is_link: false,
+            size: 0,
+            modified: SystemTime::UNIX_EPOCH,
+            created: None,
+            etag: String::new(),
+            disk: DiskId(0),
+            rate: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_names_of_a_long_folder_cost_no_look_at_most_others() {
+        let mut builder = StoreBuilder::new(&StoreSettings::default()).expect("memory");
+        let shared = builder.common().shared((builder.next_disk(), "disk".to_owned()), Arc::new(|| {}));
+        let (disk, mut operations) = DiskHandle::new(shared);
+        builder.join(vec![disk], &[(0, 0)], Arc::new(OneDisk));
+        let store = builder.finish();
+        let looks = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&looks);
+        tokio::spawn(async move {
+            while let Some(Operation::Query(query)) = operations.recv().await {
+                match query {
+                    StoreQuery::Folder { reply, .. } => drop(reply.send(Ok(FolderHandle::new(None, 0_usize)))),
+                    StoreQuery::Entries { folder, wanted, reply, .. } => {
+                        let first = *folder.state::<usize>().expect("its place");
+                        // A file system gives names in no order.
+                        let names = (first..NAMES.min(first + PAGE)).map(|at| format!("{:05}", at * 7919 % NAMES));
+                        let page: Vec<_> = names.filter(|name| wanted.contains(name)).map(entry).collect();
+                        *lock(&counted) += page.len();
+                        let next = FolderHandle::new(None, first + PAGE);
+                        drop(reply.send(Ok((next, (first < NAMES).then_some(page)))));
+                    }
+                    _ => panic!("not asked"),
+                }
+            }
+        });
+        let part = store.list_part(&ContentPath::root(), "00007", 50).await.expect("a part");
+        assert!(part.iter().map(|entry| entry.name.clone()).eq((8..58).map(|number| format!("{number:05}"))));
+        // About 50 × (1 + ln (10 000 / 50)).
+        let of_part = std::mem::take(&mut *lock(&looks));
+        assert!(of_part < 600, "{of_part}");
+        assert_eq!(store.list(&ContentPath::root()).await.expect("all").len(), NAMES);
+        assert_eq!(*lock(&looks), NAMES);
+    }
+}

@@ -22,7 +22,7 @@ use store::disk_thread::answer;
 use store::entry::Stamp;
 use store::lock::lock;
 use store::openers::Openers;
-use store::operation::{Begun, ChangeReply, FolderHandle, Operation, ReplyTo, StoreQuery, UploadTerms};
+use store::operation::{Begun, ChangeReply, FolderHandle, NameRange, Operation, ReplyTo, StoreQuery, UploadTerms};
 use store::shared::DiskShared;
 use store::walk::{FolderItem, ItemKind};
 use store::{ContentPath, Entry, Precondition, StoreCommon, StoreError, UploadPlace};
@@ -203,7 +203,9 @@ impl Front {
                 self.open_folder(&within.name_of(name))
             }),
             StoreQuery::Items { folder, reply } => answer(reply, || self.items(folder.state()?)),
-            StoreQuery::Entries { folder, reply, .. } => answer(reply, || self.entries(folder.state()?)),
+            StoreQuery::Entries { folder, wanted, reply, .. } => {
+                answer(reply, || self.entries(folder.state()?, &wanted));
+            }
             StoreQuery::PlaceOf { path, reply, .. } => answer(reply, || {
                 let replaced_bytes = self.look_up(&path).map_or(0, |entry| entry.size);
                 // No other name leads to a folder of a volume.
@@ -272,8 +274,12 @@ impl Front {
         Ok((folder.at(next), items))
     }
 
-    /// The next page of a folder, as it is listed; none at the end.
-    fn entries(&self, folder: &ListedFolder) -> Result<(FolderHandle, Option<Vec<Entry>>), StoreError> {
+    /// The wanted entries of the next page of a folder, as it is listed; none at the end.
+    fn entries(
+        &self,
+        folder: &ListedFolder,
+        wanted: &NameRange,
+    ) -> Result<(FolderHandle, Option<Vec<Entry>>), StoreError> {
         let core = lock(&self.core);
         let (listed, next) = page(&core.live.volume, folder);
         let entry = |one: &ListedName<'_>| match one {
@@ -283,8 +289,9 @@ impl Front {
                 entry_of(name, content, self.shared.id, rate)
             }
         };
-        let entries: Vec<_> = listed.iter().map(entry).collect();
-        Ok((folder.at(next), (!entries.is_empty()).then_some(entries)))
+        let is_end = listed.is_empty();
+        let entries = listed.iter().filter(|one| wanted.contains(one.name())).map(entry).collect();
+        Ok((folder.at(next), (!is_end).then_some(entries)))
     }
 
     /// Removes the content that was met in a walk, unless another one has its name by now.

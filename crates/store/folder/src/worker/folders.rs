@@ -14,7 +14,7 @@ use store::disk_thread::answer;
 use store::entry::{FileId, Stamp, time_of_parts};
 use store::event::StoreEvent;
 use store::lock::lock;
-use store::operation::StoreQuery;
+use store::operation::{NameRange, StoreQuery};
 use store::shared::DiskShared;
 use store::{
     COMPONENTS_MAX, ContentPath, Entry, ForbiddenBy, NameKind, Opened, StoreCommon, StoreError, UploadPlace, Want,
@@ -69,8 +69,8 @@ impl Folders {
                 let items = folder.state::<OpenFolder>()?.page()?;
                 Ok((folder, items))
             }),
-            StoreQuery::Entries { root, path, folder, reply } => answer(reply, || {
-                let entries = self.entries(root, &path, folder.state()?)?;
+            StoreQuery::Entries { root, path, folder, wanted, reply } => answer(reply, || {
+                let entries = self.entries((root, &path), folder.state()?, &wanted)?;
                 Ok((folder, entries))
             }),
             StoreQuery::PlaceOf { root, path, reply } => answer(reply, || self.place_of(root, &path)),
@@ -195,21 +195,21 @@ impl Folders {
         Ok(OpenFolder::new(self.root(root)?.open_path(path, flags)?))
     }
 
-    /// The next page of a folder: links stand for their targets, and names that are gone, that no path can name, or that are neither
-    /// contents nor folders, are left out. None at the end.
+    /// The wanted entries of the next page of a folder: links stand for their targets, and names that are gone, that no path can name, or
+    /// that are neither contents nor folders, are left out. None at the end.
     pub(super) fn entries(
         &self,
-        root: usize,
-        path: &ContentPath,
+        (root, path): (usize, &ContentPath),
         folder: &OpenFolder,
+        wanted: &NameRange,
     ) -> Result<Option<Vec<Entry>>, StoreError> {
         let names = folder.names(Leftovers::PassedOver)?;
         if names.is_empty() {
             return Ok(None);
         }
-        let mut entries = Vec::with_capacity(names.len());
+        let mut entries = Vec::new();
         for name in names {
-            let Some(name) = name.to_str() else { continue };
+            let Some(name) = name.to_str().filter(|name| wanted.contains(name)) else { continue };
             let Ok(stat) = statat(folder.fd(), name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
                 // Only names that a lookup would find are listed: links out of the root lead nowhere.
