@@ -59,11 +59,15 @@ async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, ListingPa
     let permit = login::permit(exchange, &path).await?;
     let service = &exchange.shared.service;
     let after = query.after.as_deref();
-    let listed = match (service.list(&permit).await, limit) {
-        (Err(StoreError::TooManyNames(_)), Some(limit)) => {
-            service.list_part(&permit, after.unwrap_or_default(), limit.saturating_add(1)).await
-        }
-        (listed, _) => listed,
+    // One more than is shown tells whether there are more.
+    let listed = match (after, limit.map(|limit| limit.saturating_add(1))) {
+        // No look at the files of most names behind it.
+        (None, Some(count)) => service.list_part(&permit, "", count).await,
+        (Some(after), Some(count)) => match service.list(&permit).await {
+            Err(StoreError::TooManyNames(_)) => service.list_part(&permit, after, count).await,
+            listed => listed,
+        },
+        (_, None) => service.list(&permit).await,
     };
     let listing = listed.map_err(|error| match error {
         // `film.mp4/` names nothing, even where `film.mp4` is a content.
@@ -197,7 +201,7 @@ pub(crate) fn quality(accept: &str, media_type: &str) -> u32 {
 }
 
 /// `0.125` is 125; more than three places do not exist (RFC 9110 §12.4.2).
-fn thousandths(weight: &str) -> u32 {
+pub(crate) fn thousandths(weight: &str) -> u32 {
     let (whole, places) = weight.split_once('.').unwrap_or((weight, ""));
     if whole != "0" {
         return 1000;

@@ -77,6 +77,11 @@ async fn a_long_listing_comes_in_pages_and_in_parts() {
             .map(|entry| entry["name"].as_str().expect("a name").to_owned())
             .collect()
     };
+    let first = harness.one(&get("/media/?format=json&limit=2"));
+    assert_eq!(names(&first.json()), ["film-0000.mp4", "film-0001.mp4"]);
+    let next = "</media/?format=json&limit=2&after=film-0001.mp4>; rel=\"next\"";
+    assert_eq!((first.field("link"), harness.store.listed.load(Ordering::SeqCst)), (Some(next), 0));
+    assert_eq!(harness.one(&get("/media/?format=json&limit=2000")).field("link"), None);
     let page = harness.one(&get("/media/?format=json&limit=2&after=film-0009.mp4"));
     assert_eq!(names(&page.json()), ["film-0010.mp4", "film-0011.mp4"]);
     let next = "</media/?format=json&limit=2&after=film-0011.mp4>; rel=\"next\"";

@@ -86,12 +86,18 @@ impl Default for Listings {
 }
 
 impl Listings {
-    /// The entries of the directory at `path`.
+    /// The entries of the directory at `path`, or the `first` so many of them.
     ///
     /// # Errors
     /// The store's error, or that too many bytes are held already.
-    pub(crate) async fn list(&self, contents: &dyn Contents, path: &ContentPath) -> Result<Arc<Listing>, StoreError> {
-        let name = path.joined();
+    pub(crate) async fn list(
+        &self,
+        contents: &dyn Contents,
+        path: &ContentPath,
+        first: Option<usize>,
+    ) -> Result<Arc<Listing>, StoreError> {
+        // No name ends in a slash.
+        let name = first.map_or_else(|| path.joined(), |count| format!("{}/{count}", path.joined()));
         let directory = self.directory(&name);
         let asked = Instant::now();
         let mut latest = directory.latest.lock().await;
@@ -106,14 +112,19 @@ impl Listings {
         *latest = None;
         let _scan = self.scan().await?;
         let begun = Instant::now();
-        let listing = Arc::new(self.hold(contents.list(path).await?));
+        let entries = match first {
+            Some(count) => contents.list_part(path, "", count).await?,
+            None => contents.list(path).await?,
+        };
+        let listing = Arc::new(self.hold(entries));
         // Where reading takes long, it is not done all the time.
         let fresh_until = Instant::now() + begun.elapsed();
         *latest = Some(Snapshot { fresh_until, writes, listing: Arc::clone(&listing) });
         Ok(listing)
     }
 
-    /// The first `count` entries after the name `after`, for one reader: of a directory that holds too many for a snapshot.
+    /// The first `count` entries after the name `after`, of a directory that may hold too many for a snapshot: from its beginning in a
+    /// snapshot, else for one reader.
     ///
     /// # Errors
     /// As [`Listings::list`].
@@ -122,9 +133,12 @@ impl Listings {
         contents: &dyn Contents,
         path: &ContentPath,
         (after, count): (&str, usize),
-    ) -> Result<Listing, StoreError> {
+    ) -> Result<Arc<Listing>, StoreError> {
+        if after.is_empty() {
+            return self.list(contents, path, Some(count)).await;
+        }
         let _scan = self.scan().await?;
-        Ok(self.hold(contents.list_part(path, after, count).await?))
+        Ok(Arc::new(self.hold(contents.list_part(path, after, count).await?)))
     }
 
     /// Leave to read a directory.

@@ -622,10 +622,10 @@ impl MediaService {
     /// # Errors
     /// As the store reports.
     pub async fn list(&self, permit: &Permit<ToRead>) -> Result<Arc<Listing>, StoreError> {
-        self.listings.list(&*self.contents, permit.path()).await
+        self.listings.list(&*self.contents, permit.path(), None).await
     }
 
-    /// The first `count` entries after the name `after`, of a directory that holds more than [`MediaService::list`] gives.
+    /// The first `count` entries after the name `after`, of a directory with any number of them.
     ///
     /// # Errors
     /// As the store reports.
@@ -635,7 +635,7 @@ impl MediaService {
         after: &str,
         count: usize,
     ) -> Result<Arc<Listing>, StoreError> {
-        self.listings.list_part(&*self.contents, permit.path(), (after, count)).await.map(Arc::new)
+        self.listings.list_part(&*self.contents, permit.path(), (after, count)).await
     }
 
     /// The latest events.

@@ -5,6 +5,7 @@
 mod accounts;
 mod client;
 mod lines;
+mod names;
 mod operations;
 mod told;
 
@@ -15,7 +16,6 @@ use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::{Duration, SystemTime};
 
 use accounts::NoStore;
 #[allow(unused_imports, reason = "each test file uses its part")]
@@ -33,13 +33,14 @@ use http::config::HttpConfig;
 use http::{HttpListener, Server, ServerParts};
 pub use lines::Lines;
 use lines::wait_while;
+use names::{entries, entry};
 use service::account_changes::AccountStore;
 use service::accounts::{Accounts, OpenRights};
 use service::config::ServiceConfig;
 use service::contents::{
-    ContentPath, Contents, Device, DiskInfo, Entry, FileId, ForbiddenBy, LastScrub, NameKind, Opened, Pending,
-    Precondition, Published, StoreAdmin, StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass,
-    UploadPlace, UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
+    ContentPath, Contents, Device, DiskInfo, Entry, ForbiddenBy, LastScrub, NameKind, Opened, Pending, Precondition,
+    Published, StoreAdmin, StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace,
+    UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
 use service::log::Log;
 use service::operations::Operations;
@@ -65,6 +66,8 @@ pub struct FakeStore {
     /// Names that were to be opened, in order.
     opened: Arc<(Mutex<Vec<String>>, tokio::sync::Notify)>,
     pub looks: Arc<AtomicU64>,
+    /// Folders that were listed whole.
+    pub listed: Arc<AtomicU64>,
     pub capacity: Arc<AtomicU64>,
     pub media: Arc<Mutex<Option<media::MediaRate>>>,
     /// The index knows the rate without a look.
@@ -137,21 +140,6 @@ impl FakeStore {
     }
 }
 
-fn entry(name: &str, stored: &Stored) -> Entry {
-    Entry {
-        name: name.rsplit('/').next().unwrap_or_default().to_owned(),
-        kind: NameKind::File,
-        id: Some(FileId { device: 0, inode: name.bytes().map(u64::from).sum() }),
-        is_link: false,
-        size: stored.bytes.len() as u64,
-        modified: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + stored.version),
-        etag: format!("\"v{}\"", stored.version),
-        disk: DiskId(0),
-        created: None,
-        rate: None,
-    }
-}
-
 impl Contents for FakeStore {
     fn recording_memory(&self) -> u64 {
         1 << 30
@@ -188,25 +176,14 @@ impl Contents for FakeStore {
     }
 
     fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>> {
-        Box::pin(async move {
-            let prefix = if path.components().is_empty() { String::new() } else { format!("{}/", path.joined()) };
-            let files = self.files.lock().expect("lock");
-            let mut entries: HashMap<String, Entry> = HashMap::new();
-            for (name, stored) in files.iter() {
-                let Some(rest) = name.strip_prefix(&prefix) else { continue };
-                let mut found = entry(rest, stored);
-                if let Some((directory, _)) = rest.split_once('/') {
-                    found = Entry { name: directory.to_owned(), kind: NameKind::Directory, size: 0, ..found };
-                }
-                entries.insert(found.name.clone(), found);
-            }
-            if entries.is_empty() && !prefix.is_empty() {
-                return Err(StoreError::NotFound);
-            }
-            let mut list: Vec<Entry> = entries.into_values().collect();
-            list.sort_by(|a, b| a.name.cmp(&b.name));
-            Ok(list)
-        })
+        self.listed.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { entries(&self.files.lock().expect("lock"), path) })
+    }
+
+    fn list_part<'a>(&'a self, path: &'a ContentPath, after: &'a str, count: usize) -> Pending<'a, Vec<Entry>> {
+        let behind = |all: Vec<Entry>| all.into_iter().filter(|entry| *entry.name > *after).take(count).collect();
+        let part = entries(&self.files.lock().expect("lock"), path).map(behind);
+        Box::pin(async { part })
     }
 
     fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry> {
