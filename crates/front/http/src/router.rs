@@ -54,7 +54,8 @@ pub(crate) async fn respond(exchange: &Exchange, body: &mut RequestBody<'_>) -> 
             .await
             .or_else(|| hosts::proof(&exchange.shared.config(), &exchange.head))
             .or_else(|| {
-                page::file(path).map(|page| if path == "/" { viewer_name::named(exchange, page) } else { page })
+                page::file(path, &exchange.head.headers)
+                    .map(|page| if path == "/" { viewer_name::named(exchange, page) } else { page })
             }),
     };
     match found {
