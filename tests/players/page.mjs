@@ -182,10 +182,28 @@ test("a search finds names in all folders, with their folders, and follows the t
   assert.equal(await page.$("#found"), null, "another folder has no search yet");
 });
 
+test("the first load is the frame and the contents, compressed", async () => {
+  await open("");
+  await until("the list", async () => (await shown()).includes("film.mp4"));
+  const parts = await page.evaluate(() => performance.getEntriesByType("resource").filter(({ name }) => name.includes("/assets/")).map(({ name, encodedBodySize, decodedBodySize }) => ({ name, encodedBodySize, decodedBodySize })));
+  assert.equal(parts.length, 2, `one script, one style sheet: ${JSON.stringify(parts)}`);
+  for (const { name, encodedBodySize, decodedBodySize } of parts) assert.ok(encodedBodySize < decodedBodySize / 2, `${name}: ${encodedBodySize} of ${decodedBodySize} bytes`);
+  assert.ok(parts.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0) < 48 * 1024);
+});
+
 test("a long folder is drawn in part, and scrolls to its end", async () => {
+  const { identifier } = await page.evaluateOnNewDocument(() => {
+    window.drawn = 0;
+    new MutationObserver((changes) => {
+      for (const node of changes.flatMap(({ addedNodes }) => [...addedNodes])) window.drawn += node instanceof Element ? node.querySelectorAll("td.name").length : 0;
+    }).observe(document, { subtree: true, childList: true });
+  });
   await open("long/");
   await until("all names", () => page.evaluate(() => document.querySelector("#library [role=status]")?.textContent.startsWith("3000 ")));
-  assert.ok((await shown()).length < 500);
+  assert.ok((await shown()).length < 100);
+  const drawn = await page.evaluate(() => window.drawn);
+  assert.ok(drawn > 0 && drawn < 200, `${drawn} lines were drawn`);
+  await page.removeScriptToEvaluateOnNewDocument(identifier);
   await page.evaluate(() => window.scrollTo(0, document.documentElement.scrollHeight));
   await until("the last name", async () => (await shown()).includes("name 2999.txt"));
   assert.ok((await shown()).length < 500);

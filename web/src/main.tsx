@@ -2,21 +2,14 @@
 
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { Access } from "./access/Access";
-import { SetUp } from "./access/SetUp";
 import { Contents } from "./contents/Contents";
-import { Trash } from "./contents/Trash";
 import { isMedia } from "./contents/kinds";
 import { usePolled } from "./hooks";
-import { Live } from "./live/Live";
-import { Player } from "./player/Player";
+import { later } from "./later";
 import { chaptersBeside } from "./player/chapterList";
 import { beside } from "./player/subtitles";
 import { addressOf, useRoute, type Route, type View } from "./route";
 import { figures, ready, type Alarm, type Entry } from "./server";
-import { Settings } from "./settings/Settings";
-import { Health } from "./status/Health";
-import { Log } from "./status/Log";
 import { begin, choose, LANGUAGES, t, useLanguage, type Language } from "./texts";
 import "./style.css";
 import "./live/live.css";
@@ -25,6 +18,15 @@ const READY_MS = 1000;
 const ALARMS_MS = 10_000;
 /** Looks without an answer until the page says it across. */
 const OFFLINE = 2;
+
+const Access = later(async () => (await import("./access/Access")).Access);
+const Health = later(async () => (await import("./status/Health")).Health);
+const Live = later(async () => (await import("./live/Live")).Live);
+const Log = later(async () => (await import("./status/Log")).Log);
+const Player = later(async () => (await import("./player/Player")).Player);
+const Settings = later(async () => (await import("./settings/Settings")).Settings);
+const SetUp = later(async () => (await import("./access/SetUp")).SetUp);
+const Trash = later(async () => (await import("./contents/Trash")).Trash);
 
 function App() {
   const language = useLanguage();
@@ -155,6 +157,5 @@ function State({ admits }: { admits: boolean | null | undefined }) {
   );
 }
 
-begin();
 const place = document.getElementById("page");
-if (place !== null) render(<App />, place);
+if (place !== null) void begin().then(() => render(<App />, place));

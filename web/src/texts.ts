@@ -3,12 +3,12 @@
 import { useEffect, useState } from "preact/hooks";
 import { recall, store } from "./kept";
 import { en } from "./texts/en";
-import { ja } from "./texts/ja";
 
 export const LANGUAGES = { en: "English", ja: "日本語" } as const;
 export type Language = keyof typeof LANGUAGES;
 
-const CATALOGUES: Record<Language, typeof en> = { en, ja };
+/** The first load has the English texts. */
+const CATALOGUES: Record<Language, () => Promise<typeof en>> = { en: () => Promise.resolve(en), ja: async () => (await import("./texts/ja")).ja };
 
 function chosen(): Language {
   const kept = recall("language");
@@ -24,12 +24,13 @@ const listeners = new Set<(language: Language) => void>();
 /** Changes the language, and keeps the choice. */
 export function choose(to: Language): void {
   store("language", to);
-  use(to);
+  // The event `vite:preloadError` reports a catalogue that cannot be had.
+  void use(to).catch(() => undefined);
 }
 
-function use(to: Language): void {
+async function use(to: Language): Promise<void> {
+  t = await CATALOGUES[to]();
   language = to;
-  t = CATALOGUES[to];
   document.documentElement.lang = to;
   listeners.forEach((listener) => listener(to));
 }
@@ -44,12 +45,15 @@ export function useLanguage(): Language {
   return now;
 }
 
-/** Begins with the kept or the browser's language. */
-export function begin(): void {
-  use(chosen());
+/** Begins with the kept or the browser's language; with English where its texts cannot be had. */
+export async function begin(): Promise<void> {
+  await use(chosen()).catch(() => undefined);
 }
+
+/** Making one takes as long as hundreds of its texts. */
+const moments = Object.fromEntries(Object.keys(LANGUAGES).map((language) => [language, new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" })]));
 
 /** A moment in the words of the language: date and time to the minute. */
 export function moment(at: number | string): string {
-  return new Date(typeof at === "number" ? at * 1000 : at).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
+  return moments[language]?.format(new Date(typeof at === "number" ? at * 1000 : at)) ?? "";
 }

@@ -1,6 +1,6 @@
 // A folder: its way up, what to find in it, its names, and what can be done with them.
 
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useLatest } from "../hooks";
 import { recall, store } from "../kept";
 import { addressOf } from "../route";
@@ -34,7 +34,8 @@ function useListing(folder: string, stamp: number): [Listing | null, () => void]
   const [again, setAgain] = useState(0);
   const length = useLatest(listing?.entries.length ?? 0);
   const renew = useCallback(() => setAgain((count) => count + 1), []);
-  useEffect(() => {
+  // Asked for before the frame is painted.
+  useLayoutEffect(() => {
     const stop = new AbortController();
     let parts = 0;
     list(folder, stop.signal, (entries, whole) => {

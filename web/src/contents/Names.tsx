@@ -34,13 +34,13 @@ export function Names(props: Props) {
 
 /** The first and the last line in view of a list of `count` lines, whose top is `place`. */
 function useView(count: number, place: () => Element | null): [number, number] {
-  const [view, set] = useState<[number, number]>([0, WHOLE_MAX]);
+  const from = (first: number): [number, number] => [first, first + Math.ceil(window.innerHeight / LINE_PX) + 2 * MARGIN];
+  const [view, set] = useState(from(0));
   useEffect(() => {
     if (count <= WHOLE_MAX) return;
     const look = () => {
       const top = place()?.getBoundingClientRect().top ?? 0;
-      const first = Math.max(0, Math.floor(-top / LINE_PX) - MARGIN);
-      set([first, first + Math.ceil(window.innerHeight / LINE_PX) + 2 * MARGIN]);
+      set(from(Math.max(0, Math.floor(-top / LINE_PX) - MARGIN)));
     };
     look();
     window.addEventListener("scroll", look, { passive: true });
