@@ -207,7 +207,7 @@ async fn a_stream_is_explained_and_streams_are_listed_in_parts() {
     assert_eq!(explained["rate_from"], "request");
     assert_eq!(explained["budgets"], serde_json::json!(["address:127.0.0.1"]));
     let reasons = explained["reasons"].to_string();
-    assert!(reasons.contains("bit/s are reserved for it: the request, or its link, names it."), "{reasons}");
+    assert!(reasons.contains("Mbit/s are reserved for it: the request, or its link, names it."), "{reasons}");
     let other = harness.one(&get(&format!("/api/v1/streams/{}", rest.json()[0]["id"]))).json();
     assert_eq!((&other["rate_from"], &other["place"]), (&"left_over".into(), &serde_json::Value::Null), "{other}");
     for unknown in ["999999", "x", "-1"] {

@@ -360,15 +360,18 @@ async fn users_see_no_names_of_others() {
         viewers.push(viewer);
     }
     assert_eq!(closed.status("GET /media/films/a.ts?rate=200M", ADA), 503, "an event with names");
-    let seen = |path: &str, login: &str| {
+    let member = |member: &str, path: &str, login: &str| {
         let answer = closed.harness.one(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{login}\r\n"));
         let value: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
-        let paths =
-            value.as_array().expect("a list").iter().filter_map(|item| Some(item.get("path")?.as_str()?.to_owned()));
-        let mut paths: Vec<String> = paths.collect();
-        paths.sort();
-        paths
+        let texts =
+            value.as_array().expect("a list").iter().filter_map(|item| Some(item.get(member)?.as_str()?.to_owned()));
+        let mut texts: Vec<String> = texts.collect();
+        texts.sort();
+        texts
     };
+    let seen = |path: &str, login: &str| member("path", path, login);
+    assert_eq!(member("user", "/api/v1/streams", ADA), ["ada", "eve"]);
+    assert_eq!(member("user", "/api/v1/streams", EVE), ["eve"]);
     assert_eq!(seen("/api/v1/streams", ADA), ["films/a.ts", "other/b.ts"]);
     assert_eq!(seen("/api/v1/streams", EVE), ["", "films/a.ts"]);
     assert_eq!(seen("/api/v1/events", ADA), ["films/a.ts"]);

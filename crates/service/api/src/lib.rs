@@ -157,6 +157,9 @@ pub struct Stream {
     /// The cause of its delay now; none while its bytes leave as they are due.
     #[serde(default)]
     pub held_up_by: Option<HeldUpBy>,
+    /// The account that it was admitted for; none where it has none, or another may not see it.
+    #[serde(default)]
+    pub user: Option<String>,
     /// The disk it reads from or is written to.
     pub disk: u16,
     /// When it started, seconds since 1970.

@@ -102,6 +102,7 @@ pub(crate) fn described_stream(
         buffered_bytes: read(|g| g.buffered_bytes.get()),
         blocked: read(|g| g.blocked.get()) != 0,
         held_up_by: gauges.and_then(held_up_by),
+        user: known.user.clone().filter(|_| is_named),
         disk: known.disk.0,
         started: unix_seconds(known.started),
         passed_to: known.passed_to.map(|stream| stream.0),

@@ -3,7 +3,7 @@
 //! Promise: reading them costs the data plane nothing. Not here: the figures of all streams (`figures`), the rules (`rate`, `session`).
 
 use api::{HeldUpBy, RateOrigin, Stream, StreamExplanation, StreamPlace};
-use units::{BitRate, StreamId, real};
+use units::{StreamId, real};
 
 use crate::access::{Permit, ToObserve};
 use crate::figures::{described_stream, is_paced, sees_names};
@@ -33,7 +33,7 @@ pub fn explain(service: &MediaService, id: StreamId, permit: &Permit<ToObserve>)
         waits.then(|| "It waits for its admission.".to_owned()),
         Some(rate_reason(known, &stream)),
         place.map(|StreamPlace { place, of }| {
-            format!("By age it is stream {place} of {of} with a rate on disk {}; if that becomes too slow for all, the youngest end.", known.disk.0)
+            format!("By age it is stream {place} of {of} with a rate on its disk; if that becomes too slow for all, the youngest end.")
         }),
         Some(delay_reason(&stream, real(slowdown) / 1e6)),
     ];
@@ -58,13 +58,13 @@ fn rate_reason(known: &RunningStream, stream: &Stream) -> String {
         (None, _) => {
             format!("There was no room at its rate ({origin}), and its path is configured for best effort then.")
         }
-        (Some(BitRate(rate)), Some(newer)) => {
-            format!("Stream {} of its viewer took its {rate} bit/s over; it gets what is left.", newer.0)
+        (Some(rate), Some(newer)) => {
+            format!("Stream {} of its viewer took its {rate} over; it gets what is left.", newer.0)
         }
-        (Some(BitRate(rate)), None) if stream.class == api::Class::BestEffort => format!(
-            "It has lost its {rate} bit/s, since its client took nothing or its disk was too slow; it gets them again once it is read and there is room."
+        (Some(rate), None) if stream.class == api::Class::BestEffort => format!(
+            "It has lost its {rate}, since its client took nothing or its disk was too slow; it gets them again once it is read and there is room."
         ),
-        (Some(BitRate(rate)), None) => format!("{rate} bit/s are reserved for it: {origin}."),
+        (Some(rate), None) => format!("{rate} are reserved for it: {origin}."),
     }
 }
 
