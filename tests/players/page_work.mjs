@@ -295,6 +295,9 @@ test("30 s of a film play without a stall while an upload runs, and its stream i
     await on.open("#live");
     await on.until("the one stream", async () => (await page.$$(".streams tbody tr")).length === 1 && (await server.json("streams")).length === 1);
     await on.guidePicture("live");
+    await on.press("Explain the stream of films/film.mp4", ".streams");
+    await on.text("are reserved for it: the content needs it", "dialog[open]");
+    await on.press("Close", "dialog[open]");
     await on.press("Stop", ".streams");
     await on.press("Stop", "dialog[open]");
     await until("its end", async () => (await server.json("streams")).length === 0);

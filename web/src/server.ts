@@ -7,6 +7,7 @@ export type FiguresHistory = Schemas["FiguresHistory"];
 export type LiveFigures = Schemas["LiveFigures"];
 export type System = Schemas["System"];
 export type Stream = Schemas["Stream"];
+export type StreamExplanation = Schemas["StreamExplanation"];
 export type Disk = Schemas["Disk"];
 export type Alarm = Schemas["Alarm"];
 export type VolumeStatus = Schemas["VolumeStatus"];
@@ -17,6 +18,8 @@ export type QuotaStatus = Schemas["QuotaStatus"];
 export type WebhookStatus = Schemas["WebhookStatus"];
 export type LoginStatus = Schemas["LoginStatus"];
 export type AccountEntry = Schemas["AccountEntry"];
+export type GroupEntry = Schemas["GroupEntry"];
+export type TokenText = Schemas["TokenText"];
 export type TokenEntry = Schemas["TokenEntry"];
 export type LinkEntry = Schemas["LinkEntry"];
 export type SettingEntry = Schemas["SettingEntry"];
@@ -139,9 +142,9 @@ export async function restore(id: string): Promise<void> {
   await ask(`api/v1/trash/${encodeURIComponent(id)}/restore`, { method: "POST" });
 }
 
-/** Gives a content or folder another path; one that is there stays. Throws a Problem. */
-export async function move(from: string, to: string): Promise<void> {
-  await ask(mediaUrl(from), { method: "MOVE", headers: { Destination: new URL(mediaUrl(to), location.href).href, Overwrite: "F" } });
+/** Gives a content or folder another path, or a copy there; one that is there stays. Throws a Problem. */
+export async function relocate(method: "MOVE" | "COPY", from: string, to: string): Promise<void> {
+  await ask(mediaUrl(from), { method, headers: { Destination: new URL(mediaUrl(to), location.href).href, Overwrite: "F" } });
 }
 
 /** A call of the API with a document. Throws a Problem. */

@@ -4,9 +4,10 @@ import { useState } from "preact/hooks";
 import { usePolled } from "../hooks";
 import { figures, send, words, type AccountEntry, type LinkEntry, type LoginStatus, type Problem, type TokenEntry } from "../server";
 import { moment, t } from "../texts";
+import { NewToken, OwnPassword, Rights } from "./Rights";
 import { Steps } from "./SetUp";
 
-const LISTS_MS = 5000;
+export const LISTS_MS = 5000;
 
 /** The code of the address that a server without users prints. */
 const firstCode = () => new URLSearchParams(location.hash.split("?")[1] ?? "").get("code");
@@ -39,7 +40,7 @@ export function Access() {
       {status !== null && (status.user !== null || status.administers) && (
         <>
           {status.administers && <Users act={act} changes={changes} />}
-          <Tokens act={act} changes={changes} />
+          <Tokens act={act} changes={changes} renew={() => setChanges((count) => count + 1)} own={status.user !== null} />
           <Links act={act} changes={changes} />
         </>
       )}
@@ -47,7 +48,7 @@ export function Access() {
   );
 }
 
-type Act = (method: "POST" | "DELETE", call: string, body?: object) => Promise<boolean>;
+export type Act = (method: "POST" | "PUT" | "DELETE", call: string, body?: object) => Promise<boolean>;
 
 /** The form of a log-in; of the first administrator, where the address has the code. */
 function LogIn({ act, provider }: { act: Act; provider: string | null }) {
@@ -83,10 +84,20 @@ function LogIn({ act, provider }: { act: Act; provider: string | null }) {
   );
 }
 
-function Field({ name, label, type = "text", complete = "off" }: { name: string; label: string; type?: string; complete?: string }) {
+interface FieldProps {
+  name: string;
+  label: string;
+  type?: string;
+  complete?: string;
+  /** The names to choose from, by the identity of their list. */
+  list?: string;
+  value?: string;
+}
+
+export function Field({ name, label, type = "text", complete = "off", list, value }: FieldProps) {
   return (
     <label>
-      {label} <input name={name} type={type} required autocomplete={complete} />
+      {label} <input name={name} type={type} required autocomplete={complete} list={list} defaultValue={value} />
     </label>
   );
 }
@@ -105,6 +116,7 @@ function LoggedIn({ status, act }: { status: LoginStatus; act: Act }) {
           </li>
         ))}
       </ul>
+      <OwnPassword user={status.user ?? ""} act={act} />
     </section>
   );
 }
@@ -119,28 +131,31 @@ function Users({ act, changes }: { act: Act; changes: number }) {
     if (await act("POST", "users", { name: String(fields.get("name")), password: String(fields.get("password")), rights })) form.reset();
   };
   return (
-    <section class="card" aria-label={t.users}>
-      <h2>{t.users}</h2>
-      <ul class="rows">
-        {users.map(({ name, groups, rights }) => (
-          <Row key={name} name={name} remove={t.removeNamed(name)} onRemove={() => confirm(t.removeUser(name)) && void act("DELETE", `users/${encodeURIComponent(name)}`)}>
-            {[...rights.map((grant) => `${grant.folder}: ${grant.rights.join(", ")}`), ...groups].join(" · ")}
-          </Row>
-        ))}
-      </ul>
-      <form class="bar wrap" onSubmit={(event) => void submit(event)}>
-        <Field name="name" label={t.userName} />
-        <Field name="password" label={t.password} type="password" complete="new-password" />
-        <label>
-          <input name="admin" type="checkbox" /> {t.administrator}
-        </label>
-        <button>{t.addUser}</button>
-      </form>
-    </section>
+    <>
+      <section class="card" aria-label={t.users}>
+        <h2>{t.users}</h2>
+        <ul class="rows">
+          {users.map(({ name, groups, rights }) => (
+            <Row key={name} name={name} remove={t.removeNamed(name)} onRemove={() => confirm(t.removeUser(name)) && void act("DELETE", `users/${encodeURIComponent(name)}`)}>
+              {[...rights.map((grant) => `${grant.folder}: ${grant.rights.join(", ")}`), ...groups].join(" · ")}
+            </Row>
+          ))}
+        </ul>
+        <form class="bar wrap" onSubmit={(event) => void submit(event)}>
+          <Field name="name" label={t.userName} />
+          <Field name="password" label={t.password} type="password" complete="new-password" />
+          <label>
+            <input name="admin" type="checkbox" /> {t.administrator}
+          </label>
+          <button>{t.addUser}</button>
+        </form>
+      </section>
+      <Rights act={act} changes={changes} users={users} />
+    </>
   );
 }
 
-function Tokens({ act, changes }: { act: Act; changes: number }) {
+function Tokens({ act, changes, renew, own }: { act: Act; changes: number; renew: () => void; own: boolean }) {
   const tokens = usePolled((signal) => figures<TokenEntry[]>("tokens", signal), LISTS_MS, [changes]) ?? [];
   return (
     <section class="card" aria-label={t.tokens}>
@@ -152,6 +167,7 @@ function Tokens({ act, changes }: { act: Act; changes: number }) {
           </Row>
         ))}
       </ul>
+      {own && <NewToken renew={renew} />}
     </section>
   );
 }

@@ -4,7 +4,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import { useLatest } from "../hooks";
 import { recall, store } from "../kept";
 import { addressOf } from "../route";
-import { change, list, mediaUrl, move, restore, toTrash, words, zipUrl, type Entry, type Problem } from "../server";
+import { change, list, mediaUrl, relocate, restore, toTrash, words, zipUrl, type Entry, type Problem } from "../server";
 import { t } from "../texts";
 import { Details } from "./Details";
 import { arranged, type Kind, type Order } from "./kinds";
@@ -95,7 +95,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
     setOver(false);
     if (event.dataTransfer !== null) uploads.add(await dropped(event.dataTransfer, folder));
   };
-  const each = async (names: string[], act: (path: string) => Promise<void>) => {
+  const each = async (names: string[], act: (path: string) => Promise<void>, failure = t.notRemoved) => {
     const left = new Set(marked);
     setFailed("");
     for (const name of names) {
@@ -103,7 +103,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
         await act(folder + name);
         left.delete(name);
       } catch (problem) {
-        setFailed(t.notRemoved(name, words(problem as Problem, t.noAnswer)));
+        setFailed(failure(name, words(problem as Problem, t.noAnswer)));
       }
     }
     setMarked(left);
@@ -141,7 +141,16 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
   const newFolder = () => setNaming({ title: t.newFolder, name: "", act: (name) => act(change("MKCOL", mediaUrl(`${folder}${name}/`))) });
   const rename = ({ name: from }: Entry) => {
     setShown(null);
-    setNaming({ title: t.rename, name: from, act: (name) => act(move(folder + from, folder + name)) });
+    setNaming({ title: t.rename, name: from, act: (name) => act(relocate("MOVE", folder + from, folder + name)) });
+  };
+  const elsewhere = (method: "MOVE" | "COPY", names: string[]) => {
+    setShown(null);
+    const to = async (target: string) => {
+      setNaming(null);
+      const under = target.replace(/^\/|\/$/g, "");
+      await each(names, (path) => relocate(method, path, `${under === "" ? "" : `${under}/`}${path.slice(folder.length)}`), t.notMoved);
+    };
+    setNaming({ title: method === "MOVE" ? t.moveTo : t.copyTo, name: `/${folder}`, folders: foldersNear(folder, entries), act: (target) => void to(target) });
   };
   const address = zipUrl([...marked].map((name) => folder + name));
   const removesFolder = removing.some((name) => entries.some((entry) => entry.name === name && entry.kind === "directory"));
@@ -192,6 +201,8 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
           ) : (
             <span class="quiet">{t.tooManyForZip}</span>
           )}
+          <button onClick={() => elsewhere("MOVE", [...marked])}>{t.moveTo}</button>
+          <button onClick={() => elsewhere("COPY", [...marked])}>{t.copyTo}</button>
           <button onClick={() => void discard([...marked])}>{t.remove}</button>
           <button onClick={() => setMarked(new Set())}>{t.cancel}</button>
         </div>
@@ -222,7 +233,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
         <Names folder={folder} names={names} grid={grid} playing={playing} order={order} setOrder={setOrder} marked={marked} setMarked={setMarked} show={setShown} />
       )}
       {search.trim() !== "" && <SearchResults text={search.trim()} folder={folder} stamp={stamp} />}
-      {shown !== null && <Details path={folder + shown.name} entry={shown} close={() => setShown(null)} rename={() => rename(shown)} remove={() => (setShown(null), void discard([shown.name]))} />}
+      {shown !== null && <Details path={folder + shown.name} entry={shown} close={() => setShown(null)} rename={() => rename(shown)} elsewhere={(method) => elsewhere(method, [shown.name])} remove={() => (setShown(null), void discard([shown.name]))} />}
       {naming !== null && <NameQuestion naming={naming} close={() => setNaming(null)} />}
       {removing.length > 0 && <Ask text={`${t.removeAsk(removing.length, removing[0] ?? "")}${removesFolder ? ` ${t.removeWithAll}` : ""}`} yes={t.remove} no={() => setRemoving([])} act={() => void remove()} />}
     </section>
@@ -291,25 +302,39 @@ function KindChoice({ kind, set }: { kind: Kind | null; set: (kind: Kind | null)
   );
 }
 
+/** The folders above `folder`, itself, and those in it, as paths to choose from. */
+function foldersNear(folder: string, entries: Entry[]): string[] {
+  const parts = folder.split("/").filter((part) => part !== "");
+  const above = parts.map((_, index) => `/${parts.slice(0, index + 1).join("/")}/`);
+  return ["/", ...above, ...entries.filter(({ kind }) => kind === "directory").map(({ name }) => `/${folder}${name}/`)];
+}
+
 /** A name that is asked for: of a new folder, or a new one of a content. */
 interface Naming {
   title: string;
   name: string;
+  /** It is the path of a folder, such as these. */
+  folders?: string[];
   act: (name: string) => void;
 }
 
 function NameQuestion({ naming, close }: { naming: Naming; close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [name, setName] = useState(naming.name);
-  const possible = name !== "" && name !== naming.name && !name.includes("/");
+  const possible = name !== "" && name !== naming.name && (naming.folders !== undefined || !name.includes("/"));
   useEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} onClose={close}>
       <form method="dialog" onSubmit={() => possible && naming.act(name)}>
         <label>
-          {naming.title}
-          <input value={name} maxLength={255} onInput={(event) => setName(event.currentTarget.value)} />
+          {naming.folders === undefined ? naming.title : t.toFolder}
+          <input value={name} maxLength={naming.folders === undefined ? 255 : undefined} list="folders" onInput={(event) => setName(event.currentTarget.value)} />
         </label>
+        <datalist id="folders">
+          {naming.folders?.map((path) => (
+            <option key={path} value={path} />
+          ))}
+        </datalist>
         <div class="bar">
           <button type="button" onClick={() => dialog.current?.close()}>
             {t.cancel}

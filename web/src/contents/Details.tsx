@@ -11,14 +11,23 @@ import { isMedia, kindOf, playedSeconds } from "./kinds";
 
 const READERS_MS = 2000;
 
-export function Details({ path, entry, close, rename, remove }: { path: string; entry: Entry; close: () => void; rename: () => void; remove: () => void }) {
+interface Props {
+  path: string;
+  entry: Entry;
+  close: () => void;
+  rename: () => void;
+  elsewhere: (method: "MOVE" | "COPY") => void;
+  remove: () => void;
+}
+
+export function Details({ path, entry, close, rename, elsewhere, remove }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   const streams = usePolled((signal) => figures<Stream[]>("streams", signal), READERS_MS);
   const readers = (streams ?? []).filter((stream) => stream.path === path && stream.direction === "out");
   const file = entry.kind === "file";
   const lines: [string, string][] = [
-    [t.type, file ? kindOf(entry) : t.folder],
+    [t.type, t.kinds[kindOf(entry)] ?? ""],
     [t.size, file ? format.size(entry.size) : ""],
     [t.duration, file ? playedSeconds(entry) : ""],
     [t.modified, moment(entry.modified)],
@@ -43,6 +52,8 @@ export function Details({ path, entry, close, rename, remove }: { path: string; 
           {t.download}
         </a>
         <button onClick={rename}>{t.rename}</button>
+        <button onClick={() => elsewhere("MOVE")}>{t.moveTo}</button>
+        <button onClick={() => elsewhere("COPY")}>{t.copyTo}</button>
         <button class="danger" onClick={remove}>
           {t.remove}
         </button>

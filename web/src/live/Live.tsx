@@ -1,11 +1,11 @@
 // Figures of the server, each second while the page is visible: head-room, rates, disks, streams.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { Ask } from "../contents/Contents";
 import * as format from "../format";
 import { useEvents } from "../hooks";
 import { addressOf } from "../route";
-import { change, words, type Disk, type LiveFigures, type Problem, type Stream, type System } from "../server";
+import { change, figures, words, type Disk, type LiveFigures, type Problem, type Stream, type StreamExplanation, type System } from "../server";
 import { moment, t } from "../texts";
 import { History } from "./History";
 
@@ -37,6 +37,7 @@ export function Live() {
         </ul>
       </section>
       <Running streams={streams} unlisted={unlisted} />
+      <p class="quiet">{t.meanings}</p>
       <p class="quiet">{t.version(system.version, format.time(system.uptime_seconds))}</p>
     </>
   );
@@ -73,6 +74,7 @@ function Summary({ system }: { system: System }) {
 
 function DiskRow({ disk }: { disk: Disk }) {
   const best = Math.max(0, 1 - disk.promised_share - disk.free_share);
+  const late = disk.lateness.reduce((sum, count) => sum + count, 0);
   return (
     <>
       <span class="name">
@@ -82,6 +84,7 @@ function DiskRow({ disk }: { disk: Disk }) {
         <span class="promised" style={{ width: `${(100 * disk.promised_share).toFixed(1)}%` }} />
         <span class="best" style={{ width: `${(100 * best).toFixed(1)}%` }} />
       </span>
+      {late > 0 && <span class="quiet">{t.lateBlocks(late)}</span>}
       {disk.failing && <span class="warn">{t.failing}</span>}
       {disk.slowdown > 1.2 && <span class="warn">{t.slower(disk.slowdown.toFixed(1))}</span>}
       <span class="quiet">{t.diskShares(format.percent(disk.promised_share), format.percent(best), format.percent(disk.free_share))}</span>
@@ -96,6 +99,7 @@ function DiskRow({ disk }: { disk: Disk }) {
 
 function Running({ streams, unlisted }: { streams: Stream[]; unlisted: number }) {
   const [stopping, setStopping] = useState<Stream | null>(null);
+  const [explained, setExplained] = useState<Stream | null>(null);
   const [failed, setFailed] = useState("");
   const stop = async (stream: Stream) => {
     setStopping(null);
@@ -137,19 +141,43 @@ function Running({ streams, unlisted }: { streams: Stream[]; unlisted: number })
             </thead>
             <tbody>
               {streams.map((stream) => (
-                <Row key={stream.id} stream={stream} stop={() => setStopping(stream)} />
+                <Row key={stream.id} stream={stream} stop={() => setStopping(stream)} explain={() => setExplained(stream)} />
               ))}
             </tbody>
           </table>
         </div>
       )}
       {unlisted > 0 && <p class="quiet">{t.more(unlisted)}</p>}
+      {explained !== null && <Explanation stream={explained} close={() => setExplained(null)} />}
       {stopping !== null && <Ask text={t.stopAsk(stopping.path, stopping.client)} yes={t.stop} no={() => setStopping(null)} act={() => void stop(stopping)} />}
     </section>
   );
 }
 
-function Row({ stream, stop }: { stream: Stream; stop: () => void }) {
+/** The reasons for the rate and the delay of a stream, as the server gives them. */
+function Explanation({ stream, close }: { stream: Stream; close: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [found, setFound] = useState<StreamExplanation | null>();
+  useEffect(() => {
+    dialog.current?.showModal();
+    const stop = new AbortController();
+    void figures<StreamExplanation>(`streams/${stream.id}`, stop.signal).then((explanation) => stop.signal.aborted || setFound(explanation));
+    return () => stop.abort();
+  }, []);
+  return (
+    <dialog ref={dialog} onClose={close} aria-label={t.explainNamed(stream.path)}>
+      <h2>{stream.path}</h2>
+      <ul class="rows">
+        {found === undefined ? <li>{t.reading}</li> : found === null ? <li>{t.streamEnded}</li> : [...found.reasons, ...found.budgets.map((budget) => `${t.arrays.budget}: ${budget}`)].map((reason) => <li key={reason}>{reason}</li>)}
+      </ul>
+      <div class="bar">
+        <button onClick={() => dialog.current?.close()}>{t.close}</button>
+      </div>
+    </dialog>
+  );
+}
+
+function Row({ stream, stop, explain }: { stream: Stream; stop: () => void; explain: () => void }) {
   const late = stream.session !== null && stream.session !== undefined && stream.session.lag_seconds > 0 ? stream.session.lag_seconds.toFixed(1) : "";
   const incoming = stream.class === "constant" ? t.recordingLine : t.uploadLine;
   return (
@@ -159,13 +187,21 @@ function Row({ stream, stop }: { stream: Stream; stop: () => void }) {
         {stream.direction === "in" && <span class="quiet">{incoming(format.size(stream.received_bytes))}</span>}
         {stream.session && <span class="quiet">{t.sessionLine(stream.session.contents, late)}</span>}
       </td>
-      <td>{stream.client}</td>
+      <td>
+        {stream.client}
+        {stream.user && <span class="quiet"> {stream.user}</span>}
+      </td>
       <td class="figure">{stream.class === "constant" ? format.rate(stream.rate_bps) : t.bestEffort}</td>
       <td class="figure">{stream.j_percent === null ? "" : `${stream.j_percent.toFixed(2)} %`}</td>
       <td class="figure">{stream.misses}</td>
-      <td>{stream.held_up_by ?? ""}</td>
+      <td>{stream.held_up_by ? t.heldUp[stream.held_up_by] : ""}</td>
       <td>{moment(stream.started)}</td>
-      <td class="figure">{stream.direction === "out" && <button onClick={stop}>{t.stop}</button>}</td>
+      <td class="figure">
+        <button aria-label={t.explainNamed(stream.path)} onClick={explain}>
+          {t.explain}
+        </button>
+        {stream.direction === "out" && <button onClick={stop}>{t.stop}</button>}
+      </td>
     </tr>
   );
 }

@@ -247,7 +247,7 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
       {notice !== null && <NoticeCard path={path} name={name} notice={notice} again={again} />}
       {notice === null && (
         <>
-          <p class="quiet" role="status">
+          <p class="quiet" role="status" title={t.meanings}>
             {status === "" ? t.starting : status}
           </p>
           {resumed > 0 && (
@@ -354,7 +354,7 @@ function servedLine(streams: Stream[], path: string): string {
   const parts = [stream.class === "constant" ? t.guaranteed(format.rate(stream.rate_bps)) : t.bestEffort];
   if (stream.j_percent !== null) parts.push(`J ${stream.j_percent.toFixed(2)} %`);
   if (stream.misses > 0) parts.push(`${t.misses} ${stream.misses}`);
-  if (stream.held_up_by) parts.push(`${t.heldUpBy}: ${stream.held_up_by}`);
+  if (stream.held_up_by) parts.push(`${t.heldUpBy}: ${t.heldUp[stream.held_up_by]}`);
   return parts.join(" · ");
 }
 
