@@ -16,8 +16,6 @@ use crate::port::{IoFault, ReadRequest, Span};
 
 /// Reads of a page at most. Follows from the pieces of a page.
 const READS_PER_PAGE: usize = 2;
-/// The system's number for "no data available".
-const ENODATA: i32 = 61;
 
 impl Fetcher {
     /// Issues the next read of a stream, at most `bytes_max`; `None` if there is no buffer for it now.
@@ -129,7 +127,8 @@ impl Fetcher {
         if self.reads_on(op, completion, context) {
             return;
         }
-        let completion = self.judge_end(op, completion);
+        let is_on_volume = self.buffers.content(self.reads.get(op).file).checksums.is_some();
+        let completion = self.reads.get_mut(op).judge_end(completion, is_on_volume);
         let read = self.reads.get(op);
         self.settle(&read, completion, context);
         if matches!(completion.result, Err(IoFault::Device(_))) {
@@ -267,17 +266,6 @@ impl Fetcher {
         let Some(piece) = content.layout.piece(copy, offset, left) else { return false };
         self.read_piece(op, piece, issued, context);
         true
-    }
-
-    /// A disk of a volume that ends before the bytes it was given erred: the kernel gives a disk that was pulled out no length.
-    fn judge_end(&mut self, op: u32, completion: Completion) -> Completion {
-        let read = self.reads.get_mut(op);
-        let is_whole = completion.result.is_err() || read.got >= read.expected;
-        if is_whole || self.buffers.content(read.file).checksums.is_none() {
-            return completion;
-        }
-        read.got = 0;
-        Completion { result: Err(IoFault::Device(ENODATA)), ..completion }
     }
 
     /// Enters a completed read into the statistics of its disk.

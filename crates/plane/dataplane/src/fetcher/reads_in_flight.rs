@@ -9,7 +9,10 @@ use units::{DiskId, Nanos};
 
 use super::READS_MAX;
 use crate::cache::{Cache, Page};
-use crate::port::FileSlot;
+use crate::port::{Completion, FileSlot, IoFault};
+
+/// "No data available". Follows from the system's numbers of errors (`errno`(3)).
+const ENODATA: i32 = 61;
 
 /// A read in flight, or read and not looked at yet.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +47,16 @@ impl ReadOp {
     /// Where in the arena its first byte comes: a part of a page lies at its place in it.
     pub(super) fn memory(&self) -> u64 {
         Cache::span(self.first).offset + self.within_page()
+    }
+
+    /// The outcome of its last answer. A disk of a volume that ends before the bytes it was given erred: the kernel gives a disk that was
+    /// pulled out no length.
+    pub(super) fn judge_end(&mut self, completion: Completion, is_on_volume: bool) -> Completion {
+        if completion.result.is_err() || self.got >= self.expected || !is_on_volume {
+            return completion;
+        }
+        self.got = 0;
+        Completion { result: Err(IoFault::Device(ENODATA)), ..completion }
     }
 
     /// Bytes of its first page before its own.
