@@ -34,7 +34,7 @@ pub fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rat
 pub enum PlannedLayout {
     /// Each on one disk, as in folders.
     Span,
-    /// Each on all disks in turn.
+    /// Each on all disks in turn, in units of a volume; on one disk, as in a volume.
     Stripe,
     /// Each in two copies, of which the first lie in the outer halves of all disks and the second in the inner ones.
     Mirror,
