@@ -4,6 +4,9 @@
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Exit code of this program when the reader of its output has gone: as a shell gives it for a program that a broken pipe ended
 /// (128 + SIGPIPE).
@@ -39,9 +42,19 @@ impl Write for Output {
     }
 }
 
-/// Writes a line to standard error, and ignores its errors.
+/// The longest wait for room in a pipe that is full because its reader reads nothing.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Writes a line to standard error, and ignores its errors. A full pipe misses it: it must not keep a server from its end.
 pub fn say(line: Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "isocast: {line}");
+    if has_room(io::stderr()) {
+        let _ = writeln!(io::stderr(), "isocast: {line}");
+    }
+}
+
+fn has_room(output: impl AsFd) -> bool {
+    let wait = || poll(&mut [PollFd::new(&output, PollFlags::OUT)], Some(&PATIENCE));
+    rustix::io::retry_on_intr(wait) != Ok(0)
 }
 
 /// Whether `serve` prints more than the few lines that are for everybody.
@@ -57,5 +70,23 @@ impl Console {
         if self.verbose {
             say(line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeWriter, Read as _, pipe};
+
+    use super::*;
+
+    #[test]
+    fn a_full_pipe_has_no_room() {
+        let (mut reader, mut writer): (_, PipeWriter) = pipe().expect("a pipe");
+        assert!(has_room(&writer));
+        let bytes = rustix::pipe::fcntl_getpipe_size(&writer).expect("its size");
+        writer.write_all(&vec![0; bytes]).expect("written");
+        assert!(!has_room(&writer));
+        reader.read_exact(&mut vec![0; bytes]).expect("read");
+        assert!(has_room(&writer));
     }
 }

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -17,7 +18,10 @@ use crate::config::Config;
 pub(super) fn log_writers(config: &Config) -> anyhow::Result<(Option<LogWriter>, LogWriter)> {
     let access = config.log.access.as_deref().map(log_writer).transpose()?;
     let events = config.log.events.as_deref().map(log_writer).transpose()?;
-    Ok((access, events.unwrap_or_else(|| Box::new(io::stderr()))))
+    // Not by its lock, which other lines wait for while nothing reads the pipe.
+    let standard_error = || io::stderr().as_fd().try_clone_to_owned().map(File::from);
+    let events = events.map_or_else(|| standard_error().map(|file| Box::new(file) as LogWriter), Ok)?;
+    Ok((access, events))
 }
 
 fn log_writer(path: &Path) -> anyhow::Result<LogWriter> {
