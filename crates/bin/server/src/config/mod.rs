@@ -439,6 +439,11 @@ impl Config {
         if let Some(message) = config.ftp.contradiction(&config.tls) {
             settings.contradiction("ftp.tls", message);
         }
+        if config.proxy_protocol && config.trusted_proxies.is_empty() {
+            let message =
+                "name the proxies, else no connection begins so; write for example `[\"10.0.0.7\"]`".to_owned();
+            settings.contradiction("access.trusted_proxies", message);
+        }
         twice(&mut settings, "quota", quotas::folders(&config.quotas).iter().map(String::as_str));
         let holders: Vec<String> = config.budgets.iter().map(|(of, _)| of.to_string()).collect();
         twice(&mut settings, "budget", holders.iter().map(String::as_str));
@@ -714,6 +719,7 @@ mod tests {
             ("limits.upload_idle = \"0s\"", "limits.upload_idle: `0s`: nothing is done in no time"),
             ("streams.stall = \"0s\"", "streams.stall: `0s`: nothing is done in no time"),
             ("log.access = true", "log.access: a path is needed"),
+            ("access.proxy_protocol = true", "access.trusted_proxies: name the proxies"),
             ("links = \"1G\"", "links: a table is needed: write `[links]`"),
             ("tls.hsts = \"1000d\"", "tls.hsts: `1000d` is too long (730d at most)"),
         ] {
