@@ -38,6 +38,7 @@ pub(crate) enum Call {
     Uploads,
     Search,
     Archive,
+    Details,
     Thumbnail,
     MoveItem,
     CopyItem,
@@ -331,6 +332,17 @@ pub(crate) const ROUTES: &[Route] = &[
             Call::Search,
             "Contents and folders of this name, of all or below a folder.",
             CallAnswer::One("FoundNames"),
+        )
+    },
+    Route {
+        right: CallRight::Read,
+        query: ONE_PATH,
+        refusals: &[(404, "There is no such content.")],
+        ..get(
+            "/contents/details",
+            Call::Details,
+            "The container of a content, and the disks that it lies on.",
+            CallAnswer::One("ContentDetails"),
         )
     },
     Route {

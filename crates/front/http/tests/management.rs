@@ -338,6 +338,7 @@ async fn answers_match_the_openapi_document() {
         let query = match path.as_str() {
             "/api/v1/removals" => "?job=keep",
             "/api/v1/contents/search" => "?text=film",
+            "/api/v1/contents/details" => "?path=film.mp4",
             _ => "",
         };
         let answer = harness.one(&get(&format!("{}{query}", path.replace("{id}", &stream)))).json();

@@ -95,7 +95,7 @@ pub(crate) const GUESS: &str = "Authorization: Basic YWRhOnE=\r\n";
 pub(crate) const KINDS: usize = 8;
 
 /// A request, and the status that it has for each kind of principal.
-const TABLE: [(&str, [u16; KINDS]); 88] = [
+const TABLE: [(&str, [u16; KINDS]); 90] = [
     ("GET /health", [200; KINDS]),
     ("GET /ready", [200; KINDS]),
     ("GET /api/v1/openapi.json", [200; KINDS]),
@@ -123,6 +123,8 @@ const TABLE: [(&str, [u16; KINDS]); 88] = [
     ("GET /api/v1/contents/zip?path=films/a.ts", [401, 401, 200, 200, 200, 403, 200, 200]),
     ("GET /api/v1/contents/zip?path=films/a.ts&path=other/b.ts", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("HEAD /api/v1/contents/zip?path=films/none.ts", [401, 401, 404, 404, 404, 403, 404, 404]),
+    ("GET /api/v1/contents/details?path=films/a.ts", [401, 401, 200, 200, 200, 403, 200, 200]),
+    ("GET /api/v1/contents/details?path=films/none.ts", [401, 401, 404, 404, 404, 403, 404, 404]),
     ("GET /api/v1/contents/thumbnail?path=films/a.ts", [401, 401, 200, 200, 200, 403, 200, 200]),
     ("GET /api/v1/contents/thumbnail?path=other/b.ts", [401, 401, 403, 403, 403, 403, 404, 404]),
     ("GET /api/v1/uploads", [401, 401, 403, 403, 403, 403, 200, 200]),

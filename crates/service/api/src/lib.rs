@@ -94,6 +94,17 @@ pub struct TrashEntry {
     pub expires: f64,
 }
 
+/// Details of a content (`GET /api/v1/contents/details`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ContentDetails {
+    /// Its container; none: it is none of those that the server looks into.
+    pub container: Option<String>,
+    /// The disks that it lies on, those of the first copy first.
+    pub disks: Vec<String>,
+    /// Its copies.
+    pub copies: u64,
+}
+
 /// The result of a search (`GET /api/v1/contents/search`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FoundNames {

@@ -18,6 +18,7 @@ pub mod budget_use;
 pub mod budgets;
 pub mod config;
 pub mod connections;
+pub mod content_details;
 pub mod contents;
 pub mod delivery;
 pub mod events;

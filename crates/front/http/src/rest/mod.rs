@@ -4,6 +4,7 @@
 //! Not here: the table (`routes`), figures (`management`), orders to streams, jobs and volumes (`actions`).
 
 mod accounts;
+mod details;
 mod json;
 mod openapi;
 pub(crate) mod provider;
@@ -70,6 +71,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
         // A GET is answered by `ongoing`.
         Call::Archive => Archive::begin(exchange).await.map(|(_, reply)| reply),
         Call::Trash | Call::RestoreTrash | Call::RemoveTrash => trash::answer(exchange, found).await,
+        Call::Details => details::answer(exchange).await,
         Call::Thumbnail => thumbnail::answer(exchange).await,
         Call::Search => search::answer(exchange).await,
         Call::MoveItem | Call::CopyItem | Call::MakeFolder | Call::RemoveItem => {

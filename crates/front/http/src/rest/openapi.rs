@@ -53,6 +53,7 @@ const ANSWERS: &[fn(&mut Schemas)] = &[
     with_parts::<api::ListingEntry>,
     with_parts::<api::TrashEntry>,
     with_parts::<api::FoundNames>,
+    with_parts::<api::ContentDetails>,
 ];
 
 /// Documents of requests.

@@ -4,21 +4,16 @@
 
 use http_types::StatusCode;
 use http_types::header::CACHE_CONTROL;
-use service::contents::ContentPath;
 
 use crate::exchange::Exchange;
 use crate::login;
-use crate::message::query::pairs;
 use crate::message::reply::Reply;
 
 /// A browser may show one again for so long without a request.
 const FRESH: &str = "private, max-age=3600";
 
 pub(super) async fn answer(exchange: &Exchange) -> Result<Reply, Reply> {
-    let path = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "path");
-    let (_, path) = path.ok_or_else(|| Reply::problem(StatusCode::BAD_REQUEST, "name the content: `?path=PATH`"))?;
-    let path = ContentPath::parse(&path);
-    let path = path.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &format!("`path=`: {error}")))?;
+    let path = super::details::one_path(exchange)?;
     let permit = login::permit(exchange, &path).await?;
     let none = || Reply::problem(StatusCode::NOT_FOUND, "there is no thumbnail of it, or none can be made now");
     let picture = exchange.shared.service.thumbnail(permit, exchange.client()).await.ok_or_else(none)?;

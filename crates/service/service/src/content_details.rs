@@ -1,0 +1,25 @@
+//! The container of a content, and the disks that it lies on.
+//!
+//! Not here: its size and rate, which a listing has.
+
+use api::ContentDetails;
+use units::DiskId;
+
+use crate::access::{Permit, ToRead};
+use crate::contents::{StoreError, Want};
+use crate::media_service::MediaService;
+
+/// The details of the permit's content.
+///
+/// # Errors
+/// As the store reports.
+pub async fn details(service: &MediaService, permit: &Permit<ToRead>) -> Result<ContentDetails, StoreError> {
+    let opened = service.contents.open(permit.path(), Want::FileAndRate).await?;
+    let (disks, layout) = (service.admin.disks(), &opened.content.layout);
+    let named = |id: &DiskId| Some(disks.iter().find(|disk| disk.id == *id)?.device.name.clone());
+    Ok(ContentDetails {
+        container: opened.media.map(|media| media.container.name().to_owned()),
+        disks: layout.disks().iter().filter_map(named).collect(),
+        copies: u64::try_from(layout.copies()).unwrap_or(u64::MAX),
+    })
+}
