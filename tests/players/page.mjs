@@ -328,6 +328,7 @@ test("subtitles beside a film are shown, and details have an address for players
   await runsBeyond(0.5);
   await until("the words", () => page.evaluate(() => document.querySelector("video").textTracks[0]?.activeCues?.[0]?.text === "subtitles beside it"));
   await page.click('[aria-label="Details of film.mp4"]');
+  for (const part of ["Containermp4", "CodecsH.264, AAC", "Lies on"]) await until(part, () => page.evaluate((part) => document.querySelector("dialog[open]")?.textContent.includes(part), part));
   await until("its reader", () => page.evaluate(() => /Readers\s*127\.0\.0\.1/.test(document.querySelector("dialog[open]")?.textContent)));
   const field = await page.$eval("dialog input", (field) => field.value);
   assert.equal(field, `${address}/media/film.mp4`);

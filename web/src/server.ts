@@ -24,6 +24,7 @@ export type TokenEntry = Schemas["TokenEntry"];
 export type LinkEntry = Schemas["LinkEntry"];
 export type SettingEntry = Schemas["SettingEntry"];
 export type SettingValue = Schemas["SettingValue"];
+export type ContentDetails = Schemas["ContentDetails"];
 export type FoundNames = Schemas["FoundNames"];
 export type TrashEntry = Schemas["TrashEntry"];
 export type LinkText = Schemas["LinkText"];

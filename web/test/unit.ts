@@ -10,7 +10,7 @@ import { chaptersBeside, parseChapters } from "../src/player/chapterList";
 import { actionOf } from "../src/player/keys";
 import { keepPlace, placeOf } from "../src/player/places";
 import { ReadError, Segments } from "../src/player/segments";
-import { countTracks } from "../src/player/sound";
+import { tracksWithin } from "../src/player/sound";
 import { Stalls } from "../src/player/stalls";
 import * as subtitles from "../src/player/subtitles";
 import * as ts from "../src/player/ts";
@@ -448,7 +448,7 @@ test("an entry is the operator's by its program, its login or its remote store a
   assert.deepEqual([job, { ...job, to: "rclone:s3:x" }, { ...job, login: "/etc/login" }, { ...job, command: ["/bin/true"] }].map(isOperators), [false, true, true, true]);
 });
 
-test("tracks of sound of an MP4 are counted, whichever end its index is at", async () => {
+test("tracks of an MP4 are found with their formats, whichever end its index is at", async () => {
   const box = (type: string, ...parts: Uint8Array[]) => {
     const body = Buffer.concat(parts);
     const head = Buffer.alloc(8);
@@ -456,11 +456,13 @@ test("tracks of sound of an MP4 are counted, whichever end its index is at", asy
     head.write(type, 4);
     return Buffer.concat([head, body]);
   };
-  const track = (handler: string) => box("trak", box("tkhd", Buffer.alloc(84)), box("mdia", box("hdlr", Buffer.alloc(8), Buffer.from(handler), Buffer.alloc(4000))));
-  const index = box("moov", box("mvhd", Buffer.alloc(100)), track("vide"), track("soun"), track("soun"));
+  const samples = (code: string) => box("minf", box("stbl", box("stsd", Buffer.alloc(8), box(code, Buffer.alloc(4000)))));
+  const track = (handler: string, code: string) => box("trak", box("tkhd", Buffer.alloc(84)), box("mdia", box("hdlr", Buffer.alloc(8), Buffer.from(handler), Buffer.alloc(20)), samples(code)));
+  const index = box("moov", box("mvhd", Buffer.alloc(100)), track("vide", "avc1"), track("soun", "mp4a"), track("soun", "xyz1"));
+  const found = [{ sound: false, codec: "H.264" }, { sound: true, codec: "AAC" }, { sound: true, codec: "xyz1" }];
   const [head, body] = [box("ftyp", Buffer.from("isom")), box("mdat", Buffer.alloc(50_000))];
   const reads = (file: Buffer) => (offset: number, bytes: number) => Promise.resolve({ bytes: new Uint8Array(file.subarray(offset, offset + bytes)), size: file.length });
-  assert.equal(await countTracks(reads(Buffer.concat([head, index, body]))), 2);
-  assert.equal(await countTracks(reads(Buffer.concat([head, body, index]))), 2);
-  for (const damaged of [Buffer.alloc(5000), Buffer.from("no film at all, only words of a text"), Buffer.concat([head, body]).subarray(0, 30)]) assert.equal(await countTracks(reads(damaged)), 0);
+  assert.deepEqual(await tracksWithin(reads(Buffer.concat([head, index, body]))), found);
+  assert.deepEqual(await tracksWithin(reads(Buffer.concat([head, body, index]))), found);
+  for (const damaged of [Buffer.alloc(5000), Buffer.from("no film at all, only words of a text"), Buffer.concat([head, body]).subarray(0, 30)]) assert.deepEqual(await tracksWithin(reads(damaged)), []);
 });

@@ -12,7 +12,7 @@ import { DashPlayback } from "./dash";
 import { HlsPlayback, type Failed, type Playback } from "./hls";
 import { actionOf, SPEEDS, type Action } from "./keys";
 import { keepPlace, placeOf } from "./places";
-import { countTracks, tracksOf } from "./sound";
+import { tracksOf, tracksWithin } from "./sound";
 import { Stalls } from "./stalls";
 import { load, type Subtitles } from "./subtitles";
 
@@ -219,7 +219,7 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
     if (own.length > 0) return setTracks(own.map(({ label, language }) => label || language));
     if (!["mp4", "m4v", "mov", "m4a"].includes(ending(name))) return;
     const source = element.currentSrc;
-    const count = await countTracks((offset, bytes) => bytesAt(path, offset, bytes)).catch(() => 0);
+    const count = await tracksWithin((offset, bytes) => bytesAt(path, offset, bytes)).then((tracks) => tracks.filter(({ sound }) => sound).length, () => 0);
     // Another content may play by now.
     if (element.currentSrc === source) setUnchosen(count);
   };

@@ -98,6 +98,10 @@ export const en = {
   // Details
   type: "Type",
   kinds: { folder: "folder", video: "video", sound: "sound", picture: "picture", subtitles: "subtitles", other: "other" } as Record<string, string>,
+  container: "Container",
+  codecs: "Codecs",
+  liesOn: "Lies on",
+  copiesOn: (copies: number, disks: string) => (copies === 1 ? disks : `${disks}: ${copies} copies`),
   duration: "Duration",
   modified: "Modified",
   rateOf: "Rate of the content",
