@@ -335,6 +335,14 @@ test("subtitles beside a film are shown, and details have an address for players
   await press("QR code of the address", "dialog[open]");
   await until("the code", () => page.$eval("dialog img", (image) => image.naturalWidth > 0).catch(() => false));
   await picture("desktop-details");
+  // As a hand does it: what is not in view cannot be clicked.
+  await page.click("dialog[open] details summary");
+  await page.click("dialog[open] details input[name=uses]");
+  await page.keyboard.type("1");
+  await page.click("dialog[open] details form button");
+  const link = await until("the link", () => page.evaluate(() => document.querySelector("dialog[open] details input[readonly]")?.value));
+  assert.match(link, /film\.mp4\?share=/);
+  await picture("desktop-share");
 });
 
 test("chapters beside a film are places to go to, and tracks of sound can be chosen", async () => {

@@ -29,7 +29,7 @@ export function Share({ path, media }: { path: string; media: boolean }) {
     }
   };
   return (
-    <details class="share">
+    <details>
       <summary>{t.share}</summary>
       <form class="bar wrap" onSubmit={(event) => void submit(event)}>
         <label>

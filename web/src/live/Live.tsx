@@ -80,7 +80,7 @@ function DiskRow({ disk }: { disk: Disk }) {
       <span class="name">
         {disk.name} <span class="quiet">{disk.model ?? ""}</span>
       </span>
-      <span class="share" aria-hidden="true">
+      <span class="shares" aria-hidden="true">
         <span class="promised" style={{ width: `${(100 * disk.promised_share).toFixed(1)}%` }} />
         <span class="best" style={{ width: `${(100 * best).toFixed(1)}%` }} />
       </span>
