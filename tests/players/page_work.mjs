@@ -344,6 +344,22 @@ test("a page whose server was upgraded meanwhile asks to be loaded anew", async 
   await playedBeyond(1);
 });
 
+test("a view that is opened while the server is down comes once it is back", async () => {
+  let down = false;
+  const cut = (request) => void (down || request.url().includes("/assets/Live") ? request.abort() : request.continue());
+  await page.setRequestInterception(true);
+  page.on("request", cut);
+  await on.open("#/");
+  await on.until("the list", () => page.$("#library td.name"));
+  down = true;
+  await page.evaluate(() => (location.hash = "#live"));
+  await on.text("The server does not answer.", "body");
+  assert.equal(await page.evaluate(() => document.body.innerText.includes("another version")), false);
+  page.off("request", cut);
+  await page.setRequestInterception(false);
+  await on.text("Room for");
+});
+
 test("a browser whose storage is full still shows the page, plays and uploads, and says that uploads are not kept until it has room", async () => {
   const context = await browser.createBrowserContext();
   try {

@@ -38,7 +38,10 @@ function App() {
   const [back, setBack] = useState(0);
   // A part of the page that this server does not have any more: it was upgraded while the page was open.
   const [outdated, setOutdated] = useState(false);
-  useEffect(() => window.addEventListener("vite:preloadError", () => setOutdated(true)), []);
+  useEffect(() => {
+    const answers = () => ready(AbortSignal.timeout(READY_MS)).then((admits) => admits !== null && setOutdated(true));
+    window.addEventListener("vite:preloadError", () => void answers());
+  }, []);
   useEffect(() => {
     const timer = window.setInterval(() => setMissing((count) => (admits === null ? count + 1 : 0)), READY_MS);
     if (admits !== null && missing >= OFFLINE) setBack((count) => count + 1);
