@@ -70,7 +70,7 @@ for (const kind of ["chrome", "firefox"]) {
       await (await field.$("input")).type("77s");
       await field.$eval("button.primary", (button) => button.click());
       await on.press("Undo sessions.hold");
-      await on.until("the default", () => page.evaluate(async () => (await (await fetch("api/v1/settings")).json()).find(({ key }) => key === "sessions.hold").value === "60s"));
+      await on.until("the default", () => page.evaluate(async () => (await (await fetch("api/v1/settings")).json()).find(({ key }) => key === "sessions.hold").value === "1min"));
       assert.deepEqual(errors, []);
     } finally {
       await browser.close();
