@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use api::EntryKind;
 use clap::Args;
 use client::{Login, Remote, RemoteEntry};
@@ -102,7 +102,7 @@ impl MoveArgs {
             let name = self.from.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
             to = to.below(&client::decoded(name));
         }
-        from.rename(&to, self.replace)?;
+        from.rename(&to, self.replace).with_context(|| format!("{} to {}: not moved", from.at(""), to.at("")))?;
         if self.json {
             writeln!(out, "{}", json!({ "from": from.at(""), "to": to.at("") }))?;
         }
