@@ -82,6 +82,11 @@ impl QuotaConfig {
     pub const fn keep_bytes(&self) -> u64 {
         self.bytes_max - self.bytes_max / SPARE
     }
+
+    /// The folder as errors name it: `/` is all of them.
+    fn shown(&self) -> String {
+        if self.folder.joined().is_empty() { "/".to_owned() } else { self.folder.joined() }
+    }
 }
 
 /// Action when a quota is full.
@@ -328,7 +333,7 @@ impl Quota {
             WhenQuotaFull::OverwriteOldest => format!("; {} may be removed now", ByteCount(counts.removable)),
         };
         Err(QuotaRefusal::Full {
-            folder: self.config.folder.joined(),
+            folder: self.config.shown(),
             bytes_max: ByteCount(self.config.bytes_max),
             used: ByteCount(counts.stored.saturating_add(counts.coming).saturating_sub(wanted)),
             wanted: ByteCount(wanted),
@@ -377,7 +382,7 @@ impl QuotaShare {
             let share = quota.content_bytes_max(self.is_unknown);
             if self.received > share {
                 return Err(QuotaRefusal::Share {
-                    folder: quota.config.folder.joined(),
+                    folder: quota.config.shown(),
                     bytes_max: ByteCount(quota.config.bytes_max),
                     share: ByteCount(share),
                     is_unknown: self.is_unknown && share < quota.content_bytes_max(false),
@@ -537,6 +542,15 @@ mod tests {
         found(&outer, 95, 95);
         let waits = tokio::time::timeout(Duration::from_millis(20), quotas.take(&path("a/x"), of(6))).await;
         assert!(waits.is_err(), "nobody removes anything");
+    }
+
+    #[tokio::test]
+    async fn a_quota_of_everything_has_a_name() {
+        let quotas = quotas(WhenQuotaFull::Refuse);
+        let everything = QuotaConfig { folder: path(""), ..quotas.all()[0].config.clone() };
+        quotas.configure(&[everything]);
+        let said = quotas.take(&path("a/x"), of(101)).await.expect_err("more than all").to_string();
+        assert!(said.starts_with("the quota of `/` is 100 B"), "{said}");
     }
 
     #[tokio::test]

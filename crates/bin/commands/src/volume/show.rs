@@ -184,7 +184,7 @@ fn print_text(out: &mut dyn Write, status: &VolumeStatus, holder: &VolumeHolder)
             0 => String::new(),
             count => format!(", a disk was away for {}", counted(count, "content")),
         };
-        let ago = Nanos::from_secs(ago);
+        let ago = Nanos::from_secs(ago.max(1));
         writeln!(out, "scrubbed  {ago} ago: {} mended, {lost} lost{unknown}", counted(written, "copy"))?;
     }
     if let Some(upkeep) = upkeep {
