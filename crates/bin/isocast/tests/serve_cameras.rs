@@ -337,6 +337,8 @@ fn a_full_quota_ends_its_cameras_and_no_others() {
     assert_eq!(spared.head().status, 100);
     spared.send(chunk(SENT));
     let mut cameras = recordings(&server, "cams");
+    let came = f64::from(u32::try_from((RECORDINGS + 1) * SENT).expect("small"));
+    server.wait_for("what they sent", |server| server.metric("isocast_upload_bytes_total") >= came);
     let answers = end_all(&mut cameras, MORE);
     let refused = answers.iter().filter(|answer| answer.status != 201).inspect(|answer| {
         assert_eq!((answer.status, answer.text().contains("the quota of `cams`")), (507, true), "{}", answer.text());
@@ -344,6 +346,10 @@ fn a_full_quota_ends_its_cameras_and_no_others() {
     assert!((1..RECORDINGS).contains(&refused.count()), "19 MB in a quota of 12 MiB");
     server.wait_stderr_line("recording_kept");
     server.wait_for("their end", |server| server.metric("isocast_uploads") <= 1.0);
+    server.wait_for("names of their own", |server| {
+        let mut entries = std::fs::read_dir(server.root.join("cams")).expect("the folder").flatten();
+        !entries.any(|entry| entry.file_name().to_string_lossy().starts_with('.'))
+    });
     let kept = stored(&server.root.join("cams"), MORE);
     assert!(kept.len() == RECORDINGS && kept.values().all(|bytes| *bytes >= WRITTEN), "{kept:?}");
     spared.send("0\r\n\r\n");
