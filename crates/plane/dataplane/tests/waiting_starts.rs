@@ -55,15 +55,31 @@ fn a_start_without_a_first_byte_in_time_is_refused() {
     assert_eq!(machine.promised(), 0);
 }
 
+fn recording(number: u64, rate: BitRate) -> Command {
+    let (disks, link) = (WrittenDisks::one(DiskId(0)), LinkId(0));
+    let (durable, block_bytes_max) = (Nanos::from_secs(10), limits::BLOCK_BYTES_MAX);
+    Command::Reserve(RecordingRequest { stream: StreamId(number), disks, link, rate, durable, block_bytes_max })
+}
+
+/// Streams that start read more than later. A recording was refused at once then, though the disk had time for it.
+#[test]
+fn a_recording_waits_for_the_starts_of_streams_no_longer_than_for_a_block() {
+    let (mut machine, _) = with_one_that_waits();
+    let promised = machine.promised();
+    assert!(machine.command(recording(900, BitRate(96_000_000))).is_empty());
+    assert!(machine.later(Nanos::from_secs(2) - Nanos(1)).is_empty());
+    let reports = machine.later(Nanos(1));
+    let [Report::ReserveRefused { stream, refusal }] = reports.as_slice() else { panic!("{reports:?}") };
+    assert_eq!((*stream, *refusal), (StreamId(900), NO));
+    assert_eq!(machine.promised(), promised, "nothing of it is left");
+}
+
 #[test]
 fn a_recording_waits_for_the_places_of_others_no_longer_than_for_a_block() {
     let mut machine = Machine::new(BitRate(10_000_000_000));
-    let recording = |number| {
-        let (disks, link, rate) = (WrittenDisks::one(DiskId(0)), LinkId(0), BitRate(4_000_000));
-        let (durable, block_bytes_max) = (Nanos::from_secs(10), limits::BLOCK_BYTES_MAX);
-        Command::Reserve(RecordingRequest { stream: StreamId(number), disks, link, rate, durable, block_bytes_max })
-    };
-    let admitted = (1..500).take_while(|&number| !machine.command(recording(number)).is_empty()).count() as u64;
+    let admitted = (1..500)
+        .take_while(|&number| !machine.command(recording(number, BitRate(4_000_000))).is_empty())
+        .count() as u64;
     assert!((1..499).contains(&admitted), "some have room, all charged for the worst: {admitted}");
     let promised = machine.promised();
     assert!(machine.later(Nanos::from_secs(2) - Nanos(1)).is_empty());

@@ -101,16 +101,14 @@ impl Admitter {
         self.admission.age(id).expect("it is held")
     }
 
-    /// Reserves for a recording. Many that come at once are charged for the worst until their places are known: those that find no room
-    /// meanwhile wait for that.
+    /// Reserves for a recording. Many that come at once are charged for the worst until their places are known, and streams that start
+    /// read more than later: those that find no room meanwhile wait for that.
     pub(crate) fn reserve_recording<I: Io>(&mut self, request: RecordingRequest, context: &mut PlaneContext<I>) {
         if !self.recordings.is_empty() && self.recordings.len() < limits::UPLOADS_MAX {
             return self.recordings.push_back((request, context.now));
         }
         match self.record(request, context.now) {
-            Err(Refusal { resource: Resource::Disk(disk), .. })
-                if self.admission.awaits_place(disk) && self.recordings.len() < limits::UPLOADS_MAX =>
-            {
+            Err(refusal) if self.is_for_now(&refusal) && self.recordings.len() < limits::UPLOADS_MAX => {
                 self.recordings.push_back((request, context.now));
             }
             outcome => self.answer_recording(request, outcome, context),
@@ -137,14 +135,18 @@ impl Admitter {
     fn try_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         while let Some((request, _)) = self.recordings.front().copied() {
             let outcome = self.record(request, context.now);
-            if let Err(Refusal { resource: Resource::Disk(disk), .. }) = outcome
-                && self.admission.awaits_place(disk)
-            {
+            if outcome.as_ref().is_err_and(|refusal| self.is_for_now(refusal)) {
                 return;
             }
             self.recordings.pop_front();
             self.answer_recording(request, outcome, context);
         }
+    }
+
+    /// True if the disk may have room in a moment: without a rate that would be granted, it lacks rounds for the place, not time.
+    fn is_for_now(&self, refusal: &Refusal) -> bool {
+        let Resource::Disk(disk) = refusal.resource else { return false };
+        self.admission.awaits_place(disk) || refusal.grantable == BitRate(0)
     }
 
     /// Recordings that waited for as long as a block of one that was admitted may take are answered: that one has its place by now, or
