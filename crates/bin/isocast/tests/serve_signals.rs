@@ -168,6 +168,8 @@ fn a_refused_configuration_is_an_alarm_until_one_is_in_force() {
     assert!(said.contains("10-limits.toml:2: limits.drain: `5` has no unit") && !said.contains('\n'), "{said}");
     let ready = server.get("/ready").text();
     assert!(ready.contains("alarm: configuration: ") && ready.contains("limits.drain"), "{ready}");
+    let remedy = alarm["remedy"].as_str().unwrap_or_default();
+    assert!(remedy.starts_with("isocast config check ") && ready.contains(remedy), "{alarm}: {ready}");
     assert_eq!((server.metric("isocast_alarms{severity=\"serious\"}"), since(&server)), (1.0, read));
     fs::remove_file(parts.join("10-limits.toml")).expect("removed");
     server.signal(Signal::HUP);

@@ -96,7 +96,8 @@ async fn ready(exchange: &Exchange) -> Reply {
         let permit = principal.and_then(|principal| service.permit_server::<ToObserve>(&principal).ok());
         let all = permit.map_or_else(Vec::new, |permit| alarms(service, &permit));
         let serious = all.iter().filter(|alarm| alarm.severity == AlarmSeverity::Serious);
-        let lines = serious.map(|alarm| format!("alarm: {}: {}\n", alarm.about, alarm.text));
+        let lines =
+            serious.map(|alarm| format!("alarm: {}: {}; {}: {}\n", alarm.about, alarm.text, alarm.why, alarm.remedy));
         let body = std::iter::once("streams are admitted\n".to_owned()).chain(lines).collect::<String>();
         return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", body);
     };

@@ -16,6 +16,10 @@ pub struct Alarm {
     pub about: String,
     /// Its state, and the next step.
     pub text: String,
+    /// The effect of its cause.
+    pub why: String,
+    /// The command that shows or mends it.
+    pub remedy: String,
 }
 
 /// How much an alarm matters.

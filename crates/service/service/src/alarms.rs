@@ -1,7 +1,7 @@
 //! Alarms: everything that is wrong now and lasts, in one list.
 //!
 //! Promise: `/api/v1/alarms`, `/ready`, `/metrics`, `isocast top` and `isocast doctor` show this list and judge nothing themselves; an
-//! alarm names the thing, its state, and the next step. Not here: the moment at which each of them began (`events`).
+//! alarm names the thing, its state, its effect, and the next step. Not here: the moment at which each of them began (`events`).
 
 use std::time::SystemTime;
 
@@ -16,6 +16,7 @@ use crate::config::LastReload;
 use crate::events::unix_seconds;
 use crate::figures;
 use crate::media_service::MediaService;
+use crate::remedies::REMEDIES;
 
 /// A quota that refuses uploads is an alarm from this many percent on.
 const QUOTA_PERCENT: u64 = 95;
@@ -99,7 +100,15 @@ pub fn quotas(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<QuotaS
 }
 
 fn serious(kind: &str, about: &str, text: String) -> Alarm {
-    Alarm { severity: AlarmSeverity::Serious, kind: kind.to_owned(), about: about.to_owned(), text }
+    let remedy = REMEDIES.iter().find(|remedy| remedy.kind == kind).expect("each kind has one");
+    Alarm {
+        severity: AlarmSeverity::Serious,
+        kind: kind.to_owned(),
+        about: about.to_owned(),
+        text,
+        why: remedy.why.to_owned(),
+        remedy: remedy.command.to_owned(),
+    }
 }
 
 fn advice(kind: &str, about: &str, text: String) -> Alarm {
@@ -200,8 +209,7 @@ fn of_disk(disk: &Disk) -> Vec<Alarm> {
 }
 
 fn of_folder(folder: &FolderStatus) -> Option<Alarm> {
-    let text =
-        "it differs from the folder at the start (unmounted, renamed or removed): its contents are answered with 503";
+    let text = "it differs from the folder at the start (unmounted, renamed or removed)";
     folder.away.then(|| serious("folder_away", &folder.path, text.to_owned()))
 }
 

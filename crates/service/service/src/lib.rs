@@ -43,6 +43,7 @@ pub mod quota;
 pub mod rate;
 pub mod reads;
 pub mod refusals;
+pub mod remedies;
 pub mod requests;
 pub mod reservation_ahead;
 pub mod reservations;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::{Alarm, AlarmSeverity, Disk, System};
 use client::HttpClient;
+use service::remedies::REMEDIES;
 use units::{counted, real};
 
 use super::host::Examined;
@@ -102,85 +103,13 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
     found
 }
 
-/// The remedy for a certificate that ends.
-const RENEW: &str =
-    "certbot renew   (or cp a new certificate and its key over the files: they are in force within 10 s)";
-
-/// The reason for which an alarm matters, and the command that shows or mends it, by its kind.
-pub(super) const ALARM_ADVICE: [(&str, &str, &str); 16] = [
-    (
-        "volume_disk",
-        "another failure would lose contents, or keep them from being served",
-        "isocast volume status DEV…; isocast volume replace",
-    ),
-    (
-        "volume_missing",
-        "they are answered with 503, in part or whole",
-        "isocast volume status DEV…   (names the disk: put it back, and start again)",
-    ),
-    (
-        "volume_damaged",
-        "they break off where they are damaged",
-        "isocast volume scrub DEV…   (names them); store them anew, and scrub again",
-    ),
-    (
-        "volume_scrub",
-        "a wrong copy that no stream reads stays unknown until another disk fails",
-        "isocast volume scrub DEV…   (reads every copy)",
-    ),
-    ("disk_failing", "no stream is admitted on it", "dmesg; smartctl -a /dev/DISK"),
-    (
-        "disk_assumed",
-        "admission counts by figures of another disk",
-        "isocast disk calibrate --state DIR ROOT   (then start again; else it is measured as soon as nothing runs)",
-    ),
-    ("folder_away", "its contents are answered with 503", "findmnt; the event log has `root_away` with the reason"),
-    (
-        "quota_full",
-        "uploads into it are refused",
-        "isocast config show FILE   (the quota: raise it, or remove contents)",
-    ),
-    (
-        "full_soon",
-        "uploads and recordings are refused from then on (507)",
-        "curl -s URL/api/v1/forecasts; remove contents, or have a `keep` job or a ring do so (docs/guide/jobs.md)",
-    ),
-    (
-        "job_failed",
-        "its task is not done until a run succeeds",
-        "curl -s URL/api/v1/jobs; the event log has `job_failed`",
-    ),
-    (
-        "webhook_waiting",
-        "its receiver does not hear of failures",
-        "curl -s URL/api/v1/webhooks; mend the receiver: events are kept for a day",
-    ),
-    (
-        "webhook_ended",
-        "its receiver answered that it wants no more events, and misses all of them",
-        "systemctl reload isocast   (after the receiver is mended, or the webhook removed)",
-    ),
-    ("certificate_expired", "clients refuse the server", RENEW),
-    ("certificate_expires", "clients refuse the server from then on", RENEW),
-    (
-        "certificate_refused",
-        "the one in force is not renewed",
-        "isocast config check FILE   (names the fault of the files; the event `certificate_refused` has an authority's reason: docs/guide/tls.md)",
-    ),
-    (
-        "configuration_refused",
-        "no change in it is in force, and the next start fails",
-        "isocast config check FILE   (names each problem); systemctl reload isocast",
-    ),
-];
-
 fn of_alarm(alarm: &Alarm) -> Finding {
-    let known = ALARM_ADVICE.iter().find(|(kind, ..)| *kind == alarm.kind);
-    let (check, why, mend) = known.copied().unwrap_or(("alarm", "the server says so", "isocast top"));
-    let words = [alarm.text.clone(), why.to_owned(), mend.to_owned()];
+    let known = REMEDIES.iter().find(|remedy| remedy.kind == alarm.kind);
+    let words = [alarm.text.clone(), alarm.why.clone(), alarm.remedy.clone()];
+    let about = (known.map_or("alarm", |remedy| remedy.kind), alarm.about.as_str());
     match alarm.severity {
-        AlarmSeverity::Serious => serious((check, &alarm.about), words),
-        AlarmSeverity::Advice => advice((check, &alarm.about), words),
+        AlarmSeverity::Serious => serious(about, words),
+        AlarmSeverity::Advice => advice(about, words),
     }
 }
 
