@@ -421,6 +421,18 @@ test("no view has an error, or is wider than a phone", async () => {
   assert.deepEqual(errors, []);
 });
 
+test("an alarm is shown with its effect and the command that mends it", async () => {
+  const alarm = { severity: "serious", kind: "folder_away", about: "/mnt/a", text: "it differs from the folder at the start", why: "its contents are answered with 503", remedy: "findmnt" };
+  const answer = (request) => void (request.url().endsWith("/alarms") ? request.respond({ contentType: "application/json", body: JSON.stringify([alarm]) }) : request.continue());
+  await page.setRequestInterception(true);
+  page.on("request", answer);
+  await page.goto("about:blank");
+  await page.goto(`${address}/#health`);
+  for (const part of ["Serious: /mnt/a", alarm.text, alarm.why, alarm.remedy]) await until(part, () => page.evaluate((part) => document.querySelector("main").innerText.includes(part), part));
+  page.off("request", answer);
+  await page.setRequestInterception(false);
+});
+
 test("a setting is changed, refused, undone, and kept apart from another administrator's", async () => {
   await page.goto("about:blank");
   await page.goto(`${address}/#settings`);

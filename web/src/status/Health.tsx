@@ -43,6 +43,9 @@ export function Health() {
                   {alarm.severity === "serious" ? t.serious : t.advice}: {alarm.about}
                 </span>
                 <span>{alarm.text}</span>
+                <span class="quiet">
+                  {alarm.why} · <code>{alarm.remedy}</code>
+                </span>
               </li>
             ))}
           </ul>
