@@ -2,6 +2,7 @@
 //!
 //! Promise: a flag is a setting like any other and goes the same way through the checks. Not here: the work of `serve`.
 
+use std::fs;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,8 +12,10 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use units::counted;
 
+use super::edit::assigned;
+use super::file::replace_text;
 use super::settings::{Problem, Settings};
-use super::{Config, ConfigError, removals};
+use super::{Config, ConfigError, SAMPLE, removals};
 
 /// Serve folders of videos over HTTP, each stream at a guaranteed rate.
 #[derive(Debug, Clone, Default, Args)]
@@ -140,6 +143,16 @@ enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print the sample: every key with its meaning, and its default behind a `#`.
+    Example,
+    /// Put values into a file, whose comments stay, once the file is right with them. A running server reads it at a reload.
+    Set {
+        /// The file.
+        file: PathBuf,
+        /// A key and its value, `limits.connections=500` for example (repeatable).
+        #[arg(value_name = "KEY=VALUE", value_parser = parse_assignment, required = true)]
+        values: Vec<(String, String)>,
+    },
     /// Print which contents the `keep` jobs and rings of a configuration would remove now, in force or not; remove nothing.
     Removals {
         /// The file.
@@ -195,6 +208,14 @@ impl ConfigArgs {
                 } else {
                     write!(out, "{shown}")?;
                 }
+            }
+            ConfigCommand::Example => write!(out, "{SAMPLE}")?,
+            ConfigCommand::Set { file, values } => {
+                let old = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+                let new = assigned(&old, values).map_err(anyhow::Error::msg)?;
+                let args = ServeArgs { config: Some(file.clone()), ..ServeArgs::default() };
+                Config::load_edited(&args, file, &new)?;
+                replace_text(file, &new).with_context(|| file.display().to_string())?;
             }
             ConfigCommand::Removals { file, url, login, json } => {
                 let login = login.as_deref().map(client::Login::read).transpose()?;
@@ -319,5 +340,25 @@ mod tests {
         assert!(error.contains("--listen: listen: `8080` is not an address with a port"), "{error}");
         let args = ServeArgs { config: Some("/nonexistent.toml".into()), ..ServeArgs::default() };
         assert!(Config::load(&args).unwrap_err().to_string().contains("cannot read /nonexistent.toml"));
+    }
+
+    #[test]
+    fn a_value_is_set_where_the_whole_file_is_right_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("isocast.toml");
+        fs::write(&file, "# of the house\nlisten = \"127.0.0.1:80\"\n").unwrap();
+        let set = |key: &str, value: &str| {
+            let values = vec![(key.to_owned(), value.to_owned())];
+            ConfigArgs { command: ConfigCommand::Set { file: file.clone(), values } }.run(&mut Vec::new())
+        };
+        set("limits.connections", "500").expect("a right value");
+        let text = "# of the house\nlisten = \"127.0.0.1:80\"\n\n[limits]\nconnections = 500\n";
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        let wrong = set("limits.connectons", "500").expect_err("no such key").to_string();
+        assert!(wrong.contains("limits.connections"), "{wrong}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        let mut out = Vec::new();
+        ConfigArgs { command: ConfigCommand::Example }.run(&mut out).expect("printed");
+        assert!(String::from_utf8(out).unwrap().starts_with("# Configuration of `isocast serve`."));
     }
 }

@@ -31,14 +31,37 @@ pub(crate) fn edited<'a>(
             put_entry(&mut document, (section, member, name), value)?;
             continue;
         }
-        let table = document.entry(section).or_insert_with(|| Item::Table(Table::new()));
-        let table = table.as_table_like_mut().ok_or_else(|| format!("`{section}` is no table in the file"))?;
+        let table = table_of(&mut document, section)?;
         match value {
             Some(value) => put(table, name, toml_value(value)?),
             None => drop(table.remove(name)),
         }
     }
     Ok(document.to_string())
+}
+
+/// The text with these values, each written as in TOML, or without the quotes of a text.
+///
+/// # Errors
+/// In words: the text is no TOML, something else has the name of a table, or the key is one of an entry of an array.
+pub(crate) fn assigned(text: &str, values: &[(String, String)]) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
+    for (key, value) in values {
+        let value = value.parse().unwrap_or_else(|_| Value::from(value.as_str()));
+        match key.split_once('.') {
+            None => put(document.as_table_mut(), key, value),
+            Some((array, _)) if name_member(array).is_some() => {
+                return Err(format!("`{key}`: change the entry of `[[{array}]]` in the file"));
+            }
+            Some((section, name)) => put(table_of(&mut document, section)?, name, value),
+        }
+    }
+    Ok(document.to_string())
+}
+
+fn table_of<'a>(document: &'a mut DocumentMut, section: &str) -> Result<&'a mut dyn TableLike, String> {
+    let table = document.entry(section).or_insert_with(|| Item::Table(Table::new()));
+    table.as_table_like_mut().ok_or_else(|| format!("`{section}` is no table in the file"))
 }
 
 /// Gives the entry with `member = name` of an array these members, and no other; an entry that is not there comes behind the others.
@@ -130,6 +153,20 @@ mod tests {
         let text = edited(TEXT, [("access.hosts", Some(&list)), ("path_rates.a/b.c/", None)]).expect("edited");
         assert_eq!(text, format!("{}\n[access]\nhosts = [\"a\", \"b\"]\n", TEXT.replace("\"a/b.c/\" = \"1M\"\n", "")));
         assert_eq!(edited(TEXT, []).as_deref(), Ok(TEXT));
+    }
+
+    #[test]
+    fn a_value_is_assigned_as_toml_or_as_a_text() {
+        let values = |values: &[(&str, &str)]| -> Vec<(String, String)> {
+            values.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let text =
+            assigned(TEXT, &values(&[("limits.connections", "6"), ("listen", "[::]:80"), ("roots", "[\"/a\"]")]));
+        let expected = TEXT.replace("127.0.0.1:80\"", "[::]:80\"\nroots = [\"/a\"]").replace("= 5 #", "= 6 #");
+        assert_eq!(text.as_deref(), Ok(&*expected));
+        for key in ["job.a", "listen.port"] {
+            assert!(assigned(TEXT, &values(&[(key, "1")])).is_err(), "{key}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod budgets;
 mod change;
 mod command;
 pub(crate) mod edit;
+mod file;
 mod ftp;
 mod hints;
 mod jobs;
@@ -39,6 +40,7 @@ use units::{BitRate, ByteCount, Nanos};
 
 pub(crate) use change::{Change, entries, needs_restart};
 pub use command::{ConfigArgs, ServeArgs};
+pub(crate) use file::replace_text;
 pub(crate) use ftp::FtpConfig;
 use http::message::authority::{RequestHost, host};
 pub(crate) use links::LinkSetting;
@@ -51,6 +53,8 @@ use values::{
     parse_percent, parse_rate, parse_size, parse_span, span_between, span_up_to, time_up_to, volume_disks,
 };
 
+/// Every key with its meaning and its default.
+const SAMPLE: &str = include_str!("../../../../../packaging/isocast.toml");
 const MIB: u64 = 1024 * 1024;
 /// Buffers by default: this share of the machine's memory …
 const MEMORY_PERCENT: u8 = 25;
@@ -585,7 +589,6 @@ impl LimitsConfig {
 mod tests {
     use super::*;
 
-    const SAMPLE: &str = include_str!("../../../../../packaging/isocast.toml");
     const REFERENCE: &str = include_str!("../../../../../docs/reference/config.md");
 
     fn load(text: &str) -> Result<Config, String> {

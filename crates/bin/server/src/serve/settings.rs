@@ -7,12 +7,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use api::{SettingEntry, SettingSource, SettingValue, SettingsPatch};
-use device::state_file;
 use service::operations::{PendingSettings, SettingsChange, SettingsError, SettingsInForce};
 use tokio::sync::{mpsc, oneshot};
 use toml::Value;
@@ -20,7 +18,7 @@ use toml::Value;
 use super::StartedServer;
 use super::links::Links;
 use crate::config::edit::{edited, is_operators};
-use crate::config::{Config, Origin, ServeArgs, entries, needs_restart};
+use crate::config::{Config, Origin, ServeArgs, entries, needs_restart, replace_text};
 
 /// Requests that wait at once.
 const WAITING_MAX: usize = 16;
@@ -101,10 +99,10 @@ impl StartedServer {
         let checked =
             Config::load_edited(args, &file, &new).map_err(|error| SettingsError::Invalid(error.to_string()))?;
         check_removed(&change.values, &checked)?;
-        write(&file, &new).map_err(failed)?;
+        replace_text(&file, &new).map_err(failed)?;
         let read = Config::load_to_serve(args).map_err(anyhow::Error::from);
         read.and_then(|read| self.put_in_force(read, running, links)).map_err(|error| {
-            let restored = write(&file, &old);
+            let restored = replace_text(&file, &old);
             let reason = format!("{error:#}");
             SettingsError::Invalid(restored.err().map_or_else(|| reason.clone(), |error| format!("{reason}; {error}")))
         })
@@ -166,20 +164,6 @@ fn is_changeable(key: &str, value: &SettingValue) -> bool {
         _ => false,
     };
     has_place(key) && !is_operators
-}
-
-/// Replaces the text of a configuration file, which keeps its owner and permissions. A link leads to the file that is replaced.
-fn write(file: &Path, text: &str) -> io::Result<()> {
-    let file = fs::canonicalize(file)?;
-    let facts = fs::metadata(&file)?;
-    state_file::replace_with(&file, facts.permissions().mode() & 0o777, |new| {
-        let own = new.metadata()?;
-        if (own.uid(), own.gid()) != (facts.uid(), facts.gid()) {
-            fchown(&*new, Some(facts.uid()), Some(facts.gid()))?;
-        }
-        new.set_permissions(facts.permissions())?;
-        new.write_all(text.as_bytes())
-    })
 }
 
 /// The settings in force, and where they are written now.
