@@ -430,6 +430,14 @@ test("an alarm is shown with its effect and the command that mends it", async ()
   await page.goto(`${address}/#health`);
   for (const part of ["Serious: /mnt/a", alarm.text, alarm.why, alarm.remedy]) await until(part, () => page.evaluate((part) => document.querySelector("main").innerText.includes(part), part));
   page.off("request", answer);
+  const refuse = (request) => void (request.url().includes("/api/v1/") ? request.respond({ status: 403 }) : request.continue());
+  page.on("request", refuse);
+  for (const view of ["#live", "#health"]) {
+    await page.goto("about:blank");
+    await page.goto(`${address}/${view}`);
+    await until("the reason", () => page.evaluate(() => document.querySelector("main").innerText.includes("no right to read everything")));
+  }
+  page.off("request", refuse);
   await page.setRequestInterception(false);
 });
 

@@ -12,7 +12,7 @@ import { History } from "./History";
 export function Live() {
   const latest = useEvents<LiveFigures>("api/v1/live");
   if (latest === undefined) return <section class="card" aria-busy="true">{t.reading}</section>;
-  if (latest === null) return <section class="card"><p class="quiet">{t.noAnswer}</p></section>;
+  if (latest === null) return <section class="card"><p class="quiet">{t.noFigures}</p></section>;
   const { system, streams, disks, unlisted } = latest;
   const room = disks.reduce((sum, disk) => sum + disk.more_streams, 0);
   // Else memory or a link has less room than they have together.

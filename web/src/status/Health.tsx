@@ -32,7 +32,7 @@ export function Health() {
     <>
       <section class="card" aria-label={t.health}>
         {alarms === null ? (
-          <p class="quiet">{t.noAnswer}</p>
+          <p class="quiet">{t.noFigures}</p>
         ) : alarms.length === 0 ? (
           <p class="lead">✓ {t.allWell}</p>
         ) : (

@@ -14,6 +14,7 @@ export const en = {
   admitting: "admitting streams",
   notAdmitting: "not admitting streams",
   noAnswer: "no answer",
+  noFigures: "No figures come: the server does not answer, or this user has no right to read everything.",
   offline: "The server does not answer. These figures may be old; the page asks again every second.",
   outdated: "The server has another version than this page.",
   reload: "Load it anew",

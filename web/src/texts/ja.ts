@@ -14,6 +14,7 @@ export const ja: typeof en = {
   admitting: "ストリーム受付中",
   notAdmitting: "ストリーム受付停止中",
   noAnswer: "応答なし",
+  noFigures: "値を取得できません。サーバーが応答しないか、このユーザーにすべてを読む権限がありません。",
   offline: "サーバーが応答しません。表示は古い可能性があります。毎秒再試行しています。",
   outdated: "サーバーのバージョンがこのページと異なります。",
   reload: "読み込み直す",
