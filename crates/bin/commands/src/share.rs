@@ -100,6 +100,9 @@ enum ShareSubcommand {
     Rotate {
         #[command(flatten)]
         state: StateOfServer,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -142,9 +145,13 @@ impl ShareCommand {
                 }
                 Ok(())
             }
-            Some(ShareSubcommand::Rotate { state }) => {
+            Some(ShareSubcommand::Rotate { state, json }) => {
                 state.change(AccountChange::RotateKeys)?;
-                Ok(writeln!(out, "all links made so far are ended")?)
+                match json {
+                    true => writeln!(out, "{}", json!({ "rotated": true }))?,
+                    false => writeln!(out, "all links made so far are ended")?,
+                }
+                Ok(())
             }
         }
     }

@@ -86,6 +86,7 @@ fn changes_by_commands_are_in_force_when_they_end() {
     assert_eq!(get(&format!("films/a.ts?{share}"), ""), 200);
     isocast(&state, &["share", "revoke", "2"], "");
     assert_eq!(get(&format!("films/a.ts?{share}"), ""), 403);
+    assert_eq!(isocast(&state, &["share", "rotate", "--json"], ""), r#"{"rotated":true}"#);
 
     // An empty content with a lock, and an upload that is not finished, are in a backup as well.
     let length = format!("{ada}Content-Length: {}\r\n", LOCK.len());
