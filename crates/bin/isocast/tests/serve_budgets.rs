@@ -248,6 +248,50 @@ fn downloads_and_uploads_without_a_rate_wait_for_their_budget() {
 }
 
 #[test]
+fn bytes_ahead_of_a_rate_are_charged_to_a_download_budget() {
+    let config = "[[budget]]\nof = \"address\"\ndownload = \"50M\"\n";
+    let server = server("1G", Setup::default().config(config));
+    let _ahead = read(&server, "127.0.0.1", "/media/film.ts?rate=5M&burst=30s", "");
+    server.wait_for("the burst among the bytes of the last second", |server| {
+        let budgets = server.json("/api/v1/budgets");
+        let used = budgets.as_array().expect("a list").iter().find(|one| one["budget"] == "address:127.0.0.1");
+        used.is_some_and(|used| used["used"]["download_bps"].as_u64() > Some(5_000_000))
+    });
+}
+
+#[test]
+fn reads_that_passed_their_reservation_on_count_towards_budgets_until_they_end() {
+    for (limits, refused) in [("download = \"50M\"", "download"), ("streams = 2", "streams")] {
+        let config = format!("[[budget]]\nof = \"address\"\n{limits}\n");
+        let server = server("1G", Setup::default().config(&config));
+        let range = |nth: u32| format!("Range: bytes={nth}000000-\r\n");
+        let target = "/media/film.ts?rate=20M&session=v";
+        let reads: Vec<_> = (0..3).map(|nth| read(&server, "127.0.0.1", target, &range(nth))).collect();
+        assert!(reads.iter().all(|(_, status)| *status == 206), "the second takes over from the first");
+        let answer = server.ask(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{}\r\n", range(3)));
+        assert_eq!((answer.status, &answer.json()["limit"]), (429, &refused.into()));
+    }
+}
+
+#[test]
+fn short_ranges_and_archives_by_a_link_have_its_rate() {
+    let server = server("1G", Setup::default());
+    let state = server.folders.path().join("state");
+    let url = isocast(&state, &["share", "film.ts", "--rate", "8M", "--url", "http://h"], "");
+    let target = url.strip_prefix("http://h").expect("an address of the content");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nRange: bytes=2000000-2999999\r\n\r\n");
+    for _ in 0..2 {
+        assert_eq!(server.ask(&request).field("x-isocast-rate"), Some("8000000"));
+    }
+    let (_, share) = target.split_once('?').expect("the right is in the query");
+    let (mut archive, _) = read(&server, "127.0.0.2", &format!("/api/v1/contents/zip?path=film.ts&{share}"), "");
+    std::thread::spawn(move || while archive.more() {});
+    std::thread::sleep(Duration::from_secs(1));
+    let sent = streams(&server)[0]["sent_bytes"].as_u64().expect("a number");
+    assert!(sent < FILM_BYTES as u64 / 2, "{sent} bytes in a second at 1 MB/s");
+}
+
+#[test]
 fn small_reads_within_a_download_budget_come_from_memory_and_are_charged_to_it() {
     let config = "[[budget]]\nof = \"user:ada\"\ndownload = \"800k\"\n";
     let server = server("1G", Setup::default().config(config));

@@ -139,7 +139,10 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
     if query.download.is_some() {
         plan.fields.push((header::CONTENT_DISPOSITION, attachment(&opened.entry.name)));
     }
+    // The rate of a link is the most for its short reads, too.
+    let is_bounded = permit.link().is_some_and(|link| link.rate.is_some());
     let purpose = match () {
+        () if is_bounded && media_type(name) != PLAYLIST => ReadPurpose::Plays,
         () if plan.status == StatusCode::PARTIAL_CONTENT => ReadPurpose::Looks,
         () if object == ObjectType::Accompanying || media_type(name) == PLAYLIST => ReadPurpose::Accompanies,
         () => ReadPurpose::Plays,

@@ -16,6 +16,7 @@ use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Re
 use socket2::SockRef;
 use units::{BitRate, Nanos, StreamId};
 
+use crate::budget_use;
 use crate::budgets::{BudgetLimit, BudgetRefusal, ChargedBudgets};
 pub use crate::client::Client;
 use crate::config::{ServiceConfig, WhenFull, by_prefix};
@@ -472,6 +473,7 @@ async fn enter(
     let Decision::Constant { rate, burst_bytes } = request.terms.next else {
         return Ok(EnteredStream::in_none(Class::BestEffort));
     };
+    let burst_bytes = budget_use::ahead(service, &request.charged, burst_bytes);
     let viewer = hold.then(|| request.viewer.clone());
     Ok(EnteredStream { class: Class::Constant { rate, burst_bytes, held, hold }, viewer, from })
 }

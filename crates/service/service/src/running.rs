@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use api::{RateOrigin, RunningClasses};
 use units::{BitRate, DiskId, StreamId};
 
-use crate::budgets::{BudgetKey, BudgetLimit, BudgetRefusal, ChargedBudgets};
+use crate::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal, ChargedBudgets};
 use crate::contents::ContentPath;
 use crate::lock::lock;
 use crate::recording_pace::RecordingProgress;
@@ -56,7 +56,7 @@ impl RunningStreams {
     /// Enters a stream, if its budgets admit one more beside those that run; `from` is one that loses its reservation to it.
     ///
     /// # Errors
-    /// A budget has as many streams as it may.
+    /// A budget has as many streams as it may, or they are sent at its whole rate.
     pub(crate) fn enter(
         &self,
         stream: StreamId,
@@ -66,12 +66,24 @@ impl RunningStreams {
     ) -> Result<(), BudgetRefusal> {
         let mut streams = self.lock();
         for key in running.charged.iter() {
-            let Some(most) = limits(key).streams else { continue };
+            let BudgetLimits { streams: streams_max, download, .. } = limits(key);
             let counts = |(id, known): &(&StreamId, &RunningStream)| Some(**id) != from && known.is_charged_to(key);
-            let used = streams.iter().filter(counts).count() as u64;
-            if used >= most {
-                let (budget, limit, frees_in) = (key.clone(), BudgetLimit::Streams, None);
-                return Err(BudgetRefusal { budget, limit, most, used, more: 1, frees_in });
+            let others = || streams.iter().filter(counts).map(|(_, known)| known);
+            let refusal = |limit, most, used, more| {
+                Err(BudgetRefusal { budget: key.clone(), limit, most, used, more, frees_in: None })
+            };
+            if let Some(most) = streams_max {
+                let used = others().count() as u64;
+                if used >= most {
+                    return refusal(BudgetLimit::Streams, most, used, 1);
+                }
+            }
+            // Reads that passed their reservation on are still sent at their rate.
+            if let (Some(most), Some(rate)) = (download, running.delivered_rate()) {
+                let used = others().filter_map(RunningStream::delivered_rate).fold(0, |sum, rate| sum + rate.0);
+                if used + rate.0 > most.0 {
+                    return refusal(BudgetLimit::Download, most.0, used, rate.0);
+                }
             }
         }
         streams.insert(stream, running);
@@ -119,10 +131,15 @@ impl RunningStreams {
 }
 
 impl RunningStream {
-    /// True if it counts among the streams of a budget: one that passed its reservation on is about to end, and an upload is no stream.
+    /// True if it counts among the streams of a budget: an upload is no stream.
     fn is_charged_to(&self, key: &BudgetKey) -> bool {
         let is_upload = self.incoming.is_some() && self.rate.is_none();
-        self.passed_to.is_none() && !is_upload && self.charged.has(key)
+        !is_upload && self.charged.has(key)
+    }
+
+    /// The rate of a stream to a client; none for best effort, which waits for its budgets, and for a recording.
+    fn delivered_rate(&self) -> Option<BitRate> {
+        self.rate.filter(|_| self.incoming.is_none())
     }
 }
 
