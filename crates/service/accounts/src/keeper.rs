@@ -49,6 +49,8 @@ enum KeeperOrder {
     Work(Box<dyn FnOnce(&Database) + Send>),
     /// Another program changed the database; the sender is dropped when that is in force.
     Look(SyncSender<()>),
+    /// The server stops; the sender is dropped when uses of tokens and ends of what has expired are written.
+    Care(SyncSender<()>),
 }
 
 /// The accounts of a server: facts in memory, and the thread that keeps them.
@@ -125,6 +127,10 @@ impl fmt::Debug for Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
+        let (done, waits) = sync_channel(1);
+        if self.orders.send(KeeperOrder::Care(done)).is_ok() {
+            let _ = waits.recv();
+        }
         let _ = fs::remove_file(&self.socket);
     }
 }
@@ -232,6 +238,7 @@ impl KeeperThread {
     /// Makes all changes that wait, up to a limit, as one set.
     fn obey(&mut self, first: KeeperOrder, waiting: &Receiver<KeeperOrder>) {
         let (mut changes, mut replies, mut looks, mut works) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut cares = Vec::new();
         for order in std::iter::once(first).chain(waiting.try_iter().take(TOGETHER_MAX)) {
             match order {
                 KeeperOrder::Change(change, reply) => {
@@ -239,6 +246,7 @@ impl KeeperThread {
                     replies.push(reply);
                 }
                 KeeperOrder::Look(look) => looks.push(look),
+                KeeperOrder::Care(care) => cares.push(care),
                 KeeperOrder::Work(work) => works.push(work),
             }
         }
@@ -249,6 +257,9 @@ impl KeeperThread {
         self.make(&changes, replies);
         for work in works {
             work(&self.database);
+        }
+        if !cares.is_empty() {
+            self.care();
         }
     }
 

@@ -161,6 +161,21 @@ fn tokens_are_kept_as_hashes_and_end() {
 }
 
 #[test]
+fn a_keeper_writes_the_ends_of_tokens_when_it_stops() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    apply(&mut database, add("ada")).expect("added");
+    let (account, label) = ("ada".to_owned(), "player".to_owned());
+    // It ended so long ago that nothing of it is kept.
+    new(apply(
+        &mut database,
+        AccountChange::AddToken { account, label, within: given("/a", "read"), expires: Some(1) },
+    ));
+    drop(Keeper::start(folder.path(), &[], &Arc::<Accounts>::default()).expect("started"));
+    assert_eq!(database.tokens(None, &ListPart::default()).expect("a list"), []);
+}
+
+#[test]
 fn links_are_valid_until_they_are_revoked_or_their_key_goes() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut database = database(folder.path());
