@@ -2,7 +2,7 @@
 // stopped, links that end, and the rules of accessibility on every view. Run by `make test-page`.
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { createServer } from "node:http";
+import { createServer, request } from "node:http";
 import { mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -304,6 +304,22 @@ test("30 s of a film play without a stall while an upload runs, and its stream i
   } finally {
     viewer.kill();
   }
+});
+
+test("a recording is listed in its folder with its length so far, and a name is selected in the grid", async () => {
+  const camera = request(`${server.address}/media/films/camera.ts?rate=1M`, { method: "PUT" });
+  const ended = new Promise((end) => camera.on("response", (answer) => answer.resume().on("end", end)));
+  camera.write(Buffer.alloc(64 << 10, 1));
+  await on.open("#/films/");
+  await on.text("camera.ts", "#library");
+  await on.text("recording, 64.0 KiB received", "#library");
+  camera.end();
+  await ended;
+  await on.press("Grid", "#library");
+  await page.click("#library .grid li input[type=checkbox]");
+  await on.text("1 selected", "#library");
+  await on.press("Cancel", "#library");
+  await on.press("List", "#library");
 });
 
 test("DASH plays, and sound that the browser does not decode is said to be missing", async () => {

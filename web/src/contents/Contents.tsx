@@ -1,10 +1,11 @@
 // A folder: its way up, what to find in it, its names, and what can be done with them.
 
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { useLatest } from "../hooks";
+import * as format from "../format";
+import { useLatest, usePolled } from "../hooks";
 import { recall, store } from "../kept";
 import { addressOf } from "../route";
-import { change, list, mediaUrl, relocate, restore, toTrash, words, zipUrl, type Entry, type Problem } from "../server";
+import { change, figures, list, mediaUrl, relocate, restore, toTrash, words, zipUrl, type Entry, type Problem, type Stream } from "../server";
 import { t } from "../texts";
 import { Details } from "./Details";
 import { arranged, type Kind, type Order } from "./kinds";
@@ -219,6 +220,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
         </p>
       )}
       <UploadPanel uploads={uploads} />
+      <Recordings folder={folder} />
       {listing?.problem ? (
         <p class="notice" role="alert">
           {t.notListed(listing.problem.status === 404 ? t.noFolder : words(listing.problem, t.noAnswer))}
@@ -237,6 +239,21 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
       {naming !== null && <NameQuestion naming={naming} close={() => setNaming(null)} />}
       {removing.length > 0 && <Ask text={`${t.removeAsk(removing.length, removing[0] ?? "")}${removesFolder ? ` ${t.removeWithAll}` : ""}`} yes={t.remove} no={() => setRemoving([])} act={() => void remove()} />}
     </section>
+  );
+}
+
+/** The recordings into `folder`, which have no name there until they end. */
+function Recordings({ folder }: { folder: string }) {
+  const streams = usePolled((signal) => figures<Stream[]>("streams", signal), RENEW_MS, [folder]);
+  const here = (streams ?? []).filter((stream) => stream.direction === "in" && stream.class === "constant" && stream.path.startsWith(folder) && !stream.path.slice(folder.length).includes("/"));
+  return (
+    <ul class="rows" aria-label={t.recordings} hidden={here.length === 0}>
+      {here.map((stream) => (
+        <li key={stream.id}>
+          {stream.path.slice(folder.length)} <span class="quiet">{t.recordingLine(format.size(stream.received_bytes))}</span>
+        </li>
+      ))}
+    </ul>
   );
 }
 

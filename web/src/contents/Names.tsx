@@ -98,17 +98,22 @@ function Head({ column, text, order, setOrder }: { column: Column; text: string 
   );
 }
 
-function Line({ folder, entry, row, playing, marked, setMarked, show }: { entry: Entry; row: number } & Props) {
-  const path = folder + entry.name;
+function Mark({ name, marked, setMarked }: { name: string } & Props) {
   const mark = () => {
     const now = new Set(marked);
-    if (!now.delete(entry.name)) now.add(entry.name);
+    if (!now.delete(name)) now.add(name);
     setMarked(now);
   };
+  return <input type="checkbox" aria-label={t.select(name)} checked={marked.has(name)} onChange={mark} />;
+}
+
+function Line({ entry, row, ...props }: { entry: Entry; row: number } & Props) {
+  const { folder, playing, show } = props;
+  const path = folder + entry.name;
   return (
     <tr aria-rowindex={row}>
       <td>
-        <input type="checkbox" aria-label={t.select(entry.name)} checked={marked.has(entry.name)} onChange={mark} />
+        <Mark name={entry.name} {...props} />
       </td>
       <td class="name">
         <Name path={path} entry={entry} playing={playing} />
@@ -164,7 +169,8 @@ function figuresOf(entry: Entry): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
-function Grid({ folder, names, playing, show }: Props) {
+function Grid(props: Props) {
+  const { folder, names, playing, show } = props;
   const [count, setCount] = useState(WHOLE_MAX);
   useEffect(() => {
     const more = () => {
@@ -186,6 +192,7 @@ function Grid({ folder, names, playing, show }: Props) {
               <Name path={path} entry={entry} playing={playing} />
             </div>
             <div class="bar">
+              <Mark name={entry.name} {...props} />
               <span class="quiet">{figuresOf(entry)}</span>
               <button class="plain" aria-label={t.details(entry.name)} onClick={() => show(entry)}>
                 ⋯
