@@ -30,8 +30,7 @@ fn figures(streams: Vec<Stream>, at: Instant) -> Figures {
         "be_queued": 0, "commits": 0, "errors": 0, "promised_share": 0.6, "free_share": 0.3, "slowdown": 1.0,
         "lateness": [], "streams": 2, "more_streams": 17, "more_recordings": 21,
     });
-    let alarm =
-        json!({ "severity": "serious", "kind": "job_failed", "about": "backup", "text": "its last run failed" });
+    let alarm = json!({ "severity": "serious", "kind": "job_failed", "about": "backup", "text": "its last run failed", "why": "", "remedy": "" });
     let member = |state: &str| json!({ "disk": 0, "path": "/dev/sdb", "state": state, "error": null, "wrong_copies": 0, "size_bytes": 1, "units": 36, "free_units": 29 });
     let volume = json!({
         "name": "films", "layout": "mirror", "folder_layouts": {}, "unit_bytes": 8 << 20, "contents": 231, "degraded": true,
@@ -164,7 +163,7 @@ fn advices_leave_a_small_screen_to_the_streams() {
     let mut figures = figures(streams, Instant::now());
     let advice = |disk: &str| {
         let text = "is not measured: streams are admitted by figures of another disk; ".repeat(3);
-        json!({ "severity": "advice", "kind": "disk_assumed", "about": disk, "text": text })
+        json!({ "severity": "advice", "kind": "disk_assumed", "about": disk, "text": text, "why": "", "remedy": "" })
     };
     figures.alarms = ["sda", "sdb", "sdc"].map(|disk| serde_json::from_value(advice(disk)).expect("an alarm")).into();
     let mut screen = Screen::new("http://server", figures);
