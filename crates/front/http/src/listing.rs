@@ -183,25 +183,32 @@ fn prefers_json(exchange: &Exchange) -> bool {
 pub(crate) fn quality(accept: &str, media_type: &str) -> u32 {
     let (group, _) = media_type.split_once('/').unwrap_or_default();
     let mut best = (0, 0);
-    for item in accept.split(',') {
-        let mut parts = item.split(';').map(str::trim);
-        let range = parts.next().unwrap_or_default().to_ascii_lowercase();
+    for (range, weight) in weighted(accept) {
         let specific = match range.as_str() {
             "*/*" => 1,
             range if range.strip_suffix("/*") == Some(group) => 2,
             range if range == media_type => 3,
             _ => continue,
         };
-        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
         if specific > best.0 {
-            best = (specific, weight.map_or(1000, thousandths));
+            best = (specific, weight);
         }
     }
     best.1
 }
 
+/// The items of a field in small letters, each with its weight in thousandths (RFC 9110 §12.4.2); without one that is 1000.
+pub(crate) fn weighted(accept: &str) -> impl Iterator<Item = (String, u32)> {
+    accept.split(',').map(|item| {
+        let mut parts = item.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        (name, weight.map_or(1000, thousandths))
+    })
+}
+
 /// `0.125` is 125; more than three places do not exist (RFC 9110 §12.4.2).
-pub(crate) fn thousandths(weight: &str) -> u32 {
+fn thousandths(weight: &str) -> u32 {
     let (whole, places) = weight.split_once('.').unwrap_or((weight, ""));
     if whole != "0" {
         return 1000;

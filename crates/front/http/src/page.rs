@@ -5,7 +5,7 @@ use http_types::header::{
 };
 use http_types::{HeaderMap, StatusCode};
 
-use crate::listing::thousandths;
+use crate::listing::weighted;
 use crate::message::conditional::joined;
 use crate::message::media_type::media_type;
 use crate::message::reply::Reply;
@@ -56,13 +56,8 @@ pub(crate) fn file(path: &str, headers: &HeaderMap) -> Option<Reply> {
 
 /// True for a client that names gzip (RFC 9110 §12.5.3), as every browser does.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
-    joined(headers, &ACCEPT_ENCODING).is_some_and(|accept| {
-        accept.split(',').any(|item| {
-            let (coding, weight) = item.split_once(';').unwrap_or((item, ""));
-            let weight = weight.trim().strip_prefix("q=").map_or(1000, thousandths);
-            coding.trim().eq_ignore_ascii_case("gzip") && weight > 0
-        })
-    })
+    joined(headers, &ACCEPT_ENCODING)
+        .is_some_and(|accept| weighted(&accept).any(|(coding, weight)| coding == "gzip" && weight > 0))
 }
 
 #[cfg(test)]
