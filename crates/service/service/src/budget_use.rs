@@ -65,7 +65,7 @@ pub(crate) async fn wait_for(service: &MediaService, charged: &ChargedBudgets, m
 /// The bytes that a stream is sent ahead of its rate: all of `bytes`, or none where its budgets have no room for them now.
 pub(crate) fn ahead(service: &MediaService, charged: &ChargedBudgets, bytes: u64) -> u64 {
     let now = Instant::now();
-    let mut costs = costs(service, charged, Metered::Download, bytes).into_iter();
+    let mut costs = costs(service, charged, Metered::Download, bytes);
     let passes = costs.all(|(key, cost)| service.meters.pass_now(key, Metered::Download, cost, now).is_ok());
     if passes { bytes } else { 0 }
 }
@@ -73,26 +73,25 @@ pub(crate) fn ahead(service: &MediaService, charged: &ChargedBudgets, bytes: u64
 /// Charges bytes of best effort to their budgets. Returns the time until they may pass.
 fn charge(service: &MediaService, charged: &ChargedBudgets, metered: Metered, bytes: u64) -> Duration {
     let now = Instant::now();
-    let costs = costs(service, charged, metered, bytes).into_iter();
+    let costs = costs(service, charged, metered, bytes);
     costs.map(|(key, cost)| service.meters.pass(key, metered, cost, now)).max().unwrap_or_default()
 }
 
 /// The budgets that limit bytes of this direction, with the time that `bytes` take at the rate that the promised ones leave.
 fn costs<'a>(
-    service: &MediaService,
+    service: &'a MediaService,
     charged: &'a ChargedBudgets,
     metered: Metered,
     bytes: u64,
-) -> Vec<(&'a BudgetKey, Duration)> {
-    let Some(budgets) = service.accounts.budgets() else { return Vec::new() };
-    let cost = |key: &'a BudgetKey| {
-        let most = rate_of(budgets.limits(key), metered)?;
+) -> impl Iterator<Item = (&'a BudgetKey, Duration)> {
+    let budgets = service.accounts.budgets();
+    charged.iter().filter_map(move |key| {
+        let most = rate_of(budgets.as_ref()?.limits(key), metered)?;
         let (out, into) = service.sessions.promised_by(key);
         let promised = if metered == Metered::Download { out } else { into };
         let left = BitRate(most.0.saturating_sub(promised).max(most.0 / REST_PART).max(1));
         Some((key, Duration::from_nanos(left.time_for(bytes).0)))
-    };
-    charged.iter().filter_map(cost).collect()
+    })
 }
 
 const fn rate_of(limits: BudgetLimits, metered: Metered) -> Option<BitRate> {

@@ -190,6 +190,11 @@ async fn begin_upload(
     })
 }
 
+/// The longest part of a recording that may be missing: as the request has it, or its folder.
+fn durable_of(service: &MediaService, request: &UploadRequest) -> Nanos {
+    request.durable.unwrap_or_else(|| service.config().durable_of(&request.path.joined()))
+}
+
 /// Begins an upload in the place that was held for its recording, if that place suits the request and its disk takes it.
 async fn go_on_in_place(
     service: &Arc<MediaService>,
@@ -198,7 +203,7 @@ async fn go_on_in_place(
     (client, charged): (Client, &ChargedBudgets),
     progress: &Arc<RecordingProgress>,
 ) -> Option<BegunUpload> {
-    let durable = request.durable.unwrap_or_else(|| service.config().durable_of(&request.path.joined()));
+    let durable = durable_of(service, request);
     // A place that does not suit is given back when it is dropped.
     let recording = RunningRecording::with(service, held?);
     if !recording.is(rate, durable, service.link_in(client.local)) {
@@ -236,7 +241,7 @@ async fn begin_recording(
     progress: &Arc<RecordingProgress>,
 ) -> Result<BegunUpload, IngestError> {
     let link = service.link_in(client.local);
-    let durable = request.durable.unwrap_or_else(|| service.config().durable_of(&request.path.joined()));
+    let durable = durable_of(service, request);
     let least = service.config().recording_durable_min;
     if durable < least {
         return Err(IngestError::Durable(least));
