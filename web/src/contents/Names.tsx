@@ -15,7 +15,6 @@ const LINE_PX = 48;
 /** Lines drawn above and below the view. */
 const MARGIN = 30;
 
-
 interface Props {
   folder: string;
   names: Entry[];

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::Path;
 
 use device::state_file;
+
 /// Replaces the text of a configuration file, which keeps its owner and permissions. A link leads to the file that is replaced.
 pub(crate) fn replace_text(file: &Path, text: &str) -> io::Result<()> {
     let file = fs::canonicalize(file)?;
