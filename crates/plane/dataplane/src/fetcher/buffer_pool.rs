@@ -13,6 +13,7 @@ use crate::cache::{CHUNK_PAGES, Cache, Page, PageKey, PageState};
 use crate::config::PlaneConfig;
 use crate::context::{PlaneContext, RequestKind};
 use crate::control::Report;
+use crate::cursor::{Cursor, SegmentList};
 use crate::files::FileTable;
 use crate::memory::ArenaMemory;
 use crate::port::{Completion, FileSlot, Io};
@@ -63,9 +64,15 @@ impl BufferPool {
         self.cache.find(key).map(|page| self.cache.state(page))
     }
 
-    /// True if all bytes of a page are there.
-    pub(super) fn is_ready(&self, key: PageKey) -> bool {
-        matches!(self.state(key), Some(PageState::Ready(_)))
+    /// True if all bytes of content behind a cursor are there.
+    pub(super) fn has_all(&self, mut cursor: Cursor, segments: SegmentList<'_>) -> bool {
+        while let Some((key, _, left)) = cursor.next_content(segments) {
+            if !matches!(self.state(key), Some(PageState::Ready(_))) {
+                return false;
+            }
+            cursor.pass(left);
+        }
+        true
     }
 
     /// True if a page of content has a place.

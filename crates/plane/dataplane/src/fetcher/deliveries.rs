@@ -11,7 +11,7 @@ use super::*;
 impl Fetcher {
     /// Begins such a delivery, which holds so many pages.
     pub(super) fn begin_delivery(&mut self, slot: u32, pages: u32) {
-        self.streams[slot as usize].run();
+        self.streams[slot].run();
         self.buffers.begin_delivery(pages);
     }
 
@@ -23,7 +23,7 @@ impl Fetcher {
         pages_short: bool,
         context: &mut PlaneContext<I>,
     ) -> bool {
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         let holds_nothing = stream.holds_nothing();
         if !stream.is_unsent_delivery() || (pages_short && !holds_nothing) {
             return true;
@@ -44,7 +44,7 @@ impl Fetcher {
 
     /// Asks at once all disks that hold wanted bytes of a delivery which no stream has read.
     pub(super) fn ask_best_effort(&mut self, slot: u32) {
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         for disk in stream.content().layout.disks() {
             if self.sources[*disk].schedule.wants(slot) {
                 continue;
@@ -62,13 +62,13 @@ impl Fetcher {
         slot: u32,
         context: &mut PlaneContext<I>,
     ) -> Option<IssuedRead> {
-        let Some(missing) = self.streams[slot as usize].missing_on(disk, &self.sources, &self.buffers) else {
+        let Some(missing) = self.streams[slot].missing_on(disk, &self.sources, &self.buffers) else {
             return Some(nothing_issued(false));
         };
         let pages = self.allocate(missing.key, 1, false, slot)?;
         context.gauges.plane.cache_misses.add(1);
         let (position, bytes, requests) = self.read_pages(slot, missing.key, pages, false, context);
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         if missing.is_next {
             stream.pass_page();
             context.tell_pacer(ToPacer::Fetched { slot, payload: stream.fetched() });

@@ -79,7 +79,8 @@ impl Fetcher {
             if !source.is_quiet(limit, context.now) || !source.health.is_good() {
                 continue;
             }
-            let is_awaited = (source.grant_is_out(limit, context.now) && self.another_could_read(disk))
+            let is_awaited = (source.grant_is_out(limit, context.now)
+                && self.streams.another_could_read(disk, &self.sources))
                 || self.is_overdue(disk, limit, true, context.now);
             if is_awaited && self.sources[disk].health.unanswered(context.now) {
                 self.tell_condition(disk, context);
@@ -87,14 +88,6 @@ impl Fetcher {
                 self.leave_disk(disk, context);
             }
         }
-    }
-
-    /// True if a stream waits for bytes that this disk and another, good one have.
-    fn another_could_read(&self, disk: DiskId) -> bool {
-        self.streams.iter().filter(|stream| stream.reads() && stream.has_copies()).any(|stream| {
-            let disks = stream.content().layout.disks();
-            disks.contains(&disk) && disks.iter().any(|&other| other != disk && self.is_good(other))
-        })
     }
 
     fn is_good(&self, disk: DiskId) -> bool {
@@ -160,13 +153,12 @@ impl Fetcher {
         context: &mut PlaneContext<I>,
     ) {
         // No stream holds a superseded page, and the cache may find another one in its place.
-        let holders = if self.buffers.cache().find(key) == Some(page) { self.streams.len() } else { 0 };
-        for slot in 0..holders {
+        let is_current = self.buffers.cache().find(key) == Some(page);
+        for slot in self.streams.slots().filter(|_| is_current) {
             let Some(payload) = self.streams[slot].holds_at(key) else { continue };
-            let slot = u32::try_from(slot).expect("within limits");
             self.ask_nothing(slot);
             self.keep_until(slot, payload, context);
-            self.streams[slot as usize].cut(payload);
+            self.streams[slot].cut(payload);
             context.tell_pacer(ToPacer::Cut { slot, payload, outcome });
         }
         self.buffers.read_failed(page);
@@ -176,8 +168,8 @@ impl Fetcher {
     /// If the disk does not answer, the streams without another copy end.
     pub(super) fn leave_disk<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let is_hung = self.sources[disk].health.is_hung();
-        for slot in (0..).take(self.streams.len()) {
-            let stream = &self.streams[slot as usize];
+        for slot in self.streams.slots() {
+            let stream = &self.streams[slot];
             if matches!(stream.life(), ReadsLife::Free | ReadsLife::Ending) {
                 continue;
             }
@@ -189,7 +181,7 @@ impl Fetcher {
                 () if is_hung && !readable => context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskError }),
                 () if stream.has_copies() => {
                     self.ask_elsewhere(slot, context);
-                    if self.streams[slot as usize].leader().is_none() {
+                    if self.streams[slot].leader().is_none() {
                         context.tell_admitter(ToAdmitter::ReadsElsewhere { slot });
                     }
                 }
@@ -201,7 +193,7 @@ impl Fetcher {
     /// A stream asks again for its next bytes, of the disks as they are now, and is listed at the best of them.
     fn ask_elsewhere<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.ask_nothing(slot);
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         let from = stream.disk();
         let to = self.sources.home(&stream.content().layout).unwrap_or(from);
         if to != from {
@@ -216,7 +208,7 @@ impl Fetcher {
                 }
             }
         }
-        if self.streams[slot as usize].reads() {
+        if self.streams[slot].reads() {
             self.ask_again(slot, context.now);
         }
     }

@@ -17,6 +17,7 @@ mod requests;
 mod slower;
 mod source;
 mod starts;
+mod stream_table;
 
 use content::FreshContent;
 use schedule::disk::DiskSchedule;
@@ -33,9 +34,10 @@ use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher,
 use crate::port::{Completion, Io};
 pub use buffer_pool::BEST_EFFORT_PAGES_SHARE;
 use buffer_pool::BufferPool;
-use read_ahead::{ReadAhead, ReadPlan, ReadsLife};
+use read_ahead::{ReadPlan, ReadsLife};
 use reads_in_flight::ReadsInFlight;
 use source::Sources;
+use stream_table::StreamTable;
 
 /// Reads in flight over all disks. Chosen: a bound.
 const READS_MAX: usize = 4096;
@@ -45,7 +47,7 @@ const READS_MAX: usize = 4096;
 pub(crate) struct Fetcher {
     sources: Sources,
     buffers: BufferPool,
-    streams: Vec<ReadAhead>,
+    streams: StreamTable,
     reads: ReadsInFlight,
     /// When the disks' silence is looked at next, and their speed.
     silence_at: Nanos,
@@ -57,7 +59,7 @@ impl Fetcher {
         Self {
             sources: Sources::new(config, disks, now),
             buffers: BufferPool::new(config, chunk_count, config.streams_max + READS_MAX),
-            streams: (0..config.streams_max).map(|_| ReadAhead::default()).collect(),
+            streams: StreamTable::new(config.streams_max),
             reads: ReadsInFlight::new(),
             silence_at: now,
             speeds_at: now,
@@ -102,7 +104,7 @@ impl Fetcher {
                 let plan = rate.map(|rate| ReadPlan::new(rate, age));
                 self.buffers.open_files(&content, context);
                 self.sources[disk].streams.push(slot);
-                let stream = &mut self.streams[slot as usize];
+                let stream = &mut self.streams[slot];
                 stream.begin(content, segments, disk, context.now);
                 stream.set_plan(plan);
                 match (plan, group) {
@@ -112,12 +114,12 @@ impl Fetcher {
                 }
             }
             // A stream may have ended before the answer for it comes.
-            ToFetcher::Start { slot, .. } if self.streams[slot as usize].life() != ReadsLife::Waiting => {}
+            ToFetcher::Start { slot, .. } if self.streams[slot].life() != ReadsLife::Waiting => {}
             ToFetcher::Start { slot, start } => {
                 self.start(slot, start, context);
                 // The block of a session waited for no other start.
                 if start.block.is_none() {
-                    let disk = self.streams[slot as usize].disk();
+                    let disk = self.streams[slot].disk();
                     let conditions = self.sources[disk].start_conditions(context.now);
                     context.tell_admitter(ToAdmitter::Begun { disk, conditions });
                 }
@@ -125,7 +127,7 @@ impl Fetcher {
             ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, context),
             ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, context),
             ToFetcher::EndBurst { slot } => {
-                let payload = self.streams[slot as usize].end_burst(&self.sources, &mut self.buffers);
+                let payload = self.streams[slot].end_burst(&self.sources, &mut self.buffers);
                 context.tell_pacer(ToPacer::Fetched { slot, payload });
             }
             ToFetcher::Demote { slot, at } => self.demote(slot, at, context),
@@ -133,11 +135,11 @@ impl Fetcher {
             ToFetcher::BeShare { disk, share } => self.sources[disk].schedule.set_be_share(share),
             ToFetcher::Shed { disk } => self.shed(disk, context),
             ToFetcher::Sent { slot, cursor } => {
-                self.streams[slot as usize].send_to(cursor, &mut self.buffers);
+                self.streams[slot].send_to(cursor, &mut self.buffers);
                 self.read_on(slot, context);
             }
             ToFetcher::SentNothing { slot } => self.read_on(slot, context),
-            ToFetcher::Paced { slot, pace } => self.streams[slot as usize].set_pace(pace),
+            ToFetcher::Paced { slot, pace } => self.streams[slot].set_pace(pace),
             ToFetcher::Running { slot } => self.promise_next(slot),
             ToFetcher::Want { slot, pages_short } => {
                 let has_pages = self.want_best_effort(slot, pages_short, context);
@@ -150,7 +152,7 @@ impl Fetcher {
             ToFetcher::ReserveAgain { slot } => self.ask_back(slot, context),
             ToFetcher::Ending { slot } => {
                 self.leave_group(slot, context);
-                self.streams[slot as usize].end();
+                self.streams[slot].end();
             }
             ToFetcher::Leave { slot, may_hold } => self.leave(slot, may_hold, context),
         }
@@ -163,7 +165,7 @@ impl Fetcher {
 
     /// A message about a stream is soon received.
     pub(crate) fn expect_message<I: Io>(&self, slot: u32, context: &PlaneContext<I>) {
-        context.io.prefetch(&self.streams[slot as usize]);
+        context.io.prefetch(&self.streams[slot]);
     }
 
     pub(crate) fn complete<I: Io>(&mut self, work: RequestKind, completion: Completion, context: &mut PlaneContext<I>) {
@@ -208,13 +210,13 @@ impl Fetcher {
 
     /// Takes an ended stream out of everything.
     fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, context: &mut PlaneContext<I>) {
-        if self.streams[slot as usize].life() != ReadsLife::Ending {
+        if self.streams[slot].life() != ReadsLife::Ending {
             self.leave_group(slot, context);
         }
         self.keep_until(slot, 0, context);
         self.leave_starting(slot);
         self.ask_nothing(slot);
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         self.sources[stream.disk()].streams.retain(|&other| other != slot);
         self.buffers.close_files(stream.content(), context);
         if stream.is_best_effort() {
@@ -225,7 +227,7 @@ impl Fetcher {
     }
 
     fn leave_starting(&mut self, slot: u32) {
-        let disk = self.streams[slot as usize].disk();
+        let disk = self.streams[slot].disk();
         self.sources[disk].starting.retain(|&other| other != slot);
     }
 }

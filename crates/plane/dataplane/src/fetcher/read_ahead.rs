@@ -298,11 +298,11 @@ impl ReadAhead {
         Some(source.schedule.room_for((position, self.payload), read_by, now).saturating_add(sending))
     }
 
-    /// The time since which its client waits for the first byte, if it was sent none. The block of a session may be due later, and is
-    /// read by then.
-    pub(super) fn waits_since(&self) -> Option<Nanos> {
+    /// True if its client waits for the first byte for at least `waits_max`. The block of a session may be due later than its start, and
+    /// is read by then.
+    pub(super) fn is_late(&self, waits_max: Nanos, now: Nanos) -> bool {
         let due = self.plan.and_then(|plan| plan.block).map_or(self.started, |block| block.read_by);
-        (self.send == Cursor::default()).then_some(self.started.max(due))
+        self.send == Cursor::default() && now.saturating_sub(self.started.max(due)) >= waits_max
     }
 }
 
@@ -507,14 +507,7 @@ impl ReadAhead {
 
     /// True if all of it lies in the buffers and within `window`.
     pub(super) fn is_buffered(&self, window: u64, buffers: &BufferPool) -> bool {
-        let mut cursor = self.fetch;
-        while let Some((key, _, left)) = cursor.next_content(self.segment_list()) {
-            cursor.pass(left);
-            if !buffers.is_ready(key) || cursor.payload > window {
-                return false;
-            }
-        }
-        true
+        self.payload <= window && buffers.has_all(self.fetch, self.segment_list())
     }
 
     /// It wants all of its payload, which lies in the buffers and within `window`.

@@ -31,17 +31,17 @@ impl Fetcher {
         if !real_time {
             return self.issue_best_effort(disk, slot, context);
         }
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         let next = stream.next_piece(&self.sources).filter(|next| next.disk == disk);
         let (Some((key, ..)), Some(next)) = (stream.next_page(), next) else { return Some(nothing_issued(real_time)) };
         let count = stream.run_length(key, bytes_max.min(next.length), &self.buffers);
         let (first, count) = self.allocate(key, count, real_time, slot)?;
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         let advanced_bytes = taken + (0..count).map(|_| stream.pass_page()).sum::<u64>();
         context.tell_pacer(ToPacer::Fetched { slot, payload: stream.fetched() });
         context.gauges.plane.cache_misses.add(u64::from(count));
         let (position, bytes, requests) = self.read_pages(slot, key, (first, count), real_time, context);
-        let next = self.streams[slot as usize].next_piece(&self.sources);
+        let next = self.streams[slot].next_piece(&self.sources);
         let next_position = next.and_then(|next| next.position).unwrap_or(0);
         Some(IssuedRead { real_time, position, bytes, requests, advanced_bytes, next_position })
     }
@@ -51,7 +51,7 @@ impl Fetcher {
         if self.reads.room() < READS_PER_PAGE {
             return None;
         }
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         let pieces = if real_time { 1 } else { pieces_of(stream.content().size - key.index * CACHE_PAGE_BYTES) };
         let terms = PageTerms { is_delivery: !real_time, is_kept: self.sources[stream.disk()].spins() };
         self.buffers.allocate(key, count, pieces, terms)
@@ -67,7 +67,7 @@ impl Fetcher {
         real_time: bool,
         context: &mut PlaneContext<I>,
     ) -> (u64, u64, u32) {
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         let generation = stream.generation();
         let content = Arc::clone(stream.content());
         debug_assert!(key.index + u64::from(count) <= content.size.div_ceil(CACHE_PAGE_BYTES), "within the content");
@@ -242,7 +242,7 @@ impl Fetcher {
             self.run_those_ready(*disk, context);
         }
         self.buffers.release_file(read.file, context);
-        let stream = &self.streams[read.slot as usize];
+        let stream = &self.streams[read.slot];
         if !read.real_time && stream.generation() == read.generation && stream.is_best_effort() {
             context.tell_pacer(ToPacer::Wake { slot: read.slot });
         }

@@ -18,7 +18,7 @@ impl Fetcher {
             let spins = self.sources[disk].spins();
             for nth in 0..self.sources[disk].streams.len() {
                 let slot = self.sources[disk].streams[nth];
-                if spins && self.streams[slot as usize].is_due(round) {
+                if spins && self.streams[slot].is_due(round) {
                     self.read_ahead(slot, round, context);
                 }
             }
@@ -30,7 +30,7 @@ impl Fetcher {
     /// At the end of each send, and at a tick without one: from flash a stream reads on, and one that shares another's reads
     /// follows them.
     pub(super) fn read_on<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         if stream.life() != ReadsLife::Running {
             return;
         }
@@ -44,7 +44,7 @@ impl Fetcher {
     /// Sets how far a constant-rate stream shall have read ahead in `round`, takes the pages that the buffers have, and asks its disk for
     /// the rest.
     pub(super) fn read_ahead<I: Io>(&mut self, slot: u32, round: u64, context: &mut PlaneContext<I>) {
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         let source = &self.sources[stream.disk()];
         let Some(due) = stream.look_ahead(round, source, context.now) else { return };
         self.take_buffered(slot, context);
@@ -53,7 +53,7 @@ impl Fetcher {
 
     /// Asks the disk on which a stream's next byte lies for the bytes it wants there by `deadline`.
     pub(super) fn ask_real_time(&mut self, slot: u32, deadline: Nanos) {
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         let (Some((kind, rate)), Some(next)) = (stream.kind(), stream.next_piece(&self.sources)) else { return };
         let position = next.position.unwrap_or(0);
         let request = RtRequest { slot, position, bytes: next.length, deadline, rate: rate.rate, kind };
@@ -62,7 +62,7 @@ impl Fetcher {
 
     /// A stream that got the wanted bytes of one disk asks the next.
     fn ask_next(&mut self, slot: u32, disk: DiskId, now: Nanos) {
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         let on_one_disk = stream.content().layout.disks().len() == 1;
         if !on_one_disk && stream.reads() && !self.sources[disk].schedule.wants(slot) {
             self.ask_again(slot, now);
@@ -71,7 +71,7 @@ impl Fetcher {
 
     /// Asks for a stream's next bytes, in the class in which it is served.
     pub(super) fn ask_again(&mut self, slot: u32, now: Nanos) {
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         if !stream.is_best_effort() {
             self.ask_real_time(slot, stream.due(now));
         } else {
@@ -81,7 +81,7 @@ impl Fetcher {
 
     /// Takes back a stream's requests to disks.
     pub(super) fn ask_nothing(&mut self, slot: u32) {
-        for disk in self.streams[slot as usize].content().layout.disks() {
+        for disk in self.streams[slot].content().layout.disks() {
             self.sources[*disk].schedule.remove(WorkOwner::Stream(slot));
         }
     }
@@ -89,7 +89,7 @@ impl Fetcher {
     /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile
     /// (uploads stood still behind it).
     fn postpone<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         stream.want_no_more();
         let has_pages = stream.holds_pages();
         self.ask_nothing(slot);
@@ -99,7 +99,7 @@ impl Fetcher {
     /// Passes over the pages that the buffers have (or another stream already reads), as far as the stream wants them.
     /// Returns the bytes passed.
     pub(super) fn take_buffered<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) -> u64 {
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         let passed = stream.take_buffered(&mut self.buffers, &context.gauges);
         if passed > 0 {
             context.tell_pacer(ToPacer::Fetched { slot, payload: stream.fetched() });
@@ -140,7 +140,7 @@ impl Fetcher {
 
     /// Gives back the pages that end behind `until` in a stream's payload, and those read out of turn. Gives how many pages it keeps.
     pub(super) fn keep_until<I: Io>(&mut self, slot: u32, until: u64, context: &mut PlaneContext<I>) -> u32 {
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         let pages = stream.keep_until(until, &mut self.buffers);
         context.tell_pacer(ToPacer::Fetched { slot, payload: stream.fetched() });
         pages

@@ -59,11 +59,11 @@ impl Fetcher {
     /// less than its promises, without another test whether the waiting reads could be in time: on a disk as fast as its
     /// profile they could, long before this one carries the streams that continue.
     pub(super) fn shed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let Some(reader) = self.youngest_reader(disk) else { return };
+        let Some(reader) = self.streams.youngest_reader(&self.sources[disk].streams) else { return };
         let mut ended = 1;
         for nth in (0..self.sources[disk].streams.len()).rev() {
             let slot = self.sources[disk].streams[nth];
-            if self.streams[slot as usize].leader() == Some(reader) {
+            if self.streams[slot].leader() == Some(reader) {
                 self.end_overloaded(slot, context);
                 ended += 1;
             }
@@ -76,27 +76,12 @@ impl Fetcher {
         context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: true });
     }
 
-    /// The stream to end first of those that a disk still has to read for: the one admitted last, if possible of those
-    /// that share their reads with no other stream. A recording does not count as a stream here, and its unwritten
-    /// bytes would be lost.
-    fn youngest_reader(&self, disk: DiskId) -> Option<u32> {
-        let listed = &self.sources[disk].streams;
-        let readers = listed.iter().filter_map(|&slot| {
-            let stream = &self.streams[slot as usize];
-            let reads = stream.is_active() && stream.leader().is_none() && !stream.has_all();
-            let plan = stream.plan().filter(|_| reads)?;
-            let company = listed.iter().any(|&other| self.streams[other as usize].leader() == Some(slot));
-            Some((!company, plan.age, slot))
-        });
-        readers.max().map(|(.., slot)| slot)
-    }
-
     /// Ends a stream and gives its disk time back at once, whatever its socket still sends.
     fn end_overloaded<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.leave_group(slot, context);
         self.leave_starting(slot);
         self.ask_nothing(slot);
-        self.streams[slot as usize].end();
+        self.streams[slot].end();
         context.tell_admitter(ToAdmitter::Overloaded { slot });
         context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskOverloaded });
     }

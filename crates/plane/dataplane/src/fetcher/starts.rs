@@ -21,7 +21,7 @@ impl Fetcher {
     /// Starts a stream at once, without the disk, if all of its bytes lie in the buffers and within its window; else
     /// reports that it waits.
     pub(super) fn wait_for_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         let source = &self.sources[stream.disk()];
         let window = stream.window(source);
         if !stream.is_buffered(window, &self.buffers) {
@@ -33,18 +33,18 @@ impl Fetcher {
         self.list_as_starting(slot);
         self.take_buffered(slot, context);
         self.run_if_ready(slot, context);
-        assert_eq!(self.streams[slot as usize].life(), ReadsLife::Running, "all it needs is there");
+        assert_eq!(self.streams[slot].life(), ReadsLife::Running, "all it needs is there");
     }
 
     pub(super) fn list_as_starting(&mut self, slot: u32) {
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         stream.start();
         self.sources[stream.disk()].starting.push(slot);
     }
 
     /// An admitted stream has its place: its first bytes are read.
     pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, context: &mut PlaneContext<I>) {
-        self.streams[slot as usize].plan_from(start);
+        self.streams[slot].plan_from(start);
         self.list_as_starting(slot);
         self.read_ahead(slot, start.round, context);
         self.run_if_ready(slot, context);
@@ -52,7 +52,7 @@ impl Fetcher {
 
     /// Asks for the reservation of a demoted stream again, with the conditions that its start would meet.
     pub(super) fn ask_back<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         let conditions = stream.start_conditions(&self.sources[stream.disk()], context.config.tick, context.now);
         context.tell_admitter(ToAdmitter::AsksBack { slot, conditions });
     }
@@ -66,20 +66,20 @@ impl Fetcher {
         age: u64,
         context: &mut PlaneContext<I>,
     ) {
-        if self.streams[slot as usize].life() != ReadsLife::Running {
+        if self.streams[slot].life() != ReadsLife::Running {
             return;
         }
         self.keep_until(slot, 0, context);
         self.ask_nothing(slot);
         self.buffers.end_delivery();
-        self.streams[slot as usize].set_plan(Some(ReadPlan::new(rate, age)));
+        self.streams[slot].set_plan(Some(ReadPlan::new(rate, age)));
         self.start(slot, start, context);
     }
 
     /// A stream has lost its reservation: its reads get the disk time left over, and it keeps as many pages in the buffers
     /// as others of its kind.
     pub(super) fn demote<I: Io>(&mut self, slot: u32, at: Nanos, context: &mut PlaneContext<I>) {
-        let stream = &self.streams[slot as usize];
+        let stream = &self.streams[slot];
         let life = stream.life();
         if life == ReadsLife::Free || stream.is_best_effort() {
             return;
@@ -89,9 +89,9 @@ impl Fetcher {
         self.leave_starting(slot);
         self.ask_nothing(slot);
         if life != ReadsLife::Ending {
-            let until = self.streams[slot as usize].sent() + WINDOW_BYTES + CACHE_PAGE_BYTES;
+            let until = self.streams[slot].sent() + WINDOW_BYTES + CACHE_PAGE_BYTES;
             let kept = self.keep_until(slot, until, context);
-            self.streams[slot as usize].lose_plan();
+            self.streams[slot].lose_plan();
             self.begin_delivery(slot, kept);
         }
         context.tell_admitter(ToAdmitter::Demoted { slot, at });
@@ -99,9 +99,8 @@ impl Fetcher {
 
     /// A starting stream begins to run once its first bytes are there.
     pub(super) fn run_if_ready<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let stream = &self.streams[slot as usize];
-        let leads = |leader: u32| self.streams[leader as usize].life() == ReadsLife::Running;
-        if stream.life() != ReadsLife::Starting || !stream.leader().is_none_or(leads) {
+        let stream = &self.streams[slot];
+        if stream.life() != ReadsLife::Starting || !self.streams.leader_runs(slot) {
             return;
         }
         let Some(ReadPlan { rate: ReadRate { rate, .. }, .. }) = stream.plan() else { return };
@@ -122,7 +121,7 @@ impl Fetcher {
         let tick = Stride::of(rate, context.config.tick).span(context.config.tick);
         let there = stream.fetched() - stream.sent();
         let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(MARGIN_TICKS));
-        let (reader, disk) = self.next_reader(slot);
+        let (reader, disk) = self.streams.next_reader(slot, &self.sources);
         if self.sources[disk].schedule.can_promise(reader, context.now.saturating_add(lasts), context.now) {
             self.begin_to_run(slot, context);
         }
@@ -130,24 +129,16 @@ impl Fetcher {
 
     fn begin_to_run<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.leave_starting(slot);
-        let stream = &mut self.streams[slot as usize];
+        let stream = &mut self.streams[slot];
         stream.run();
         let block = stream.plan().and_then(|plan| plan.block);
         context.tell_pacer(ToPacer::Run { slot, block });
     }
 
-    /// The stream that reads for this one, and the disk of its next read.
-    fn next_reader(&self, slot: u32) -> (u32, DiskId) {
-        let stream = &self.streams[slot as usize];
-        let reader = stream.leader().unwrap_or(slot);
-        let next = self.streams[reader as usize].next_piece(&self.sources);
-        (reader, next.map_or(stream.disk(), |next| next.disk))
-    }
-
     /// Sets the deadline of a stream's next bytes by its clock, which runs.
     pub(super) fn promise_next(&mut self, slot: u32) {
-        let (reader, disk) = self.next_reader(slot);
-        if let Some(deadline) = self.streams[slot as usize].promised_at() {
+        let (reader, disk) = self.streams.next_reader(slot, &self.sources);
+        if let Some(deadline) = self.streams[slot].promised_at() {
             self.sources[disk].schedule.promise(reader, deadline);
         }
     }
@@ -167,12 +158,9 @@ impl Fetcher {
     /// answer.
     pub(crate) fn end_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for source in self.sources.iter() {
-            for &slot in source.starting.iter().rev() {
-                let since = self.streams[slot as usize].waits_since();
-                let late = |since| context.now.saturating_sub(since) >= context.config.first_byte_max;
-                if since.is_some_and(late) {
-                    context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::StartTooLate });
-                }
+            let (waits_max, now) = (context.config.first_byte_max, context.now);
+            for &slot in source.starting.iter().rev().filter(|&&slot| self.streams[slot].is_late(waits_max, now)) {
+                context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::StartTooLate });
             }
         }
     }
