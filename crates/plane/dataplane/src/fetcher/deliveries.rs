@@ -6,6 +6,7 @@ use schedule::disk::IssuedRead;
 use schedule::disk::best_effort::BeWork;
 
 use super::reads::nothing_issued;
+use super::reads_in_flight::IssuedPages;
 use super::*;
 
 impl Fetcher {
@@ -65,9 +66,9 @@ impl Fetcher {
         let Some(missing) = self.streams[slot].missing_on(disk, &self.sources, &self.buffers) else {
             return Some(nothing_issued(false));
         };
-        let pages = self.allocate(missing.key, 1, false, slot)?;
+        let run = self.allocate(missing.key, 1, false, slot)?;
         context.gauges.plane.cache_misses.add(1);
-        let (position, bytes, requests) = self.read_pages(slot, missing.key, pages, false, context);
+        let IssuedPages { position, bytes, requests } = self.read_pages(slot, run, false, context);
         let stream = &mut self.streams[slot];
         if missing.is_next {
             stream.pass_page();

@@ -8,12 +8,9 @@
 //! `PlaneConfig::io_deadline` says, and end then; no other streams end. Not here: when a disk counts as erring
 //! (`schedule::disk::health`).
 
-use std::sync::Arc;
-
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 use schedule::disk::health::DiskCondition;
 
-use super::reads_in_flight::ReadOp;
 use super::source::Source;
 use super::*;
 use crate::cache::Page;
@@ -33,7 +30,7 @@ const _: () = assert!(SILENT_ROUNDS + 1 < LOOKAHEAD_ROUNDS);
 
 impl Fetcher {
     /// Reports the condition of a disk from now on to the admitter, the gauges and the log of events. One on trial is shown as erring.
-    pub(super) fn tell_condition<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
+    fn tell_condition<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let health = &self.sources[disk].health;
         let condition = health.condition();
         context.tell_admitter(ToAdmitter::Condition { disk, condition });
@@ -47,6 +44,17 @@ impl Fetcher {
             gauge.set(shown);
             context.tell(event);
         }
+    }
+
+    /// The condition of a disk has changed.
+    pub(super) fn condition_changed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
+        self.tell_condition(disk, context);
+        self.leave_disk(disk, context);
+    }
+
+    /// Whether a read of this disk is out for longer than `limit`; only one that a good disk could answer, if `copies`.
+    fn is_overdue(&self, disk: DiskId, limit: Nanos, copies: bool, now: Nanos) -> bool {
+        self.reads.is_overdue(disk, limit, copies, now, (&self.sources, &self.buffers))
     }
 
     /// Once a second: looks whether an erring disk has earned another chance; marks a disk as hung when a request is out for
@@ -90,24 +98,6 @@ impl Fetcher {
         }
     }
 
-    fn is_good(&self, disk: DiskId) -> bool {
-        self.sources[disk].health.is_good()
-    }
-
-    /// True if the bytes of a read have another copy on a good disk.
-    fn has_good_copy(&self, read: &ReadOp) -> bool {
-        let layout = &self.buffers.content(read.file).layout;
-        (0..layout.copies())
-            .filter_map(|copy| layout.piece(copy, read.offset, 1))
-            .any(|piece| piece.disk != read.disk && self.is_good(piece.disk))
-    }
-
-    /// Whether a read of this disk is out for longer than `limit`; only one that a good disk could answer, if `copies`.
-    fn is_overdue(&self, disk: DiskId, limit: Nanos, copies: bool, now: Nanos) -> bool {
-        let overdue = |read: &ReadOp| read.disk == disk && now.saturating_sub(read.issued) > limit;
-        self.reads.iter().any(|read| overdue(read) && (!copies || self.has_good_copy(read)))
-    }
-
     /// Reads that a disk does not answer, and for which a stream waits, are made from another copy if there is one:
     /// from one on a good disk, or, once this disk is given up, from any.
     fn read_elsewhere<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
@@ -117,27 +107,10 @@ impl Fetcher {
             self.finish_read(op, Err(IoFault::Cancelled), context);
         }
         for op in (0..).take(READS_MAX) {
-            let Some(read) = self.reads.find(op).filter(|read| read.disk == disk) else { continue };
-            if !is_hung && !self.has_good_copy(&read) {
-                continue;
-            }
-            let content = Arc::clone(self.buffers.content(read.file));
-            for nth in (0..read.count).take_while(|_| content.layout.copies() > 1) {
-                if self.reads.room() == 0 {
-                    return;
-                }
-                let Some(first) = self.buffers.supersede(Cache::neighbour(read.first, nth)) else { continue };
-                let offset = (read.offset / CACHE_PAGE_BYTES + u64::from(nth)) * CACHE_PAGE_BYTES;
-                let expected = CACHE_PAGE_BYTES.min(content.size - offset);
-                self.buffers.use_file_again(read.file);
-                let mut again = read.of_one_page(first, offset, expected);
-                again.tried = if is_hung { read.tried } else { 0 };
-                let again = self.reads.add(again);
-                if !self.read_from_next_copy(again, context) {
+            for nth in self.reads.pages_for_elsewhere(op, disk, (&self.sources, &self.buffers)) {
+                let disks = (&mut self.sources, &mut self.buffers);
+                if let Some((again, false)) = self.reads.read_again(op, nth, disks, context) {
                     self.finish_read(again, Err(IoFault::Cancelled), context);
-                } else if !is_hung {
-                    // The other disk may be worse than it seemed: then this one, which may answer yet, is asked again.
-                    self.reads.get_mut(again).tried = 0;
                 }
             }
         }
@@ -166,7 +139,7 @@ impl Fetcher {
 
     /// The condition of a disk has changed: its streams read from other copies of their contents, where there are any.
     /// If the disk does not answer, the streams without another copy end.
-    pub(super) fn leave_disk<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
+    fn leave_disk<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         let is_hung = self.sources[disk].health.is_hung();
         for slot in self.streams.slots() {
             let stream = &self.streams[slot];

@@ -32,8 +32,7 @@ impl Fetcher {
             context.gauges.disks[usize::from(done.disk.0)].errors.add(1);
         }
         if changed {
-            self.tell_condition(done.disk, context);
-            self.leave_disk(done.disk, context);
+            self.condition_changed(done.disk, context);
         }
         // A starting stream is listed at one of its content's disks, and may wait for another one.
         self.sources.ids().for_each(|disk| self.run_those_ready(disk, context));

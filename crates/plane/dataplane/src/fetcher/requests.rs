@@ -110,7 +110,8 @@ impl Fetcher {
     /// Asks each disk's schedule for its next action until it says: wait.
     pub(crate) fn ask_disks<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for disk in self.sources.ids() {
-            if self.sources[disk].health.is_hung() || !self.retry_reads(disk, context) {
+            let is_hung = self.sources[disk].health.is_hung();
+            if is_hung || !self.reads.retry(disk, (&mut self.sources, &self.buffers), context) {
                 continue;
             }
             for _ in 0..STEPS_PER_TURN {

@@ -17,9 +17,11 @@ use storage::grant::{GrantDone, Offer, StoreWork, WorkClass};
 use units::{DiskId, JobId, Nanos};
 
 use super::READS_MAX;
+use super::reads_in_flight::ReadOp;
 use super::slower::Speed;
 use crate::config::PlaneConfig;
 use crate::gauges::Gauges;
+use crate::port::Completion;
 
 /// All of them, by their numbers.
 #[derive(Debug)]
@@ -194,11 +196,21 @@ impl Source {
         self.spins && !self.health.is_hung() && self.schedule.is_behind(now)
     }
 
-    /// A read that was issued at `issued` ended at `at`; a time of zero was not predicted.
-    pub(super) fn read_done(&mut self, issued: Nanos, at: Nanos, predicted: Nanos, real_time: bool) {
-        let took = at.saturating_sub(issued.max(self.last_completion));
-        self.last_completion = at;
-        self.schedule.read_done(predicted, took, real_time);
+    /// A read ended; a time of zero was not predicted. True if the disk's condition has changed.
+    pub(super) fn read_done(&mut self, read: &ReadOp, completion: Completion, gauges: &Gauges) -> bool {
+        let ok = completion.result.is_ok();
+        let took = completion.at.saturating_sub(read.issued.max(self.last_completion));
+        self.last_completion = completion.at;
+        self.schedule.read_done(if ok { read.predicted } else { Nanos::ZERO }, took, read.real_time);
+        let answers_again = self.health.answered();
+        let changed = if ok { self.health.succeeded() } else { self.read_failed(read, completion.at, gauges) };
+        answers_again || changed
+    }
+
+    /// A read failed, or brought other bytes than the disk was given. True if the disk's condition has changed.
+    pub(super) fn read_failed(&mut self, read: &ReadOp, at: Nanos, gauges: &Gauges) -> bool {
+        gauges.disks[usize::from(read.disk.0)].errors.add(1);
+        self.health.read_failed(read.place, at)
     }
 
     /// A grant ended. True if the disk's condition has changed.
