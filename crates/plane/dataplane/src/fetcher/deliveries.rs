@@ -3,7 +3,6 @@
 //! Not here: how far one reads ahead (`read_ahead::delivery`).
 
 use schedule::disk::IssuedRead;
-use schedule::disk::best_effort::BeWork;
 
 use super::reads::nothing_issued;
 use super::reads_in_flight::IssuedPages;
@@ -39,21 +38,8 @@ impl Fetcher {
             if pages_short { CACHE_PAGE_BYTES } else { stream.delivery_window(self.buffers.bytes_per_delivery()) };
         stream.want_window(window);
         self.take_buffered(slot, context);
-        self.ask_best_effort(slot);
+        self.sources.ask_best_effort(slot, &self.streams[slot], &self.buffers);
         true
-    }
-
-    /// Asks at once all disks that hold wanted bytes of a delivery which no stream has read.
-    pub(super) fn ask_best_effort(&mut self, slot: u32) {
-        let stream = &self.streams[slot];
-        for disk in stream.content().layout.disks() {
-            if self.sources[*disk].schedule.wants(slot) {
-                continue;
-            }
-            let Some(missing) = stream.missing_on(*disk, &self.sources, &self.buffers) else { continue };
-            let work = BeWork::Read { slot, position: missing.position, bytes: missing.wanted };
-            self.sources[*disk].schedule.put_job(work);
-        }
     }
 
     /// Issues the read of the first page that a delivery wants from this disk; `None` if there is no buffer for it now.

@@ -9,13 +9,10 @@
 //! (`schedule::disk::health`).
 
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
-use schedule::disk::health::DiskCondition;
 
-use super::source::Source;
 use super::*;
 use crate::cache::Page;
-use crate::control::{Event, Outcome};
-use crate::gauges;
+use crate::control::Outcome;
 use crate::port::IoFault;
 
 /// Rounds without an answer after which contents with another copy are read from that. Follows from the disks' lookahead, below.
@@ -29,26 +26,9 @@ const GRANT_DEADLINES: u64 = 2;
 const _: () = assert!(SILENT_ROUNDS + 1 < LOOKAHEAD_ROUNDS);
 
 impl Fetcher {
-    /// Reports the condition of a disk from now on to the admitter, the gauges and the log of events. One on trial is shown as erring.
-    fn tell_condition<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let health = &self.sources[disk].health;
-        let condition = health.condition();
-        context.tell_admitter(ToAdmitter::Condition { disk, condition });
-        let (shown, event) = match condition {
-            DiskCondition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
-            DiskCondition::Good if !health.is_on_trial() => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
-            _ => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
-        };
-        let gauge = &context.gauges.disks[usize::from(disk.0)].failing;
-        if gauge.get() != shown {
-            gauge.set(shown);
-            context.tell(event);
-        }
-    }
-
     /// The condition of a disk has changed.
     pub(super) fn condition_changed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        self.tell_condition(disk, context);
+        self.sources[disk].tell_condition(context);
         self.leave_disk(disk, context);
     }
 
@@ -64,13 +44,13 @@ impl Fetcher {
             return;
         }
         if self.sources[disk].health.poll(context.now) {
-            self.tell_condition(disk, context);
+            self.sources[disk].tell_condition(context);
         }
         let limit = context.config.io_deadline;
         let grant_is_out = self.sources[disk].grant_is_out(limit.saturating_mul(GRANT_DEADLINES), context.now);
         if grant_is_out || self.is_overdue(disk, limit, false, context.now) {
             self.sources[disk].health.silent();
-            self.tell_condition(disk, context);
+            self.sources[disk].tell_condition(context);
             self.read_elsewhere(disk, context);
             self.leave_disk(disk, context);
         }
@@ -91,7 +71,7 @@ impl Fetcher {
                 && self.streams.another_could_read(disk, &self.sources))
                 || self.is_overdue(disk, limit, true, context.now);
             if is_awaited && self.sources[disk].health.unanswered(context.now) {
-                self.tell_condition(disk, context);
+                self.sources[disk].tell_condition(context);
                 self.read_elsewhere(disk, context);
                 self.leave_disk(disk, context);
             }
@@ -129,7 +109,7 @@ impl Fetcher {
         let is_current = self.buffers.cache().find(key) == Some(page);
         for slot in self.streams.slots().filter(|_| is_current) {
             let Some(payload) = self.streams[slot].holds_at(key) else { continue };
-            self.ask_nothing(slot);
+            self.sources.ask_nothing(slot, &self.streams[slot]);
             self.keep_until(slot, payload, context);
             self.streams[slot].cut(payload);
             context.tell_pacer(ToPacer::Cut { slot, payload, outcome });
@@ -165,24 +145,17 @@ impl Fetcher {
 
     /// A stream asks again for its next bytes, of the disks as they are now, and is listed at the best of them.
     fn ask_elsewhere<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        self.ask_nothing(slot);
+        self.sources.ask_nothing(slot, &self.streams[slot]);
         let stream = &mut self.streams[slot];
         let from = stream.disk();
         let to = self.sources.home(&stream.content().layout).unwrap_or(from);
         if to != from {
             stream.move_to(to);
             context.tell_admitter(ToAdmitter::Moved { slot, disk: to });
-            type List = fn(&mut Source) -> &mut Vec<u32>;
-            let lists: [List; 2] = [|source| &mut source.streams, |source| &mut source.starting];
-            for list in lists {
-                if let Some(at) = list(&mut self.sources[from]).iter().position(|&other| other == slot) {
-                    list(&mut self.sources[from]).remove(at);
-                    list(&mut self.sources[to]).push(slot);
-                }
-            }
+            self.sources.move_stream(slot, from, to);
         }
         if self.streams[slot].reads() {
-            self.ask_again(slot, context.now);
+            self.sources.ask_again(slot, &self.streams[slot], &self.buffers, context.now);
         }
     }
 }

@@ -93,7 +93,7 @@ impl Fetcher {
     /// `to` reads for the group of `from` from now on, which shares its reads.
     fn hand_over_reads<I: Io>(&mut self, from: u32, to: u32, context: &mut PlaneContext<I>) {
         context.tell_admitter(ToAdmitter::HandOver { from, to });
-        self.ask_nothing(from);
+        self.sources.ask_nothing(from, &self.streams[from]);
         let given = self.streams[from].hand_over(to);
         let disk = self.streams[from].disk();
         for &other in &self.sources[disk].streams {

@@ -147,7 +147,7 @@ impl Fetcher {
             }
             ToFetcher::Park { slot } => {
                 self.keep_until(slot, 0, context);
-                self.ask_nothing(slot);
+                self.sources.ask_nothing(slot, &self.streams[slot]);
             }
             ToFetcher::ReserveAgain { slot } => self.ask_back(slot, context),
             ToFetcher::Ending { slot } => {
@@ -203,7 +203,7 @@ impl Fetcher {
         self.buffers.set_obtainable(context.io.chunks_obtainable());
         context.gauges.plane.pages_used.set(u64::from(self.buffers.cache().used()));
         for disk in self.sources.ids() {
-            self.sources[disk].publish(&context.gauges, disk);
+            self.sources[disk].publish(&context.gauges);
             self.watch(disk, context);
         }
     }
@@ -214,8 +214,8 @@ impl Fetcher {
             self.leave_group(slot, context);
         }
         self.keep_until(slot, 0, context);
-        self.leave_starting(slot);
-        self.ask_nothing(slot);
+        self.sources.leave_starting(slot, &self.streams[slot]);
+        self.sources.ask_nothing(slot, &self.streams[slot]);
         let stream = &mut self.streams[slot];
         self.sources[stream.disk()].streams.retain(|&other| other != slot);
         self.buffers.close_files(stream.content(), context);
@@ -224,10 +224,5 @@ impl Fetcher {
         }
         stream.leave();
         context.tell_admitter(ToAdmitter::Left { slot, may_hold });
-    }
-
-    fn leave_starting(&mut self, slot: u32) {
-        let disk = self.streams[slot].disk();
-        self.sources[disk].starting.retain(|&other| other != slot);
     }
 }

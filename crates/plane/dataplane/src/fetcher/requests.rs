@@ -1,8 +1,6 @@
 //! Reading ahead: the blocks that streams want, the part of them in the buffers, the requests to the disks.
 
 use schedule::disk::Step;
-use schedule::disk::best_effort::WorkOwner;
-use schedule::disk::real_time::RtRequest;
 use storage::grant::Grant;
 
 use super::*;
@@ -48,42 +46,7 @@ impl Fetcher {
         let source = &self.sources[stream.disk()];
         let Some(due) = stream.look_ahead(round, source, context.now) else { return };
         self.take_buffered(slot, context);
-        self.ask_real_time(slot, due);
-    }
-
-    /// Asks the disk on which a stream's next byte lies for the bytes it wants there by `deadline`.
-    pub(super) fn ask_real_time(&mut self, slot: u32, deadline: Nanos) {
-        let stream = &self.streams[slot];
-        let (Some((kind, rate)), Some(next)) = (stream.kind(), stream.next_piece(&self.sources)) else { return };
-        let position = next.position.unwrap_or(0);
-        let request = RtRequest { slot, position, bytes: next.length, deadline, rate: rate.rate, kind };
-        self.sources[next.disk].schedule.put_read(request);
-    }
-
-    /// A stream that got the wanted bytes of one disk asks the next.
-    fn ask_next(&mut self, slot: u32, disk: DiskId, now: Nanos) {
-        let stream = &self.streams[slot];
-        let on_one_disk = stream.content().layout.disks().len() == 1;
-        if !on_one_disk && stream.reads() && !self.sources[disk].schedule.wants(slot) {
-            self.ask_again(slot, now);
-        }
-    }
-
-    /// Asks for a stream's next bytes, in the class in which it is served.
-    pub(super) fn ask_again(&mut self, slot: u32, now: Nanos) {
-        let stream = &self.streams[slot];
-        if !stream.is_best_effort() {
-            self.ask_real_time(slot, stream.due(now));
-        } else {
-            self.ask_best_effort(slot);
-        }
-    }
-
-    /// Takes back a stream's requests to disks.
-    pub(super) fn ask_nothing(&mut self, slot: u32) {
-        for disk in self.streams[slot].content().layout.disks() {
-            self.sources[*disk].schedule.remove(WorkOwner::Stream(slot));
-        }
+        self.sources.ask_real_time(slot, &self.streams[slot], due);
     }
 
     /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile
@@ -92,7 +55,7 @@ impl Fetcher {
         let stream = &mut self.streams[slot];
         stream.want_no_more();
         let has_pages = stream.holds_pages();
-        self.ask_nothing(slot);
+        self.sources.ask_nothing(slot, &self.streams[slot]);
         context.tell_pacer(ToPacer::Continue { slot, has_pages });
     }
 
@@ -125,7 +88,7 @@ impl Fetcher {
                             continue;
                         };
                         self.sources[disk].schedule.issued(slot, issued, context.now);
-                        self.ask_next(slot, disk, context.now);
+                        self.sources.ask_next(slot, &self.streams[slot], disk, &self.buffers, context.now);
                         if issued.bytes == 0 {
                             self.run_if_ready(slot, context);
                         }

@@ -5,6 +5,7 @@
 //! streams as necessary, the youngest first. Not here: the slowdown of a disk (`schedule::disk::cost`), its promises
 //! (`schedule::admission`). See docs/decisions/0025.
 
+use super::source::Source;
 use super::*;
 use crate::control::{Event, Outcome};
 
@@ -29,30 +30,40 @@ impl Speed {
     }
 }
 
+impl Source {
+    /// Applies the speed of the disk to admission, best effort and streams.
+    fn follow_speed<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        let (disk, factor) = (self.id(), self.schedule.cost().slowdown());
+        context.gauges.disks[usize::from(disk.0)].slowdown_ppm.set(ppm(factor));
+        let ended = std::mem::take(&mut self.shed);
+        if ended > 0 {
+            context.tell(Event::DiskOverloaded { disk, factor, ended });
+        }
+        let before = self.speed;
+        self.speed = before.at(factor);
+        if self.speed.0 > before.0 {
+            context.tell(Event::DiskSlower { disk, factor });
+        } else if self.speed.0 < before.0 {
+            context.tell(Event::DiskFaster { disk, factor });
+        }
+        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(context.now) });
+    }
+
+    /// So many streams end for it is too slow.
+    fn streams_shed<I: Io>(&mut self, ended: u64, context: &mut PlaneContext<I>) {
+        let (disk, factor) = (self.id(), self.schedule.cost().slowdown());
+        context.gauges.disks[usize::from(disk.0)].shed_streams.add(ended);
+        self.shed += ended;
+        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: true });
+    }
+}
+
 impl Fetcher {
     /// Applies the speed of the disks to admission, best effort and streams.
     pub(crate) fn follow_speeds<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         if is_time(&mut self.speeds_at, SPEED_PERIOD, context.now) {
-            self.sources.ids().for_each(|disk| self.follow_speed(disk, context));
+            self.sources.iter_mut().for_each(|source| source.follow_speed(context));
         }
-    }
-
-    fn follow_speed<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
-        let source = &mut self.sources[disk];
-        let factor = source.schedule.cost().slowdown();
-        context.gauges.disks[usize::from(disk.0)].slowdown_ppm.set(ppm(factor));
-        let ended = std::mem::take(&mut source.shed);
-        if ended > 0 {
-            context.tell(Event::DiskOverloaded { disk, factor, ended });
-        }
-        let before = source.speed;
-        source.speed = before.at(factor);
-        if source.speed.0 > before.0 {
-            context.tell(Event::DiskSlower { disk, factor });
-        } else if source.speed.0 < before.0 {
-            context.tell(Event::DiskFaster { disk, factor });
-        }
-        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: source.is_behind(context.now) });
     }
 
     /// Ends the youngest stream of a disk, with those that share its reads. Others follow at once while the disk's time is
@@ -69,18 +80,14 @@ impl Fetcher {
             }
         }
         self.end_overloaded(reader, context);
-        let source = &mut self.sources[disk];
-        let factor = source.schedule.cost().slowdown();
-        context.gauges.disks[usize::from(disk.0)].shed_streams.add(ended);
-        source.shed += ended;
-        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: true });
+        self.sources[disk].streams_shed(ended, context);
     }
 
     /// Ends a stream and gives its disk time back at once, whatever its socket still sends.
     fn end_overloaded<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.leave_group(slot, context);
-        self.leave_starting(slot);
-        self.ask_nothing(slot);
+        self.sources.leave_starting(slot, &self.streams[slot]);
+        self.sources.ask_nothing(slot, &self.streams[slot]);
         self.streams[slot].end();
         context.tell_admitter(ToAdmitter::Overloaded { slot });
         context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskOverloaded });

@@ -10,18 +10,24 @@ use schedule::admission::disk_table::StartConditions;
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
 use schedule::disk::due_writes::DueWrite;
-use schedule::disk::health::Health;
+use schedule::disk::health::{DiskCondition, Health};
+use schedule::disk::real_time::RtRequest;
 use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use storage::grant::{GrantDone, Offer, StoreWork, WorkClass};
 use units::{DiskId, JobId, Nanos};
 
 use super::READS_MAX;
+use super::buffer_pool::BufferPool;
+use super::read_ahead::ReadAhead;
 use super::reads_in_flight::ReadOp;
 use super::slower::Speed;
 use crate::config::PlaneConfig;
-use crate::gauges::Gauges;
-use crate::port::Completion;
+use crate::context::PlaneContext;
+use crate::control::Event;
+use crate::gauges::{self, Gauges};
+use crate::message::ToAdmitter;
+use crate::port::{Completion, Io};
 
 /// All of them, by their numbers.
 #[derive(Debug)]
@@ -30,6 +36,7 @@ pub(super) struct Sources(Vec<Source>);
 /// One disk.
 #[derive(Debug)]
 pub(super) struct Source {
+    id: DiskId,
     pub(super) schedule: DiskSchedule,
     pub(super) health: Health,
     /// Slots of the streams that read from it.
@@ -51,7 +58,12 @@ pub(super) struct Source {
 
 impl Sources {
     pub(super) fn new(config: &PlaneConfig, profiles: Vec<DiskProfile>, now: Nanos) -> Self {
-        Self(profiles.into_iter().map(|profile| Source::new(config, profile, now)).collect())
+        let ids = (0u16..).map(DiskId);
+        Self(ids.zip(profiles).map(|(id, profile)| Source::new(id, config, profile, now)).collect())
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Source> {
+        self.0.iter_mut()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Source> {
@@ -100,10 +112,74 @@ impl Sources {
         }
     }
 
+    /// A stream that is listed at one disk is listed at another.
+    pub(super) fn move_stream(&mut self, slot: u32, from: DiskId, to: DiskId) {
+        type List = fn(&mut Source) -> &mut Vec<u32>;
+        let lists: [List; 2] = [|source| &mut source.streams, |source| &mut source.starting];
+        for list in lists {
+            if let Some(at) = list(&mut self[from]).iter().position(|&other| other == slot) {
+                list(&mut self[from]).remove(at);
+                list(&mut self[to]).push(slot);
+            }
+        }
+    }
+
+    /// A stream does not wait for its first bytes any more.
+    pub(super) fn leave_starting(&mut self, slot: u32, stream: &ReadAhead) {
+        self[stream.disk()].starting.retain(|&other| other != slot);
+    }
+
     /// A store thread has no work of this number for a disk any more.
     pub(super) fn withdraw(&mut self, disk: DiskId, job: JobId) {
         if let Some(disk) = self.get_mut(disk) {
             disk.schedule.remove(WorkOwner::Job(job));
+        }
+    }
+}
+
+/// The requests of streams to their disks.
+impl Sources {
+    /// Asks the disk on which a stream's next byte lies for the bytes it wants there by `deadline`.
+    pub(super) fn ask_real_time(&mut self, slot: u32, stream: &ReadAhead, deadline: Nanos) {
+        let (Some((kind, rate)), Some(next)) = (stream.kind(), stream.next_piece(self)) else { return };
+        let position = next.position.unwrap_or(0);
+        let request = RtRequest { slot, position, bytes: next.length, deadline, rate: rate.rate, kind };
+        self[next.disk].schedule.put_read(request);
+    }
+
+    /// Asks at once all disks that hold wanted bytes of a delivery which no stream has read.
+    pub(super) fn ask_best_effort(&mut self, slot: u32, stream: &ReadAhead, buffers: &BufferPool) {
+        for disk in stream.content().layout.disks() {
+            if self[*disk].schedule.wants(slot) {
+                continue;
+            }
+            let Some(missing) = stream.missing_on(*disk, self, buffers) else { continue };
+            let work = BeWork::Read { slot, position: missing.position, bytes: missing.wanted };
+            self[*disk].schedule.put_job(work);
+        }
+    }
+
+    /// Asks for a stream's next bytes, in the class in which it is served.
+    pub(super) fn ask_again(&mut self, slot: u32, stream: &ReadAhead, buffers: &BufferPool, now: Nanos) {
+        if !stream.is_best_effort() {
+            self.ask_real_time(slot, stream, stream.due(now));
+        } else {
+            self.ask_best_effort(slot, stream, buffers);
+        }
+    }
+
+    /// Asks the next disk for a stream that got the wanted bytes of one.
+    pub(super) fn ask_next(&mut self, slot: u32, stream: &ReadAhead, disk: DiskId, buffers: &BufferPool, now: Nanos) {
+        let on_one_disk = stream.content().layout.disks().len() == 1;
+        if !on_one_disk && stream.reads() && !self[disk].schedule.wants(slot) {
+            self.ask_again(slot, stream, buffers, now);
+        }
+    }
+
+    /// Takes back a stream's requests to disks.
+    pub(super) fn ask_nothing(&mut self, slot: u32, stream: &ReadAhead) {
+        for disk in stream.content().layout.disks() {
+            self[*disk].schedule.remove(WorkOwner::Stream(slot));
         }
     }
 }
@@ -123,11 +199,12 @@ impl IndexMut<DiskId> for Sources {
 }
 
 impl Source {
-    fn new(config: &PlaneConfig, profile: DiskProfile, now: Nanos) -> Self {
+    fn new(id: DiskId, config: &PlaneConfig, profile: DiskProfile, now: Nanos) -> Self {
         let spins = profile.rotational;
         let rounds = Grid::new(now, config.round_of(&profile));
         let settings = DiskSettings { rounds, be_share: config.be_share };
         Self {
+            id,
             schedule: DiskSchedule::new(settings, profile, now),
             health: Health::default(),
             streams: Vec::with_capacity(config.streams_max),
@@ -140,6 +217,10 @@ impl Source {
             spins,
             last_completion: now,
         }
+    }
+
+    pub(super) const fn id(&self) -> DiskId {
+        self.id
     }
 
     pub(super) const fn spins(&self) -> bool {
@@ -222,8 +303,24 @@ impl Source {
         changed || answers_again
     }
 
-    pub(super) fn publish(&self, gauges: &Gauges, disk: DiskId) {
-        let gauges = &gauges.disks[usize::from(disk.0)];
+    /// Reports its condition from now on to the admitter, the gauges and the log of events. One on trial is shown as erring.
+    pub(super) fn tell_condition<I: Io>(&self, context: &mut PlaneContext<I>) {
+        let (disk, condition) = (self.id, self.health.condition());
+        context.tell_admitter(ToAdmitter::Condition { disk, condition });
+        let (shown, event) = match condition {
+            DiskCondition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
+            DiskCondition::Good if !self.health.is_on_trial() => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
+            _ => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
+        };
+        let gauge = &context.gauges.disks[usize::from(disk.0)].failing;
+        if gauge.get() != shown {
+            gauge.set(shown);
+            context.tell(event);
+        }
+    }
+
+    pub(super) fn publish(&self, gauges: &Gauges) {
+        let gauges = &gauges.disks[usize::from(self.id.0)];
         let stats = *self.schedule.stats();
         gauges.phase_nanos.iter().zip(stats.phase_nanos).for_each(|(gauge, nanos)| gauge.set(nanos));
         gauges.rt_bytes.set(stats.rt_bytes);

@@ -70,7 +70,7 @@ impl Fetcher {
             return;
         }
         self.keep_until(slot, 0, context);
-        self.ask_nothing(slot);
+        self.sources.ask_nothing(slot, &self.streams[slot]);
         self.buffers.end_delivery();
         self.streams[slot].set_plan(Some(ReadPlan::new(rate, age)));
         self.start(slot, start, context);
@@ -86,8 +86,8 @@ impl Fetcher {
         }
         // This comes first, while the stream still has disk time to hand over to one that shares its reads.
         self.leave_group(slot, context);
-        self.leave_starting(slot);
-        self.ask_nothing(slot);
+        self.sources.leave_starting(slot, &self.streams[slot]);
+        self.sources.ask_nothing(slot, &self.streams[slot]);
         if life != ReadsLife::Ending {
             let until = self.streams[slot].sent() + WINDOW_BYTES + CACHE_PAGE_BYTES;
             let kept = self.keep_until(slot, until, context);
@@ -128,7 +128,7 @@ impl Fetcher {
     }
 
     fn begin_to_run<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        self.leave_starting(slot);
+        self.sources.leave_starting(slot, &self.streams[slot]);
         let stream = &mut self.streams[slot];
         stream.run();
         let block = stream.plan().and_then(|plan| plan.block);
