@@ -11,7 +11,6 @@
 use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
 
 use super::*;
-use crate::cache::Page;
 use crate::control::Outcome;
 use crate::port::IoFault;
 
@@ -96,27 +95,6 @@ impl Fetcher {
         }
     }
 
-    /// A page cannot be read: the streams that wait for it send the bytes before it and end with `outcome`; a stream
-    /// that wants it from now on reads it anew.
-    pub(super) fn lose_page<I: Io>(
-        &mut self,
-        page: Page,
-        key: PageKey,
-        outcome: Outcome,
-        context: &mut PlaneContext<I>,
-    ) {
-        // No stream holds a superseded page, and the cache may find another one in its place.
-        let is_current = self.buffers.cache().find(key) == Some(page);
-        for slot in self.streams.slots().filter(|_| is_current) {
-            let Some(payload) = self.streams[slot].holds_at(key) else { continue };
-            self.sources.ask_nothing(slot, &self.streams[slot]);
-            self.keep_until(slot, payload, context);
-            self.streams[slot].cut(payload);
-            context.tell_pacer(ToPacer::Cut { slot, payload, outcome });
-        }
-        self.buffers.read_failed(page);
-    }
-
     /// The condition of a disk has changed: its streams read from other copies of their contents, where there are any.
     /// If the disk does not answer, the streams without another copy end.
     fn leave_disk<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
@@ -133,29 +111,13 @@ impl Fetcher {
                 () if !uses => {}
                 () if is_hung && !readable => context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskError }),
                 () if stream.has_copies() => {
-                    self.ask_elsewhere(slot, context);
+                    self.streams[slot].ask_elsewhere((&mut self.sources, &self.buffers), context);
                     if self.streams[slot].leader().is_none() {
                         context.tell_admitter(ToAdmitter::ReadsElsewhere { slot });
                     }
                 }
                 () => {}
             }
-        }
-    }
-
-    /// A stream asks again for its next bytes, of the disks as they are now, and is listed at the best of them.
-    fn ask_elsewhere<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        self.sources.ask_nothing(slot, &self.streams[slot]);
-        let stream = &mut self.streams[slot];
-        let from = stream.disk();
-        let to = self.sources.home(&stream.content().layout).unwrap_or(from);
-        if to != from {
-            stream.move_to(to);
-            context.tell_admitter(ToAdmitter::Moved { slot, disk: to });
-            self.sources.move_stream(slot, from, to);
-        }
-        if self.streams[slot].reads() {
-            self.sources.ask_again(slot, &self.streams[slot], &self.buffers, context.now);
         }
     }
 }

@@ -24,36 +24,24 @@ impl Fetcher {
         context.tell_admitter(ToAdmitter::Found { delivery, group, is_buffered, has_room });
     }
 
-    fn charge<I: Io>(&self, leader: u32, joins: Option<u64>, context: &mut PlaneContext<I>) {
-        let listed = &self.sources[self.streams[leader].disk()].streams;
-        let pages = self.streams.pages_held(leader, joins, listed);
-        context.tell_admitter(ToAdmitter::Charge { leader, pages });
-    }
-
     /// A stream joins a group, and starts as soon as its first bytes are there and the leader runs.
     pub(super) fn begin_following<I: Io>(&mut self, slot: u32, group: SharingGroup, context: &mut PlaneContext<I>) {
-        self.streams[slot].follow(group.leader, group.behind_bytes);
-        self.list_as_starting(slot);
+        let stream = &mut self.streams[slot];
+        stream.follow(group.leader, group.behind_bytes);
+        self.sources.begin_start(stream);
         context.tell_admitter(ToAdmitter::Started { slot });
-        self.take_behind_leader(slot, context);
+        self.streams.take_behind_leader(slot, &mut self.buffers, context);
         self.run_if_ready(slot, context);
-    }
-
-    /// Holds the pages that the leader has read.
-    pub(super) fn take_behind_leader<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let Some((read, _)) = self.streams.leader_at(slot) else { return };
-        self.streams[slot].want(read);
-        self.take_buffered(slot, context);
     }
 
     /// [`Self::read_on`] of a stream that shares another's reads.
     pub(super) fn follow<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        self.take_behind_leader(slot, context);
+        self.streams.take_behind_leader(slot, &mut self.buffers, context);
         let stream = &self.streams[slot];
         let (Some((read, sent)), Some(leader)) = (self.streams.leader_at(slot), stream.leader()) else { return };
         let leads = &self.streams[leader];
         if stream.fell_behind(read, leads.ahead()) {
-            let conditions = stream.start_conditions(&self.sources[stream.disk()], context.config.tick, context.now);
+            let conditions = stream.start_conditions(&self.sources, context);
             context.tell_admitter(ToAdmitter::NeedsOwn { slot, conditions });
         } else if stream.sent() > sent || (!stream.has_all() && leads.has_all()) {
             self.hand_over_reads(leader, slot, context);
@@ -63,7 +51,7 @@ impl Fetcher {
     /// The first stream that shares a leader's reads, in the order of their next bytes, reads in its place.
     pub(super) fn leave_group<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         if let Some(leader) = self.streams[slot].stop_following() {
-            return self.charge(leader, None, context);
+            return self.streams.charge(leader, None, &self.sources, context);
         }
         let disk = self.streams[slot].disk();
         let mut next: Option<(u64, u32)> = None;
@@ -72,7 +60,7 @@ impl Fetcher {
             if self.streams[other].leader() != Some(slot) {
                 continue;
             }
-            self.take_behind_leader(other, context);
+            self.streams.take_behind_leader(other, &mut self.buffers, context);
             let stream = &mut self.streams[other];
             if stream.is_whole() && stream.has_all() {
                 // It holds all that it will send, in pages of its own reservation.
@@ -93,7 +81,7 @@ impl Fetcher {
     /// `to` reads for the group of `from` from now on, which shares its reads.
     fn hand_over_reads<I: Io>(&mut self, from: u32, to: u32, context: &mut PlaneContext<I>) {
         context.tell_admitter(ToAdmitter::HandOver { from, to });
-        self.sources.ask_nothing(from, &self.streams[from]);
+        self.sources.ask_nothing(&self.streams[from]);
         let given = self.streams[from].hand_over(to);
         let disk = self.streams[from].disk();
         for &other in &self.sources[disk].streams {
@@ -105,9 +93,9 @@ impl Fetcher {
         let stream = &mut self.streams[to];
         stream.take_over(given);
         let behind = stream.behind_bytes();
-        self.charge(to, Some(behind), context);
+        self.streams.charge(to, Some(behind), &self.sources, context);
         let round = self.sources[disk].rounds().index_at(context.now);
-        self.read_ahead(to, round, context);
+        self.streams[to].read_ahead(round, (&mut self.sources, &mut self.buffers), context);
     }
 
     /// A stream that fell behind its group has disk time of its own.
@@ -129,7 +117,7 @@ impl Fetcher {
         stream.read_alone(period);
         stream.plan_from(start);
         let until = stream.sent() + stream.window(&self.sources[stream.disk()]);
-        self.keep_until(slot, until, context);
-        self.read_ahead(slot, start.round, context);
+        self.streams[slot].keep_until(until, &mut self.buffers, context);
+        self.streams[slot].read_ahead(start.round, (&mut self.sources, &mut self.buffers), context);
     }
 }

@@ -6,10 +6,10 @@
 
 mod ahead_pages;
 mod buffer_pool;
-mod deliveries;
 mod failing;
 mod grants;
 mod groups;
+mod issue;
 mod read_ahead;
 mod reads;
 mod reads_in_flight;
@@ -108,7 +108,7 @@ impl Fetcher {
                 stream.begin(content, segments, disk, context.now);
                 stream.set_plan(plan);
                 match (plan, group) {
-                    (None, _) => self.begin_delivery(slot, 0),
+                    (None, _) => stream.begin_delivery(0, &mut self.buffers),
                     (Some(_), Some(group)) => self.begin_following(slot, group, context),
                     (Some(_), None) => self.wait_for_start(slot, context),
                 }
@@ -127,8 +127,7 @@ impl Fetcher {
             ToFetcher::Promote { slot, rate, start, age } => self.promote(slot, rate, start, age, context),
             ToFetcher::ReadAlone { slot, period, start } => self.read_alone(slot, period, start, context),
             ToFetcher::EndBurst { slot } => {
-                let payload = self.streams[slot].end_burst(&self.sources, &mut self.buffers);
-                context.tell_pacer(ToPacer::Fetched { slot, payload });
+                self.streams[slot].end_burst(&self.sources, &mut self.buffers, context);
             }
             ToFetcher::Demote { slot, at } => self.demote(slot, at, context),
             ToFetcher::CarryHeadroom { disk, headroom } => self.sources[disk].schedule.set_carry_headroom(headroom),
@@ -140,16 +139,20 @@ impl Fetcher {
             }
             ToFetcher::SentNothing { slot } => self.read_on(slot, context),
             ToFetcher::Paced { slot, pace } => self.streams[slot].set_pace(pace),
-            ToFetcher::Running { slot } => self.promise_next(slot),
+            ToFetcher::Running { slot } => self.streams.promise_next(slot, &mut self.sources),
             ToFetcher::Want { slot, pages_short } => {
-                let has_pages = self.want_best_effort(slot, pages_short, context);
+                let has_pages =
+                    self.streams[slot].want_next(pages_short, (&mut self.sources, &mut self.buffers), context);
                 context.tell_pacer(ToPacer::Continue { slot, has_pages });
             }
             ToFetcher::Park { slot } => {
-                self.keep_until(slot, 0, context);
-                self.sources.ask_nothing(slot, &self.streams[slot]);
+                self.streams[slot].keep_until(0, &mut self.buffers, context);
+                self.sources.ask_nothing(&self.streams[slot]);
             }
-            ToFetcher::ReserveAgain { slot } => self.ask_back(slot, context),
+            ToFetcher::ReserveAgain { slot } => {
+                let conditions = self.streams[slot].start_conditions(&self.sources, context);
+                context.tell_admitter(ToAdmitter::AsksBack { slot, conditions });
+            }
             ToFetcher::Ending { slot } => {
                 self.leave_group(slot, context);
                 self.streams[slot].end();
@@ -213,9 +216,9 @@ impl Fetcher {
         if self.streams[slot].life() != ReadsLife::Ending {
             self.leave_group(slot, context);
         }
-        self.keep_until(slot, 0, context);
-        self.sources.leave_starting(slot, &self.streams[slot]);
-        self.sources.ask_nothing(slot, &self.streams[slot]);
+        self.streams[slot].keep_until(0, &mut self.buffers, context);
+        self.sources.leave_starting(&self.streams[slot]);
+        self.sources.ask_nothing(&self.streams[slot]);
         let stream = &mut self.streams[slot];
         self.sources[stream.disk()].streams.retain(|&other| other != slot);
         self.buffers.close_files(stream.content(), context);

@@ -5,6 +5,7 @@
 
 mod delivery;
 mod group;
+mod start;
 
 use std::sync::Arc;
 
@@ -21,9 +22,10 @@ use super::ahead_pages::{AHEAD_BYTES_MAX, AheadPages};
 use super::buffer_pool::BufferPool;
 use super::source::{Source, Sources};
 use crate::cache::{CHUNK_PAGES, PageKey, PageState};
+use crate::context::PlaneContext;
 use crate::cursor::{Cursor, SegmentList};
-use crate::gauges::Gauges;
-use crate::message::{BlockTimes, PlacedStart, ReadRate};
+use crate::message::{BlockTimes, PlacedStart, ReadRate, ToAdmitter, ToPacer};
+use crate::port::Io;
 
 pub(super) use delivery::WINDOW_BYTES;
 pub(super) use group::FOLLOW_LAG_BYTES;
@@ -112,21 +114,37 @@ pub(super) struct ReadAhead {
     content: Option<Arc<Content>>,
     segments: Option<Arc<[Segment]>>,
     started: Nanos,
-    /// How often this slot was used.
+    /// Its place in the table of streams, and how often that was used.
+    slot: u32,
     generation: u32,
 }
 
 /// Its life.
 impl ReadAhead {
+    /// The read-ahead of the streams that will use a slot.
+    pub(super) fn of_slot(slot: u32) -> Self {
+        Self { slot, ..Self::default() }
+    }
+
     /// A stream uses the free slot: it waits for its start.
     pub(super) fn begin(&mut self, content: Arc<Content>, segments: Arc<[Segment]>, disk: DiskId, now: Nanos) {
         assert_eq!(self.life, ReadsLife::Free, "a slot is used by one stream at a time");
         let segment_list = SegmentList { version: content.version, segments: &segments };
         let (payload, range_start) = (segment_list.payload(), segment_list.range().map_or(0, |range| range.start));
         let (content, segments) = (Some(content), Some(segments));
-        let (life, generation) = (ReadsLife::Waiting, self.generation);
-        *self =
-            Self { life, generation, content, segments, disk, payload, range_start, started: now, ..Self::default() };
+        let (life, slot, generation) = (ReadsLife::Waiting, self.slot, self.generation);
+        *self = Self {
+            life,
+            slot,
+            generation,
+            content,
+            segments,
+            disk,
+            payload,
+            range_start,
+            started: now,
+            ..Self::default()
+        };
     }
 
     /// Its first bytes are asked for.
@@ -135,7 +153,7 @@ impl ReadAhead {
     }
 
     /// Its first bytes are there.
-    pub(super) fn run(&mut self) {
+    fn run(&mut self) {
         self.life = ReadsLife::Running;
     }
 
@@ -145,7 +163,7 @@ impl ReadAhead {
 
     /// The stream has left its slot.
     pub(super) fn leave(&mut self) {
-        *self = Self { generation: self.generation.wrapping_add(1), ..Self::default() };
+        *self = Self { slot: self.slot, generation: self.generation.wrapping_add(1), ..Self::default() };
     }
 
     pub(super) const fn life(&self) -> ReadsLife {
@@ -160,6 +178,10 @@ impl ReadAhead {
     /// True while its disk has a request for bytes of its read-ahead.
     pub(super) const fn reads(&self) -> bool {
         self.is_active() && self.fetch.payload < self.target
+    }
+
+    pub(super) const fn slot(&self) -> u32 {
+        self.slot
     }
 
     pub(super) const fn generation(&self) -> u32 {
@@ -183,11 +205,6 @@ impl ReadAhead {
     /// The disk that lists it.
     pub(super) const fn disk(&self) -> DiskId {
         self.disk
-    }
-
-    /// Another disk lists it.
-    pub(super) fn move_to(&mut self, disk: DiskId) {
-        self.disk = disk;
     }
 }
 
@@ -275,35 +292,6 @@ impl ReadAhead {
             }
         }
     }
-
-    /// The conditions that a start of it would meet now at its disk; blocks are sent in ticks.
-    pub(super) fn start_conditions(&self, source: &Source, tick: Nanos, now: Nanos) -> StartConditions {
-        let payload_bytes = self.payload - self.send.payload;
-        let room_at = self.room_for_block(source, tick, now).unwrap_or(Nanos::MAX);
-        StartConditions { room_at, payload_bytes, ..source.start_conditions(now) }
-    }
-
-    /// The earliest time at which all of it, if it is one block, may be sent beside everything that waits for its disk: not before it
-    /// has lasted, and every read has the look-ahead.
-    fn room_for_block(&self, source: &Source, tick: Nanos, now: Nanos) -> Option<Nanos> {
-        let ReadRate { rate, .. } = self.plan.filter(|plan| plan.rate.whole)?.rate;
-        let (layout, mut cursor) = (&self.content().layout, self.send);
-        let offset = cursor.next_content(self.segment_list())?.0.index * CACHE_PAGE_BYTES;
-        let copy = layout.copy_at(offset, |disk| u8::from(disk != self.disk));
-        let position = layout.piece(copy, offset, 1)?.position.unwrap_or(0);
-        let sending = BlockSending::of(rate, self.payload, tick).takes;
-        let lasts = rate.time_for(self.payload).saturating_sub(REQUEST_WAY_MAX);
-        let least = source.rounds().period().saturating_mul(LOOKAHEAD_ROUNDS).max(lasts);
-        let read_by = now.saturating_add(least.saturating_sub(sending));
-        Some(source.schedule.room_for((position, self.payload), read_by, now).saturating_add(sending))
-    }
-
-    /// True if its client waits for the first byte for at least `waits_max`. The block of a session may be due later than its start, and
-    /// is read by then.
-    pub(super) fn is_late(&self, waits_max: Nanos, now: Nanos) -> bool {
-        let due = self.plan.and_then(|plan| plan.block).map_or(self.started, |block| block.read_by);
-        self.send == Cursor::default() && now.saturating_sub(self.started.max(due)) >= waits_max
-    }
 }
 
 /// Its bytes.
@@ -350,11 +338,6 @@ impl ReadAhead {
         self.target = until.min(self.payload).max(self.target);
     }
 
-    /// It wants no more than it has for now.
-    pub(super) fn want_no_more(&mut self) {
-        self.target = self.fetch.payload;
-    }
-
     /// The first page that it wants and does not have: its bytes from the place of the next one on, and how many of them it wants.
     pub(super) fn next_page(&self) -> Option<(PageKey, u64, u64)> {
         if self.fetch.payload >= self.target {
@@ -373,17 +356,25 @@ impl ReadAhead {
         left
     }
 
+    /// Tells the pacer up to which payload pages are held for it.
+    pub(super) fn tell_fetched<I: Io>(&self, context: &mut PlaneContext<I>) {
+        context.tell_pacer(ToPacer::Fetched { slot: self.slot, payload: self.fetch.payload });
+    }
+
     /// Passes over the pages that the buffers have (or another stream already reads), as far as it wants them. Gives the bytes passed.
-    pub(super) fn take_buffered(&mut self, buffers: &mut BufferPool, gauges: &Gauges) -> u64 {
+    pub(super) fn take_buffered<I: Io>(&mut self, buffers: &mut BufferPool, context: &mut PlaneContext<I>) -> u64 {
         let before = self.fetch.payload;
         while let Some((key, ..)) = self.next_page() {
             if !self.ahead_pages.remove(key.index) {
                 if !buffers.hold(key, self.is_best_effort()) {
                     break;
                 }
-                gauges.plane.cache_hits.add(1);
+                context.gauges.plane.cache_hits.add(1);
             }
             self.pass_page();
+        }
+        if self.fetch.payload > before {
+            self.tell_fetched(context);
         }
         self.fetch.payload - before
     }
@@ -391,7 +382,7 @@ impl ReadAhead {
     /// Sets how far it shall have read ahead: on a spinning disk by a regular (or start) read in `round`, on flash at every tick. Gives
     /// the time by which the first byte that is to be read is due: buffered pages do not postpone that, for it may be earlier than that of
     /// the one behind it.
-    pub(super) fn look_ahead(&mut self, round: u64, source: &Source, now: Nanos) -> Option<Nanos> {
+    fn look_ahead(&mut self, round: u64, source: &Source, now: Nanos) -> Option<Nanos> {
         let window = self.window(source);
         let plan = self.plan.as_mut()?;
         let mut wanted = u64::MAX;
@@ -414,8 +405,45 @@ impl ReadAhead {
         Some(due)
     }
 
-    /// It has no start burst from now on, and gives back the pages beyond those of its rate. Gives how much of its payload it has.
-    pub(super) fn end_burst(&mut self, sources: &Sources, buffers: &mut BufferPool) -> u64 {
+    /// Sets how far it shall have read ahead in `round`, if its rate is constant, takes the pages that the buffers have, and asks its disk
+    /// for the rest.
+    pub(super) fn read_ahead<I: Io>(
+        &mut self,
+        round: u64,
+        (sources, buffers): (&mut Sources, &mut BufferPool),
+        context: &mut PlaneContext<I>,
+    ) {
+        let Some(due) = self.look_ahead(round, &sources[self.disk], context.now) else { return };
+        self.take_buffered(buffers, context);
+        sources.ask_real_time(self, due);
+    }
+
+    /// It asks again for its next bytes, of the disks as they are now, and is listed at the best of them.
+    pub(super) fn ask_elsewhere<I: Io>(
+        &mut self,
+        (sources, buffers): (&mut Sources, &BufferPool),
+        context: &mut PlaneContext<I>,
+    ) {
+        sources.ask_nothing(self);
+        let (slot, from) = (self.slot, self.disk);
+        let to = sources.home(&self.content().layout).unwrap_or(from);
+        if to != from {
+            self.disk = to;
+            context.tell_admitter(ToAdmitter::Moved { slot, disk: to });
+            sources.move_stream(slot, from, to);
+        }
+        if self.reads() {
+            sources.ask_again(self, buffers, context.now);
+        }
+    }
+
+    /// It has no start burst from now on, and gives back the pages beyond those of its rate.
+    pub(super) fn end_burst<I: Io>(
+        &mut self,
+        sources: &Sources,
+        buffers: &mut BufferPool,
+        context: &mut PlaneContext<I>,
+    ) {
         if let Some(plan) = &mut self.plan {
             plan.rate.burst_bytes = 0;
         }
@@ -424,10 +452,10 @@ impl ReadAhead {
         let until = self.send.payload + self.ahead + CACHE_PAGE_BYTES;
         let target = self.target.min(until);
         if self.fetch.payload > until {
-            self.keep_until(until, buffers);
+            self.give_back_from(until, buffers);
         }
         self.target = target.max(self.fetch.payload);
-        self.fetch.payload
+        self.tell_fetched(context);
     }
 
     /// True if a stream that reads at each tick has less than it may hold.
@@ -467,7 +495,19 @@ impl ReadAhead {
     }
 
     /// Gives back the pages that end behind `until` in its payload, and those read out of turn. Gives how many pages it keeps.
-    pub(super) fn keep_until(&mut self, until: u64, buffers: &mut BufferPool) -> u32 {
+    pub(super) fn keep_until<I: Io>(
+        &mut self,
+        until: u64,
+        buffers: &mut BufferPool,
+        context: &mut PlaneContext<I>,
+    ) -> u32 {
+        let pages = self.give_back_from(until, buffers);
+        self.tell_fetched(context);
+        pages
+    }
+
+    /// The same, without a message.
+    fn give_back_from(&mut self, until: u64, buffers: &mut BufferPool) -> u32 {
         self.give_back_ahead(buffers);
         let (mut cursor, end) = (self.send, self.fetch.payload);
         let (mut kept, mut pages) = (cursor, 0);
@@ -503,37 +543,5 @@ impl ReadAhead {
     /// A page that begins there in its payload cannot be read: it ends before that.
     pub(super) fn cut(&mut self, payload: u64) {
         (self.payload, self.is_cut) = (payload, true);
-    }
-
-    /// True if all of it lies in the buffers and within `window`.
-    pub(super) fn is_buffered(&self, window: u64, buffers: &BufferPool) -> bool {
-        self.payload <= window && buffers.has_all(self.fetch, self.segment_list())
-    }
-
-    /// It wants all of its payload, which lies in the buffers and within `window`.
-    pub(super) fn want_all(&mut self, window: u64) {
-        (self.target, self.ahead) = (self.payload, window);
-        self.reads_nothing();
-    }
-
-    /// Whether its first bytes are there: `least` of them, and as many as an ordinary start reads.
-    pub(super) fn start_is_there(&self, least: u64, buffers: &BufferPool) -> bool {
-        let (mut cursor, enough) = (self.send, START_BYTES.max(least));
-        while let Some((key, _, left)) = cursor.next_content(self.segment_list()) {
-            if cursor.payload - self.send.payload >= enough {
-                return true;
-            }
-            if cursor.payload >= self.fetch.payload {
-                // A slow stream's first block can be less than a usual start: then all requested bytes are enough. A
-                // stream that cannot be read any further runs as well, so that its client receives the error.
-                let wanted = if self.is_whole() { self.payload } else { self.target };
-                return self.fetch.payload >= wanted && (wanted > 0 || self.is_cut);
-            }
-            match buffers.state(key) {
-                Some(PageState::Ready(_)) => cursor.pass(left),
-                Some(PageState::Reading | PageState::Empty) | None => return false,
-            }
-        }
-        true
     }
 }

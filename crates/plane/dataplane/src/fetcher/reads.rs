@@ -1,69 +1,12 @@
-//! Reads: each from the request to the page that is ready, or cannot be read.
+//! Ends of reads: their pages are ready, or cannot be read.
 
 use std::sync::Arc;
 
-use schedule::disk::IssuedRead;
-use units::limits;
-
-use super::buffer_pool::PageTerms;
-use super::reads_in_flight::{IssuedPages, PageRun};
 use super::*;
 use crate::control::Outcome;
 use crate::port::IoFault;
 
 impl Fetcher {
-    /// Issues the next read of a stream, at most `bytes_max`; `None` if there is no buffer for it now.
-    pub(super) fn issue<I: Io>(
-        &mut self,
-        disk: DiskId,
-        slot: u32,
-        bytes_max: u64,
-        real_time: bool,
-        context: &mut PlaneContext<I>,
-    ) -> Option<IssuedRead> {
-        let taken = self.take_buffered(slot, context);
-        if !real_time {
-            return self.issue_best_effort(disk, slot, context);
-        }
-        let stream = &self.streams[slot];
-        let next = stream.next_piece(&self.sources).filter(|next| next.disk == disk);
-        let (Some((key, ..)), Some(next)) = (stream.next_page(), next) else { return Some(nothing_issued(real_time)) };
-        let count = stream.run_length(key, bytes_max.min(next.length), &self.buffers);
-        let run = self.allocate(key, count, real_time, slot)?;
-        let stream = &mut self.streams[slot];
-        let advanced_bytes = taken + (0..run.count).map(|_| stream.pass_page()).sum::<u64>();
-        context.tell_pacer(ToPacer::Fetched { slot, payload: stream.fetched() });
-        context.gauges.plane.cache_misses.add(u64::from(run.count));
-        let IssuedPages { position, bytes, requests } = self.read_pages(slot, run, real_time, context);
-        let next = self.streams[slot].next_piece(&self.sources);
-        let next_position = next.and_then(|next| next.position).unwrap_or(0);
-        Some(IssuedRead { real_time, position, bytes, requests, advanced_bytes, next_position })
-    }
-
-    /// Places for `count` pages of a stream from `key` on, or for the first of them; `None` if there is none now, or no room for reads.
-    pub(super) fn allocate(&mut self, key: PageKey, count: u32, real_time: bool, slot: u32) -> Option<PageRun> {
-        if !self.reads.has_room() {
-            return None;
-        }
-        let stream = &self.streams[slot];
-        let pieces = if real_time { 1 } else { pieces_of(stream.content().size - key.index * CACHE_PAGE_BYTES) };
-        let terms = PageTerms { is_delivery: !real_time, is_kept: self.sources[stream.disk()].spins() };
-        let (first, count) = self.buffers.allocate(key, count, pieces, terms)?;
-        Some(PageRun { key, first, count })
-    }
-
-    /// Reads pages for a stream.
-    pub(super) fn read_pages<I: Io>(
-        &mut self,
-        slot: u32,
-        run: PageRun,
-        real_time: bool,
-        context: &mut PlaneContext<I>,
-    ) -> IssuedPages {
-        let reader = (slot, &self.streams[slot]);
-        self.reads.begin(reader, run, real_time, (&self.sources, &mut self.buffers), context)
-    }
-
     /// A read ended. Its bytes count once they are verified: other programs may have written to its file meanwhile, and a disk
     /// may give other bytes than it was given.
     pub(super) fn read_done<I: Io>(&mut self, op: u32, completion: Completion, context: &mut PlaneContext<I>) {
@@ -119,7 +62,8 @@ impl Fetcher {
             if there >= expected {
                 self.buffers.read_done(page, valid);
             } else {
-                self.lose_page(page, PageKey { version, index: (read.offset + from) / CACHE_PAGE_BYTES }, bad, context);
+                let key = PageKey { version, index: (read.offset + from) / CACHE_PAGE_BYTES };
+                self.streams.lose_page(page, key, bad, (&mut self.sources, &mut self.buffers), context);
             }
         }
         // A starting stream is listed at one of its content's disks.
@@ -133,14 +77,4 @@ impl Fetcher {
             context.tell_pacer(ToPacer::Wake { slot: read.slot });
         }
     }
-}
-
-/// Everything that was to be issued came from the buffers.
-pub(super) const fn nothing_issued(real_time: bool) -> IssuedRead {
-    IssuedRead { real_time, position: 0, bytes: 0, requests: 0, advanced_bytes: u64::MAX, next_position: 0 }
-}
-
-/// Pieces a best-effort read of the page with so many bytes of content from its start takes.
-fn pieces_of(content_left: u64) -> u8 {
-    u8::try_from(content_left.min(CACHE_PAGE_BYTES).div_ceil(limits::PIECE_BYTES_MAX)).expect("a page has few pieces")
 }

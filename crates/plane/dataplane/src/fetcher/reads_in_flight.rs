@@ -158,7 +158,7 @@ impl ReadsInFlight {
     /// Reads pages for a stream: in one request for a guaranteed one, in pieces for a best-effort one.
     pub(super) fn begin<I: Io>(
         &mut self,
-        (slot, stream): (u32, &ReadAhead),
+        stream: &ReadAhead,
         PageRun { key, first, count }: PageRun,
         real_time: bool,
         (sources, buffers): (&Sources, &mut BufferPool),
@@ -176,7 +176,7 @@ impl ReadsInFlight {
             at = at.or(Some(piece.position.unwrap_or(0)));
             let file = buffers.use_file(content.version, piece.file).expect("a stream's files are open");
             let op = self.add(ReadOp {
-                slot,
+                slot: stream.slot(),
                 generation: stream.generation(),
                 disk: piece.disk,
                 file,

@@ -3,6 +3,7 @@
 use schedule::disk::Step;
 use storage::grant::Grant;
 
+use super::issue::WantedRead;
 use super::*;
 
 /// Decisions asked of a disk in one turn at most. Chosen.
@@ -17,7 +18,7 @@ impl Fetcher {
             for nth in 0..self.sources[disk].streams.len() {
                 let slot = self.sources[disk].streams[nth];
                 if spins && self.streams[slot].is_due(round) {
-                    self.read_ahead(slot, round, context);
+                    self.streams[slot].read_ahead(round, (&mut self.sources, &mut self.buffers), context);
                 }
             }
             let conditions = self.sources[disk].start_conditions(context.now);
@@ -35,39 +36,8 @@ impl Fetcher {
         if stream.leader().is_some() {
             self.follow(slot, context);
         } else if stream.is_short() && !self.sources[stream.disk()].spins() {
-            self.read_ahead(slot, 0, context);
+            self.streams[slot].read_ahead(0, (&mut self.sources, &mut self.buffers), context);
         }
-    }
-
-    /// Sets how far a constant-rate stream shall have read ahead in `round`, takes the pages that the buffers have, and asks its disk for
-    /// the rest.
-    pub(super) fn read_ahead<I: Io>(&mut self, slot: u32, round: u64, context: &mut PlaneContext<I>) {
-        let stream = &mut self.streams[slot];
-        let source = &self.sources[stream.disk()];
-        let Some(due) = stream.look_ahead(round, source, context.now) else { return };
-        self.take_buffered(slot, context);
-        self.sources.ask_real_time(slot, &self.streams[slot], due);
-    }
-
-    /// A delivery finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile
-    /// (uploads stood still behind it).
-    fn postpone<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let stream = &mut self.streams[slot];
-        stream.want_no_more();
-        let has_pages = stream.holds_pages();
-        self.sources.ask_nothing(slot, &self.streams[slot]);
-        context.tell_pacer(ToPacer::Continue { slot, has_pages });
-    }
-
-    /// Passes over the pages that the buffers have (or another stream already reads), as far as the stream wants them.
-    /// Returns the bytes passed.
-    pub(super) fn take_buffered<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) -> u64 {
-        let stream = &mut self.streams[slot];
-        let passed = stream.take_buffered(&mut self.buffers, &context.gauges);
-        if passed > 0 {
-            context.tell_pacer(ToPacer::Fetched { slot, payload: stream.fetched() });
-        }
-        passed
     }
 
     /// Asks each disk's schedule for its next action until it says: wait.
@@ -80,15 +50,17 @@ impl Fetcher {
             for _ in 0..STEPS_PER_TURN {
                 match self.sources[disk].schedule.next(context.now) {
                     Step::Read { slot, bytes_max, real_time } => {
-                        let Some(issued) = self.issue(disk, slot, bytes_max, real_time, context) else {
+                        let (stream, disks) = (&mut self.streams[slot], (&self.sources, &mut self.buffers));
+                        let wanted = WantedRead { disk, bytes_max, real_time };
+                        let Some(issued) = self.reads.issue(stream, wanted, disks, context) else {
                             if real_time {
                                 break;
                             }
-                            self.postpone(slot, context);
+                            self.streams[slot].postpone(&mut self.sources, context);
                             continue;
                         };
                         self.sources[disk].schedule.issued(slot, issued, context.now);
-                        self.sources.ask_next(slot, &self.streams[slot], disk, &self.buffers, context.now);
+                        self.sources.ask_next(&self.streams[slot], disk, &self.buffers, context.now);
                         if issued.bytes == 0 {
                             self.run_if_ready(slot, context);
                         }
@@ -100,13 +72,5 @@ impl Fetcher {
                 }
             }
         }
-    }
-
-    /// Gives back the pages that end behind `until` in a stream's payload, and those read out of turn. Gives how many pages it keeps.
-    pub(super) fn keep_until<I: Io>(&mut self, slot: u32, until: u64, context: &mut PlaneContext<I>) -> u32 {
-        let stream = &mut self.streams[slot];
-        let pages = stream.keep_until(until, &mut self.buffers);
-        context.tell_pacer(ToPacer::Fetched { slot, payload: stream.fetched() });
-        pages
     }
 }

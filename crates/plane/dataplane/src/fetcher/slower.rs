@@ -86,8 +86,8 @@ impl Fetcher {
     /// Ends a stream and gives its disk time back at once, whatever its socket still sends.
     fn end_overloaded<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         self.leave_group(slot, context);
-        self.sources.leave_starting(slot, &self.streams[slot]);
-        self.sources.ask_nothing(slot, &self.streams[slot]);
+        self.sources.leave_starting(&self.streams[slot]);
+        self.sources.ask_nothing(&self.streams[slot]);
         self.streams[slot].end();
         context.tell_admitter(ToAdmitter::Overloaded { slot });
         context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::DiskOverloaded });

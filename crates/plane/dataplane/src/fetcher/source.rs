@@ -124,9 +124,15 @@ impl Sources {
         }
     }
 
+    /// A stream waits for its first bytes.
+    pub(super) fn begin_start(&mut self, stream: &mut ReadAhead) {
+        stream.start();
+        self[stream.disk()].starting.push(stream.slot());
+    }
+
     /// A stream does not wait for its first bytes any more.
-    pub(super) fn leave_starting(&mut self, slot: u32, stream: &ReadAhead) {
-        self[stream.disk()].starting.retain(|&other| other != slot);
+    pub(super) fn leave_starting(&mut self, stream: &ReadAhead) {
+        self[stream.disk()].starting.retain(|&other| other != stream.slot());
     }
 
     /// A store thread has no work of this number for a disk any more.
@@ -140,46 +146,46 @@ impl Sources {
 /// The requests of streams to their disks.
 impl Sources {
     /// Asks the disk on which a stream's next byte lies for the bytes it wants there by `deadline`.
-    pub(super) fn ask_real_time(&mut self, slot: u32, stream: &ReadAhead, deadline: Nanos) {
+    pub(super) fn ask_real_time(&mut self, stream: &ReadAhead, deadline: Nanos) {
         let (Some((kind, rate)), Some(next)) = (stream.kind(), stream.next_piece(self)) else { return };
         let position = next.position.unwrap_or(0);
-        let request = RtRequest { slot, position, bytes: next.length, deadline, rate: rate.rate, kind };
+        let request = RtRequest { slot: stream.slot(), position, bytes: next.length, deadline, rate: rate.rate, kind };
         self[next.disk].schedule.put_read(request);
     }
 
     /// Asks at once all disks that hold wanted bytes of a delivery which no stream has read.
-    pub(super) fn ask_best_effort(&mut self, slot: u32, stream: &ReadAhead, buffers: &BufferPool) {
+    pub(super) fn ask_best_effort(&mut self, stream: &ReadAhead, buffers: &BufferPool) {
         for disk in stream.content().layout.disks() {
-            if self[*disk].schedule.wants(slot) {
+            if self[*disk].schedule.wants(stream.slot()) {
                 continue;
             }
             let Some(missing) = stream.missing_on(*disk, self, buffers) else { continue };
-            let work = BeWork::Read { slot, position: missing.position, bytes: missing.wanted };
+            let work = BeWork::Read { slot: stream.slot(), position: missing.position, bytes: missing.wanted };
             self[*disk].schedule.put_job(work);
         }
     }
 
     /// Asks for a stream's next bytes, in the class in which it is served.
-    pub(super) fn ask_again(&mut self, slot: u32, stream: &ReadAhead, buffers: &BufferPool, now: Nanos) {
+    pub(super) fn ask_again(&mut self, stream: &ReadAhead, buffers: &BufferPool, now: Nanos) {
         if !stream.is_best_effort() {
-            self.ask_real_time(slot, stream, stream.due(now));
+            self.ask_real_time(stream, stream.due(now));
         } else {
-            self.ask_best_effort(slot, stream, buffers);
+            self.ask_best_effort(stream, buffers);
         }
     }
 
     /// Asks the next disk for a stream that got the wanted bytes of one.
-    pub(super) fn ask_next(&mut self, slot: u32, stream: &ReadAhead, disk: DiskId, buffers: &BufferPool, now: Nanos) {
+    pub(super) fn ask_next(&mut self, stream: &ReadAhead, disk: DiskId, buffers: &BufferPool, now: Nanos) {
         let on_one_disk = stream.content().layout.disks().len() == 1;
-        if !on_one_disk && stream.reads() && !self[disk].schedule.wants(slot) {
-            self.ask_again(slot, stream, buffers, now);
+        if !on_one_disk && stream.reads() && !self[disk].schedule.wants(stream.slot()) {
+            self.ask_again(stream, buffers, now);
         }
     }
 
     /// Takes back a stream's requests to disks.
-    pub(super) fn ask_nothing(&mut self, slot: u32, stream: &ReadAhead) {
+    pub(super) fn ask_nothing(&mut self, stream: &ReadAhead) {
         for disk in stream.content().layout.disks() {
-            self[*disk].schedule.remove(WorkOwner::Stream(slot));
+            self[*disk].schedule.remove(WorkOwner::Stream(stream.slot()));
         }
     }
 }

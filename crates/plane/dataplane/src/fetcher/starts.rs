@@ -1,10 +1,8 @@
 //! Starts: the conditions of a start on its disk, and the arrival of its first bytes.
 //!
 //! Promise: a clock begins to run when the first bytes are in the buffers and the disk can keep its promises from then on.
-//! Not here: reading (`reads`), sharing the reads of others (`sharing`), the charge of a start (`schedule::admission`), a
+//! Not here: reading (`reads`), sharing the reads of others (`groups`), the charge of a start (`schedule::admission`), a
 //! stream's clock (`pacer`).
-
-use schedule::pace::Stride;
 
 use super::read_ahead::WINDOW_BYTES;
 use super::*;
@@ -13,48 +11,32 @@ use crate::control::Outcome;
 /// Ticks of its rate that a stream has in the buffers before its clock runs. Chosen: one is sent, the next is handed to the engine, and
 /// one may come late.
 const START_TICKS: u64 = 3;
-/// Ticks by which the buffered bytes of a start outlast the promise of the next read. Follows: a read is reported in one tick and sent in
-/// the next.
-const MARGIN_TICKS: u64 = 2;
 
 impl Fetcher {
     /// Starts a stream at once, without the disk, if all of its bytes lie in the buffers and within its window; else
     /// reports that it waits.
     pub(super) fn wait_for_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot];
-        let source = &self.sources[stream.disk()];
-        let window = stream.window(source);
+        let window = stream.window(&self.sources[stream.disk()]);
         if !stream.is_buffered(window, &self.buffers) {
-            let conditions = stream.start_conditions(source, context.config.tick, context.now);
+            let conditions = stream.start_conditions(&self.sources, context);
             return context.tell_admitter(ToAdmitter::Waits { slot, conditions });
         }
         context.tell_admitter(ToAdmitter::Started { slot });
         stream.want_all(window);
-        self.list_as_starting(slot);
-        self.take_buffered(slot, context);
+        self.sources.begin_start(stream);
+        stream.take_buffered(&mut self.buffers, context);
         self.run_if_ready(slot, context);
         assert_eq!(self.streams[slot].life(), ReadsLife::Running, "all it needs is there");
     }
 
-    pub(super) fn list_as_starting(&mut self, slot: u32) {
-        let stream = &mut self.streams[slot];
-        stream.start();
-        self.sources[stream.disk()].starting.push(slot);
-    }
-
     /// An admitted stream has its place: its first bytes are read.
     pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, context: &mut PlaneContext<I>) {
-        self.streams[slot].plan_from(start);
-        self.list_as_starting(slot);
-        self.read_ahead(slot, start.round, context);
+        let stream = &mut self.streams[slot];
+        stream.plan_from(start);
+        self.sources.begin_start(stream);
+        stream.read_ahead(start.round, (&mut self.sources, &mut self.buffers), context);
         self.run_if_ready(slot, context);
-    }
-
-    /// Asks for the reservation of a demoted stream again, with the conditions that its start would meet.
-    pub(super) fn ask_back<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        let stream = &self.streams[slot];
-        let conditions = stream.start_conditions(&self.sources[stream.disk()], context.config.tick, context.now);
-        context.tell_admitter(ToAdmitter::AsksBack { slot, conditions });
     }
 
     /// A stream that was demoted has a reservation again: it starts once more, where it is.
@@ -69,8 +51,8 @@ impl Fetcher {
         if self.streams[slot].life() != ReadsLife::Running {
             return;
         }
-        self.keep_until(slot, 0, context);
-        self.sources.ask_nothing(slot, &self.streams[slot]);
+        self.streams[slot].keep_until(0, &mut self.buffers, context);
+        self.sources.ask_nothing(&self.streams[slot]);
         self.buffers.end_delivery();
         self.streams[slot].set_plan(Some(ReadPlan::new(rate, age)));
         self.start(slot, start, context);
@@ -86,13 +68,13 @@ impl Fetcher {
         }
         // This comes first, while the stream still has disk time to hand over to one that shares its reads.
         self.leave_group(slot, context);
-        self.sources.leave_starting(slot, &self.streams[slot]);
-        self.sources.ask_nothing(slot, &self.streams[slot]);
+        self.sources.leave_starting(&self.streams[slot]);
+        self.sources.ask_nothing(&self.streams[slot]);
         if life != ReadsLife::Ending {
             let until = self.streams[slot].sent() + WINDOW_BYTES + CACHE_PAGE_BYTES;
-            let kept = self.keep_until(slot, until, context);
+            let kept = self.streams[slot].keep_until(until, &mut self.buffers, context);
             self.streams[slot].lose_plan();
-            self.begin_delivery(slot, kept);
+            self.streams[slot].begin_delivery(kept, &mut self.buffers);
         }
         context.tell_admitter(ToAdmitter::Demoted { slot, at });
     }
@@ -114,32 +96,10 @@ impl Fetcher {
                 // It holds all that it will send.
                 self.leave_group(slot, context);
             }
-            return self.begin_to_run(slot, context);
+            return self.streams[slot].begin_to_run(&mut self.sources, context);
         }
-        // The buffered bytes may last shorter than the work that its disk has to do first, a grant or promised reads:
-        // the stream's clock must not run before the rest can be there in time.
-        let tick = Stride::of(rate, context.config.tick).span(context.config.tick);
-        let there = stream.fetched() - stream.sent();
-        let lasts = rate.time_for(there + 1).saturating_sub(tick.saturating_mul(MARGIN_TICKS));
-        let (reader, disk) = self.streams.next_reader(slot, &self.sources);
-        if self.sources[disk].schedule.can_promise(reader, context.now.saturating_add(lasts), context.now) {
-            self.begin_to_run(slot, context);
-        }
-    }
-
-    fn begin_to_run<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
-        self.sources.leave_starting(slot, &self.streams[slot]);
-        let stream = &mut self.streams[slot];
-        stream.run();
-        let block = stream.plan().and_then(|plan| plan.block);
-        context.tell_pacer(ToPacer::Run { slot, block });
-    }
-
-    /// Sets the deadline of a stream's next bytes by its clock, which runs.
-    pub(super) fn promise_next(&mut self, slot: u32) {
-        let (reader, disk) = self.streams.next_reader(slot, &self.sources);
-        if let Some(deadline) = self.streams[slot].promised_at() {
-            self.sources[disk].schedule.promise(reader, deadline);
+        if self.streams.can_keep_pace(slot, &self.sources, context.config.tick, context.now) {
+            self.streams[slot].begin_to_run(&mut self.sources, context);
         }
     }
 
@@ -148,7 +108,7 @@ impl Fetcher {
         // In the order in which they came: a stream that shares another's reads starts after that one.
         let mut nth = 0;
         while let Some(&slot) = self.sources[disk].starting.get(nth) {
-            self.take_behind_leader(slot, context);
+            self.streams.take_behind_leader(slot, &mut self.buffers, context);
             self.run_if_ready(slot, context);
             nth += usize::from(self.sources[disk].starting.get(nth) == Some(&slot));
         }

@@ -17,18 +17,59 @@ const LONG_UNIT_BYTES: u64 = AHEAD_BYTES_MAX / 2;
 const WANTED_PART: u64 = 2;
 
 impl ReadAhead {
+    /// It begins, with so many pages that it holds.
+    pub(in super::super) fn begin_delivery(&mut self, pages: u32, buffers: &mut BufferPool) {
+        self.run();
+        buffers.begin_delivery(pages);
+    }
+
+    /// Asks for its next bytes. While others hold nothing and find no page, it gets one page, and no other before that is sent. False if
+    /// it holds nothing and there is no page for it.
+    pub(in super::super) fn want_next<I: Io>(
+        &mut self,
+        pages_short: bool,
+        (sources, buffers): (&mut Sources, &mut BufferPool),
+        context: &mut PlaneContext<I>,
+    ) -> bool {
+        let holds_nothing = self.holds_nothing();
+        if !self.is_unsent_delivery() || (pages_short && !holds_nothing) {
+            return true;
+        }
+        // The reads already requested of the disks take free pages first; this holds also for a delivery that finds its
+        // own pages in the buffers.
+        let asked = if pages_short { sources.bulk_reads() } else { 0 };
+        if usize::try_from(buffers.delivery_pages_left()).is_ok_and(|room| room <= asked) {
+            return !holds_nothing;
+        }
+        self.want_window(if pages_short {
+            CACHE_PAGE_BYTES
+        } else {
+            self.delivery_window(buffers.bytes_per_delivery())
+        });
+        self.take_buffered(buffers, context);
+        sources.ask_best_effort(self, buffers);
+        true
+    }
+
+    /// It finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile (uploads stood still behind it).
+    pub(in super::super) fn postpone<I: Io>(&mut self, sources: &mut Sources, context: &mut PlaneContext<I>) {
+        self.target = self.fetch.payload;
+        sources.ask_nothing(self);
+        context.tell_pacer(ToPacer::Continue { slot: self.slot, has_pages: self.holds_pages() });
+    }
+
     /// True if it is such a delivery and has bytes to send.
-    pub(in super::super) fn is_unsent_delivery(&self) -> bool {
+    fn is_unsent_delivery(&self) -> bool {
         self.life == ReadsLife::Running && self.is_best_effort() && self.send.payload < self.payload
     }
 
     /// True if it holds no page and none is being read for it.
-    pub(in super::super) const fn holds_nothing(&self) -> bool {
+    const fn holds_nothing(&self) -> bool {
         !self.holds_pages() && self.target <= self.fetch.payload
     }
 
     /// How far it reads ahead where each such delivery may hold `share` bytes.
-    pub(in super::super) fn delivery_window(&self, share: u64) -> u64 {
+    fn delivery_window(&self, share: u64) -> u64 {
         let layout = &self.content().layout;
         let disks = layout.disks().len() as u64;
         let unit = layout.piece(0, 0, AHEAD_BYTES_MAX).map_or(0, |piece| piece.length);
@@ -42,7 +83,7 @@ impl ReadAhead {
     }
 
     /// Wants its payload up to `window` from the last sent byte on.
-    pub(in super::super) fn want_window(&mut self, window: u64) {
+    fn want_window(&mut self, window: u64) {
         let target = (self.send.payload + window).min(self.payload);
         if self.holds_nothing() || target >= self.target + window / WANTED_PART || target == self.payload {
             self.want(target);
